@@ -1,0 +1,40 @@
+"""From a file to clients' arrays: tasks, tables, the encoder, data sets, partitions."""
+
+from __future__ import annotations
+
+from mfairfl.data.attribute import Attribute
+from mfairfl.data.catalog import CATALOG, describe, load_dataset, verify
+from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
+from mfairfl.data.federation import Client, Federation, Shard
+from mfairfl.data.partition import SCHEMES, partition
+from mfairfl.data.silos import federation_from_tables
+from mfairfl.data.table import Table, features_frame, read_frame, read_table, table_from_frame
+from mfairfl.data.task import Bin, Sensitive, Task
+from mfairfl.data.text import MISSING, canonical_text
+
+__all__ = [
+    "CATALOG",
+    "MISSING",
+    "SCHEMES",
+    "Attribute",
+    "Bin",
+    "Client",
+    "Encoder",
+    "EncoderStatistics",
+    "Federation",
+    "Sensitive",
+    "Shard",
+    "Table",
+    "Task",
+    "canonical_text",
+    "describe",
+    "features_frame",
+    "federation_from_tables",
+    "load_dataset",
+    "partition",
+    "read_frame",
+    "read_table",
+    "statistics",
+    "table_from_frame",
+    "verify",
+]

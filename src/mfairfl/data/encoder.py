@@ -1,0 +1,201 @@
+"""One-hot encoding and standardisation, fitted from summable statistics, kept as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from mfairfl.data.columns import Column
+from mfairfl.data.preparation import require_columns
+from mfairfl.data.sums import EncoderStatistics, NumericStatistics, statistics
+from mfairfl.data.task import Task
+from mfairfl.data.text import MISSING
+from mfairfl.errors import ConfigError, DataError, unknown
+
+__all__ = [
+    "CategoricalColumn",
+    "Encoder",
+    "EncoderStatistics",
+    "NumericColumn",
+    "NumericStatistics",
+    "statistics",
+]
+
+_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class NumericColumn(BaseModel):
+    """A column that becomes (x − mean) / scale; `indicator` adds a 0/1 column for missing."""
+
+    model_config = _STRICT
+
+    name: str
+    mean: float
+    scale: Annotated[float, Field(gt=0)]
+    indicator: bool
+
+
+class CategoricalColumn(BaseModel):
+    """A column that becomes one 0/1 column a level."""
+
+    model_config = _STRICT
+
+    name: str
+    levels: tuple[str, ...]
+
+    @model_validator(mode="after")
+    def _sorted(self) -> Self:
+        if list(self.levels) != sorted(set(self.levels)):
+            raise ValueError("levels must be sorted and distinct")
+        return self
+
+
+class Encoder(BaseModel):
+    """How features become numbers: the same for every client, and all that prediction needs.
+
+    Numeric columns are standardised (population standard deviation; a constant column becomes
+    0), a missing number becomes the mean, that is 0, and is marked in an extra column if any was
+    missing in the fit. Categorical columns are one-hot over their sorted levels.
+
+    Examples
+    --------
+    >>> task = Task(label="y", favourable=1, sensitive=("sex",), numeric=("age",),
+    ...             categorical=("sex",))
+    >>> X = pd.DataFrame({"age": [30.0, 50.0], "sex": ["f", "m"]})
+    >>> encoder = Encoder.fit(statistics(X, task), task)
+    >>> encoder.feature_names
+    ('age', 'sex=f', 'sex=m')
+    >>> encoder.transform(X)
+    array([[-1.,  1.,  0.],
+           [ 1.,  0.,  1.]], dtype=float32)
+    """
+
+    model_config = _STRICT
+
+    schema_version: Literal[1] = 1
+    numeric: tuple[NumericColumn, ...]
+    categorical: tuple[CategoricalColumn, ...]
+    unknown_category: Literal["ignore", "error"]
+
+    @classmethod
+    def fit(cls, statistics: EncoderStatistics, task: Task, *, min_count: int = 1) -> Encoder:
+        """Fit from (summed) statistics; levels in fewer than `min_count` rows are left out.
+
+        A level that is left out is encoded as all zeros, like an unknown one.
+        """
+        if min_count > 1 and task.unknown_category == "error":
+            raise ConfigError(
+                f"min_count={min_count} leaves levels out, which unknown_category='error' would "
+                "refuse: use unknown_category='ignore'"
+            )
+        numeric = tuple(
+            NumericColumn(
+                name=name,
+                mean=column.mean,
+                scale=column.deviation or 1.0,
+                indicator=column.missing > 0,
+            )
+            for name, column in statistics.numeric.items()
+        )
+        categorical = tuple(
+            CategoricalColumn(
+                name=name, levels=tuple(sorted(v for v, n in counts.items() if n >= min_count))
+            )
+            for name, counts in statistics.categorical.items()
+        )
+        return cls(
+            numeric=numeric, categorical=categorical, unknown_category=task.unknown_category
+        )
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """The names of the encoded columns: numbers, missing marks (``age=?``), levels."""
+        return (
+            *(column.name for column in self.numeric),
+            *(f"{column.name}={MISSING}" for column in self.numeric if column.indicator),
+            *(f"{column.name}={level}" for column in self.categorical for level in column.levels),
+        )
+
+    def transform(self, X: pd.DataFrame) -> npt.NDArray[np.float32]:
+        """Encode features (`Table.X`, or `features_frame` of new rows)."""
+        require_columns(X, [c.name for c in self.numeric], "features")
+        require_columns(X, [c.name for c in self.categorical], "features")
+        encoded = np.zeros((len(X), len(self.feature_names)), dtype=np.float32)
+        indicators = iter(range(len(self.numeric), encoded.shape[1]))
+        for j, fitted in enumerate(self.numeric):
+            column = Column("features", X[fitted.name])
+            encoded[:, j] = _standardised(column, fitted)
+            if fitted.indicator:
+                encoded[:, next(indicators)] = np.isnan(column.numbers)
+        first = len(self.numeric) + sum(fitted.indicator for fitted in self.numeric)
+        for levels in self.categorical:
+            codes = self._codes(Column("features", X[levels.name]), levels)
+            rows = np.flatnonzero(codes >= 0)
+            encoded[rows, first + codes[rows]] = 1
+            first += len(levels.levels)
+        return encoded
+
+    def _codes(self, column: Column, levels: CategoricalColumn) -> npt.NDArray[np.intp]:
+        codes = pd.Index(levels.levels, dtype=object).get_indexer(
+            pd.Index(column.texts, dtype=object)
+        )
+        strange = codes < 0
+        if self.unknown_category == "error" and strange.any():
+            position = int(strange.argmax())
+            problem = unknown("category", column.texts[position], levels.levels)
+            raise DataError(f"{column.place(position)}: {problem}: correct it or train with it")
+        return codes
+
+    def to_json(self) -> str:
+        """Write as JSON; numbers keep every bit."""
+        return json.dumps(self.model_dump(), indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes, *, name: str = "encoder") -> Encoder:
+        """Read what `to_json` wrote; `name` stands for it in messages."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"])) or "JSON"
+            raise DataError(
+                f"{name} is no encoder of mfairfl: {place}: {first['msg']}: write it again"
+            ) from error
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write to a JSON file."""
+        Path(path).write_text(self.to_json(), encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Encoder:
+        """Read a JSON file that `save` wrote."""
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise DataError(f"cannot read {path}: {error.strerror}: check the path") from error
+        return cls.from_json(data, name=str(path))
+
+    @property
+    def sha256(self) -> str:
+        """The fingerprint: equal if and only if the encoders are equal."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+
+def _standardised(column: Column, fitted: NumericColumn) -> npt.NDArray[np.float32]:
+    scaled = (column.numbers - fitted.mean) / fitted.scale
+    beyond = np.abs(scaled) > np.finfo(np.float32).max
+    if beyond.any():
+        position = int(beyond.argmax())
+        raise DataError(
+            f"{column.place(position)}: {column.numbers[position]:g} is beyond any scale "
+            f"(mean {fitted.mean:g}, deviation {fitted.scale:g}): correct it"
+        )
+    return np.where(np.isnan(scaled), 0, scaled).astype(np.float32)

@@ -1,0 +1,242 @@
+"""From a frame to a `Table`: features, labels, group codes, clients, and what was done.
+
+A table keeps its `Task` fully resolved (roles, groups, both label values), so that another file
+read with ``table.task`` gets the same columns and codes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mfairfl.data.attribute import Attribute
+from mfairfl.data.columns import Column
+from mfairfl.data.grouping import group_codes
+from mfairfl.data.preparation import (
+    coercion_notes,
+    feature_gaps,
+    feature_notes,
+    refuse_missing,
+    require_columns,
+    with_roles,
+    without_missing,
+)
+from mfairfl.data.reading import read_file, read_frame
+from mfairfl.data.task import Task
+from mfairfl.errors import ConfigError, DataError
+
+__all__ = ["Table", "features_frame", "read_frame", "read_table", "table_from_frame"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Table:
+    """A table that a task was applied to; row i of every field is the same person.
+
+    Attributes
+    ----------
+    X
+        Features: the task's numeric columns as float64 (missing: nan), then its categorical
+        columns as text (missing: ``"?"``). Rows are numbered from 0.
+    y
+        int8, 1 = favourable.
+    groups
+        int16 of shape (n, A): each row's group in each attribute.
+    attributes
+        The sensitive attributes, one a column of `groups`.
+    clients
+        Each row's client name, or None if the task names no client column.
+    task
+        The task with roles, groups and label values filled in.
+    name, sha256
+        The file's or data set's name; the hash of the (decompressed) file, or of the frame's
+        values.
+    notes
+        What an auditor should see: rows dropped, columns left out, values changed.
+    """
+
+    X: pd.DataFrame
+    y: npt.NDArray[np.int8]
+    groups: npt.NDArray[np.int16]
+    attributes: tuple[Attribute, ...]
+    clients: npt.NDArray[np.str_] | None
+    task: Task
+    name: str
+    sha256: str
+    notes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def cells(self) -> npt.NDArray[np.intp]:
+        """Each row's intersectional cell: the C-order ravel of its group codes."""
+        sizes = tuple(attribute.size for attribute in self.attributes)
+        cells: npt.NDArray[np.intp] = np.ravel_multi_index(tuple(self.groups.T), sizes)
+        return cells
+
+
+def read_table(
+    path: str | PathLike[str],
+    task: Task,
+    *,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    name: str | None = None,
+) -> Table:
+    r"""Read a CSV or Parquet file (see `read_frame`) and apply a task to it.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "people.csv")
+    ...     size = path.write_text("age;sex;hired\n31;f;yes\n45;m;no\n27;f;no\n52;m;yes\n")
+    ...     table = read_table(path, Task(label="hired", favourable="yes", sensitive=("sex",)))
+    >>> table.y.tolist(), table.attributes[0].groups, table.task.numeric
+    ([1, 0, 0, 1], ('f', 'm'), ('age',))
+    """
+    content = read_file(path, delimiter=delimiter, encoding=encoding)
+    return _table(
+        content.frame, task, name or Path(path).name, content.sha256, notes=content.notes
+    )
+
+
+def table_from_frame(frame: Any, task: Task, *, name: str, sha256: str | None = None) -> Table:
+    """Apply a task to a pandas, polars or pyarrow frame.
+
+    Without `sha256` the hash is that of the column names and values, as canonical text.
+
+    Examples
+    --------
+    >>> frame = pd.DataFrame({"age": [31, 45, 27, 52], "sex": list("fmfm"), "hired": [1, 0, 0, 1]})
+    >>> task = Task(label="hired", favourable=1, sensitive=("sex",))
+    >>> table_from_frame(frame, task, name="people").cells.tolist()
+    [0, 1, 0, 1]
+    """
+    frame = read_frame(frame)
+    return _table(frame, task, name, sha256 or _frame_sha256(frame), notes=())
+
+
+def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.DataFrame:
+    """Take only the features from a frame, for prediction: no label or group is needed.
+
+    The task must be resolved (``table.task``). Rows are never dropped: unless the task keeps
+    missing values as a level, a missing one is an error.
+
+    Examples
+    --------
+    >>> task = Task(label="hired", favourable=1, sensitive=("sex",),
+    ...             numeric=("age",), categorical=("sex",))
+    >>> features_frame(pd.DataFrame({"sex": ["f", None], "age": ["31", ""]}), task)
+        age sex
+    0  31.0   f
+    1   NaN   ?
+    """
+    if task.numeric is None or task.categorical is None:
+        raise ConfigError("the task's columns have no roles yet: use the task of a table")
+    frame = read_frame(frame)
+    require_columns(frame, (*task.numeric, *task.categorical), name)
+    if task.missing != "level":
+        refuse_missing(feature_gaps(frame, task, name), "fill it in")
+    return _features(frame, task, name)
+
+
+def _table(
+    frame: pd.DataFrame, task: Task, name: str, sha256: str, *, notes: tuple[str, ...]
+) -> Table:
+    require_columns(frame, _named_columns(task), name)
+    partial = task.resolved  # one of several files: it may lack values that others hold
+    task, role_notes = with_roles(frame, task, name)
+    frame, missing_notes = without_missing(frame, task, name, partial=partial)
+    y, task, label_notes = _labels(Column(name, frame[task.label]), task)
+    coded = [group_codes(Column(name, frame[s.column]), s) for s in task.sensitive]
+    task = task.model_copy(update={"sensitive": tuple(resolved for _, resolved, _ in coded)})
+    X = _features(frame, task, name)
+    clients = None
+    if task.client is not None:
+        clients = Column(name, frame[task.client]).texts.astype(np.str_)
+    return Table(
+        X=X,
+        y=y,
+        groups=np.stack([codes for codes, _, _ in coded], axis=1),
+        attributes=tuple(Attribute(s.name, s.groups or ()) for s in task.sensitive),
+        clients=clients,
+        task=task,
+        name=name,
+        sha256=sha256,
+        notes=(
+            *notes,
+            *role_notes,
+            *missing_notes,
+            *label_notes,
+            *(note for _, _, group_notes in coded for note in group_notes),
+            *feature_notes(X, name),
+            *coercion_notes(frame, task, name),
+        ),
+    )
+
+
+def _named_columns(task: Task) -> Iterator[str]:
+    yield task.label
+    yield from (s.column for s in task.sensitive)
+    yield from (task.numeric or ()) + (task.categorical or ())
+    if task.numeric is None or task.categorical is None:
+        yield from task.ignore  # a misspelt one would become a feature
+    if task.client is not None:
+        yield task.client
+
+
+def _labels(column: Column, task: Task) -> tuple[npt.NDArray[np.int8], Task, tuple[str, ...]]:
+    """Code the label, 1 = favourable, and fill in the unfavourable value."""
+    where = f"{column.table}: label column '{column.name}'"
+    found = sorted(set(column.texts))
+    listed = ", ".join(f"'{value}'" for value in found[:5]) + ", ..." * (len(found) > 5)
+    if task.unfavourable is None:
+        if len(found) != 2:
+            raise DataError(
+                f"{where} has {len(found)} distinct values ({listed}): choose a column with "
+                "exactly two"
+            )
+        if task.favourable not in found:
+            raise DataError(
+                f"{where} never holds the favourable value '{task.favourable}': "
+                f"set favourable to one of {listed}"
+            )
+        other = found[1 - found.index(task.favourable)]
+        task = task.model_copy(update={"unfavourable": other})
+    strange = [value for value in found if value not in (task.favourable, task.unfavourable)]
+    if strange:
+        position = int((column.texts == strange[0]).argmax())
+        raise DataError(
+            f"{column.place(position)}: label '{strange[0]}' is neither favourable "
+            f"('{task.favourable}') nor unfavourable ('{task.unfavourable}'): correct it"
+        )
+    notes = (f"{where} holds only {listed}",) if len(found) == 1 else ()
+    return (column.texts == task.favourable).astype(np.int8), task, notes
+
+
+def _features(frame: pd.DataFrame, task: Task, name: str) -> pd.DataFrame:
+    data: dict[str, pd.Series[Any]] = {
+        c: pd.Series(Column(name, frame[c]).numbers) for c in task.numeric or ()
+    }
+    for column in task.categorical or ():
+        data[column] = pd.Series(Column(name, frame[column]).texts, dtype="str")
+    return pd.DataFrame(data)
+
+
+def _frame_sha256(frame: pd.DataFrame) -> str:
+    digest = hashlib.sha256()
+    for column in frame.columns:
+        texts = Column("the frame", frame[column]).texts.tolist()
+        # JSON keeps the borders between values, which plain joining would blur.
+        digest.update(json.dumps([column, texts]).encode())
+    return digest.hexdigest()

@@ -1,0 +1,247 @@
+"""What a table means: label, favourable value, sensitive attributes, roles of the columns.
+
+Values are compared as text in one canonical form (`canonical_text`), so that the favourable value
+``1`` finds ``1``, ``1.0`` and ``"1"``, whichever way a file or a frame happens to store them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from mfairfl.data.text import MISSING, canonical_text
+from mfairfl.errors import ConfigError
+
+__all__ = ["MISSING", "Bin", "Sensitive", "Task", "canonical_text"]
+
+
+def _scalar(value: object) -> str:
+    if value is None or isinstance(value, (list, tuple, dict, set)):
+        raise ConfigError(f"{value!r} is not a single value: give a text, a number or a boolean")
+    return canonical_text(value)
+
+
+Text = Annotated[str, BeforeValidator(_scalar)]
+
+
+def _repeated(names: tuple[str, ...]) -> str | None:
+    return next((name for i, name in enumerate(names) if name in names[:i]), None)
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Bin(_Model):
+    """A named group: a set of values, or the closed interval [min, max] of a numeric column.
+
+    Leave out `min` or `max` for an interval without that end.
+
+    Examples
+    --------
+    >>> Bin(name="25-60", min=25, max=60).holds(60.0)
+    True
+    """
+
+    name: Text
+    values: tuple[Text, ...] | None = None
+    min: float | None = None
+    max: float | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.values is None) == (self.min is None and self.max is None):
+            raise ConfigError(f"bin '{self.name}': give either values, or min and/or max")
+        if self.values == ():
+            raise ConfigError(f"bin '{self.name}': values is empty: list at least one value")
+        low, high = self.interval
+        if low > high:
+            raise ConfigError(f"bin '{self.name}': min {low:g} is above max {high:g}: swap them")
+        return self
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The two ends, infinite where none was given."""
+        return (
+            -math.inf if self.min is None else self.min,
+            math.inf if self.max is None else self.max,
+        )
+
+    def holds(self, number: float) -> bool:
+        """Say whether an interval holds `number`; a set of values holds no number."""
+        low, high = self.interval
+        return self.values is None and low <= number <= high
+
+
+def _overlap(a: Bin, b: Bin) -> str | None:
+    """Name a value that lies in both bins."""
+    if a.values is None and b.values is None:
+        low = max(a.interval[0], b.interval[0])
+        high = min(a.interval[1], b.interval[1])
+        return f"{low if math.isfinite(low) else high:g}" if low <= high else None
+    if a.values is not None and b.values is not None:
+        return next((value for value in a.values if value in b.values), None)
+    values, interval = (a, b) if a.values is not None else (b, a)
+    for value in values.values or ():
+        try:
+            number = float(value)
+        except ValueError:
+            continue  # text lies in no interval
+        if interval.holds(number):
+            return value
+    return None
+
+
+class Sensitive(_Model):
+    """A sensitive attribute: a column, and optionally how its values form groups.
+
+    Without `bins` each distinct value is a group, sorted as text. With `bins` the groups are the
+    bins in their order, then `rest`, which takes every value outside them; without `rest` such a
+    value is an error. A missing value is never put into `rest`: list ``"?"`` in a bin's values or
+    in `groups` to make it a group. `groups` fixes the groups and the order of their codes, also
+    for files in which some of them have no member. `name` defaults to the column.
+
+    Examples
+    --------
+    >>> young = Bin(name="25-60", min=25, max=60)
+    >>> Sensitive(column="age", bins=(young,), rest="other").levels
+    ('25-60', 'other')
+    """
+
+    column: str
+    bins: tuple[Bin, ...] = ()
+    rest: Text | None = None
+    name: str = ""
+    groups: tuple[Text, ...] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_name(cls, data: Any) -> Any:
+        if isinstance(data, dict) and not data.get("name") and "column" in data:
+            return {**data, "name": data["column"]}
+        return data
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        where = f"sensitive attribute '{self.name}'"
+        if self.rest is not None and self.levels is None:
+            raise ConfigError(f"{where}: rest '{self.rest}' needs bins or groups beside it")
+        for i, one in enumerate(self.bins):
+            for other in self.bins[:i]:
+                if (value := _overlap(other, one)) is not None:
+                    raise ConfigError(
+                        f"{where}: bins '{other.name}' and '{one.name}' both hold {value}: "
+                        "bins are closed intervals and may not overlap"
+                    )
+        levels = self.levels or ()
+        if (name := _repeated(levels)) is not None:
+            raise ConfigError(f"{where}: group '{name}' occurs twice: give each its own name")
+        if self.bins and self.groups is not None:
+            made = {b.name for b in self.bins} | ({self.rest} if self.rest is not None else set())
+            if set(levels) != made:
+                raise ConfigError(
+                    f"{where}: groups {', '.join(levels)} are not the bins "
+                    f"{', '.join(sorted(made))}: use the same names"
+                )
+        return self
+
+    @property
+    def levels(self) -> tuple[str, ...] | None:
+        """The groups in the order of their codes, or None if the table decides."""
+        rest = () if self.rest is None else (self.rest,)
+        if self.groups is not None:
+            return self.groups + tuple(name for name in rest if name not in self.groups)
+        return tuple(b.name for b in self.bins) + rest if self.bins else None
+
+
+class Task(_Model):
+    """The meaning of a table: what is predicted, for whom it has to be fair, from which columns.
+
+    Parameters
+    ----------
+    label
+        Column with exactly two values.
+    favourable
+        The value of the label that is good for a person (granted, hired, not accused). Any scalar;
+        compared as `canonical_text`, so 1, 1.0 and "1" agree.
+    sensitive
+        One or more `Sensitive` attributes; a plain column name may stand for one.
+    numeric, categorical
+        Feature columns. Give both and the features are exactly these; leave one out and every
+        remaining column is taken as numeric if it holds numbers, else as categorical. Numbers
+        with leading zeros ("007") count as text.
+    ignore
+        Columns that are no features. A sensitive column may be listed here.
+    client
+        Column that names the client each row belongs to; never a feature.
+    sensitive_as_features
+        False keeps every sensitive column out of the features, also one listed in a role.
+    missing
+        "level": a missing category is the level "?", a missing number is filled by the encoder and
+        marked. "drop": rows with a missing value in any used column go, with a note. "error":
+        they are refused. A missing label or sensitive value is an error unless "drop".
+    unknown_category
+        A category not seen in training: "ignore" encodes it as all zeros, "error" refuses it.
+    unfavourable
+        The other value of the label. Found in the table unless given; a file that holds one of the
+        two values only is accepted when both are given.
+
+    Examples
+    --------
+    >>> task = Task(label="hired", favourable=1.0, sensitive=("sex",))
+    >>> task.favourable, task.sensitive[0].name
+    ('1', 'sex')
+    """
+
+    label: str
+    favourable: Text
+    sensitive: tuple[Sensitive, ...] = Field(min_length=1)
+    numeric: tuple[str, ...] | None = None
+    categorical: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    client: str | None = None
+    sensitive_as_features: bool = True
+    missing: Literal["level", "drop", "error"] = "level"
+    unknown_category: Literal["ignore", "error"] = "ignore"
+    unfavourable: Text | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_names(cls, data: Any) -> Any:
+        if isinstance(data, dict) and isinstance(data.get("sensitive"), (list, tuple)):
+            given = data["sensitive"]
+            named = [{"column": one} if isinstance(one, str) else one for one in given]
+            return {**data, "sensitive": tuple(named)}
+        return data
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (name := _repeated(tuple(s.name for s in self.sensitive))) is not None:
+            raise ConfigError(f"two sensitive attributes are called '{name}': set name= on one")
+        features = (self.numeric or ()) + (self.categorical or ())
+        if (column := _repeated(features)) is not None:
+            raise ConfigError(f"column '{column}' is listed twice in numeric and categorical")
+        for role, reserved in (("label", self.label), ("client", self.client)):
+            if reserved is not None and reserved in features:
+                raise ConfigError(f"the {role} column '{reserved}' cannot be a feature: unlist it")
+        if self.label in {s.column for s in self.sensitive}:
+            raise ConfigError(f"the label column '{self.label}' cannot be sensitive too")
+        if self.label == self.client:
+            raise ConfigError(f"column '{self.label}' cannot be both the label and the client")
+        if both := sorted(set(features) & set(self.ignore)):
+            raise ConfigError(f"column '{both[0]}' is both a feature and ignored: choose one")
+        if self.unfavourable == self.favourable:
+            raise ConfigError(f"favourable and unfavourable are both '{self.favourable}'")
+        return self
+
+    @property
+    def resolved(self) -> bool:
+        """Whether roles, groups and both label values are fixed, as in the task of a `Table`."""
+        return (
+            self.numeric is not None
+            and self.categorical is not None
+            and self.unfavourable is not None
+            and all(s.groups is not None for s in self.sensitive)
+        )

@@ -1,0 +1,209 @@
+"""Run state on disk: one file per round, written atomically, hashed, no code inside.
+
+A file is a safetensors document (arrays, with a JSON header for the rest) followed by its SHA-256.
+It is written beside its final name, flushed to disk and renamed: the rename is the moment a round
+counts. A damaged file is never used; the one before it is, and that is said aloud. Files of the
+last few rounds are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from mfairfl.engine.output import Bank, Candidate
+from mfairfl.engine.state import RoundRecord, RunState, Setup
+from mfairfl.errors import CheckpointError
+from mfairfl.fairness.cells import Statistics
+
+__all__ = ["CheckpointWarning", "Checkpoints", "dump", "parse", "write_atomically"]
+
+_VERSION = 1
+_KEEP = 2
+_DIGEST = 32
+_SUMS = ("counts", "positives", "scores", "losses")
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint was damaged and an older one is used."""
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that a crash leaves either the old one or the new one, whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def dump(state: RunState, identity: str) -> bytes:
+    """Return the checkpoint of a state; `identity` names the run's configuration."""
+    arrays: dict[str, np.ndarray] = {"weights": state.weights}
+    if state.average is not None:
+        arrays["average"] = state.average
+    for name, vector in state.vectors.items():
+        arrays[f"vectors/{name}"] = vector
+    slots = []
+    for client, held in state.slots.items():
+        for slot, vector in held.items():
+            arrays[f"slots/{len(slots)}"] = vector
+            slots.append([client, slot])
+    for i, candidate in enumerate(state.bank.candidates):
+        arrays[f"bank/{i}/weights"] = candidate.weights
+        arrays[f"bank/{i}/sums"] = np.stack([getattr(candidate.statistics, s) for s in _SUMS])
+    header = {
+        "version": _VERSION,
+        "identity": identity,
+        "round": state.round,
+        "strategy": _take_arrays(state.strategy, "strategy", arrays),
+        "vectors": list(state.vectors),
+        "slots": slots,
+        "bank": [candidate.name for candidate in state.bank.candidates],
+        # JSON has no infinity; a run that has not measured a loss yet has no best one.
+        "best_loss": state.best_loss if np.isfinite(state.best_loss) else None,
+        "best_round": state.best_round,
+    }
+    copies = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    body = save_tensors(copies, metadata={"state": json.dumps(header, allow_nan=False)})
+    return body + hashlib.sha256(body).digest()
+
+
+def parse(data: bytes, identity: str) -> RunState:
+    """Return the state of a checkpoint, or refuse it with a reason."""
+    body, digest = data[:-_DIGEST], data[-_DIGEST:]
+    if hashlib.sha256(body).digest() != digest:
+        raise CheckpointError("its SHA-256 does not match: the file is damaged")
+    try:
+        arrays = load_tensors(body)
+        length = int.from_bytes(body[:8], "little")
+        header = json.loads(json.loads(body[8 : 8 + length])["__metadata__"]["state"])
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise CheckpointError(f"it is not a checkpoint of mfairfl ({error})") from None
+    if header["version"] != _VERSION:
+        raise CheckpointError(f"it has format {header['version']}, this version reads {_VERSION}")
+    if header["identity"] != identity:
+        raise CheckpointError("it belongs to a run with another configuration")
+    return _restore(header, arrays)
+
+
+def _restore(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> RunState:
+    slots: dict[str, dict[str, np.ndarray]] = {}
+    for i, (client, slot) in enumerate(header["slots"]):
+        slots.setdefault(client, {})[slot] = arrays[f"slots/{i}"]
+    bank = Bank()
+    for i, name in enumerate(header["bank"]):
+        sums = dict(zip(_SUMS, arrays[f"bank/{i}/sums"], strict=True))
+        bank.add(Candidate(name, arrays[f"bank/{i}/weights"], Statistics(**sums)))
+    return RunState(
+        round=header["round"],
+        weights=arrays["weights"],
+        strategy=_put_arrays(header["strategy"], arrays),
+        vectors={name: arrays[f"vectors/{name}"] for name in header["vectors"]},
+        slots=slots,
+        average=arrays.get("average"),
+        bank=bank,
+        best_loss=float("inf") if header["best_loss"] is None else header["best_loss"],
+        best_round=header["best_round"],
+    )
+
+
+def _take_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Replace every array in a strategy's state by a reference to a tensor of the file."""
+    if isinstance(value, np.ndarray):
+        arrays[path] = value
+        return {"$array": path}
+    if isinstance(value, Mapping):
+        return {str(k): _take_arrays(v, f"{path}/{k}", arrays) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_take_arrays(v, f"{path}/{i}", arrays) for i, v in enumerate(value)]
+    return value
+
+
+def _put_arrays(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    if isinstance(value, dict):
+        if set(value) == {"$array"}:
+            return arrays[value["$array"]]
+        return {k: _put_arrays(v, arrays) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_put_arrays(v, arrays) for v in value]
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """The checkpoint folder of one run; also the callback that fills it.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the files are.
+    identity : str
+        Hash of the configuration; files of another configuration are refused.
+    """
+
+    folder: Path
+    identity: str
+
+    def _files(self) -> list[Path]:
+        return sorted(self.folder.glob("round-*.ckpt"))
+
+    def latest(self) -> RunState | None:
+        """Return the newest sound state, or None when there is no file at all.
+
+        Raises
+        ------
+        CheckpointError
+            If there are files and none of them can be used.
+        """
+        reasons = []
+        for path in reversed(self._files()):
+            try:
+                state = parse(path.read_bytes(), self.identity)
+            except CheckpointError as error:
+                reasons.append(f"{path}: {error}")
+                continue
+            for reason in reasons:
+                warnings.warn(
+                    f"{reason}; going on from round {state.round} instead",
+                    CheckpointWarning,
+                    stacklevel=2,
+                )
+            return state
+        if reasons:
+            raise CheckpointError(
+                f"{reasons[0]}; no older checkpoint is left: delete {self.folder} to start again"
+            )
+        return None
+
+    def on_start(self, setup: Setup, state: RunState) -> None:
+        """Make the folder and clear what a crash may have left half written."""
+        del setup, state
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for leftover in self.folder.glob(".*.tmp"):
+            leftover.unlink()
+
+    def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
+        """Commit the round."""
+        del setup, record
+        path = self.folder / f"round-{state.round:06d}.ckpt"
+        write_atomically(path, dump(state, self.identity))
+        for old in self._files()[:-_KEEP]:
+            old.unlink()

@@ -1,0 +1,227 @@
+"""The embedded engine: all clients of many runs in this process, deterministically.
+
+Runs advance side by side. Whenever all of them wait for an answer, their measurements and their
+training jobs are carried out together, stacked across clients, seeds and strategies. What a run
+computes does not depend on its company.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mfairfl.data import Federation
+from mfairfl.engine.loop import Callback, Loop, Result, federate, first_state
+from mfairfl.engine.state import Measure, Measured, RunState, Setup, Split, Train
+from mfairfl.fairness.cells import Cells
+from mfairfl.strategies.base import Summary
+from mfairfl.fairness.goal import Goal
+from mfairfl.training.batches import Pool
+from mfairfl.training.controller import Multipliers
+from mfairfl.training.measure import Probe, measure
+from mfairfl.training.plan import GLOBAL, Job, Report
+from mfairfl.training.randomness import stream
+from mfairfl.training.trainer import Outcome, Work, train
+
+__all__ = ["Member", "run_all", "splits_of", "summarize"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Member:
+    """One run of the many that the engine carries.
+
+    Parameters
+    ----------
+    setup : Setup
+        What was decided.
+    federation : Federation
+        The clients' rows; runs may share it.
+    state : RunState, optional
+        Where to resume; None starts afresh.
+    callbacks : sequence of Callback
+        Watchers of this run.
+    """
+
+    setup: Setup
+    federation: Federation
+    state: RunState | None = None
+    callbacks: Sequence[Callback] = field(default_factory=tuple)
+
+
+def splits_of(federation: Federation) -> tuple[Split, ...]:
+    """Return the splits that hold any rows."""
+    names: tuple[Split, ...] = ("train", "validation", "test")
+    return tuple(
+        name for name in names if any(len(getattr(c, name).y) for c in federation.clients)
+    )
+
+
+def summarize(federation: Federation, goal: Goal) -> Summary:
+    """Return what the server learns before the first round: counts of training rows."""
+    size = Cells(federation.attributes).size
+    counts = {}
+    for client in federation.clients:
+        strata = 2 * client.train.cells.astype(np.int64) + client.train.y
+        table = np.bincount(strata, minlength=2 * size).reshape(size, 2)
+        counts[client.name] = table.astype(np.float64)
+    return Summary(counts=counts, attributes=federation.attributes, goal=goal)
+
+
+def run_all(members: Sequence[Member]) -> list[Result]:
+    """Run every member to its end; results in the same order.
+
+    Members must share the shape of their encoded rows only if they share a model shape; runs that
+    differ are simply not stacked together.
+    """
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for i, member in enumerate(members):
+        model, cells = member.setup.model, Cells(member.federation.attributes).size
+        # Modules describe themselves too loosely to be shared between factories.
+        shape = id(model) if model.describe()["kind"] == "module" else str(model.describe())
+        groups.setdefault((shape, cells), []).append(i)
+    results: dict[int, Result] = {}
+    for indices in groups.values():
+        for i, result in zip(indices, _run_group([members[i] for i in indices]), strict=True):
+            results[i] = result
+    return [results[i] for i in range(len(members))]
+
+
+def _run_group(members: Sequence[Member]) -> list[Result]:
+    """Advance runs of one model shape side by side."""
+    desk = _Desk(members)
+    loops: dict[int, Loop] = {}
+    waiting: dict[int, Measure | Train] = {}
+    results: dict[int, Result] = {}
+    for i, member in enumerate(members):
+        loops[i] = federate(member.setup, desk.states[i], member.callbacks)
+        waiting[i] = next(loops[i])
+    while waiting:
+        for i, answer in desk.answer(waiting).items():
+            try:
+                waiting[i] = loops[i].send(answer)
+            except StopIteration as stop:
+                results[i] = stop.value
+                del waiting[i]
+    return [results[i] for i in range(len(members))]
+
+
+class _Desk:
+    """Holds the rows of a group's runs and answers their requests together."""
+
+    def __init__(self, members: Sequence[Member]) -> None:
+        self._members = members
+        self.states = [m.state or first_state(m.setup) for m in members]
+        self._model = members[0].setup.model
+        self._pool, self._rows = _pool(members)
+
+    def answer(self, waiting: dict[int, Measure | Train]) -> dict[int, Any]:
+        """Answer measurements first; training waits until every run is ready to train."""
+        measuring = {i: r for i, r in waiting.items() if isinstance(r, Measure)}
+        if measuring:
+            return self._measure(measuring)
+        return self._train({i: r for i, r in waiting.items() if isinstance(r, Train)})
+
+    def _measure(self, requests: dict[int, Measure]) -> dict[int, tuple[Measured, ...]]:
+        keys, probes = [], []
+        for i, request in requests.items():
+            for v, weights in enumerate(request.weights):
+                for (split, client), rows in self._rows[i].items():
+                    if split in request.splits:
+                        keys.append((i, v, split, client))
+                        probes.append(Probe(weights, rows))
+        found = dict(zip(keys, measure(probes, self._model, self._pool), strict=True))
+        answers = {}
+        for i, request in requests.items():
+            names = [c.name for c in self._members[i].federation.clients]
+            answers[i] = tuple(
+                {split: {n: found[i, v, split, n] for n in names} for split in request.splits}
+                for v in range(len(request.weights))
+            )
+        return answers
+
+    def _train(self, requests: dict[int, Train]) -> dict[int, list[Report]]:
+        jobs = [(i, job) for i, request in requests.items() for job in request.jobs]
+        works = [self._work(i, requests[i], job) for i, job in jobs]
+        outcomes = train(works, self._model, self._pool)
+        answers: dict[int, list[Report]] = {i: [] for i in requests}
+        for (i, job), work, outcome in zip(jobs, works, outcomes, strict=True):
+            report = self._finish(self._slots(i, job.client), job, work, outcome)
+            if job.send:
+                answers[i].append(report)
+        return answers
+
+    def _slots(self, i: int, client: str) -> dict[str, np.ndarray]:
+        return self.states[i].slots.setdefault(client, {})
+
+    def _work(self, i: int, request: Train, job: Job) -> Work:
+        member, slots, plan = self._members[i], self._slots(i, job.client), job.plan
+        rows = self._rows[i]["train", job.client]
+        start = request.weights if job.start == GLOBAL else slots.get(job.start, request.weights)
+        linear = plan.linear
+        if plan.linear_slot is not None:
+            held = slots.get(plan.linear_slot, np.zeros_like(start))
+            linear = -held if linear is None else linear - held
+        moving = None
+        if plan.controller is not None:
+            key = plan.controller.slot
+            kept = None if key is None else slots.get(key)
+            moving = Multipliers(plan.controller, member.federation.attributes, rows, kept)
+        return Work(
+            plan=plan,
+            start=start,
+            rows=rows,
+            # Two jobs of one client in one round (Ditto) need streams of their own.
+            rng=stream(member.setup.seed, "batches", request.round, job.client, job.keep or ""),
+            centre=request.weights,
+            linear=linear,
+            multipliers=moving,
+        )
+
+    @staticmethod
+    def _finish(
+        slots: dict[str, np.ndarray], job: Job, work: Work, outcome: Outcome
+    ) -> Report:
+        """Store what the client keeps; return what it says."""
+        plan, change = job.plan, None
+        if job.keep is not None:
+            slots[job.keep] = work.start - outcome.update
+        if job.keep_control is not None:
+            # c_k⁺ = c_k − c + (w_t − w_k)/(steps·lr), so the change is that minus c_k.
+            drift = outcome.update / np.float32(outcome.steps * plan.optimizer.lr)
+            change = drift if plan.linear is None else drift - plan.linear
+            held = slots.get(job.keep_control, np.zeros_like(change))
+            slots[job.keep_control] = held + change
+        if plan.controller is not None and plan.controller.slot is not None:
+            slots[plan.controller.slot] = np.asarray(outcome.multipliers)
+        return Report(
+            client=job.client,
+            update=outcome.update,
+            steps=outcome.steps,
+            lr=plan.optimizer.lr,
+            multipliers=outcome.multipliers,
+            gaps=outcome.gaps,
+            control_change=change,
+        )
+
+
+def _pool(members: Sequence[Member]) -> tuple[Pool, list[dict[tuple[str, str], range]]]:
+    """Join the rows of the distinct federations; say where each run's shards are."""
+    federations = {id(m.federation): m.federation for m in members}
+    keys: list[tuple[int, str, str]] = []
+    shards = []
+    for key, federation in federations.items():
+        for split in splits_of(federation):
+            for client in federation.clients:
+                shard = getattr(client, split)
+                keys.append((key, split, client.name))
+                shards.append((shard.X, shard.y, shard.cells))
+    cells = Cells(members[0].federation.attributes).size
+    pool, ranges = Pool.from_arrays(shards, cells)
+    where = dict(zip(keys, ranges, strict=True))
+    return pool, [
+        {(split, name): rows for (key, split, name), rows in where.items() if key == id(m.federation)}
+        for m in members
+    ]

@@ -1,0 +1,211 @@
+"""The round loop, written once: measure → plan → train → combine, then the output rule.
+
+The loop is a generator. It yields requests (`Measure`, `Train`) and is sent the answers, so it
+knows nothing of who carries messages: the embedded engine answers for many loops at once, the
+Flower engine asks the silos.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any, Protocol
+
+import numpy as np
+
+from mfairfl.engine.output import AVERAGE_DECAY, Candidate, Served, choose
+from mfairfl.engine.state import Measure, Measured, RoundRecord, RunState, Setup, Train
+from mfairfl.fairness.cells import Statistics
+from mfairfl.geometry.gram import gram_matrix
+from mfairfl.strategies.base import Context, Measurement, Step
+from mfairfl.training.plan import Report
+from mfairfl.training.randomness import stream
+
+__all__ = ["Callback", "Loop", "Result", "federate", "first_state"]
+
+Loop = Generator[Measure | Train, Any, "Result"]
+
+
+class Callback(Protocol):
+    """Watches a run; what it writes or shows is its own business.
+
+    `state.round` says how many rounds are complete. An exception from a callback ends the run.
+    """
+
+    def on_start(self, setup: Setup, state: RunState) -> None:
+        """Before the first measurement (also when a run is resumed)."""
+
+    def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
+        """After every completed round, and once for round 0 of a fresh run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a run ends in: the served model and its sums and counts, member by member."""
+
+    served: Served
+    measured: tuple[Measured, ...]
+    rounds: int
+
+
+def first_state(setup: Setup) -> RunState:
+    """Return the state before the first round."""
+    if setup.strategy.card.starts == "constant":
+        weights = setup.model.constant(setup.summary.base_logit)
+    else:
+        weights = setup.model.init(stream(setup.seed, "init"))
+    return RunState(round=0, weights=weights, strategy=setup.strategy.start(setup.summary))
+
+
+def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) -> Loop:
+    """Run the rounds that are left, then serve a model.
+
+    Parameters
+    ----------
+    setup : Setup
+        What was decided.
+    state : RunState
+        Where to start; it is advanced in place.
+    callbacks : iterable of Callback
+        Told of every completed round.
+    """
+    watchers = list(callbacks)
+    for watcher in watchers:
+        watcher.on_start(setup, state)
+    (measured,) = yield Measure((state.weights,), setup.splits)
+    if state.round == 0:
+        _tell(watchers, setup, state, _record(setup, 0, measured))
+    while state.round < setup.rounds and not _stalled(setup, state):
+        record = yield from _round(setup, state, measured)
+        measured = record.measured
+        _tell(watchers, setup, state, record)
+    last = Candidate(f"round {state.round}", state.weights, _pooled(setup, measured))
+    constraints = setup.summary.goal.constraints(setup.summary.attributes)
+    served = choose(setup.output, last, state.bank, constraints)
+    final = yield Measure(tuple(served.members), setup.splits)
+    return Result(served=served, measured=tuple(final), rounds=state.round)
+
+
+def _tell(watchers: Sequence[Callback], setup: Setup, state: RunState, record: RoundRecord) -> None:
+    for watcher in watchers:
+        watcher.on_round(setup, state, record)
+
+
+def _round(
+    setup: Setup, state: RunState, measured: Measured
+) -> Generator[Measure | Train, Any, RoundRecord]:
+    """One round: plan, train, combine, measure the new weights."""
+    context = _context(setup, state)
+    known = [Measurement(name, measured["train"][name]) for name in context.participants]
+    planned, jobs = setup.strategy.plan(state.strategy, context, known)
+    reports: list[Report] = []
+    set_aside: dict[str, str] = {}
+    if jobs:
+        answers = yield Train(state.round, state.weights, tuple(jobs))
+        reports, set_aside = _accept(answers)
+    step = Step(coefficients=np.zeros(0), state=planned)
+    if reports:
+        gram = gram_matrix([r.update for r in reports]) if _needs_gram(setup) else None
+        step = setup.strategy.combine(planned, context, known, reports, gram)
+    _advance(state, step, reports)
+    record = _record(
+        setup,
+        state.round,
+        {},
+        coefficients=_by_client(reports, step.scale * step.coefficients),
+        norms=_by_client(reports, [float(np.linalg.norm(r.update)) for r in reports]),
+        set_aside=set_aside,
+        log=step.log,
+    )
+    measured = yield from _bank(setup, state)
+    return replace(record, measured=measured)
+
+
+def _context(setup: Setup, state: RunState) -> Context:
+    # A client without training rows has nothing to say; it is still measured on its other rows.
+    names = sorted(name for name, n in setup.summary.counts.items() if n.sum() > 0)
+    count = max(1, round(setup.participation * len(names)))
+    drawn = stream(setup.seed, "participants", state.round).permutation(len(names))[:count]
+    return Context(
+        round=state.round,
+        rounds=setup.rounds,
+        participants=tuple(names[i] for i in sorted(drawn)),
+        plan=setup.recipe.plan(state.round, setup.rounds),
+        rng=stream(setup.seed, "server", state.round),
+        vectors=state.vectors,
+    )
+
+
+def _needs_gram(setup: Setup) -> bool:
+    return setup.strategy.card.needs != "none"
+
+
+def _accept(answers: Sequence[Report]) -> tuple[list[Report], dict[str, str]]:
+    """Sort reports by client and set those aside that would poison the model."""
+    accepted, set_aside = [], {}
+    for report in sorted(answers, key=lambda r: r.client):
+        if np.isfinite(report.update).all():
+            accepted.append(report)
+        else:
+            set_aside[report.client] = "its update holds a number that is not finite"
+    return accepted, set_aside
+
+
+def _advance(state: RunState, step: Step, reports: Sequence[Report]) -> None:
+    """w ← w − scale · Σ c_k g_k, summed in client order in double precision."""
+    move = np.zeros(len(state.weights))
+    for coefficient, report in zip(step.coefficients, reports, strict=True):
+        move += coefficient * report.update.astype(np.float64)
+    state.weights = (state.weights - step.scale * move).astype(np.float32)
+    for name, coefficients in step.vectors.items():
+        vector = state.vectors.get(name, np.zeros(len(state.weights), np.float32)).astype(float)
+        for coefficient, report in zip(coefficients, reports, strict=True):
+            if report.control_change is not None:
+                vector += coefficient * report.control_change
+        state.vectors[name] = vector.astype(np.float32)
+    state.strategy = step.state
+    state.round += 1
+
+
+def _bank(setup: Setup, state: RunState) -> Generator[Measure | Train, Any, Measured]:
+    """Measure the new weights (and their average) and keep them as candidates."""
+    candidates = {"round": state.weights}
+    if setup.output.rule != "last":
+        before = state.weights if state.average is None else state.average
+        mixed = AVERAGE_DECAY * before + (1 - AVERAGE_DECAY) * state.weights
+        state.average = mixed.astype(np.float32)
+        if 2 * state.round > setup.rounds:
+            candidates["average"] = state.average
+    answers: Sequence[Measured] = yield Measure(tuple(candidates.values()), setup.splits)
+    if "average" in candidates:
+        for (kind, weights), found in zip(candidates.items(), answers, strict=True):
+            pooled = _pooled(setup, found)
+            state.bank.add(Candidate(f"{kind} {state.round}", weights, pooled))
+    loss = _mean_loss(_pooled(setup, answers[0]))
+    if loss < state.best_loss:
+        state.best_loss, state.best_round = loss, state.round
+    return answers[0]
+
+
+def _stalled(setup: Setup, state: RunState) -> bool:
+    return setup.patience is not None and state.round - state.best_round >= setup.patience
+
+
+def _pooled(setup: Setup, measured: Measured) -> Statistics:
+    clients = measured[setup.held_out]
+    return reduce(add, (clients[name] for name in sorted(clients)))
+
+
+def _mean_loss(statistics: Statistics) -> float:
+    return float(statistics.losses.sum() / statistics.counts.sum())
+
+
+def _by_client(reports: Sequence[Report], values: Sequence[float] | np.ndarray) -> dict[str, float]:
+    return {r.client: float(v) for r, v in zip(reports, values, strict=True)}
+
+
+def _record(setup: Setup, round_: int, measured: Measured, **extra: Any) -> RoundRecord:
+    lr = setup.recipe.rate(max(round_ - 1, 0), setup.rounds)
+    return RoundRecord(round=round_, rounds=setup.rounds, lr=lr, measured=measured, **extra)

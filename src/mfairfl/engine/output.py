@@ -1,0 +1,176 @@
+"""Which weights are the model: last, average, select or mixture, over a bank of recent ones.
+
+Candidates are the server's weights and their moving average (decay ½ per round) of the last half
+of the rounds. Choosing needs pooled counts only, so it works across silos. No test row is ever
+looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import linprog
+
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.constraints import Constraints
+
+__all__ = ["RULES", "Bank", "Candidate", "Output", "Served", "choose"]
+
+Rule = Literal["last", "average", "select", "mixture"]
+RULES: tuple[Rule, ...] = ("last", "average", "select", "mixture")
+
+AVERAGE_DECAY = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """The output rule and how much violation a chosen model may show on the choosing rows.
+
+    Parameters
+    ----------
+    rule : {"last", "average", "select", "mixture"}
+        `last`: the final weights. `average`: the mean of the last half of the rounds' weights.
+        `select`: the candidate of highest accuracy whose violation is at most `tolerance`, or of
+        lowest violation if there is none. `mixture`: a random choice among candidates, with the
+        probabilities of highest expected accuracy within `tolerance`.
+    tolerance : float
+        Largest violation for `select` and `mixture`.
+    """
+
+    rule: Rule = "last"
+    tolerance: float = 0.005
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.tolerance <= 1:
+            raise ConfigError(f"output.tolerance must lie in [0, 1], not {self.tolerance}")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model that may be served, with its pooled counts on the rows that choose."""
+
+    name: str
+    weights: np.ndarray
+    statistics: Statistics
+
+
+@dataclass(slots=True)
+class Bank:
+    """The candidates so far."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+
+    def add(self, candidate: Candidate) -> None:
+        """Add a candidate."""
+        self.candidates.append(candidate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """The model that a run serves.
+
+    Parameters
+    ----------
+    kind : {"single", "mixture"}
+        One weight vector, or a random choice among several (then tallies are expected counts).
+    members : ndarray (R, m)
+        Weight vectors.
+    weights : ndarray (R,)
+        Probabilities of the members.
+    names : tuple of str
+        Where each member comes from, for example "round 37".
+    note : str
+        What the rule found, in words; empty if there is nothing to say.
+    """
+
+    kind: Literal["single", "mixture"]
+    members: np.ndarray
+    weights: np.ndarray
+    names: tuple[str, ...]
+    note: str = ""
+
+
+def _single(candidate: Candidate, note: str = "") -> Served:
+    return Served(
+        kind="single",
+        members=candidate.weights[None, :],
+        weights=np.ones(1),
+        names=(candidate.name,),
+        note=note,
+    )
+
+
+def choose(output: Output, last: Candidate, bank: Bank, constraints: Constraints) -> Served:
+    """Apply the output rule; `last` is the final weights.
+
+    A bank may be empty (a run without rounds): every rule then serves the last weights.
+    """
+    candidates = bank.candidates or [last]
+    if output.rule == "last":
+        return _single(last)
+    if output.rule == "average":
+        rounds = [c for c in candidates if c.name.startswith("round")]
+        mean = np.mean([c.weights for c in rounds], axis=0, dtype=np.float64).astype(np.float32)
+        name = f"average of {rounds[0].name} to {rounds[-1].name}"
+        return _single(Candidate(name, mean, last.statistics))
+    if output.rule == "select":
+        return _select(output.tolerance, candidates, constraints)
+    return _mixture(output.tolerance, candidates, constraints)
+
+
+def _accuracy(statistics: Statistics) -> float:
+    right = statistics.counts[:, 0] - statistics.positives[:, 0] + statistics.positives[:, 1]
+    return float(right.sum() / statistics.counts.sum())
+
+
+def _select(tolerance: float, found: Sequence[Candidate], constraints: Constraints) -> Served:
+    violations = [constraints.violation(c.statistics) for c in found]
+    if all(np.isnan(v) for v in violations):
+        return _single(found[-1], "the violation is undefined on these rows; the last is served")
+    within = [i for i, v in enumerate(violations) if v <= tolerance]
+    if within:
+        return _single(found[max(within, key=lambda i: (_accuracy(found[i].statistics), i))])
+    best = int(np.nanargmin(violations))
+    note = (
+        f"no candidate is within the tolerance {tolerance:g}; served is the one of lowest "
+        f"violation, {violations[best]:.4f}"
+    )
+    return _single(found[best], note)
+
+
+def _mixture(tolerance: float, found: Sequence[Candidate], constraints: Constraints) -> Served:
+    """Maximise Σ π_r acc_r subject to |Σ π_r d_{r,j}| ≤ tolerance: gaps are linear in π."""
+    gaps = np.array([constraints.gaps(c.statistics) for c in found]).T
+    gaps = gaps[~np.isnan(gaps).any(axis=1)]
+    accuracy = np.array([_accuracy(c.statistics) for c in found])
+    total = np.ones((1, len(found)))
+    both = np.vstack([gaps, -gaps])
+    bound = np.full(len(both), tolerance)
+    answer = linprog(-accuracy, A_ub=both, b_ub=bound, A_eq=total, b_eq=[1.0])
+    note = ""
+    if answer.status == 2:  # infeasible: ask for the smallest violation instead
+        cost = np.append(np.zeros(len(found)), 1.0)
+        slack = np.hstack([both, -np.ones((len(both), 1))])
+        answer = linprog(
+            cost,
+            A_ub=slack,
+            b_ub=np.zeros(len(both)),
+            A_eq=np.append(total, [[0.0]], axis=1),
+            b_eq=[1.0],
+        )
+        note = f"no mixture is within the tolerance {tolerance:g}; served is the least violating"
+    if answer.x is None:
+        raise ConfigError(f"output rule 'mixture': the linear programme failed: {answer.message}")
+    probability = np.maximum(answer.x[: len(found)], 0.0)
+    kept = np.flatnonzero(probability > 1e-9)
+    return Served(
+        kind="mixture",
+        members=np.stack([found[i].weights for i in kept]),
+        weights=probability[kept] / probability[kept].sum(),
+        names=tuple(found[i].name for i in kept),
+        note=note,
+    )

@@ -1,0 +1,118 @@
+"""What a run is (fixed) and where it stands (moves from round to round)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from mfairfl.engine.output import Bank, Output
+from mfairfl.fairness.cells import Statistics
+from mfairfl.models import Model
+from mfairfl.strategies.base import State, Strategy, Summary
+from mfairfl.training.plan import Job, Recipe
+
+__all__ = ["Measure", "Measured", "RoundRecord", "RunState", "Setup", "Split", "Train"]
+
+Split = Literal["train", "validation", "test"]
+Measured = Mapping[Split, Mapping[str, Statistics]]
+"""For each split, each client's sums and counts under one weight vector."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """Everything that is decided before a run starts.
+
+    Parameters
+    ----------
+    participation : float
+        Share of clients drawn for each round, at least one.
+    patience : int, optional
+        Stop after so many rounds without a lower pooled loss (on validation rows, if any).
+    splits : tuple
+        The splits that exist.
+    """
+
+    strategy: Strategy
+    model: Model
+    recipe: Recipe
+    rounds: int
+    seed: int
+    summary: Summary
+    output: Output = field(default_factory=Output)
+    participation: float = 1.0
+    patience: int | None = None
+    splits: tuple[Split, ...] = ("train", "test")
+
+    @property
+    def held_out(self) -> Split:
+        """The split that may choose between models: validation rows if there are any."""
+        return "validation" if "validation" in self.splits else "train"
+
+
+@dataclass(slots=True, kw_only=True)
+class RunState:
+    """Where a run stands after `round` rounds: all that a checkpoint holds.
+
+    Parameters
+    ----------
+    slots : dict of client to dict of slot to ndarray
+        What clients keep between rounds (the embedded engine holds it for them).
+    best_loss, best_round
+        Early stopping's memory.
+    """
+
+    round: int
+    weights: np.ndarray
+    strategy: State
+    vectors: dict[str, np.ndarray] = field(default_factory=dict)
+    slots: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
+    average: np.ndarray | None = None
+    bank: Bank = field(default_factory=Bank)
+    best_loss: float = float("inf")
+    best_round: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Request: evaluate each weight vector on these splits of every client."""
+
+    weights: tuple[np.ndarray, ...]
+    splits: tuple[Split, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Train:
+    """Request: carry out these jobs."""
+
+    round: int
+    weights: np.ndarray
+    jobs: tuple[Job, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundRecord:
+    """What happened in one round, for histories and progress displays.
+
+    Parameters
+    ----------
+    round : int
+        1 for the first; 0 is the model before training.
+    measured : mapping
+        Sums and counts of the round's final weights.
+    coefficients, norms : mapping of str to float
+        How much each client counted, and the length of its update.
+    set_aside : mapping of str to str
+        Clients left out of the round, with the reason.
+    """
+
+    round: int
+    rounds: int
+    lr: float
+    measured: Measured
+    coefficients: Mapping[str, float] = field(default_factory=dict)
+    norms: Mapping[str, float] = field(default_factory=dict)
+    set_aside: Mapping[str, str] = field(default_factory=dict)
+    log: Mapping[str, Any] = field(default_factory=dict)

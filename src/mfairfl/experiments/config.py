@@ -1,0 +1,246 @@
+"""A run's configuration: one TOML file or the same keys as flags, validated before anything runs.
+
+Unknown keys are refused with the nearest known one; every error names the file and the key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from mfairfl.data import Task
+from mfairfl.engine.output import Output
+from mfairfl.errors import ConfigError, MfairflError, unknown
+from mfairfl.fairness import notion
+from mfairfl.fairness.goal import Goal
+from mfairfl.strategies import create, describe
+from mfairfl.strategies.base import Strategy
+from mfairfl.training.plan import Recipe
+
+__all__ = ["Config", "load_toml", "make_config"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class DataConfig(_Section):
+    """Where the rows come from: a data set of the catalogue, or a file with a `[task]`."""
+
+    name: str | None = None
+    csv: str | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    path: str | None = None
+    sensitive: tuple[str, ...] | None = None
+    options: dict[str, bool] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.name is not None and self.csv is not None:
+            raise ValueError("give either data.name or data.csv, not both")
+        return self
+
+
+class ClientsConfig(_Section):
+    """How rows are dealt to clients, and into train, validation and test shards."""
+
+    scheme: str | None = None
+    count: int | None = Field(default=None, ge=1)
+    test: float = Field(default=0.2, ge=0, lt=1)
+    validation: float = Field(default=0.0, ge=0, lt=1)
+    options: dict[str, Any] = Field(default_factory=dict)
+
+
+class ModelConfig(_Section):
+    """The model: `mlp` with its hidden layers, or `logistic`."""
+
+    kind: Literal["mlp", "logistic"] = "mlp"
+    hidden: tuple[int, ...] = (32, 32, 32, 32)
+
+    @field_validator("hidden")
+    @classmethod
+    def _positive(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if any(width < 1 for width in value):
+            raise ValueError("every hidden layer needs at least one unit")
+        return value
+
+
+class TrainingConfig(_Section):
+    """The budget and the recipe that every method shares."""
+
+    rounds: int = Field(default=40, ge=0)
+    local_epochs: int = Field(default=5, ge=1)
+    batch_size: int = Field(default=512, ge=1)
+    optimizer: Literal["adamw", "sgd", "gradient"] = "adamw"
+    lr: float = Field(default=2e-3, gt=0)
+    lr_final: float = Field(default=5e-5, ge=0)
+    schedule: Literal["cosine", "constant"] = "cosine"
+    weight_decay: float = Field(default=3.0, ge=0)
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+    participation: float = Field(default=1.0, gt=0, le=1)
+    patience: int | None = Field(default=None, ge=1)
+
+    def recipe(self) -> Recipe:
+        """Return the part that goes into plans."""
+        own = {"rounds", "participation", "patience"}
+        return Recipe(**self.model_dump(exclude=own))
+
+
+class FairnessConfig(_Section):
+    """What should be fair: notions, sensitive attributes (default: all of the task), tolerance."""
+
+    notion: tuple[str, ...] = ("demographic_parity",)
+    sensitive: tuple[str, ...] | None = None
+    intersections: bool = False
+    alpha: float = Field(default=0.0, ge=0, lt=1)
+
+    @field_validator("notion", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
+
+    @field_validator("notion")
+    @classmethod
+    def _long_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not value:
+            raise ValueError("name at least one notion")
+        return tuple(notion(name).name for name in value)
+
+
+class StrategyConfig(BaseModel):
+    """The method and its hyper-parameters."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    name: str = "fedavg"
+
+    def create(self) -> Strategy:
+        """Return the strategy, its hyper-parameters checked."""
+        return create(self.name, **(self.model_extra or {}))
+
+
+class OutputConfig(_Section):
+    """Which weights are served; by default `select` for constrained methods, else `last`."""
+
+    rule: Literal["last", "average", "select", "mixture"] | None = None
+    tolerance: float | None = Field(default=None, ge=0, le=1)
+
+
+class Config(_Section):
+    """Everything that decides a run's result.
+
+    Examples
+    --------
+    >>> config = make_config({"data": {"name": "adult"}, "strategy": {"name": "fedavg"}})
+    >>> config.training.rounds, config.fairness.notion
+    (40, ('demographic_parity',))
+    """
+
+    seed: int = Field(default=0, ge=0)
+    data: DataConfig = Field(default_factory=DataConfig)
+    task: Task | None = None
+    clients: ClientsConfig = Field(default_factory=ClientsConfig)
+    model: ModelConfig = Field(default_factory=ModelConfig)
+    training: TrainingConfig = Field(default_factory=TrainingConfig)
+    fairness: FairnessConfig = Field(default_factory=FairnessConfig)
+    strategy: StrategyConfig = Field(default_factory=StrategyConfig)
+    output: OutputConfig = Field(default_factory=OutputConfig)
+
+    @model_validator(mode="after")
+    def _source(self) -> Self:
+        if self.data.csv is not None and self.task is None:
+            raise ValueError("data.csv needs a [task] with label, favourable and sensitive")
+        self.strategy.create()
+        self.training.recipe()
+        return self
+
+    def goal(self, attributes: tuple[str, ...]) -> Goal:
+        """Return the fairness goal on a task with these attributes."""
+        chosen = self.fairness.sensitive or attributes
+        for name in chosen:
+            if name not in attributes:
+                raise ConfigError(
+                    "fairness.sensitive: " + unknown("sensitive attribute", name, attributes)
+                )
+        return Goal(
+            notions=self.fairness.notion,
+            attributes=chosen,
+            intersections=self.fairness.intersections,
+            alpha=self.fairness.alpha,
+        )
+
+    def output_rule(self) -> Output:
+        """Return the output rule with the defaults of this strategy and notion filled in."""
+        constrained = describe(self.strategy.name).constrained
+        loose = any(notion(name).events[0].labels != (0, 1) for name in self.fairness.notion)
+        tolerance = self.output.tolerance
+        return Output(
+            rule=self.output.rule or ("select" if constrained else "last"),
+            tolerance=(0.01 if loose else 0.005) if tolerance is None else tolerance,
+        )
+
+    def identity(self, sha256: str) -> str:
+        """Return the hash of all that decides the result, with the data's own hash."""
+        text = json.dumps([self.model_dump(mode="json"), sha256], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def make_config(values: Mapping[str, Any], source: str = "configuration") -> Config:
+    """Validate a nested mapping; errors are one line starting with `source`."""
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{source}: {_explain(error)}") from None
+    except MfairflError as error:
+        raise ConfigError(f"{source}: {error}") from None
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file; syntax errors name file and line."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; `mfairfl init` writes one from a CSV") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a folder; give a TOML file") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; TOML must be") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _explain(error: ValidationError) -> str:
+    """Say the first problem in one line, with the nearest key if a key is unknown."""
+    problems = error.errors()
+    # A misspelt key also leaves the right one missing: name the misspelling.
+    first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
+    where = [str(part) for part in first["loc"]]
+    if first["type"] == "extra_forbidden":
+        known = _keys(where[:-1])
+        return unknown("key", ".".join(where), [".".join([*where[:-1], k]) for k in known])
+    message = first["msg"].removeprefix("Value error, ")
+    value = first["input"]
+    shown = f" (got {value!r})" if isinstance(value, str | int | float | bool) else ""
+    return f"{'.'.join(where)}: {message}{shown}" if where else message
+
+
+def _keys(path: list[str]) -> list[str]:
+    """Return the keys a section of the configuration knows."""
+    model: Any = Config
+    for part in path:
+        if part.isdigit():
+            continue
+        field = model.model_fields[part]
+        kinds = [field.annotation, *getattr(field.annotation, "__args__", ())]
+        models = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
+        if not models:
+            return []
+        model = models[0]
+    return list(model.model_fields)

@@ -1,0 +1,178 @@
+"""Carry out runs: prepare, lock, resume, train side by side, record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from mfairfl.data import Federation, Table
+from mfairfl.engine.embedded import Member, run_all
+from mfairfl.engine.loop import Callback, Result
+from mfairfl.engine.state import Setup
+from mfairfl.experiments.config import Config
+from mfairfl.experiments.directory import RunDirectory
+from mfairfl.experiments.history import History
+from mfairfl.experiments.predictor import Predictor, load
+from mfairfl.experiments.prepare import ModuleFactory, federation_of, setup_of, table_of
+from mfairfl.experiments.record import closing_record, opening_record
+
+__all__ = ["Request", "Run", "run_requests"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A run to be made: a configuration, and where its result goes.
+
+    Parameters
+    ----------
+    out : Path, optional
+        Run directory; None keeps the result in memory only.
+    rows : Table or Federation, optional
+        Data in memory, instead of what the configuration names.
+    module : callable, optional
+        Factory of a `torch.nn.Module`, instead of the configured model.
+    """
+
+    config: Config
+    out: Path | None = None
+    rows: Table | Federation | None = None
+    module: ModuleFactory | None = None
+    callbacks: tuple[Callback, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A finished run.
+
+    Parameters
+    ----------
+    record : dict
+        What run.json holds.
+    predictor : Predictor
+        The served model with its encoder.
+    path : Path, optional
+        The run directory, if there is one.
+    """
+
+    record: dict[str, Any]
+    predictor: Predictor
+    path: Path | None = None
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The numbers of each split."""
+        metrics: dict[str, Any] = self.record["metrics"]
+        return metrics
+
+
+def run_requests(requests: Sequence[Request]) -> list[Run]:
+    """Carry out many runs side by side in this process, on one thread.
+
+    Interrupted runs go on from their last checkpoint; finished ones are not repeated.
+    """
+    with ExitStack() as locks:
+        runs: list[Run | None] = []
+        begun: list[tuple[int, _Begun]] = []
+        federations: dict[tuple[Any, ...], Federation] = {}
+        for i, request in enumerate(requests):
+            one = _begin(request, locks, federations)
+            runs.append(one if isinstance(one, Run) else None)
+            if isinstance(one, _Begun):
+                begun.append((i, one))
+        started = time.perf_counter()
+        with _one_thread():
+            results = run_all([one.member for _, one in begun])
+        seconds = round(time.perf_counter() - started, 3)
+        for (i, one), result in zip(begun, results, strict=True):
+            timing = {"train_seconds": seconds, "runs_at_once": len(begun)}
+            runs[i] = _end(one, result, timing)
+        return [run for run in runs if run is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """A run between its opening and its closing record."""
+
+    member: Member
+    opening: dict[str, Any]
+    directory: RunDirectory | None
+
+
+def _begin(
+    request: Request, locks: ExitStack, federations: dict[tuple[Any, ...], Federation]
+) -> _Begun | Run:
+    """Prepare a run, or return it if its directory already holds the result."""
+    federation = _federation(request, federations)
+    module = None if request.module is None else _name(request.module)
+    opening = opening_record(request.config, federation, module)
+    setup = setup_of(request.config, federation, request.module)
+    callbacks, state, directory = request.callbacks, None, None
+    if request.out is not None:
+        directory = RunDirectory(request.out)
+        locks.enter_context(directory.locked())
+        finished = directory.claim(opening)
+        if finished is not None:
+            predictor = load(request.out, model=request.module)
+            return Run(record=finished, predictor=predictor, path=request.out)
+        federation.encoder.save(directory.path / "encoder.json")
+        checkpoints = directory.checkpoints(opening["identity"])
+        state = checkpoints.latest()
+        # The checkpoint comes last of all: it is what makes the round count.
+        callbacks = (*request.callbacks, History(directory.path), checkpoints)
+    member = Member(setup=setup, federation=federation, state=state, callbacks=callbacks)
+    return _Begun(member=member, opening=opening, directory=directory)
+
+
+def _federation(
+    request: Request, federations: dict[tuple[Any, ...], Federation]
+) -> Federation:
+    """Return the run's clients; runs on the same data, split and seed share them."""
+    if isinstance(request.rows, Federation):
+        return request.rows
+    config = request.config
+    parts = (config.data, config.task, config.clients, config.seed)
+    key = (id(request.rows), *(str(part) for part in parts))
+    if key not in federations:
+        table = table_of(config) if request.rows is None else request.rows
+        federations[key] = federation_of(config, table)
+    return federations[key]
+
+
+def _end(begun: _Begun, result: Result, timing: dict[str, Any]) -> Run:
+    setup, federation = begun.member.setup, begun.member.federation
+    record = closing_record(begun.opening, setup, result, timing)
+    predictor = Predictor(
+        model=setup.model,
+        encoder=federation.encoder,
+        task=federation.task,
+        members=result.served.members,
+        weights=result.served.weights,
+        kind=result.served.kind,
+    )
+    path = None
+    if begun.directory is not None:
+        path = begun.directory.path
+        begun.directory.write_model(result.served)
+        begun.directory.write_record(record)
+    return Run(record=record, predictor=predictor, path=path)
+
+
+def _name(module: ModuleFactory) -> str:
+    return f"{getattr(module, '__module__', '?')}:{getattr(module, '__qualname__', '?')}"
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Bits are promised on one thread; give the caller its setting back."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,113 @@
+"""rounds.csv and clients.csv: what every round measured, appended as the run goes on.
+
+Rows are on disk before the round's checkpoint is. A resumed run first drops rows of rounds that
+the checkpoint does not know, so the files end the same as those of an undisturbed run.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mfairfl.engine.state import RoundRecord, RunState, Setup
+from mfairfl.engine.tallies import pooled_loss, tally_of
+from mfairfl.fairness.summary import summarise
+
+__all__ = ["History", "round_numbers"]
+
+_NUMBERS = (
+    "accuracy",
+    "balanced_accuracy",
+    "demographic_parity_difference",
+    "equalized_odds_difference",
+    "accuracy_parity_difference",
+    "client_accuracy_std",
+    "client_accuracy_gap",
+    "worst_client_accuracy",
+)
+
+
+def round_numbers(setup: Setup, record: RoundRecord) -> dict[str, float | None]:
+    """Return the numbers of a round, named `<split>_<metric>`."""
+    numbers: dict[str, float | None] = {}
+    for split, clients in record.measured.items():
+        values = summarise(tally_of(clients, setup.summary.attributes)).values
+        numbers[f"{split}_loss"] = pooled_loss(clients)
+        numbers |= {f"{split}_{name}": values[name] for name in _NUMBERS}
+    return numbers
+
+
+class History:
+    """Callback that writes the two files into `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._rounds, self._clients = folder / "rounds.csv", folder / "clients.csv"
+
+    def on_start(self, setup: Setup, state: RunState) -> None:
+        """Forget rows of rounds that are not committed."""
+        del setup
+        for path in (self._rounds, self._clients):
+            if path.exists():
+                _drop_after(path, state.round if state.round else -1)
+
+    def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
+        """Append this round's rows."""
+        del state
+        row: dict[str, Any] = {"round": record.round, "lr": record.lr}
+        row |= round_numbers(setup, record)
+        row["log"] = json.dumps(record.log, sort_keys=True) if record.log else ""
+        _append(self._rounds, [row])
+        _append(self._clients, _client_rows(record))
+
+
+def _client_rows(record: RoundRecord) -> list[dict[str, Any]]:
+    rows = []
+    for name in sorted(record.measured["train"]):
+        row: dict[str, Any] = {
+            "round": record.round,
+            "client": name,
+            "coefficient": record.coefficients.get(name),
+            "update_norm": record.norms.get(name),
+            "set_aside": record.set_aside.get(name, ""),
+        }
+        for split, clients in record.measured.items():
+            s = clients[name]
+            count = float(s.counts.sum())
+            right = float((s.counts[:, 0] - s.positives[:, 0] + s.positives[:, 1]).sum())
+            row[f"{split}_rows"] = int(count)
+            row[f"{split}_loss"] = float(s.losses.sum()) / count if count else None
+            row[f"{split}_accuracy"] = right / count if count else None
+        rows.append(row)
+    return rows
+
+
+def _append(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    if not path.exists() or path.stat().st_size == 0:
+        writer.writeheader()
+    writer.writerows(rows)
+    with path.open("a", encoding="utf-8", newline="") as file:
+        file.write(text.getvalue())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _drop_after(path: Path, round_: int) -> None:
+    """Keep the header and whole rows of rounds up to `round_`; a torn last line goes too."""
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    header, *rows = lines or [""]
+    kept = [
+        line
+        for line in rows
+        if line.endswith("\n")
+        and (number := line.split(",", 1)[0]).isdigit()
+        and int(number) <= round_
+    ]
+    whole = header if header.endswith("\n") and round_ >= 0 else ""
+    path.write_text(whole + "".join(kept), encoding="utf-8", newline="")

@@ -1,0 +1,139 @@
+"""A served model on raw rows: `mfairfl.load(run)` gives scikit-learn's `predict` on a frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import ValidationError
+
+from mfairfl.data import Encoder, Task, features_frame, read_frame
+from mfairfl.errors import RunDirectoryError
+from mfairfl.experiments.directory import RunDirectory
+from mfairfl.experiments.prepare import ModuleFactory
+from mfairfl.models import MLP, Model, ModuleModel
+from mfairfl.training.batches import Pool
+from mfairfl.training.measure import Probe, logits
+
+__all__ = ["Predictor", "load"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictor:
+    """The model a run serves, with all it needs to read raw rows.
+
+    Parameters
+    ----------
+    kind : {"single", "mixture"}
+        A mixture decides each row by a member drawn at random with `weights`.
+    """
+
+    model: Model
+    encoder: Encoder
+    task: Task
+    members: NDArray[np.float32]
+    weights: NDArray[np.float64]
+    kind: Literal["single", "mixture"] = "single"
+
+    def decision_function(self, frame: Any) -> NDArray[np.float64]:
+        """Return the members' logits, (R, n); row r belongs to member r."""
+        rows = features_frame(read_frame(frame), self.task)
+        X = self.encoder.transform(rows)
+        none = np.zeros(len(X), dtype=np.int64)
+        pool, (where,) = Pool.from_arrays([(X, none, none)], cells=1)
+        found = logits([Probe(member, where) for member in self.members], self.model, pool)
+        return np.stack([z.numpy() for z in found]).astype(np.float64)
+
+    def predict_proba(self, frame: Any) -> NDArray[np.float64]:
+        """Return P(unfavourable), P(favourable) per row, (n, 2), as scikit-learn does.
+
+        For a mixture this is the probability of a favourable *decision*.
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, or path
+            Raw rows with the feature columns of the training data; others are ignored.
+        """
+        z = self.decision_function(frame)
+        if self.kind == "mixture":
+            positive = np.tensordot(self.weights, z > 0, axes=1)
+        else:
+            positive = 1 / (1 + np.exp(-np.clip(z[0], -700, 700)))
+        return np.column_stack([1 - positive, positive])
+
+    def predict(self, frame: Any, *, random_state: int = 0) -> NDArray[np.int8]:
+        """Return decisions, 1 = favourable.
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, or path
+            Raw rows.
+        random_state : int
+            Seed of a mixture's draws; the decisions of a single model do not depend on it.
+        """
+        z = self.decision_function(frame)
+        if self.kind == "single":
+            return (z[0] > 0).astype(np.int8)
+        rng = np.random.default_rng(random_state)
+        drawn = rng.choice(len(self.members), size=z.shape[1], p=self.weights)
+        return (z[drawn, np.arange(z.shape[1])] > 0).astype(np.int8)
+
+    @property
+    def classes(self) -> tuple[str, str]:
+        """The label's two values, unfavourable first."""
+        return (str(self.task.unfavourable), self.task.favourable)
+
+
+def load(run: str | Path, *, model: ModuleFactory | None = None) -> Predictor:
+    """Load the model of a finished run.
+
+    Parameters
+    ----------
+    run : path
+        Run directory.
+    model : callable, optional
+        The factory, if the run was trained with one: code is never stored in a run.
+
+    Examples
+    --------
+    >>> import mfairfl
+    >>> mfairfl.load("runs/adult").predict("people.csv")  # doctest: +SKIP
+    """
+    directory = RunDirectory(run)
+    record = directory.read_record()
+    if record["status"] != "complete":
+        raise RunDirectoryError(f"{directory.path}: the run is not finished; train it again")
+    try:
+        task = Task.model_validate(record["task"])
+        made = _model(record["model"], model)
+        kind = record["served"]["kind"]
+    except (KeyError, TypeError, ValidationError) as error:
+        raise RunDirectoryError(f"{directory.record_path}: incomplete or altered ({error})") from None
+    members, weights = directory.read_model()
+    if members.shape[1] != made.size:
+        raise RunDirectoryError(
+            f"{directory.path}: model.safetensors has {members.shape[1]} weights, run.json's model "
+            f"{made.size}"
+        )
+    return Predictor(
+        model=made,
+        encoder=Encoder.load(directory.path / "encoder.json"),
+        task=task,
+        members=members,
+        weights=weights,
+        kind=kind,
+    )
+
+
+def _model(description: dict[str, Any], factory: ModuleFactory | None) -> Model:
+    if description["kind"] == "module":
+        if factory is None:
+            raise RunDirectoryError(
+                "the run was trained with a module of your own; give its factory with model="
+            )
+        return ModuleModel(factory, description["inputs"])
+    return MLP(inputs=description["inputs"], hidden=tuple(description["hidden"]))

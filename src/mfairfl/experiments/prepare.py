@@ -1,0 +1,93 @@
+"""From a configuration to what an engine runs: table, federation, setup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from torch import nn
+
+from mfairfl.data import Federation, Table, Task, load_dataset, partition, read_table
+from mfairfl.engine.embedded import splits_of, summarize
+from mfairfl.engine.state import Setup
+from mfairfl.errors import ConfigError
+from mfairfl.experiments.config import Config
+from mfairfl.models import MLP, Model, ModuleModel, logistic
+
+__all__ = ["ModuleFactory", "federation_of", "model_of", "setup_of", "table_of"]
+
+ModuleFactory = Callable[[int], nn.Module]
+
+PAPER_CLIENTS = 5
+
+
+def table_of(config: Config) -> Table:
+    """Read the rows the configuration names."""
+    data = config.data
+    if data.csv is not None and config.task is not None:
+        task = _only(config.task, data.sensitive)
+        return read_table(
+            Path(data.csv), task, delimiter=data.delimiter, encoding=data.encoding
+        )
+    if data.name is None:
+        raise ConfigError("no data: give data.name (see `mfairfl data list`) or data.csv")
+    return load_dataset(
+        data.name, data.path, sensitive=data.sensitive, task=config.task, **data.options
+    )
+
+
+def _only(task: Task, names: tuple[str, ...] | None) -> Task:
+    """Keep the sensitive attributes that data.sensitive names, in its order."""
+    if names is None:
+        return task
+    known = {s.name: s for s in task.sensitive}
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"data.sensitive: '{name}' is no sensitive attribute of the [task] "
+                f"(known: {', '.join(known)})"
+            )
+    return task.model_copy(update={"sensitive": tuple(known[name] for name in names)})
+
+
+def federation_of(config: Config, table: Table) -> Federation:
+    """Deal the rows to clients as the configuration says."""
+    clients = config.clients
+    scheme = clients.scheme or ("iid" if table.clients is None else "column")
+    return partition(
+        table,
+        scheme,
+        seed=config.seed,
+        clients=clients.count,
+        test=clients.test,
+        validation=clients.validation,
+        **clients.options,
+    )
+
+
+def model_of(config: Config, inputs: int, module: ModuleFactory | None = None) -> Model:
+    """Build the model for this many encoded features."""
+    if module is not None:
+        return ModuleModel(module, inputs)
+    if config.model.kind == "logistic":
+        return logistic(inputs)
+    return MLP(inputs=inputs, hidden=config.model.hidden)
+
+
+def setup_of(
+    config: Config, federation: Federation, module: ModuleFactory | None = None
+) -> Setup:
+    """Put together what the loop needs."""
+    names = tuple(attribute.name for attribute in federation.attributes)
+    return Setup(
+        strategy=config.strategy.create(),
+        model=model_of(config, federation.pool.X.shape[1], module),
+        recipe=config.training.recipe(),
+        rounds=config.training.rounds,
+        seed=config.seed,
+        summary=summarize(federation, config.goal(names)),
+        output=config.output_rule(),
+        participation=config.training.participation,
+        patience=config.training.patience,
+        splits=splits_of(federation),
+    )

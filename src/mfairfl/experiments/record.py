@@ -1,0 +1,124 @@
+"""run.json: what was run, on what, and every number with its interval and noise floor."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import version
+from typing import Any
+
+from mfairfl.data import Federation
+from mfairfl.engine.loop import Result
+from mfairfl.engine.state import Setup
+from mfairfl.engine.tallies import pooled_loss, served_tally
+from mfairfl.experiments.config import Config
+from mfairfl.experiments.directory import SCHEMA_VERSION
+from mfairfl.fairness.summary import constant_classifier, summarise
+from mfairfl.fairness.tally import Tally
+from mfairfl.fairness.uncertainty import intervals, noise_floor
+
+__all__ = ["closing_record", "opening_record"]
+
+_LIBRARIES = ("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors")
+
+
+def opening_record(
+    config: Config, federation: Federation, module: str | None = None
+) -> dict[str, Any]:
+    """Return the record of a run that has not finished: who it is.
+
+    `module` names the factory of a model that is code, and therefore not in the configuration.
+    """
+    settings = config.model_dump(mode="json")
+    if module is not None:
+        settings["model"] = {"kind": "module", "factory": module}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "status": "running",
+        "identity": config.identity(federation.sha256 + (module or "")),
+        "config": settings,
+        "seed": config.seed,
+        "versions": {
+            "python": platform.python_version(),
+            **{name: version(name) for name in _LIBRARIES},
+        },
+        "data": {
+            "name": federation.table_name,
+            "sha256": federation.sha256,
+            "rows": len(federation.pool),
+        },
+        "task": federation.task.model_dump(mode="json"),
+        "federation": federation.summary(),
+    }
+
+
+def closing_record(
+    opening: dict[str, Any], setup: Setup, result: Result, timing: dict[str, float]
+) -> dict[str, Any]:
+    """Return the finished record."""
+    attributes = setup.summary.attributes
+    tallies = {
+        split: served_tally(result.served, result.measured, split, attributes)
+        for split in setup.splits
+    }
+    metrics: dict[str, Any] = {"train": None, "validation": None, "test": None}
+    for split, tally in tallies.items():
+        metrics[split] = _numbers(tally)
+        if result.served.kind == "single":
+            metrics[split]["loss"] = pooled_loss(result.measured[0][split])
+    train = tallies["train"]
+    constants = {s: summarise(constant_classifier(t, majority=train)) for s, t in tallies.items()}
+    return opening | {
+        "status": "complete",
+        "rounds": result.rounds,
+        "model": setup.model.describe(),
+        "served": {
+            "kind": result.served.kind,
+            "names": list(result.served.names),
+            "weights": [float(w) for w in result.served.weights],
+            "rule": setup.output.rule,
+            "tolerance": setup.output.tolerance,
+            "note": result.served.note,
+        },
+        "metrics": metrics,
+        "intervals": {s: _intervals(t) for s, t in tallies.items()},
+        "noise_floor": {s: _floors(t) for s, t in tallies.items()},
+        "constant_classifier": {s: c.values for s, c in constants.items()},
+        "tallies": {s: t.to_json() for s, t in tallies.items()},
+        "timing": timing,
+        "machine": {"system": platform.system(), "machine": platform.machine()},
+    }
+
+
+def _numbers(tally: Tally) -> dict[str, Any]:
+    """Return the flat numbers of a summary, with its tables beside them."""
+    summary = summarise(tally)
+    return {
+        **summary.values,
+        "by_attribute": summary.by_attribute,
+        "by_client": summary.by_client,
+        "by_group": summary.by_group,
+        "undefined": summary.undefined,
+    }
+
+
+def _intervals(tally: Tally) -> dict[str, Any]:
+    """Return [lower, upper] by the names of the metrics."""
+    found = intervals(tally)
+    return {
+        "level": found.level,
+        **_pairs(found.values),
+        "by_attribute": _pairs(found.by_attribute),
+        "by_client": _pairs(found.by_client),
+        "by_group": _pairs(found.by_group),
+    }
+
+
+def _pairs(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _pairs(inner) for name, inner in value.items()}
+    return None if value is None else [value.lower, value.upper]
+
+
+def _floors(tally: Tally) -> dict[str, Any]:
+    found = noise_floor(tally)
+    return {**found.values, "by_attribute": found.by_attribute}

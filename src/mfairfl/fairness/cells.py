@@ -1,0 +1,202 @@
+"""Intersectional cells of the sensitive attributes, and sums over (cell, label).
+
+The cell of a row is the C-order ravel of its group codes, so a marginal group or an intersection
+is a set of cells, and whatever is known per (cell, label) is known for every grouping.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mfairfl.data.attribute import Attribute
+from mfairfl.errors import ConfigError, DataError, unknown
+
+__all__ = ["Cells", "Grouping", "Statistics"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouping:
+    """A partition of the cells into named groups; `membership[g, c]` says cell c is in group g."""
+
+    name: str
+    groups: tuple[str, ...]
+    membership: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """The cells of some attributes; without attributes there is one cell.
+
+    Examples
+    --------
+    >>> cells = Cells((Attribute("sex", ("F", "M")), Attribute("age", ("young", "mid", "old"))))
+    >>> cells.size, cells.decode(4)
+    (6, ('M', 'mid'))
+    >>> [grouping.name for grouping in cells.groupings(intersections=True)]
+    ['sex', 'age', 'sex × age']
+    """
+
+    attributes: tuple[Attribute, ...]
+
+    def __post_init__(self) -> None:
+        names = [attribute.name for attribute in self.attributes]
+        if len(set(names)) < len(names):
+            raise DataError(f"sensitive attributes {names}: a name occurs twice; rename one")
+        for attribute in self.attributes:
+            groups = attribute.groups
+            if not groups:
+                raise DataError(f"sensitive attribute '{attribute.name}' has no groups; name them")
+            if len(set(groups)) < len(groups):
+                raise DataError(f"sensitive attribute '{attribute.name}': a group occurs twice")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of groups of each attribute."""
+        return tuple(attribute.size for attribute in self.attributes)
+
+    @property
+    def size(self) -> int:
+        """The number of cells C: the product of the attributes' sizes."""
+        return math.prod(self.shape)
+
+    def decode(self, cell: int) -> tuple[str, ...]:
+        """Return the group names of a cell, one an attribute."""
+        if not 0 <= cell < self.size:
+            raise DataError(f"cell {cell} is outside 0 … {self.size - 1}")
+        names = list(product(*(attribute.groups for attribute in self.attributes)))
+        return names[cell]
+
+    def encode(self, codes: ArrayLike) -> NDArray[np.intp]:
+        """Return the cell of each row of an (n, A) array of group codes."""
+        table = np.asarray(codes, dtype=np.intp)
+        if table.ndim != 2 or table.shape[1] != len(self.attributes):
+            raise DataError(
+                f"group codes have shape {table.shape}; expected (n, {len(self.attributes)})"
+            )
+        for column, attribute in zip(table.T, self.attributes, strict=True):
+            wrong = column[(column < 0) | (column >= attribute.size)]
+            if wrong.size:
+                raise DataError(
+                    f"'{attribute.name}': group code {wrong[0]} is outside "
+                    f"0 … {attribute.size - 1}"
+                )
+        strides = np.cumprod((1, *self.shape[:0:-1]))[::-1][: table.shape[1]]
+        return np.asarray(table @ strides.astype(np.intp), dtype=np.intp)
+
+    def grouping(self, *names: str) -> Grouping:
+        """Return the marginal of one attribute or the intersection of several."""
+        known = [attribute.name for attribute in self.attributes]
+        for name in names:
+            if name not in known:
+                raise ConfigError(unknown("sensitive attribute", name, known))
+        chosen = Cells(tuple(self.attributes[known.index(name)] for name in names))
+        codes = np.indices(self.shape).reshape(len(known), -1)
+        group = chosen.encode(codes[[known.index(name) for name in names]].T)
+        membership = group == np.arange(chosen.size)[:, None]
+        groups = tuple(" × ".join(chosen.decode(index)) for index in range(chosen.size))
+        return Grouping(" × ".join(names), groups, membership)
+
+    def groupings(
+        self, attributes: Sequence[str] | None = None, intersections: bool = False
+    ) -> list[Grouping]:
+        """Return the marginals of `attributes` (all by default) and, if asked, every intersection.
+
+        Parameters
+        ----------
+        attributes
+            Names of attributes; None means all.
+        intersections
+            Add the grouping of every subset of two or more of them.
+        """
+        if attributes is None:
+            attributes = [attribute.name for attribute in self.attributes]
+        largest = len(attributes) if intersections else 1
+        return [
+            self.grouping(*names)
+            for count in range(1, largest + 1)
+            for names in combinations(attributes, count)
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Statistics:
+    """Sums over (cell, label), each a (C, 2) array; adding them is pooling the data.
+
+    Attributes
+    ----------
+    counts
+        Number of rows.
+    positives
+        Number of rows with decision 1.
+    scores
+        Σ σ(z).
+    losses
+        Σ of the per-row cross-entropy.
+    """
+
+    counts: Floats
+    positives: Floats
+    scores: Floats
+    losses: Floats
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.counts)
+        for name in ("counts", "positives", "scores", "losses"):
+            value = np.asarray(getattr(self, name), dtype=np.float64)
+            if value.shape != shape or value.ndim != 2 or shape[1] != 2:
+                raise DataError(f"statistics: {name} has shape {value.shape}; expected (cells, 2)")
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_rows(
+        cls,
+        *,
+        size: int,
+        cells: ArrayLike,
+        y: ArrayLike,
+        decisions: ArrayLike,
+        scores: ArrayLike,
+        losses: ArrayLike,
+    ) -> Statistics:
+        """Sum per-row values over the `size` cells and the two labels.
+
+        Examples
+        --------
+        >>> rows = dict(cells=[0, 1], y=[1, 0], decisions=[1, 1], scores=[0.9, 0.6])
+        >>> Statistics.from_rows(size=2, losses=[0.1, 0.9], **rows).scores.tolist()
+        [[0.0, 0.9], [0.6, 0.0]]
+        """
+        index = 2 * np.asarray(cells, dtype=np.intp) + np.asarray(y, dtype=np.intp)
+
+        def total(weights: ArrayLike | None) -> Floats:
+            values = None if weights is None else np.asarray(weights, dtype=np.float64)
+            sums = np.bincount(index, weights=values, minlength=2 * size)
+            return sums.astype(np.float64).reshape(size, 2)
+
+        return cls(
+            counts=total(None),
+            positives=total(decisions),
+            scores=total(scores),
+            losses=total(losses),
+        )
+
+    def __add__(self, other: Statistics) -> Statistics:
+        if self.counts.shape != other.counts.shape:
+            raise DataError(
+                f"statistics of {len(self.counts)} and {len(other.counts)} cells cannot be added; "
+                "use the same sensitive attributes"
+            )
+        return Statistics(
+            counts=self.counts + other.counts,
+            positives=self.positives + other.positives,
+            scores=self.scores + other.scores,
+            losses=self.losses + other.losses,
+        )

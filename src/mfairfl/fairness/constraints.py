@@ -1,0 +1,193 @@
+"""The constraints F_e − F_{e,g} of some notions on some groupings, and their prices.
+
+With signed multipliers μ the constraint term is a mean of per-row prices,
+
+    Σ_j μ_j (F_e − F_{e,g}) = (1/n) Σ_i u(i) f_i,
+    u(i) = Σ_{j: i ∈ e} [ μ_j n/n_e − 1{i ∈ g} μ_j n/n_{e,g} ],
+
+so u depends on a row only through its (cell, label), and no client needs another's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mfairfl.errors import ConfigError, DataError, unknown
+from mfairfl.fairness.cells import Cells, Grouping, Statistics
+from mfairfl.fairness.notions import Notion
+
+__all__ = ["Constraints"]
+
+Floats = NDArray[np.float64]
+Kind = Literal["hard", "smooth"]
+
+
+class Constraints:
+    """An index over (notion, event, grouping, group); all results are arrays over it.
+
+    Parameters
+    ----------
+    cells
+        The cells of the task.
+    notions
+        One notion or several.
+    groupings
+        Which groups are compared; by default the marginal of every attribute.
+
+    Examples
+    --------
+    >>> from mfairfl.data.attribute import Attribute
+    >>> from mfairfl.fairness.notions import notion
+    >>> constraints = Constraints(Cells((Attribute("sex", ("F", "M")),)), notion("dp"))
+    >>> constraints.labels
+    (('demographic_parity', 'all', 'sex', 'F'), ('demographic_parity', 'all', 'sex', 'M'))
+    >>> n = [[30, 10], [20, 40]]
+    >>> score_price, loss_price = constraints.prices([0.3, -0.1], n)
+    >>> score_price.round(3).tolist()
+    [[-0.55, -0.55], [0.367, 0.367]]
+    """
+
+    __slots__ = ("_event", "_member", "_statistic", "cells", "groupings", "labels", "notions")
+
+    def __init__(
+        self,
+        cells: Cells,
+        notions: Notion | Iterable[Notion],
+        groupings: Iterable[Grouping] | None = None,
+    ) -> None:
+        self.cells = cells
+        self.notions = (notions,) if isinstance(notions, Notion) else tuple(notions)
+        self.groupings = tuple(cells.groupings() if groupings is None else groupings)
+        rows = [
+            (notion, event, grouping, index)
+            for notion in self.notions
+            for event in notion.events
+            for grouping in self.groupings
+            for index in range(len(grouping.groups))
+        ]
+        if not rows:
+            raise ConfigError("constraints need a notion and a sensitive attribute; name them")
+        self.labels = tuple(
+            (notion.name, event.name, grouping.name, grouping.groups[index])
+            for notion, event, grouping, index in rows
+        )
+        self._statistic = np.array([notion.statistic for notion, _, _, _ in rows])
+        labels = np.array([[y in event.labels for y in (0, 1)] for _, event, _, _ in rows])
+        groups = np.array([grouping.membership[index] for _, _, grouping, index in rows])
+        self._event = np.broadcast_to(labels[:, None, :], (len(rows), cells.size, 2))
+        self._member = groups[:, :, None] & labels[:, None, :]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def counts(self, counts: ArrayLike) -> tuple[Floats, Floats]:
+        """Return n_e and n_{e,g} for each constraint, from the (C, 2) counts of rows."""
+        n = self._table(counts)
+        return _over(self._event, n), _over(self._member, n)
+
+    def rates(self, statistics: Statistics, kind: Kind = "hard") -> tuple[Floats, Floats]:
+        """Return F_e and F_{e,g}; nan where the event or the group in it has no rows.
+
+        Parameters
+        ----------
+        statistics
+            Sums over the data (one client's, or pooled).
+        kind
+            ``hard``: thresholded decisions; ``smooth``: σ(z). A loss is the same in both.
+        """
+        if kind not in ("hard", "smooth"):
+            raise ConfigError(unknown("kind of rate", kind, ("hard", "smooth")))
+        n = self._table(statistics.counts)
+        chosen = statistics.positives if kind == "hard" else statistics.scores
+        error = np.column_stack([chosen[:, 0], n[:, 1] - chosen[:, 1]])
+        sums = {"selection": chosen, "error": error, "loss": statistics.losses}
+        values = np.stack([sums[name] for name in self._statistic.tolist()])
+        overall = _divide(_over(self._event, values), _over(self._event, n))
+        group = _divide(_over(self._member, values), _over(self._member, n))
+        return overall, group
+
+    def gaps(self, statistics: Statistics, kind: Kind = "hard") -> Floats:
+        """Return the signed gaps d = F_e − F_{e,g}; nan where undefined, never 0."""
+        overall, group = self.rates(statistics, kind)
+        return overall - group
+
+    def violation(self, statistics: Statistics, kind: Kind = "hard") -> float:
+        """Return the largest |d| over the defined constraints; nan if none is defined."""
+        gaps = np.abs(self.gaps(statistics, kind))
+        defined = gaps[~np.isnan(gaps)]
+        return float(defined.max()) if defined.size else float("nan")
+
+    def influence(self, counts: ArrayLike) -> Floats:
+        """Return the (J, C, 2) weight of one row's f in each gap: 1/n_e − 1{i ∈ g}/n_{e,g}.
+
+        Undefined constraints get weight 0: an empty group can neither be measured nor moved.
+        """
+        n_event, n_group = self.counts(counts)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            weight: Floats = (
+                self._event / n_event[:, None, None] - self._member / n_group[:, None, None]
+            )
+        weight[n_group == 0] = 0.0
+        return weight
+
+    def prices(
+        self, multipliers: ArrayLike, counts: ArrayLike, *, one_sided: bool = False
+    ) -> tuple[Floats, Floats]:
+        """Return the price per row on σ(z) and on the loss, each a (C, 2) table.
+
+        Adding mean_i [score_price·σ(z_i) + loss_price·ℓ_i] to the objective adds
+        Σ μ (F_e − F_{e,g}) up to a constant: the error |σ − y| of a row is σ if y = 0 and 1 − σ
+        if y = 1, so an error price u becomes +u and −u on σ, and the constant u·1{y=1} is left
+        out.
+
+        Parameters
+        ----------
+        multipliers
+            One signed multiplier for each constraint, in the order of `labels`.
+        counts
+            The (C, 2) counts of rows of the whole federation.
+        one_sided
+            Where errors (or losses) of a cell must *rise*, price false positives only: a negative
+            price on |σ − y| or on the loss leaves thresholded decisions unmoved until it flips
+            all of them at once. No longer the exact gradient of the Lagrangian.
+        """
+        mu = np.asarray(multipliers, dtype=np.float64)
+        if mu.shape != (len(self),) or not np.isfinite(mu).all():
+            raise ConfigError(
+                f"multipliers of shape {mu.shape}: give {len(self)} finite numbers, one a label"
+            )
+        n = self._table(counts)
+        weighted = n.sum() * mu[:, None, None] * self.influence(n)
+        score = weighted[self._statistic == "selection"].sum(axis=0)
+        error = weighted[self._statistic == "error"].sum(axis=0)
+        loss: Floats = weighted[self._statistic == "loss"].sum(axis=0)
+        if one_sided:
+            falling = np.minimum(error, 0.0) + np.minimum(loss, 0.0)
+            score = score + falling * np.array([1.0, 0.0])
+            error, loss = np.maximum(error, 0.0), np.maximum(loss, 0.0)
+        score = score + error * np.array([1.0, -1.0])
+        # A (cell, label) without rows carries no price.
+        empty = n == 0
+        return np.where(empty, 0.0, score), np.where(empty, 0.0, loss)
+
+    def _table(self, counts: ArrayLike) -> Floats:
+        n = np.asarray(counts, dtype=np.float64)
+        if n.shape != (self.cells.size, 2):
+            raise DataError(f"counts have shape {n.shape}; expected ({self.cells.size}, 2)")
+        if not np.isfinite(n).all() or (n < 0).any():
+            raise DataError("counts hold a negative or missing number; send sums of rows")
+        return n
+
+
+def _over(mask: NDArray[np.bool_], values: Floats) -> Floats:
+    """Sum `values` ((C, 2) or (J, C, 2)) over each constraint's mask."""
+    summed: Floats = np.where(mask, values, 0.0).sum(axis=(1, 2))
+    return summed
+
+
+def _divide(sums: Floats, counts: Floats) -> Floats:
+    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)

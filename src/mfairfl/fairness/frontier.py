@@ -1,0 +1,113 @@
+"""The best accuracy any classifier whatever can have under bounds on its violations.
+
+A linear programme over P(ŷ=1 | cell, y): it knows labels and groups and nothing else, so no
+classifier, however good its features, does better. A published row above it cannot be one model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linprog
+
+from mfairfl.data.attribute import Attribute
+from mfairfl.errors import ConfigError, DataError
+from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.notions import notion
+from mfairfl.fairness.tally import Tally
+
+__all__ = ["FrontierPoint", "frontier"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FrontierPoint:
+    """The best accuracy and the (C, 2) rates P(ŷ=1 | cell, y) that reach it (nan: no rows)."""
+
+    accuracy: float
+    rates: Floats
+
+
+def frontier(
+    rows: Tally | ArrayLike,
+    *,
+    attributes: Sequence[Attribute] | None = None,
+    demographic_parity: float | None = None,
+    equalized_odds: float | None = None,
+    equal_opportunity: float | None = None,
+    accuracy_parity: float | None = None,
+) -> FrontierPoint:
+    """Return the most accurate decision rates within the bounds.
+
+    Parameters
+    ----------
+    rows
+        A tally (its decisions are ignored), or a table n[cell, label] of counts or joint shares.
+    attributes
+        The attributes whose cells the table's rows are; by default one attribute.
+    demographic_parity, equalized_odds, equal_opportunity, accuracy_parity
+        The largest allowed difference to the overall value, for every attribute; None is no bound.
+
+    Examples
+    --------
+    >>> point = frontier([[10, 30], [30, 10]], demographic_parity=0.0)
+    >>> round(point.accuracy, 6)
+    0.75
+    """
+    n, cells = _rows(rows, attributes)
+    bounds = {
+        "demographic_parity": demographic_parity,
+        "equalized_odds": equalized_odds,
+        "equal_opportunity": equal_opportunity,
+        "accuracy_parity": accuracy_parity,
+    }
+    stated = {name: bound for name, bound in bounds.items() if bound is not None}
+    for name, bound in stated.items():
+        if not (math.isfinite(bound) and bound >= 0):
+            raise ConfigError(f"{name} = {bound}; use a bound of 0 or more, or None")
+    present = n > 0
+    label = np.broadcast_to(np.array([-1.0, 1.0]), n.shape)
+    gain = (label * n / n.sum())[present]  # accuracy = P(y=0) + gain · rates
+    left, right = [np.zeros((0, gain.size))], [np.zeros(0)]
+    for name, bound in stated.items():
+        matrix, offset = _gaps(cells, name, n)
+        left += [matrix[:, present], -matrix[:, present]]
+        right += [bound - offset, bound + offset]
+    result = linprog(-gain, A_ub=np.vstack(left), b_ub=np.concatenate(right), bounds=(0.0, 1.0))
+    if result.status != 0:  # ŷ drawn by a fair coin meets every bound: this is a solver's failure
+        raise RuntimeError(f"linear programme not solved: {result.message}")
+    rates = np.full(n.shape, np.nan)
+    rates[present] = result.x
+    return FrontierPoint(accuracy=float(n[:, 0].sum() / n.sum() - result.fun), rates=rates)
+
+
+def _gaps(cells: Cells, name: str, n: Floats) -> tuple[Floats, Floats]:
+    """Return M and o with gaps F_e − F_{e,g} = M·rates + o, one row a constraint."""
+    chosen = notion(name)
+    weight = Constraints(cells, chosen).influence(n) * n
+    if chosen.statistic == "selection":
+        return weight, np.zeros(len(weight))
+    # The error of a row is its rate if y = 0 and 1 − rate if y = 1.
+    return weight * np.array([1.0, -1.0]), weight[:, :, 1].sum(axis=1)
+
+
+def _rows(rows: Tally | ArrayLike, attributes: Sequence[Attribute] | None) -> tuple[Floats, Cells]:
+    if isinstance(rows, Tally):
+        if attributes is not None:
+            raise ConfigError("a Tally holds its own attributes; pass it without attributes=")
+        return rows.counts.sum(axis=(0, 3)).astype(np.float64), rows.cells
+    n = np.asarray(rows, dtype=np.float64)
+    if attributes is None:
+        attributes = [Attribute("group", tuple(str(index) for index in range(len(n))))]
+    cells = Cells(tuple(attributes))
+    if n.shape != (cells.size, 2):
+        raise DataError(f"rows: shape {n.shape}; expected ({cells.size}, 2), cells by labels")
+    if not np.isfinite(n).all() or (n < 0).any() or not n.sum() > 0:
+        raise DataError("rows: counts must be finite, 0 or more, and not all 0")
+    return n, cells

@@ -1,0 +1,179 @@
+"""All reported numbers of a tally at once, and the constant classifier to compare with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.client_metrics import client_number
+from mfairfl.fairness.performance import performance
+from mfairfl.fairness.rates import PROPORTIONS, Disparity, group_spreads, pooled_table
+from mfairfl.fairness.tally import Tally
+
+__all__ = [
+    "CLIENT_NUMBERS",
+    "OVERALL_NUMBERS",
+    "TABLE_NUMBERS",
+    "Summary",
+    "client_tables",
+    "constant_classifier",
+    "group_tables",
+    "summarise",
+]
+
+OVERALL_NUMBERS = (
+    "accuracy",
+    "balanced_accuracy",
+    "f1",
+    "true_positive_rate",
+    "false_positive_rate",
+    "selection_rate",
+)
+CLIENT_NUMBERS = (
+    "client_accuracy_std",
+    "client_accuracy_gap",
+    "worst_client_accuracy",
+    "best_client_accuracy",
+)
+TABLE_NUMBERS = (
+    "accuracy",
+    "selection_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "base_rate",
+)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Every reported number; None where it is undefined.
+
+    Attributes
+    ----------
+    values
+        Number by name; group metrics are worst over the attributes.
+    undefined
+        Why a number is None, by its name (``attribute.name`` for one attribute's).
+    by_attribute
+        With several attributes: each one's group metrics.
+    by_client, by_group
+        Rows and rates of each client and of each attribute's groups.
+    """
+
+    values: dict[str, float | None]
+    undefined: dict[str, str] = field(default_factory=dict)
+    by_attribute: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    by_client: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    by_group: dict[str, dict[str, dict[str, float | None]]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts."""
+        return asdict(self)
+
+
+def summarise(tally: Tally) -> Summary:
+    """Return every number the tally can tell.
+
+    Examples
+    --------
+    >>> summary = summarise(
+    ...     Tally.from_predictions([1, 0, 1], [1, 1, 1], sensitive_features=list("abb"))
+    ... )
+    >>> summary.values["selection_rate"], summary.values["equalized_odds_difference"]
+    (1.0, None)
+    >>> summary.undefined["equalized_odds_difference"]
+    "group 'a' of 'sensitive_feature' has no rows with y=0"
+    """
+    table = pooled_table(tally.counts)
+    found = {name: performance(name, table) for name in OVERALL_NUMBERS}
+    groupings = tally.cells.groupings()
+    if groupings:
+        spreads = group_spreads(groupings)
+        found |= {name: _disparity(spread, tally) for name, spread in spreads.items()}
+    found |= {name: client_number(name, tally) for name in CLIENT_NUMBERS}
+    undefined = {name: reason for name, (value, reason) in found.items() if math.isnan(value)}
+    by_attribute: dict[str, dict[str, float | None]] = {}
+    for grouping in groupings if len(groupings) > 1 else ():
+        own = {name: _disparity(s, tally) for name, s in group_spreads([grouping]).items()}
+        by_attribute[grouping.name] = {name: _or_none(value) for name, (value, _) in own.items()}
+        undefined |= {
+            f"{grouping.name}.{name}": reason
+            for name, (value, reason) in own.items()
+            if math.isnan(value)
+        }
+    return Summary(
+        values={name: _or_none(value) for name, (value, _) in found.items()},
+        undefined=undefined,
+        by_attribute=by_attribute,
+        by_client={name: _rates(t) for name, t in client_tables(tally).items()},
+        by_group={
+            attribute: {group: _rates(t) for group, t in tables.items()}
+            for attribute, tables in group_tables(tally).items()
+        },
+    )
+
+
+def constant_classifier(tally: Tally, *, majority: int | Tally | None = None) -> Tally:
+    """Return the tally of the classifier that decides one label for every row.
+
+    Parameters
+    ----------
+    tally
+        The rows it is evaluated on.
+    majority
+        The label, or a (training) tally whose commoner label is taken, 0 on a tie; None takes the
+        label commoner in `tally` itself.
+
+    Examples
+    --------
+    >>> tally = Tally.from_predictions([1, 0, 0], [1, 1, 0], sensitive_features=list("abb"))
+    >>> constant_classifier(tally).counts.sum(axis=(0, 1)).tolist()
+    [[2, 0], [1, 0]]
+    """
+    if majority is None or isinstance(majority, Tally):
+        labels = pooled_table((majority or tally).counts).sum(axis=1)
+        majority = int(labels[1] > labels[0])
+    if majority not in (0, 1):
+        raise ConfigError(f"majority = {majority!r}; use 0, 1 or a tally")
+    counts = np.zeros_like(tally.counts)
+    counts[..., majority] = tally.counts.sum(axis=-1)
+    return Tally(counts, tally.clients, tally.attributes)
+
+
+def client_tables(tally: Tally) -> dict[str, Floats]:
+    """Return each client's (2, 2) table of label × decision."""
+    tables = tally.counts.sum(axis=1).astype(np.float64)
+    return dict(zip(tally.clients, tables, strict=True))
+
+
+def group_tables(tally: Tally) -> dict[str, dict[str, Floats]]:
+    """Return the (2, 2) table of each group of each attribute."""
+    cells = tally.counts.sum(axis=0).astype(np.float64)
+    return {
+        grouping.name: {
+            group: cells[members].sum(axis=0)
+            for group, members in zip(grouping.groups, grouping.membership, strict=True)
+        }
+        for grouping in tally.cells.groupings()
+    }
+
+
+def _rates(table: Floats) -> dict[str, float | None]:
+    row: dict[str, float | None] = {"n": round(float(table.sum()))}
+    return row | {name: _or_none(float(PROPORTIONS[name].value(table))) for name in TABLE_NUMBERS}
+
+
+def _disparity(spread: Disparity, tally: Tally) -> tuple[float, str]:
+    norm = float(spread.norm(spread.vectors(tally.counts)))
+    return (math.exp(-norm) if spread.ratio else norm), spread.undefined(tally.counts)
+
+
+def _or_none(value: float) -> float | None:
+    return None if math.isnan(value) else value

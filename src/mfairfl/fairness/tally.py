@@ -1,0 +1,252 @@
+"""Tally: counts over (client, cell, label, decision), all that evaluation needs from a client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfairfl.data.attribute import Attribute
+from mfairfl.errors import DataError
+from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.columns import binary_column, coded_column, named_columns
+from mfairfl.fairness.suppression import hidden_cells
+
+__all__ = ["Suppressed", "Tally"]
+
+Counts = NDArray[np.int64] | NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """Counts[client, cell, y, ŷ]; adding two tallies is pooling their rows.
+
+    Attributes
+    ----------
+    counts
+        Shape (K, C, 2, 2). int64, or float64 for the expected counts of a randomised predictor
+        (then the sum over ŷ is still a number of rows).
+    clients
+        The K clients' names.
+    attributes
+        The sensitive attributes; C is the product of their sizes (1 without attributes).
+
+    Examples
+    --------
+    >>> tally = Tally.from_predictions([1, 0, 1], [1, 1, 0], sensitive_features=["F", "M", "M"])
+    >>> tally.n, tally.attributes[0].groups
+    (3, ('F', 'M'))
+    """
+
+    counts: Counts
+    clients: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
+
+    def __post_init__(self) -> None:
+        kind = np.asarray(self.counts).dtype.kind
+        if kind not in "iuf":
+            raise DataError(f"tally: counts have dtype kind '{kind}'; use integers or floats")
+        counts = np.array(self.counts, dtype=np.float64 if kind == "f" else np.int64)
+        expected = (len(self.clients), Cells(self.attributes).size, 2, 2)
+        if counts.shape != expected:
+            raise DataError(f"tally: counts have shape {counts.shape}; expected {expected}")
+        if not np.isfinite(counts).all() or (counts < 0).any():
+            raise DataError("tally: counts hold a negative or missing number")
+        if len(set(self.clients)) < len(self.clients):
+            raise DataError(f"tally: clients {list(self.clients)} hold a name twice; rename one")
+        counts.setflags(write=False)
+        object.__setattr__(self, "counts", counts)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_pred: Any,
+        *,
+        sensitive_features: Any,
+        clients: Any = None,
+        attributes: Sequence[Attribute] | None = None,
+    ) -> Tally:
+        """Count rows.
+
+        Parameters
+        ----------
+        y_true, y_pred
+            Labels and decisions, 0 or 1 (1 = favourable).
+        sensitive_features
+            One column, or several as a frame, a dict of columns or a 2-d array.
+        clients
+            The client of each row; None means one client called ``all``.
+        attributes
+            The attributes with all their groups. Give them where a group may have no rows (one
+            silo's data); by default the groups are the values that occur.
+
+        Examples
+        --------
+        >>> columns = {"sex": ["F", "M"], "age": [30, 60]}
+        >>> Tally.from_predictions(
+        ...     [1, 0], [1, 1], sensitive_features=columns, clients=["a", "b"]
+        ... ).counts.shape
+        (2, 4, 2, 2)
+        """
+        stated = None if attributes is None else tuple(attributes)
+        y, decision = binary_column(y_true, "y_true"), binary_column(y_pred, "y_pred")
+        columns = named_columns(sensitive_features, stated)
+        groups = {attribute.name: attribute.groups for attribute in stated or ()}
+        coded = {name: coded_column(col, name, groups.get(name)) for name, col in columns.items()}
+        one = clients is None
+        client, names = coded_column(
+            np.full(len(y), "all") if one else clients, "clients", ("all",) if one else None
+        )
+        lengths = {"y_true": len(y), "y_pred": len(decision), "clients": len(client)}
+        lengths |= {name: len(codes) for name, (codes, _) in coded.items()}
+        if len(set(lengths.values())) > 1:
+            said = ", ".join(f"{name} {length}" for name, length in lengths.items())
+            raise DataError(f"columns differ in length: {said}; give one value a row in each")
+        found = tuple(Attribute(name, names) for name, (_, names) in coded.items())
+        cells = Cells(found)
+        codes = np.array([codes for codes, _ in coded.values()], dtype=np.intp)
+        cell = cells.encode(codes.reshape(len(found), len(y)).T)
+        index = ((client * cells.size + cell) * 2 + y) * 2 + decision
+        counts = np.bincount(index, minlength=len(names) * cells.size * 4).astype(np.int64)
+        return cls(counts.reshape(len(names), cells.size, 2, 2), names, found)
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return round(float(self.counts.sum()))
+
+    @property
+    def cells(self) -> Cells:
+        """The cells the tally counts over."""
+        return Cells(self.attributes)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Tally)
+            and (self.clients, self.attributes) == (other.clients, other.attributes)
+            and bool(np.array_equal(self.counts, other.counts))
+        )
+
+    def __add__(self, other: Tally) -> Tally:
+        if self.attributes != other.attributes:
+            raise DataError(
+                f"tallies over {_names(self)} and {_names(other)} cannot be added; "
+                "state the same attributes and groups for both (attributes=)"
+            )
+        new = tuple(name for name in other.clients if name not in self.clients)
+        clients = self.clients + new
+        dtype = np.result_type(self.counts, other.counts)
+        counts = np.zeros((len(clients), *self.counts.shape[1:]), dtype=dtype)
+        counts[: len(self.clients)] += self.counts
+        counts[[clients.index(name) for name in other.clients]] += other.counts
+        return Tally(counts, clients, self.attributes)
+
+    def pooled(self) -> Tally:
+        """Return the tally of all rows as one client called ``all``."""
+        return Tally(self.counts.sum(axis=0, keepdims=True), ("all",), self.attributes)
+
+    def marginal(self, attribute: str) -> Tally:
+        """Return the tally over the groups of one attribute.
+
+        Examples
+        --------
+        >>> columns = {"sex": ["F", "M"], "age": ["old", "old"]}
+        >>> tally = Tally.from_predictions([1, 0], [1, 1], sensitive_features=columns)
+        >>> tally.marginal("age").counts.tolist()
+        [[[[0, 1], [0, 1]]]]
+        """
+        grouping = self.cells.grouping(attribute)
+        member = grouping.membership.astype(self.counts.dtype)
+        counts = np.einsum("gc,kcyp->kgyp", member, self.counts)
+        chosen = next(item for item in self.attributes if item.name == attribute)
+        return Tally(counts, self.clients, (chosen,))
+
+    def suppress(self, minimum: int = 10) -> Suppressed:
+        """Hide each client's small (cell, label) counts so that no difference reveals them.
+
+        A client's cells with fewer than `minimum` rows are hidden, together with its next
+        smallest ones until at least two cells and `minimum` rows are hidden; a client with fewer
+        than `minimum` rows sends nothing. Hidden cells count 0 in the result, which also tells
+        where they are and what share of the rows is covered.
+
+        Examples
+        --------
+        >>> counts = np.array([[[[20, 0], [9, 0]], [[0, 0], [4, 8]]]])
+        >>> small = Tally(counts, ("a",), (Attribute("sex", ("F", "M")),)).suppress(10)
+        >>> small.hidden.tolist(), small.totals, round(small.covered, 3)
+        ([[[False, True], [False, True]]], (41,), 0.488)
+        """
+        rows = np.rint(self.counts.sum(axis=3)).astype(np.int64)
+        names = [self.cells.decode(cell) for cell in range(self.cells.size)]
+        hidden = np.stack([hidden_cells(table, names, minimum) for table in rows])
+        kept = np.where(hidden[..., None], 0, self.counts)
+        totals = [int(total) for total in rows.sum(axis=(1, 2))]
+        shown = int(rows[~hidden].sum())
+        return Suppressed(
+            tally=Tally(kept, self.clients, self.attributes),
+            hidden=hidden,
+            totals=tuple(total if total >= minimum else None for total in totals),
+            covered=shown / sum(totals) if sum(totals) else float("nan"),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts, lists and numbers."""
+        return {
+            "clients": list(self.clients),
+            "attributes": [
+                {"name": item.name, "groups": list(item.groups)} for item in self.attributes
+            ],
+            "counts": self.counts.tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Tally:
+        """Return the tally that `to_json` wrote.
+
+        Examples
+        --------
+        >>> tally = Tally.from_predictions([1, 0], [1, 1], sensitive_features=["F", "M"])
+        >>> Tally.from_json(tally.to_json()) == tally
+        True
+        """
+        missing = {"clients", "attributes", "counts"} - set(document)
+        if missing:
+            raise DataError(f"tally: key '{min(missing)}' is missing; was it written by to_json?")
+        attributes = tuple(
+            Attribute(item["name"], tuple(item["groups"])) for item in document["attributes"]
+        )
+        shape = (len(document["clients"]), Cells(attributes).size, 2, 2)
+        counts = np.array(document["counts"])
+        # A tally without clients is an empty list, which has lost its shape.
+        counts = counts.reshape(shape) if counts.size == 0 == np.prod(shape) else counts
+        return cls(counts, tuple(document["clients"]), attributes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Suppressed:
+    """What may leave the clients.
+
+    Attributes
+    ----------
+    tally
+        The counts with hidden cells set to 0.
+    hidden
+        Boolean (K, C, 2): the (cell, label) pairs that are hidden, not empty.
+    totals
+        Each client's number of rows; None for a client that sends nothing.
+    covered
+        The share of all rows that is still counted.
+    """
+
+    tally: Tally
+    hidden: NDArray[np.bool_]
+    totals: tuple[int | None, ...]
+    covered: float
+
+
+def _names(tally: Tally) -> str:
+    return "; ".join(f"{item.name}: {', '.join(item.groups)}" for item in tally.attributes)

@@ -1,0 +1,119 @@
+"""Rows of all clients in one pool, and the order in which a job walks through its own.
+
+Batches are padded to a shape that depends on the client alone, never on its neighbours in the
+stack: a fixed shape keeps the arithmetic of a client bit-equal in any stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["BLOCK", "LANES", "Deck", "Pool", "padded_batch"]
+
+LANES = 32
+"""Padding unit. Elementwise kernels treat whole vectors (up to 2 × 16 numbers) and a tail
+differently in the last bit; with every row a multiple of this there is no tail."""
+
+BLOCK = 512
+"""Rows evaluated as one block when measuring; the pool ends in as many spare rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Encoded rows of every shard an engine holds.
+
+    Parameters
+    ----------
+    X : Tensor, float32 (N + BLOCK, d)
+        Encoded features, then spare rows of zeros, so that a block may overhang the last shard.
+    y : Tensor, float32 (N,)
+        Labels, 1 = favourable.
+    strata : Tensor, int64 (N,)
+        2·cell + label: the index into a flattened (cell, label) table.
+    cells : int
+        Number of intersectional cells C.
+    """
+
+    X: Tensor
+    y: Tensor
+    strata: Tensor
+    cells: int
+
+    @classmethod
+    def from_arrays(
+        cls, shards: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], cells: int
+    ) -> tuple[Pool, list[range]]:
+        """Join shards (X, y, cell) into one pool; the ranges say where each shard's rows are."""
+        ends = np.cumsum([0, *(len(y) for _, y, _ in shards)])
+        y = np.concatenate([y for _, y, _ in shards])
+        strata = 2 * np.concatenate([c for _, _, c in shards]).astype(np.int64) + y
+        spare = np.zeros((BLOCK, shards[0][0].shape[1]), dtype=np.float32)
+        pool = cls(
+            X=torch.from_numpy(np.concatenate([*(x for x, _, _ in shards), spare])),
+            y=torch.from_numpy(y.astype(np.float32)),
+            strata=torch.from_numpy(strata),
+            cells=cells,
+        )
+        return pool, [range(int(a), int(b)) for a, b in zip(ends, ends[1:], strict=False)]
+
+
+def padded_batch(rows: int, batch_size: int) -> int:
+    """Return the padded batch of a client: a multiple of `LANES`, small for small clients.
+
+    Examples
+    --------
+    >>> padded_batch(10_000, 500), padded_batch(70, 500), padded_batch(3, 500)
+    (512, 128, 32)
+    """
+    full = -(-batch_size // LANES) * LANES
+    fitting = max(LANES, 1 << (max(rows, 1) - 1).bit_length())
+    return min(full, fitting)
+
+
+class Deck:
+    """Deals a job's batches as (row numbers, row weights), epoch after epoch.
+
+    Within a batch the weights sum to 1 (its mean); padding has weight 0. In `ordered` mode rows
+    come in file order with weight 1/n each, so the batches of an epoch add up to the full mean.
+    """
+
+    def __init__(
+        self, rows: range, batch_size: int, rng: np.random.Generator | None, *, ordered: bool
+    ) -> None:
+        self._rows, self._batch, self._rng = rows, min(batch_size, len(rows)), rng
+        self._ordered = ordered
+        self.width = padded_batch(len(rows), batch_size)
+        self.batches = -(-len(rows) // self._batch)
+        self._left: tuple[np.ndarray, np.ndarray] = self._empty()
+
+    def _empty(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.empty((0, self.width), np.int64), np.empty((0, self.width), np.float32)
+
+    def _epoch(self) -> tuple[np.ndarray, np.ndarray]:
+        count = len(self._rows)
+        order = np.arange(count) if self._rng is None else self._rng.permutation(count)
+        index = np.full((self.batches, self.width), self._rows.start, dtype=np.int64)
+        weight = np.zeros((self.batches, self.width), dtype=np.float32)
+        slots = np.arange(count)
+        where = (slots // self._batch, slots % self._batch)
+        index[where] = order + self._rows.start
+        sizes = np.full(self.batches, self._batch)
+        sizes[-1] = count - self._batch * (self.batches - 1)
+        weight[where] = 1 / count if self._ordered else (1 / sizes)[where[0]]
+        return index, weight
+
+    def deal(self, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the next `count` batches, each (count, width)."""
+        parts, have = [self._left], len(self._left[0])
+        while have < count:
+            parts.append(self._epoch())
+            have += self.batches
+        index = np.concatenate([i for i, _ in parts])
+        weight = np.concatenate([w for _, w in parts])
+        self._left = index[count:], weight[count:]
+        return index[:count], weight[:count]

@@ -1,0 +1,101 @@
+"""Fairness multipliers that a client moves by itself between two rounds.
+
+Executes `plan.Controller`; the mathematics is in its docstring.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from torch import Tensor
+
+from mfairfl.data.attribute import Attribute
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.constraints import Constraints
+from mfairfl.models import Model
+from mfairfl.training.batches import Pool
+from mfairfl.training.measure import Probe, measure
+from mfairfl.training.plan import Controller
+
+__all__ = ["Multipliers"]
+
+
+@dataclass(slots=True)
+class Multipliers:
+    """One job's multipliers on the move.
+
+    Parameters
+    ----------
+    setting : Controller
+        What the plan says.
+    attributes : tuple of Attribute
+        The task's sensitive attributes.
+    rows : range
+        The client's training rows in the pool.
+    start : ndarray
+        Multipliers to start from (the slot's, if the client holds one).
+    """
+
+    setting: Controller
+    attributes: tuple[Attribute, ...]
+    rows: range
+    start: np.ndarray | None = None
+    _mu: np.ndarray = field(init=False)
+    _first: np.ndarray | None = field(init=False, default=None)
+    _latest: np.ndarray = field(init=False)
+    _counts: np.ndarray = field(init=False)
+    _constraints: Constraints = field(init=False)
+
+    def begin(self, weights: np.ndarray, model: Model, pool: Pool) -> None:
+        """Take the gaps at the start of the job, which `relative` steps are measured from."""
+        setting = self.setting
+        self._constraints = setting.goal.constraints(self.attributes)
+        begin = setting.multipliers if self.start is None else self.start
+        self._mu = np.asarray(begin, dtype=np.float64)
+        if self._mu.shape != (len(self._constraints),):
+            raise ConfigError(
+                f"controller: {self._mu.size} multipliers for {len(self._constraints)} constraints"
+            )
+        own = measure([Probe(weights, self.rows)], model, pool)[0]
+        self._counts = own.counts if setting.counts is None else np.asarray(setting.counts)
+        if setting.relative:
+            self._first = self._constraints.gaps(own, "hard" if setting.hard else "smooth")
+        self._latest = np.zeros(len(self._constraints))
+
+    def due(self, epoch: int) -> bool:
+        """Say whether the multipliers move after this epoch (counted from 1)."""
+        return epoch % self.setting.every == 0
+
+    def move(self, weights: Tensor, model: Model, pool: Pool) -> None:
+        """μ ← μ + step · dead(offset + d − d₀)."""
+        setting = self.setting
+        own = measure([Probe(weights.numpy(), self.rows)], model, pool)[0]
+        gap = self._constraints.gaps(own, "hard" if setting.hard else "smooth")
+        if self._first is not None:
+            gap = gap - self._first
+        # A group the client does not have gives no evidence: only the offset counts then.
+        gap = np.nan_to_num(gap, nan=0.0)
+        if setting.offset is not None:
+            gap = gap + np.asarray(setting.offset)
+        self._latest = gap
+        dead = np.sign(gap) * np.maximum(np.abs(gap) - setting.goal.alpha, 0.0)
+        self._mu = self._mu + np.asarray(setting.step) * dead
+
+    def prices(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return what to add to the loss table A and the score table B, each (C, 2)."""
+        cap = self.setting.price_cap
+        score, loss = self._constraints.prices(
+            self._mu, self._counts, one_sided=self.setting.one_sided
+        )
+        return np.clip(loss, -cap, cap), np.clip(score, -cap, cap)
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The multipliers now."""
+        return tuple(float(x) for x in self._mu)
+
+    @property
+    def gaps(self) -> tuple[float, ...]:
+        """The gaps at the latest move."""
+        return tuple(float(x) for x in self._latest)

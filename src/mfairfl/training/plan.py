@@ -1,0 +1,220 @@
+"""What a server may ask a client to do, and what comes back: plain frozen data, no code.
+
+Equal plans mean equal training. Every method's client half is a `Plan`; a strategy that needs
+something no field can say is a reason to add a field here, not a second training loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.goal import Goal
+
+__all__ = ["GLOBAL", "Controller", "Job", "Optimizer", "Plan", "Recipe", "Report", "Table2"]
+
+Table2 = tuple[tuple[float, float], ...]
+"""A number for each (cell, label): one pair (label 0, label 1) per cell."""
+
+GLOBAL = "global"
+"""The start of a job that begins at the server's weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimizer:
+    """The client's optimiser; its state is fresh in every job.
+
+    `gradient` takes no step: the job's update is the full-batch gradient itself, in row order
+    (the literal reading of a server step).
+    """
+
+    name: Literal["adamw", "sgd", "gradient"] = "adamw"
+    lr: float = 2e-3
+    weight_decay: float = 3.0
+    momentum: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controller:
+    """Fairness multipliers that move inside a job, every `every` epochs, from the client's cells.
+
+    With d the client's signed gaps F_e − F_{e,g} at its present weights and d₀ those at the start,
+    μ ← μ + step · dead(offset + d − (d₀ if `relative`)), dead(x) = sign(x)·max(|x| − α, 0).
+    `relative` with the pooled gap as offset follows the pooled constraint without communication;
+    `relative=False`, offset 0 and own counts is purely local training. A client on which a gap is
+    undefined leaves that multiplier where it is, but for the offset.
+
+    Parameters
+    ----------
+    goal : Goal
+        Which constraints, and the dead zone α.
+    multipliers, step, offset : tuple of float
+        One number per constraint.
+    counts : tuple of pairs, optional
+        Rows per (cell, label) the prices are computed with; None takes the client's own.
+    slot : str, optional
+        Client-held slot the multipliers are read from at the start, if it exists, and kept in.
+    """
+
+    goal: Goal
+    multipliers: tuple[float, ...]
+    step: tuple[float, ...]
+    offset: tuple[float, ...] | None = None
+    every: int = 1
+    relative: bool = False
+    counts: Table2 | None = None
+    one_sided: bool = True
+    price_cap: float = 5.0
+    hard: bool = True
+    slot: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How to train: minimise the mean over rows of A[c, y]·CE + B[c, y]·σ(z) + extras.
+
+    Parameters
+    ----------
+    epochs, batch_size : int
+        Passes over the client's rows and rows per step.
+    optimizer : Optimizer
+        Step rule.
+    loss_table, score_table : tuple of pairs, optional
+        A (default all 1) and B (default all 0) over (cell, label).
+    proximal : float
+        λ of (λ/2)·|w − centre|², the centre being the server's weights.
+    linear, linear_slot
+        A vector added to every gradient, and the name of a client-held vector subtracted from it
+        (SCAFFOLD's c and c_k).
+    controller : Controller, optional
+        Multipliers that move inside the job; its prices are added to A and B.
+    """
+
+    epochs: int
+    batch_size: int
+    optimizer: Optimizer = field(default_factory=Optimizer)
+    loss_table: Table2 | None = None
+    score_table: Table2 | None = None
+    proximal: float = 0.0
+    linear: np.ndarray | None = None
+    linear_slot: str | None = None
+    controller: Controller | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One piece of training for one client.
+
+    Parameters
+    ----------
+    client : str
+        Who.
+    plan : Plan
+        How.
+    start : str
+        `GLOBAL`, or the slot to start from (the server's weights while the slot is empty).
+    keep : str, optional
+        Slot that stores the trained weights.
+    keep_control : str, optional
+        Slot that stores c_k − c + (w_t − w_k)/(steps·lr), SCAFFOLD's control variate; the job
+        then also sends its change.
+    send : bool
+        Whether the update goes to the server.
+    """
+
+    client: str
+    plan: Plan
+    start: str = GLOBAL
+    keep: str | None = None
+    keep_control: str | None = None
+    send: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What one job did.
+
+    Parameters
+    ----------
+    update : ndarray, float32 (m,)
+        start − end, or the full-batch gradient under the `gradient` optimiser.
+    steps, lr
+        Number of optimiser steps and their rate: what q-FFL and SCAFFOLD divide by.
+    multipliers, gaps : tuple of float
+        The controller's final state: multipliers and offset + relative gap.
+    control_change : ndarray, optional
+        Change of the control variate, when the job keeps one.
+    """
+
+    client: str
+    update: np.ndarray
+    steps: int
+    lr: float
+    multipliers: tuple[float, ...] = ()
+    gaps: tuple[float, ...] = ()
+    control_change: np.ndarray | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """The training defaults every method shares (so that no comparison is rigged).
+
+    The rate follows `schedule` over rounds: `cosine` from `lr` to `lr_final`, or `constant`.
+
+    Examples
+    --------
+    >>> Recipe(lr=2e-3, lr_final=5e-5).plan(0, 40).optimizer.lr
+    0.002
+    """
+
+    local_epochs: int = 5
+    batch_size: int = 512
+    optimizer: Literal["adamw", "sgd", "gradient"] = "adamw"
+    lr: float = 2e-3
+    lr_final: float = 5e-5
+    schedule: Literal["cosine", "constant"] = "cosine"
+    weight_decay: float = 3.0
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("local_epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"training.{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("lr", "lr_final", "weight_decay", "momentum"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise ConfigError(f"training.{name} must be a number ≥ 0, not {value}")
+        if self.optimizer == "adamw" and self.lr * self.weight_decay >= 1:
+            raise ConfigError(
+                f"training.lr · training.weight_decay = {self.lr * self.weight_decay:g} must stay "
+                "below 1: every step would flip the sign of all weights"
+            )
+
+    def rate(self, round_: int, rounds: int) -> float:
+        """Return the learning rate of a round, counted from 0."""
+        if self.schedule == "constant" or rounds <= 1:
+            return self.lr
+        wave = (1 + np.cos(np.pi * round_ / (rounds - 1))) / 2
+        low = min(self.lr_final, self.lr)
+        return float(low + (self.lr - low) * wave)
+
+    def plan(self, round_: int, rounds: int, **changes: Any) -> Plan:
+        """Return the plain plan of a round: cross-entropy, no extras, unless changed."""
+        optimizer = Optimizer(
+            name=self.optimizer,
+            lr=self.rate(round_, rounds),
+            weight_decay=self.weight_decay,
+            momentum=self.momentum,
+        )
+        base: dict[str, Any] = {
+            "epochs": self.local_epochs,
+            "batch_size": self.batch_size,
+            "optimizer": optimizer,
+        }
+        return Plan(**(base | changes))

@@ -1,0 +1,222 @@
+"""The one training loop: executes any plans, stacked over clients, seeds and trials.
+
+A stack is a set of jobs whose batches have one shape and whose plans use the same parts. Its
+weights form one tensor and advance together; jobs with fewer steps are sorted last and leave the
+stack early. What a job computes does not depend on the stack it is in (bit for bit on one
+thread), so any split into stacks, threads or processes gives the same result.
+
+Per row i with cell c, label y, logit z and p = σ(z) the objective is A[c, y]·CE + B[c, y]·p, so
+∂/∂z = A[c, y]·(p − y) + B[c, y]·p(1 − p): the only formula a method can change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mfairfl.models import Model, Workspace
+from mfairfl.training.batches import LANES, Deck, Pool
+from mfairfl.training.controller import Multipliers
+from mfairfl.training.optimizers import make_rule
+from mfairfl.training.plan import Plan, Table2
+
+__all__ = ["Outcome", "Work", "train"]
+
+_CHUNK = 32  # steps whose row numbers are laid out at once: bounds memory, costs nothing
+_MAX_STACK = 32  # beyond this a wider stack only leaves the caches
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One job made concrete: the engine has resolved slots, rows and the random stream."""
+
+    plan: Plan
+    start: np.ndarray
+    rows: range
+    rng: np.random.Generator
+    centre: np.ndarray | None = None
+    linear: np.ndarray | None = None
+    multipliers: Multipliers | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a work ended in: its update (start − end, or the gradient) and number of steps."""
+
+    update: np.ndarray
+    steps: int
+    multipliers: tuple[float, ...] = ()
+    gaps: tuple[float, ...] = ()
+
+
+def train(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
+    """Train every work and return the outcomes in the same order."""
+    outcomes: list[Outcome | None] = [None] * len(works)
+    stacks: dict[tuple[object, ...], list[tuple[int, Deck]]] = {}
+    for i, work in enumerate(works):
+        ordered = work.plan.optimizer.name == "gradient"
+        rng = None if ordered else work.rng
+        deck = Deck(work.rows, work.plan.batch_size, rng, ordered=ordered)
+        stacks.setdefault(_stack_key(work, deck), []).append((i, deck))
+    for members in stacks.values():
+        members.sort(key=lambda member: -_steps(works[member[0]], member[1]))
+        for at in range(0, len(members), _MAX_STACK):
+            part = members[at : at + _MAX_STACK]
+            done = _Stack([(works[i], deck) for i, deck in part], model, pool).run()
+            for (i, _), outcome in zip(part, done, strict=True):
+                outcomes[i] = outcome
+    return [outcome for outcome in outcomes if outcome is not None]
+
+
+def _steps(work: Work, deck: Deck) -> int:
+    return deck.batches * (1 if work.plan.optimizer.name == "gradient" else work.plan.epochs)
+
+
+def _stack_key(work: Work, deck: Deck) -> tuple[object, ...]:
+    """Jobs share a stack only if the very same operations apply to each of them."""
+    plan, o = work.plan, work.plan.optimizer
+    return (
+        deck.width,
+        (o.name, o.momentum, o.beta1, o.beta2, o.eps),
+        plan.loss_table is not None or work.multipliers is not None,
+        plan.score_table is not None or work.multipliers is not None,
+        plan.proximal > 0,
+        work.linear is not None,
+    )
+
+
+def _padded(rows: Sequence[np.ndarray], width: int) -> Tensor:
+    out = torch.zeros(len(rows), width)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = torch.from_numpy(np.asarray(row, dtype=np.float32))
+    return out
+
+
+def _flat(table: Table2 | None, cells: int, default: float) -> np.ndarray:
+    if table is None:
+        return np.full(2 * cells, default)
+    flat = np.asarray(table, dtype=np.float64).reshape(-1)
+    if flat.size != 2 * cells:
+        raise ValueError(f"a (cell, label) table has {flat.size} numbers; {2 * cells} are needed")
+    return flat
+
+
+class _Stack:
+    """Jobs that advance together, most steps first."""
+
+    def __init__(self, members: list[tuple[Work, Deck]], model: Model, pool: Pool) -> None:
+        self._works = [work for work, _ in members]
+        self._decks = [deck for _, deck in members]
+        self._model, self._pool = model, pool
+        self._steps = [_steps(work, deck) for work, deck in members]
+        width = -(-model.size // LANES) * LANES
+        self._weights = _padded([work.start for work in self._works], width)
+        self._start = self._weights.clone()
+        self._gradient = torch.zeros_like(self._weights)
+        self._rule = make_rule([work.plan.optimizer for work in self._works], width)
+        self._workspace: Workspace = {}
+        self._rows = torch.empty(len(members) * self._decks[0].width, pool.X.shape[1])
+        self._optional_terms(width)
+
+    def _optional_terms(self, width: int) -> None:
+        """Set up the terms the whole stack uses; None where no job does (see `_stack_key`)."""
+        works, first, cells = self._works, self._works[0], self._pool.cells
+        moving = first.multipliers is not None
+        self._loss = self._score = self._centre = self._pull = self._linear = None
+        if first.plan.loss_table is not None or moving:
+            self._loss = _padded([_flat(w.plan.loss_table, cells, 1.0) for w in works], 2 * cells)
+        if first.plan.score_table is not None or moving:
+            self._score = _padded([_flat(w.plan.score_table, cells, 0.0) for w in works], 2 * cells)
+        if first.plan.proximal > 0:
+            centres = [w.start if w.centre is None else w.centre for w in works]
+            self._centre = _padded(centres, width)
+            self._pull = torch.tensor([[w.plan.proximal] for w in works], dtype=torch.float32)
+        if first.linear is not None:
+            self._linear = _padded([w.linear for w in works if w.linear is not None], width)
+        for i, work in enumerate(works):
+            if work.multipliers is not None:
+                work.multipliers.begin(work.start, self._model, self._pool)
+                self._reprice(i)
+
+    @torch.no_grad()
+    def run(self) -> list[Outcome]:
+        """Take all steps; a chunk lays out the row numbers of its steps beforehand."""
+        for first in range(0, self._steps[0], _CHUNK):
+            last = min(first + _CHUNK, self._steps[0])
+            index, weight = self._lay_out(first, last)
+            for step in range(first, last):
+                active = sum(1 for steps in self._steps if steps > step)
+                self._step(step, index[step - first, :active], weight[step - first, :active])
+                self._end_of_epoch(step, active)
+        updates = self._rule.updates(self._start, self._weights)[:, : self._model.size].numpy()
+        return [self._outcome(i, updates[i].copy()) for i in range(len(self._works))]
+
+    def _lay_out(self, first: int, last: int) -> tuple[Tensor, Tensor]:
+        """Row numbers and weights of steps first … last − 1, (steps, stack, batch)."""
+        active = sum(1 for steps in self._steps if steps > first)
+        shape = (last - first, active, self._decks[0].width)
+        index, weight = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
+        for i in range(active):
+            count = min(last, self._steps[i]) - first
+            index[:count, i], weight[:count, i] = self._decks[i].deal(count)
+        return torch.from_numpy(index), torch.from_numpy(weight)
+
+    def _step(self, step: int, index: Tensor, weight: Tensor) -> None:
+        active, batch = index.shape
+        flat = index.reshape(-1)
+        rows = torch.index_select(self._pool.X, 0, flat, out=self._rows[: flat.numel()])
+        weights, gradient = self._weights[:active], self._gradient[:active]
+        inputs = rows.view(active, batch, -1)
+        logits, pullback = self._model.forward(weights, inputs, self._workspace)
+        dlogits = self._slope(logits, flat.view(active, batch), active).mul_(weight)
+        pullback(dlogits, gradient)
+        if self._centre is not None and self._pull is not None:
+            gradient.add_((weights - self._centre[:active]).mul_(self._pull[:active]))
+        if self._linear is not None:
+            gradient.add_(self._linear[:active])
+        self._rule.step(weights, gradient, step + 1)
+
+    def _slope(self, logits: Tensor, index: Tensor, active: int) -> Tensor:
+        """∂/∂z of one row's objective, times 1 (the batch weight comes later)."""
+        p = torch.sigmoid(logits)
+        slope = p - self._pool.y[index]
+        if self._loss is None and self._score is None:
+            return slope
+        strata = self._pool.strata[index]
+        if self._loss is not None:
+            slope.mul_(self._loss[:active].gather(1, strata))
+        if self._score is not None:
+            slope.addcmul_(self._score[:active].gather(1, strata), p * (1 - p))
+        return slope
+
+    def _end_of_epoch(self, step: int, active: int) -> None:
+        """Let a job's multipliers move when its epoch count says so."""
+        for i in range(active):
+            moving, batches = self._works[i].multipliers, self._decks[i].batches
+            if moving is None or (step + 1) % batches:
+                continue
+            if moving.due((step + 1) // batches):
+                moving.move(self._weights[i, : self._model.size], self._model, self._pool)
+                self._reprice(i)
+
+    def _reprice(self, i: int) -> None:
+        moving = self._works[i].multipliers
+        if moving is not None and self._loss is not None and self._score is not None:
+            plan, cells = self._works[i].plan, self._pool.cells
+            loss, score = moving.prices()
+            base = _flat(plan.loss_table, cells, 1.0), _flat(plan.score_table, cells, 0.0)
+            self._loss[i] = torch.from_numpy(base[0] + loss.reshape(-1))
+            self._score[i] = torch.from_numpy(base[1] + score.reshape(-1))
+
+    def _outcome(self, i: int, update: np.ndarray) -> Outcome:
+        moving = self._works[i].multipliers
+        return Outcome(
+            update=update,
+            steps=self._steps[i],
+            multipliers=() if moving is None else moving.values,
+            gaps=() if moving is None else moving.gaps,
+        )

@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import functools
+import json
+import math
+import operator
+import statistics as stdlib
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from mfairfl.data import Encoder, EncoderStatistics, Task, statistics
+from mfairfl.data.sums import NumericStatistics
+from mfairfl.errors import ConfigError, DataError
+
+TASK = Task(
+    label="y", favourable=1, sensitive=("sex",), numeric=("age", "gain"), categorical=("job",)
+)
+X = pd.DataFrame(
+    {
+        "age": [20.0, 40.0, 60.0, 40.0],
+        "gain": [5.0, np.nan, 5.0, 5.0],
+        "job": ["smith", "clerk", "?", "smith"],
+    }
+)
+
+NUMBERS = st.one_of(
+    st.none(),
+    st.integers(-(10**9), 10**9).map(float),
+    st.floats(-1e99, 1e99),
+    st.sampled_from([1e16, 1.0, -1e16, 0.1, 1e-300]),
+)
+ROWS = st.lists(
+    st.tuples(NUMBERS, NUMBERS, st.sampled_from(["a", "b", "?", "ü", "A"]), st.integers(0, 3)),
+    max_size=25,
+)
+
+
+def features(rows):
+    frame = pd.DataFrame([row[:3] for row in rows], columns=["age", "gain", "job"])
+    return frame.astype({"age": float, "gain": float})
+
+
+@given(ROWS)
+def test_statistics_of_shards_add_up_to_those_of_all_rows(rows):
+    """To the last bit, in any order, with empty shards."""
+    shards = [features([row for row in rows if row[3] == k]) for k in range(4)]
+    parts = [statistics(shard, TASK) for shard in shards]
+    pooled = statistics(features(rows), TASK)
+    forwards = functools.reduce(operator.add, parts)
+    backwards = functools.reduce(operator.add, reversed(parts))
+    assert forwards == backwards == pooled
+    assert Encoder.fit(forwards, TASK).sha256 == Encoder.fit(pooled, TASK).sha256
+
+
+@given(st.lists(st.floats(-1e99, 1e99).filter(lambda x: x == 0 or abs(x) > 1e-99), min_size=1))
+@example([1e9 + 0.1, 1e9 + 0.2, 1e9 + 0.3])
+@example([1e99, -1e99, 1.0])
+def test_mean_and_deviation_are_those_of_exact_arithmetic(values):
+    sums = NumericStatistics.of(np.array(values))
+    exact = [Fraction(value) for value in values]
+    mean = sum(exact) / len(exact)
+    variance = sum((x - mean) ** 2 for x in exact) / len(exact)
+    assert sums.count == len(values)
+    assert sums.mean == float(mean)
+    assert sums.deviation == math.sqrt(variance)
+    assert sums.deviation == pytest.approx(stdlib.pstdev(exact), rel=1e-15, abs=0)
+
+
+def test_a_large_offset_does_not_spoil_the_deviation():
+    # Half the rows at c, half at c + 2: the deviation is 1 whatever c is.
+    for offset in (0.0, 1e9, 1e15):
+        numbers = np.array([offset, offset + 2] * 500)
+        assert NumericStatistics.of(numbers).deviation == 1.0
+        assert NumericStatistics.of(numbers).mean == offset + 1
+
+
+def test_a_constant_column_has_deviation_zero_exactly():
+    assert NumericStatistics.of(np.full(1001, 0.1)).deviation == 0.0
+    assert NumericStatistics.of(np.full(7, 1e-300)).deviation == 0.0
+
+
+def test_numbers_by_hand():
+    encoder = Encoder.fit(statistics(X, TASK), TASK)
+    assert encoder.feature_names == ("age", "gain", "gain=?", "job=?", "job=clerk", "job=smith")
+    # age: mean 40, deviation sqrt((400 + 0 + 400 + 0) / 4) = sqrt(200); gain is constant
+    r = np.float32(20 / math.sqrt(200))
+    expected = [
+        [-r, 0, 0, 0, 0, 1],
+        [0, 0, 1, 0, 1, 0],
+        [r, 0, 0, 1, 0, 0],
+        [0, 0, 0, 0, 0, 1],
+    ]
+    encoded = encoder.transform(X)
+    assert encoded.dtype == np.float32
+    np.testing.assert_array_equal(encoded, np.array(expected, dtype=np.float32))
+
+
+def test_encoding_equals_scikit_learn():
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame(
+        {
+            "age": rng.normal(40, 12, 500),
+            "gain": rng.lognormal(3, 2, 500),
+            "job": rng.choice(["clerk", "smith", "baker", "?"], 500),
+        }
+    )
+    new = frame.sample(50, random_state=1).reset_index(drop=True)
+    new.loc[0, "job"] = "pilot"
+    scaler = StandardScaler().fit(frame[["age", "gain"]])
+    onehot = OneHotEncoder(sparse_output=False, handle_unknown="ignore").fit(frame[["job"]])
+    expected = np.hstack([scaler.transform(new[["age", "gain"]]), onehot.transform(new[["job"]])])
+    encoded = Encoder.fit(statistics(frame, TASK), TASK).transform(new)
+    # float32 keeps 24 bits: half a unit in the last place is 2^-24 of the value
+    np.testing.assert_allclose(encoded, expected, rtol=2**-24, atol=1e-12)
+
+
+def test_without_missing_values_in_the_fit_there_is_no_mark():
+    encoder = Encoder.fit(statistics(X[["age", "job"]].assign(gain=1.0), TASK), TASK)
+    assert "age=?" not in encoder.feature_names
+    encoded = encoder.transform(X.assign(age=np.nan))
+    assert encoded[:, 0].tolist() == [0, 0, 0, 0]
+
+
+def test_a_column_that_is_always_missing_becomes_zeros_and_a_mark():
+    encoder = Encoder.fit(statistics(X.assign(gain=np.nan), TASK), TASK)
+    encoded = encoder.transform(X.assign(gain=[np.nan, 2.0, np.nan, np.nan]))
+    assert encoded[[0, 2, 3], 1].tolist() == [0, 0, 0]
+    assert encoded[:, 2].tolist() == [1, 0, 1, 1]
+
+
+def test_unknown_categories_follow_the_policy():
+    new = X.assign(job=["smith", "smithh", "clerk", "clerk"])
+    ignoring = Encoder.fit(statistics(X, TASK), TASK)
+    assert ignoring.transform(new)[1, 3:].tolist() == [0, 0, 0]
+    strict = TASK.model_copy(update={"unknown_category": "error"})
+    encoder = Encoder.fit(statistics(X, strict), strict)
+    assert encoder.transform(X).shape == (4, 6)
+    with pytest.raises(DataError) as caught:
+        encoder.transform(new)
+    message = str(caught.value)
+    for word in ("row 1", "column 'job'", "'smithh'", "did you mean 'smith'"):
+        assert word in message
+
+
+def test_rare_levels_can_be_left_out():
+    encoder = Encoder.fit(statistics(X, TASK), TASK, min_count=2)
+    assert encoder.feature_names[3:] == ("job=smith",)
+    assert encoder.transform(X)[:, 3].tolist() == [1, 0, 0, 1]
+    with pytest.raises(ConfigError, match="min_count=2"):
+        Encoder.fit(
+            statistics(X, TASK), TASK.model_copy(update={"unknown_category": "error"}), min_count=2
+        )
+
+
+def test_levels_come_from_all_clients():
+    parts = [statistics(X.iloc[i : i + 1], TASK) for i in range(4)]
+    encoder = Encoder.fit(functools.reduce(operator.add, parts), TASK)
+    assert encoder.categorical[0].levels == ("?", "clerk", "smith")
+    assert parts[0].categorical == {"job": {"smith": 1}}
+
+
+def test_statistics_of_other_columns_do_not_add():
+    with pytest.raises(DataError, match="'age' is in one client's statistics"):
+        statistics(X, TASK) + EncoderStatistics(categorical={"job": {"smith": 1}})
+
+
+def test_features_must_be_there_and_be_finite():
+    encoder = Encoder.fit(statistics(X, TASK), TASK)
+    with pytest.raises(DataError, match="unknown column 'gain'"):
+        encoder.transform(X.drop(columns="gain"))
+    with pytest.raises(DataError, match="unknown column 'job'"):
+        statistics(X.drop(columns="job"), TASK)
+    with pytest.raises(DataError, match="row 2, column 'age'"):
+        statistics(X.assign(age=[1, 2, np.inf, 4]), TASK)
+    with pytest.raises(DataError, match="row 3, column 'age': 1e\\+50 is beyond any scale"):
+        encoder.transform(X.assign(age=[1, 2, 3, 1e50]))
+    with pytest.raises(ConfigError, match="no roles"):
+        statistics(X, TASK.model_copy(update={"numeric": None}))
+
+
+@given(ROWS)
+def test_json_round_trip_is_exact(rows):
+    encoder = Encoder.fit(statistics(features(rows), TASK), TASK)
+    again = Encoder.from_json(encoder.to_json())
+    assert again == encoder
+    assert again.to_json() == encoder.to_json()
+    for mine, theirs in zip(encoder.numeric, again.numeric, strict=True):
+        assert (mine.mean.hex(), mine.scale.hex()) == (theirs.mean.hex(), theirs.scale.hex())
+
+
+def test_files_keep_the_encoder(tmp_path):
+    encoder = Encoder.fit(statistics(X, TASK), TASK)
+    encoder.save(tmp_path / "encoder.json")
+    again = Encoder.load(tmp_path / "encoder.json")
+    assert again == encoder
+    assert again.sha256 == encoder.sha256
+    np.testing.assert_array_equal(again.transform(X), encoder.transform(X))
+    other = Encoder.fit(statistics(X.iloc[:3], TASK), TASK)
+    assert other.sha256 != encoder.sha256
+
+
+def test_the_file_is_plain_json(tmp_path):
+    Encoder.fit(statistics(X, TASK), TASK).save(tmp_path / "encoder.json")
+    data = json.loads((tmp_path / "encoder.json").read_text(encoding="utf-8"))
+    assert data["schema_version"] == 1
+    assert data["numeric"][0] == {
+        "name": "age",
+        "mean": 40.0,
+        "scale": 14.142135623730951,
+        "indicator": False,
+    }
+    assert data["categorical"] == [{"name": "job", "levels": ["?", "clerk", "smith"]}]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"schema_version": 2}, "schema_version"),
+        ({"extra": 1}, "extra"),
+        ({"unknown_category": "drop"}, "unknown_category"),
+        (
+            {"numeric": [{"name": "a", "mean": 0, "scale": 0, "indicator": False}]},
+            "numeric.0.scale",
+        ),
+        ({"numeric": [{"name": "a", "mean": "NaN", "scale": 1, "indicator": False}]}, "mean"),
+        ({"categorical": [{"name": "a", "levels": ["y", "x"]}]}, "sorted"),
+        ({"categorical": [{"name": "a", "levels": ["x", "x"]}]}, "distinct"),
+    ],
+)
+def test_damaged_files_are_refused(tmp_path, change, words):
+    path = tmp_path / "encoder.json"
+    good = json.loads(Encoder.fit(statistics(X, TASK), TASK).to_json())
+    path.write_text(json.dumps(good | change), encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        Encoder.load(path)
+    assert str(path) in str(caught.value)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_cut_and_absent_files_are_refused(tmp_path):
+    path = tmp_path / "encoder.json"
+    with pytest.raises(DataError, match="No such file"):
+        Encoder.load(path)
+    path.write_text(Encoder.fit(statistics(X, TASK), TASK).to_json()[:-9], encoding="utf-8")
+    with pytest.raises(DataError, match="no encoder of mfairfl"):
+        Encoder.load(path)

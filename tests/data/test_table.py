@@ -1,0 +1,417 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from mfairfl.data import Bin, Sensitive, Task, features_frame, read_table, table_from_frame
+from mfairfl.errors import ConfigError, DataError
+
+PEOPLE = """age,job,zip,sex,site,hired
+31,clerk,007,f,north,yes
+45,,010,m,south,no
+?,smith,007,f,north,no
+52,clerk,123,m,south,yes
+27,smith,010,f,south,yes
+60,smith,123,m,north,no
+"""
+AGES = (Bin(name="to 40", max=40), Bin(name="41-59", min=41, max=59))
+
+
+def task(**changes: object) -> Task:
+    return Task(**({"label": "hired", "favourable": "yes", "sensitive": ("sex",)} | changes))
+
+
+def write(folder: Path, text: str = PEOPLE) -> Path:
+    path = folder / "people.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def error(folder: Path, text: str, **changes: object) -> str:
+    with pytest.raises(DataError) as caught:
+        read_table(write(folder, text), task(**changes))
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith("people.csv")
+    return message
+
+
+def test_a_table_holds_what_the_file_says(tmp_path):
+    table = read_table(write(tmp_path), task(client="site"))
+    assert len(table) == 6
+    assert table.y.tolist() == [1, 0, 0, 1, 1, 0]
+    assert table.y.dtype == np.int8
+    assert table.groups.tolist() == [[0], [1], [0], [1], [0], [1]]
+    assert table.groups.dtype == np.int16
+    assert [(a.name, a.groups) for a in table.attributes] == [("sex", ("f", "m"))]
+    assert table.clients.tolist() == ["north", "south", "north", "south", "south", "north"]
+    assert list(table.X.columns) == ["age", "job", "zip", "sex"]
+    np.testing.assert_array_equal(table.X["age"], [31, 45, np.nan, 52, 27, 60])
+    assert table.X["age"].dtype == np.float64
+    assert table.X["job"].tolist() == ["clerk", "?", "smith", "clerk", "smith", "smith"]
+    assert table.X["zip"].tolist() == ["007", "010", "007", "123", "010", "123"]
+    assert table.name == "people.csv"
+    assert any("'job': 1 of 6 values missing" in note for note in table.notes)
+    assert any("'age': 1 of 6 values missing" in note for note in table.notes)
+
+
+def test_the_task_comes_back_resolved_and_reads_the_same_table(tmp_path):
+    first = read_table(write(tmp_path), task(client="site"))
+    assert first.task.resolved
+    assert first.task.numeric == ("age",)
+    assert first.task.categorical == ("job", "zip", "sex")
+    assert first.task.unfavourable == "no"
+    assert first.task.sensitive[0].groups == ("f", "m")
+    assert not task().resolved
+    again = read_table(tmp_path / "people.csv", first.task)
+    pd.testing.assert_frame_equal(again.X, first.X)
+    assert again.task == first.task
+
+
+def test_a_resolved_task_accepts_a_file_that_lacks_values(tmp_path):
+    whole = read_table(write(tmp_path), task(ignore=("site",)))
+    part = read_table(write(tmp_path, "age,job,zip,sex,hired\n,clerk,007,m,no\n"), whole.task)
+    assert part.y.tolist() == [0]
+    assert part.groups.tolist() == [[1]]
+    assert part.attributes == whole.attributes
+    assert any("'f' (0), 'm' (1)" in note for note in part.notes)
+    assert any("holds only 'no'" in note for note in part.notes)
+    assert any("'age': 1 of 1 values missing" in note for note in part.notes)
+
+
+def test_a_resolved_task_refuses_new_labels_and_groups(tmp_path):
+    whole = read_table(write(tmp_path), task(ignore=("site",)))
+    for row, words in [
+        ("40,clerk,007,x,no", "line 2, column 'sex': unknown group 'x'"),
+        ("40,clerk,007,f,maybe", "line 2, column 'hired': label 'maybe' is neither favourable"),
+    ]:
+        with pytest.raises(DataError, match=words):
+            read_table(write(tmp_path, f"age,job,zip,sex,hired\n{row}\n"), whole.task)
+
+
+def test_cells_are_the_c_order_ravel(tmp_path):
+    sensitive = ("sex", Sensitive(column="age", bins=AGES, rest="60+", name="age3"))
+    text = PEOPLE.replace("?", "40") + "61,smith,123,m,north,no\n"
+    table = read_table(write(tmp_path, text), task(sensitive=sensitive))
+    # ages 31 45 40 52 27 60 61; cell = 3 · sex + age group
+    assert table.groups[:, 1].tolist() == [0, 1, 0, 1, 0, 2, 2]
+    assert table.cells.tolist() == [0, 4, 0, 4, 0, 5, 5]
+    assert table.attributes[1].groups == ("to 40", "41-59", "60+")
+
+
+def frame(**columns: object) -> pd.DataFrame:
+    base = {"age": [31, 45, 27, 52], "sex": list("fmfm"), "hired": [1, 0, 0, 1]}
+    return pd.DataFrame(base | columns)
+
+
+@pytest.mark.parametrize(
+    ("sensitive", "values", "codes", "groups"),
+    [
+        ({}, ["b", "a", "b", "a"], [1, 0, 1, 0], ("a", "b")),
+        ({}, [10, 9, 10, 9], [0, 1, 0, 1], ("10", "9")),
+        ({}, [1.0, 0.0, 1.0, 0.0], [1, 0, 1, 0], ("0", "1")),
+        ({}, [True, False, True, False], [1, 0, 1, 0], ("False", "True")),
+        ({"groups": ("b", "a", "c")}, list("abab"), [1, 0, 1, 0], ("b", "a", "c")),
+        ({"groups": ("b",), "rest": "other"}, list("bcbd"), [0, 1, 0, 1], ("b", "other")),
+        ({"groups": ("b", "?")}, ["b", None, "b", ""], [0, 1, 0, 1], ("b", "?")),
+        (
+            {"bins": (Bin(name="w", values=("a", 2)),), "rest": "r"},
+            ["a", "2.0", "b", "c"],
+            [0, 0, 1, 1],
+            ("w", "r"),
+        ),
+        (
+            {"bins": (Bin(name="25-60", min=25, max=60),), "rest": "r"},
+            [24.5, 25, 60, 61],
+            [1, 0, 0, 1],
+            ("25-60", "r"),
+        ),
+        (
+            {"bins": (Bin(name="old", min=40), Bin(name="not told", values=("?", "secret")))},
+            ["40", "?", "99", "secret"],
+            [0, 1, 0, 1],
+            ("old", "not told"),
+        ),
+        (
+            {"bins": (Bin(name="o", min=40),), "rest": "y", "groups": ("y", "o")},
+            [40, 39, 41, 1],
+            [1, 0, 1, 0],
+            ("y", "o"),
+        ),
+    ],
+)
+def test_groups(sensitive, values, codes, groups):
+    table = table_from_frame(
+        frame(s=pd.Series(values, dtype=object)),
+        task(favourable=1, sensitive=(Sensitive(column="s", **sensitive),)),
+        name="t",
+    )
+    assert table.groups[:, 0].tolist() == codes
+    assert table.attributes[0].groups == groups
+
+
+@pytest.mark.parametrize("favourable", [1, 1.0, "1", "1.0"])
+@pytest.mark.parametrize(
+    "hired", [[1, 0, 0, 1], [1.0, 0.0, 0.0, 1.0], list("1001"), ["1.0", "0"] * 2]
+)
+def test_the_favourable_value_is_found_however_it_is_stored(favourable, hired):
+    table = table_from_frame(frame(hired=hired), task(favourable=favourable), name="t")
+    assert table.y.tolist() == [int(float(h)) for h in hired]
+
+
+def test_frames_of_pandas_and_polars_give_one_table():
+    data = {"age": [31, None, 27, 52], "sex": list("fmfm"), "hired": [1, 0, 0, 1]}
+    frames = [
+        pd.DataFrame(data),
+        pd.DataFrame(data).astype({"sex": object}),
+        pd.DataFrame(data).astype({"sex": "string", "age": "Int64"}),
+        pd.DataFrame(data).astype({"sex": "category"}),
+        pl.DataFrame(data),
+        pl.DataFrame(data).with_columns(pl.col("sex").cast(pl.Categorical)),
+        pd.DataFrame({k: ["" if v is None else str(v) for v in vs] for k, vs in data.items()}),
+    ]
+    tables = [table_from_frame(f, task(favourable=1), name="t") for f in frames]
+    for table in tables:
+        np.testing.assert_array_equal(table.X["age"], [31, np.nan, 27, 52])
+        assert table.X["sex"].tolist() == list("fmfm")
+        assert table.y.tolist() == [1, 0, 0, 1]
+        assert table.task.numeric == ("age",)
+    assert len({table.sha256 for table in tables}) == 1
+
+
+def test_the_hash_sees_values_names_and_borders():
+    frames = [
+        frame(),
+        frame(age=[31, 45, 27, 53]),
+        frame().rename(columns={"age": "years"}),
+        frame(a=["x,y", "z", "p", "q"]),
+        frame(a=["x", "y,z", "p", "q"]),
+    ]
+    hashes = {table_from_frame(f, task(favourable=1), name="t").sha256 for f in frames}
+    assert len(hashes) == len(frames)
+    assert table_from_frame(frame(), task(favourable=1), name="t", sha256="ab").sha256 == "ab"
+
+
+@pytest.mark.parametrize(
+    ("changes", "numeric", "categorical"),
+    [
+        ({}, ("age", "size"), ("sex", "zip")),
+        ({"categorical": ("size",)}, ("age",), ("size", "sex", "zip")),
+        ({"numeric": ("size",)}, ("size", "age"), ("sex", "zip")),
+        ({"numeric": ("size",), "categorical": ()}, ("size",), ()),
+        ({"ignore": ("age", "zip")}, ("size",), ("sex",)),
+        ({"client": "size"}, ("age",), ("sex", "zip")),
+        ({"sensitive_as_features": False}, ("age", "size"), ("zip",)),
+        (
+            {"numeric": ("age",), "categorical": ("sex",), "sensitive_as_features": False},
+            ("age",),
+            (),
+        ),
+        ({"numeric": ("zip",), "categorical": ("sex",)}, ("zip",), ("sex",)),
+    ],
+)
+def test_roles(changes, numeric, categorical):
+    given = frame(size=["1.5", "-2", "3e1", "NA"], zip=["007", "010", "100", "007"])
+    resolved = table_from_frame(given, task(favourable=1, **changes), name="t").task
+    assert (resolved.numeric, resolved.categorical) == (numeric, categorical)
+
+
+def test_columns_without_a_role_are_noted():
+    closed = task(favourable=1, numeric=("age",), categorical=())
+    table = table_from_frame(frame(a=1, b=2), closed, name="t")
+    assert any("left out: a, b" in note for note in table.notes)
+
+
+def test_notes_for_the_auditor():
+    n = 40
+    given = pd.DataFrame(
+        {
+            "sex": [" f", "m"] * (n // 2),
+            "hired": ["1.0", "1", "0", "0"] * (n // 4),
+            "same": [3] * n,
+            "name": [f"person {i}" for i in range(n)],
+            "almost": [*map(str, range(n - 1)), "many"],
+        }
+    )
+    notes = "\n".join(table_from_frame(given, task(favourable=1), name="t").notes)
+    assert "column 'same' is constant: 3" in notes
+    assert "column 'name' has 40 levels in 40 rows" in notes
+    assert "row 39, column 'almost': 'many' is no number" in notes
+    assert "1 of 40 values are text" in notes
+    assert "column 'sex': 20 values trimmed" in notes
+    assert "column 'hired': 10 values trimmed" in notes
+
+
+def test_dropped_rows_are_noted_and_everything_stays_aligned(tmp_path):
+    table = read_table(write(tmp_path), task(missing="drop", client="site"))
+    assert table.X["age"].tolist() == [31, 52, 27, 60]
+    assert table.X.index.tolist() == [0, 1, 2, 3]
+    assert table.y.tolist() == [1, 1, 1, 0]
+    assert table.groups[:, 0].tolist() == [0, 1, 0, 1]
+    assert table.clients.tolist() == ["north", "south", "south", "north"]
+    assert "people.csv: 2 of 6 rows dropped, missing values (age 1, job 1)" in table.notes
+
+
+def test_lines_stay_those_of_the_file_after_dropping_rows(tmp_path):
+    text = PEOPLE.replace("52,clerk", "x,clerk")
+    message = error(tmp_path, text, missing="drop", numeric=("age",))
+    assert "line 5, column 'age': 'x' is not a number" in message
+
+
+CASES = {
+    "missing label column": (PEOPLE, {"label": "hire"}, ["'hire'", "did you mean 'hired'"]),
+    "missing sensitive column": (PEOPLE, {"sensitive": ("sexx",)}, ["'sexx'", "'sex'"]),
+    "missing feature column": (PEOPLE, {"numeric": ("agee",)}, ["'agee'", "'age'"]),
+    "missing client column": (PEOPLE, {"client": "sit"}, ["'sit'", "'site'"]),
+    "misspelt ignored column": (PEOPLE, {"ignore": ("jobb",)}, ["'jobb'", "'job'"]),
+    "label with one value": (
+        PEOPLE.replace(",no\n", ",yes\n"),
+        {},
+        ["label column 'hired'", "1 distinct", "'yes'"],
+    ),
+    "label with many values": (
+        PEOPLE,
+        {"label": "age", "missing": "drop", "favourable": 31},
+        ["label column 'age'", "'27', '31', '52', '60'", "exactly two"],
+    ),
+    "favourable value absent": (
+        PEOPLE,
+        {"favourable": "Yes"},
+        ["'hired'", "'Yes'", "'no', 'yes'"],
+    ),
+    "constant sensitive column": (
+        PEOPLE.replace(",m,", ",f,"),
+        {},
+        ["'sex' is constant", "'f'"],
+    ),
+    "group with one member": (
+        PEOPLE.replace("60,smith,123,m", "60,smith,123,x"),
+        {},
+        ["'sex'", "group 'x' has one member", "bins"],
+    ),
+    "bin without a member": (
+        PEOPLE.replace("?", "33"),
+        {"sensitive": (Sensitive(column="age", bins=(*AGES, Bin(name="old", min=90)), rest="r"),)},
+        ["'age'", "'old' has no member"],
+    ),
+    "value outside the bins": (
+        PEOPLE.replace("?", "33"),
+        {"sensitive": (Sensitive(column="age", bins=AGES),)},
+        ["line 7, column 'age'", "'60'", "rest="],
+    ),
+    "text in a binned column": (
+        PEOPLE.replace("?", "young"),
+        {"sensitive": (Sensitive(column="age", bins=AGES, rest="r"),)},
+        ["line 4, column 'age'", "'young' is not a number"],
+    ),
+    "missing label": (
+        PEOPLE.replace("south,no", "south,"),
+        {},
+        ["line 3, column 'hired'", "1 of 6 rows", "drop"],
+    ),
+    "missing sensitive value": (
+        PEOPLE.replace(",m,", ",,"),
+        {},
+        ["line 3, column 'sex'", "3 of 6 rows"],
+    ),
+    "missing value never falls into rest": (
+        PEOPLE.replace("?", "NA"),
+        {"sensitive": (Sensitive(column="age", bins=AGES, rest="r"),)},
+        ["line 4, column 'age'", "1 of 6 rows"],
+    ),
+    "missing client": (
+        PEOPLE.replace("north", ""),
+        {"client": "site"},
+        ["line 2, column 'site'", "3 of 6 rows"],
+    ),
+    "missing feature refused": (
+        PEOPLE,
+        {"missing": "error"},
+        ["line 4, column 'age'", "1 of 6 rows", "'level'"],
+    ),
+    "text in a numeric column": (
+        PEOPLE.replace("52", "fifty"),
+        {"numeric": ("age",)},
+        ["line 5, column 'age'", "'fifty' is not a number", "categorical"],
+    ),
+    "decimal comma": (
+        PEOPLE.replace(",", ";").replace("52", "5,2"),
+        {"numeric": ("age",)},
+        ["line 5, column 'age'", "'5,2'", "decimal point"],
+    ),
+    "too large a number": (PEOPLE.replace("52", "1e101"), {}, ["line 5, column 'age'", "1e101"]),
+    "infinity": (PEOPLE.replace("52", "-inf"), {"numeric": ("age",)}, ["line 5", "-inf", "large"]),
+    "column without any value": (
+        "a,sex,hired\n,f,yes\n?,m,no\n,f,no\n,m,yes\n",
+        {},
+        ["column 'a' has no value", "ignore"],
+    ),
+    "column without any value, rows dropped": (
+        "a,sex,hired\n,f,yes\n,m,no\n,f,no\n,m,yes\n",
+        {"missing": "drop"},
+        ["column 'a' has no value", "ignore"],
+    ),
+    "every row dropped": (
+        "a,sex,hired\n,f,yes\n1,,no\n2,m,\n,m,yes\n",
+        {"missing": "drop"},
+        ["every row", "'level'"],
+    ),
+    "no features": (
+        PEOPLE,
+        {"ignore": ("age", "job", "zip", "site"), "sensitive_as_features": False},
+        ["no feature columns"],
+    ),
+    "too many groups": (
+        "age,x,hired\n" + "".join(f"{i % 60},1,{i % 2}\n" for i in range(120)),
+        {"sensitive": ("age",), "favourable": 1},
+        ["'age' has 60 distinct values", "bins"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_tables(tmp_path, case):
+    text, changes, words = CASES[case]
+    message = error(tmp_path, text, **changes)
+    assert all(word in message for word in words), message
+
+
+def test_line_numbers_count_quoted_newlines(tmp_path):
+    text = PEOPLE.replace("clerk,007", '"clerk\nand more",007').replace("60,", "old,")
+    # One record before the bad one spans two lines: line 7 of the plain file is now line 8.
+    assert "line 8, column 'age': 'old'" in error(tmp_path, text, numeric=("age",))
+
+
+def test_nested_values_are_refused():
+    with pytest.raises(DataError, match="column 'a' holds nested values"):
+        table_from_frame(frame(a=[[1], [2], [3], [4]]), task(favourable=1), name="t")
+
+
+def test_features_for_prediction_need_neither_label_nor_group():
+    table = table_from_frame(
+        frame(job=["clerk", "smith", None, "clerk"]),
+        task(favourable=1, sensitive_as_features=False),
+        name="t",
+    )
+    new = pl.DataFrame({"extra": [1, 2], "job": ["baker", None], "age": ["33", "NA"]})
+    X = features_frame(new, table.task)
+    assert list(X.columns) == ["age", "job"]
+    np.testing.assert_array_equal(X["age"], [33, np.nan])
+    assert X["job"].tolist() == ["baker", "?"]
+    with pytest.raises(DataError, match="unknown column 'job'"):
+        features_frame(new.drop("job"), table.task)
+    with pytest.raises(ConfigError, match="no roles"):
+        features_frame(new, task())
+
+
+@pytest.mark.parametrize("policy", ["drop", "error"])
+def test_prediction_never_drops_rows(policy):
+    resolved = table_from_frame(frame(), task(favourable=1, missing=policy), name="t").task
+    with pytest.raises(DataError, match=r"new\.csv, row 1, column 'age': value missing"):
+        features_frame(
+            pd.DataFrame({"age": [3, None], "sex": ["f", "m"]}), resolved, name="new.csv"
+        )

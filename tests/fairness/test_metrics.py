@@ -1,0 +1,302 @@
+"""Metrics against fairlearn and scikit-learn wherever every cell has members; nan elsewhere."""
+
+from __future__ import annotations
+
+import math
+
+import fairlearn.metrics as fl
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.metrics as skm
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from mfairfl import fairness
+from mfairfl.data.attribute import Attribute
+from mfairfl.errors import ConfigError
+from mfairfl.fairness import Cells, Statistics, Tally, UndefinedMetricWarning
+
+METHODS = ("to_overall", "between_groups")
+GROUP_METRICS = (
+    "demographic_parity_difference",
+    "demographic_parity_ratio",
+    "equalized_odds_difference",
+    "equalized_odds_ratio",
+    "equal_opportunity_difference",
+    "accuracy_parity_difference",
+    "accuracy_parity_ratio",
+)
+CLIENT_METRICS = (
+    "client_accuracy_std",
+    "client_accuracy_gap",
+    "worst_client_accuracy",
+    "best_client_accuracy",
+)
+
+
+def expand(counts):
+    """Rows (y, ŷ, group) of a table counts[group, y, ŷ]."""
+    group, y, decision = (axis.ravel() for axis in np.indices(counts.shape))
+    repeat = counts.ravel()
+    return np.repeat(y, repeat), np.repeat(decision, repeat), np.repeat(group, repeat)
+
+
+def filled(smallest):
+    """Tables of 1 to 4 groups whose every count is at least `smallest`."""
+    return st.integers(1, 4).flatmap(
+        lambda groups: arrays(np.int64, (groups, 2, 2), elements=st.integers(smallest, 9))
+    )
+
+
+# Every (group, label) has a member: differences are defined.
+rated = filled(0).filter(lambda table: bool((table.sum(axis=2) > 0).all()))
+few = settings(max_examples=30, deadline=None)
+
+
+@few
+@given(rated)
+def test_differences_equal_fairlearn(table):
+    y, p, s = expand(table)
+    for method in METHODS:
+        more = {"sensitive_features": s, "method": method}
+        for name in ("demographic_parity_difference", "equal_opportunity_difference"):
+            ours, theirs = getattr(fairness, name), getattr(fl, name)
+            assert ours(y, p, **more) == pytest.approx(theirs(y, p, **more), abs=1e-12)
+        for agg in ("worst_case", "mean"):
+            ours = fairness.equalized_odds_difference(y, p, agg=agg, **more)
+            theirs = fl.equalized_odds_difference(y, p, agg=agg, **more)
+            assert ours == pytest.approx(theirs, abs=1e-12)
+        frame = fl.MetricFrame(
+            metrics=skm.accuracy_score, y_true=y, y_pred=p, sensitive_features=s
+        )
+        ours = fairness.accuracy_parity_difference(y, p, **more)
+        assert ours == pytest.approx(frame.difference(method=method), abs=1e-12)
+
+
+@few
+@given(filled(1))
+def test_ratios_equal_fairlearn(table):
+    y, p, s = expand(table)
+    for method in METHODS:
+        more = {"sensitive_features": s, "method": method}
+        ours = fairness.demographic_parity_ratio(y, p, **more)
+        assert ours == pytest.approx(fl.demographic_parity_ratio(y, p, **more), abs=1e-12)
+        for agg in ("worst_case", "mean"):
+            ours = fairness.equalized_odds_ratio(y, p, agg=agg, **more)
+            theirs = fl.equalized_odds_ratio(y, p, agg=agg, **more)
+            assert ours == pytest.approx(theirs, abs=1e-12)
+        frame = fl.MetricFrame(
+            metrics=skm.accuracy_score, y_true=y, y_pred=p, sensitive_features=s
+        )
+        ours = fairness.accuracy_parity_ratio(y, p, **more)
+        assert ours == pytest.approx(frame.ratio(method=method), abs=1e-12)
+
+
+@few
+@given(filled(1))
+def test_performance_equals_scikit_learn(table):
+    y, p, _ = expand(table)
+    assert fairness.accuracy(y, p) == pytest.approx(skm.accuracy_score(y, p), abs=1e-12)
+    balanced = skm.balanced_accuracy_score(y, p)
+    assert fairness.balanced_accuracy(y, p) == pytest.approx(balanced, abs=1e-12)
+    assert fairness.f1(y, p) == pytest.approx(skm.f1_score(y, p), abs=1e-12)
+    assert fairness.true_positive_rate(y, p) == pytest.approx(skm.recall_score(y, p), abs=1e-12)
+    assert fairness.false_positive_rate(y, p) == pytest.approx(
+        fl.false_positive_rate(y, p), abs=1e-12
+    )
+    assert fairness.selection_rate(y, p) == pytest.approx(p.mean(), abs=1e-12)
+
+
+@few
+@given(filled(1))
+def test_client_metrics_equal_numpy(table):
+    y, p, client = expand(table)
+    accuracies = [(y == p)[client == k].mean() for k in np.unique(client)]
+    expected = (np.std(accuracies), np.ptp(accuracies), min(accuracies), max(accuracies))
+    for name, value in zip(CLIENT_METRICS, expected, strict=True):
+        assert getattr(fairness, name)(y, p, clients=client) == pytest.approx(value, abs=1e-12)
+
+
+@few
+@given(rated, st.randoms(use_true_random=False))
+def test_permuting_clients_or_rows_changes_nothing(table, random):
+    y, p, s = expand(table)
+    client = np.array([random.choice("abc") for _ in y])
+    tally = Tally.from_predictions(y, p, sensitive_features=s, clients=client)
+    order = random.sample(range(len(y)), len(y))
+    renamed = np.array([{"a": "z", "b": "a", "c": "k"}[name] for name in client])
+    other = Tally.from_predictions(
+        y[order], p[order], sensitive_features=s[order], clients=renamed[order]
+    )
+    for name in (*CLIENT_METRICS, "demographic_parity_difference", "equalized_odds_difference"):
+        metric = getattr(fairness, name)
+        assert metric(tally) == pytest.approx(metric(other), abs=1e-12)
+
+
+def test_the_references_two_group_identity():
+    # algorithms.md 1.1: with two groups the deviation is the larger share times the gap (.667·gap).
+    y = np.zeros(300, int)
+    s = np.repeat(["M", "F"], [200, 100])
+    p = np.r_[np.repeat([1, 0], [100, 100]), np.repeat([1, 0], [20, 80])]
+    gap = fairness.demographic_parity_difference(
+        y, p, sensitive_features=s, method="between_groups"
+    )
+    assert gap == pytest.approx(0.3)
+    deviation = fairness.demographic_parity_difference(y, p, sensitive_features=s)
+    assert deviation == pytest.approx(2 / 3 * 0.3)
+
+
+def test_constant_classifier_of_the_reference():
+    # algorithms.md 9: Adult's official test, constant 0: accuracy .764, AP .127, DP and EO 0.
+    counts = np.zeros((1, 2, 2, 2), int)
+    counts[0, :, :, 0] = [[5421 - 590, 590], [10860 - 3256, 3256]]
+    tally = Tally(counts, ("all",), (Attribute("sex", ("Female", "Male")),))
+    assert fairness.accuracy(tally) == pytest.approx(0.764, abs=5e-4)
+    assert fairness.accuracy_parity_difference(tally) == pytest.approx(0.127, abs=5e-4)
+    assert fairness.demographic_parity_difference(tally) == 0.0
+    assert fairness.equalized_odds_difference(tally) == 0.0
+
+
+TWO = pd.DataFrame({"sex": list("FFMM") * 2, "age": list("oyoy") * 2})
+Y2 = [1, 1, 1, 1, 0, 0, 0, 0]
+P2 = [1, 0, 1, 1, 0, 0, 1, 0]
+
+
+def test_several_attributes_by_hand():
+    # Selection: overall 4/8; F 1/4, M 3/4; o 3/4, y 1/4; F×o 1/2, F×y 0, M×o 1, M×y 1/2.
+    tally = Tally.from_predictions(Y2, P2, sensitive_features=TWO)
+    metric = fairness.demographic_parity_difference
+    assert metric(tally, attribute="sex") == 0.25
+    assert metric(tally, attribute="intersection") == 0.5
+    assert metric(tally, attribute="intersection", method="between_groups") == 1.0
+    # Equal opportunity, y = 1: overall 3/4; F 1/2, M 1; o 1, y 1/2.
+    assert fairness.equal_opportunity_difference(tally) == 0.25
+    # Accuracy: overall 6/8; F 3/4, M 3/4; o 3/4, y 3/4.
+    assert fairness.accuracy_parity_difference(tally) == 0.0
+    theirs = fl.demographic_parity_difference(
+        Y2, P2, sensitive_features=TWO, method="to_overall"
+    )
+    assert metric(tally, attribute="intersection") == theirs
+
+
+def test_default_is_the_worst_attribute():
+    frame = pd.DataFrame({"sex": list("FFMM"), "age": list("oyoy")})
+    # Selection: F 1, M 0 (worse); o 1/2, y 1/2.
+    tally = Tally.from_predictions([1, 0, 1, 0], [1, 1, 0, 0], sensitive_features=frame)
+    assert fairness.demographic_parity_difference(tally) == 0.5
+    assert fairness.demographic_parity_difference(tally, attribute="age") == 0.0
+    assert fairness.demographic_parity_ratio(tally) == 0.0
+    assert fairness.demographic_parity_ratio(tally, attribute="age") == 1.0
+
+
+def test_one_group_differs_from_nothing():
+    more = {"sensitive_features": ["a"] * 4}
+    assert fairness.demographic_parity_difference([1, 0, 1, 0], [1, 0, 0, 0], **more) == 0.0
+    assert fairness.equalized_odds_difference([1, 0, 1, 0], [1, 0, 0, 0], **more) == 0.0
+
+
+def undefined(metric, *arguments, match, **more):
+    with pytest.warns(UndefinedMetricWarning, match=match):
+        value = metric(*arguments, **more)
+    assert math.isnan(value)
+
+
+def test_undefined_is_nan_with_its_reason():
+    y, p, s = [1, 0, 1, 1], [1, 0, 1, 0], list("aabb")
+    no_negative = "equalized_odds_difference is undefined: group 'b' of 'sensitive_feature' has no"
+    undefined(fairness.equalized_odds_difference, y, p, sensitive_features=s, match=no_negative)
+    for method in METHODS:
+        more = {"sensitive_features": s, "method": method}
+        undefined(fairness.equalized_odds_ratio, y, p, match="has no rows with y=0", **more)
+        undefined(
+            fairness.demographic_parity_ratio, y, [0] * 4, match="no favourable decision", **more
+        )
+        wrong = [1 - label for label in y]
+        undefined(fairness.accuracy_parity_ratio, y, wrong, match="no correct decision", **more)
+    # Equal opportunity and accuracy parity need no row with y = 0.
+    assert fairness.equal_opportunity_difference(y, p, sensitive_features=s) == pytest.approx(1 / 3)
+    assert fairness.accuracy_parity_difference(y, p, sensitive_features=s) == 0.25
+
+
+def test_a_declared_group_without_rows_is_undefined_not_zero():
+    race = Attribute("race", ("a", "b", "never"))
+    tally = Tally.from_predictions(
+        [1, 0], [1, 0], sensitive_features={"race": ["a", "b"]}, attributes=(race,)
+    )
+    for name in GROUP_METRICS:
+        undefined(getattr(fairness, name), tally, match="of 'race' has no rows")
+
+
+def test_undefined_overall_and_client_numbers():
+    undefined(fairness.true_positive_rate, [0, 0], [0, 1], match="no row has y = 1")
+    undefined(fairness.false_positive_rate, [1, 1], [0, 1], match="no row has y = 0")
+    undefined(fairness.balanced_accuracy, [0, 0], [0, 1], match="no row has y = 1")
+    undefined(fairness.balanced_accuracy, [1, 1], [0, 1], match="no row has y = 0")
+    undefined(fairness.f1, [0, 0], [0, 0], match="no label and no decision is 1")
+    undefined(fairness.accuracy, [], [], match="there are no rows")
+    tally = Tally(np.array([[[[1, 0], [0, 1]]], [[[0, 0], [0, 0]]]]), ("a", "away"), ())
+    for name in CLIENT_METRICS:
+        undefined(getattr(fairness, name), tally, match="client 'away' has no rows")
+        nobody = Tally(np.zeros((0, 1, 2, 2)), (), ())
+        undefined(getattr(fairness, name), nobody, match="there are no clients")
+
+
+def test_calls_that_lack_something():
+    tally = Tally.from_predictions([1, 0], [1, 0], sensitive_features=["a", "b"])
+    for name in GROUP_METRICS:
+        with pytest.raises(ConfigError, match="needs sensitive_features="):
+            getattr(fairness, name)([1, 0], [1, 0])
+    for name in CLIENT_METRICS:
+        with pytest.raises(ConfigError, match=f"{name} needs clients="):
+            getattr(fairness, name)([1, 0], [1, 0])
+    with pytest.raises(ConfigError, match="y_pred is missing"):
+        fairness.accuracy([1, 0])
+    with pytest.raises(ConfigError, match="pass it alone"):
+        fairness.accuracy(tally, [1, 0])
+    with pytest.raises(ConfigError, match="unknown method 'overall'"):
+        fairness.demographic_parity_difference(tally, method="overall")
+    with pytest.raises(ConfigError, match="unknown agg 'max'"):
+        fairness.equalized_odds_difference(tally, agg="max")
+    with pytest.raises(ConfigError, match="unknown sensitive attribute 'race'"):
+        fairness.demographic_parity_difference(tally, attribute="race")
+
+
+@pytest.mark.parametrize("name", [*GROUP_METRICS, *CLIENT_METRICS, "accuracy", "f1"])
+def test_all_metrics_take_the_same_call(name):
+    # By hand: 'a' (Y = 1, 0) is decided right, 'b' (1, 0) is decided 1, 1.
+    metric = getattr(fairness, name)
+    value = metric([1, 0, 1, 0], [1, 0, 1, 1], sensitive_features=list("aabb"), clients=list("aabb"))
+    expected = {
+        "demographic_parity_difference": 0.25,
+        "demographic_parity_ratio": 2 / 3,
+        "equalized_odds_difference": 0.5,
+        "equalized_odds_ratio": 0.0,
+        "equal_opportunity_difference": 0.0,
+        "accuracy_parity_difference": 0.25,
+        "accuracy_parity_ratio": 2 / 3,
+        "client_accuracy_std": 0.25,
+        "client_accuracy_gap": 0.5,
+        "worst_client_accuracy": 0.5,
+        "best_client_accuracy": 1.0,
+        "accuracy": 0.75,
+        "f1": 0.8,
+    }[name]
+    assert value == pytest.approx(expected)
+
+
+def test_loss_parity_by_hand():
+    cells = Cells((Attribute("sex", ("F", "M")), Attribute("age", ("o", "y"))))
+    rows = {"cells": [0, 1, 2, 2], "y": [0, 1, 0, 1], "decisions": [0] * 4, "scores": [0.5] * 4}
+    sums = Statistics.from_rows(size=4, losses=[1.0, 3.0, 4.0, 8.0], **rows)
+    # Mean 4; F 2, M 6; o 13/3, y 3.
+    assert fairness.accuracy_parity_loss_difference(sums, cells) == 2.0
+    assert fairness.accuracy_parity_loss_difference(sums, cells, attribute="age") == 1.0
+    undefined(
+        fairness.accuracy_parity_loss_difference,
+        sums,
+        cells,
+        attribute="intersection",
+        match="group 'M × y' of 'sex × age' has no rows",
+    )
