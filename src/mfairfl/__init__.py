@@ -6,11 +6,34 @@
 48842
 """
 
-from mfairfl.data import load_dataset, partition
-from mfairfl.experiments.execute import Run
-from mfairfl.experiments.predictor import load
-from mfairfl.experiments.train import train
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mfairfl.data import load_dataset, partition
+    from mfairfl.experiments.execute import Run
+    from mfairfl.experiments.predictor import load
+    from mfairfl.experiments.train import train
 
 __all__ = ["Run", "__version__", "load", "load_dataset", "partition", "train"]
 
 __version__ = "0.1.0"
+
+# Names are imported when first used, so that `mfairfl --help` need not wait for PyTorch.
+_HOME = {
+    "Run": "mfairfl.experiments.execute",
+    "load": "mfairfl.experiments.predictor",
+    "load_dataset": "mfairfl.data",
+    "partition": "mfairfl.data",
+    "train": "mfairfl.experiments.train",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'mfairfl' has no attribute '{name}'")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

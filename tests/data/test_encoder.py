@@ -134,6 +134,11 @@ def test_a_column_that_is_always_missing_becomes_zeros_and_a_mark():
     assert encoded[:, 2].tolist() == [1, 0, 1, 1]
 
 
+def test_a_constant_column_keeps_the_distance_of_new_values():
+    encoder = Encoder.fit(statistics(X.assign(gain=5.0), TASK), TASK)
+    assert encoder.transform(X.assign(gain=[5.0, 8.0, 4.5, 5.0]))[:, 1].tolist() == [0, 3, -0.5, 0]
+
+
 def test_unknown_categories_follow_the_policy():
     new = X.assign(job=["smith", "smithh", "clerk", "clerk"])
     ignoring = Encoder.fit(statistics(X, TASK), TASK)

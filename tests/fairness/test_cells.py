@@ -63,7 +63,9 @@ def test_selection_of_attributes_and_their_order():
 
 
 def test_unknown_attribute():
-    with pytest.raises(ConfigError, match="unknown sensitive attribute 'sexx': did you mean 'sex'"):
+    with pytest.raises(
+        ConfigError, match="unknown sensitive attribute 'sexx': did you mean 'sex'"
+    ):
         Cells((SEX,)).groupings(("sexx",))
 
 

@@ -175,9 +175,7 @@ def test_several_attributes_by_hand():
     assert fairness.equal_opportunity_difference(tally) == 0.25
     # Accuracy: overall 6/8; F 3/4, M 3/4; o 3/4, y 3/4.
     assert fairness.accuracy_parity_difference(tally) == 0.0
-    theirs = fl.demographic_parity_difference(
-        Y2, P2, sensitive_features=TWO, method="to_overall"
-    )
+    theirs = fl.demographic_parity_difference(Y2, P2, sensitive_features=TWO, method="to_overall")
     assert metric(tally, attribute="intersection") == theirs
 
 
@@ -216,7 +214,9 @@ def test_undefined_is_nan_with_its_reason():
         wrong = [1 - label for label in y]
         undefined(fairness.accuracy_parity_ratio, y, wrong, match="no correct decision", **more)
     # Equal opportunity and accuracy parity need no row with y = 0.
-    assert fairness.equal_opportunity_difference(y, p, sensitive_features=s) == pytest.approx(1 / 3)
+    assert fairness.equal_opportunity_difference(y, p, sensitive_features=s) == pytest.approx(
+        1 / 3
+    )
     assert fairness.accuracy_parity_difference(y, p, sensitive_features=s) == 0.25
 
 
@@ -267,7 +267,9 @@ def test_calls_that_lack_something():
 def test_all_metrics_take_the_same_call(name):
     # By hand: 'a' (Y = 1, 0) is decided right, 'b' (1, 0) is decided 1, 1.
     metric = getattr(fairness, name)
-    value = metric([1, 0, 1, 0], [1, 0, 1, 1], sensitive_features=list("aabb"), clients=list("aabb"))
+    value = metric(
+        [1, 0, 1, 0], [1, 0, 1, 1], sensitive_features=list("aabb"), clients=list("aabb")
+    )
     expected = {
         "demographic_parity_difference": 0.25,
         "demographic_parity_ratio": 2 / 3,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ import pandas as pd
 from mfairfl.data.text import MISSING, canonical_text
 from mfairfl.errors import DataError
 
-__all__ = ["Column"]
+__all__ = ["Column", "Columns", "columns_of"]
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _LEADING_ZERO = re.compile(r"[+-]?0\d")
@@ -35,29 +35,31 @@ class Column:
     """
 
     table: str
-    values: pd.Series[Any]
+    series: pd.Series[Any]
 
     @property
     def name(self) -> str:
         """The column's name."""
-        return str(self.values.name)
+        return str(self.series.name)
 
     def place(self, position: int) -> str:
         """Name the cell at `position` for a message."""
-        index = self.values.index
+        index = self.series.index
         return f"{self.table}, {index.name or 'row'} {index[position]}, column '{self.name}'"
 
     @cached_property
     def _distinct(self) -> tuple[npt.NDArray[np.intp], list[str]]:
         """Each row's position among the distinct texts; rows without a value hold -1."""
         try:
-            codes, uniques = pd.factorize(self.values)
+            codes, uniques = pd.factorize(self.series)
         except TypeError as error:
             raise DataError(
                 f"{self.table}: column '{self.name}' holds nested values ({error}): "
                 "list it in ignore or split it into plain columns"
             ) from error
-        return codes, [canonical_text(value) for value in uniques]
+        # Plain str objects: walking an Arrow array is slow.
+        plain = uniques.tolist() if self.series.dtype == "str" else uniques
+        return codes, [canonical_text(value) for value in plain]
 
     def _spread(self, dtype: Any, convert: Callable[[str], Any], empty: Any) -> npt.NDArray[Any]:
         """Apply `convert` to the distinct texts and spread the results over the rows."""
@@ -74,8 +76,8 @@ class Column:
     def numbers(self) -> npt.NDArray[np.float64]:
         """The values as float64, a missing one as nan; text and infinities are refused."""
         numbers: npt.NDArray[np.float64]
-        if self.values.dtype.kind in "iuf":  # no detour through text for what is a number already
-            numbers = self.values.to_numpy(dtype=np.float64, na_value=np.nan)
+        if self.series.dtype.kind in "iuf":  # no detour through text for what is a number already
+            numbers = self.series.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
             numbers = self._spread(np.float64, _number, np.nan)
         # nan is "missing"; inf marks what is no number, as no number may be that large.
@@ -110,13 +112,15 @@ class Column:
     @property
     def missing_number(self) -> npt.NDArray[np.bool_]:
         """Which rows have no value, read as a number: "NA" and its like are missing too."""
+        if self.series.dtype.kind in "iuf":
+            return self.series.isna().to_numpy(dtype=np.bool_)
         return self._spread(np.bool_, lambda text: text in _NO_NUMBER, True)
 
     @property
     def not_numbers(self) -> npt.NDArray[np.bool_]:
         """Which rows hold text that does not read as a plain number ("007" does not)."""
-        if pd.api.types.is_bool_dtype(self.values.dtype):
-            return np.ones(len(self.values), dtype=np.bool_)
+        if self.series.dtype.kind in "iufb":
+            return np.full(len(self.series), self.series.dtype.kind == "b")
         return self._spread(
             np.bool_, lambda t: t not in _NO_NUMBER and not _plain_number(t), False
         )
@@ -124,12 +128,20 @@ class Column:
     @property
     def coerced(self) -> int:
         """How many texts lost surrounding spaces or needless decimals on reading."""
-        codes, uniques = pd.factorize(self.values)
+        codes, uniques = pd.factorize(self.series)
         changed = [
             isinstance(v, str) and v.strip() not in ("", MISSING) and canonical_text(v) != v
             for v in uniques
         ]
         return int(np.array([*changed, False])[codes].sum())
+
+
+Columns = Mapping[str, Column]
+
+
+def columns_of(frame: pd.DataFrame, table: str) -> dict[str, Column]:
+    """Take a frame apart, so that each column is read as text or numbers once only."""
+    return {str(name): Column(table, frame[name]) for name in frame.columns}
 
 
 def _plain_number(text: str) -> bool:

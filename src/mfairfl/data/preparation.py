@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mfairfl.data.columns import Column
+from mfairfl.data.columns import Column, Columns
 from mfairfl.data.grouping import group_gaps
 from mfairfl.data.task import Task
 from mfairfl.data.text import MISSING
@@ -27,14 +27,15 @@ __all__ = [
 Gap = tuple[Column, npt.NDArray[np.bool_]]
 
 
-def require_columns(frame: pd.DataFrame, columns: Iterable[str], name: str) -> None:
-    """Refuse a frame that lacks a column, naming the nearest one."""
-    for column in columns:
-        if column not in frame.columns:
-            raise DataError(f"{name}: {unknown('column', column, list(frame.columns))}")
+def require_columns(present: Iterable[str], needed: Iterable[str], name: str) -> None:
+    """Refuse a table that lacks a column, naming the nearest one."""
+    known = list(present)
+    for column in needed:
+        if column not in known:
+            raise DataError(f"{name}: {unknown('column', column, known)}")
 
 
-def with_roles(frame: pd.DataFrame, task: Task, name: str) -> tuple[Task, list[str]]:
+def with_roles(columns: Columns, task: Task, name: str) -> tuple[Task, list[str]]:
     """Fill in numeric and categorical; note which columns were left out or nearly numeric."""
     protected = {s.column for s in task.sensitive}
     never = {task.label, task.client, *task.ignore}
@@ -42,10 +43,10 @@ def with_roles(frame: pd.DataFrame, task: Task, name: str) -> tuple[Task, list[s
         never |= protected
     numeric = [c for c in task.numeric or () if c not in never]
     categorical = [c for c in task.categorical or () if c not in never]
-    others = [c for c in frame.columns if c not in {*never, *numeric, *categorical}]
+    others = [c for c in columns if c not in {*never, *numeric, *categorical}]
     notes = []
     if task.numeric is None or task.categorical is None:
-        for column in (Column(name, frame[c]) for c in others):
+        for column in (columns[c] for c in others):
             text = column.not_numbers
             (categorical if text.any() else numeric).append(column.name)
             if 0 < text.mean() < 0.1:
@@ -62,32 +63,26 @@ def with_roles(frame: pd.DataFrame, task: Task, name: str) -> tuple[Task, list[s
     return task.model_copy(update=roles), notes
 
 
-def feature_gaps(frame: pd.DataFrame, task: Task, name: str) -> list[Gap]:
+def feature_gaps(columns: Columns, task: Task) -> list[Gap]:
     """List the feature columns with their missing rows, except those that are a group."""
     groups = {s.column: s for s in task.sensitive}
-    numeric = [Column(name, frame[c]) for c in task.numeric or ()]
-    categorical = [Column(name, frame[c]) for c in task.categorical or ()]
-    gaps = [(c, c.missing_number) for c in numeric] + [(c, c.missing) for c in categorical]
+    gaps = [(columns[c], columns[c].missing_number) for c in task.numeric or ()]
+    gaps += [(columns[c], columns[c].missing) for c in task.categorical or ()]
     return [
         (c, gap & group_gaps(c, groups[c.name]) if c.name in groups else gap) for c, gap in gaps
     ]
 
 
 def without_missing(
-    frame: pd.DataFrame, task: Task, name: str, *, partial: bool
-) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    columns: Columns, task: Task, name: str, *, partial: bool
+) -> tuple[Columns, tuple[str, ...]]:
     """Apply the task's policy: drop rows with a missing value, or refuse them where it must.
 
     A feature without any value is refused, unless the table is a `partial` one, beside others.
     """
-    keys = [(c, c.missing) for c in (Column(name, frame[task.label]),)]
-    for sensitive in task.sensitive:
-        column = Column(name, frame[sensitive.column])
-        keys.append((column, group_gaps(column, sensitive)))
-    if task.client is not None:
-        column = Column(name, frame[task.client])
-        keys.append((column, column.missing))
-    gaps = feature_gaps(frame, task, name)
+    keys = [(columns[c], columns[c].missing) for c in (task.label, task.client) if c is not None]
+    keys += [(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
+    gaps = feature_gaps(columns, task)
     for column, gap in gaps:
         if gap.all() and not partial:
             raise DataError(f"{name}: column '{column.name}' has no value: list it in ignore")
@@ -97,11 +92,12 @@ def without_missing(
             raise DataError(f"{name}: every row has a missing value: use missing='level'")
         counts = ", ".join(f"{c.name} {g.sum()}" for c, g in [*keys, *gaps] if g.any())
         note = f"{name}: {lost.sum()} of {len(lost)} rows dropped, missing values ({counts})"
-        return frame[~lost], (note,) * bool(lost.any())
+        kept = {c: Column(name, column.series[~lost]) for c, column in columns.items()}
+        return (kept, (note,)) if lost.any() else (columns, ())
     refuse_missing(keys, "fill it in, or set missing='drop'")
     if task.missing == "error":
         refuse_missing(gaps, "fill it in, or set missing='level' or 'drop'")
-    return frame, tuple(
+    return columns, tuple(
         f"{name}: column '{c.name}': {g.sum()} of {len(g)} values missing, kept "
         + ("as nan" if c.name in (task.numeric or ()) else f"as the level '{MISSING}'")
         for c, g in gaps
@@ -134,11 +130,10 @@ def feature_notes(X: pd.DataFrame, name: str) -> list[str]:
     return notes
 
 
-def coercion_notes(frame: pd.DataFrame, task: Task, name: str) -> list[str]:
+def coercion_notes(columns: Columns, task: Task, name: str) -> list[str]:
     """Note texts that were trimmed, in the columns that are read as text."""
-    columns = {task.label: None, **dict.fromkeys(s.column for s in task.sensitive)}
-    columns |= dict.fromkeys(task.categorical or ())
-    counts = {c: Column(name, frame[c]).coerced for c in columns}
+    texts = [task.label, *(s.column for s in task.sensitive), *(task.categorical or ())]
+    counts = {c: columns[c].coerced for c in texts}
     return [
         f"{name}: column '{c}': {n} values trimmed (spaces or needless decimals)"
         for c, n in counts.items()

@@ -26,6 +26,7 @@ from mfairfl.errors import DataError
 __all__ = ["FileContent", "read_file", "read_frame"]
 
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
+_SAMPLE = 1_000_000  # characters in which the delimiter must show
 _CHUNK = 65_536  # rows; bounds the memory that loose text objects take
 
 
@@ -182,7 +183,7 @@ def _records(path: Path, text: str, delimiter: str) -> Any:
 
 def _sniff(text: str) -> str | None:
     """Find the delimiter that cuts the first records into the most fields, all alike."""
-    lines = list(islice(io.StringIO(text, newline=""), 100))
+    lines = list(islice(io.StringIO(text[:_SAMPLE], newline=""), 100))
     best, width = None, 1
     for delimiter in _DELIMITERS:
         rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]

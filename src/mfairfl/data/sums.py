@@ -141,7 +141,7 @@ def statistics(X: pd.DataFrame, task: Task) -> EncoderStatistics:
     """
     if task.numeric is None or task.categorical is None:
         raise ConfigError("the task's columns have no roles yet: use the task of a table")
-    require_columns(X, (*task.numeric, *task.categorical), "features")
+    require_columns(X.columns, (*task.numeric, *task.categorical), "features")
     columns = {c: Column("features", X[c]) for c in (*task.numeric, *task.categorical)}
     return EncoderStatistics(
         {c: NumericStatistics.of(columns[c].numbers) for c in task.numeric},

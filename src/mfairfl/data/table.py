@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mfairfl.data.attribute import Attribute
-from mfairfl.data.columns import Column
+from mfairfl.data.columns import Column, Columns, columns_of
 from mfairfl.data.grouping import group_codes
 from mfairfl.data.preparation import (
     coercion_notes,
@@ -105,9 +105,8 @@ def read_table(
     ([1, 0, 0, 1], ('f', 'm'), ('age',))
     """
     content = read_file(path, delimiter=delimiter, encoding=encoding)
-    return _table(
-        content.frame, task, name or Path(path).name, content.sha256, notes=content.notes
-    )
+    columns = columns_of(content.frame, name or Path(path).name)
+    return _table(columns, task, name or Path(path).name, content.sha256, content.notes)
 
 
 def table_from_frame(frame: Any, task: Task, *, name: str, sha256: str | None = None) -> Table:
@@ -122,8 +121,8 @@ def table_from_frame(frame: Any, task: Task, *, name: str, sha256: str | None = 
     >>> table_from_frame(frame, task, name="people").cells.tolist()
     [0, 1, 0, 1]
     """
-    frame = read_frame(frame)
-    return _table(frame, task, name, sha256 or _frame_sha256(frame), notes=())
+    columns = columns_of(read_frame(frame), name)
+    return _table(columns, task, name, sha256 or _values_sha256(columns), ())
 
 
 def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.DataFrame:
@@ -143,27 +142,23 @@ def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.Dat
     """
     if task.numeric is None or task.categorical is None:
         raise ConfigError("the task's columns have no roles yet: use the task of a table")
-    frame = read_frame(frame)
-    require_columns(frame, (*task.numeric, *task.categorical), name)
+    columns = columns_of(read_frame(frame), name)
+    require_columns(columns, (*task.numeric, *task.categorical), name)
     if task.missing != "level":
-        refuse_missing(feature_gaps(frame, task, name), "fill it in")
-    return _features(frame, task, name)
+        refuse_missing(feature_gaps(columns, task), "fill it in")
+    return _features(columns, task)
 
 
-def _table(
-    frame: pd.DataFrame, task: Task, name: str, sha256: str, *, notes: tuple[str, ...]
-) -> Table:
-    require_columns(frame, _named_columns(task), name)
+def _table(columns: Columns, task: Task, name: str, sha256: str, notes: tuple[str, ...]) -> Table:
+    require_columns(columns, _named_columns(task), name)
     partial = task.resolved  # one of several files: it may lack values that others hold
-    task, role_notes = with_roles(frame, task, name)
-    frame, missing_notes = without_missing(frame, task, name, partial=partial)
-    y, task, label_notes = _labels(Column(name, frame[task.label]), task)
-    coded = [group_codes(Column(name, frame[s.column]), s) for s in task.sensitive]
+    task, role_notes = with_roles(columns, task, name)
+    columns, missing_notes = without_missing(columns, task, name, partial=partial)
+    y, task, label_notes = _labels(columns[task.label], task)
+    coded = [group_codes(columns[s.column], s) for s in task.sensitive]
     task = task.model_copy(update={"sensitive": tuple(resolved for _, resolved, _ in coded)})
-    X = _features(frame, task, name)
-    clients = None
-    if task.client is not None:
-        clients = Column(name, frame[task.client]).texts.astype(np.str_)
+    X = _features(columns, task)
+    clients = None if task.client is None else columns[task.client].texts.astype(np.str_)
     return Table(
         X=X,
         y=y,
@@ -180,7 +175,7 @@ def _table(
             *label_notes,
             *(note for _, _, group_notes in coded for note in group_notes),
             *feature_notes(X, name),
-            *coercion_notes(frame, task, name),
+            *coercion_notes(columns, task, name),
         ),
     )
 
@@ -224,19 +219,17 @@ def _labels(column: Column, task: Task) -> tuple[npt.NDArray[np.int8], Task, tup
     return (column.texts == task.favourable).astype(np.int8), task, notes
 
 
-def _features(frame: pd.DataFrame, task: Task, name: str) -> pd.DataFrame:
+def _features(columns: Columns, task: Task) -> pd.DataFrame:
     data: dict[str, pd.Series[Any]] = {
-        c: pd.Series(Column(name, frame[c]).numbers) for c in task.numeric or ()
+        c: pd.Series(columns[c].numbers) for c in task.numeric or ()
     }
-    for column in task.categorical or ():
-        data[column] = pd.Series(Column(name, frame[column]).texts, dtype="str")
+    data |= {c: pd.Series(columns[c].texts, dtype="str") for c in task.categorical or ()}
     return pd.DataFrame(data)
 
 
-def _frame_sha256(frame: pd.DataFrame) -> str:
+def _values_sha256(columns: Columns) -> str:
     digest = hashlib.sha256()
-    for column in frame.columns:
-        texts = Column("the frame", frame[column]).texts.tolist()
+    for name, column in columns.items():
         # JSON keeps the borders between values, which plain joining would blur.
-        digest.update(json.dumps([column, texts]).encode())
+        digest.update(json.dumps([name, column.texts.tolist()]).encode())
     return digest.hexdigest()

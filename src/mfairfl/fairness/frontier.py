@@ -98,10 +98,11 @@ def _gaps(cells: Cells, name: str, n: Floats) -> tuple[Floats, Floats]:
 
 
 def _rows(rows: Tally | ArrayLike, attributes: Sequence[Attribute] | None) -> tuple[Floats, Cells]:
+    """Return the table n[cell, label] and its cells, checked."""
     if isinstance(rows, Tally):
         if attributes is not None:
             raise ConfigError("a Tally holds its own attributes; pass it without attributes=")
-        return rows.counts.sum(axis=(0, 3)).astype(np.float64), rows.cells
+        rows, attributes = rows.counts.sum(axis=(0, 3)), rows.attributes
     n = np.asarray(rows, dtype=np.float64)
     if attributes is None:
         attributes = [Attribute("group", tuple(str(index) for index in range(len(n))))]

@@ -35,13 +35,22 @@ def wilson(successes: Any, trials: Any, level: float = 0.95) -> tuple[Floats, Fl
     return lower, upper
 
 
-def smoothed(counts: NDArray[Any]) -> Floats:
-    """Return counts[K, C, 2, 2] with the same rows and no rate of exactly 0 or 1."""
+def smoothed(counts: NDArray[Any], axis: int | tuple[int, ...]) -> Floats:
+    """Return counts[K, C, 2, 2] with the same rows and no rate of exactly 0 or 1.
+
+    One pseudo-row, half of it decided 1 (Jeffreys), is spread over the rows along `axis`: over the
+    clients (0) for rates of a (cell, label), over cells and labels (1, 2) for rates of a client.
+
+    Examples
+    --------
+    >>> smoothed(np.array([[[[4, 0], [1, 1]]]]), 0).tolist()
+    [[[[3.6, 0.4], [1.0, 1.0]]]]
+    """
     table = counts.astype(np.float64)
-    rows = table.sum(axis=-1)
-    pooled = (table[..., 1].sum(axis=0) + 0.5) / (rows.sum(axis=0) + 1.0)
-    rate = (table[..., 1] + pooled) / (rows + 1.0)
-    return np.stack([rows * (1.0 - rate), rows * rate], axis=-1)
+    rows = table.sum(axis=-1, keepdims=True)
+    total = rows.sum(axis=axis, keepdims=True)
+    smooth: Floats = (table * total + 0.5 * rows) / (total + 1.0)
+    return smooth
 
 
 def resampled(counts: Floats, draws: int, rng: np.random.Generator) -> NDArray[np.int64]:

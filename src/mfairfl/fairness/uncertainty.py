@@ -12,7 +12,7 @@ Three rules cover them all.
   rates for ratios), so |N(v̂) − N(v)| ≤ N(v̂ − v). The interval is N(v̂) ± q with q the
   level-quantile of N(v* − ṽ) over resampled tallies: conservative, and honest near N = 0, where a
   percentile bootstrap fails. Rows are resampled within each client over (cell, y, ŷ), each rate
-  smoothed by one pseudo-row, so that "0 of 3 selected" is not taken for certainty. A draw that
+  smoothed by one pseudo-row, so that "0 of 8 selected" is not taken for certainty. A draw that
   leaves a needed rate without rows counts as infinitely far: too little data gives a wide
   interval, not a narrow one.
 """
@@ -95,22 +95,31 @@ def intervals(tally: Tally, *, level: float = 0.95, draws: int = 2000, seed: int
     if draws < 1:
         raise ConfigError(f"draws = {draws}; use 1000 or more")
     summary = summarise(tally)
-    smooth = smoothed(tally.counts)
-    drawn = resampled(smooth, draws, np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    # Group numbers do not depend on who holds a row, client numbers not on its cell: each is
+    # smoothed where its own rates are.
+    by_cell = smoothed(tally.counts, axis=0)
+    by_client = smoothed(tally.counts.sum(axis=1, keepdims=True), axis=(1, 2))
+    cell_draws, client_draws = resampled(by_cell, draws, rng), resampled(by_client, draws, rng)
 
-    def spread(kind: Spread, value: float | None) -> Interval | None:
-        return _spread_interval(kind, value, smooth, drawn, level)
+    def group(kind: Spread, value: float | None) -> Interval | None:
+        return _spread_interval(kind, value, by_cell, cell_draws, level)
+
+    def client(kind: Spread, value: float | None) -> Interval | None:
+        return _spread_interval(kind, value, by_client, client_draws, level)
 
     groupings = tally.cells.groupings()
     values = _overall_intervals(tally, level)
-    values |= {n: spread(s, summary.values[n]) for n, s in _all_spreads(tally).items()}
+    spreads = group_spreads(groupings) if groupings else {}
+    values |= {name: group(s, summary.values[name]) for name, s in spreads.items()}
+    values |= {name: client(s, summary.values[name]) for name, s in CLIENT_SPREADS.items()}
     values |= _extreme_client_intervals(tally, level)
     return Intervals(
         level=level,
         values={name: values[name] for name in summary.values},
         by_attribute={
             grouping.name: {
-                name: spread(s, summary.by_attribute[grouping.name][name])
+                name: group(s, summary.by_attribute[grouping.name][name])
                 for name, s in group_spreads([grouping]).items()
             }
             for grouping in groupings
@@ -148,12 +157,6 @@ def verdict(found: Interval | float | None, tolerance: float) -> Verdict:
     if upper <= tolerance:
         return "pass"
     return "fail" if lower > tolerance else "insufficient data"
-
-
-def _all_spreads(tally: Tally) -> dict[str, Spread]:
-    groupings = tally.cells.groupings()
-    spreads: dict[str, Spread] = dict(group_spreads(groupings)) if groupings else {}
-    return spreads | dict(CLIENT_SPREADS)
 
 
 def _spread_interval(

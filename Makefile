@@ -1,0 +1,65 @@
+# Every target does its own set-up in .venv; nothing has to be installed by hand.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+JOBS ?= 2
+
+.PHONY: help demo test lint format bench test-wheel test-lowest test-network kill-sweep clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) install --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.core ## train a federated model on Adult and measure it (about a minute)
+	$(BIN)/mfairfl train --data adult --heterogeneity high --strategy fedavg --out runs/demo
+
+test: $(VENV)/.dev lint ## lint, types, import rules, all tests
+	$(ONE_THREAD) $(BIN)/pytest -n $(JOBS) -m 'not network' --doctest-modules src tests
+
+lint: $(VENV)/.dev ## ruff, mypy --strict, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.dev ## let ruff fix and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev ## side-by-side timings; the output is kept in benchmarks/
+	$(ONE_THREAD) $(BIN)/python benchmarks/training.py | tee benchmarks/training.txt
+
+test-wheel: $(VENV)/.dev ## build the wheel and test what users install
+	rm -rf dist .venv-wheel
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist .
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip --quiet install -c constraints.txt "$$(ls dist/*.whl)[dev]"
+	cd tests && $(ONE_THREAD) ../.venv-wheel/bin/pytest -q -n $(JOBS) -m 'not network' -c ../pyproject.toml --rootdir=.. .
+
+test-lowest: ## test with the lowest versions pyproject.toml allows
+	rm -rf .venv-lowest
+	$(PYTHON) -m venv .venv-lowest
+	$(PYTHON) scripts/lowest_versions.py > .venv-lowest/lowest.txt
+	.venv-lowest/bin/python -m pip --quiet install -c .venv-lowest/lowest.txt --editable '.[dev]'
+	$(ONE_THREAD) .venv-lowest/bin/pytest -q -n $(JOBS) -m 'not network'
+
+test-network: $(VENV)/.dev ## fetch COMPAS and German for real
+	$(ONE_THREAD) $(BIN)/pytest -m network
+
+kill-sweep: $(VENV)/.dev ## kill -9 a training run at many moments; every resumed run must end in the same bits
+	$(ONE_THREAD) $(BIN)/python benchmarks/kill_sweep.py | tee benchmarks/kill_sweep.txt
+
+clean: ## remove environments, caches and built files
+	rm -rf .venv .venv-wheel .venv-lowest dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,262 @@
+"""Intervals: Wilson against scipy, coverage by simulation, too little data, verdicts."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from mfairfl.data.attribute import Attribute
+from mfairfl.errors import ConfigError
+from mfairfl.fairness import Interval, Tally, intervals, summarise, verdict
+from mfairfl.fairness.resampling import resampled, smoothed, wilson
+
+SEX = Attribute("sex", ("F", "M"))
+
+
+@given(st.integers(1, 500), st.data(), st.sampled_from([0.5, 0.9, 0.95, 0.99]))
+def test_wilson_equals_scipy(trials, data, level):
+    successes = data.draw(st.integers(0, trials))
+    expected = binomtest(successes, trials).proportion_ci(level, method="wilson")
+    lower, upper = wilson(successes, trials, level)
+    assert lower == pytest.approx(expected.low, abs=1e-12)
+    assert upper == pytest.approx(expected.high, abs=1e-12)
+
+
+def tally_of(counts):
+    return Tally(np.array(counts), tuple("abcdef"[: len(counts)]), (SEX,))
+
+
+def test_shares_are_wilsons():
+    # Pooled (y, ŷ): 40 10 / 20 30; F 25 5 / 10 10, M 15 5 / 10 20.
+    tally = tally_of([[[[25, 5], [10, 10]], [[15, 5], [10, 20]]]])
+    found = intervals(tally, draws=10)
+
+    def scipys(successes, trials):
+        limits = binomtest(successes, trials).proportion_ci(method="wilson")
+        return pytest.approx((limits.low, limits.high))
+
+    def pair(interval):
+        return interval.lower, interval.upper
+
+    assert pair(found.values["accuracy"]) == scipys(70, 100)
+    assert pair(found.values["selection_rate"]) == scipys(40, 100)
+    assert pair(found.values["true_positive_rate"]) == scipys(30, 50)
+    assert pair(found.values["false_positive_rate"]) == scipys(10, 50)
+    assert pair(found.by_group["sex"]["F"]["base_rate"]) == scipys(20, 50)
+    assert pair(found.by_group["sex"]["M"]["true_positive_rate"]) == scipys(20, 30)
+    assert pair(found.by_client["a"]["accuracy"]) == scipys(70, 100)
+    # One client: worst and best are that client, at the plain level.
+    assert pair(found.values["worst_client_accuracy"]) == scipys(70, 100)
+    # F1 through J = 30 / 60.
+    low, high = pair(found.values["f1"])
+    limits = binomtest(30, 60).proportion_ci(method="wilson")
+    assert low / (2 - low) == pytest.approx(limits.low)
+    assert high / (2 - high) == pytest.approx(limits.high)
+
+
+def test_worst_and_best_hold_for_all_clients_together():
+    # Accuracies 9/10 and 80/100; Šidák for two clients: level √.95 each.
+    tally = tally_of([[[[9, 1], [0, 0]]] + [[[0, 0], [0, 0]]],
+                      [[[80, 20], [0, 0]]] + [[[0, 0], [0, 0]]]])  # fmt: skip
+    found = intervals(tally, draws=10).values
+    level = math.sqrt(0.95)
+    small = binomtest(9, 10).proportion_ci(level, method="wilson")
+    large = binomtest(80, 100).proportion_ci(level, method="wilson")
+    worst, best = found["worst_client_accuracy"], found["best_client_accuracy"]
+    assert worst.lower == pytest.approx(min(small.low, large.low))
+    assert worst.upper == pytest.approx(min(small.high, large.high))
+    assert best.lower == pytest.approx(max(small.low, large.low))
+    assert best.upper == pytest.approx(max(small.high, large.high))
+
+
+def test_balanced_accuracy_by_hand():
+    # Square-and-add (Newcombe): b ± ½ √((t − l_t)² + (u_f − f)²), t = .6 of 50, f = .2 of 50.
+    tally = tally_of([[[[40, 10], [20, 30]], [[0, 0], [0, 0]]]])
+    hit = binomtest(30, 50).proportion_ci(method="wilson")
+    miss = binomtest(10, 50).proportion_ci(method="wilson")
+    found = intervals(tally, draws=10).values["balanced_accuracy"]
+    assert found.lower == pytest.approx(0.7 - 0.5 * math.hypot(0.6 - hit.low, miss.high - 0.2))
+    assert found.upper == pytest.approx(0.7 + 0.5 * math.hypot(hit.high - 0.6, 0.2 - miss.low))
+
+
+ROWS = np.array([[[120, 60], [80, 40]], [[50, 50], [60, 40]], [[30, 20], [40, 30]]])
+UNFAIR = np.array(
+    [[[0.1, 0.6], [0.3, 0.8]], [[0.2, 0.5], [0.25, 0.7]], [[0.15, 0.55], [0.3, 0.75]]]
+)
+FAIR = np.broadcast_to([0.2, 0.8], ROWS.shape)  # EO, AP and client accuracies exactly equal
+SPARSE = np.array([[[30, 8], [6, 5]], [[20, 9], [7, 4]]])
+SPARSE_RATES = np.array([[[0.05, 0.9], [0.1, 0.8]], [[0.02, 0.8], [0.1, 0.7]]])
+
+
+@pytest.mark.parametrize(
+    ("rows", "rates"),
+    [(ROWS, UNFAIR), (ROWS, FAIR), (SPARSE, SPARSE_RATES)],
+    ids=["unfair", "fair", "sparse"],
+)
+def test_coverage(rows, rates):
+    """Rows are drawn 200 times from a known population; intervals must hold its true numbers."""
+    repetitions, level = 200, 0.95
+    expected = np.stack([rows * (1 - rates), rows * rates], axis=-1)
+    clients = tuple("abc"[: len(rows)])
+    truth = summarise(Tally(expected, clients, (SEX,))).values
+    shares = expected.reshape(len(rows), -1) / rows.sum(axis=(1, 2))[:, None]
+    rng = np.random.default_rng(1)
+    held = dict.fromkeys(truth, 0)
+    for repetition in range(repetitions):
+        drawn = rng.multinomial(rows.sum(axis=(1, 2)), shares).reshape(expected.shape)
+        found = intervals(Tally(drawn, clients, (SEX,)), draws=200, seed=repetition).values
+        for name, interval in found.items():
+            # Undefined on this draw: no interval was claimed, so nothing was missed.
+            lower, upper = (0.0, 1.0) if interval is None else (interval.lower, interval.upper)
+            held[name] += lower - 1e-9 <= truth[name] <= upper + 1e-9
+    least = level - 3 * math.sqrt(level * (1 - level) / repetitions)
+    assert {n: h / repetitions for n, h in held.items() if h / repetitions < least} == {}
+
+
+def test_the_true_numbers_of_the_fair_population():
+    expected = np.stack([ROWS * (1 - FAIR), ROWS * FAIR], axis=-1)
+    truth = summarise(Tally(expected, tuple("abc"), (SEX,))).values
+    assert truth["accuracy"] == pytest.approx(0.8)
+    for name in ("equalized_odds", "equal_opportunity", "accuracy_parity"):
+        assert truth[f"{name}_difference"] == pytest.approx(0.0, abs=1e-12)
+    assert truth["client_accuracy_std"] == pytest.approx(0.0, abs=1e-12)
+    # Selection .2 + .6·P(y=1): F 130/330, M 110/290, overall 240/620 positives.
+    deviation = 0.6 * (240 / 620 - 110 / 290)
+    assert truth["demographic_parity_difference"] == pytest.approx(deviation)
+
+
+def test_intervals_shrink_with_the_square_root_of_the_rows():
+    counts = np.array([[[[30, 10], [10, 30]], [[25, 15], [15, 25]]]])
+    small = intervals(tally_of(counts), seed=3).values
+    large = intervals(tally_of(counts * 100), seed=3).values
+
+    def width(interval):
+        return interval.upper - interval.lower
+
+    # q is N's quantile ∝ 1/√n where the interval is not clipped at 0: the large one's is not.
+    name = "equalized_odds_difference"
+    value = summarise(tally_of(counts)).values[name]
+    q = small[name].upper - value
+    assert width(large[name]) == pytest.approx(2 * q / 10, rel=0.15)
+    assert large[name].lower > 0 == small[name].lower
+
+
+def test_q_is_the_normal_quantile_for_two_groups():
+    # Two groups of n rows each, selection p: F − F_g = ±(p_1 − p_2)/2, of standard error
+    # ½ √(2 p(1−p)/n); the 95 % quantile of its absolute value is 1.96 of them.
+    n, p = 2000, 0.3
+    cell = [[0, 0], [round(n * (1 - p)), round(n * p)]]
+    found = intervals(tally_of([[cell, cell]]), draws=8000).values["demographic_parity_difference"]
+    assert found.lower == 0.0
+    assert found.upper == pytest.approx(1.96 * 0.5 * math.sqrt(2 * p * (1 - p) / n), rel=0.03)
+
+
+def test_a_tiny_group_tells_nothing():
+    # One row in group F: 37 % of resamples lack it, so no upper limit below 1 can be claimed.
+    found = intervals(tally_of([[[[1, 0], [0, 0]], [[50, 50], [50, 50]]]])).values
+    assert found["demographic_parity_difference"] == Interval(0.0, 1.0)
+    assert found["demographic_parity_ratio"] == Interval(0.0, 1.0)
+
+
+@pytest.mark.parametrize("clients", [1, 4])
+def test_none_selected_of_a_few_is_no_certainty(clients):
+    # 0 of 8 and 0 of 100 selected, however held: a true rate of .2 in the small group gives 0 of 8
+    # in .8⁸ = 17 % of samples, so a deviation of .2·100/108 = .185 must not be excluded.
+    cells = np.array([[[8, 0], [0, 0]], [[100, 0], [0, 0]]]) // clients
+    found = intervals(tally_of([cells] * clients)).values
+    assert found["demographic_parity_difference"].upper >= 0.185
+
+
+def test_a_few_right_decisions_are_no_certainty_about_a_client():
+    # 8 of 8 and 100 of 100 right: .8 for the small client is not excluded, a gap of .2.
+    cells = [[[[8, 0], [0, 0]], [[0, 0], [0, 0]]], [[[100, 0], [0, 0]], [[0, 0], [0, 0]]]]
+    assert intervals(tally_of(cells)).values["client_accuracy_gap"].upper >= 0.2
+
+
+def test_undefined_stays_undefined():
+    found = intervals(tally_of([[[[5, 5], [0, 0]], [[5, 5], [4, 4]]]]))
+    assert found.values["equalized_odds_difference"] is None
+    assert found.values["demographic_parity_difference"] is not None
+    assert found.by_group["sex"]["F"]["true_positive_rate"] is None
+    empty = intervals(Tally(np.zeros((1, 2, 2, 2), int), ("a",), (SEX,)))
+    assert set(empty.values.values()) == {None}
+    nobody = intervals(Tally(np.zeros((0, 2, 2, 2), int), (), (SEX,)))
+    assert set(nobody.values.values()) == {None}
+
+
+def test_every_number_of_the_summary_has_an_interval_that_holds_it():
+    rng = np.random.default_rng(0)
+    attributes = (SEX, Attribute("age", ("a", "b", "c")))
+    tally = Tally(rng.integers(5, 60, size=(3, 6, 2, 2)), tuple("abc"), attributes)
+    summary, found = summarise(tally), intervals(tally, draws=200)
+    assert list(found.values) == list(summary.values)
+    pairs = [(summary.values, found.values)]
+    pairs += [(summary.by_attribute[a], found.by_attribute[a]) for a in ("sex", "age")]
+    pairs += [(summary.by_client[c], found.by_client[c]) for c in "abc"]
+    pairs += [
+        (rates, found.by_group[attribute][group])
+        for attribute, groups in summary.by_group.items()
+        for group, rates in groups.items()
+    ]
+    assert len(pairs) == 1 + 2 + 3 + 5
+    for values, limits in pairs:
+        assert set(limits) == set(values) - {"n"}
+        for name, interval in limits.items():
+            assert interval.lower <= values[name] <= interval.upper
+    json.dumps(found.to_json(), allow_nan=False)
+
+
+def test_same_seed_same_intervals():
+    tally = tally_of([[[[30, 10], [10, 30]], [[25, 15], [15, 25]]]])
+    assert intervals(tally, seed=1) == intervals(tally, seed=1)
+    assert intervals(tally, seed=1) != intervals(tally, seed=2)
+
+
+def test_smoothing_and_resampling_keep_the_rows():
+    counts = np.array(
+        [[[[4, 0], [0, 0]], [[10, 2], [0, 6]]], [[[0, 0], [0, 0]], [[0, 0], [0, 0]]]]
+    )
+    smooth = smoothed(counts, 0)
+    assert smooth.sum(axis=-1) == pytest.approx(counts.sum(axis=-1).astype(float))
+    # 0 of 4: Jeffreys' (0 + ½)/5 of 4 rows; 2 of 12: (2 + ½)/13 of 12 rows.
+    assert smooth[0, 0, 0].tolist() == pytest.approx([3.6, 0.4])
+    assert smooth[0, 1, 0].tolist() == pytest.approx([12 - 12 * 2.5 / 13, 12 * 2.5 / 13])
+    # The client's 20 right of 22 rows: (20 + ½)/23, whatever the cells.
+    by_client = smoothed(counts, (1, 2))[0]
+    right = by_client[:, 0, 0].sum() + by_client[:, 1, 1].sum()
+    assert right == pytest.approx(22 * 20.5 / 23)
+    drawn = resampled(smooth, 50, np.random.default_rng(0))
+    assert drawn.shape == (50, 2, 2, 2, 2)
+    assert set(drawn.sum(axis=(2, 3, 4))[:, 0].tolist()) == {22}
+    assert not drawn[:, 1].any()
+    many = resampled(smooth, 20000, np.random.default_rng(0)).mean(axis=0)
+    assert many == pytest.approx(smooth, abs=0.08)
+
+
+@pytest.mark.parametrize("more", [{"level": 0.0}, {"level": 95}, {"draws": 0}])
+def test_bad_arguments(more):
+    with pytest.raises(ConfigError, match=next(iter(more))):
+        intervals(tally_of([[[[1, 1], [1, 1]], [[1, 1], [1, 1]]]]), **more)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (Interval(0.0, 0.05), "pass"),
+        (Interval(0.0, 0.0501), "insufficient data"),
+        (Interval(0.0501, 0.2), "fail"),
+        (Interval(0.05, 0.2), "insufficient data"),
+        (0.05, "pass"),
+        (0.06, "fail"),
+        (float("nan"), "insufficient data"),
+        (None, "insufficient data"),
+    ],
+)
+def test_verdict(found, expected):
+    assert verdict(found, 0.05) == expected
