@@ -5,18 +5,20 @@ returns the logits and a *pullback* that turns ∂objective/∂logits into ∂ob
 objective itself lives in the trainer: every method of the project differs only there.
 
 `MLP` spells out its backward pass: for these small nets automatic differentiation costs more than
-the matrix products. `ModuleModel` accepts any `torch.nn.Module` through `torch.func.vmap`.
+the matrix products. `ModuleModel` accepts any `torch.nn.Module` through `torch.func.vjp`.
 
 Bit-equality: a model's numbers must not depend on the stack it is in. Batched products and
 row-wise sums obey that for any stack size, except a product with a single column, which takes
-another kernel when alone; the head therefore multiplies and sums.
+another kernel when alone; the head therefore multiplies and sums, and a hidden layer has at least
+two units. Nothing is known about the operations of a module: it sees one model at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -75,11 +77,11 @@ class _Layer:
         return self.bias + self.outputs
 
     def weight(self, flat: Tensor) -> Tensor:
-        """The (S, inputs, outputs) view of this layer's matrix in a (S, m) stack."""
-        return flat[:, self.start : self.bias].unflatten(1, (self.inputs, self.outputs))
+        """Return the (S, inputs, outputs) view of this layer's matrix in a (S, m) stack."""
+        return flat[:, self.start : self.bias].view(-1, self.inputs, self.outputs)
 
     def offset(self, flat: Tensor) -> Tensor:
-        """The (S, outputs) view of this layer's bias."""
+        """Return the (S, outputs) view of this layer's bias."""
         return flat[:, self.bias : self.stop]
 
 
@@ -102,7 +104,7 @@ class MLP:
     inputs : int
         Number of encoded features.
     hidden : tuple of int
-        Widths of the hidden layers; `()` is logistic regression.
+        Widths of the hidden layers, at least 2 each; `()` is logistic regression.
 
     Examples
     --------
@@ -114,11 +116,21 @@ class MLP:
     inputs: int
     hidden: tuple[int, ...] = (32, 32, 32, 32)
 
+    def __post_init__(self) -> None:
+        if self.inputs < 1:
+            raise ConfigError(f"model: {self.inputs} input features; at least 1 is needed")
+        for width in self.hidden:
+            if width < 2:
+                raise ConfigError(
+                    f"model.hidden: a layer of {width} units in {list(self.hidden)}; "
+                    "give every hidden layer at least 2, or none at all"
+                )
+
     @cached_property
     def _layers(self) -> tuple[_Layer, ...]:
         widths = (self.inputs, *self.hidden, 1)
         layers: list[_Layer] = []
-        for i, (a, b) in enumerate(zip(widths, widths[1:], strict=False)):
+        for i, (a, b) in enumerate(pairwise(widths)):
             layers.append(_Layer(a, b, layers[i - 1].stop if i else 0))
         return tuple(layers)
 
@@ -171,8 +183,10 @@ class MLP:
                 torch.ops.aten.threshold_backward.grad_input(
                     upper, activations[i + 1], 0, grad_input=upper
                 )
-                # A product written straight into the strided slice is slower than copying it.
-                torch.bmm(activations[i].transpose(1, 2), upper, out=layer.weight(out))
+                # A product into a strided slice leaves the batched kernel; copying is cheaper.
+                matrix = _buffer(workspace, ("matrix", i), (stack, layer.inputs, layer.outputs))
+                torch.bmm(activations[i].transpose(1, 2), upper, out=matrix)
+                layer.weight(out).copy_(matrix)
                 layer.offset(out).copy_(upper.sum(dim=1))
                 if i:
                     below = _buffer(workspace, ("gradient", i), (stack, batch, layer.inputs))
@@ -205,17 +219,21 @@ class ModuleModel:
     -----
     Modules with buffers (BatchNorm's running statistics) are refused: averaging weights says
     nothing about how to average them. Layers that draw random numbers (Dropout) are refused: they
-    would tie a client's trajectory to the stack it is in.
+    would tie a client's trajectory to the stack it is in. So are layers that mix the rows of a
+    batch: batches are padded.
+
+    Examples
+    --------
+    >>> ModuleModel(lambda inputs: nn.Linear(inputs, 1), inputs=3).size
+    4
     """
 
     def __init__(self, factory: Callable[[int], nn.Module], inputs: int) -> None:
         self._factory = factory
         self._inputs = inputs
         self._module = self._build(0)
-        _refuse_unstackable(self._module)
+        _check_parameters(self._module)
         self._shapes = {name: p.shape for name, p in self._module.named_parameters()}
-        if any(p.dtype != torch.float32 for p in self._module.parameters()):
-            raise ConfigError("model: all parameters must be float32")
         _check_output(self._module, inputs)
 
     @property
@@ -254,51 +272,65 @@ class ModuleModel:
 
     def _logits(self, flat: Tensor, rows: Tensor) -> Tensor:
         out = torch.func.functional_call(self._module, dict(self._pieces(flat)), (rows,))
-        return out.reshape(rows.shape[0])
+        logits: Tensor = out.reshape(rows.shape[0])
+        return logits
 
     def forward(
         self, weights: Tensor, inputs: Tensor, workspace: Workspace | None = None
     ) -> tuple[Tensor, Pullback]:
-        """Return logits (S, B) and the pullback (see `Model.forward`)."""
-        used = weights[:, : self.size]
-        # A stack of one takes other kernels than a larger one: give it a twin, drop its answer.
-        alone = used.shape[0] == 1
-        pair = (used.repeat(2, 1), inputs.repeat(2, 1, 1)) if alone else (used, inputs)
-        stacked = torch.func.vmap(self._logits)
-        logits, vjp = torch.func.vjp(lambda w: stacked(w, pair[1]), pair[0])
+        """Return logits (S, B) and the pullback; the workspace is not used."""
+        del workspace
+        each = [
+            torch.func.vjp(partial(self._logits, rows=rows), flat)
+            for flat, rows in zip(weights[:, : self.size], inputs, strict=True)
+        ]
 
         def pullback(dlogits: Tensor, out: Tensor) -> Tensor:
-            (gradient,) = vjp(dlogits.repeat(2, 1) if alone else dlogits)
-            out[:, : self.size] = gradient[: out.shape[0]]
+            for i, (_, vjp, *_) in enumerate(each):
+                (out[i, : self.size],) = vjp(dlogits[i])
             return out
 
-        return logits[: inputs.shape[0]].detach(), pullback
+        return torch.stack([logits.detach() for logits, *_ in each]), pullback
 
     def describe(self) -> dict[str, Any]:
         """Return a description; the factory itself is code and is not stored."""
         return {"kind": "module", "inputs": self._inputs, "size": self.size}
 
 
-def _refuse_unstackable(module: nn.Module) -> None:
+def _check_parameters(module: nn.Module) -> None:
     for name, _ in module.named_buffers():
         raise ConfigError(
             f"model: buffer '{name}' cannot be federated (running statistics such as BatchNorm's "
             "have no agreed average); use LayerNorm or GroupNorm"
         )
-    for name, part in module.named_modules():
-        if isinstance(part, nn.modules.dropout._DropoutNd):
-            raise ConfigError(
-                f"model: layer '{name}' draws random numbers, so a client's result would depend "
-                "on the others; use weight decay instead of dropout"
-            )
-    if not any(True for _ in module.parameters()):
+    parameters = dict(module.named_parameters())
+    if not parameters:
         raise ConfigError("model: the module has no parameters to train")
+    for name, parameter in parameters.items():
+        if parameter.dtype != torch.float32:
+            raise ConfigError(f"model: parameter '{name}' is {parameter.dtype}; use float32")
 
 
+@torch.no_grad()
 def _check_output(module: nn.Module, inputs: int) -> None:
-    with torch.no_grad():
-        shape = tuple(module(torch.zeros(3, inputs)).shape)
-    if shape not in {(3,), (3, 1)}:
+    """Try the module on a few rows: one logit each, no chance, no mixing of rows."""
+    rows = torch.linspace(-1, 1, 5 * inputs).reshape(inputs, 5).T
+    with torch.random.fork_rng(devices=[]):
+        before = torch.random.get_rng_state()
+        logits = module(rows)
+        drawn = not torch.equal(before, torch.random.get_rng_state())
+    if drawn:
         raise ConfigError(
-            f"model: for 3 rows the module returned shape {shape}; one logit per row is needed"
+            "model: the module draws random numbers (Dropout?), so a client's result would depend "
+            "on the others; use weight decay instead"
+        )
+    shape = tuple(logits.shape)
+    if shape not in {(5,), (5, 1)}:
+        raise ConfigError(
+            f"model: for 5 rows the module returned shape {shape}; one logit per row is needed"
+        )
+    if not torch.allclose(module(rows[:3]), logits[:3], rtol=1e-3, atol=1e-5):
+        raise ConfigError(
+            "model: a row's logit changes with the other rows of its batch (BatchNorm?); "
+            "use LayerNorm or GroupNorm"
         )

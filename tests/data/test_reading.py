@@ -77,6 +77,12 @@ def test_lines_are_those_of_the_file_despite_quoted_newlines_and_blanks(tmp_path
     assert frame["name"].tolist() == ["Ann", "Bob", 'C "the" D']
 
 
+def test_blank_lines_may_come_first(tmp_path):
+    frame = read_frame(write(tmp_path, "\n" * 150 + table()))
+    assert frame.to_numpy().tolist() == ROWS
+    assert frame.index.tolist() == [152, 153]
+
+
 def test_space_after_the_delimiter_is_dropped(tmp_path):
     frame = read_frame(write(tmp_path, 'a, b\n1, "x, y"\n2, z\n'))
     assert list(frame.columns) == ["a", "b"]
@@ -178,6 +184,7 @@ def test_frames_of_three_libraries_read_alike(tmp_path):
         ("a,b\n1,2\n1,2,3\n", {}, ["line 3", "3 fields", "header has 2", "','"]),
         ('a,b\n1,"2\n3,4\n', {}, ["line 2", "quotes"]),
         ('a,b\n1,2\n3,"4"x\n', {}, ["line 3", "quotes"]),
+        ('a,b\n1,2\n3,"' + "x" * 200_000, {"delimiter": ","}, ["line 3", "quotes"]),
     ],
 )
 def test_bad_csv_files(tmp_path, text, options, words):

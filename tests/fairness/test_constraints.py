@@ -1,4 +1,4 @@
-"""Gaps and prices against row-by-row means and the identity of algorithms.md, section 3."""
+"""Gaps and prices against row-by-row means and the price identity."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ def test_a_constant_violates_nothing_so_mean_prices_are_zero(seed):
 
 
 def test_prices_of_two_groups_by_hand():
-    # algorithms.md, section 3: mu_0 = m, mu_1 = −m n_0/n_1 gives
-    # u_0 = −m (n_0² + n_1²)/(n_0 n_1) and u_1 = m (n_0² + n_1²)/n_1²; Adult, m = .47: −1.2 and +.6.
+    # Closed form: mu_0 = m, mu_1 = −m n_0/n_1 gives
+    # u_0 = −m (n_0² + n_1²)/(n_0 n_1) and u_1 = m (n_0² + n_1²)/n_1²; Adult: −1.2, +.6.
     n0, n1, m = 16192.0, 32650.0, 0.47
     constraints = Constraints(Cells((SEX,)), notion("dp"))
     counts = np.array([[n0 - 1769, 1769], [n1 - 9918, 9918]])
@@ -152,7 +152,7 @@ def test_error_price_has_opposite_signs_and_loss_goes_to_the_loss():
 
 
 def test_one_sided_prices_by_hand():
-    # recipe.md, section 1: U_F < 0 (errors must rise) prices y = 0 only; U_M > 0 is symmetric.
+    # U_F < 0 (errors must rise) prices y = 0 only; U_M > 0 is symmetric.
     counts, mu = [[1, 2], [3, 4]], [0.5, -0.25]
     cells = Cells((SEX,))
     u = [0.25 - 5 / 3, 0.25 + 2.5 / 7]

@@ -21,11 +21,11 @@ def table(*groups):
     return np.array([[rows - positives, positives] for rows, positives in groups])
 
 
-ADULT = table((10860, 3256), (5421, 590))  # official test: male, female (data.md)
+ADULT = table((10860, 3256), (5421, 590))  # official test: male, female
 COMPAS = table((5819, 2753), (1395, 498))  # all 7,214 rows: male, female
 
-# algorithms.md, section 9: DP, EO and AP bounds of a published row; best accuracy under DP + EO and
-# under all three, at the printed values and with half a unit of rounding on every bound.
+# DP, EO and AP bounds of a published row; best accuracy under DP + EO
+# and under all three, at the printed values and with half a unit of rounding on every bound.
 PUBLISHED = [
     (ADULT, (0.012, 0.003, 0.007), (0.791, 0.578), (0.792, 0.584)),
     (ADULT, (0.008, 0.002, 0.012), (0.782, 0.567), (0.783, 0.573)),
@@ -46,7 +46,7 @@ def test_published_rows(rows, bounds, printed, rounded):
 
 
 def test_adult_at_the_frontier_is_almost_constant():
-    # The reference's remark on the first row: TPR ≈ .13, FPR ≈ 0. The bound on FPR binds: men at 0,
+    # The reference's remark on the first row: TPR ≈ .13, FPR ≈ 0. The bound on FPR binds: men 0,
     # women at .0035 above the overall rate, F_w (1 − 4831/12435) = .0035.
     rates = frontier(ADULT, demographic_parity=0.0125, equalized_odds=0.0035).rates
     assert rates[:, 1] == pytest.approx(0.13, abs=0.01)

@@ -136,7 +136,7 @@ def test_permuting_clients_or_rows_changes_nothing(table, random):
 
 
 def test_the_references_two_group_identity():
-    # algorithms.md 1.1: with two groups the deviation is the larger share times the gap (.667·gap).
+    # With two groups the deviation is .667·gap (the larger share).
     y = np.zeros(300, int)
     s = np.repeat(["M", "F"], [200, 100])
     p = np.r_[np.repeat([1, 0], [100, 100]), np.repeat([1, 0], [20, 80])]
@@ -149,7 +149,7 @@ def test_the_references_two_group_identity():
 
 
 def test_constant_classifier_of_the_reference():
-    # algorithms.md 9: Adult's official test, constant 0: accuracy .764, AP .127, DP and EO 0.
+    # Adult's official test, constant 0: accuracy .764, AP .127, DP and EO 0.
     counts = np.zeros((1, 2, 2, 2), int)
     counts[0, :, :, 0] = [[5421 - 590, 590], [10860 - 3256, 3256]]
     tally = Tally(counts, ("all",), (Attribute("sex", ("Female", "Male")),))

@@ -1,4 +1,4 @@
-"""Noise floors against closed forms and the floors recipe.md and algorithms.md report."""
+"""Noise floors against closed forms and floors measured on Adult and COMPAS."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness import Tally, noise_floor
 
 SEX = Attribute("sex", ("M", "F"))
-# Adult, 20 % test: 6,530 male and 3,238 female rows, of them 1,984 and 354 positive (data.md).
+# Adult, 20 % test: 6,530 male and 3,238 female rows, of them 1,984 and 354 positive.
 ADULT = np.array([[6530 - 1984, 1984], [3238 - 354, 354]])
 
 
@@ -38,8 +38,8 @@ def test_demographic_parity_closed_form(p):
 
 
 def test_adult_floors_of_the_recipe():
-    # recipe.md, Adult: DP .0044 at TPR .54 and accuracy .839 (FPR .067, selection .18); EO .0197 at
-    # TPR .56 and accuracy .8456 (FPR .065); AP .0044 at accuracy .8207 (TPR .67, FPR .132).
+    # Measured on Adult: DP .0044 at TPR .54 and accuracy .839 (FPR .067, selection .18); EO .0197
+    # at TPR .56 and accuracy .8456 (FPR .065); AP .0044 at accuracy .8207 (TPR .67, FPR .132).
     dp = noise_floor(tally_at(ADULT, 0.067, 0.54)).values["demographic_parity_difference"]
     eo = noise_floor(tally_at(ADULT, 0.065, 0.56)).values["equalized_odds_difference"]
     ap = noise_floor(tally_at(ADULT, 0.132, 0.67)).values["accuracy_parity_difference"]
@@ -55,7 +55,7 @@ def test_equal_opportunity_closed_form():
 
 
 def test_client_floors_of_the_reference():
-    # algorithms.md 1.2: five clients of 433 rows, accuracy about .66: range .053, std .019.
+    # Five clients of 433 rows, accuracy about .66: range .053, std .019.
     # Range of five normals: 2.326 σ; population std: √(4/5) c4(5) σ = .8408 σ.
     rows = np.tile([[233, 200]], (5, 1, 1))
     tally = tally_at(rows, 0.34, 0.66, clients=tuple("abcde"))

@@ -1,4 +1,4 @@
-"""Notions: definitions of algorithms.md written out, names and aliases."""
+"""Notions: definitions written out, names and aliases."""
 
 from __future__ import annotations
 

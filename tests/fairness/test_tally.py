@@ -226,7 +226,7 @@ def test_equality():
     assert tally != Tally.from_predictions(Y, P, sensitive_features=S, clients=["b"] * 4)
 
 
-# Small cells (reliability.md, section 3.3)
+# Small cells: at least 10 rows, with complementary suppression
 
 
 def tally_of_sizes(sizes):
@@ -298,3 +298,8 @@ def test_no_small_set_can_be_isolated(sizes):
             target = np.isin(np.arange(len(sizes)), cells).astype(float)
             known = np.linalg.matrix_rank(np.vstack([sent, target])) == rank
             assert not (known and 0 < total < 10)
+
+
+def test_equal_tallies_have_equal_hashes():
+    whole = np.ones((1, 2, 2, 2), int)
+    assert hash(Tally(whole, ("a",), (SEX,))) == hash(Tally(whole / 1.0, ("a",), (SEX,)))

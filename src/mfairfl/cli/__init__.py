@@ -1,0 +1,126 @@
+"""The command line: one file a verb, errors in one line, exit code 2.
+
+Nothing heavy is imported here: each verb imports what it needs when it is called, so that help and
+lists come at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from mfairfl import __version__
+from mfairfl.cli.data import app as data_app
+from mfairfl.cli.doctor import doctor
+from mfairfl.cli.init import init
+from mfairfl.cli.predict import predict
+from mfairfl.cli.show import say
+from mfairfl.cli.strategies import strategies
+from mfairfl.cli.train import train
+from mfairfl.errors import MfairflError
+
+__all__ = ["app", "main"]
+
+INTERRUPTED = 130
+_VERBS = {
+    train: ("mfairfl train --data adult --heterogeneity high", "mfairfl train my.toml --rounds 2",
+            "mfairfl train --csv people.csv --label hired --favourable yes --sensitive sex"),
+    predict: ("mfairfl predict runs/adult --csv new.csv --out scores.csv",
+              "mfairfl predict runs/adult --csv new.csv --out scores.csv --force --json"),
+    init: ("mfairfl init --csv people.csv",
+           "mfairfl init --csv people.csv --label hired --favourable yes --sensitive sex,age "
+           "--out my.toml"),
+    doctor: ("mfairfl doctor my.toml", "mfairfl doctor my.toml --json"),
+    strategies: ("mfairfl strategies", "mfairfl strategies --json"),
+}  # fmt: skip
+
+app = typer.Typer(
+    name="mfairfl",
+    help="Fair federated learning for tabular data: train across silos, and measure for whom.",
+    epilog="Start with: mfairfl train --data adult   or, with a file of yours: mfairfl init",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _verb, _examples in _VERBS.items():
+    # Blank lines keep the examples apart when the help is wrapped.
+    app.command(epilog="\n\n".join(["Examples:", *_examples]))(_verb)
+app.add_typer(data_app, name="data")
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"mfairfl {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    del version
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0, 2 for bad input, 130 when interrupted.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        By default those the process was started with.
+
+    Examples
+    --------
+    >>> main(["train", "--rouns", "3"])  # error: No such option: --rouns ... on stderr
+    2
+    """
+    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    command = typer.main.get_command(app)
+    usage_error: type[Any] = typer.BadParameter.__bases__[0]  # its home differs between versions
+    with _spoken_warnings():
+        try:
+            code = command.main(args=given, prog_name="mfairfl", standalone_mode=False)
+        except MfairflError as error:
+            return _fail(str(error))
+        except usage_error as error:
+            return _fail(f"{error.format_message()} (see --help)")
+        except OSError as error:
+            # A full disk or a read-only folder: not the program's fault, and one line says it.
+            return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
+        except (KeyboardInterrupt, typer.Abort):
+            say("stopped")
+            return INTERRUPTED
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str) -> int:
+    say(f"error: {message}")
+    return 2
+
+
+@contextmanager
+def _spoken_warnings() -> Iterator[None]:
+    """Print the package's warnings as plain lines, without a place in the source."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        say(f"warning: {message}")
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("warning: %(message)s"))
+    logger = logging.getLogger("mfairfl")
+    logger.addHandler(handler)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("always", UserWarning)
+            warnings.showwarning = show
+            yield
+    finally:
+        logger.removeHandler(handler)

@@ -183,10 +183,13 @@ def _records(path: Path, text: str, delimiter: str) -> Any:
 
 def _sniff(text: str) -> str | None:
     """Find the delimiter that cuts the first records into the most fields, all alike."""
-    lines = list(islice(io.StringIO(text[:_SAMPLE], newline=""), 100))
+    lines = list(islice(io.StringIO(text.lstrip()[:_SAMPLE], newline=""), 100))
     best, width = None, 1
     for delimiter in _DELIMITERS:
-        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        try:
+            rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+        except csv.Error:
+            continue  # a quote left open: reading the records will name its line
         # A record cut off by the sample or one damaged line does not decide.
         alike = sum(len(row) == len(rows[0]) for row in rows)
         if len(rows[0]) > width and alike >= 0.9 * len(rows) - 1:

@@ -1,0 +1,1 @@
+"""Who carries messages: the round loop, the embedded engine, checkpoints, output rules."""

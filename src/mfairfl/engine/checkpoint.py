@@ -61,7 +61,7 @@ def dump(state: RunState, identity: str) -> bytes:
         arrays["average"] = state.average
     for name, vector in state.vectors.items():
         arrays[f"vectors/{name}"] = vector
-    slots = []
+    slots: list[list[str]] = []
     for client, held in state.slots.items():
         for slot, vector in held.items():
             arrays[f"slots/{len(slots)}"] = vector
@@ -73,7 +73,7 @@ def dump(state: RunState, identity: str) -> bytes:
         "version": _VERSION,
         "identity": identity,
         "round": state.round,
-        "strategy": _take_arrays(state.strategy, "strategy", arrays),
+        "strategy": _take_arrays(state.strategy, arrays),
         "vectors": list(state.vectors),
         "slots": slots,
         "bank": [candidate.name for candidate in state.bank.candidates],
@@ -81,7 +81,8 @@ def dump(state: RunState, identity: str) -> bytes:
         "best_loss": state.best_loss if np.isfinite(state.best_loss) else None,
         "best_round": state.best_round,
     }
-    copies = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    # Not `ascontiguousarray`, which turns a scalar array into a vector.
+    copies = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     body = save_tensors(copies, metadata={"state": json.dumps(header, allow_nan=False)})
     return body + hashlib.sha256(body).digest()
 
@@ -125,15 +126,17 @@ def _restore(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Run
     )
 
 
-def _take_arrays(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
+def _take_arrays(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     """Replace every array in a strategy's state by a reference to a tensor of the file."""
     if isinstance(value, np.ndarray):
-        arrays[path] = value
-        return {"$array": path}
+        # Numbered, because two paths of names may spell the same text.
+        name = f"strategy/{len(arrays)}"
+        arrays[name] = value
+        return {"$array": name}
     if isinstance(value, Mapping):
-        return {str(k): _take_arrays(v, f"{path}/{k}", arrays) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_take_arrays(v, f"{path}/{i}", arrays) for i, v in enumerate(value)]
+        return {k: _take_arrays(v, arrays) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_take_arrays(v, arrays) for v in value]
     return value
 
 

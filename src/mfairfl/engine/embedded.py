@@ -7,7 +7,7 @@ computes does not depend on its company.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +17,8 @@ from mfairfl.data import Federation
 from mfairfl.engine.loop import Callback, Loop, Result, federate, first_state
 from mfairfl.engine.state import Measure, Measured, RunState, Setup, Split, Train
 from mfairfl.fairness.cells import Cells
-from mfairfl.strategies.base import Summary
 from mfairfl.fairness.goal import Goal
+from mfairfl.strategies.base import Summary
 from mfairfl.training.batches import Pool
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.measure import Probe, measure
@@ -84,8 +84,8 @@ def run_all(members: Sequence[Member]) -> list[Result]:
         groups.setdefault((shape, cells), []).append(i)
     results: dict[int, Result] = {}
     for indices in groups.values():
-        for i, result in zip(indices, _run_group([members[i] for i in indices]), strict=True):
-            results[i] = result
+        found = _run_group([members[i] for i in indices])
+        results |= dict(zip(indices, found, strict=True))
     return [results[i] for i in range(len(members))]
 
 
@@ -133,7 +133,7 @@ class _Desk:
                         keys.append((i, v, split, client))
                         probes.append(Probe(weights, rows))
         found = dict(zip(keys, measure(probes, self._model, self._pool), strict=True))
-        answers = {}
+        answers: dict[int, tuple[Measured, ...]] = {}
         for i, request in requests.items():
             names = [c.name for c in self._members[i].federation.clients]
             answers[i] = tuple(
@@ -181,9 +181,7 @@ class _Desk:
         )
 
     @staticmethod
-    def _finish(
-        slots: dict[str, np.ndarray], job: Job, work: Work, outcome: Outcome
-    ) -> Report:
+    def _finish(slots: dict[str, np.ndarray], job: Job, work: Work, outcome: Outcome) -> Report:
         """Store what the client keeps; return what it says."""
         plan, change = job.plan, None
         if job.keep is not None:
@@ -222,6 +220,10 @@ def _pool(members: Sequence[Member]) -> tuple[Pool, list[dict[tuple[str, str], r
     pool, ranges = Pool.from_arrays(shards, cells)
     where = dict(zip(keys, ranges, strict=True))
     return pool, [
-        {(split, name): rows for (key, split, name), rows in where.items() if key == id(m.federation)}
+        {
+            (split, name): rows
+            for (key, split, name), rows in where.items()
+            if key == id(m.federation)
+        }
         for m in members
     ]

@@ -7,7 +7,7 @@ Flower engine asks the silos.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Container, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -88,7 +88,9 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
     return Result(served=served, measured=tuple(final), rounds=state.round)
 
 
-def _tell(watchers: Sequence[Callback], setup: Setup, state: RunState, record: RoundRecord) -> None:
+def _tell(
+    watchers: Sequence[Callback], setup: Setup, state: RunState, record: RoundRecord
+) -> None:
     for watcher in watchers:
         watcher.on_round(setup, state, record)
 
@@ -104,7 +106,8 @@ def _round(
     set_aside: dict[str, str] = {}
     if jobs:
         answers = yield Train(state.round, state.weights, tuple(jobs))
-        reports, set_aside = _accept(answers)
+        asked = {job.client for job in jobs if job.send}
+        reports, set_aside = _accept(answers, asked, len(state.weights))
     step = Step(coefficients=np.zeros(0), state=planned)
     if reports:
         gram = gram_matrix([r.update for r in reports]) if _needs_gram(setup) else None
@@ -142,19 +145,44 @@ def _needs_gram(setup: Setup) -> bool:
     return setup.strategy.card.needs != "none"
 
 
-def _accept(answers: Sequence[Report]) -> tuple[list[Report], dict[str, str]]:
-    """Sort reports by client and set those aside that would poison the model."""
-    accepted, set_aside = [], {}
+def _accept(
+    answers: Sequence[Report], asked: Container[str], size: int
+) -> tuple[list[Report], dict[str, str]]:
+    """Sort reports by client and set those aside that would poison the model.
+
+    A client counts once: of several reports the first sound one is taken.
+    """
+    accepted: dict[str, Report] = {}
+    set_aside: dict[str, str] = {}
     for report in sorted(answers, key=lambda r: r.client):
-        if np.isfinite(report.update).all():
-            accepted.append(report)
+        if report.client not in asked:
+            set_aside[report.client] = "it was not asked to train"
+        elif fault := _fault(report, size):
+            set_aside[report.client] = fault
         else:
-            set_aside[report.client] = "its update holds a number that is not finite"
-    return accepted, set_aside
+            accepted.setdefault(report.client, report)
+    return list(accepted.values()), {
+        client: reason for client, reason in set_aside.items() if client not in accepted
+    }
+
+
+def _fault(report: Report, size: int) -> str:
+    """Say why a report cannot be used; empty if it can."""
+    vectors = {"update": report.update, "control change": report.control_change}
+    for name, vector in vectors.items():
+        if vector is None:
+            continue
+        if vector.shape != (size,):
+            return f"its {name} has shape {vector.shape}; the model has {size} weights"
+        if not np.isfinite(vector).all():
+            return f"its {name} holds a number that is not finite"
+    if not np.isfinite((*report.multipliers, *report.gaps)).all():
+        return "a multiplier or gap it reports is not finite"
+    return ""
 
 
 def _advance(state: RunState, step: Step, reports: Sequence[Report]) -> None:
-    """w ← w − scale · Σ c_k g_k, summed in client order in double precision."""
+    """Move the weights: w ← w − scale · Σ c_k g_k, in client order and double precision."""
     move = np.zeros(len(state.weights))
     for coefficient, report in zip(step.coefficients, reports, strict=True):
         move += coefficient * report.update.astype(np.float64)
@@ -202,7 +230,9 @@ def _mean_loss(statistics: Statistics) -> float:
     return float(statistics.losses.sum() / statistics.counts.sum())
 
 
-def _by_client(reports: Sequence[Report], values: Sequence[float] | np.ndarray) -> dict[str, float]:
+def _by_client(
+    reports: Sequence[Report], values: Sequence[float] | np.ndarray
+) -> dict[str, float]:
     return {r.client: float(v) for r, v in zip(reports, values, strict=True)}
 
 

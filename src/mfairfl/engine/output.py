@@ -114,9 +114,12 @@ def choose(output: Output, last: Candidate, bank: Bank, constraints: Constraints
         return _single(last)
     if output.rule == "average":
         rounds = [c for c in candidates if c.name.startswith("round")]
-        mean = np.mean([c.weights for c in rounds], axis=0, dtype=np.float64).astype(np.float32)
+        total = np.mean(np.stack([c.weights for c in rounds]), axis=0, dtype=np.float64)
         name = f"average of {rounds[0].name} to {rounds[-1].name}"
-        return _single(Candidate(name, mean, last.statistics))
+        return _single(Candidate(name, np.asarray(total, dtype=np.float32), last.statistics))
+    # All candidates are counted on the same rows: undefined for one is undefined for all.
+    if np.isnan(constraints.violation(candidates[0].statistics)):
+        return _single(last, "the violation is undefined on these rows; the last is served")
     if output.rule == "select":
         return _select(output.tolerance, candidates, constraints)
     return _mixture(output.tolerance, candidates, constraints)
@@ -128,13 +131,13 @@ def _accuracy(statistics: Statistics) -> float:
 
 
 def _select(tolerance: float, found: Sequence[Candidate], constraints: Constraints) -> Served:
+    """Serve the most accurate within the tolerance, else the least violating; ties: the latest."""
     violations = [constraints.violation(c.statistics) for c in found]
-    if all(np.isnan(v) for v in violations):
-        return _single(found[-1], "the violation is undefined on these rows; the last is served")
+    accuracies = [_accuracy(c.statistics) for c in found]
     within = [i for i, v in enumerate(violations) if v <= tolerance]
     if within:
-        return _single(found[max(within, key=lambda i: (_accuracy(found[i].statistics), i))])
-    best = int(np.nanargmin(violations))
+        return _single(found[max(within, key=lambda i: (accuracies[i], i))])
+    best = min(range(len(found)), key=lambda i: (violations[i], -accuracies[i], -i))
     note = (
         f"no candidate is within the tolerance {tolerance:g}; served is the one of lowest "
         f"violation, {violations[best]:.4f}"
@@ -166,7 +169,9 @@ def _mixture(tolerance: float, found: Sequence[Candidate], constraints: Constrai
     if answer.x is None:
         raise ConfigError(f"output rule 'mixture': the linear programme failed: {answer.message}")
     probability = np.maximum(answer.x[: len(found)], 0.0)
-    kept = np.flatnonzero(probability > 1e-9)
+    kept = [int(i) for i in np.flatnonzero(probability > 1e-9)]
+    if len(kept) == 1:
+        return _single(found[kept[0]], note)
     return Served(
         kind="mixture",
         members=np.stack([found[i].weights for i in kept]),

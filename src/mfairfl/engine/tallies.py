@@ -40,6 +40,7 @@ def served_tally(
 
 def pooled_loss(clients: Mapping[str, Statistics]) -> float:
     """Return the mean cross-entropy over all clients' rows."""
-    losses = sum(float(s.losses.sum()) for s in clients.values())
+    # In name order: the same clients give the same bits however they are listed.
+    losses = sum(float(clients[name].losses.sum()) for name in sorted(clients))
     rows = sum(float(s.counts.sum()) for s in clients.values())
     return losses / rows if rows else float("nan")

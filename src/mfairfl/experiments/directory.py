@@ -114,7 +114,7 @@ class RunDirectory:
     def write_model(self, served: Served) -> None:
         """Write model.safetensors: members and their weights."""
         meta = {"kind": served.kind, "names": json.dumps(list(served.names))}
-        arrays = {
+        arrays: dict[str, np.ndarray] = {
             "members": np.ascontiguousarray(served.members, dtype=np.float32),
             "weights": np.ascontiguousarray(served.weights, dtype=np.float64),
         }

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from mfairfl.data import Federation, Table
 from mfairfl.engine.embedded import Member, run_all
 from mfairfl.engine.loop import Callback, Result
-from mfairfl.engine.state import Setup
 from mfairfl.experiments.config import Config
 from mfairfl.experiments.directory import RunDirectory
 from mfairfl.experiments.history import History
 from mfairfl.experiments.predictor import Predictor, load
 from mfairfl.experiments.prepare import ModuleFactory, federation_of, setup_of, table_of
 from mfairfl.experiments.record import closing_record, opening_record
+from mfairfl.training.arithmetic import steady_arithmetic
 
 __all__ = ["Request", "Run", "run_requests"]
 
@@ -86,7 +84,7 @@ def run_requests(requests: Sequence[Request]) -> list[Run]:
             if isinstance(one, _Begun):
                 begun.append((i, one))
         started = time.perf_counter()
-        with _one_thread():
+        with steady_arithmetic():
             results = run_all([one.member for _, one in begun])
         seconds = round(time.perf_counter() - started, 3)
         for (i, one), result in zip(begun, results, strict=True):
@@ -129,9 +127,7 @@ def _begin(
     return _Begun(member=member, opening=opening, directory=directory)
 
 
-def _federation(
-    request: Request, federations: dict[tuple[Any, ...], Federation]
-) -> Federation:
+def _federation(request: Request, federations: dict[tuple[Any, ...], Federation]) -> Federation:
     """Return the run's clients; runs on the same data, split and seed share them."""
     if isinstance(request.rows, Federation):
         return request.rows
@@ -165,14 +161,3 @@ def _end(begun: _Begun, result: Result, timing: dict[str, Any]) -> Run:
 
 def _name(module: ModuleFactory) -> str:
     return f"{getattr(module, '__module__', '?')}:{getattr(module, '__qualname__', '?')}"
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Bits are promised on one thread; give the caller its setting back."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -10,12 +10,15 @@ import csv
 import io
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mfairfl.engine.checkpoint import write_atomically
 from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.engine.tallies import pooled_loss, tally_of
+from mfairfl.errors import RunDirectoryError
 from mfairfl.fairness.summary import summarise
 
 __all__ = ["History", "round_numbers"]
@@ -30,6 +33,9 @@ _NUMBERS = (
     "client_accuracy_gap",
     "worst_client_accuracy",
 )
+
+# One whole row: a quoted field may hold line ends, and a torn last row has none.
+_ROW = re.compile(rb'(?:[^"\n]++|"[^"]*+")*+\n')
 
 
 def round_numbers(setup: Setup, record: RoundRecord) -> dict[str, float | None]:
@@ -52,8 +58,7 @@ class History:
         """Forget rows of rounds that are not committed."""
         del setup
         for path in (self._rounds, self._clients):
-            if path.exists():
-                _drop_after(path, state.round if state.round else -1)
+            _drop_after(path, state.round)
 
     def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
         """Append this round's rows."""
@@ -99,15 +104,25 @@ def _append(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _drop_after(path: Path, round_: int) -> None:
-    """Keep the header and whole rows of rounds up to `round_`; a torn last line goes too."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    header, *rows = lines or [""]
-    kept = [
-        line
-        for line in rows
-        if line.endswith("\n")
-        and (number := line.split(",", 1)[0]).isdigit()
-        and int(number) <= round_
-    ]
-    whole = header if header.endswith("\n") and round_ >= 0 else ""
-    path.write_text(whole + "".join(kept), encoding="utf-8", newline="")
+    """Keep the rows of rounds up to `round_`; those are whole, a later one may be torn.
+
+    Round 0 is measured again by a run that has come no further, so nothing of it is kept.
+    """
+    if round_ == 0:
+        path.unlink(missing_ok=True)
+        return
+    data = path.read_bytes() if path.exists() else b""
+    header, *rows = _ROW.findall(data) or [b""]
+    kept = [row for row in rows if _number(row) <= round_]
+    if {_number(row) for row in kept} != set(range(round_ + 1)):
+        raise RunDirectoryError(
+            f"{path}: lacks rounds that the checkpoint knows (it is at round {round_}); delete "
+            f"{path.parent} to start again"
+        )
+    write_atomically(path, b"".join([header, *kept]))
+
+
+def _number(row: bytes) -> float:
+    """Return a row's round; what a torn row leaves behind belongs to no round."""
+    first = row.split(b",", 1)[0]
+    return int(first) if first.isdigit() else float("inf")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
@@ -77,10 +76,10 @@ class Predictor:
         """
         z = self.decision_function(frame)
         if self.kind == "single":
-            return (z[0] > 0).astype(np.int8)
+            return np.asarray(z[0] > 0, dtype=np.int8)
         rng = np.random.default_rng(random_state)
         drawn = rng.choice(len(self.members), size=z.shape[1], p=self.weights)
-        return (z[drawn, np.arange(z.shape[1])] > 0).astype(np.int8)
+        return np.asarray(z[drawn, np.arange(z.shape[1])] > 0, dtype=np.int8)
 
     @property
     def classes(self) -> tuple[str, str]:
@@ -112,12 +111,14 @@ def load(run: str | Path, *, model: ModuleFactory | None = None) -> Predictor:
         made = _model(record["model"], model)
         kind = record["served"]["kind"]
     except (KeyError, TypeError, ValidationError) as error:
-        raise RunDirectoryError(f"{directory.record_path}: incomplete or altered ({error})") from None
+        raise RunDirectoryError(
+            f"{directory.record_path}: incomplete or altered ({error})"
+        ) from None
     members, weights = directory.read_model()
     if members.shape[1] != made.size:
         raise RunDirectoryError(
-            f"{directory.path}: model.safetensors has {members.shape[1]} weights, run.json's model "
-            f"{made.size}"
+            f"{directory.path}: model.safetensors has {members.shape[1]} weights, but run.json's "
+            f"model has {made.size}"
         )
     return Predictor(
         model=made,

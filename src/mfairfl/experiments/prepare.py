@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -18,21 +19,17 @@ __all__ = ["ModuleFactory", "federation_of", "model_of", "setup_of", "table_of"]
 
 ModuleFactory = Callable[[int], nn.Module]
 
-PAPER_CLIENTS = 5
-
-
 def table_of(config: Config) -> Table:
     """Read the rows the configuration names."""
     data = config.data
     if data.csv is not None and config.task is not None:
         task = _only(config.task, data.sensitive)
-        return read_table(
-            Path(data.csv), task, delimiter=data.delimiter, encoding=data.encoding
-        )
+        return read_table(Path(data.csv), task, delimiter=data.delimiter, encoding=data.encoding)
     if data.name is None:
         raise ConfigError("no data: give data.name (see `mfairfl data list`) or data.csv")
+    options: dict[str, Any] = dict(data.options)
     return load_dataset(
-        data.name, data.path, sensitive=data.sensitive, task=config.task, **data.options
+        data.name, data.path, sensitive=data.sensitive, task=config.task, **options
     )
 
 
@@ -74,9 +71,7 @@ def model_of(config: Config, inputs: int, module: ModuleFactory | None = None) -
     return MLP(inputs=inputs, hidden=config.model.hidden)
 
 
-def setup_of(
-    config: Config, federation: Federation, module: ModuleFactory | None = None
-) -> Setup:
+def setup_of(config: Config, federation: Federation, module: ModuleFactory | None = None) -> Setup:
     """Put together what the loop needs."""
     names = tuple(attribute.name for attribute in federation.attributes)
     return Setup(

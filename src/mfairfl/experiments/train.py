@@ -77,8 +77,8 @@ def train(
     Parameters
     ----------
     data : str, Table or Federation, optional
-        A data set of the catalogue, rows of your own (`read_table`, `table_from_frame`), or clients
-        that are already partitioned.
+        A data set of the catalogue, rows of your own (`read_table`, `table_from_frame`), or
+        clients that are already partitioned.
     config : path or mapping, optional
         A TOML file, or its contents; `options` win over it.
     out : path, optional

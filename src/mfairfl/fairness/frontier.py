@@ -102,7 +102,7 @@ def _rows(rows: Tally | ArrayLike, attributes: Sequence[Attribute] | None) -> tu
     if isinstance(rows, Tally):
         if attributes is not None:
             raise ConfigError("a Tally holds its own attributes; pass it without attributes=")
-        rows, attributes = rows.counts.sum(axis=(0, 3)), rows.attributes
+        attributes, rows = rows.attributes, rows.counts.sum(axis=(0, 3))
     n = np.asarray(rows, dtype=np.float64)
     if attributes is None:
         attributes = [Attribute("group", tuple(str(index) for index in range(len(n))))]

@@ -50,6 +50,6 @@ class Goal:
     def constraints(self, attributes: Sequence[Attribute]) -> Constraints:
         """Return the constraints of this goal on a task with these attributes."""
         cells = Cells(tuple(attributes))
-        chosen = self.attributes or (attributes[0].name,)
+        chosen = self.attributes or tuple(a.name for a in attributes[:1])
         groupings = cells.groupings(chosen, self.intersections)
         return Constraints(cells, [notion(name) for name in self.notions], groupings)

@@ -35,21 +35,28 @@ def wilson(successes: Any, trials: Any, level: float = 0.95) -> tuple[Floats, Fl
     return lower, upper
 
 
-def smoothed(counts: NDArray[Any], axis: int | tuple[int, ...]) -> Floats:
+def smoothed(counts: NDArray[Any], sizes: NDArray[Any], pseudo: float) -> Floats:
     """Return counts[K, C, 2, 2] with the same rows and no rate of exactly 0 or 1.
 
-    One pseudo-row, half of it decided 1 (Jeffreys), is spread over the rows along `axis`: over the
-    clients (0) for rates of a (cell, label), over cells and labels (1, 2) for rates of a client.
+    Parameters
+    ----------
+    counts
+        The counts.
+    sizes
+        For each (client, cell, label), or broadcast to it, the rows of the smallest set that is
+        compared and holds it. Each set gets at least `pseudo` rows, spread evenly over its rows.
+    pseudo
+        Number of added rows, half of them decided 1: z² as at the centre of Wilson's interval.
 
     Examples
     --------
-    >>> smoothed(np.array([[[[4, 0], [1, 1]]]]), 0).tolist()
+    >>> smoothed(np.array([[[[4, 0], [1, 1]]]]), np.array([[[4, 2]]]), 1.0).tolist()
     [[[[3.6, 0.4], [1.0, 1.0]]]]
     """
     table = counts.astype(np.float64)
     rows = table.sum(axis=-1, keepdims=True)
-    total = rows.sum(axis=axis, keepdims=True)
-    smooth: Floats = (table * total + 0.5 * rows) / (total + 1.0)
+    size = np.asarray(sizes, dtype=np.float64)[..., None]
+    smooth: Floats = (table * size + 0.5 * pseudo * rows) / (size + pseudo)
     return smooth
 
 

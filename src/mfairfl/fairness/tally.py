@@ -131,6 +131,9 @@ class Tally:
             and bool(np.array_equal(self.counts, other.counts))
         )
 
+    def __hash__(self) -> int:
+        return hash((self.clients, self.attributes, self.n))
+
     def __add__(self, other: Tally) -> Tally:
         if self.attributes != other.attributes:
             raise DataError(

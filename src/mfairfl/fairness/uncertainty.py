@@ -12,7 +12,7 @@ Three rules cover them all.
   rates for ratios), so |N(v̂) − N(v)| ≤ N(v̂ − v). The interval is N(v̂) ± q with q the
   level-quantile of N(v* − ṽ) over resampled tallies: conservative, and honest near N = 0, where a
   percentile bootstrap fails. Rows are resampled within each client over (cell, y, ŷ), each rate
-  smoothed by one pseudo-row, so that "0 of 8 selected" is not taken for certainty. A draw that
+  smoothed by z² pseudo-rows (Wilson's), so that "0 of 8" is not taken for certainty. A draw that
   leaves a needed rate without rows counts as infinitely far: too little data gives a wide
   interval, not a narrow one.
 """
@@ -25,6 +25,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm as normal
 
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.noise import NoiseFloor, noise_floor
@@ -96,10 +97,12 @@ def intervals(tally: Tally, *, level: float = 0.95, draws: int = 2000, seed: int
         raise ConfigError(f"draws = {draws}; use 1000 or more")
     summary = summarise(tally)
     rng = np.random.default_rng(seed)
+    pseudo = float(normal.ppf(0.5 + level / 2.0)) ** 2
     # Group numbers do not depend on who holds a row, client numbers not on its cell: each is
     # smoothed where its own rates are.
-    by_cell = smoothed(tally.counts, axis=0)
-    by_client = smoothed(tally.counts.sum(axis=1, keepdims=True), axis=(1, 2))
+    by_cell = smoothed(tally.counts, _group_sizes(tally), pseudo)
+    merged = tally.counts.sum(axis=1, keepdims=True)
+    by_client = smoothed(merged, merged.sum(axis=(2, 3))[..., None], pseudo)
     cell_draws, client_draws = resampled(by_cell, draws, rng), resampled(by_client, draws, rng)
 
     def group(kind: Spread, value: float | None) -> Interval | None:
@@ -157,6 +160,16 @@ def verdict(found: Interval | float | None, tolerance: float) -> Verdict:
     if upper <= tolerance:
         return "pass"
     return "fail" if lower > tolerance else "insufficient data"
+
+
+def _group_sizes(tally: Tally) -> Floats:
+    """Return (C, 2): the rows of the smallest group, of any attribute, that holds the cell."""
+    rows = tally.counts.sum(axis=(0, 3)).astype(np.float64)
+    members = [grouping.membership.astype(np.float64) for grouping in tally.cells.groupings()]
+    if not members:
+        return rows
+    smallest: Floats = np.min([m.T @ (m @ rows) for m in members], axis=0)
+    return smallest
 
 
 def _spread_interval(

@@ -54,6 +54,10 @@ def describe(name: str) -> Card:
     return card
 
 
+def _checked(kind: type[Any], values: dict[str, Any]) -> Any:
+    return TypeAdapter(kind).validate_python(values)
+
+
 def create(name: str, **hyper_parameters: Any) -> Strategy:
     """Return a strategy with its hyper-parameters checked.
 
@@ -70,7 +74,7 @@ def create(name: str, **hyper_parameters: Any) -> Strategy:
         if key not in known:
             raise ConfigError(unknown(f"hyper-parameter of strategy '{name}'", key, known))
     try:
-        strategy: Strategy = TypeAdapter(kind).validate_python(hyper_parameters)
+        strategy: Strategy = _checked(kind, hyper_parameters)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(["strategy", *(str(part) for part in first["loc"])])

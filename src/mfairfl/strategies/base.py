@@ -77,7 +77,7 @@ class Summary:
     @property
     def pooled(self) -> NDArray[np.float64]:
         """Training rows per (cell, label) of the whole federation."""
-        return np.sum(list(self.counts.values()), axis=0)
+        return np.asarray(np.sum(list(self.counts.values()), axis=0), dtype=np.float64)
 
     @property
     def base_logit(self) -> float:
@@ -189,5 +189,5 @@ def shares(
     if weights == "uniform":
         return np.full(len(reports), 1 / len(reports))
     rows = {m.client: m.rows for m in measurements}
-    sizes = np.array([rows[report.client] for report in reports])
-    return sizes / sizes.sum()
+    sizes = np.array([rows[report.client] for report in reports], dtype=np.float64)
+    return np.asarray(sizes / sizes.sum())

@@ -1,7 +1,8 @@
 """Rows of all clients in one pool, and the order in which a job walks through its own.
 
 Batches are padded to a shape that depends on the client alone, never on its neighbours in the
-stack: a fixed shape keeps the arithmetic of a client bit-equal in any stack.
+stack, and a shard's place in memory is aligned: both keep the arithmetic of a client bit-equal in
+any company.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class Pool:
     Parameters
     ----------
     X : Tensor, float32 (N + BLOCK, d)
-        Encoded features, then spare rows of zeros, so that a block may overhang the last shard.
+        Encoded features; every shard starts at a multiple of `LANES`, with rows of zeros between,
+        and spare rows follow the last one, so that a block may overhang it.
     y : Tensor, float32 (N,)
         Labels, 1 = favourable.
     strata : Tensor, int64 (N,)
@@ -49,17 +51,22 @@ class Pool:
         cls, shards: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], cells: int
     ) -> tuple[Pool, list[range]]:
         """Join shards (X, y, cell) into one pool; the ranges say where each shard's rows are."""
-        ends = np.cumsum([0, *(len(y) for _, y, _ in shards)])
-        y = np.concatenate([y for _, y, _ in shards])
-        strata = 2 * np.concatenate([c for _, _, c in shards]).astype(np.int64) + y
-        spare = np.zeros((BLOCK, shards[0][0].shape[1]), dtype=np.float32)
-        pool = cls(
-            X=torch.from_numpy(np.concatenate([*(x for x, _, _ in shards), spare])),
-            y=torch.from_numpy(y.astype(np.float32)),
-            strata=torch.from_numpy(strata),
-            cells=cells,
-        )
-        return pool, [range(int(a), int(b)) for a, b in zip(ends, ends[1:], strict=False)]
+        starts = np.cumsum([0, *(_up(len(y)) for _, y, _ in shards)]).tolist()
+        X = torch.zeros(starts[-1] + BLOCK, shards[0][0].shape[1])
+        y, strata = torch.zeros(starts[-1]), torch.zeros(starts[-1], dtype=torch.int64)
+        ranges = []
+        for start, (features, labels, cell) in zip(starts, shards, strict=False):
+            stop = start + len(labels)
+            X.numpy()[start:stop] = features
+            y.numpy()[start:stop] = labels
+            strata.numpy()[start:stop] = 2 * cell.astype(np.int64) + labels.astype(np.int64)
+            ranges.append(range(start, stop))
+        return cls(X=X, y=y, strata=strata, cells=cells), ranges
+
+
+def _up(count: int) -> int:
+    """Round up to whole lanes."""
+    return -(-count // LANES) * LANES
 
 
 def padded_batch(rows: int, batch_size: int) -> int:
@@ -70,23 +77,20 @@ def padded_batch(rows: int, batch_size: int) -> int:
     >>> padded_batch(10_000, 500), padded_batch(70, 500), padded_batch(3, 500)
     (512, 128, 32)
     """
-    full = -(-batch_size // LANES) * LANES
     fitting = max(LANES, 1 << (max(rows, 1) - 1).bit_length())
-    return min(full, fitting)
+    return min(_up(batch_size), fitting)
 
 
 class Deck:
     """Deals a job's batches as (row numbers, row weights), epoch after epoch.
 
-    Within a batch the weights sum to 1 (its mean); padding has weight 0. In `ordered` mode rows
-    come in file order with weight 1/n each, so the batches of an epoch add up to the full mean.
+    Each epoch is a fresh permutation. Within a batch the weights sum to 1 (its mean); padding has
+    weight 0. Without an `rng` rows come in file order with weight 1/n each, so the batches of an
+    epoch add up to the full mean. A client without rows has no batches.
     """
 
-    def __init__(
-        self, rows: range, batch_size: int, rng: np.random.Generator | None, *, ordered: bool
-    ) -> None:
-        self._rows, self._batch, self._rng = rows, min(batch_size, len(rows)), rng
-        self._ordered = ordered
+    def __init__(self, rows: range, batch_size: int, rng: np.random.Generator | None) -> None:
+        self._rows, self._batch, self._rng = rows, max(1, min(batch_size, len(rows))), rng
         self.width = padded_batch(len(rows), batch_size)
         self.batches = -(-len(rows) // self._batch)
         self._left: tuple[np.ndarray, np.ndarray] = self._empty()
@@ -104,7 +108,7 @@ class Deck:
         index[where] = order + self._rows.start
         sizes = np.full(self.batches, self._batch)
         sizes[-1] = count - self._batch * (self.batches - 1)
-        weight[where] = 1 / count if self._ordered else (1 / sizes)[where[0]]
+        weight[where] = 1 / count if self._rng is None else (1 / sizes)[where[0]]
         return index, weight
 
     def deal(self, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -44,13 +44,14 @@ def logits(probes: Sequence[Probe], model: Model, pool: Pool) -> list[Tensor]:
 
 
 def _logits(probe: Probe, model: Model, pool: Pool, workspace: Workspace) -> Tensor:
-    weights = torch.from_numpy(np.asarray(probe.weights, dtype=np.float32)).unsqueeze(0)
+    # A copy, because torch aligns its own memory: products may depend on the alignment.
+    weights = torch.tensor(probe.weights, dtype=torch.float32).unsqueeze(0)
     rows, width = probe.rows, padded_batch(len(probe.rows), BLOCK)
     found = []
     for start in range(rows.start, rows.stop, _BLOCKS * width):
         count = min(_BLOCKS, -(-(rows.stop - start) // width))
         # The last block may reach into the next shard; its answers there are dropped.
-        inputs = pool.X[start : start + count * width].unflatten(0, (count, width))
+        inputs = pool.X[start : start + count * width].view(count, width, -1)
         values, _ = model.forward(weights.expand(count, -1), inputs, workspace)
         found.append(values.reshape(-1))
     return torch.cat(found)[: len(rows)] if found else torch.empty(0)

@@ -55,21 +55,19 @@ class Outcome:
 
 def train(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
     """Train every work and return the outcomes in the same order."""
-    outcomes: list[Outcome | None] = [None] * len(works)
+    outcomes: dict[int, Outcome] = {}
     stacks: dict[tuple[object, ...], list[tuple[int, Deck]]] = {}
     for i, work in enumerate(works):
-        ordered = work.plan.optimizer.name == "gradient"
-        rng = None if ordered else work.rng
-        deck = Deck(work.rows, work.plan.batch_size, rng, ordered=ordered)
+        rng = None if work.plan.optimizer.name == "gradient" else work.rng
+        deck = Deck(work.rows, work.plan.batch_size, rng)
         stacks.setdefault(_stack_key(work, deck), []).append((i, deck))
     for members in stacks.values():
         members.sort(key=lambda member: -_steps(works[member[0]], member[1]))
         for at in range(0, len(members), _MAX_STACK):
             part = members[at : at + _MAX_STACK]
             done = _Stack([(works[i], deck) for i, deck in part], model, pool).run()
-            for (i, _), outcome in zip(part, done, strict=True):
-                outcomes[i] = outcome
-    return [outcome for outcome in outcomes if outcome is not None]
+            outcomes.update(zip((i for i, _ in part), done, strict=True))
+    return [outcomes[i] for i in range(len(works))]
 
 
 def _steps(work: Work, deck: Deck) -> int:
@@ -130,7 +128,9 @@ class _Stack:
         if first.plan.loss_table is not None or moving:
             self._loss = _padded([_flat(w.plan.loss_table, cells, 1.0) for w in works], 2 * cells)
         if first.plan.score_table is not None or moving:
-            self._score = _padded([_flat(w.plan.score_table, cells, 0.0) for w in works], 2 * cells)
+            self._score = _padded(
+                [_flat(w.plan.score_table, cells, 0.0) for w in works], 2 * cells
+            )
         if first.plan.proximal > 0:
             centres = [w.start if w.centre is None else w.centre for w in works]
             self._centre = _padded(centres, width)

@@ -1,0 +1,136 @@
+"""`mfairfl data list | describe | fetch | verify`: the catalogue of data sets."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from mfairfl.cli.show import print_json, print_table
+from mfairfl.errors import DataError
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Data sets that come with a name: list, describe, fetch, verify.",
+    epilog="\n\n".join(
+        ["Examples:", "mfairfl data list", "mfairfl data describe adult", "mfairfl data verify"]
+    ),
+)
+
+Name = Annotated[str, typer.Argument(help="A name of `mfairfl data list`.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def _examples(*lines: str) -> str:
+    return "\n\n".join(["Examples:", *lines])
+
+
+@app.command("list", epilog=_examples("mfairfl data list", "mfairfl data list --json"))
+def list_(json: Json = False) -> None:
+    """List the data sets."""
+    from mfairfl.data.entries import CATALOG  # noqa: PLC0415 - only when called
+
+    rows = [
+        {
+            "name": entry.name,
+            "title": entry.title,
+            "rows": entry.rows,
+            "sensitive": list(entry.attributes),
+            "bundled": entry.bundled,
+            "licence": entry.licence,
+        }
+        for entry in CATALOG.values()
+    ]
+    if json:
+        print_json(rows)
+        return
+    print_table(
+        ["name", "data set", "rows", "sensitive attributes", "file"],
+        [
+            [
+                row["name"],
+                row["title"],
+                f"{row['rows']:,}",
+                ", ".join(row["sensitive"]),
+                "bundled" if row["bundled"] else "fetched once",
+            ]
+            for row in rows
+        ],
+        right=(2,),
+    )
+
+
+@app.command(epilog=_examples("mfairfl data describe adult", "mfairfl data describe bank --json"))
+def describe(name: Name, json: Json = False) -> None:
+    """Show rows, base rates by group, licence, citation and known traps."""
+    from mfairfl.data import describe as facts_of  # noqa: PLC0415 - only when called
+
+    facts = facts_of(name)
+    if json:
+        print_json(facts)
+        return
+    label = facts["favourable"]
+    typer.echo(f"{facts['title']}: {facts['rows']:,} rows")
+    typer.echo(
+        f"label {facts['label']}, favourable {label['value']}: "
+        f"{label['rows']:,} rows ({label['share']:.1%})"
+    )
+    print_table(
+        ["attribute", "group", "rows", "favourable", "base rate"],
+        [
+            [attribute, group, f"{n['rows']:,}", f"{n['favourable']:,}", f"{n['base_rate']:.1%}"]
+            for attribute, groups in facts["attributes"].items()
+            for group, n in groups.items()
+        ],
+        right=(2, 3, 4),
+    )
+    switches = ", ".join(f"{key} = {value}" for key, value in facts["options"].items())
+    lines = {"options": switches, **{k: facts[k] for k in ("source", "licence", "citation")}}
+    for key, value in lines.items():
+        if value:
+            typer.echo(f"{key}: {value}")
+    for trap in facts["traps"]:
+        typer.echo(f"beware: {trap}")
+
+
+@app.command(epilog=_examples("mfairfl data fetch compas", "mfairfl data fetch german --json"))
+def fetch(name: Name, json: Json = False) -> None:
+    """Download a data set once, compare its sha256 and keep the needed columns."""
+    from mfairfl.data import load_dataset  # noqa: PLC0415 - only when called
+
+    table = load_dataset(name)
+    facts = {"name": table.name, "rows": len(table), "sha256": table.sha256}
+    source = table.notes[0]
+    if json:
+        print_json({**facts, "source": source})
+        return
+    typer.echo(f"{table.name}: {len(table):,} rows, {source}")
+
+
+@app.command(epilog=_examples("mfairfl data verify", "mfairfl data verify adult"))
+def verify(
+    name: Annotated[str | None, typer.Argument(help="One data set only.")] = None,
+    json: Json = False,
+) -> None:
+    """Compare the files on this machine with their known sha256."""
+    from mfairfl.data import verify as checks_of  # noqa: PLC0415 - only when called
+
+    checks = checks_of(name)
+    if json:
+        print_json([check._asdict() for check in checks])
+    else:
+        for check in checks:
+            typer.echo(f"{'ok  ' if check.ok else 'fail'}  {check.file}  sha256 {check.expected}")
+    for check in checks:
+        if not check.ok:
+            raise DataError(_complaint(name, check))
+
+
+def _complaint(name: str | None, check: Any) -> str:
+    if check.found is None:
+        return f"{check.file}: not on this machine: run `mfairfl data fetch {name}`"
+    return (
+        f"{check.file}: sha256 is {check.found}, expected {check.expected}: delete the file and "
+        "run `mfairfl data fetch`, or install mfairfl again"
+    )

@@ -1,0 +1,30 @@
+"""The arithmetic in which bits are promised: one thread, no denormal numbers.
+
+Sums split over threads round differently. Numbers below 1e-38 (a dead unit's gradient, a decayed
+weight) carry no information but slow the processor down many times over; they become 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+__all__ = ["steady_arithmetic"]
+
+
+@contextmanager
+def steady_arithmetic() -> Iterator[None]:
+    """Compute on one thread with denormals flushed; restore the caller's threads afterwards.
+
+    PyTorch can set but not tell its treatment of denormals, so its default is restored.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
+        torch.set_num_threads(threads)
