@@ -26,7 +26,7 @@ from mfairfl.models import MLP
 from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.batches import Deck, Pool
 from mfairfl.training.plan import Plan, Recipe
-from mfairfl.training.randomness import stream
+from mfairfl.randomness import stream
 from mfairfl.training.trainer import Work, train
 
 SEEDS = 5

@@ -36,6 +36,9 @@ Workspace = dict[tuple[str, int], Tensor]
 """Reusable buffers of a stack; a model fills it as it likes, keyed by name and layer."""
 
 
+_VECTOR = 16  # float32 numbers in 64 bytes: the alignment of torch's memory
+
+
 class Model(Protocol):
     """What the trainer needs to know about a model."""
 
@@ -93,6 +96,20 @@ def _buffer(workspace: Workspace | None, key: tuple[str, int], shape: tuple[int,
     if kept is None or kept.shape[0] < shape[0] or kept.shape[1:] != shape[1:]:
         kept = workspace[key] = torch.empty(shape)
     return kept[: shape[0]]
+
+
+def _batched_product(
+    left: Tensor, right: Tensor, out: Tensor, workspace: Workspace | None, layer: int
+) -> None:
+    """Write left @ right into `out`, the slices of a weight stack."""
+    if out.shape[1] * out.shape[2] % _VECTOR:
+        # Packed results would start off the vector boundary, each differently: other last bits.
+        for a, b, product in zip(left, right, out, strict=True):
+            torch.mm(a, b, out=product)
+    else:
+        # A product into a strided slice leaves the batched kernel; copying is cheaper.
+        packed = _buffer(workspace, ("matrix", layer), tuple(out.shape))
+        out.copy_(torch.bmm(left, right, out=packed))
 
 
 @dataclass(frozen=True)
@@ -183,10 +200,9 @@ class MLP:
                 torch.ops.aten.threshold_backward.grad_input(
                     upper, activations[i + 1], 0, grad_input=upper
                 )
-                # A product into a strided slice leaves the batched kernel; copying is cheaper.
-                matrix = _buffer(workspace, ("matrix", i), (stack, layer.inputs, layer.outputs))
-                torch.bmm(activations[i].transpose(1, 2), upper, out=matrix)
-                layer.weight(out).copy_(matrix)
+                _batched_product(
+                    activations[i].transpose(1, 2), upper, layer.weight(out), workspace, i
+                )
                 layer.offset(out).copy_(upper.sum(dim=1))
                 if i:
                     below = _buffer(workspace, ("gradient", i), (stack, batch, layer.inputs))

@@ -19,8 +19,9 @@ from mfairfl.data import (
     partition,
     table_from_frame,
 )
-from mfairfl.data.split import split_rows, stream
+from mfairfl.data.split import split_rows
 from mfairfl.errors import DataError
+from mfairfl.randomness import stream
 
 PARTS = ("train", "validation", "test")
 
@@ -243,7 +244,7 @@ def test_shards_carry_the_tables_values():
     assert np.allclose(pool.X[:, 0] * x.scale + x.mean, pool.rows, atol=1e-3)
 
 
-def test_the_encoder_is_fitted_on_train_rows_only():
+def test_means_and_scales_are_fitted_on_train_rows_only():
     table = people(100, 200)
     first = partition(table, "high", validation=0.1, seed=1)
     train = first.pooled("train")
@@ -253,7 +254,21 @@ def test_the_encoder_is_fitted_on_train_rows_only():
     held_out = np.setdiff1d(np.arange(300), train.rows)
     X.loc[held_out, "x"] = 1e6
     X.loc[held_out, "job"] = "never seen in training"
-    assert partition(replace(table, X=X), "high", validation=0.1, seed=1).encoder == first.encoder
+    other = partition(replace(table, X=X), "high", validation=0.1, seed=1).encoder
+    assert other.numeric == first.encoder.numeric
+
+
+def test_the_width_of_the_encoding_does_not_depend_on_the_split():
+    table = people(100, 200)
+    jobs = table.X["job"].to_numpy(dtype=object, copy=True)
+    jobs[17] = "only once"  # sometimes in train, sometimes held out
+    table = replace(table, X=table.X.assign(job=jobs))
+    found = [partition(table, "iid", test=0.5, seed=seed) for seed in range(6)]
+    held_out = {17 in federation.pooled("test").rows for federation in found}
+    assert held_out == {True, False}
+    assert {federation.encoder.categorical[0].levels for federation in found} == {
+        tuple(sorted(set(jobs)))
+    }
 
 
 def test_test_shares_are_exact_and_stratified():

@@ -1,4 +1,4 @@
-"""The linear programme against the reference's table, closed forms and brute force."""
+"""The linear programme against published rows, closed forms and brute force."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_published_rows(rows, bounds, printed, rounded):
 
 
 def test_adult_at_the_frontier_is_almost_constant():
-    # The reference's remark on the first row: TPR ≈ .13, FPR ≈ 0. The bound on FPR binds: men 0,
+    # First published row: TPR ≈ .13, FPR ≈ 0. The bound on FPR binds: men 0,
     # women at .0035 above the overall rate, F_w (1 − 4831/12435) = .0035.
     rates = frontier(ADULT, demographic_parity=0.0125, equalized_odds=0.0035).rates
     assert rates[:, 1] == pytest.approx(0.13, abs=0.01)

@@ -135,7 +135,7 @@ def test_permuting_clients_or_rows_changes_nothing(table, random):
         assert metric(tally) == pytest.approx(metric(other), abs=1e-12)
 
 
-def test_the_references_two_group_identity():
+def test_two_group_identity():
     # With two groups the deviation is .667·gap (the larger share).
     y = np.zeros(300, int)
     s = np.repeat(["M", "F"], [200, 100])
@@ -148,7 +148,7 @@ def test_the_references_two_group_identity():
     assert deviation == pytest.approx(2 / 3 * 0.3)
 
 
-def test_constant_classifier_of_the_reference():
+def test_numbers_of_adults_constant_classifier():
     # Adult's official test, constant 0: accuracy .764, AP .127, DP and EO 0.
     counts = np.zeros((1, 2, 2, 2), int)
     counts[0, :, :, 0] = [[5421 - 590, 590], [10860 - 3256, 3256]]

@@ -54,7 +54,7 @@ def test_equal_opportunity_closed_form():
     assert floor == pytest.approx(two_groups(0.56, 1984, 354), rel=0.02)
 
 
-def test_client_floors_of_the_reference():
+def test_client_floors_closed_form():
     # Five clients of 433 rows, accuracy about .66: range .053, std .019.
     # Range of five normals: 2.326 σ; population std: √(4/5) c4(5) σ = .8408 σ.
     rows = np.tile([[233, 200]], (5, 1, 1))

@@ -86,11 +86,30 @@ class Encoder(BaseModel):
     unknown_category: Literal["ignore", "error"]
 
     @classmethod
-    def fit(cls, statistics: EncoderStatistics, task: Task, *, min_count: int = 1) -> Encoder:
-        """Fit from (summed) statistics; levels in fewer than `min_count` rows are left out.
+    def fit(
+        cls,
+        statistics: EncoderStatistics,
+        task: Task,
+        *,
+        schema: EncoderStatistics | None = None,
+        min_count: int = 1,
+    ) -> Encoder:
+        """Fit from (summed) statistics.
 
-        A level that is left out is encoded as all zeros, like an unknown one.
+        Parameters
+        ----------
+        statistics
+            Sums over the rows that means and scales are taken from.
+        task
+            The task of a table.
+        schema
+            Sums over all rows that will be encoded: which levels there are, and where values are
+            missing. By default `statistics`.
+        min_count
+            Levels in fewer rows of the schema are left out, that is, encoded as all zeros like an
+            unknown one.
         """
+        schema = statistics if schema is None else schema
         if min_count > 1 and task.unknown_category == "error":
             raise ConfigError(
                 f"min_count={min_count} leaves levels out, which unknown_category='error' would "
@@ -101,7 +120,7 @@ class Encoder(BaseModel):
                 name=name,
                 mean=column.mean,
                 scale=column.deviation or 1.0,
-                indicator=column.missing > 0,
+                indicator=schema.numeric[name].missing > 0,
             )
             for name, column in statistics.numeric.items()
         )
@@ -109,7 +128,7 @@ class Encoder(BaseModel):
             CategoricalColumn(
                 name=name, levels=tuple(sorted(v for v, n in counts.items() if n >= min_count))
             )
-            for name, counts in statistics.categorical.items()
+            for name, counts in schema.categorical.items()
         )
         return cls(
             numeric=numeric, categorical=categorical, unknown_category=task.unknown_category

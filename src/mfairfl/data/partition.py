@@ -14,9 +14,9 @@ import numpy as np
 from mfairfl.data.federation import Federation
 from mfairfl.data.schemes import SCHEMES, Codes, Request, Shares
 from mfairfl.data.silos import assemble, make_silo
-from mfairfl.data.split import stream
 from mfairfl.data.table import Table
 from mfairfl.errors import DataError, unknown
+from mfairfl.randomness import stream
 
 __all__ = ["SCHEMES", "partition"]
 

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mfairfl.data.encoder import Encoder, statistics
+from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
 from mfairfl.data.federation import PARTS, Client, Federation, Part, Shard
-from mfairfl.data.split import split_rows, stream
+from mfairfl.data.split import split_rows
 from mfairfl.data.table import Table
 from mfairfl.errors import DataError
+from mfairfl.randomness import stream
 
 __all__ = ["Silo", "assemble", "federation_from_tables", "make_silo"]
 
@@ -57,12 +58,24 @@ def make_silo(
     return Silo(name, table, {p: rows[at] for p, at in zip(PARTS, split, strict=True)})
 
 
+def _sums(silo: Silo, parts: Sequence[Part]) -> EncoderStatistics:
+    rows = np.concatenate([silo.parts[part] for part in parts])
+    return statistics(silo.table.X.iloc[rows], silo.table.task)
+
+
 def assemble(silos: Sequence[Silo], *, notes: tuple[str, ...], **about: Any) -> Federation:
-    """Fit the encoder on the silos' train statistics, encode every row once, cut the shards."""
+    """Fit the encoder, encode every row once, cut the shards.
+
+    Means and scales come from train rows only. The levels of categories are the schema of the
+    whole table, as silos would agree on beforehand: the width of the encoding, and with it the
+    shape of the model, does not depend on the split.
+    """
     silos = sorted(silos, key=lambda silo: silo.name)
     task = silos[0].table.task
-    train = (statistics(silo.table.X.iloc[silo.parts["train"]], task) for silo in silos)
-    encoder = Encoder.fit(functools.reduce(operator.add, train), task)
+    train = [_sums(silo, ("train",)) for silo in silos]
+    others = [_sums(silo, ("validation", "test")) for silo in silos]
+    fitted = functools.reduce(operator.add, train)
+    encoder = Encoder.fit(fitted, task, schema=functools.reduce(operator.add, others, fitted))
     cuts = [(part, silo) for part in PARTS for silo in silos]
     total = sum(len(silo.parts[part]) for part, silo in cuts)
     pool = Shard(

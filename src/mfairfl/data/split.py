@@ -1,26 +1,11 @@
-"""Split a client's rows into train, validation and test, from named random streams."""
+"""Split a client's rows into train, validation and test."""
 
 from __future__ import annotations
-
-import zlib
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["split_rows", "stream"]
-
-
-def stream(seed: int, *tags: str) -> np.random.Generator:
-    """Return the random stream of a seed and names; streams of different names are independent.
-
-    Examples
-    --------
-    >>> bool(stream(1, "split", "a").random() == stream(1, "split", "a").random())
-    True
-    """
-    return np.random.default_rng(
-        np.random.SeedSequence((seed, *(zlib.crc32(tag.encode()) for tag in tags)))
-    )
+__all__ = ["split_rows"]
 
 
 def split_rows(
@@ -33,6 +18,7 @@ def split_rows(
 
     Examples
     --------
+    >>> from mfairfl.randomness import stream
     >>> parts = split_rows(np.array([0] * 8 + [1] * 2), test=.2, validation=0, rng=stream(0))
     >>> [len(part) for part in parts]
     [8, 0, 2]

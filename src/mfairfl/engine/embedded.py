@@ -23,7 +23,7 @@ from mfairfl.training.batches import Pool
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import GLOBAL, Job, Report
-from mfairfl.training.randomness import stream
+from mfairfl.randomness import stream
 from mfairfl.training.trainer import Outcome, Work, train
 
 __all__ = ["Member", "run_all", "splits_of", "summarize"]

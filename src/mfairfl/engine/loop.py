@@ -21,7 +21,7 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.geometry.gram import gram_matrix
 from mfairfl.strategies.base import Context, Measurement, Step
 from mfairfl.training.plan import Report
-from mfairfl.training.randomness import stream
+from mfairfl.randomness import stream
 
 __all__ = ["Callback", "Loop", "Result", "federate", "first_state"]
 

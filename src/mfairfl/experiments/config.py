@@ -193,9 +193,9 @@ class Config(_Section):
             tolerance=(0.01 if loose else 0.005) if tolerance is None else tolerance,
         )
 
-    def identity(self, sha256: str) -> str:
-        """Return the hash of all that decides the result, with the data's own hash."""
-        text = json.dumps([self.model_dump(mode="json"), sha256], sort_keys=True)
+    def identity(self, data: str) -> str:
+        """Return the hash of all that decides the result; `data` says which rows, and how dealt."""
+        text = json.dumps([self.model_dump(mode="json"), data], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
-from safetensors import SafetensorError
 from safetensors.numpy import load_file
 from safetensors.numpy import save as save_tensors
 
+from mfairfl.data import Encoder
 from mfairfl.engine.checkpoint import Checkpoints, write_atomically
 from mfairfl.engine.output import Served
 from mfairfl.errors import RunDirectoryError
@@ -21,6 +22,8 @@ from mfairfl.errors import RunDirectoryError
 __all__ = ["SCHEMA_VERSION", "RunDirectory"]
 
 SCHEMA_VERSION = 1
+
+_MODEL_FILES = ("model.safetensors", "encoder.json")
 
 
 class RunDirectory:
@@ -41,12 +44,14 @@ class RunDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder for this process; the lock ends with the process, however it ends."""
-        if self.path.exists() and not self.path.is_dir():
-            raise RunDirectoryError(f"{self.path}: is a file; choose a folder with --out")
-        self.path.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.path / ".lock")
         try:
+            self.path.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{self.path}: cannot be used as a folder ({error.strerror}); choose another --out"
+            ) from None
         except Timeout:
             raise RunDirectoryError(
                 f"{self.path}: another process is using this run; wait for it or change --out"
@@ -64,11 +69,11 @@ class RunDirectory:
         """Read run.json."""
         try:
             record = json.loads(self.record_path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise RunDirectoryError(
                 f"{self.record_path}: not found; give the --out folder of `mfairfl train`"
             ) from None
-        except (ValueError, UnicodeDecodeError) as error:
+        except ValueError as error:
             raise RunDirectoryError(f"{self.record_path}: not readable JSON ({error})") from None
         if not isinstance(record, dict) or record.get("schema_version") != SCHEMA_VERSION:
             found = record.get("schema_version") if isinstance(record, dict) else None
@@ -76,6 +81,11 @@ class RunDirectory:
                 f"{self.record_path}: schema_version is {found!r}, this version reads "
                 f"{SCHEMA_VERSION}"
             )
+        for key in ("identity", "status"):
+            if key not in record:
+                raise RunDirectoryError(
+                    f"{self.record_path}: lacks '{key}'; it was altered, train again elsewhere"
+                )
         return record
 
     def write_record(self, record: dict[str, Any]) -> None:
@@ -101,11 +111,15 @@ class RunDirectory:
                     "another --out or delete the folder"
                 )
             return record if record["status"] == "complete" else None
-        others = [p.name for p in self.path.iterdir() if p.name != ".lock"]
-        leftovers = [name for name in others if not name.endswith(".tmp")]
-        if leftovers:
+        # A crash may leave a file that was being written; nothing else belongs here.
+        strangers = [
+            path.name
+            for path in self.path.iterdir()
+            if path.name != ".lock" and not path.match(".*.tmp")
+        ]
+        if strangers:
             raise RunDirectoryError(
-                f"{self.path}: is not empty and holds no run ({sorted(leftovers)[0]} is there); "
+                f"{self.path}: is not empty and holds no run ({min(strangers)} is there); "
                 "choose another --out"
             )
         self.write_record(opening)
@@ -120,32 +134,53 @@ class RunDirectory:
         }
         write_atomically(self.path / "model.safetensors", save_tensors(arrays, metadata=meta))
 
-    def read_model(self) -> tuple[np.ndarray, np.ndarray]:
-        """Read members (R, m) and weights (R,)."""
-        path = self.path / "model.safetensors"
+    def write_encoder(self, encoder: Encoder) -> None:
+        """Write encoder.json."""
+        write_atomically(self.path / "encoder.json", encoder.to_json().encode())
+
+    def digests(self) -> dict[str, str]:
+        """Return the SHA-256 of each file that the served model is read from."""
+        return {name: self._digest(self.path / name) for name in _MODEL_FILES}
+
+    def check(self, digests: Mapping[str, str]) -> None:
+        """Refuse files that are not those the record was written with."""
+        for name in _MODEL_FILES:
+            path = self.path / name
+            if self._digest(path) != digests.get(name):
+                raise RunDirectoryError(
+                    f"{path}: its SHA-256 is not the one in run.json: damaged or replaced; "
+                    "restore it or train again"
+                )
+
+    @staticmethod
+    def _digest(path: Path) -> str:
         try:
-            arrays = load_file(path)
+            return hashlib.sha256(path.read_bytes()).hexdigest()
         except FileNotFoundError:
-            raise RunDirectoryError(f"{path}: not found; the run is not finished") from None
-        except SafetensorError as error:
-            raise RunDirectoryError(f"{path}: damaged ({error})") from None
-        members, weights = arrays.get("members"), arrays.get("weights")
-        if members is None or weights is None or members.ndim != 2:
-            raise RunDirectoryError(f"{path}: holds no model of mfairfl")
-        if not (np.isfinite(members).all() and np.isfinite(weights).all()):
-            raise RunDirectoryError(f"{path}: holds numbers that are not finite")
-        return members, weights
+            raise RunDirectoryError(f"{path}: not found; restore it or train again") from None
+
+    def read_model(self) -> tuple[np.ndarray, np.ndarray]:
+        """Read members (R, m) and weights (R,) of a file that passed `check`."""
+        arrays = load_file(self.path / "model.safetensors")
+        return arrays["members"], arrays["weights"]
 
 
 def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
     """Name the first setting in which two runs differ."""
     if old.get("data", {}).get("sha256") != new["data"]["sha256"]:
         return "trained on other data"
-    mine, theirs = _flatten(new["config"]), _flatten(old.get("config", {}))
-    for key in sorted({*mine, *theirs}):
+    mine, theirs = _settings(new), _settings(old)
+    for key in [*mine, *theirs]:
         if mine.get(key) != theirs.get(key):
             return f"{key} is {theirs.get(key)} there and {mine.get(key)} here"
     return "made by another version of mfairfl"
+
+
+def _settings(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what decides a run, by dotted keys: the configuration, then how rows were given."""
+    given = {key: record["federation"][key] for key in ("scheme", "seed", "options")}
+    rest = {"federation": given, "task": record["task"]}
+    return _flatten(record["config"]) | _flatten(rest)
 
 
 def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:

@@ -118,7 +118,7 @@ def _begin(
         if finished is not None:
             predictor = load(request.out, model=request.module)
             return Run(record=finished, predictor=predictor, path=request.out)
-        federation.encoder.save(directory.path / "encoder.json")
+        directory.write_encoder(federation.encoder)
         checkpoints = directory.checkpoints(opening["identity"])
         state = checkpoints.latest()
         # The checkpoint comes last of all: it is what makes the round count.
@@ -155,6 +155,7 @@ def _end(begun: _Begun, result: Result, timing: dict[str, Any]) -> Run:
     if begun.directory is not None:
         path = begun.directory.path
         begun.directory.write_model(result.served)
+        record |= {"files": begun.directory.digests()}
         begun.directory.write_record(record)
     return Run(record=record, predictor=predictor, path=path)
 

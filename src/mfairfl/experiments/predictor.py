@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ValidationError
+from pydantic import BaseModel, PositiveInt, ValidationError
 
 from mfairfl.data import Encoder, Task, features_frame, read_frame
-from mfairfl.errors import RunDirectoryError
+from mfairfl.errors import ConfigError, RunDirectoryError
 from mfairfl.experiments.directory import RunDirectory
 from mfairfl.experiments.prepare import ModuleFactory
 from mfairfl.models import MLP, Model, ModuleModel
@@ -106,35 +106,62 @@ def load(run: str | Path, *, model: ModuleFactory | None = None) -> Predictor:
     record = directory.read_record()
     if record["status"] != "complete":
         raise RunDirectoryError(f"{directory.path}: the run is not finished; train it again")
-    try:
-        task = Task.model_validate(record["task"])
-        made = _model(record["model"], model)
-        kind = record["served"]["kind"]
-    except (KeyError, TypeError, ValidationError) as error:
-        raise RunDirectoryError(
-            f"{directory.record_path}: incomplete or altered ({error})"
-        ) from None
+    stored = _stored(directory, record)
+    directory.check(stored.files)
+    made = _model(directory, stored.model, model)
     members, weights = directory.read_model()
     if members.shape[1] != made.size:
         raise RunDirectoryError(
-            f"{directory.path}: model.safetensors has {members.shape[1]} weights, but run.json's "
-            f"model has {made.size}"
+            f"{directory.path}: model.safetensors has {members.shape[1]} weights, but the model "
+            f"has {made.size}"
         )
     return Predictor(
         model=made,
         encoder=Encoder.load(directory.path / "encoder.json"),
-        task=task,
+        task=stored.task,
         members=members,
         weights=weights,
-        kind=kind,
+        kind=stored.served.kind,
     )
 
 
-def _model(description: dict[str, Any], factory: ModuleFactory | None) -> Model:
-    if description["kind"] == "module":
-        if factory is None:
-            raise RunDirectoryError(
-                "the run was trained with a module of your own; give its factory with model="
-            )
-        return ModuleModel(factory, description["inputs"])
-    return MLP(inputs=description["inputs"], hidden=tuple(description["hidden"]))
+class _StoredModel(BaseModel):
+    kind: Literal["mlp", "module"]
+    inputs: PositiveInt
+    hidden: tuple[PositiveInt, ...] = ()
+
+
+class _StoredChoice(BaseModel):
+    kind: Literal["single", "mixture"]
+
+
+class _Stored(BaseModel):
+    """The part of run.json that prediction needs."""
+
+    task: Task
+    model: _StoredModel
+    served: _StoredChoice
+    files: dict[str, str]
+
+
+def _stored(directory: RunDirectory, record: dict[str, Any]) -> _Stored:
+    try:
+        return _Stored.model_validate(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except ConfigError as error:
+        problem = f"task: {error}"
+    raise RunDirectoryError(
+        f"{directory.record_path}: {problem}; the file was altered, restore it or train again"
+    )
+
+
+def _model(directory: RunDirectory, stored: _StoredModel, factory: ModuleFactory | None) -> Model:
+    if stored.kind == "mlp":
+        return MLP(inputs=stored.inputs, hidden=stored.hidden)
+    if factory is None:
+        raise RunDirectoryError(
+            f"{directory.path}: trained with a module of your own; give its factory with model="
+        )
+    return ModuleModel(factory, stored.inputs)

@@ -19,6 +19,7 @@ __all__ = ["ModuleFactory", "federation_of", "model_of", "setup_of", "table_of"]
 
 ModuleFactory = Callable[[int], nn.Module]
 
+
 def table_of(config: Config) -> Table:
     """Read the rows the configuration names."""
     data = config.data

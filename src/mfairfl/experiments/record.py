@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 from importlib.metadata import version
 from typing import Any
@@ -31,10 +32,13 @@ def opening_record(
     settings = config.model_dump(mode="json")
     if module is not None:
         settings["model"] = {"kind": "module", "factory": module}
+    task = federation.task.model_dump(mode="json")
+    # Rows in memory come with a task, a split and a seed that the configuration does not know.
+    given = (federation.sha256, task, federation.scheme, federation.seed, federation.options)
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "running",
-        "identity": config.identity(federation.sha256 + (module or "")),
+        "identity": config.identity(json.dumps([*given, module], sort_keys=True)),
         "config": settings,
         "seed": config.seed,
         "versions": {
@@ -46,7 +50,7 @@ def opening_record(
             "sha256": federation.sha256,
             "rows": len(federation.pool),
         },
-        "task": federation.task.model_dump(mode="json"),
+        "task": task,
         "federation": federation.summary(),
     }
 

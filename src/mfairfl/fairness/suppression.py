@@ -18,7 +18,7 @@ def hidden_cells(
     """Return which (cell, label) entries of one client's (C, 2) table are hidden.
 
     A single hidden cell is the total minus the rest, so the smallest other cells are hidden with
-    it until two cells and `minimum` rows are; ties go by the cells' names, never by their order
+    it until `minimum` rows, and so at least two cells, are; ties go by the cells' names, never by their order
     in a file.
 
     Examples
@@ -37,10 +37,10 @@ def hidden_cells(
     )
     if by_size[0][0] >= minimum:
         return hidden
-    count, total = 0, 0
+    total = 0
     for size, _, label, cell in by_size:
-        if size >= minimum and count >= 2 and total >= minimum:
+        if size >= minimum and total >= minimum:
             break
         hidden[cell, label] = True
-        count, total = count + 1, total + size
+        total += size
     return hidden

@@ -164,7 +164,7 @@ def verdict(found: Interval | float | None, tolerance: float) -> Verdict:
 
 def _group_sizes(tally: Tally) -> Floats:
     """Return (C, 2): the rows of the smallest group, of any attribute, that holds the cell."""
-    rows = tally.counts.sum(axis=(0, 3)).astype(np.float64)
+    rows: Floats = tally.counts.sum(axis=(0, 3)).astype(np.float64)
     members = [grouping.membership.astype(np.float64) for grouping in tally.cells.groupings()]
     if not members:
         return rows
