@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mfairfl.errors import ConfigError
+from mfairfl.experiments.config import Config, make_config
+from mfairfl.experiments.train import settings
 
 __all__ = ["comma_list", "configuration", "parse_sets", "toml_value"]
 
@@ -58,11 +60,8 @@ def parse_sets(pairs: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def configuration(file: Path | None, flags: Mapping[str, Any]) -> Any:
+def configuration(file: Path | None, flags: Mapping[str, Any]) -> Config:
     """Lay flags over a TOML file and validate; `flags` are by the names of `mfairfl train`."""
-    from mfairfl.experiments.config import make_config  # noqa: PLC0415 - only when called
-    from mfairfl.experiments.train import settings  # noqa: PLC0415
-
     given = {name: value for name, value in flags.items() if value is not None}
     sets = parse_sets(given.pop("set", ()))
     options = {**given, **sets}

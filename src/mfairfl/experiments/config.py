@@ -10,10 +10,11 @@ import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -33,6 +34,14 @@ from mfairfl.training.plan import Recipe
 __all__ = ["Config", "load_toml", "make_config"]
 
 
+def _one_or_several(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_several), Field(min_length=1)]
+"""One name, or several."""
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -45,7 +54,7 @@ class DataConfig(_Section):
     delimiter: str | None = None
     encoding: str | None = None
     path: str | None = None
-    sensitive: tuple[str, ...] | None = None
+    sensitive: Names | None = None
     options: dict[str, bool] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -103,22 +112,18 @@ class TrainingConfig(_Section):
 class FairnessConfig(_Section):
     """What should be fair: notions, sensitive attributes (default: all of the task), tolerance."""
 
-    notion: tuple[str, ...] = ("demographic_parity",)
-    sensitive: tuple[str, ...] | None = None
+    notion: Names = ("demographic_parity",)
+    sensitive: Names | None = None
     intersections: bool = False
     alpha: float = Field(default=0.0, ge=0, lt=1)
-
-    @field_validator("notion", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
 
     @field_validator("notion")
     @classmethod
     def _long_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        if not value:
-            raise ValueError("name at least one notion")
-        return tuple(notion(name).name for name in value)
+        try:
+            return tuple(notion(name).name for name in value)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None  # pydantic then names the key
 
 
 class StrategyConfig(BaseModel):
@@ -127,6 +132,15 @@ class StrategyConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str = "fedavg"
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        try:
+            describe(value)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None  # pydantic then names the key
+        return value
 
     def create(self) -> Strategy:
         """Return the strategy, its hyper-parameters checked."""
@@ -194,7 +208,7 @@ class Config(_Section):
         )
 
     def identity(self, data: str) -> str:
-        """Return the hash of all that decides the result; `data` says which rows, and how dealt."""
+        """Return the hash of all that decides the result; `data` names the rows and their split."""
         text = json.dumps([self.model_dump(mode="json"), data], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -234,7 +248,8 @@ def _explain(error: ValidationError) -> str:
         return unknown("key", ".".join(where), [".".join([*where[:-1], k]) for k in known])
     message = first["msg"].removeprefix("Value error, ")
     value = first["input"]
-    shown = f" (got {value!r})" if isinstance(value, str | int | float | bool) else ""
+    plain = isinstance(value, str | int | float | bool)
+    shown = f" (got {value!r})" if plain and repr(value) not in message else ""
     return f"{'.'.join(where)}: {message}{shown}" if where else message
 
 

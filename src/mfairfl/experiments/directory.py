@@ -65,6 +65,11 @@ class RunDirectory:
         """Return the checkpoint folder for a run of this identity."""
         return Checkpoints(self.path / "checkpoint", identity)
 
+    def committed(self) -> int | None:
+        """Return the last round whose checkpoint is on disk, without reading it."""
+        files = (self.path / "checkpoint").glob("round-*.ckpt")
+        return max((int(file.stem.removeprefix("round-")) for file in files), default=None)
+
     def read_record(self) -> dict[str, Any]:
         """Read run.json."""
         try:

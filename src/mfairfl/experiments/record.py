@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import platform
 from importlib.metadata import version
 from typing import Any
@@ -68,7 +69,9 @@ def closing_record(
     for split, tally in tallies.items():
         metrics[split] = _numbers(tally)
         if result.served.kind == "single":
-            metrics[split]["loss"] = pooled_loss(result.measured[0][split])
+            loss = pooled_loss(result.measured[0][split])
+            # A model that diverged has no finite loss, and JSON has no infinity.
+            metrics[split]["loss"] = loss if math.isfinite(loss) else None
     train = tallies["train"]
     constants = {s: summarise(constant_classifier(t, majority=train)) for s, t in tallies.items()}
     return opening | {

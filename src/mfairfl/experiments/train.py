@@ -120,9 +120,25 @@ def _source(config: str | Path | Mapping[str, Any] | None) -> str:
 def settings(
     config: str | Path | Mapping[str, Any] | None, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Lay options (short or dotted names) over a TOML file or mapping."""
-    base = load_toml(Path(config)) if isinstance(config, str | Path) else config
+    """Lay options (short or dotted names) over a TOML file or mapping.
+
+    Paths of the data in a TOML file are relative to that file's folder.
+    """
+    base = _anchored(Path(config)) if isinstance(config, str | Path) else config
     for key in options:
         if key not in OPTIONS and "." not in key:
             raise ConfigError(unknown("option", key, OPTIONS))
-    return nested({OPTIONS.get(key, key): value for key, value in options.items()}, base)
+    try:
+        return nested({OPTIONS.get(key, key): value for key, value in options.items()}, base)
+    except ConfigError as error:
+        raise ConfigError(f"{_source(config)}: {error}") from None
+
+
+def _anchored(path: Path) -> dict[str, Any]:
+    values = load_toml(path)
+    data = values.get("data")
+    if isinstance(data, dict):
+        for key in ("csv", "path"):
+            if isinstance(data.get(key), str):
+                data[key] = str(path.parent / data[key])
+    return values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -70,9 +71,11 @@ def create(name: str, **hyper_parameters: Any) -> Strategy:
     if not is_dataclass(kind):
         raise TypeError(f"strategy '{name}' is not a dataclass")
     known = [f.name for f in fields(kind)]
-    for key in hyper_parameters:
+    for key, value in hyper_parameters.items():
         if key not in known:
             raise ConfigError(unknown(f"hyper-parameter of strategy '{name}'", key, known))
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"strategy.{key}: give a finite number (got {value})")
     try:
         strategy: Strategy = _checked(kind, hyper_parameters)
     except ValidationError as error:
