@@ -81,7 +81,7 @@ def partition(
         request = _request(table, scheme, seed, clients, attribute=attribute, options=options)
         dealt, notes = _by_shares(scheme, request)
         said |= {"clients": len(dealt), "attribute": table.attributes[request.attribute].name}
-        said |= request.options
+        said |= _plain(request.options)
     silos = [
         make_silo(name, table, rows, seed=seed, test=test, validation=validation)
         for name, rows in dealt.items()
@@ -135,6 +135,11 @@ def _request(
     column = 0 if attribute is None else names.index(attribute)
     rng = stream(seed, "scheme", scheme)
     return Request(table, column, clients, rng, {**known, **options})
+
+
+def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arrays as lists: what a federation says of itself must fit into JSON."""
+    return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in options.items()}
 
 
 def _by_shares(scheme: str, request: Request) -> tuple[dict[str, Codes], tuple[str, ...]]:

@@ -18,12 +18,12 @@ from mfairfl.engine.loop import Callback, Loop, Result, federate, first_state
 from mfairfl.engine.state import Measure, Measured, RunState, Setup, Split, Train
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.goal import Goal
+from mfairfl.randomness import stream
 from mfairfl.strategies.base import Summary
 from mfairfl.training.batches import Pool
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import GLOBAL, Job, Report
-from mfairfl.randomness import stream
 from mfairfl.training.trainer import Outcome, Work, train
 
 __all__ = ["Member", "run_all", "splits_of", "summarize"]

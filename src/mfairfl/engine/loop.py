@@ -19,9 +19,9 @@ from mfairfl.engine.output import AVERAGE_DECAY, Candidate, Served, choose
 from mfairfl.engine.state import Measure, Measured, RoundRecord, RunState, Setup, Train
 from mfairfl.fairness.cells import Statistics
 from mfairfl.geometry.gram import gram_matrix
+from mfairfl.randomness import stream
 from mfairfl.strategies.base import Context, Measurement, Step
 from mfairfl.training.plan import Report
-from mfairfl.randomness import stream
 
 __all__ = ["Callback", "Loop", "Result", "federate", "first_state"]
 

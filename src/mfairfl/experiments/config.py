@@ -208,7 +208,7 @@ class Config(_Section):
         )
 
     def identity(self, data: str) -> str:
-        """Return the hash of all that decides the result; `data` names the rows and their split."""
+        """Return the hash of all that decides the result; `data` names rows and split."""
         text = json.dumps([self.model_dump(mode="json"), data], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 

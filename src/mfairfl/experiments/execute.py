@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from mfairfl.data import Federation, Table
 from mfairfl.engine.embedded import Member, run_all
 from mfairfl.engine.loop import Callback, Result
+from mfairfl.errors import ConfigError
 from mfairfl.experiments.config import Config
 from mfairfl.experiments.directory import RunDirectory
 from mfairfl.experiments.history import History
@@ -129,15 +132,25 @@ def _begin(
 
 def _federation(request: Request, federations: dict[tuple[Any, ...], Federation]) -> Federation:
     """Return the run's clients; runs on the same data, split and seed share them."""
-    if isinstance(request.rows, Federation):
-        return request.rows
     config = request.config
+    if request.rows is not None:
+        _refuse("data", config.data, "the rows are given already")
+    if isinstance(request.rows, Federation):
+        _refuse("clients", config.clients, "the clients are given already")
+        return request.rows
     parts = (config.data, config.task, config.clients, config.seed)
     key = (id(request.rows), *(str(part) for part in parts))
     if key not in federations:
         table = table_of(config) if request.rows is None else request.rows
         federations[key] = federation_of(config, table)
     return federations[key]
+
+
+def _refuse(section: str, settings: BaseModel, why: str) -> None:
+    """Refuse settings that could have no effect."""
+    for key, default in type(settings)():
+        if getattr(settings, key) != default:
+            raise ConfigError(f"{section}.{key}: {why}; leave it out")
 
 
 def _end(begun: _Begun, result: Result, timing: dict[str, Any]) -> Run:

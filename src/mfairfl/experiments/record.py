@@ -18,7 +18,7 @@ from mfairfl.fairness.summary import constant_classifier, summarise
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import intervals, noise_floor
 
-__all__ = ["closing_record", "opening_record"]
+__all__ = ["closing_record", "measured_numbers", "opening_record"]
 
 _LIBRARIES = ("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors")
 
@@ -66,14 +66,14 @@ def closing_record(
         for split in setup.splits
     }
     metrics: dict[str, Any] = {"train": None, "validation": None, "test": None}
-    for split, tally in tallies.items():
-        metrics[split] = _numbers(tally)
+    train = tallies["train"]
+    found = {s: measured_numbers(t, majority=train) for s, t in tallies.items()}
+    for split in tallies:
+        metrics[split] = found[split]["metrics"]
         if result.served.kind == "single":
             loss = pooled_loss(result.measured[0][split])
             # A model that diverged has no finite loss, and JSON has no infinity.
             metrics[split]["loss"] = loss if math.isfinite(loss) else None
-    train = tallies["train"]
-    constants = {s: summarise(constant_classifier(t, majority=train)) for s, t in tallies.items()}
     return opening | {
         "status": "complete",
         "rounds": result.rounds,
@@ -87,12 +87,29 @@ def closing_record(
             "note": result.served.note,
         },
         "metrics": metrics,
-        "intervals": {s: _intervals(t) for s, t in tallies.items()},
-        "noise_floor": {s: _floors(t) for s, t in tallies.items()},
-        "constant_classifier": {s: c.values for s, c in constants.items()},
+        **{
+            part: {split: numbers[part] for split, numbers in found.items()}
+            for part in ("intervals", "noise_floor", "constant_classifier")
+        },
         "tallies": {s: t.to_json() for s, t in tallies.items()},
         "timing": timing,
         "machine": {"system": platform.system(), "machine": platform.machine()},
+    }
+
+
+def measured_numbers(tally: Tally, *, majority: Tally | None = None) -> dict[str, Any]:
+    """Return a tally's metrics, intervals, noise floor and constant classifier, as in run.json.
+
+    Parameters
+    ----------
+    majority : Tally, optional
+        The (training) rows whose commoner label the constant classifier answers.
+    """
+    return {
+        "metrics": _numbers(tally),
+        "intervals": _intervals(tally),
+        "noise_floor": _floors(tally),
+        "constant_classifier": summarise(constant_classifier(tally, majority=majority)).values,
     }
 
 

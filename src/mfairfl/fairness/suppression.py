@@ -18,8 +18,8 @@ def hidden_cells(
     """Return which (cell, label) entries of one client's (C, 2) table are hidden.
 
     A single hidden cell is the total minus the rest, so the smallest other cells are hidden with
-    it until `minimum` rows, and so at least two cells, are; ties go by the cells' names, never by their order
-    in a file.
+    it until `minimum` rows, and so at least two cells, are; ties go by the cells' names, never by
+    their order in a file.
 
     Examples
     --------

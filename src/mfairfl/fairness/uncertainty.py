@@ -20,6 +20,7 @@ Three rules cover them all.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -43,6 +44,7 @@ from mfairfl.fairness.tally import Tally
 __all__ = ["Interval", "Intervals", "NoiseFloor", "intervals", "noise_floor", "verdict"]
 
 Floats = NDArray[np.float64]
+Numbers = Mapping[str, float | None]
 Verdict = Literal["pass", "fail", "insufficient data"]
 
 
@@ -105,26 +107,18 @@ def intervals(tally: Tally, *, level: float = 0.95, draws: int = 2000, seed: int
     by_client = smoothed(merged, merged.sum(axis=(2, 3))[..., None], pseudo)
     cell_draws, client_draws = resampled(by_cell, draws, rng), resampled(by_client, draws, rng)
 
-    def group(kind: Spread, value: float | None) -> Interval | None:
-        return _spread_interval(kind, value, by_cell, cell_draws, level)
-
-    def client(kind: Spread, value: float | None) -> Interval | None:
-        return _spread_interval(kind, value, by_client, client_draws, level)
+    def group(spreads: Mapping[str, Spread], numbers: Numbers) -> dict[str, Interval | None]:
+        return _spread_intervals(spreads, numbers, by_cell, cell_draws, level)
 
     groupings = tally.cells.groupings()
-    values = _overall_intervals(tally, level)
-    spreads = group_spreads(groupings) if groupings else {}
-    values |= {name: group(s, summary.values[name]) for name, s in spreads.items()}
-    values |= {name: client(s, summary.values[name]) for name, s in CLIENT_SPREADS.items()}
-    values |= _extreme_client_intervals(tally, level)
+    values = _overall_intervals(tally, level) | _extreme_client_intervals(tally, level)
+    values |= group(group_spreads(groupings) if groupings else {}, summary.values)
+    values |= _spread_intervals(CLIENT_SPREADS, summary.values, by_client, client_draws, level)
     return Intervals(
         level=level,
         values={name: values[name] for name in summary.values},
         by_attribute={
-            grouping.name: {
-                name: group(s, summary.by_attribute[grouping.name][name])
-                for name, s in group_spreads([grouping]).items()
-            }
+            grouping.name: group(group_spreads([grouping]), summary.by_attribute[grouping.name])
             for grouping in groupings
             if grouping.name in summary.by_attribute
         },
@@ -172,12 +166,25 @@ def _group_sizes(tally: Tally) -> Floats:
     return smallest
 
 
+def _spread_intervals(
+    spreads: Mapping[str, Spread],
+    numbers: Numbers,
+    smooth: Floats,
+    draws: NDArray[np.int64],
+    level: float,
+) -> dict[str, Interval | None]:
+    return {
+        name: _spread_interval(spread, numbers[name], smooth, draws, level)
+        for name, spread in spreads.items()
+    }
+
+
 def _spread_interval(
-    spread: Spread, value: float | None, smooth: Floats, resampled: NDArray[np.int64], level: float
+    spread: Spread, value: float | None, smooth: Floats, draws: NDArray[np.int64], level: float
 ) -> Interval | None:
     if value is None:
         return None
-    centre, drawn = spread.vectors(smooth), spread.vectors(resampled)
+    centre, drawn = spread.vectors(smooth), spread.vectors(draws)
     with np.errstate(invalid="ignore"):
         away = spread.norm([d - c for d, c in zip(drawn, centre, strict=True)])
     q = float(np.quantile(np.where(np.isnan(away), np.inf, away), level, method="higher"))

@@ -1,0 +1,4 @@
+from __future__ import annotations
+__all__=["init"]
+def init()->None:
+    """TODO."""

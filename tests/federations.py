@@ -1,0 +1,123 @@
+"""Small synthetic federations, and short ways to run them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mfairfl.data import Federation, Table, Task, partition, table_from_frame
+from mfairfl.engine.checkpoint import dump
+from mfairfl.engine.embedded import Member, run_all, splits_of, summarize
+from mfairfl.engine.loop import Result
+from mfairfl.engine.output import Output
+from mfairfl.engine.state import RoundRecord, RunState, Setup
+from mfairfl.fairness.goal import Goal
+from mfairfl.models import MLP
+from mfairfl.strategies import create
+from mfairfl.training.plan import Recipe
+
+TASK = Task(label="hired", favourable="yes", sensitive=("sex", "age"), client="site")
+SITES = {"east": 90, "north": 70, "south": 40, "west": 60}
+
+
+def people(seed: int = 7, sites: dict[str, int] | None = None) -> pd.DataFrame:
+    """Draw applicants; north employs no women in the data, and south hired nobody."""
+    sizes = SITES if sites is None else sites
+    rng = np.random.default_rng(seed)
+    n = sum(sizes.values())
+    site = np.repeat(list(sizes), list(sizes.values()))
+    male = (rng.random(n) < 0.5) | (site == "north")
+    old = rng.random(n) < 0.4
+    skill, years = rng.normal(size=n), rng.exponential(5, size=n).round(1)
+    hired = (skill + 0.6 * male - 0.3 * old + 0.5 * rng.normal(size=n) > 0.3) & (site != "south")
+    return pd.DataFrame(
+        {
+            "skill": skill.round(4),
+            "years": years,
+            "job": rng.choice(["clerk", "cook", "nurse"], size=n),
+            "sex": np.where(male, "M", "F"),
+            "age": np.where(old, "old", "young"),
+            "site": site,
+            "hired": np.where(hired, "yes", "no"),
+        }
+    )
+
+
+def people_table(frame: pd.DataFrame | None = None) -> Table:
+    return table_from_frame(people() if frame is None else frame, TASK, name="people")
+
+
+def people_federation(
+    frame: pd.DataFrame | None = None, *, validation: float = 0.0, seed: int = 0
+) -> Federation:
+    return partition(people_table(frame), "column", seed=seed, validation=validation)
+
+
+def setup_for(
+    federation: Federation,
+    strategy: Any = "fedavg",
+    *,
+    rounds: int = 3,
+    seed: int = 0,
+    hidden: tuple[int, ...] = (4,),
+    output: Output | None = None,
+    participation: float = 1.0,
+    patience: int | None = None,
+    **recipe: Any,
+) -> Setup:
+    defaults: dict[str, Any] = {"local_epochs": 2, "batch_size": 20, "lr": 0.02}
+    return Setup(
+        strategy=create(strategy) if isinstance(strategy, str) else strategy,
+        model=MLP(inputs=federation.pool.X.shape[1], hidden=hidden),
+        recipe=Recipe(**(defaults | recipe)),
+        rounds=rounds,
+        seed=seed,
+        summary=summarize(federation, Goal(attributes=("sex", "age"))),
+        output=Output() if output is None else output,
+        participation=participation,
+        patience=patience,
+        splits=splits_of(federation),
+    )
+
+
+@dataclass
+class Watch:
+    """Callback that remembers what it is told; `dumps[r]` is the checkpoint after round r."""
+
+    records: list[RoundRecord] = field(default_factory=list)
+    dumps: list[bytes] = field(default_factory=list)
+    weights: list[np.ndarray] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+
+    def on_start(self, setup: Setup, state: RunState) -> None:
+        self.starts.append(state.round)
+
+    def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
+        self.records.append(record)
+        self.weights.append(state.weights.copy())
+        self.dumps.append(dump(state, "watch"))
+
+
+def run(
+    setup: Setup, federation: Federation, *, state: RunState | None = None
+) -> tuple[Result, Watch]:
+    watch = Watch()
+    (result,) = run_all(
+        [Member(setup=setup, federation=federation, state=state, callbacks=(watch,))]
+    )
+    return result, watch
+
+
+def bits(result: Result) -> list[bytes]:
+    """Return every number of a result as bytes, clients in name order."""
+    found = [result.served.members.tobytes(), result.served.weights.tobytes()]
+    for measured in result.measured:
+        for split in sorted(measured):
+            for client in sorted(measured[split]):
+                s = measured[split][client]
+                found += [s.counts.tobytes(), s.positives.tobytes()]
+                found += [s.scores.tobytes(), s.losses.tobytes()]
+    return found
