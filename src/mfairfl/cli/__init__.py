@@ -28,18 +28,6 @@ from mfairfl.errors import MfairflError
 __all__ = ["app", "main"]
 
 INTERRUPTED = 130
-_VERBS = {
-    train: ("mfairfl train --data adult --heterogeneity high", "mfairfl train my.toml --rounds 2",
-            "mfairfl train --csv people.csv --label hired --favourable yes --sensitive sex"),
-    predict: ("mfairfl predict runs/adult --csv new.csv --out scores.csv",
-              "mfairfl predict runs/adult --csv new.csv --out scores.csv --force --json"),
-    init: ("mfairfl init --csv people.csv",
-           "mfairfl init --csv people.csv --label hired --favourable yes --sensitive sex,age "
-           "--out my.toml"),
-    doctor: ("mfairfl doctor my.toml", "mfairfl doctor my.toml --json"),
-    strategies: ("mfairfl strategies", "mfairfl strategies --json"),
-}  # fmt: skip
-
 app = typer.Typer(
     name="mfairfl",
     help="Fair federated learning for tabular data: train across silos, and measure for whom.",
@@ -48,9 +36,34 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb, _examples in _VERBS.items():
+
+
+def _examples(*lines: str) -> str:
     # Blank lines keep the examples apart when the help is wrapped.
-    app.command(epilog="\n\n".join(["Examples:", *_examples]))(_verb)
+    return "\n\n".join(["Examples:", *lines])
+
+
+app.command(
+    epilog=_examples(
+        "mfairfl train --data adult --heterogeneity high",
+        "mfairfl train my.toml --rounds 2 --set strategy.weights=uniform",
+        "mfairfl train --csv people.csv --label hired --favourable yes --sensitive sex",
+    )
+)(train)
+app.command(
+    epilog=_examples(
+        "mfairfl predict runs/adult --csv new.csv --out scores.csv",
+        "mfairfl predict runs/adult --csv new.csv --out scores.csv --force --json",
+    )
+)(predict)
+app.command(
+    epilog=_examples(
+        "mfairfl init --csv people.csv",
+        "mfairfl init --csv people.csv --label hired --favourable yes --sensitive sex,age",
+    )
+)(init)
+app.command(epilog=_examples("mfairfl doctor my.toml", "mfairfl doctor my.toml --json"))(doctor)
+app.command(epilog=_examples("mfairfl strategies", "mfairfl strategies --json"))(strategies)
 app.add_typer(data_app, name="data")
 
 

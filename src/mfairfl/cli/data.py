@@ -31,7 +31,7 @@ def list_(json: Json = False) -> None:
     """List the data sets."""
     from mfairfl.data.entries import CATALOG  # noqa: PLC0415 - only when called
 
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": entry.name,
             "title": entry.title,

@@ -12,6 +12,7 @@ __all__ = ["predict"]
 
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `mfairfl train`.")],
+    *,
     csv: Annotated[Path, typer.Option(help="Rows with the columns the run was trained on.")],
     out: Annotated[Path, typer.Option(help="CSV file to write.")],
     delimiter: Annotated[

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from operator import add
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -22,12 +24,15 @@ class RoundProgress:
     ----------
     console : Console
         Where to; a bar is drawn only on a terminal.
+    folder : Path
+        The run folder, to be named at the start.
     quiet : bool
         Print no plain lines where there is no terminal.
     """
 
-    def __init__(self, console: Console, *, quiet: bool) -> None:
+    def __init__(self, console: Console, folder: Path, *, quiet: bool) -> None:
         self.started = False
+        self._folder = folder
         self._lines = not console.is_terminal and not quiet
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
@@ -49,8 +54,9 @@ class RoundProgress:
     def on_start(self, setup: Setup, state: RunState) -> None:
         """Say from where a run goes on."""
         self.started = True
-        if state.round:
-            say(f"going on after round {state.round}")
+        if self._lines or not self._bar.disable:
+            where = f", going on after round {state.round}" if state.round else ""
+            say(f"run folder: {self._folder}{where}")
         self._bar.reset(self._task, total=setup.rounds, completed=state.round)
 
     def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
@@ -75,7 +81,8 @@ def _numbers(setup: Setup, record: RoundRecord) -> str:
         "violation": violation,
         "client gap": numbers["train_client_accuracy_gap"],
     }
-    return "  ".join(
-        f"{name} {'undefined' if value is None or value != value else f'{value:.3f}'}"
-        for name, value in shown.items()
-    )
+    return "  ".join(f"{name} {_three_digits(value)}" for name, value in shown.items())
+
+
+def _three_digits(value: float | None) -> str:
+    return "undefined" if value is None or math.isnan(value) else f"{value:.3f}"

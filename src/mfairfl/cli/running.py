@@ -27,10 +27,8 @@ def run_training(
     config = configuration(file, flags)
     folder = default_folder(config) if out is None else out
     console = terminal(stderr=True)
-    if not as_json:
-        say(f"run folder: {folder}")
     try:
-        with RoundProgress(console, quiet=as_json) as progress:
+        with RoundProgress(console, folder, quiet=as_json) as progress:
             request = Request(config=config, out=folder, callbacks=(progress,))
             (run,) = run_requests([request])
     except KeyboardInterrupt:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,15 @@ import pandas as pd
 import typer
 from numpy.typing import NDArray
 
-from mfairfl.cli.show import number_rows, print_json, print_table, say
-from mfairfl.data import MISSING, Task, canonical_text, features_frame, read_frame, table_from_frame
+from mfairfl.cli.show import group_sizes, print_json, print_numbers, say
+from mfairfl.data import (
+    MISSING,
+    Task,
+    canonical_text,
+    features_frame,
+    read_frame,
+    table_from_frame,
+)
 from mfairfl.data.attribute import Attribute
 from mfairfl.engine.checkpoint import write_atomically
 from mfairfl.errors import DataError
@@ -42,9 +50,10 @@ def score_file(
     score = predictor.predict_proba(rows)[:, 1]
     favourable = predictor.predict(rows)
     decision = np.array(predictor.classes, dtype=object)[favourable]
-    columns = {"row": np.arange(len(rows)), "score": score}
-    columns |= {"decision": decision, "favourable": favourable}
-    text = pd.DataFrame(columns).to_csv(index=False, lineterminator="\n")
+    columns = {"row": np.arange(len(rows)), "score": score, "decision": decision}
+    text = pd.DataFrame(columns | {"favourable": favourable}).to_csv(
+        index=False, lineterminator="\n"
+    )
     write_atomically(out, text.encode())
     summary: dict[str, Any] = {
         "out": str(out),
@@ -121,9 +130,10 @@ def _tally(
         cells, attributes = table.cells, table.attributes
         clients = clients if table.clients is None else table.clients
     names, codes = np.unique(clients, return_inverse=True)
-    counts = np.zeros((len(names), Cells(attributes).size, 2, 2))
-    np.add.at(counts, (codes, cells, y, 1), chance)
-    np.add.at(counts, (codes, cells, y, 0), 1 - chance)
+    shape = (len(names), Cells(attributes).size, 2)
+    place = np.ravel_multi_index((codes, cells, y), shape)
+    sums = [np.bincount(place, weights, math.prod(shape)) for weights in (1 - chance, chance)]
+    counts = np.stack(sums, axis=-1).reshape(*shape, 2)
     whole = np.isin(chance, (0.0, 1.0)).all()
     return Tally(counts.astype(np.int64) if whole else counts, tuple(map(str, names)), attributes)
 
@@ -132,12 +142,8 @@ def _print_measured(found: dict[str, Any]) -> None:
     metrics = found["metrics"]
     if len(metrics["by_client"]) == 1:  # nothing to compare
         metrics = {name: value for name, value in metrics.items() if "client_acc" not in name}
-    groups = "; ".join(
-        f"{attribute}: " + ", ".join(f"{group} {cell['n']:,}" for group, cell in cells.items())
-        for attribute, cells in metrics["by_group"].items()
+    groups = group_sizes(metrics)
+    typer.echo(
+        f"measured on {found['measured_rows']:,} labelled rows" + f" ({groups})" * bool(groups)
     )
-    typer.echo(f"measured on {found['measured_rows']:,} labelled rows" + f" ({groups})" * bool(groups))
-    parts = (found[part] for part in ("intervals", "noise_floor", "constant_classifier"))
-    rows = number_rows(metrics, *parts)
-    level = f"{found['intervals']['level']:.0%} interval"
-    print_table(["number", "value", level, "noise floor", "constant classifier"], rows, right=(3, 4))
+    print_numbers({**found, "metrics": metrics})

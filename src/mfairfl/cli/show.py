@@ -14,17 +14,19 @@ from rich.table import Table as Grid
 
 __all__ = [
     "REVEALS",
+    "asks_attention",
+    "group_sizes",
     "number",
-    "number_rows",
     "print_json",
     "print_notes",
+    "print_numbers",
     "print_record",
     "print_table",
     "say",
     "terminal",
 ]
 
-REVEALS = {"individual": "each client's update", "sums": "sums of updates only"}
+REVEALS = {"individual": "each client's update", "sums": "only the sum of the updates"}
 
 PIPE_WIDTH = 120
 _NUMBERS = (
@@ -59,7 +61,9 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False))
 
 
-def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> None:
+def print_table(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()
+) -> None:
     """Print a table to standard output; columns in `right` are numbers."""
     grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
     for i, name in enumerate(head):
@@ -74,11 +78,21 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
+def asks_attention(note: str) -> bool:
+    """Say whether a note is more than how the data was made.
+
+    Examples
+    --------
+    >>> asks_attention("option fnlwgt=False"), asks_attention("north: no test row")
+    (False, True)
+    """
+    return not note.startswith(_PLAIN_NOTES)
+
+
 def print_notes(notes: Iterable[str]) -> None:
     """Print notes one a line; those that ask for attention as warnings."""
     for note in notes:
-        plain = note.startswith(_PLAIN_NOTES)
-        typer.echo(f"{'note' if plain else 'warning'}: {note}")
+        typer.echo(f"{'warning' if asks_attention(note) else 'note'}: {note}")
 
 
 def print_record(record: dict[str, Any], folder: str) -> None:
@@ -87,19 +101,13 @@ def print_record(record: dict[str, Any], folder: str) -> None:
     split = splits[0]
     metrics, ranges = record["metrics"][split], record["intervals"][split]
     _print_whom(record, split)
-    rows = number_rows(
-        metrics,
-        ranges,
-        record["noise_floor"][split],
-        record["constant_classifier"][split],
-        goal=[f"{name}_difference" for name in record["config"]["fairness"]["notion"]],
-    )
-    head = ["number", "value", f"{ranges['level']:.0%} interval", "noise floor", "constant classifier"]
-    print_table(head, rows, right=(3, 4))
+    parts = ("metrics", "intervals", "noise_floor", "constant_classifier")
+    goal = [f"{name}_difference" for name in record["config"]["fairness"]["notion"]]
+    print_numbers({part: record[part][split] for part in parts}, goal)
     typer.echo(
-        "difference: largest gap between a group's rate and the overall rate. noise floor: its mean\n"
-        "if decisions were exactly fair, on this many rows. constant classifier: one answer for all.\n"
-        "* the fairness goal of this run."
+        "* the fairness goal of this run. difference: largest gap between a group's rate and the\n"
+        "overall rate; noise floor: its mean if decisions were exactly fair, on this many rows;\n"
+        "constant classifier: the commoner label for everyone."
     )
     _print_clients(metrics, ranges)
     _print_groups(metrics)
@@ -107,53 +115,73 @@ def print_record(record: dict[str, Any], folder: str) -> None:
     names = ", ".join(served["names"])
     typer.echo(f"served model: {names} (rule {served['rule']})")
     print_notes([*record["federation"]["notes"], *filter(None, [served["note"]])])
-    typer.echo(f"files: {folder}/ (run.json, rounds.csv, clients.csv, model.safetensors, encoder.json)")
+    typer.echo(
+        f"files: {folder}/ (run.json, rounds.csv, clients.csv, model.safetensors, encoder.json)"
+    )
 
 
-def number_rows(
-    metrics: dict[str, Any],
-    ranges: dict[str, Any],
-    floors: dict[str, Any],
-    constant: dict[str, Any],
-    *,
-    goal: Sequence[str] = (),
-) -> list[list[str]]:
-    """Return one row a number: name, value or why it is undefined, interval, floor, constant."""
+def print_numbers(found: dict[str, Any], goal: Sequence[str] = ()) -> None:
+    """Print the table of numbers, from the parts of a record for one split."""
+    level = f"{found['intervals']['level']:.0%} interval"
+    head = ["number", "value", level, "noise floor", "constant classifier"]
+    print_table(head, _number_rows(found, goal), right=(3, 4))
+    # Below the table: a reason is a sentence, and would fold every row.
+    for name, reason in found["metrics"]["undefined"].items():
+        if name.rpartition(".")[2] in _NUMBERS:
+            typer.echo(f"{name}: undefined ({reason})")
+
+
+def _number_rows(found: dict[str, Any], goal: Sequence[str]) -> list[list[str]]:
+    """Return one row a number: name, value, interval, floor, constant."""
+    metrics, ranges = found["metrics"], found["intervals"]
+    floors, constant = found["noise_floor"], found["constant_classifier"]
     rows = []
-    shown = [name for name in _NUMBERS if name in metrics]
-    for name in shown:
+    for name in (name for name in _NUMBERS if name in metrics):
         mark = " *" if name in goal else ""
-        reason = metrics["undefined"].get(name)
-        value = f"undefined ({reason})" if reason else number(metrics[name])
         extra = [_interval(ranges[name]), number(floors.get(name)), number(constant.get(name))]
-        rows.append([name + mark, value, *extra])
+        rows.append([name + mark, _value(metrics[name]), *extra])
         for attribute, numbers in metrics["by_attribute"].items():
             if name in numbers:
-                reason = metrics["undefined"].get(f"{attribute}.{name}")
-                value = f"undefined ({reason})" if reason else number(numbers[name])
                 low_high = _interval(ranges["by_attribute"][attribute][name])
                 floor = number(floors["by_attribute"][attribute].get(name))
-                rows.append([f"  {attribute}", value, low_high, floor, ""])
+                rows.append([f"  {attribute}", _value(numbers[name]), low_high, floor, ""])
     return rows
+
+
+def _value(value: float | None) -> str:
+    return "undefined" if value is None else number(value)
 
 
 def _interval(pair: Sequence[float] | None) -> str:
     return "-" if pair is None else f"{pair[0]:.4f} to {pair[1]:.4f}"
 
 
+def group_sizes(metrics: dict[str, Any]) -> str:
+    """Say how many rows each group has.
+
+    Examples
+    --------
+    >>> group_sizes({"by_group": {"sex": {"f": {"n": 30}, "m": {"n": 1200}}}})
+    'sex: f (30), m (1,200)'
+    """
+    return "; ".join(
+        f"{attribute}: " + ", ".join(f"{group} ({cell['n']:,})" for group, cell in cells.items())
+        for attribute, cells in metrics["by_group"].items()
+    )
+
+
 def _print_whom(record: dict[str, Any], split: str) -> None:
     metrics = record["metrics"][split]
     count = sum(client["n"] for client in metrics["by_client"].values())
-    groups = "; ".join(
-        f"{attribute}: " + ", ".join(f"{group} {cell['n']:,}" for group, cell in cells.items())
-        for attribute, cells in metrics["by_group"].items()
-    )
     config, task = record["config"], record["task"]
     typer.echo(
-        f"{config['strategy']['name']} on {record['data']['name']}, {record['rounds']} rounds, seed "
-        f"{record['seed']}; favourable: {task['label']} = {task['favourable']}"
+        f"{config['strategy']['name']} on {record['data']['name']}, {record['rounds']} rounds, "
+        f"seed {record['seed']}; favourable: {task['label']} = {task['favourable']}"
     )
-    typer.echo(f"measured on {count:,} {split} rows of {len(metrics['by_client'])} clients ({groups})")
+    typer.echo(
+        f"measured on {count:,} {split} rows of {len(metrics['by_client'])} clients "
+        f"({group_sizes(metrics)})"
+    )
 
 
 def _print_clients(metrics: dict[str, Any], ranges: dict[str, Any]) -> None:
@@ -177,7 +205,16 @@ def _print_clients(metrics: dict[str, Any], ranges: dict[str, Any]) -> None:
 def _print_groups(metrics: dict[str, Any]) -> None:
     keys = ("accuracy", "selection_rate", "true_positive_rate", "false_positive_rate", "base_rate")
     print_table(
-        ["attribute", "group", "rows", "accuracy", "selected", "true pos.", "false pos.", "base rate"],
+        [
+            "attribute",
+            "group",
+            "rows",
+            "accuracy",
+            "selected",
+            "true pos.",
+            "false pos.",
+            "base rate",
+        ],
         [
             [attribute, group, f"{cell['n']:,}", *(number(cell[key]) for key in keys)]
             for attribute, cells in metrics["by_group"].items()

@@ -15,7 +15,7 @@ __all__ = ["strategies"]
 def strategies(
     json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """List the methods: paper, what each protects, what the server sees."""
+    """List the methods: paper, what each protects, what the server needs to see."""
     from mfairfl.strategies import available, describe  # noqa: PLC0415 - only when called
 
     cards = {name: describe(name) for name in available()}
@@ -23,6 +23,6 @@ def strategies(
         print_json([{"name": name, **asdict(card)} for name, card in cards.items()])
         return
     print_table(
-        ["name", "method", "paper", "protects", "server sees"],
+        ["name", "method", "paper", "protects", "server needs"],
         [[n, c.title, c.paper, c.protects, REVEALS[c.reveals]] for n, c in cards.items()],
     )

@@ -18,6 +18,7 @@ def train(
     file: Annotated[
         Path | None, typer.Argument(metavar="CONFIG.toml", help="Settings; flags win over it.")
     ] = None,
+    *,
     config: Annotated[
         Path | None, typer.Option(help="The same as the argument.", rich_help_panel=_RUN)
     ] = None,

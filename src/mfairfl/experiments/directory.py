@@ -132,7 +132,8 @@ class RunDirectory:
 
     def write_model(self, served: Served) -> None:
         """Write model.safetensors: members and their weights."""
-        meta = {"kind": served.kind, "names": json.dumps(list(served.names))}
+        # One key only: the order of several would differ from one writing to the next.
+        meta = {"served": json.dumps({"kind": served.kind, "names": list(served.names)})}
         arrays: dict[str, np.ndarray] = {
             "members": np.ascontiguousarray(served.members, dtype=np.float32),
             "weights": np.ascontiguousarray(served.weights, dtype=np.float64),

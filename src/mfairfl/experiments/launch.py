@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from mfairfl.experiments.directory import RunDirectory
 
 __all__ = ["run_many"]
 
+Worker = subprocess.Popen[str]
 Progress = Callable[[str, int, int], None]
 """Called with the run directory, its completed rounds and their number."""
 
@@ -47,21 +49,16 @@ def run_many(
     MfairflError
         The first worker's error; the others are stopped, and can be taken up again.
     """
-    count = min(processes or len(os.sched_getaffinity(0)), len(runs))
     if not runs:
         return []
-    workers = [_start(part) for part in _deal(runs, count)]
-    try:
-        with ThreadPoolExecutor(len(workers)) as pool:
-            for error in pool.map(lambda worker: _follow(worker, progress), workers):
-                if error is not None:
-                    for worker in workers:
-                        worker.kill()
-                    raise MfairflError(error)
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
+    count = min(processes or len(os.sched_getaffinity(0)), len(runs))
+    with _workers(_deal(runs, count)) as workers, ThreadPoolExecutor(count) as pool:
+        following = [pool.submit(_follow, worker, progress) for worker in workers]
+        for done in as_completed(following):
+            if (error := done.result()) is not None:
+                for worker in workers:
+                    worker.kill()
+                raise MfairflError(error)
     return [RunDirectory(out).read_record() for _, out in runs]
 
 
@@ -82,23 +79,31 @@ def _epochs(config: Config) -> int:
     return config.training.rounds * config.training.local_epochs + 1
 
 
-def _start(part: Sequence[tuple[Config, str | Path]]) -> subprocess.Popen[str]:
+@contextmanager
+def _workers(parts: Sequence[Sequence[tuple[Config, str | Path]]]) -> Iterator[list[Worker]]:
+    """Start a worker for each part; none is left when the block ends, however it ends."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "mfairfl.experiments.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | threads,
-    )
-    items = [{"config": c.model_dump(mode="json"), "out": str(out)} for c, out in part]
-    if worker.stdin is not None:  # stays open: its end tells the worker that we are gone
-        worker.stdin.write(json.dumps(items) + "\n")
-        worker.stdin.flush()
-    return worker
+    with ExitStack() as stack:
+        workers = []
+        for part in parts:
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "mfairfl.experiments.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=os.environ | threads,
+            )
+            stack.enter_context(worker)
+            stack.callback(worker.kill)
+            workers.append(worker)
+            items = [{"config": c.model_dump(mode="json"), "out": str(out)} for c, out in part]
+            if worker.stdin is not None:  # stays open: its end tells the worker that we are gone
+                worker.stdin.write(json.dumps(items) + "\n")
+                worker.stdin.flush()
+        yield workers
 
 
-def _follow(worker: subprocess.Popen[str], progress: Progress | None) -> str | None:
+def _follow(worker: Worker, progress: Progress | None) -> str | None:
     """Pass on a worker's messages until it ends; return what went wrong, if anything."""
     error = None
     for line in worker.stdout or ():

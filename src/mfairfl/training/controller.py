@@ -53,10 +53,13 @@ class Multipliers:
         self._constraints = setting.goal.constraints(self.attributes)
         begin = setting.multipliers if self.start is None else self.start
         self._mu = np.asarray(begin, dtype=np.float64)
-        if self._mu.shape != (len(self._constraints),):
-            raise ConfigError(
-                f"controller: {self._mu.size} multipliers for {len(self._constraints)} constraints"
-            )
+        given = {"multipliers": begin, "step": setting.step, "offset": setting.offset}
+        for name, numbers in given.items():
+            if numbers is not None and len(numbers) != len(self._constraints):
+                raise ConfigError(
+                    f"controller.{name}: {len(numbers)} numbers for {len(self._constraints)} "
+                    "constraints; give one for each"
+                )
         own = measure([Probe(weights, self.rows)], model, pool)[0]
         self._counts = own.counts if setting.counts is None else np.asarray(setting.counts)
         if setting.relative:

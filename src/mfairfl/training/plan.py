@@ -165,7 +165,8 @@ class Report:
 class Recipe:
     """The training defaults every method shares (so that no comparison is rigged).
 
-    The rate follows `schedule` over rounds: `cosine` from `lr` to `lr_final`, or `constant`.
+    The rate follows `schedule` over rounds: `cosine` from `lr` down to `lr_final` (never up: an
+    `lr` below `lr_final` stays), or `constant`.
 
     Examples
     --------

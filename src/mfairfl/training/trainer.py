@@ -131,12 +131,17 @@ class _Stack:
             self._score = _padded(
                 [_flat(w.plan.score_table, cells, 0.0) for w in works], 2 * cells
             )
+        # `gradient` adds up the batches of an epoch: each brings its share of a per-step term.
+        split = first.plan.optimizer.name == "gradient"
+        shares = [1 / max(1, deck.batches) if split else 1.0 for deck in self._decks]
         if first.plan.proximal > 0:
             centres = [w.start if w.centre is None else w.centre for w in works]
             self._centre = _padded(centres, width)
-            self._pull = torch.tensor([[w.plan.proximal] for w in works], dtype=torch.float32)
+            pulls = [[w.plan.proximal * share] for w, share in zip(works, shares, strict=True)]
+            self._pull = torch.tensor(pulls, dtype=torch.float32)
         if first.linear is not None:
             self._linear = _padded([w.linear for w in works if w.linear is not None], width)
+            self._linear.mul_(torch.tensor(shares).unsqueeze(1))
         for i, work in enumerate(works):
             if work.multipliers is not None:
                 work.multipliers.begin(work.start, self._model, self._pool)

@@ -1,0 +1,197 @@
+"""The checks of `mfairfl doctor`; each yields findings in words."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mfairfl.cli.flags import configuration
+from mfairfl.cli.show import REVEALS, asks_attention
+from mfairfl.data import MISSING, Federation, Table
+from mfairfl.engine.state import Setup
+from mfairfl.experiments.config import Config
+from mfairfl.experiments.prepare import federation_of, setup_of, table_of
+from mfairfl.fairness import Tally, noise_floor
+from mfairfl.fairness.cells import Cells
+
+__all__ = ["Finding", "best_alone", "examine"]
+
+SMALL_GROUP = 30
+RARE_LABEL = 0.05
+LEAK = 0.99
+
+
+class Finding(NamedTuple):
+    """One line of the doctor."""
+
+    level: Literal["ok", "warn", "fail"]
+    check: str
+    message: str
+
+
+def examine(file: Path) -> Iterator[Finding]:
+    """Yield findings in the order they are made; what cannot be trained raises its error."""
+    versions = ", ".join(f"{name} {version(name)}" for name in ("mfairfl", "torch", "numpy"))
+    yield Finding("ok", "versions", f"{versions}, python {platform.python_version()}")
+    config = configuration(file, {})
+    yield Finding("ok", "settings", f"{file}: strategy {config.strategy.name}")
+    table = table_of(config)
+    yield from _columns(table)
+    yield from _label(table)
+    yield from _leaks(table)
+    federation = federation_of(config, table)
+    setup = setup_of(config, federation)
+    yield from _clients(federation)
+    yield from _groups(federation)
+    yield from _floor(config, federation)
+    yield from _server(setup)
+    yield from _cost(setup)
+
+
+def _columns(table: Table) -> Iterator[Finding]:
+    task = table.task
+    yield Finding("ok", "data", f"{table.name}: {len(table):,} rows, sha256 {table.sha256[:12]}…")
+    roles = {
+        "numeric": task.numeric or (),
+        "categorical": task.categorical or (),
+        "ignored": task.ignore,
+        "client": (task.client,) if task.client else (),
+    }
+    said = [f"{role} {', '.join(names)}" for role, names in roles.items() if names]
+    yield Finding("ok", "columns", "; ".join(said))
+    if not table.X.isna().any().any() and not (table.X == MISSING).any().any():
+        yield Finding("ok", "missing values", "none in the features")
+
+
+def _label(table: Table) -> Iterator[Finding]:
+    share = float(table.y.mean())
+    level: Literal["ok", "warn"] = "ok" if RARE_LABEL <= share <= 1 - RARE_LABEL else "warn"
+    task = table.task
+    said = f"{task.label} = {task.favourable} (favourable) in {share:.1%} of the rows"
+    rare = "" if level == "ok" else ": one label is rare, read accuracy beside the constant answer"
+    yield Finding(level, "label", said + rare)
+
+
+def _leaks(table: Table) -> Iterator[Finding]:
+    """Warn of features that alone give the label away."""
+    constant = max(float(table.y.mean()), 1 - float(table.y.mean()))
+    found = False
+    for name in table.X.columns:
+        right = best_alone(table.X[name], table.y)
+        # On a rare label every column is right nearly always: it must halve the errors too.
+        if right > LEAK and 1 - right < (1 - constant) / 2:
+            found = True
+            yield Finding(
+                "warn", "leakage", f"column '{name}' alone predicts the label with accuracy "
+                f"{right:.3f}: is it known before the decision? If not, list it in ignore"
+            )  # fmt: skip
+    if not found:
+        yield Finding("ok", "leakage", f"no column alone predicts the label above {LEAK:.0%}")
+
+
+def best_alone(column: pd.Series, y: NDArray[np.int8]) -> float:
+    """Return the accuracy of the best rule on one column.
+
+    Numbers: one threshold. Categories: the majority of each level; a level with one row says
+    nothing and counts as wrong.
+
+    Examples
+    --------
+    >>> best_alone(pd.Series([1.0, 2.0, 3.0, 4.0]), np.array([0, 0, 1, 1], dtype=np.int8))
+    1.0
+    """
+    if pd.api.types.is_numeric_dtype(column):
+        order = np.argsort(column.to_numpy(), kind="stable")  # nan comes last
+        values, labels = column.to_numpy()[order], y[order].astype(np.int64)
+        ones = np.append(0, np.cumsum(labels))
+        # Below cut i unfavourable, above it favourable; a cut lies between unequal values only.
+        right = np.arange(len(y) + 1) - 2 * ones + ones[-1]
+        cuts = np.append(np.append(True, values[1:] != values[:-1]), True)
+        best = np.maximum(right, len(y) - right)[cuts].max()
+        return float(best / len(y))
+    counts = pd.crosstab(column.to_numpy(), y).to_numpy()
+    return float(counts.max(axis=1)[counts.sum(axis=1) > 1].sum() / len(y))
+
+
+def _clients(federation: Federation) -> Iterator[Finding]:
+    sizes = [len(client) for client in federation.clients]
+    said = (
+        f"{len(sizes)} clients (scheme {federation.scheme}), {min(sizes):,} to {max(sizes):,} rows"
+    )
+    yield Finding("ok", "clients", said)
+    for note in federation.notes:
+        yield Finding("warn" if asks_attention(note) else "ok", "note", note)
+
+
+def _groups(federation: Federation) -> Iterator[Finding]:
+    for i, attribute in enumerate(federation.attributes):
+        sizes = [a.size for a in federation.attributes]
+        rows, test = (
+            np.bincount(np.unravel_index(shard.cells, sizes)[i], minlength=attribute.size)
+            for shard in (federation.pool, federation.pooled("test"))
+        )
+        pairs = zip(attribute.groups, rows.tolist(), test.tolist(), strict=True)
+        said = ", ".join(f"{group} ({n:,} rows, {t:,} of them test)" for group, n, t in pairs)
+        yield Finding("ok", "groups", f"{attribute.name}: {said}")
+        for group, t in zip(attribute.groups, test.tolist(), strict=True):
+            if t < SMALL_GROUP:
+                yield Finding(
+                    "warn", "groups", f"{attribute.name} {group} has {t} test rows: too few to "
+                    "tell unfairness from chance; merge groups or collect rows"
+                )  # fmt: skip
+
+
+def _floor(config: Config, federation: Federation) -> Iterator[Finding]:
+    """Say how large a difference chance alone makes on the rows that measure."""
+    test = federation.pooled("test")
+    if len(test) == 0:
+        yield Finding("warn", "noise floor", "no test rows: numbers will be of the train rows")
+        return
+    size = Cells(federation.attributes).size
+    strata = 2 * test.cells.astype(np.int64) + test.y
+    rows = np.bincount(strata, minlength=2 * size).reshape(1, size, 2).astype(np.float64)
+    share = float(test.y.mean())
+    # Decisions that are fair by construction: favourable at the labels' rate, for everyone.
+    counts = np.stack([rows * (1 - share), rows * share], axis=-1)
+    fair = noise_floor(Tally(counts, ("all",), federation.attributes))
+    floors = fair.to_json()["values"]
+    for name in config.fairness.notion:
+        if (key := f"{name}_difference") not in floors:
+            continue
+        value = floors[key]
+        said = "undefined, a group has no test row of a label" if value is None else f"{value:.3f}"
+        yield Finding(
+            "warn" if value is None else "ok",
+            "noise floor",
+            f"{key} of exactly fair decisions on {len(test):,} test rows: {said} on average",
+        )
+
+
+def _server(setup: Setup) -> Iterator[Finding]:
+    card = setup.strategy.card
+    cells = Cells(setup.summary.attributes).size
+    pooled = (
+        "" if card.trains_on == "clients" else "; it pools the rows: a reference, not federated"
+    )
+    yield Finding(
+        "ok", "server sees", f"the method needs {REVEALS[card.reveals]}{pooled}; besides, each "
+        f"round, every client's rows, losses and decisions summed in {2 * cells} cells "
+        "(group × label)"
+    )  # fmt: skip
+
+
+def _cost(setup: Setup) -> Iterator[Finding]:
+    rows = int(setup.summary.pooled.sum())
+    epochs = setup.rounds * setup.recipe.local_epochs
+    sent = 2 * setup.rounds * len(setup.summary.counts) * 4 * setup.model.size / 1e6
+    yield Finding(
+        "ok", "cost", f"{rows:,} train rows × {epochs:,} epochs = {rows * epochs:,} row passes; "
+        f"{setup.model.size:,} weights, {sent:,.1f} MB up and down in all"
+    )  # fmt: skip

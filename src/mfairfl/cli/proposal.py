@@ -1,0 +1,218 @@
+"""What `mfairfl init` proposes: roles of the columns, groups of a numeric sensitive column."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mfairfl.cli.flags import comma_list
+from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, read_table
+from mfairfl.data.columns import Column
+from mfairfl.data.decoding import read_bytes
+from mfairfl.data.preparation import require_columns
+from mfairfl.data.reading import read_file
+from mfairfl.errors import ConfigError, DataError
+
+__all__ = [
+    "Found",
+    "Proposal",
+    "check_target",
+    "label_values",
+    "likely_client",
+    "likely_sensitive",
+    "propose",
+    "read",
+    "tercile_bins",
+    "two_valued",
+    "write",
+]
+
+_SENSITIVE = re.compile(
+    r"(^|[^a-z])(sex|gender|race|ethnic\w*|age|marital\w*|religion|nation\w*|disab\w*)([^a-z]|$)"
+)
+_CLIENT = re.compile(
+    r"(^|[^a-z])(client|site|silo|hospital|branch|region|centre|center|bank)s?([^a-z]|$)"
+)
+_GOOD = ("yes", "true", "1", "good", "granted", "approved", "accepted", "hired", "pass")
+_MANY_VALUES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A file as read, with the delimiter and encoding that read it; None where not needed."""
+
+    path: Path
+    frame: pd.DataFrame
+    delimiter: str | None
+    encoding: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """What goes into the TOML file."""
+
+    found: Found
+    task: Task
+    notes: tuple[str, ...]
+
+
+def check_target(path: Path) -> None:
+    """Refuse to overwrite."""
+    if path.exists():
+        raise ConfigError(f"{path}: exists: choose another --out, or delete it first")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{path}: no folder {path.parent}: make it first")
+
+
+def write(path: Path, text: str) -> None:
+    """Write a new file; an existing one is never replaced."""
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)
+
+
+def read(path: Path, delimiter: str | None, encoding: str | None) -> Found:
+    """Read a file and say which delimiter and encoding did it."""
+    content = read_file(path, delimiter=delimiter, encoding=encoding)
+    if content.frame.index.name != "line":  # Parquet has neither
+        return Found(path=path, frame=content.frame, delimiter=None, encoding=None)
+    guess = re.search(r"read as (\S+), a guess", " ".join(content.notes))
+    encoding = encoding or (guess[1] if guess else None)
+    text = read_bytes(path).decode(encoding or "utf-8-sig", errors="replace")
+    names = list(content.frame.columns)
+    fits = [d for d in ",;\t|" if _header(text, d) == names]
+    return Found(
+        path=path,
+        frame=content.frame,
+        delimiter=delimiter or (fits[0] if fits else None),
+        encoding=encoding,
+    )
+
+
+def _header(text: str, delimiter: str) -> list[str]:
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    return [name.strip() for name in next((line for line in lines if line), [])]
+
+
+def _values(frame: pd.DataFrame, column: str) -> list[str]:
+    """Return the distinct values as text, without the missing one."""
+    return sorted({canonical_text(value) for value in frame[column].unique()} - {MISSING})
+
+
+def two_valued(frame: pd.DataFrame) -> list[str]:
+    """Return the columns that could be a label, the last first: files tend to end with it."""
+    names = [c for c in frame.columns if len(frame[c].unique()) <= 3]
+    return [c for c in reversed(names) if len(_values(frame, c)) == 2]
+
+
+def label_values(found: Found, label: str) -> list[str]:
+    """Return a label's values, one that sounds favourable first."""
+    require_columns({str(c): c for c in found.frame.columns}, [label], str(found.path))
+    values = _values(found.frame, label)
+    return sorted(values[:20], key=lambda value: (value.lower() not in _GOOD, value))
+
+
+def likely_sensitive(frame: pd.DataFrame) -> list[str]:
+    """Return the columns whose name sounds like a sensitive attribute."""
+    return [c for c in frame.columns if _SENSITIVE.search(c.lower())]
+
+
+def likely_client(frame: pd.DataFrame) -> str:
+    """Return the column whose name sounds like a client's, or an empty text."""
+    return next((c for c in frame.columns if _CLIENT.search(c.lower())), "")
+
+
+def propose(
+    found: Found, label: str, favourable: str, sensitive: str, client: str | None
+) -> Proposal:
+    """Propose a task and check it against the file."""
+    frame, names = found.frame, comma_list(sensitive)
+    key_columns = [label, *names, *([client] if client else [])]
+    columns = {str(c): Column(str(found.path), frame[c]) for c in frame.columns}
+    require_columns(columns, key_columns, str(found.path))
+    gaps = {c: int(columns[c].missing.sum()) for c in key_columns}
+    lost = {c: n for c, n in gaps.items() if n}
+    notes = []
+    if lost:
+        said = ", ".join(f"{c} {n}" for c, n in lost.items())
+        notes.append(f'missing = "drop": rows without a value go ({said})')
+    ignore = [c for c in columns if c not in key_columns and _names_rows(columns[c])]
+    notes += [f"column '{c}' is ignored: it names the rows or is empty" for c in ignore]
+    groups = []
+    for name in names:
+        bins = _bins_of(columns[name])
+        groups.append(Sensitive(column=name, bins=bins))
+        if bins:
+            notes.append(
+                f"groups of {name}: {', '.join(b.name for b in bins)} (thirds of the rows)"
+            )
+    task = Task(
+        label=label,
+        favourable=favourable,
+        sensitive=tuple(groups),
+        ignore=tuple(ignore),
+        client=client,
+        missing="drop" if lost else "level",
+    )
+    table = read_table(found.path, task, delimiter=found.delimiter, encoding=found.encoding)
+    done = {key: getattr(table.task, key) for key in ("numeric", "categorical", "unfavourable")}
+    return Proposal(found=found, task=task.model_copy(update=done), notes=tuple(notes))
+
+
+def _names_rows(column: Column) -> bool:
+    """Say whether a column is empty, or text with another value in each row."""
+    empty = bool(column.missing_number.all())
+    distinct = len(set(column.texts)) == len(column.texts) > 20
+    return empty or (distinct and bool(column.not_numbers.all()))
+
+
+def _bins_of(column: Column) -> tuple[Bin, ...]:
+    """Return bins for numbers with many values, else none: each value is a group."""
+    if column.not_numbers.any() or len(set(column.texts)) <= _MANY_VALUES:
+        return ()
+    bins = tercile_bins(column.numbers[~np.isnan(column.numbers)])
+    if not bins:
+        raise DataError(
+            f"{column.table}: column '{column.name}': nearly all values are equal: choose another"
+        )
+    return bins
+
+
+def tercile_bins(numbers: NDArray[np.float64]) -> tuple[Bin, ...]:
+    """Cut numbers into thirds, as closed intervals between observed values.
+
+    Examples
+    --------
+    >>> [b.name for b in tercile_bins(np.array([20, 30, 40, 50, 60, 70.0]))]
+    ['<= 30', '40 to 50', '>= 60']
+    """
+    values = np.sort(numbers)
+    ends: list[int] = []
+    for share in (1 / 3, 2 / 3):
+        cut = values[math.ceil(round(share * len(values), 9)) - 1]
+        end = int(np.searchsorted(values, cut, side="right"))
+        # Ties may leave too few rows on a side; a group needs two members.
+        if end - (ends[-1] if ends else 0) >= 2 and len(values) - end >= 2:
+            ends.append(end)
+    if not ends:
+        return ()
+    borders = [0, *ends, len(values)]
+    return tuple(_bin(values, a, b) for a, b in itertools.pairwise(borders))
+
+
+def _bin(values: NDArray[np.float64], start: int, end: int) -> Bin:
+    """Return the interval of values[start:end]; the first and the last are open outwards."""
+    low, high = float(values[start]), float(values[end - 1])
+    if start == 0:
+        return Bin(name=f"<= {high:.12g}", max=high)
+    if end == len(values):
+        return Bin(name=f">= {low:.12g}", min=low)
+    return Bin(name=f"{low:.12g} to {high:.12g}", min=low, max=high)

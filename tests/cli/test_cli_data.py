@@ -1,0 +1,76 @@
+"""The catalogue and the methods, against the facts of the published files."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mfairfl.strategies import available
+
+
+def test_list_names_the_data_sets(cli):
+    answer = cli("data", "list")
+    assert answer.code == 0
+    for text in ("adult", "48,842", "bank", "45,211", "compas", "7,214", "german", "1,000"):
+        assert text in answer.out
+
+
+def test_list_as_json(cli):
+    found = {one["name"]: one for one in json.loads(cli("data", "list", "--json").out)}
+    assert found["adult"]["rows"] == 48_842
+    assert found["bank"]["bundled"] is True
+    assert found["compas"]["bundled"] is False
+
+
+def test_describe_counts_the_bank_file(cli):
+    answer = cli("data", "describe", "bank")
+    assert answer.code == 0
+    assert "45,211 rows" in answer.out
+    assert "5,289 rows (11.7%)" in answer.out  # 5289 / 45211
+    facts = json.loads(cli("data", "describe", "bank", "--json").out)
+    assert facts["attributes"]["age"]["other"]["rows"] == 1997
+
+
+def test_fetch_of_a_bundled_set_says_so(cli):
+    answer = cli("data", "fetch", "bank")
+    assert answer.code == 0
+    assert answer.out.startswith("bank: 45,211 rows, read from the bundled files")
+    assert json.loads(cli("data", "fetch", "bank", "--json").out)["rows"] == 45_211
+
+
+def test_verify_finds_the_official_sums(cli):
+    answer = cli("data", "verify", "bank")
+    assert answer.code == 0
+    assert answer.out == (
+        "ok    bank-full.csv  sha256 "
+        "d1513ec63b385506f7cfce9f2c5caa9fe99e7ba4e8c3fa264b3aaf0f849ed32d\n"
+    )
+
+
+def test_verify_says_what_was_never_fetched(cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("MFAIRFL_DATA_HOME", str(tmp_path / "cache"))
+    answer = cli("data", "verify", "german", "--json")
+    assert answer.code == 2
+    assert json.loads(answer.out)[0]["found"] is None
+    assert answer.err == (
+        "error: german.data: not on this machine: run `mfairfl data fetch german`\n"
+    )
+
+
+def test_strategies_say_what_they_need(cli):
+    answer = cli("strategies")
+    assert answer.code == 0
+    assert all(name in answer.out for name in available())
+    found = json.loads(cli("strategies", "--json").out)
+    assert [one["name"] for one in found] == available()
+    fedavg = next(one for one in found if one["name"] == "fedavg")
+    assert fedavg["paper"] == "McMahan et al., AISTATS 2017"
+    assert (fedavg["reveals"], fedavg["trains_on"]) == ("sums", "clients")
+
+
+@pytest.mark.parametrize("verb", ["describe", "fetch", "verify"])
+def test_misspelt_name(cli, verb):
+    answer = cli("data", verb, "bnk")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: unknown data set 'bnk': did you mean 'bank'?")

@@ -1,0 +1,158 @@
+"""`mfairfl train`: what is written, what is shown, what wins."""
+
+from __future__ import annotations
+
+import json
+
+import pandas as pd
+import pytest
+
+
+def record_of(folder):
+    return json.loads((folder / "run.json").read_text(encoding="utf-8"))
+
+
+def test_own_csv_from_flags(cli, csv, flags, tmp_path):
+    answer = cli("train", "--csv", csv, *flags, "--out", "r")
+    assert answer.code == 0
+    record = record_of(tmp_path / "r")
+    assert record["status"] == "complete"
+    assert record["data"]["rows"] == 240
+    assert [one["name"] for one in record["federation"]["clients"]] == ["north", "south", "west"]
+    assert record["task"]["favourable"] == "yes"
+    test = record["metrics"]["test"]
+    rows = sum(client["n"] for client in test["by_client"].values())
+    groups = ", ".join(f"{g} ({cell['n']})" for g, cell in test["by_group"]["Gender"].items())
+    assert f"measured on {rows} test rows of 3 clients (Gender: {groups})" in answer.out
+    low, high = record["intervals"]["test"]["accuracy"]
+    shown = next(line for line in answer.out.splitlines() if line.startswith(" accuracy "))
+    assert shown.split()[1:] == [
+        f"{test['accuracy']:.4f}",
+        f"{low:.4f}",
+        "to",
+        f"{high:.4f}",
+        "-",
+        f"{record['constant_classifier']['test']['accuracy']:.4f}",
+    ]
+    assert "demographic_parity_difference *" in answer.out
+    assert answer.out.splitlines()[-1].startswith("files: r/")
+    assert answer.err.splitlines()[0] == "run folder: r"
+    assert [line.split()[1] for line in answer.err.splitlines()[1:]] == ["0/2", "1/2", "2/2"]
+
+
+def test_json_prints_the_file_and_nothing_else(cli, csv, flags, tmp_path):
+    answer = cli("train", "--csv", csv, *flags, "--out", "r", "--json")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out == (tmp_path / "r" / "run.json").read_text(encoding="utf-8")
+
+
+def test_a_finished_run_is_shown_again(cli, csv, flags, tmp_path):
+    first = cli("train", "--csv", csv, *flags, "--out", "r")
+    before = (tmp_path / "r" / "model.safetensors").stat().st_mtime_ns
+    again = cli("train", "--csv", csv, *flags, "--out", "r")
+    assert again.code == 0
+    assert again.out == first.out
+    assert again.err == "r: already complete; this is its result\n"
+    assert (tmp_path / "r" / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_default_folder_names_data_strategy_scheme_seed(cli, csv, flags, tmp_path):
+    assert cli("train", "--csv", csv, *flags, "--seed", "3").code == 0
+    assert (tmp_path / "runs" / "people-fedavg-column-s3" / "run.json").is_file()
+
+
+def test_flags_win_over_the_file_and_set_reaches_every_key(cli, csv, tmp_path):
+    folder = tmp_path / "settings"
+    folder.mkdir()
+    csv.rename(folder / "people.csv")
+    (folder / "my.toml").write_text(
+        'seed = 9\n[data]\ncsv = "people.csv"\n'
+        '[task]\nlabel = "Hired"\nfavourable = "yes"\nsensitive = ["Gender", "Job"]\n'
+        "[training]\nrounds = 7\nlocal_epochs = 1\n[model]\nhidden = [4]\n",
+        encoding="utf-8",
+    )
+    answer = cli(
+        *("train", "settings/my.toml", "--rounds", "1", "--sensitive", "Gender", "--clients", "2"),
+        *(
+            "--notion",
+            "dp,eo",
+            "--hidden",
+            "3,2",
+            "--out",
+            "r",
+            "--set",
+            "strategy.weights=uniform",
+        ),
+        *("--set", "training.momentum=0.5", "--heterogeneity", "iid"),
+    )
+    assert answer.code == 0, answer.err
+    config = record_of(tmp_path / "r")["config"]
+    assert (config["seed"], config["training"]["rounds"]) == (9, 1)
+    assert config["training"]["momentum"] == 0.5
+    assert config["training"]["local_epochs"] == 1
+    assert config["strategy"] == {"name": "fedavg", "weights": "uniform"}
+    assert config["fairness"]["notion"] == ["demographic_parity", "equalized_odds"]
+    assert config["model"]["hidden"] == [3, 2]
+    assert list(record_of(tmp_path / "r")["metrics"]["test"]["by_group"]) == ["Gender"]
+
+
+def test_config_flag_is_the_argument(cli, csv, tmp_path):
+    text = (
+        '[data]\ncsv = "people.csv"\n[task]\nlabel = "Hired"\nfavourable = "yes"\n'
+        'sensitive = ["Gender"]\n'
+    )
+    (tmp_path / "my.toml").write_text(text, encoding="utf-8")
+    assert cli("train", "--config", "my.toml", "--rounds", "0", "--out", "r").code == 0
+    both = cli("train", "my.toml", "--config", "my.toml")
+    assert (both.code, both.err) == (2, "error: my.toml and --config my.toml: give one of them\n")
+
+
+def test_empty_hidden_is_a_logistic_model(cli, csv, flags, tmp_path):
+    assert cli("train", "--csv", csv, *flags, "--hidden", "", "--out", "r").code == 0
+    record = record_of(tmp_path / "r")
+    assert record["config"]["model"]["kind"] == "logistic"
+    assert record["model"]["hidden"] == []
+
+
+def test_an_undefined_number_says_why(cli, people, flags, tmp_path):
+    people.loc[people["Gender"] == "d", "Hired"] = "yes"
+    people.to_csv(tmp_path / "sure.csv", index=False)
+    answer = cli("train", "--csv", "sure.csv", *flags, "--out", "r")
+    assert answer.code == 0
+    assert (
+        "equalized_odds_difference: undefined (group 'd' of 'Gender' has no rows with y=0)"
+    ) in answer.out.splitlines()
+    number = next(line for line in answer.out.splitlines() if "equalized_odds_diff" in line)
+    assert number.split()[1:3] == ["undefined", "-"]
+
+
+def test_set_needs_key_and_value(cli):
+    answer = cli("train", "--data", "adult", "--set", "rounds")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == ("error: --set rounds: write key=value, for example strategy.beta=0.6\n")
+
+
+@pytest.mark.parametrize("left_out", ["--label", "--favourable", "--sensitive"])
+def test_csv_needs_its_meaning(cli, csv, task_flags, left_out):
+    given = list(task_flags)
+    at = given.index(left_out)
+    del given[at : at + 2]
+    answer = cli("train", "--csv", csv, *given)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"error: --csv needs {left_out} as well")
+
+
+def test_rounds_without_terminal_come_in_tenths(cli, csv, flags):
+    answer = cli("train", "--csv", csv, *flags, "--rounds", "30", "--out", "r")
+    shown = [line.split()[1] for line in answer.err.splitlines()[1:]]
+    assert shown == [f"{n}/30" for n in range(0, 31, 3)]
+
+
+def test_progress_shows_the_recorded_train_numbers(cli, csv, flags, tmp_path):
+    answer = cli("train", "--csv", csv, *flags, "--out", "r")
+    last = pd.read_csv(tmp_path / "r" / "rounds.csv").iloc[-1]
+    assert answer.err.splitlines()[-1] == (
+        f"round 2/2  loss {last.train_loss:.3f}  accuracy {last.train_accuracy:.3f}  "
+        f"violation {last.train_demographic_parity_difference:.3f}  "
+        f"client gap {last.train_client_accuracy_gap:.3f}"
+    )

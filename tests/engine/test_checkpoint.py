@@ -1,0 +1,261 @@
+"""Checkpoints: exact round trips, and no damage that goes unnoticed."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from safetensors.numpy import save
+
+from mfairfl.engine.checkpoint import (
+    Checkpoints,
+    CheckpointWarning,
+    dump,
+    parse,
+    write_atomically,
+)
+from mfairfl.engine.output import Bank, Candidate
+from mfairfl.engine.state import RunState
+from mfairfl.errors import CheckpointError
+from mfairfl.fairness.cells import Statistics
+
+IDENTITY = "5f" * 32
+
+
+def full_state(round_: int = 7) -> RunState:
+    """A state that uses every field, with awkward arrays."""
+    rng = np.random.default_rng(round_)
+    table = rng.random((4, 2))
+    statistics = Statistics(
+        counts=table, positives=table / 2, scores=table / 3, losses=table * np.pi
+    )
+    return RunState(
+        round=round_,
+        weights=rng.normal(size=11).astype(np.float32),
+        strategy={
+            "multipliers": np.array([0.1, -2.5e-300, np.pi]),
+            "order": np.array([3, 1, 2], dtype=np.int64),
+            "seen": np.array([True, False]),
+            "scalar": np.array(2.5),
+            "empty": np.zeros((0, 3), np.float32),
+            "nested": {"goals": {"a/b": np.eye(2)}, "a": {"b": np.ones(1)}},
+            "a/b": [np.arange(2.0), {"deep": np.array([7], dtype=np.uint8)}, "text", None, 1.5],
+            "turned": np.arange(6.0).reshape(2, 3).T,
+            "name": "Zoë",
+            "flag": True,
+            "count": 12,
+            "tiny": 5e-324,
+        },
+        vectors={"c": rng.normal(size=11).astype(np.float32), "weights": np.ones(2, np.float32)},
+        slots={
+            "east": {"own": rng.normal(size=11).astype(np.float32), "mu": np.array([0.5])},
+            "a/b\nc": {"own": np.zeros(1, np.float32)},
+        },
+        average=rng.normal(size=11).astype(np.float32),
+        bank=Bank(
+            [
+                Candidate("round 6", rng.normal(size=11).astype(np.float32), statistics),
+                Candidate("average 6", rng.normal(size=11).astype(np.float32), statistics),
+            ]
+        ),
+        best_loss=0.1 + 0.2,
+        best_round=6,
+    )
+
+
+def assert_same(a: object, b: object, where: str = "state") -> None:
+    """Types, shapes, element types and bits."""
+    assert type(a) is type(b), where
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        assert (a.dtype, a.shape) == (b.dtype, b.shape), where
+        assert a.tobytes() == b.tobytes(), where
+    elif isinstance(a, dict) and isinstance(b, dict):
+        assert list(a) == list(b), where
+        for key in a:
+            assert_same(a[key], b[key], f"{where}.{key}")
+    elif isinstance(a, list) and isinstance(b, list):
+        assert len(a) == len(b), where
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            assert_same(x, y, f"{where}[{i}]")
+    elif isinstance(a, RunState | Bank | Candidate | Statistics):
+        for one in fields(a):
+            assert_same(getattr(a, one.name), getattr(b, one.name), f"{where}.{one.name}")
+    else:
+        assert a == b, where
+
+
+def test_every_field_comes_back_bit_by_bit():
+    assert_same(full_state(), parse(dump(full_state(), IDENTITY), IDENTITY))
+
+
+def test_a_fresh_state_comes_back():
+    fresh = RunState(round=0, weights=np.ones(3, np.float32), strategy={})
+    back = parse(dump(fresh, IDENTITY), IDENTITY)
+    assert_same(fresh, back)
+    assert back.best_loss == float("inf")
+    assert back.average is None
+
+
+scalars = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=5)
+scalars |= st.floats(allow_nan=False, allow_infinity=False)
+arrays = hnp.arrays(
+    st.sampled_from(["f4", "f8", "i8", "i4", "u1", "?"]).map(np.dtype),
+    hnp.array_shapes(min_dims=0, max_dims=2, min_side=0, max_side=3),
+)
+values = st.recursive(
+    scalars | arrays,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=4), values, max_size=4))
+@settings(max_examples=60)
+def test_any_strategy_state_comes_back(strategy):
+    state = RunState(round=1, weights=np.zeros(1, np.float32), strategy=strategy)
+    assert_same(strategy, parse(dump(state, "x"), "x").strategy)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), {1, 2}, object()])
+def test_what_cannot_be_kept_exactly_is_refused_when_written(bad):
+    state = RunState(round=1, weights=np.zeros(1, np.float32), strategy={"x": bad})
+    with pytest.raises((ValueError, TypeError)):
+        dump(state, IDENTITY)
+
+
+# ------------------------------------------------------------------ damage
+
+WHOLE = dump(full_state(), IDENTITY)
+
+
+@given(position=st.integers(0, len(WHOLE) - 1), bit=st.integers(0, 7))
+@settings(max_examples=250)
+def test_any_flipped_bit_is_noticed(position, bit):
+    damaged = bytearray(WHOLE)
+    damaged[position] ^= 1 << bit
+    with pytest.raises(CheckpointError, match="damaged"):
+        parse(bytes(damaged), IDENTITY)
+
+
+@given(length=st.integers(0, len(WHOLE) - 1))
+@settings(max_examples=100)
+def test_any_truncation_is_noticed(length):
+    with pytest.raises(CheckpointError, match="damaged"):
+        parse(WHOLE[:length], IDENTITY)
+
+
+@given(at=st.integers(0, len(WHOLE)), extra=st.binary(min_size=1, max_size=40))
+@settings(max_examples=60)
+def test_any_insertion_is_noticed(at, extra):
+    with pytest.raises(CheckpointError, match="damaged"):
+        parse(WHOLE[:at] + extra + WHOLE[at:], IDENTITY)
+
+
+def _signed(body: bytes) -> bytes:
+    return body + hashlib.sha256(body).digest()
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"hello", save({"weights": np.ones(2)}), b"\x02" + b"\x00" * 7 + b"{}"]
+)
+def test_a_sound_hash_over_something_else_is_refused(body):
+    with pytest.raises(CheckpointError, match="not a checkpoint of mfairfl"):
+        parse(_signed(body), IDENTITY)
+
+
+def test_another_configuration_and_another_format_are_refused():
+    with pytest.raises(CheckpointError, match="another configuration"):
+        parse(WHOLE, "another")
+    newer = WHOLE[:-32].replace(rb"{\"version\": 1,", rb"{\"version\": 2,")
+    assert newer != WHOLE[:-32]
+    with pytest.raises(CheckpointError, match="format 2, this version reads 1"):
+        parse(_signed(newer), IDENTITY)
+
+
+# ------------------------------------------------------------------ the folder
+
+
+def filled(folder, *rounds: int) -> Checkpoints:
+    checkpoints = Checkpoints(folder, IDENTITY)
+    checkpoints.on_start(None, full_state())
+    for round_ in rounds:
+        checkpoints.on_round(None, full_state(round_), None)
+    return checkpoints
+
+
+def test_the_newest_is_taken_and_two_are_kept(tmp_path):
+    checkpoints = filled(tmp_path / "checkpoint", 1, 2, 3, 10)
+    assert_same(full_state(10), checkpoints.latest())
+    names = sorted(path.name for path in checkpoints.folder.iterdir())
+    assert names == ["round-000003.ckpt", "round-000010.ckpt"]
+
+
+def test_no_folder_and_no_file_mean_a_fresh_start(tmp_path):
+    assert Checkpoints(tmp_path / "none", IDENTITY).latest() is None
+    assert filled(tmp_path / "empty").latest() is None
+
+
+@given(data=st.data())
+@settings(max_examples=60)
+def test_a_damaged_newest_gives_the_one_before_and_says_so(tmp_path_factory, data):
+    checkpoints = filled(tmp_path_factory.mktemp("damaged"), 4, 5)
+    path = checkpoints.folder / "round-000005.ckpt"
+    whole = path.read_bytes()
+    if data.draw(st.booleans(), label="truncate"):
+        broken = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    else:
+        at = data.draw(st.integers(0, len(whole) - 1))
+        broken = whole[:at] + bytes([whole[at] ^ data.draw(st.integers(1, 255))]) + whole[at + 1 :]
+    path.write_bytes(broken)
+    with pytest.warns(CheckpointWarning, match=r"round-000005.*going on from round 4"):
+        state = checkpoints.latest()
+    assert_same(full_state(4), state)
+
+
+def test_when_all_are_damaged_the_run_is_refused_in_one_line(tmp_path):
+    checkpoints = filled(tmp_path, 4, 5)
+    for path in tmp_path.iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CheckpointError) as caught:
+        checkpoints.latest()
+    message = str(caught.value)
+    assert "round-000005.ckpt" in message
+    assert f"delete {tmp_path}" in message
+    assert "\n" not in message
+
+
+def test_another_runs_files_are_refused(tmp_path):
+    filled(tmp_path, 4, 5)
+    with pytest.raises(CheckpointError, match="another configuration"):
+        Checkpoints(tmp_path, "other").latest()
+
+
+def test_what_a_crash_left_half_written_is_ignored_and_cleared(tmp_path):
+    checkpoints = filled(tmp_path, 4)
+    leftover = tmp_path / ".round-000005.ckpt.4242.tmp"
+    leftover.write_bytes(WHOLE[:100])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(full_state(4), checkpoints.latest())
+    checkpoints.on_start(None, full_state())
+    assert not leftover.exists()
+    assert_same(full_state(4), checkpoints.latest())
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path, monkeypatch):
+    target = tmp_path / "file"
+    write_atomically(target, b"old")
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mfairfl.engine.checkpoint.os.fsync", crash)
+    with pytest.raises(KeyboardInterrupt):
+        write_atomically(target, b"new and longer")
+    assert target.read_bytes() == b"old"

@@ -1,0 +1,168 @@
+"""The embedded engine: counts, what clients keep between rounds, runs of different shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import federations as fed
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from mfairfl.engine.embedded import Member, _Desk, run_all, splits_of, summarize
+from mfairfl.engine.loop import federate
+from mfairfl.engine.state import Train
+from mfairfl.fairness.goal import Goal
+from mfairfl.models import ModuleModel
+from mfairfl.strategies.base import Card, Step
+from mfairfl.training.plan import Job, Optimizer
+
+
+@pytest.fixture(scope="module")
+def federation():
+    return fed.people_federation()
+
+
+def test_the_summary_counts_training_rows_by_cell_and_label(federation):
+    summary = summarize(federation, Goal())
+    frame = fed.people()
+    for client in federation.clients:
+        rows = frame.iloc[client.train.rows]
+        expected = np.zeros((4, 2))
+        for i, (sex, age) in enumerate([("F", "old"), ("F", "young"), ("M", "old"), ("M", "young")]):
+            cell = rows[(rows.sex == sex) & (rows.age == age)]
+            expected[i] = [(cell.hired == "no").sum(), (cell.hired == "yes").sum()]
+        assert summary.counts[client.name].tolist() == expected.tolist()
+    assert summary.pooled.sum() == 208
+
+
+def test_splits_are_those_with_rows(federation):
+    assert splits_of(federation) == ("train", "test")
+    assert splits_of(fed.people_federation(validation=0.2)) == ("train", "validation", "test")
+
+
+def test_results_come_in_the_order_of_the_runs_whatever_their_shapes(federation):
+    other = fed.people_federation(fed.people(seed=3), validation=0.2)
+    setups = [
+        (fed.setup_for(federation, hidden=(4,), rounds=1), federation),
+        (fed.setup_for(other, hidden=(), rounds=2), other),
+        (fed.setup_for(other, hidden=(4,), rounds=3), other),
+        (fed.setup_for(federation, hidden=(), rounds=0), federation),
+    ]
+    results = run_all([Member(setup=s, federation=f) for s, f in setups])
+    assert [r.rounds for r in results] == [1, 2, 3, 0]
+    for result, (setup, own) in zip(results, setups, strict=True):
+        assert fed.bits(result) == fed.bits(fed.run(setup, own)[0])
+        rows = sum(s.counts.sum() for s in result.measured[0]["train"].values())
+        assert rows == sum(len(c.train) for c in own.clients)
+
+
+def test_no_runs_no_results():
+    assert run_all([]) == []
+
+
+def test_modules_of_ones_own_run_beside_each_other(federation):
+    def narrow(inputs: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(inputs, 3), nn.Tanh(), nn.Linear(3, 1))
+
+    def relu(inputs: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(inputs, 3), nn.ReLU(), nn.Linear(3, 1))
+
+    setups = [
+        replace(fed.setup_for(federation, rounds=2), model=ModuleModel(f, 9))
+        for f in (narrow, relu)
+    ]
+    together = run_all([Member(setup=s, federation=federation) for s in setups])
+    for setup, result in zip(setups, together, strict=True):
+        assert fed.bits(result) == fed.bits(fed.run(setup, federation)[0])
+    assert not np.array_equal(together[0].served.members, together[1].served.members)
+
+
+# ------------------------------------------------------------------ what clients keep
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Gives every participant the same job, made of these parts."""
+
+    job: dict[str, Any]
+    plan_changes: dict[str, Any]
+    card: ClassVar[Card] = Card(title="Asking", paper="none", protects="nothing")
+
+    def start(self, summary):
+        return {}
+
+    def plan(self, state, context, measurements):
+        plan = replace(context.plan, **self.plan_changes)
+        jobs = [Job(client=name, plan=plan, **self.job) for name in context.participants]
+        return state, jobs
+
+    def combine(self, state, context, measurements, reports, gram):
+        return Step(coefficients=np.zeros(len(reports)), state=state)
+
+
+def gradient(federation, client: str, weights: np.ndarray) -> np.ndarray:
+    """The mean cross-entropy's gradient of logistic regression, by automatic differentiation."""
+    shard = next(c.train for c in federation.clients if c.name == client)
+    w = torch.tensor(weights, dtype=torch.float64, requires_grad=True)
+    X = torch.tensor(shard.X, dtype=torch.float64)
+    y = torch.tensor(shard.y, dtype=torch.float64)
+    nn.functional.binary_cross_entropy_with_logits(X @ w[:-1] + w[-1], y).backward()
+    return w.grad.numpy()
+
+
+def run_asking(federation, strategy: Asking, rounds: int):
+    """Run logistic regression; return the slots after it and the reports of each round."""
+    setup = fed.setup_for(federation, strategy, rounds=rounds, hidden=(), batch_size=999)
+    desk = _Desk([Member(setup=setup, federation=federation)])
+    start = desk.states[0].weights.astype(np.float64)
+    loop = federate(setup, desk.states[0])
+    request, reports = next(loop), []
+    try:
+        while True:
+            answer = desk.answer({0: request})[0]
+            if isinstance(request, Train):
+                reports.append(answer)
+            request = loop.send(answer)
+    except StopIteration:
+        return start, desk.states[0].slots, reports
+
+
+def test_a_slot_is_trained_on_from_round_to_round_and_stays_with_its_client(federation):
+    strategy = Asking(
+        {"start": "own", "keep": "own", "send": False},
+        {"optimizer": Optimizer(name="gradient", lr=1.0)},
+    )
+    start, slots, reports = run_asking(federation, strategy, rounds=3)
+    assert reports == [[], [], []]
+    for client in ("east", "north", "south", "west"):
+        own = start.copy()
+        for _ in range(3):
+            own -= gradient(federation, client, own)
+        np.testing.assert_allclose(slots[client]["own"], own, rtol=0, atol=2e-6)
+
+
+def test_control_variates_follow_their_formula(federation):
+    """c_k⁺ = c_k − c + (w − w_k)/(steps·lr), with one full-batch step of rate lr a round."""
+    c = np.linspace(-0.1, 0.1, 10).astype(np.float32)
+    strategy = Asking(
+        {"keep_control": "c_k"},
+        {
+            "epochs": 1,
+            "optimizer": Optimizer(name="sgd", lr=0.5, weight_decay=0.0),
+            "linear": c,
+            "linear_slot": "c_k",
+        },
+    )
+    start, slots, reports = run_asking(federation, strategy, rounds=2)
+    for k, client in enumerate(["east", "north", "south", "west"]):
+        g = gradient(federation, client, start)  # the server stays at its start
+        # One step w − w_k = lr·(g + c − c_k), so c_k⁺ = g whatever c and c_k are.
+        np.testing.assert_allclose(slots[client]["c_k"], g, rtol=0, atol=2e-6)
+        first, second = reports[0][k], reports[1][k]
+        np.testing.assert_allclose(first.update, 0.5 * (g + c), rtol=0, atol=2e-6)
+        np.testing.assert_allclose(first.control_change, g, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(second.update, 0.5 * c, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(second.control_change, 0, rtol=0, atol=2e-6)

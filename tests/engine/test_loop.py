@@ -1,0 +1,429 @@
+"""The round loop, driven by hand: two clients, three weights, numbers one can check on paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from mfairfl.data.attribute import Attribute
+from mfairfl.engine.loop import federate, first_state
+from mfairfl.engine.output import Output
+from mfairfl.engine.state import Measure, RunState, Setup, Train
+from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.goal import Goal
+from mfairfl.models import MLP
+from mfairfl.randomness import stream
+from mfairfl.strategies.base import Card, Context, Step, Summary
+from mfairfl.training.plan import Job, Recipe, Report
+
+SEX = Attribute("sex", ("F", "M"))
+START = np.array([1.0, 2.0, 3.0], np.float32)
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """A strategy that says what it is told to say, and remembers what it saw."""
+
+    coefficients: Sequence[float] = (0.25, 0.75)
+    scale: float = 1.0
+    vectors: dict[str, Sequence[float]] = field(default_factory=dict)
+    seen: list[Any] = field(default_factory=list)
+    jobless: bool = False
+    card: ClassVar[Card] = Card(title="Scripted", paper="none", protects="nothing", needs="gram")
+
+    def start(self, summary):
+        return {"planned": 0, "combined": 0}
+
+    def plan(self, state, context, measurements):
+        self.seen.append(("plan", context, [m.client for m in measurements]))
+        jobs = [] if self.jobless else [Job(client=c, plan=context.plan) for c in context.participants]
+        return {**state, "planned": state["planned"] + 1}, jobs
+
+    def combine(self, state, context, measurements, reports, gram):
+        self.seen.append(("combine", [r.client for r in reports], gram))
+        return Step(
+            coefficients=np.array(self.coefficients[: len(reports)]),
+            state={**state, "combined": state["combined"] + 1},
+            scale=self.scale,
+            vectors={n: np.array(c[: len(reports)]) for n, c in self.vectors.items()},
+            log={"round": context.round},
+        )
+
+
+@dataclass
+class Listener:
+    heard: list[Any] = field(default_factory=list)
+
+    def on_start(self, setup, state):
+        self.heard.append(("start", state.round))
+
+    def on_round(self, setup, state, record):
+        self.heard.append((state.round, record, state.weights.copy()))
+
+
+def statistics(rows: float, loss: float, right: float = 0.5) -> Statistics:
+    """Rows spread evenly over the four (group, label) strata, decisions right with a share."""
+    quarter = np.full((2, 2), rows / 4)
+    positives = quarter * np.array([1 - right, right])
+    return Statistics(counts=quarter, positives=positives, scores=positives, losses=quarter * loss)
+
+
+def summary(**rows: float) -> Summary:
+    counts = {name: np.full((2, 2), n / 4) for name, n in rows.items()}
+    return Summary(counts=counts, attributes=(SEX,), goal=Goal())
+
+
+def setup(strategy: Any, **changes: Any) -> Setup:
+    base = {
+        "strategy": strategy,
+        "model": MLP(inputs=2, hidden=()),
+        "recipe": Recipe(lr=0.4, lr_final=0.2, weight_decay=0),
+        "rounds": 2,
+        "seed": 0,
+        "summary": summary(a=4, b=12),
+        "splits": ("train",),
+    }
+    return Setup(**(base | changes))
+
+
+def report(client: str, update: Sequence[float], **more: Any) -> Report:
+    return Report(client=client, update=np.array(update, np.float32), steps=1, lr=0.1, **more)
+
+
+class FakeEngine:
+    """Answers a loop from a script: losses by round, replies by round."""
+
+    def __init__(self, replies, losses=(1.0, 1.0, 1.0, 1.0, 1.0, 1.0), clients=("a", "b")):
+        self.replies, self.losses, self.clients = replies, losses, clients
+        self.requests: list[Measure | Train] = []
+        self._measured = 0
+
+    def run(self, setup_, state, callbacks=()):
+        loop = federate(setup_, state, callbacks)
+        request = next(loop)
+        while True:
+            self.requests.append(request)
+            try:
+                request = loop.send(self._answer(request))
+            except StopIteration as stop:
+                return stop.value
+
+    def _answer(self, request):
+        if isinstance(request, Train):
+            return self.replies(request.round)
+        loss = self.losses[min(self._measured, len(self.losses) - 1)]
+        self._measured += 1
+        one = {c: statistics(4, loss) for c in self.clients}
+        return tuple({split: one for split in request.splits} for _ in request.weights)
+
+
+def state(strategy: Any, **more: Any) -> RunState:
+    return RunState(round=0, weights=START.copy(), strategy=strategy.start(None), **more)
+
+
+TWO = [report("a", [4, 0, -4]), report("b", [0, 4, 8])]
+
+
+def test_weights_move_by_the_coefficients_times_the_updates():
+    strategy, listener = Scripted(), Listener()
+    run_state = state(strategy)
+    result = FakeEngine(lambda _: TWO).run(setup(strategy), run_state, [listener])
+    # w' = w − (¼·[4, 0, −4] + ¾·[0, 4, 8]) = w − [1, 3, 5], twice.
+    assert listener.heard[2][2].tolist() == [0, -1, -2]
+    assert listener.heard[3][2].tolist() == [-1, -4, -7]
+    assert result.served.members.tolist() == [[-1, -4, -7]]
+    assert result.rounds == run_state.round == 2
+    assert run_state.strategy == {"planned": 2, "combined": 2}
+    assert result.served.members.dtype == np.float32
+
+
+def test_the_scale_multiplies_the_step_and_the_coefficients_on_record():
+    strategy, listener = Scripted(scale=2.0), Listener()
+    FakeEngine(lambda _: TWO).run(setup(strategy, rounds=1), state(strategy), [listener])
+    assert listener.heard[2][2].tolist() == [-1, -4, -7]
+    assert listener.heard[2][1].coefficients == {"a": 0.5, "b": 1.5}
+
+
+def test_records_say_what_happened():
+    strategy, listener = Scripted(), Listener()
+    engine = FakeEngine(lambda _: TWO)
+    engine.run(setup(strategy), state(strategy), [listener])
+    start, zero, first, second = listener.heard
+    assert start == ("start", 0)
+    assert [zero[0], first[0], second[0]] == [0, 1, 2]
+    assert (zero[1].round, zero[1].coefficients, zero[1].norms) == (0, {}, {})
+    record = second[1]
+    assert (record.round, record.rounds, record.lr) == (2, 2, 0.2)
+    assert first[1].lr == 0.4
+    assert record.coefficients == {"a": 0.25, "b": 0.75}
+    assert record.norms["a"] == pytest.approx(np.sqrt(32))
+    assert record.norms["b"] == pytest.approx(np.sqrt(80))
+    assert record.log == {"round": 1}
+    assert set(record.measured["train"]) == {"a", "b"}
+    assert record.set_aside == {}
+
+
+def test_requests_come_in_the_order_measure_train_measure():
+    strategy = Scripted()
+    engine = FakeEngine(lambda _: TWO)
+    engine.run(setup(strategy, rounds=1), state(strategy))
+    kinds = [type(request).__name__ for request in engine.requests]
+    assert kinds == ["Measure", "Train", "Measure", "Measure"]
+    train = engine.requests[1]
+    assert [job.client for job in train.jobs] == ["a", "b"]
+    assert train.weights.tolist() == START.tolist()
+    assert train.jobs[0].plan.optimizer.lr == 0.4
+
+
+def test_the_strategy_sees_the_gram_matrix_of_the_updates():
+    strategy = Scripted()
+    FakeEngine(lambda _: TWO[::-1]).run(setup(strategy, rounds=1), state(strategy))
+    _, clients, gram = strategy.seen[1]
+    assert clients == ["a", "b"]  # by name, however the replies arrived
+    assert gram.tolist() == [[32, -32], [-32, 80]]
+
+
+def test_sums_run_in_client_order_in_double_precision():
+    """In float32, 1 + 2⁻²⁵ is 1; the sum of many such shares must not be lost."""
+    names = [f"c{i:02d}" for i in range(64)]
+    tiny = 2.0**-20
+    strategy = Scripted(coefficients=(1.0,) * 64)
+    updates = [report(n, [1.0 if i == 0 else tiny, 0, 0]) for i, n in enumerate(names)]
+    made = setup(strategy, rounds=1, summary=summary(**dict.fromkeys(names, 4)))
+    start = state(strategy)
+    start.weights = np.zeros(3, np.float32)
+    engine = FakeEngine(lambda _: updates[::-1], clients=names)
+    result = engine.run(made, start)
+    assert result.served.members[0, 0] == np.float32(-(1 + 63 * tiny))
+
+
+def test_server_vectors_move_by_their_own_coefficients():
+    strategy = Scripted(vectors={"c": (0.5, 0.25)})
+    run_state = state(strategy)
+    change = [np.array([2, 0, 4], np.float32), np.array([4, 8, 0], np.float32)]
+    replies = [replace(r, control_change=c) for r, c in zip(TWO, change, strict=True)]
+    FakeEngine(lambda _: replies).run(setup(strategy), run_state)
+    # Each round adds ½·[2, 0, 4] + ¼·[4, 8, 0] = [2, 2, 2].
+    assert run_state.vectors["c"].tolist() == [4, 4, 4]
+    contexts = [seen[1] for seen in strategy.seen if seen[0] == "plan"]
+    assert contexts[0].vectors is run_state.vectors
+
+
+def test_a_strategy_without_jobs_is_never_asked_to_combine():
+    strategy = Scripted(jobless=True)
+    engine = FakeEngine(lambda _: pytest.fail("nobody was asked to train"))
+    result = engine.run(setup(strategy), state(strategy))
+    assert result.served.members.tolist() == [START.tolist()]
+    assert [seen[0] for seen in strategy.seen] == ["plan", "plan"]
+
+
+def test_no_rounds_serve_the_first_weights():
+    strategy = Scripted()
+    for rule in ("last", "average", "select", "mixture"):
+        made = setup(strategy, rounds=0, output=Output(rule=rule))
+        result = FakeEngine(lambda _: TWO).run(made, state(strategy))
+        assert result.served.members.tolist() == [START.tolist()]
+        assert result.served.weights.tolist() == [1.0]
+
+
+# ------------------------------------------------------------------ replies that cannot be used
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (report("b", [0, np.nan, 0]), "its update holds a number that is not finite"),
+        (report("b", [0, -np.inf, 0]), "its update holds a number that is not finite"),
+        (report("b", [7]), r"its update has shape (1,); the model has 3 weights"),
+        (report("b", [1, 2, 3, 4]), r"its update has shape (4,); the model has 3 weights"),
+        (
+            report("b", [1, 2, 3], control_change=np.array([np.inf, 0, 0])),
+            "its control change holds a number that is not finite",
+        ),
+        (
+            report("b", [1, 2, 3], multipliers=(float("nan"),)),
+            "a multiplier or gap it reports is not finite",
+        ),
+        (
+            report("b", [1, 2, 3], gaps=(float("inf"),)),
+            "a multiplier or gap it reports is not finite",
+        ),
+    ],
+)
+def test_a_bad_reply_is_set_aside_and_the_round_goes_on(bad, reason):
+    strategy, listener = Scripted(), Listener()
+    FakeEngine(lambda _: [TWO[0], bad]).run(setup(strategy, rounds=1), state(strategy), [listener])
+    record, weights = listener.heard[2][1:]
+    assert record.set_aside == {"b": reason}
+    assert record.coefficients == {"a": 0.25}
+    assert weights.tolist() == [0, 2, 4]  # w − ¼·[4, 0, −4]
+
+
+def test_a_reply_nobody_asked_for_is_set_aside():
+    strategy, listener = Scripted(), Listener()
+    stranger = report("mallory", [1e6, 1e6, 1e6])
+    engine = FakeEngine(lambda _: [stranger, *TWO])
+    engine.run(setup(strategy, rounds=1), state(strategy), [listener])
+    assert listener.heard[2][1].set_aside == {"mallory": "it was not asked to train"}
+    assert listener.heard[2][2].tolist() == [0, -1, -2]
+
+
+def test_of_several_replies_the_first_sound_one_counts():
+    strategy, listener = Scripted(), Listener()
+    replies = [report("a", [np.nan, 0, 0]), *TWO, report("a", [99, 99, 99])]
+    FakeEngine(lambda _: replies).run(setup(strategy, rounds=1), state(strategy), [listener])
+    assert listener.heard[2][1].set_aside == {}
+    assert listener.heard[2][2].tolist() == [0, -1, -2]
+
+
+def test_when_all_replies_are_bad_the_weights_stay():
+    strategy, listener = Scripted(), Listener()
+    engine = FakeEngine(lambda _: [report("a", [np.nan] * 3)])
+    engine.run(setup(strategy, rounds=1), state(strategy), [listener])
+    assert listener.heard[2][2].tolist() == START.tolist()
+    assert list(listener.heard[2][1].set_aside) == ["a"]
+    assert [seen[0] for seen in strategy.seen] == ["plan"]
+
+
+# ------------------------------------------------------------------ who takes part
+
+
+def _participants(seed: int, share: float, rounds: int = 6) -> list[tuple[str, ...]]:
+    names = [f"c{i}" for i in range(8)]
+    strategy = Scripted()
+    made = setup(
+        strategy,
+        rounds=rounds,
+        seed=seed,
+        participation=share,
+        summary=summary(**dict.fromkeys(names, 4)),
+    )
+    FakeEngine(lambda _: [], clients=names).run(made, state(strategy))
+    return [seen[1].participants for seen in strategy.seen if seen[0] == "plan"]
+
+
+def test_participants_are_drawn_by_seed_and_round():
+    drawn = _participants(0, 0.5)
+    assert drawn == _participants(0, 0.5)
+    assert drawn != _participants(1, 0.5)
+    assert all(len(set(names)) == 4 for names in drawn)
+    assert all(list(names) == sorted(names) for names in drawn)
+    assert len(set(drawn)) > 1  # not the same half each round
+    # A longer run draws the same clients in the same rounds.
+    assert _participants(0, 0.5, rounds=9)[:6] == drawn
+    # The draw of round 2 is a function of seed and round alone.
+    order = stream(0, "participants", 2).permutation(8)[:4]
+    assert drawn[2] == tuple(f"c{i}" for i in sorted(order))
+
+
+@pytest.mark.parametrize(("share", "count"), [(1.0, 8), (0.01, 1), (0.5, 4), (0.8, 6)])
+def test_the_share_decides_how_many_take_part(share, count):
+    assert {len(names) for names in _participants(3, share)} == {count}
+
+
+def test_a_client_without_training_rows_takes_no_part():
+    strategy = Scripted()
+    made = setup(strategy, rounds=1, summary=summary(a=4, b=0))
+    FakeEngine(lambda _: TWO[:1]).run(made, state(strategy))
+    assert strategy.seen[0][1].participants == ("a",)
+
+
+def test_measurements_are_those_of_the_participants():
+    strategy = Scripted()
+    FakeEngine(lambda _: TWO).run(setup(strategy, rounds=1, participation=0.5), state(strategy))
+    _, context, measured = strategy.seen[0]
+    assert measured == list(context.participants)
+    assert len(measured) == 1
+
+
+# ------------------------------------------------------------------ when it ends
+
+
+@pytest.mark.parametrize(
+    ("losses", "patience", "rounds"),
+    [
+        # Losses after rounds 0, 1, 2, …; the loss before training is not compared.
+        ((9, 5, 4, 4, 4, 3, 2), 2, 4),
+        ((9, 5, 4, 4, 3, 3, 3), 2, 6),
+        ((9, 5, 6, 6, 6, 6, 6), 1, 2),
+        ((9, 5, 6, 6, 6, 6, 6), None, 6),
+        ((9, np.nan, np.nan, np.nan), 2, 2),
+    ],
+)
+def test_it_stops_after_some_rounds_without_a_lower_loss(losses, patience, rounds):
+    strategy = Scripted()
+    engine = FakeEngine(lambda _: TWO, losses=losses)
+    result = engine.run(setup(strategy, rounds=6, patience=patience), state(strategy))
+    assert result.rounds == rounds
+
+
+def test_early_stopping_remembers_across_a_restart():
+    strategy = Scripted()
+    resumed = replace(state(strategy), round=3, best_loss=1.0, best_round=2)
+    engine = FakeEngine(lambda _: TWO, losses=(5, 4, 3, 2))
+    result = engine.run(setup(strategy, rounds=9, patience=2), resumed)
+    assert result.rounds == 4
+
+
+def test_a_resumed_run_does_not_tell_of_the_past():
+    strategy, listener = Scripted(), Listener()
+    resumed = replace(state(strategy), round=1)
+    FakeEngine(lambda _: TWO).run(setup(strategy), resumed, [listener])
+    assert [heard[0] for heard in listener.heard] == ["start", 2]
+
+
+def test_an_exception_of_a_callback_ends_the_run():
+    class Angry(Listener):
+        def on_round(self, setup, state, record):
+            raise OSError("disk full")
+
+    strategy = Scripted()
+    with pytest.raises(OSError, match="disk full"):
+        FakeEngine(lambda _: TWO).run(setup(strategy), state(strategy), [Angry()])
+
+
+# ------------------------------------------------------------------ what it serves
+
+
+def test_the_bank_holds_the_last_half_and_their_moving_average():
+    strategy = Scripted()
+    run_state = state(strategy)
+    made = setup(strategy, rounds=4, output=Output(rule="average"))
+    result = FakeEngine(lambda _: TWO).run(made, run_state)
+    names = [candidate.name for candidate in run_state.bank.candidates]
+    assert names == ["round 3", "average 3", "round 4", "average 4"]
+    # Weights after rounds 1 … 4 fall by [1, 3, 5] each; the moving average starts at round 1's
+    # and is halved towards each next: first numbers 0, −1, −2, −3 give 0, −.5, −1.25, −2.125.
+    first = [float(candidate.weights[0]) for candidate in run_state.bank.candidates]
+    assert first == [-2, -1.25, -3, -2.125]
+    # `average` is the plain mean of rounds 3 and 4.
+    assert result.served.members.tolist() == [[-2.5, -8.5, -14.5]]
+    assert result.served.names == ("average of round 3 to round 4",)
+
+
+def test_validation_rows_choose_where_there_are_any():
+    strategy = Scripted()
+    assert setup(strategy).held_out == "train"
+    assert setup(strategy, splits=("train", "validation", "test")).held_out == "validation"
+
+
+def test_the_first_state_draws_weights_by_seed():
+    made = setup(Scripted())
+    assert np.array_equal(first_state(made).weights, made.model.init(stream(0, "init")))
+    assert not np.array_equal(
+        first_state(made).weights, first_state(replace(made, seed=1)).weights
+    )
+
+
+def test_contexts_count_rounds_from_zero():
+    strategy = Scripted()
+    FakeEngine(lambda _: TWO).run(setup(strategy), state(strategy))
+    contexts = [seen[1] for seen in strategy.seen if seen[0] == "plan"]
+    assert [(c.round, c.rounds) for c in contexts] == [(0, 2), (1, 2)]
+    assert isinstance(contexts[0], Context)
+    draws = [c.rng.random() for c in contexts]
+    assert draws == [stream(0, "server", r).random() for r in (0, 1)]

@@ -1,0 +1,177 @@
+"""Output rules on hand-made banks; the mixture against a brute-force grid."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mfairfl.data.attribute import Attribute
+from mfairfl.engine.output import Bank, Candidate, Output, choose
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.goal import Goal
+
+SEX = (Attribute("sex", ("F", "M")),)
+PARITY = Goal(notions=("demographic_parity",)).constraints(SEX)
+# Ten rows in each of F/0, F/1, M/0, M/1.
+TENS = np.full((2, 2), 10.0)
+
+
+def candidate(name: str, positives: list[list[float]], counts: np.ndarray = TENS) -> Candidate:
+    """A model with these favourable decisions per (group, label); its weights spell its number."""
+    table = np.array(positives, dtype=float)
+    statistics = Statistics(counts=counts, positives=table, scores=table, losses=table)
+    return Candidate(name, np.array([sum(map(ord, name)), 1.0], np.float32), statistics)
+
+
+# Decisions per (F/0, F/1), (M/0, M/1); 40 rows. The violation is |selection rate − group's|.
+SHARP = candidate("sharp", [[0, 8], [4, 10]])  # right 10+8+6+10 = 34; rates .4/.7, violation .15
+FAIR = candidate("fair", [[2, 6], [2, 6]])  # right 8+6+8+6 = 28; rates equal, violation 0
+FAIRER = candidate("fairer", [[1, 7], [2, 7]])  # right 9+7+8+7 = 31; .4/.45, violation .025
+FLIPPED = candidate("flipped", [[4, 10], [0, 8]])  # right 34; rates .7/.4, violation .15
+BIASED = candidate("biased", [[0, 0], [10, 10]])  # right 20; rates 0/1, violation .5
+
+
+def served(rule: str, tolerance: float, *found: Candidate, last: Candidate | None = None):
+    bank = Bank(list(found))
+    return choose(Output(rule=rule, tolerance=tolerance), last or found[-1], bank, PARITY)
+
+
+# ------------------------------------------------------------------ last and average
+
+
+def test_last_serves_the_last_weights_whatever_the_bank_holds():
+    found = served("last", 0.0, FAIR, FAIRER, last=SHARP)
+    assert (found.kind, found.names) == ("single", ("sharp",))
+    assert found.members.tolist() == [SHARP.weights.tolist()]
+
+
+def test_average_is_the_mean_of_the_rounds_and_not_of_their_averages():
+    def at(name: str, first: float) -> Candidate:
+        return Candidate(name, np.array([first, 1], np.float32), FAIR.statistics)
+
+    bank = [at("round 3", 1), at("average 3", 50), at("round 4", 4), at("average 4", 70)]
+    found = served("average", 0.0, *bank)
+    assert found.members.tolist() == [[2.5, 1.0]]
+    assert found.members.dtype == np.float32
+    assert found.names == ("average of round 3 to round 4",)
+
+
+# ------------------------------------------------------------------ select
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "name"),
+    [(0.0, "fair"), (0.0249, "fair"), (0.0251, "fairer"), (0.149, "fairer"), (0.151, "sharp")],
+)
+def test_select_takes_the_most_accurate_within_the_tolerance(tolerance, name):
+    found = served("select", tolerance, BIASED, SHARP, FAIR, FAIRER)
+    assert (found.names, found.note) == ((name,), "")
+
+
+def test_select_takes_the_least_violating_where_none_is_within():
+    found = served("select", 0.01, BIASED, FAIRER, SHARP)
+    assert found.names == ("fairer",)
+    assert "no candidate is within the tolerance 0.01" in found.note
+    assert "0.0250" in found.note
+
+
+def test_select_takes_the_latest_of_equals():
+    twin = candidate("twin", [[0, 8], [4, 10]])
+    assert served("select", 0.2, SHARP, FLIPPED, twin).names == ("twin",)
+    assert served("select", 0.1, SHARP, FLIPPED, twin).names == ("twin",)
+
+
+def test_select_prefers_accuracy_among_the_least_violating():
+    # Rates .4/.7 with 30 right: as unfair as sharp, less accurate, and later.
+    worse = candidate("worse", [[2, 6], [4, 10]])
+    assert served("select", 0.1, SHARP, worse).names == ("sharp",)
+
+
+def test_an_undefined_violation_is_said():
+    one_group = np.array([[0.0, 0.0], [0.0, 0.0]])
+    nobody = candidate("nobody", [[0, 0], [0, 0]], counts=one_group)
+    goal = Goal(notions=("equal_opportunity",)).constraints(SEX)
+    counts = np.array([[10.0, 0.0], [10.0, 0.0]])  # nobody deserves the favourable label
+    found = [candidate(n, [[p, 0], [0, 0]], counts=counts) for n, p in (("a", 0), ("b", 5))]
+    for rule in ("select", "mixture"):
+        chosen = choose(Output(rule=rule), found[1], Bank(found), goal)
+        assert chosen.names == ("b",)  # the last one, though "a" is more accurate
+        assert chosen.kind == "single"
+        assert "undefined" in chosen.note
+        empty = choose(Output(rule=rule), nobody, Bank([nobody]), PARITY)
+        assert "undefined" in empty.note
+
+
+# ------------------------------------------------------------------ mixture
+
+
+def test_two_opposite_models_mix_into_a_fair_and_accurate_one():
+    found = served("mixture", 0.0, SHARP, FLIPPED, FAIR)
+    assert found.kind == "mixture"
+    assert set(found.names) == {"sharp", "flipped"}
+    np.testing.assert_allclose(found.weights, [0.5, 0.5], atol=1e-9)
+    assert found.members.shape == (2, 2)
+    assert found.note == ""
+
+
+def test_a_mixture_uses_its_tolerance():
+    # Violations are linear along the mix: π·.15 ≤ .05, so a third of sharp is allowed.
+    found = served("mixture", 0.05, SHARP, FAIR)
+    assert dict(zip(found.names, found.weights, strict=True)) == pytest.approx(
+        {"sharp": 1 / 3, "fair": 2 / 3}, abs=1e-9
+    )
+
+
+def test_a_mixture_of_one_is_a_single_model():
+    found = served("mixture", 0.2, FAIR, SHARP, FAIRER)
+    assert (found.kind, found.names, found.weights.tolist()) == ("single", ("sharp",), [1.0])
+
+
+def test_without_a_feasible_mixture_the_violation_is_least():
+    # Gaps of group F: sharp +.15, biased +.5. No mixture is below .15.
+    found = served("mixture", 0.1, SHARP, BIASED)
+    assert found.names == ("sharp",)
+    assert "no mixture is within the tolerance 0.1" in found.note
+
+
+decisions = st.lists(st.integers(0, 10), min_size=4, max_size=4)
+
+
+@given(st.lists(decisions, min_size=2, max_size=3), st.sampled_from([0.0, 0.01, 0.05, 0.2]))
+def test_the_mixture_is_as_good_as_the_best_on_a_grid(tables, tolerance):
+    found = [candidate(f"c{i}", [t[:2], t[2:]]) for i, t in enumerate(tables)]
+    answer = served("mixture", tolerance, *found)
+    share = dict(zip(answer.names, answer.weights, strict=True))
+    pi = np.array([share.get(c.name, 0.0) for c in found])
+    assert pi.sum() == pytest.approx(1)
+
+    # By hand: rates per group of 20 rows; two equal groups, so d_F = (r_M − r_F)/2 = −d_M.
+    gap = np.array([(t[2] + t[3] - t[0] - t[1]) / 40 for t in tables])
+    accuracy = np.array([(10 - t[0] + t[1] + 10 - t[2] + t[3]) / 40 for t in tables])
+    steps = 60
+    grid = np.array(
+        [p for p in itertools.product(range(steps + 1), repeat=len(found)) if sum(p) == steps]
+    )
+    grid = grid / steps
+    violation = np.abs(grid @ gap)
+    coarse = len(found) / steps  # how far, in sum, any mixture is from the nearest grid point
+    if violation.min() > tolerance + coarse:  # clearly infeasible
+        assert abs(pi @ gap) <= violation.min() + 1e-6
+        assert "no mixture" in answer.note
+    elif violation.min() <= tolerance:  # clearly feasible
+        assert abs(pi @ gap) <= tolerance + 1e-6
+        assert pi @ accuracy >= (grid @ accuracy)[violation <= tolerance].max() - 1e-6
+        loose = violation <= tolerance + coarse
+        assert pi @ accuracy <= (grid @ accuracy)[loose].max() + coarse
+        assert answer.note == ""
+
+
+def test_the_tolerance_must_be_a_share():
+    for wrong in (-0.1, 1.5, float("nan")):
+        with pytest.raises(ConfigError, match="output.tolerance"):
+            Output(rule="select", tolerance=wrong)

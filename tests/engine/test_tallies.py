@@ -1,0 +1,57 @@
+"""Tallies and pooled losses from sums, counted by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mfairfl.data.attribute import Attribute
+from mfairfl.engine.output import Served
+from mfairfl.engine.tallies import pooled_loss, served_tally, tally_of
+from mfairfl.fairness.cells import Statistics
+
+SEX = (Attribute("sex", ("F", "M")),)
+
+
+def statistics(counts, positives, losses=((0, 0), (0, 0))) -> Statistics:
+    p = np.array(positives, dtype=float)
+    return Statistics(
+        counts=np.array(counts, dtype=float),
+        positives=p,
+        scores=p,
+        losses=np.array(losses, dtype=float),
+    )
+
+
+A = statistics([[4, 6], [3, 7]], [[1, 5], [0, 7]], [[1, 2], [3, 4]])
+B = statistics([[2, 0], [0, 1]], [[2, 0], [0, 0]], [[5, 0], [0, 1]])
+
+
+def test_a_tally_counts_decisions_by_client_in_name_order():
+    tally = tally_of({"b": B, "a": A}, SEX)
+    assert tally.clients == ("a", "b")
+    assert tally.counts.dtype == np.int64
+    # counts[client][group][label] = [refused, favoured]
+    assert tally.counts.tolist() == [
+        [[[3, 1], [1, 5]], [[3, 0], [0, 7]]],
+        [[[0, 2], [0, 0]], [[0, 0], [1, 0]]],
+    ]
+
+
+def test_a_mixtures_tally_is_the_expected_one():
+    other = statistics([[4, 6], [3, 7]], [[4, 6], [3, 7]])
+    mixed = Served(
+        kind="mixture",
+        members=np.zeros((2, 1), np.float32),
+        weights=np.array([0.25, 0.75]),
+        names=("x", "y"),
+    )
+    tally = served_tally(mixed, [{"test": {"a": A}}, {"test": {"a": other}}], "test", SEX)
+    # ¼·[3, 1] + ¾·[0, 4] = [.75, 3.25], and so on.
+    assert tally.counts[0].tolist() == [[[0.75, 3.25], [0.25, 5.75]], [[0.75, 2.25], [0, 7]]]
+    assert tally.counts.sum() == 20
+
+
+def test_the_pooled_loss_is_a_mean_over_rows_not_over_clients():
+    assert pooled_loss({"a": A, "b": B}) == pytest.approx(16 / 23)
+    assert np.isnan(pooled_loss({"a": statistics(np.zeros((2, 2)), np.zeros((2, 2)))}))

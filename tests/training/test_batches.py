@@ -1,0 +1,108 @@
+"""Pool and Deck: every row where it belongs, once an epoch, with the weight of a mean."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mfairfl.training.batches import BLOCK, LANES, Deck, Pool, padded_batch
+
+ROWS, BATCH = st.integers(1, 400), st.integers(1, 600)
+
+
+@given(rows=st.integers(0, 5000), batch=BATCH)
+def test_a_padded_batch_holds_the_batch_in_whole_lanes(rows, batch):
+    width = padded_batch(rows, batch)
+    assert width % LANES == 0
+    assert width >= min(rows, batch)
+    assert width < max(2 * rows, LANES + 1)  # a small client is not padded to a large batch
+    assert width < batch + LANES
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "width"),
+    [(0, 512, 32), (1, 512, 32), (32, 512, 32), (33, 512, 64), (400, 512, 512), (10**6, 500, 512)],
+)
+def test_padded_batch_by_hand(rows, batch, width):
+    assert padded_batch(rows, batch) == width
+
+
+@given(n=ROWS, batch=BATCH, start=st.integers(0, 10_000), epochs=st.integers(1, 3))
+def test_every_row_comes_once_an_epoch_in_batches_that_are_means(n, batch, start, epochs):
+    deck = Deck(range(start, start + n), batch, np.random.default_rng(0))
+    expected = np.random.default_rng(0)
+    sizes = [min(batch, n - at) for at in range(0, n, batch)]
+    assert deck.batches == len(sizes)
+    for _ in range(epochs):
+        index, weight = deck.deal(deck.batches)
+        assert index.shape == weight.shape == (len(sizes), deck.width)
+        real = weight > 0
+        assert (index[real] - start).tolist() == expected.permutation(n).tolist()
+        assert sorted(index[real] - start) == list(range(n))
+        assert real.sum(axis=1).tolist() == sizes
+        np.testing.assert_allclose(weight.sum(axis=1), 1, rtol=1e-5)
+        for row, size in zip(weight, sizes, strict=True):
+            assert set(row.tolist()) <= {0.0, float(np.float32(1 / size))}
+        assert ((index >= start) & (index < start + n)).all()  # padding points at own rows too
+
+
+@given(n=ROWS, batch=BATCH, cuts=st.lists(st.integers(1, 9), min_size=1, max_size=6))
+def test_batches_do_not_depend_on_how_many_are_dealt_at_once(n, batch, cuts):
+    one, many = (Deck(range(n), batch, np.random.default_rng(5)) for _ in range(2))
+    parts = [one.deal(count) for count in cuts]
+    index, weight = many.deal(sum(cuts))
+    assert np.array_equal(np.concatenate([i for i, _ in parts]), index)
+    assert np.array_equal(np.concatenate([w for _, w in parts]), weight)
+
+
+@given(n=ROWS, batch=BATCH)
+def test_without_a_stream_rows_come_in_order_and_share_one_mean(n, batch):
+    deck = Deck(range(7, 7 + n), batch, None)
+    index, weight = deck.deal(deck.batches)
+    assert index[weight > 0].tolist() == list(range(7, 7 + n))
+    assert set(weight[weight > 0].tolist()) == {float(np.float32(1 / n))}
+
+
+def test_a_client_without_rows_has_no_batches():
+    assert Deck(range(4, 4), 32, np.random.default_rng(0)).batches == 0
+
+
+@given(sizes=st.lists(st.integers(0, 90), min_size=1, max_size=5))
+def test_the_pool_gives_back_every_shard(sizes):
+    rng = np.random.default_rng(0)
+    shards = [
+        (
+            rng.normal(size=(n, 3)).astype(np.float32),
+            rng.integers(0, 2, n).astype(np.int8),
+            rng.integers(0, 4, n).astype(np.int32),
+        )
+        for n in sizes
+    ]
+    pool, ranges = Pool.from_arrays(shards, cells=4)
+    assert [len(rows) for rows in ranges] == sizes
+    for rows, (X, y, cells) in zip(ranges, shards, strict=True):
+        here = slice(rows.start, rows.stop)
+        assert np.array_equal(pool.X[here].numpy(), X)
+        assert pool.y[here].tolist() == y.tolist()
+        assert (pool.strata[here] // 2).tolist() == cells.tolist()
+        assert (pool.strata[here] % 2).tolist() == y.tolist()
+        # Bit-equality needs the same alignment wherever a shard lies.
+        assert (pool.X.data_ptr() + rows.start * 3 * 4) % 64 == 0
+    assert len(pool.X) >= ranges[-1].stop + BLOCK
+
+
+def test_neighbouring_shards_do_not_overlap():
+    rows = [np.full((n, 1), n, dtype=np.float32) for n in (40, 1, 33)]
+    shards = [(X, np.zeros(len(X)), np.zeros(len(X))) for X in rows]
+    _, ranges = Pool.from_arrays(shards, cells=1)
+    assert not set(ranges[0]) & set(ranges[1]) | set(ranges[1]) & set(ranges[2])
+
+
+def test_read_only_arrays_are_fine():
+    X, y, cells = np.ones((2, 1), np.float32), np.ones(2, np.int8), np.zeros(2, np.int32)
+    for part in (X, y, cells):
+        part.flags.writeable = False
+    pool, _ = Pool.from_arrays([(X, y, cells)], cells=1)
+    assert pool.strata[:2].tolist() == [1, 1]

@@ -1,0 +1,176 @@
+"""Multiplier steps and prices by hand.
+
+The model is logistic on one feature with weight 1: a row's feature is its logit. Group F has the
+logits 1, −1 and group M has 1, 1, so F_F = ½, F_M = 1, F = ¾ and d = F − F_g = (¼, −¼).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from mfairfl.data.attribute import Attribute
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.goal import Goal
+from mfairfl.models import logistic
+from mfairfl.training.batches import Pool
+from mfairfl.training.controller import Multipliers
+from mfairfl.training.plan import Controller
+
+SEX = (Attribute("sex", ("F", "M")),)
+MODEL = logistic(1)
+AS_IS = np.array([1.0, 0.0], dtype=np.float32)
+ALL_POSITIVE = np.array([1.0, 5.0], dtype=np.float32)
+FOUR = np.array([[1], [-1], [1], [1]], np.float32), np.array([0, 1, 1, 0]), np.array([0, 0, 1, 1])
+POOLED = ((30.0, 10.0), (20.0, 40.0))  # n = 100, n_F = 40, n_M = 60
+
+
+def begun(shard=FOUR, start=None, alpha=0.0, notion="dp", weights=AS_IS, **changes):
+    goal = Goal(notions=(notion,), alpha=alpha)
+    setting = {"multipliers": (0.0, 0.0), "step": (1.0, 1.0)} | changes
+    pool, (rows,) = Pool.from_arrays([shard], cells=2)
+    moving = Multipliers(Controller(goal=goal, **setting), SEX, rows, start)
+    moving.begin(weights, MODEL, pool)
+    return moving, pool
+
+
+def move(moving, pool, weights=AS_IS):
+    moving.move(torch.from_numpy(weights), MODEL, pool)
+    return moving.values
+
+
+def test_local_steps_add_the_signed_gap():
+    moving, pool = begun()
+    assert moving.values == (0.0, 0.0)
+    assert move(moving, pool) == (0.25, -0.25)
+    assert moving.gaps == (0.25, -0.25)
+    assert move(moving, pool) == (0.5, -0.5)
+    assert move(moving, pool, ALL_POSITIVE) == (0.5, -0.5)  # no gap, no step
+    assert moving.gaps == (0.0, 0.0)
+
+
+def test_each_constraint_has_its_own_step():
+    moving, pool = begun(step=(2.0, 0.5), multipliers=(1.0, 1.0))
+    assert move(moving, pool) == (1.5, 0.875)
+
+
+@pytest.mark.parametrize(("alpha", "expected"), [(0.125, 0.125), (0.25, 0.0), (0.5, 0.0)])
+def test_gaps_inside_the_tolerance_are_left_alone(alpha, expected):
+    moving, pool = begun(alpha=alpha)
+    assert move(moving, pool) == (expected, -expected)
+    assert moving.gaps == (0.25, -0.25)  # the dead zone is in the step, not in what is reported
+
+
+def test_relative_steps_follow_the_pooled_gap():
+    # offset + d − d₀ = (½, −⅛) + (0, 0) − (¼, −¼) = (¼, ⅛); the dead zone takes 1/16 of each.
+    moving, pool = begun(relative=True, offset=(0.5, -0.125), alpha=0.0625, step=(2.0, 1.0))
+    assert move(moving, pool, ALL_POSITIVE) == (0.375, 0.0625)
+    assert moving.gaps == (0.25, 0.125)
+
+
+def test_relative_without_movement_is_the_offset():
+    moving, pool = begun(relative=True, offset=(0.5, -0.125))
+    assert move(moving, pool) == (0.5, -0.125)
+
+
+def test_smooth_gaps_are_means_of_scores():
+    moving, pool = begun(hard=False)
+    up, down = 1 / (1 + np.exp(-1.0)), 1 / (1 + np.exp(1.0))
+    overall, women, men = (3 * up + down) / 4, (up + down) / 2, up
+    np.testing.assert_allclose(move(moving, pool), [overall - women, overall - men], rtol=1e-6)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_group_the_client_lacks_moves_by_the_offset_alone(relative):
+    women = tuple(part[:2] for part in FOUR)
+    moving, pool = begun(women, relative=relative)
+    assert move(moving, pool) == (0.0, 0.0)
+    moving, pool = begun(women, relative=relative, offset=(0.0, 0.5))
+    assert move(moving, pool) == (0.0, 0.5)
+
+
+def test_a_client_without_rows_moves_by_the_offset_alone():
+    moving, pool = begun(tuple(part[:0] for part in FOUR), offset=(0.25, 0.5))
+    assert move(moving, pool) == (0.25, 0.5)
+    assert [table.tolist() for table in moving.prices()] == [[[0, 0], [0, 0]]] * 2
+
+
+def test_multipliers_held_by_the_client_win_over_the_plan():
+    moving, pool = begun(start=np.array([0.5, -1.0]), multipliers=(9.0, 9.0))
+    assert moving.values == (0.5, -1.0)
+    assert move(moving, pool) == (0.75, -1.25)
+
+
+def test_due_counts_epochs_from_one():
+    moving, _ = begun(every=5)
+    assert [epoch for epoch in range(1, 21) if moving.due(epoch)] == [5, 10, 15, 20]
+
+
+def test_equalized_odds_compares_within_labels():
+    # y = 0: F has logit 1, M has 1: no gap. y = 1: F has −1, M has 1: F_1 = ½, d = (½, −½).
+    moving, pool = begun(notion="eo", multipliers=(0.0,) * 4, step=(1.0,) * 4)
+    assert move(moving, pool) == (0.0, 0.0, 0.5, -0.5)
+
+
+# --- prices ----------------------------------------------------------------------------------
+
+
+def test_demographic_parity_prices_with_own_counts():
+    # U_g = Σμ − μ_g n/n_g with μ = (¼, −¼), n/n_g = 2.
+    moving, pool = begun()
+    move(moving, pool)
+    loss, score = moving.prices()
+    assert loss.tolist() == [[0, 0], [0, 0]]
+    assert score.tolist() == [[-0.5, -0.5], [0.5, 0.5]]
+
+
+def test_given_counts_replace_the_clients_own():
+    # Σμ = ¼: U_F = ¼ − ½·100/40 = −1, U_M = ¼ + ¼·100/60 = ⅔.
+    moving, _ = begun(multipliers=(0.5, -0.25), counts=POOLED)
+    _, score = moving.prices()
+    np.testing.assert_allclose(score, [[-1, -1], [2 / 3, 2 / 3]], rtol=1e-12)
+
+
+def test_one_sided_accuracy_parity():
+    # μ = (.4, 0): u_F = .4 − .4·100/40 = −.6 (errors must rise: false positives only),
+    # u_M = .4 (errors must fall: +.4 on σ for y = 0, −.4 for y = 1).
+    moving, _ = begun(notion="ap", multipliers=(0.4, 0.0), counts=POOLED)
+    loss, score = moving.prices()
+    assert loss.tolist() == [[0, 0], [0, 0]]
+    np.testing.assert_allclose(score, [[-0.6, 0], [0.4, -0.4]], atol=1e-12)
+
+
+def test_two_sided_accuracy_parity():
+    moving, _ = begun(notion="ap", multipliers=(0.4, 0.0), counts=POOLED, one_sided=False)
+    np.testing.assert_allclose(moving.prices()[1], [[-0.6, 0.6], [0.4, -0.4]], atol=1e-12)
+
+
+def test_one_sided_parity_of_losses():
+    # u_M = .4 raises the weight of M's loss; u_F = −.6 becomes a price on F's false positives.
+    moving, _ = begun(notion="ap-loss", multipliers=(0.4, 0.0), counts=POOLED)
+    loss, score = moving.prices()
+    np.testing.assert_allclose(loss, [[0, 0], [0.4, 0.4]], atol=1e-12)
+    np.testing.assert_allclose(score, [[-0.6, 0], [0, 0]], atol=1e-12)
+
+
+def test_prices_stop_at_the_cap():
+    # Uncapped: u_F = 10 − 25 = −15, u_M = 10.
+    moving, _ = begun(notion="ap", multipliers=(10.0, 0.0), counts=POOLED)
+    assert moving.prices()[1].tolist() == [[-5, 0], [5, -5]]
+    moving, _ = begun(notion="ap", multipliers=(10.0, 0.0), counts=POOLED, price_cap=12.0)
+    np.testing.assert_allclose(moving.prices()[1], [[-12, 0], [10, -10]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"multipliers": (0.0,)}, r"controller\.multipliers: 1 numbers for 2 constraints"),
+        ({"step": (1.0,)}, r"controller\.step: 1 numbers for 2"),
+        ({"offset": (1.0, 2.0, 3.0)}, r"controller\.offset: 3 numbers for 2"),
+        ({"start": np.zeros(4)}, r"controller\.multipliers: 4 numbers for 2"),
+    ],
+)
+def test_one_number_for_each_constraint(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        begun(**changes)
