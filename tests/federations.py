@@ -20,6 +20,8 @@ from mfairfl.strategies import create
 from mfairfl.training.plan import Recipe
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex", "age"), client="site")
+# A run that takes long enough to be killed in the middle of it.
+LONG = {"rounds": 20, "hidden": (8,), "batch_size": 4, "local_epochs": 5, "output_rule": "select"}
 SITES = {"east": 90, "north": 70, "south": 40, "west": 60}
 
 

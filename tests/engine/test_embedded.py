@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, ClassVar
 
-import federations as fed
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+import federations as fed
 from mfairfl.engine.embedded import Member, _Desk, run_all, splits_of, summarize
 from mfairfl.engine.loop import federate
 from mfairfl.engine.state import Train
@@ -31,7 +32,7 @@ def test_the_summary_counts_training_rows_by_cell_and_label(federation):
     for client in federation.clients:
         rows = frame.iloc[client.train.rows]
         expected = np.zeros((4, 2))
-        for i, (sex, age) in enumerate([("F", "old"), ("F", "young"), ("M", "old"), ("M", "young")]):
+        for i, (sex, age) in enumerate(product(["F", "M"], ["old", "young"])):
             cell = rows[(rows.sex == sex) & (rows.age == age)]
             expected[i] = [(cell.hired == "no").sum(), (cell.hired == "yes").sum()]
         assert summary.counts[client.name].tolist() == expected.tolist()

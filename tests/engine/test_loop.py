@@ -40,7 +40,8 @@ class Scripted:
 
     def plan(self, state, context, measurements):
         self.seen.append(("plan", context, [m.client for m in measurements]))
-        jobs = [] if self.jobless else [Job(client=c, plan=context.plan) for c in context.participants]
+        clients = () if self.jobless else context.participants
+        jobs = [Job(client=name, plan=context.plan) for name in clients]
         return {**state, "planned": state["planned"] + 1}, jobs
 
     def combine(self, state, context, measurements, reports, gram):
@@ -118,7 +119,7 @@ class FakeEngine:
         loss = self.losses[min(self._measured, len(self.losses) - 1)]
         self._measured += 1
         one = {c: statistics(4, loss) for c in self.clients}
-        return tuple({split: one for split in request.splits} for _ in request.weights)
+        return tuple(dict.fromkeys(request.splits, one) for _ in request.weights)
 
 
 def state(strategy: Any, **more: Any) -> RunState:

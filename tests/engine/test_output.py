@@ -173,5 +173,5 @@ def test_the_mixture_is_as_good_as_the_best_on_a_grid(tables, tolerance):
 
 def test_the_tolerance_must_be_a_share():
     for wrong in (-0.1, 1.5, float("nan")):
-        with pytest.raises(ConfigError, match="output.tolerance"):
+        with pytest.raises(ConfigError, match=r"output\.tolerance"):
             Output(rule="select", tolerance=wrong)

@@ -1,4 +1,4 @@
-"""Configurations: every error is one line with its source and key; identities are what they say."""
+"""Configurations: an error is one line with its source and key; identities tell runs apart."""
 
 from __future__ import annotations
 

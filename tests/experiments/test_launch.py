@@ -92,7 +92,7 @@ def wait_until(condition, seconds=60):
 
 
 def test_workers_end_when_their_parent_is_killed_and_the_runs_go_on(csv, tmp_path):
-    settings = [config(csv, seed, rounds=400).model_dump(mode="json") for seed in range(2)]
+    settings = [config(csv, seed, rounds=150).model_dump(mode="json") for seed in range(2)]
     outs = [str(tmp_path / f"run-{seed}") for seed in range(2)]
     script = textwrap.dedent(
         """
@@ -116,5 +116,5 @@ def test_workers_end_when_their_parent_is_killed_and_the_runs_go_on(csv, tmp_pat
     resumed = run_many([(make_config(s), o) for s, o in zip(settings, outs, strict=True)])
     straight = [str(tmp_path / f"straight-{seed}") for seed in range(2)]
     run_many([(make_config(s), o) for s, o in zip(settings, straight, strict=True)])
-    assert [record["rounds"] for record in resumed] == [400, 400]
+    assert [record["rounds"] for record in resumed] == [150, 150]
     assert [model_bytes(o) for o in outs] == [model_bytes(o) for o in straight]

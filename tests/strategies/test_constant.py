@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import federations as fed
 import numpy as np
 import pytest
 from torch import nn
 
+import federations as fed
 import mfairfl
 from mfairfl.engine.tallies import tally_of
 from mfairfl.errors import ConfigError

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import FrozenInstanceError, fields, replace
 
-import federations as fed
 import numpy as np
 import pytest
 
+import federations as fed
 from mfairfl.data import Federation
 from mfairfl.engine.checkpoint import dump, parse
 from mfairfl.engine.embedded import Member, _Desk, run_all

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import federations as fed
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+import federations as fed
 from mfairfl.fairness.cells import Statistics
 from mfairfl.randomness import stream
 from mfairfl.strategies import create
@@ -107,9 +107,7 @@ def test_one_client_equals_centralised_training():
         order = stream(0, "batches", round_, "all", "")
         epochs = [order.permutation(len(y)) for _ in range(2)]
         for rows in [epoch[at : at + 20] for epoch in epochs for at in range(0, len(y), 20)]:
-            loss = nn.functional.binary_cross_entropy_with_logits(
-                network(X[rows])[:, 0], y[rows]
-            )
+            loss = nn.functional.binary_cross_entropy_with_logits(network(X[rows])[:, 0], y[rows])
             rule.zero_grad()
             loss.backward()
             rule.step()

@@ -160,6 +160,8 @@ def test_prices_stop_at_the_cap():
     assert moving.prices()[1].tolist() == [[-5, 0], [5, -5]]
     moving, _ = begun(notion="ap", multipliers=(10.0, 0.0), counts=POOLED, price_cap=12.0)
     np.testing.assert_allclose(moving.prices()[1], [[-12, 0], [10, -10]])
+    moving, _ = begun(notion="ap-loss", multipliers=(10.0, 0.0), counts=POOLED)
+    assert [table.tolist() for table in moving.prices()] == [[[0, 0], [5, 5]], [[-5, 0], [0, 0]]]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -27,7 +28,7 @@ def test_cosine_starts_at_lr_ends_at_lr_final_and_never_rises(rounds, lr, share)
     rates = [recipe.rate(t, rounds) for t in range(rounds)]
     assert rates[0] == pytest.approx(lr, rel=1e-12)
     assert rates[-1] == pytest.approx(lr * share, rel=1e-12)
-    assert all(b <= a for a, b in zip(rates, rates[1:], strict=False))
+    assert all(b <= a for a, b in pairwise(rates))
 
 
 def test_cosine_by_hand():

@@ -109,7 +109,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             # A full disk or a read-only folder: not the program's fault, and one line says it.
             return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
         except (KeyboardInterrupt, typer.Abort):
-            say("stopped")
             return INTERRUPTED
     return code if isinstance(code, int) else 0
 

@@ -14,6 +14,11 @@ from mfairfl.experiments.train import settings
 __all__ = ["comma_list", "configuration", "parse_sets", "toml_value"]
 
 _TASK_FLAGS = ("label", "favourable", "client")
+# Read as the file's values are, so that the same message names key and value.
+_NUMBER_FLAGS = (
+    *("clients", "alpha", "tolerance", "rounds", "local_epochs", "batch_size", "lr"),
+    *("weight_decay", "seed"),
+)
 
 
 def comma_list(text: str) -> list[str]:
@@ -62,7 +67,11 @@ def parse_sets(pairs: Sequence[str]) -> dict[str, Any]:
 
 def configuration(file: Path | None, flags: Mapping[str, Any]) -> Config:
     """Lay flags over a TOML file and validate; `flags` are by the names of `mfairfl train`."""
-    given = {name: value for name, value in flags.items() if value is not None}
+    given = {
+        name: toml_value(value) if name in _NUMBER_FLAGS else value
+        for name, value in flags.items()
+        if value is not None
+    }
     sets = parse_sets(given.pop("set", ()))
     options = {**given, **sets}
     task = {name: options.pop(name) for name in _TASK_FLAGS if name in options}

@@ -13,6 +13,8 @@ from mfairfl.errors import ConfigError
 
 __all__ = ["init"]
 
+_NONE = "-"
+
 
 def init(
     *,
@@ -43,15 +45,16 @@ def init(
     target = csv.with_suffix(".toml") if out is None else out
     proposal.check_target(target)
     found = proposal.read(csv, delimiter, encoding)
+    asking = sys.stdin.isatty() and not (label and favourable and sensitive)
     label = label or _ask("label", proposal.two_valued(found.frame), "column to predict")
     options = proposal.label_values(found, label)
     favourable = favourable or _ask("favourable", options, f"good value of {label}")
     likely = [c for c in proposal.likely_sensitive(found.frame) if c != label]
     sensitive = sensitive or _ask("sensitive", likely, "sensitive columns, comma between")
-    if client is None and sys.stdin.isatty():
-        near = proposal.likely_client(found.frame)
-        answer = typer.prompt("column that names the client (empty: none)", default=near)
-        client = answer.strip() or None
+    if client is None and asking:
+        near = proposal.likely_client(found.frame) or _NONE
+        answer = typer.prompt(f"column that names the client ({_NONE} for none)", default=near)
+        client = None if answer.strip() == _NONE else answer.strip()
     made = proposal.propose(found, label, favourable, sensitive, client)
     proposal.write(target, write_toml(made, target))
     for note in made.notes:

@@ -45,7 +45,6 @@ class RoundProgress:
         self._task = self._bar.add_task("starting", total=None, numbers="")
 
     def __enter__(self) -> RoundProgress:
-        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -58,6 +57,8 @@ class RoundProgress:
             where = f", going on after round {state.round}" if state.round else ""
             say(f"run folder: {self._folder}{where}")
         self._bar.reset(self._task, total=setup.rounds, completed=state.round)
+        # Not before: what is said while data are read would end up inside the bar.
+        self._bar.start()
 
     def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
         """Show the round's numbers on train rows."""

@@ -52,7 +52,8 @@ def train(
         ),
     ] = None,
     clients: Annotated[
-        int | None, typer.Option(help="Number of clients.", rich_help_panel=_DATA)
+        str | None,
+        typer.Option(metavar="INTEGER", help="Number of clients.", rich_help_panel=_DATA),
     ] = None,
     strategy: Annotated[
         str | None, typer.Option(help="Method of `mfairfl strategies`.", rich_help_panel=_FAIR)
@@ -61,11 +62,14 @@ def train(
         str | None, typer.Option(help="dp, eo, eopp, ap or several: dp,eo.", rich_help_panel=_FAIR)
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(help="Gap left alone in training.", rich_help_panel=_FAIR)
+        str | None,
+        typer.Option(metavar="NUMBER", help="Gap left alone in training.", rich_help_panel=_FAIR),
     ] = None,
     tolerance: Annotated[
-        float | None,
-        typer.Option(help="Violation a served model may show.", rich_help_panel=_FAIR),
+        str | None,
+        typer.Option(
+            metavar="NUMBER", help="Violation a served model may show.", rich_help_panel=_FAIR
+        ),
     ] = None,
     output_rule: Annotated[
         str | None,
@@ -82,22 +86,26 @@ def train(
         ),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(help="Rounds, 40 by default.", rich_help_panel=_BUDGET)
+        str | None,
+        typer.Option(metavar="INTEGER", help="Rounds, 40 by default.", rich_help_panel=_BUDGET),
     ] = None,
     local_epochs: Annotated[
-        int | None, typer.Option(help="Epochs a round.", rich_help_panel=_BUDGET)
+        str | None,
+        typer.Option(metavar="INTEGER", help="Epochs a round.", rich_help_panel=_BUDGET),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(help="Rows a step.", rich_help_panel=_BUDGET)
+        str | None, typer.Option(metavar="INTEGER", help="Rows a step.", rich_help_panel=_BUDGET)
     ] = None,
     lr: Annotated[
-        float | None, typer.Option(help="Learning rate.", rich_help_panel=_BUDGET)
+        str | None, typer.Option(metavar="NUMBER", help="Learning rate.", rich_help_panel=_BUDGET)
     ] = None,
     weight_decay: Annotated[
-        float | None, typer.Option(help="Decoupled weight decay.", rich_help_panel=_BUDGET)
+        str | None,
+        typer.Option(metavar="NUMBER", help="Decoupled weight decay.", rich_help_panel=_BUDGET),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Same seed, same bits.", rich_help_panel=_RUN)
+        str | None,
+        typer.Option(metavar="INTEGER", help="Same seed, same bits.", rich_help_panel=_RUN),
     ] = None,
     out: Annotated[
         Path | None,

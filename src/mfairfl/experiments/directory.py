@@ -48,13 +48,13 @@ class RunDirectory:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             lock.acquire(timeout=0)
-        except OSError as error:
-            raise RunDirectoryError(
-                f"{self.path}: cannot be used as a folder ({error.strerror}); choose another --out"
-            ) from None
         except Timeout:
             raise RunDirectoryError(
                 f"{self.path}: another process is using this run; wait for it or change --out"
+            ) from None
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{self.path}: cannot be used as a folder ({error.strerror}); choose another --out"
             ) from None
         try:
             yield
@@ -115,20 +115,23 @@ class RunDirectory:
                     f"{self.path}: holds another run ({_difference(record, opening)}); choose "
                     "another --out or delete the folder"
                 )
-            return record if record["status"] == "complete" else None
-        # A crash may leave a file that was being written; nothing else belongs here.
-        strangers = [
-            path.name
-            for path in self.path.iterdir()
-            if path.name != ".lock" and not path.match(".*.tmp")
-        ]
+            if record["status"] == "complete":
+                return record
+        else:
+            self._refuse_strangers()
+            self.write_record(opening)
+        for leftover in self.path.glob(".*.tmp"):  # half written when a process was killed
+            leftover.unlink()
+        return None
+
+    def _refuse_strangers(self) -> None:
+        names = [path.name for path in self.path.iterdir() if not path.match(".*.tmp")]
+        strangers = sorted({*names} - {".lock"})
         if strangers:
             raise RunDirectoryError(
-                f"{self.path}: is not empty and holds no run ({min(strangers)} is there); "
+                f"{self.path}: is not empty and holds no run ({strangers[0]} is there); "
                 "choose another --out"
             )
-        self.write_record(opening)
-        return None
 
     def write_model(self, served: Served) -> None:
         """Write model.safetensors: members and their weights."""

@@ -15,6 +15,7 @@ from mfairfl.errors import ConfigError, RunDirectoryError
 from mfairfl.experiments.directory import RunDirectory
 from mfairfl.experiments.prepare import ModuleFactory
 from mfairfl.models import MLP, Model, ModuleModel
+from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.batches import Pool
 from mfairfl.training.measure import Probe, logits
 
@@ -44,7 +45,8 @@ class Predictor:
         X = self.encoder.transform(rows)
         none = np.zeros(len(X), dtype=np.int64)
         pool, (where,) = Pool.from_arrays([(X, none, none)], cells=1)
-        found = logits([Probe(member, where) for member in self.members], self.model, pool)
+        with steady_arithmetic():  # as in training: the same rows get the same decisions
+            found = logits([Probe(member, where) for member in self.members], self.model, pool)
         return np.stack([z.numpy() for z in found]).astype(np.float64)
 
     def predict_proba(self, frame: Any) -> NDArray[np.float64]:

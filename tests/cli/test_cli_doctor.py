@@ -1,0 +1,160 @@
+"""`mfairfl doctor`: what it finds in files made to have it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom
+
+from mfairfl.cli.checks import best_alone
+
+
+@pytest.fixture
+def diagnose(cli, tmp_path):
+    """Write a frame and settings for it; return the findings."""
+
+    def call(frame, extra=""):
+        frame.to_csv(tmp_path / "people.csv", index=False)
+        (tmp_path / "my.toml").write_text(
+            '[data]\ncsv = "people.csv"\n[task]\nlabel = "Hired"\nfavourable = "yes"\n'
+            f'sensitive = ["Gender"]\nclient = "Site"\n{extra}',
+            encoding="utf-8",
+        )
+        answer = cli("doctor", "my.toml", "--json")
+        return answer, json.loads(answer.out)["findings"]
+
+    return call
+
+
+def texts(findings, level, check=None):
+    return [f["message"] for f in findings if f["level"] == level and check in (None, f["check"])]
+
+
+def test_a_sound_file_has_no_fail_and_says_what_it_is(diagnose, people, cli):
+    answer, findings = diagnose(people)
+    assert (answer.code, answer.err) == (0, "")
+    share = (people["Hired"] == "yes").mean()
+    assert texts(findings, "ok", "label") == [
+        f"Hired = yes (favourable) in {share:.1%} of the rows"
+    ]
+    assert "numeric Score, Age; categorical Job, Gender; client Site" in texts(findings, "ok")
+    assert texts(findings, "ok", "missing values") == ["none in the features"]
+    sizes = people["Site"].value_counts()
+    assert texts(findings, "ok", "clients") == [
+        f"3 clients (scheme column), {sizes.min()} to {sizes.max()} rows"
+    ]
+    assert texts(findings, "fail") == []
+    lines = cli("doctor", "my.toml").out.splitlines()
+    warned = sum(line.startswith("warn  ") for line in lines)
+    assert lines[-1] == f"ready to train, {warned} warnings"
+
+
+def test_cost_is_train_rows_times_epochs(diagnose, people):
+    _, findings = diagnose(
+        people, "[training]\nrounds = 3\nlocal_epochs = 7\n[model]\nhidden=[4]\n"
+    )
+    # A fifth of each client's rows is test; 2 + 3 + 3 features, 4 hidden units, one output.
+    sizes = people["Site"].value_counts()
+    rows = 240 - sum(int(n * 0.2 + 0.5) for n in sizes)
+    weights = 8 * 4 + 4 + 4 + 1
+    sent = 2 * 3 * 3 * 4 * weights / 1e6
+    assert texts(findings, "ok", "cost") == [
+        f"{rows} train rows × 21 epochs = {rows * 21:,} row passes; {weights} weights, "
+        f"{sent:.1f} MB up and down in all"
+    ]
+
+
+def test_the_server_sees_cells_of_group_and_label(diagnose, people):
+    _, findings = diagnose(people)
+    (said,) = texts(findings, "ok", "server sees")
+    assert "the method needs only the sum of the updates" in said
+    assert "summed in 6 cells" in said  # three groups × two labels
+
+
+def test_columns_that_give_the_label_away_or_say_nothing(diagnose, people):
+    people["Contract"] = np.where(people["Hired"] == "yes", "signed", "none")
+    people["Points"] = np.where(people["Hired"] == "yes", 70, 30)
+    people["Country"] = "here"
+    people["Name"] = [f"person {i}" for i in range(240)]
+    people.loc[:8, "Score"] = np.nan
+    _, findings = diagnose(people)
+    leaks = texts(findings, "warn", "leakage")
+    assert [text.split("'")[1] for text in leaks] == ["Points", "Contract"]
+    notes = texts(findings, "warn", "note")
+    assert "people.csv: column 'Country' is constant: here" in notes
+    assert any("column 'Name' has 240 levels in 240 rows" in note for note in notes)
+    assert any("column 'Score': 9 of 240 values missing" in note for note in notes)
+    assert texts(findings, "ok", "missing values") == []
+
+
+def test_small_groups_and_clients_that_lack_one(diagnose, people):
+    people["Gender"] = np.where(people.index < 220, "f", "m")
+    people.loc[people["Gender"] == "m", "Site"] = "north"
+    people.loc[people["Site"] == "west", "Hired"] = "no"
+    _, findings = diagnose(people)
+    # 20 rows, all at one client, of which a fifth are test rows: 4, or one less by rounding.
+    (small,) = [t for t in texts(findings, "warn", "groups") if t.startswith("Gender m has")]
+    assert int(small.split()[3]) in (3, 4, 5)
+    notes = texts(findings, "warn", "note")
+    assert "south: no train row of Gender m" in notes
+    assert "west: every train label is unfavourable" in notes
+
+
+def test_a_rare_label_is_warned_of_and_is_no_leak(diagnose, people):
+    people["Hired"] = np.where(people.index % 60 == 0, "yes", "no")  # 4 of 240
+    _, findings = diagnose(people, '[clients]\nscheme = "iid"\ncount = 1\n')
+    (said,) = texts(findings, "warn", "label")
+    assert "in 1.7% of the rows" in said
+    assert texts(findings, "warn", "leakage") == []
+
+
+def test_noise_floor_of_two_groups_is_the_binomial_one(diagnose, people):
+    """One group of 20, one of 20: E max |F − F_g| is E|a − b|/40 for two binomials."""
+    frame = people.head(200).copy()
+    frame["Gender"] = np.where(frame.index % 2 == 0, "f", "m")
+    frame["Hired"] = np.where(frame.index % 4 < 2, "yes", "no")
+    _, findings = diagnose(frame.assign(Site="one"))
+    (said,) = texts(findings, "ok", "noise floor")
+    k = np.arange(21)
+    p = binom.pmf(k, 20, 0.5)
+    expected = (np.abs(k[:, None] - k) * np.outer(p, p)).sum() / 40
+    assert "on 40 test rows" in said
+    # 2,000 draws: the standard error of the mean is 0.0011; three digits are shown.
+    assert float(said.split(": ")[1].split()[0]) == pytest.approx(expected, abs=0.005)
+
+
+@pytest.mark.parametrize(
+    ("column", "y", "right"),
+    [
+        ([1.0, 2.0, 3.0, 4.0], [0, 0, 1, 1], 1.0),
+        ([1.0, 2.0, 3.0, 4.0], [1, 1, 0, 0], 1.0),  # the other way round
+        ([1.0, 1.0, 2.0, 2.0], [0, 1, 1, 1], 0.75),  # no cut between equal values
+        ([5.0, 5.0, 5.0, 5.0], [0, 0, 0, 1], 0.75),
+        ([3.0, 1.0, 2.0, np.nan], [1, 0, 0, 1], 1.0),  # missing ones lie above
+        (["a", "a", "b", "b"], [0, 0, 1, 0], 0.75),
+        (["a", "b", "c", "c"], [0, 1, 1, 1], 0.5),  # single rows say nothing
+    ],
+)
+def test_best_rule_on_one_column_by_hand(column, y, right):
+    assert best_alone(pd.Series(column), np.array(y, dtype=np.int8)) == right
+
+
+def test_a_failure_is_in_the_findings_and_on_stderr(diagnose, people):
+    people.loc[7, "Gender"] = None
+    answer, findings = diagnose(people)
+    assert answer.code == 2
+    assert json.loads(answer.out)["ok"] is False
+    (failed,) = texts(findings, "fail")
+    assert failed.startswith("people.csv, line 9, column 'Gender': value missing")
+    assert answer.err == f"error: {failed}\n"
+
+
+def test_no_test_rows_is_a_warning(diagnose, people):
+    answer, findings = diagnose(people, "[clients]\ntest = 0.0\n")
+    assert answer.code == 0
+    assert texts(findings, "warn", "noise floor") == [
+        "no test rows: numbers will be of the train rows"
+    ]

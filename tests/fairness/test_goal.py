@@ -1,0 +1,52 @@
+"""A goal names its constraints, or says in one line what is missing."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from mfairfl.data.attribute import Attribute
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.goal import Goal
+
+SEX, AGE = Attribute("sex", ("F", "M")), Attribute("age", ("young", "mid", "old"))
+
+
+def groups(goal):
+    return [(name, group) for _, _, name, group in goal.constraints((SEX, AGE)).labels]
+
+
+def test_the_first_attribute_is_the_default():
+    assert groups(Goal()) == [("sex", "F"), ("sex", "M")]
+
+
+def test_attributes_are_taken_as_named():
+    assert groups(Goal(attributes=("age",))) == [("age", g) for g in ("young", "mid", "old")]
+
+
+def test_intersections_come_on_top_of_the_marginals():
+    assert len(groups(Goal(attributes=("sex", "age"), intersections=True))) == 2 + 3 + 2 * 3
+
+
+def test_several_notions_hold_together():
+    names = [label[0] for label in Goal(notions=("dp", "ap")).constraints((SEX,)).labels]
+    assert names == ["demographic_parity"] * 2 + ["accuracy_parity"] * 2
+
+
+def test_a_task_without_sensitive_attributes_is_named_as_the_reason():
+    with pytest.raises(ConfigError, match="sensitive attribute"):
+        Goal().constraints(())
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.0, math.nan])
+def test_alpha_is_a_share(alpha):
+    with pytest.raises(ConfigError, match=rf"fairness\.alpha .*{alpha}"):
+        Goal(alpha=alpha)
+
+
+def test_unknown_notions_and_attributes_are_refused():
+    with pytest.raises(ConfigError, match="did you mean 'equalized_odds'"):
+        Goal(notions=("equalised_odds",))
+    with pytest.raises(ConfigError, match="did you mean 'sex'"):
+        Goal(attributes=("sexx",)).constraints((SEX,))
