@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -11,10 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-with warnings.catch_warnings():
-    # Some releases of typer import names that the newest click deprecates; it is theirs to mend.
-    warnings.filterwarnings("ignore", r"'click\.", DeprecationWarning)
-    from mfairfl.cli import main
+from mfairfl.cli import main
 
 ROWS = 240
 

@@ -118,7 +118,9 @@ def _round(
         state.round,
         {},
         coefficients=_by_client(reports, step.scale * step.coefficients),
-        norms=_by_client(reports, [np.linalg.norm(r.update.astype(float)) for r in reports]),
+        norms=_by_client(
+            reports, [float(np.linalg.norm(r.update.astype(float))) for r in reports]
+        ),
         set_aside=set_aside,
         log=step.log,
     )

@@ -209,7 +209,9 @@ class Config(_Section):
 
     def identity(self, data: str) -> str:
         """Return the hash of all that decides the result; `data` names rows and split."""
-        text = json.dumps([self.model_dump(mode="json"), data], sort_keys=True)
+        # Where a file lies does not matter; `data` holds the hash of what is in it.
+        settings = self.model_dump(mode="json", exclude={"data": {"csv", "path"}})
+        text = json.dumps([settings, data], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
