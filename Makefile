@@ -26,7 +26,8 @@ demo: $(VENV)/.core ## train a federated model on Adult and measure it (about a 
 	$(BIN)/mfairfl train --data adult --heterogeneity high --strategy fedavg --out runs/demo
 
 test: $(VENV)/.dev lint ## lint, types, import rules, all tests
-	$(ONE_THREAD) $(BIN)/pytest -n $(JOBS) -m 'not network' --doctest-modules src tests
+	$(ONE_THREAD) $(BIN)/pytest -q --doctest-modules src
+	$(ONE_THREAD) $(BIN)/pytest -n $(JOBS) -m 'not network'
 
 lint: $(VENV)/.dev ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .

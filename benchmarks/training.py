@@ -16,6 +16,8 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -23,10 +25,10 @@ from torch import nn
 
 import mfairfl
 from mfairfl.models import MLP
+from mfairfl.randomness import stream
 from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.batches import Deck, Pool
 from mfairfl.training.plan import Plan, Recipe
-from mfairfl.randomness import stream
 from mfairfl.training.trainer import Work, train
 
 SEEDS = 5
@@ -48,6 +50,10 @@ def works_for(model: MLP, plan: Plan, ranges: Sequence[range]) -> list[Work]:
 
 def _rng(seed: int, client: int) -> np.random.Generator:
     return stream(seed, "batches", client)
+
+
+def stacked(model: MLP, plan: Plan, ranges: Sequence[range], pool: Pool) -> None:
+    train(works_for(model, plan, ranges), model, pool)
 
 
 def sequential(model: MLP, plan: Plan, ranges: Sequence[range], pool: Pool) -> list[np.ndarray]:
@@ -73,7 +79,7 @@ def as_module(model: MLP, weights: np.ndarray) -> nn.Sequential:
     layers: list[nn.Module] = []
     widths = (model.inputs, *model.hidden, 1)
     at = 0
-    for i, (a, b) in enumerate(zip(widths, widths[1:], strict=False)):
+    for i, (a, b) in enumerate(pairwise(widths)):
         linear = nn.Linear(a, b)
         with torch.no_grad():
             linear.weight.copy_(torch.from_numpy(weights[at : at + a * b].reshape(a, b).T.copy()))
@@ -93,12 +99,12 @@ def flatten(net: nn.Sequential) -> np.ndarray:
 
 def products(model: MLP, plan: Plan, ranges: Sequence[range]) -> Callable[[], None]:
     """Return the bare products of one epoch: forward, weight and input gradients."""
-    decks = [Deck(rows, plan.batch_size, None, ordered=True) for rows in ranges] * SEEDS
+    decks = [Deck(rows, plan.batch_size, None) for rows in ranges] * SEEDS
     steps = sorted((deck.batches for deck in decks), reverse=True)
     stack, batch = len(decks), decks[0].width
     widths = (model.inputs, *model.hidden)
     H = [torch.randn(stack, batch, width) for width in widths]
-    W = [torch.randn(stack, a, b) for a, b in zip(widths, widths[1:], strict=False)]
+    W = [torch.randn(stack, a, b) for a, b in pairwise(widths)]
     D = [torch.empty_like(w) for w in W]
     out = [torch.empty_like(h) for h in H]
 
@@ -144,10 +150,8 @@ def compare(repeats: int) -> None:
         plan = Recipe(local_epochs=1, batch_size=batch).plan(0, 1)
         limit = products(model, plan, ranges)
         apart = difference(model, plan, ranges, pool)
-        ours, bare = best(
-            repeats, lambda: train(works_for(model, plan, ranges), model, pool), limit
-        )
-        (loop,) = best(max(1, repeats // 2), lambda: sequential(model, plan, ranges, pool))
+        ours, bare = best(repeats, partial(stacked, model, plan, ranges, pool), limit)
+        (loop,) = best(max(1, repeats // 2), partial(sequential, model, plan, ranges, pool))
         print(
             f"{'×'.join(map(str, hidden)):>14} {batch:>5} {ours:8.3f} {loop:9.3f} {bare:9.3f} "
             f"{loop / ours:9.2f} {ours / bare:9.2f} {apart:9.1e}   {AIMS[hidden, batch]}"
@@ -183,16 +187,8 @@ def growth(repeats: int) -> None:
             for k in range(clients)
         ]
         pool, ranges = Pool.from_arrays(shards, 1)
-        start = model.init(stream(0, "init"))
-
-        def run(pool: Pool = pool, ranges: Sequence[range] = ranges) -> object:
-            works = [
-                Work(plan=plan, start=start, rows=rows_, rng=_rng(0, k))
-                for k, rows_ in enumerate(ranges)
-            ]
-            return train(works, model, pool)
-
-        (seconds,) = best(repeats, run)
+        (seconds,) = best(repeats, partial(stacked, model, plan, ranges, pool))
+        seconds /= SEEDS
         per_row = seconds / rows
         first = first or per_row
         print(

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mfairfl.errors import ConfigError
-from mfairfl.models import MLP, ModuleModel, logistic
+from mfairfl.models import MLP, logistic
+from mfairfl.modules import ModuleModel
 
 SHAPES = st.sampled_from([(), (2,), (4,), (5, 3), (32, 32), (7, 2, 9)])
 

@@ -83,7 +83,7 @@ def test_columns_that_give_the_label_away_or_say_nothing(diagnose, people):
     _, findings = diagnose(people)
     leaks = texts(findings, "warn", "leakage")
     assert [text.split("'")[1] for text in leaks] == ["Points", "Contract"]
-    notes = texts(findings, "warn", "note")
+    notes = texts(findings, "note", "data")
     assert "people.csv: column 'Country' is constant: here" in notes
     assert any("column 'Name' has 240 levels in 240 rows" in note for note in notes)
     assert any("column 'Score': 9 of 240 values missing" in note for note in notes)
@@ -98,7 +98,7 @@ def test_small_groups_and_clients_that_lack_one(diagnose, people):
     # 20 rows, all at one client, of which a fifth are test rows: 4, or one less by rounding.
     (small,) = [t for t in texts(findings, "warn", "groups") if t.startswith("Gender m has")]
     assert int(small.split()[3]) in (3, 4, 5)
-    notes = texts(findings, "warn", "note")
+    notes = texts(findings, "warn", "clients")
     assert "south: no train row of Gender m" in notes
     assert "west: every train label is unfavourable" in notes
 

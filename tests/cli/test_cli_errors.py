@@ -133,7 +133,7 @@ def test_a_client_of_one_class_and_one_without_a_group_train_with_a_warning(cli,
     assert answer.code == 0
     record = json.loads((tmp_path / "r" / "run.json").read_text(encoding="utf-8"))
     for note in ("west: every train label is favourable", "south: no train row of Gender d, m"):
-        assert note in record["federation"]["notes"]
+        assert note in record["federation"]["warnings"]
         assert f"warning: {note}" in answer.out.splitlines()
 
 

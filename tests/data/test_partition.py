@@ -110,7 +110,7 @@ def test_cf_literal_leaves_rows_unused():
     federation = partition(people(100, 200), "cf-literal")
     assert counts(federation) == [[50, 0], [10, 0], [0, 20], [0, 40], [0, 20]]
     assert "160 of 300 rows belong to no client" in federation.notes
-    assert "client-1: no train row of sex Male" in federation.notes
+    assert "client-1: no train row of sex Male" in federation.warnings
     cell = federation.summary()["clients"][0]["attributes"]["sex"]["Male"]
     assert cell == {"rows": 0, "share": 0.0, "favourable": 0, "base_rate": None}
 
@@ -266,7 +266,7 @@ def test_the_width_of_the_encoding_does_not_depend_on_the_split():
     found = [partition(table, "iid", test=0.5, seed=seed) for seed in range(6)]
     held_out = {17 in federation.pooled("test").rows for federation in found}
     assert held_out == {True, False}
-    assert {dict((c.name, c.levels) for c in f.encoder.categorical)["job"] for f in found} == {
+    assert {{c.name: c.levels for c in f.encoder.categorical}["job"] for f in found} == {
         tuple(sorted(set(jobs)))
     }
 
@@ -338,8 +338,8 @@ def test_a_client_with_one_class_is_noted():
     table = people(50, 50, client=["a"] * 50 + ["b"] * 50)
     one = np.array([1] * 50 + [0, 1] * 25, dtype=np.int8)
     federation = partition(replace(table, y=one))
-    assert "a: every train label is favourable" in federation.notes
-    assert "a: no train row of sex Male" in federation.notes
+    assert "a: every train label is favourable" in federation.warnings
+    assert "a: no train row of sex Male" in federation.warnings
 
 
 @pytest.mark.parametrize(

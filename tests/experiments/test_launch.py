@@ -69,9 +69,8 @@ def test_nothing_to_do():
 
 
 def children_of(pid):
-    found = subprocess.run(
-        ["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True
-    )
+    command = ["ps", "-o", "pid=", "--ppid", str(pid)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
     return [int(word) for word in found.stdout.split()]
 
 

@@ -126,7 +126,7 @@ def test_a_hyper_parameter_of_the_wrong_type_is_refused(name):
 
 @every
 def test_runs_with_a_client_lacking_a_group_and_one_lacking_a_class(name, federation):
-    notes = " ".join(federation.notes)
+    notes = " ".join(federation.warnings)
     assert "north: no train row of sex F" in notes
     assert "south: every train label is unfavourable" in notes
     assert_sound(*fed.run(fed.setup_for(federation, name, rounds=ROUNDS), federation))

@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mfairfl.cli.flags import configuration
-from mfairfl.cli.show import REVEALS, asks_attention
+from mfairfl.cli.show import REVEALS
 from mfairfl.data import MISSING, Federation, Table
 from mfairfl.engine.state import Setup
 from mfairfl.experiments.config import Config
@@ -31,7 +31,7 @@ LEAK = 0.99
 class Finding(NamedTuple):
     """One line of the doctor."""
 
-    level: Literal["ok", "warn", "fail"]
+    level: Literal["ok", "note", "warn", "fail"]
     check: str
     message: str
 
@@ -127,7 +127,9 @@ def _clients(federation: Federation) -> Iterator[Finding]:
     )
     yield Finding("ok", "clients", said)
     for note in federation.notes:
-        yield Finding("warn" if asks_attention(note) else "ok", "note", note)
+        yield Finding("note", "data", note)
+    for warning in federation.warnings:
+        yield Finding("warn", "clients", warning)
 
 
 def _groups(federation: Federation) -> Iterator[Finding]:

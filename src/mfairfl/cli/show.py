@@ -14,7 +14,6 @@ from rich.table import Table as Grid
 
 __all__ = [
     "REVEALS",
-    "asks_attention",
     "group_sizes",
     "number",
     "print_json",
@@ -40,8 +39,6 @@ _NUMBERS = (
     "client_accuracy_std",
     "worst_client_accuracy",
 )
-# Notes that tell how the data was made; all others ask for attention.
-_PLAIN_NOTES = ("read from ", "option ", "group 0 of the split ")
 
 
 def terminal(*, stderr: bool = False) -> Console:
@@ -78,21 +75,11 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def asks_attention(note: str) -> bool:
-    """Say whether a note is more than how the data was made.
-
-    Examples
-    --------
-    >>> asks_attention("option fnlwgt=False"), asks_attention("north: no test row")
-    (False, True)
-    """
-    return not note.startswith(_PLAIN_NOTES)
-
-
-def print_notes(notes: Iterable[str]) -> None:
-    """Print notes one a line; those that ask for attention as warnings."""
-    for note in notes:
-        typer.echo(f"{'warning' if asks_attention(note) else 'note'}: {note}")
+def print_notes(federation: dict[str, Any]) -> None:
+    """Print how the data was made, and what asks for attention."""
+    for kind in ("note", "warning"):
+        for line in federation[f"{kind}s"]:
+            typer.echo(f"{kind}: {line}")
 
 
 def print_record(record: dict[str, Any], folder: str) -> None:
@@ -114,7 +101,9 @@ def print_record(record: dict[str, Any], folder: str) -> None:
     served = record["served"]
     names = ", ".join(served["names"])
     typer.echo(f"served model: {names} (rule {served['rule']})")
-    print_notes([*record["federation"]["notes"], *filter(None, [served["note"]])])
+    print_notes(record["federation"])
+    if served["note"]:
+        typer.echo(f"warning: {served['note']}")
     typer.echo(
         f"files: {folder}/ (run.json, rounds.csv, clients.csv, model.safetensors, encoder.json)"
     )

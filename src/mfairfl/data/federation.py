@@ -58,7 +58,8 @@ class Federation:
     """All clients, sorted by name, encoded alike.
 
     `pool` holds every row once: the train rows of all clients in their order, then the validation
-    rows, then the test rows. The clients' shards are slices of it.
+    rows, then the test rows. The clients' shards are slices of it. `notes` tell how the data was
+    made; `warnings` name clients that lack a group, a class or test rows.
     """
 
     clients: tuple[Client, ...]
@@ -72,6 +73,7 @@ class Federation:
     seed: int
     options: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def pooled(self, part: Part) -> Shard:
         """Return the rows of all clients in one part, as a slice of `pool`."""
@@ -89,6 +91,7 @@ class Federation:
             "options": dict(self.options),
             "features": self.pool.X.shape[1],
             "notes": list(self.notes),
+            "warnings": list(self.warnings),
             "clients": [self._count(client) for client in self.clients],
         }
 

@@ -18,7 +18,8 @@ def write_text(summary: dict[str, Any]) -> str:
     >>> group = {"rows": 4, "share": 1.0, "favourable": 1, "base_rate": 0.25}
     >>> client = {"name": "a", "train": 3, "validation": 0, "test": 1, **group}
     >>> client["attributes"] = {"sex": {"Female": group}}
-    >>> facts = {"table": "t", "scheme": "iid", "seed": 0, "features": 2, "notes": []}
+    >>> facts = {"table": "t", "scheme": "iid", "seed": 0, "features": 2}
+    >>> facts |= {"notes": [], "warnings": []}
     >>> print(write_text({**facts, "clients": [client]}))
     t: 4 rows, 2 features, 1 clients, scheme iid, seed 0
     share of the client's rows (base rate in brackets), '-' where undefined
@@ -50,7 +51,8 @@ def write_text(summary: dict[str, Any]) -> str:
             for i in left
         ]
         text.append("  ".join(cells).rstrip())
-    return "\n".join([*text, *(f"note: {note}" for note in summary["notes"])])
+    text += [f"note: {note}" for note in summary["notes"]]
+    return "\n".join([*text, *(f"warning: {warning}" for warning in summary["warnings"])])
 
 
 def _percent(share: float | None) -> str:

@@ -102,7 +102,8 @@ def assemble(silos: Sequence[Silo], *, notes: tuple[str, ...], **about: Any) -> 
         attributes=silos[0].table.attributes,
         encoder=encoder,
         task=task,
-        notes=(*notes, *_warnings(silos)),
+        notes=notes,
+        warnings=tuple(_warnings(silos)),
         **about,
     )
 

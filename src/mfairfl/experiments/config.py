@@ -83,7 +83,7 @@ class ModelConfig(_Section):
     @field_validator("hidden")
     @classmethod
     def _positive(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(width < 1 for width in value):
+        if any(width < 2 for width in value):
             raise ValueError("every hidden layer needs at least one unit")
         return value
 

@@ -14,7 +14,8 @@ from mfairfl.data import Encoder, Task, features_frame, read_frame
 from mfairfl.errors import ConfigError, RunDirectoryError
 from mfairfl.experiments.directory import RunDirectory
 from mfairfl.experiments.prepare import ModuleFactory
-from mfairfl.models import MLP, Model, ModuleModel
+from mfairfl.models import MLP, Model
+from mfairfl.modules import ModuleModel
 from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.batches import Pool
 from mfairfl.training.measure import Probe, logits

@@ -13,7 +13,8 @@ from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.engine.state import Setup
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.config import Config
-from mfairfl.models import MLP, Model, ModuleModel, logistic
+from mfairfl.models import MLP, Model, logistic
+from mfairfl.modules import ModuleModel
 
 __all__ = ["ModuleFactory", "federation_of", "model_of", "setup_of", "table_of"]
 

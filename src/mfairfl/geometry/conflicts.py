@@ -2,15 +2,15 @@
 
 Every adjusted update stays in the span of the originals, so the server needs the Gram matrix
 M = G Gᵀ alone. Row k of C holds the coefficients of client k's adjusted update a_k = Σ_i C_ki g_i,
-S = C M its inner products with the originals, ν its norm. For a target i, with φ = cos(a_k, g_i) and
-the pair's goal φ̂ (label eq18, printed Eq. 17), where φ < φ̂:
+S = C M its inner products with the originals, ν its norm. For a target i, with φ = cos(a_k, g_i)
+and the pair's goal φ̂ (printed Eq. 17), where φ < φ̂:
 
     c = (ν_k / |g_i|) · (φ̂ √(1 − φ²) / √(1 − φ̂²) − φ),   a_k ← a_k + c g_i,
     ν_k ← ν_k √(1 − φ²) / √(1 − φ̂²),
 
-after which cos(a_k, g_i) = φ̂. The norm is updated in closed form: C M Cᵀ would cancel. Targets are
-the *original* updates and their order is common to all clients, so all clients are advanced at once
-for each target; this equals the paper's client-by-client loop.
+after which cos(a_k, g_i) = φ̂. The norm is updated in closed form: C M Cᵀ would cancel. Targets
+are the *original* updates and their order is common to all clients, so all clients are advanced at
+once for each target; this equals the paper's client-by-client loop.
 """
 
 from __future__ import annotations

@@ -1,3 +1,0 @@
-"""Moved."""
-from mfairfl.randomness import stream
-__all__ = ["stream"]
