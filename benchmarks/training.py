@@ -3,7 +3,8 @@
 Compares, side by side in one run, `mfairfl.training.train` with
 
 (a) the sequential PyTorch loop a user would write: same model, same AdamW, same batches, client
-    after client (the largest difference of the resulting weights is printed), and
+    after client (the largest difference of the resulting weights is printed), with PyTorch's
+    own settings but one thread, and
 (b) the bare batched matrix products of the hidden layers, forward and backward, in the same
     shapes and number: what no trainer of this design can undercut. The head (one column) is left
     out of the limit.
@@ -121,6 +122,12 @@ def products(model: MLP, plan: Plan, ranges: Sequence[range]) -> Callable[[], No
     return run
 
 
+def steadily(function: Callable[[], None]) -> None:
+    """Call a function in the arithmetic that runs use."""
+    with steady_arithmetic():
+        function()
+
+
 def best(repeats: int, *functions: Callable[[], object]) -> list[float]:
     """Return each function's best time over alternating repetitions."""
     times = [float("inf")] * len(functions)
@@ -150,8 +157,13 @@ def compare(repeats: int) -> None:
         plan = Recipe(local_epochs=1, batch_size=batch).plan(0, 1)
         limit = products(model, plan, ranges)
         apart = difference(model, plan, ranges, pool)
-        ours, bare = best(repeats, partial(stacked, model, plan, ranges, pool), limit)
-        (loop,) = best(max(1, repeats // 2), partial(sequential, model, plan, ranges, pool))
+        arguments = (model, plan, ranges, pool)
+        ours, bare, loop = best(
+            repeats,
+            partial(steadily, partial(stacked, *arguments)),
+            partial(steadily, limit),
+            partial(sequential, *arguments),
+        )
         print(
             f"{'×'.join(map(str, hidden)):>14} {batch:>5} {ours:8.3f} {loop:9.3f} {bare:9.3f} "
             f"{loop / ours:9.2f} {ours / bare:9.2f} {apart:9.1e}   {AIMS[hidden, batch]}"
@@ -187,7 +199,7 @@ def growth(repeats: int) -> None:
             for k in range(clients)
         ]
         pool, ranges = Pool.from_arrays(shards, 1)
-        (seconds,) = best(repeats, partial(stacked, model, plan, ranges, pool))
+        (seconds,) = best(repeats, partial(steadily, partial(stacked, model, plan, ranges, pool)))
         seconds /= SEEDS
         per_row = seconds / rows
         first = first or per_row
@@ -202,9 +214,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=6)
     repeats = parser.parse_args().repeats
     print(f"torch {torch.__version__.split('+')[0]}, one thread, best of {repeats}")
-    with steady_arithmetic():  # for all contestants alike
-        compare(repeats)
-        growth(max(2, repeats // 2))
+    compare(repeats)
+    growth(max(2, repeats // 2))
 
 
 if __name__ == "__main__":

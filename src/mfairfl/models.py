@@ -176,14 +176,15 @@ class MLP:
         *hidden, head = self._layers
         stack, batch = inputs.shape[0], inputs.shape[1]
         activations = [inputs]
+        matrices = [layer.weight(weights) for layer in hidden]
         for i, layer in enumerate(hidden):
             out = _buffer(workspace, ("activation", i), (stack, batch, layer.outputs))
             bias = layer.offset(weights).unsqueeze(1)
-            torch.baddbmm(bias, activations[-1], layer.weight(weights), out=out)
+            torch.baddbmm(bias, activations[-1], matrices[i], out=out)
             activations.append(out.relu_())
-        last = activations[-1]
+        last, row = activations[-1], head.weight(weights).transpose(1, 2)
         product = _buffer(workspace, ("head", 0), (stack, batch, head.inputs))
-        torch.mul(last, head.weight(weights).transpose(1, 2), out=product)
+        torch.mul(last, row, out=product)
         logits = product.sum(dim=2).add_(head.offset(weights))
 
         def pullback(dlogits: Tensor, out: Tensor) -> Tensor:
@@ -191,7 +192,7 @@ class MLP:
             torch.mul(last, column, out=product)
             head.weight(out).copy_(product.sum(dim=1).unsqueeze(2))
             head.offset(out).copy_(dlogits.sum(dim=1, keepdim=True))
-            torch.mul(column, head.weight(weights).transpose(1, 2), out=product)
+            torch.mul(column, row, out=product)
             upper = product
             for i in range(len(hidden) - 1, -1, -1):
                 layer = hidden[i]
@@ -202,10 +203,10 @@ class MLP:
                 _batched_product(
                     activations[i].transpose(1, 2), upper, layer.weight(out), workspace, i
                 )
-                layer.offset(out).copy_(upper.sum(dim=1))
+                torch.sum(upper, dim=1, out=layer.offset(out))
                 if i:
                     below = _buffer(workspace, ("gradient", i), (stack, batch, layer.inputs))
-                    upper = torch.bmm(upper, layer.weight(weights).transpose(1, 2), out=below)
+                    upper = torch.bmm(upper, matrices[i].transpose(1, 2), out=below)
             return out
 
         return logits, pullback

@@ -188,10 +188,10 @@ class _Stack:
     def _slope(self, logits: Tensor, index: Tensor, active: int) -> Tensor:
         """∂/∂z of one row's objective, times 1 (the batch weight comes later)."""
         p = torch.sigmoid(logits)
-        slope = p - self._pool.y[index]
+        slope = p - self._pool.y.index_select(0, index.view(-1)).view_as(p)
         if self._loss is None and self._score is None:
             return slope
-        strata = self._pool.strata[index]
+        strata = self._pool.strata.index_select(0, index.view(-1)).view_as(index)
         if self._loss is not None:
             slope.mul_(self._loss[:active].gather(1, strata))
         if self._score is not None:
