@@ -55,3 +55,12 @@ def test_a_mixtures_tally_is_the_expected_one():
 def test_the_pooled_loss_is_a_mean_over_rows_not_over_clients():
     assert pooled_loss({"a": A, "b": B}) == pytest.approx(16 / 23)
     assert np.isnan(pooled_loss({"a": statistics(np.zeros((2, 2)), np.zeros((2, 2)))}))
+
+
+def test_the_pooled_loss_has_the_same_bits_however_clients_are_listed():
+    """.1 + .2 + .3 is not .3 + .2 + .1 in floating point."""
+    losses = {"a": 0.1, "b": 0.2, "c": 0.3}
+    one = np.array([[1.0, 0.0], [0.0, 0.0]])
+    parts = {n: statistics(one, 0 * one, one * loss) for n, loss in losses.items()}
+    turned = dict(reversed(parts.items()))
+    assert pooled_loss(parts) == pooled_loss(turned) == (0.1 + 0.2 + 0.3) / 3
