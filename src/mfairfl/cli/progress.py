@@ -48,7 +48,8 @@ class RoundProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if not self._bar.disable:  # older rich ends even a bar that never was with a line
+            self._bar.stop()
 
     def on_start(self, setup: Setup, state: RunState) -> None:
         """Say from where a run goes on."""

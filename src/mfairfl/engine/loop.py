@@ -139,6 +139,7 @@ def _context(setup: Setup, state: RunState) -> Context:
         participants=tuple(names[i] for i in sorted(drawn)),
         plan=setup.recipe.plan(state.round, setup.rounds),
         rng=stream(setup.seed, "server", state.round),
+        summary=setup.summary,
         vectors=state.vectors,
     )
 

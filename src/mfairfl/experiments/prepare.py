@@ -76,11 +76,14 @@ def model_of(config: Config, inputs: int, module: ModuleFactory | None = None) -
 def setup_of(config: Config, federation: Federation, module: ModuleFactory | None = None) -> Setup:
     """Put together what the loop needs."""
     names = tuple(attribute.name for attribute in federation.attributes)
+    strategy, training = config.strategy.create(), config.training
+    # A method that takes one gradient a server step gets a step for every local epoch.
+    literal = getattr(strategy, "update", "local") == "gradient"
     return Setup(
-        strategy=config.strategy.create(),
+        strategy=strategy,
         model=model_of(config, federation.pool.X.shape[1], module),
         recipe=config.training.recipe(),
-        rounds=config.training.rounds,
+        rounds=training.rounds * (training.local_epochs if literal else 1),
         seed=config.seed,
         summary=summarize(federation, config.goal(names)),
         output=config.output_rule(),

@@ -1,35 +1,46 @@
 """Algorithm 2 of mFairFL in the space of coefficients: lessen conflicts between client updates.
 
 Every adjusted update stays in the span of the originals, so the server needs the Gram matrix
-M = G Gᵀ alone. Row k of C holds the coefficients of client k's adjusted update a_k = Σ_i C_ki g_i,
-S = C M its inner products with the originals, ν its norm. For a target i, with φ = cos(a_k, g_i)
-and the pair's goal φ̂ (printed Eq. 17), where φ < φ̂:
+M = G Gᵀ alone. Row k of C holds the coefficients of client k's adjusted update a_k = Σ_i C_ki g_i;
+(C M)_ki is its inner product with the original g_i, ν_k its norm. For a target i, with
+φ = cos(a_k, g_i) and the pair's goal φ̂ (printed Eq. 17), where φ < φ̂:
 
     c = (ν_k / |g_i|) · (φ̂ √(1 − φ²) / √(1 − φ̂²) − φ),   a_k ← a_k + c g_i,
     ν_k ← ν_k √(1 − φ²) / √(1 − φ̂²),
 
 after which cos(a_k, g_i) = φ̂. The norm is updated in closed form: C M Cᵀ would cancel. Targets
 are the *original* updates and their order is common to all clients, so all clients are advanced at
-once for each target; this equals the paper's client-by-client loop.
+once for each target; this equals the paper's client-by-client loop. A client is never its own
+target, though Algorithm 2 does not say so: its adjusted update would be pulled back towards its
+original one, and over the rounds the norms explode.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mfairfl.errors import ConfigError, unknown
+from mfairfl.geometry.checks import (
+    Floats,
+    checked,
+    checked_goals,
+    checked_gram,
+    checked_weights,
+)
 
 __all__ = ["Conflicts", "adjusted_count", "cosines", "diminish_conflicts", "rescaling"]
 
-Floats = NDArray[np.float64]
 Order = Literal["loss", "reversed", "random", "fixed"]
-ORDERS = ("loss", "reversed", "random", "fixed")
+Convention = Literal["paper", "gradvac"]
+Kept = Literal["loss", "order"]
 
-_ZERO = 1e-12  # norms below this share of the largest count as zero
+_ZERO = 1e-12  # norms up to this share of the largest count as zero
+_GONE = 1e-7  # an adjustment that shrinks a norm more than this has left rounding errors alone
+_NOISE = 1e-6  # relative error of a float32 Gram matrix (gram.py)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +84,8 @@ def diminish_conflicts(
     order: Order = "loss",
     rng: np.random.Generator | None = None,
     weights: ArrayLike | None = None,
-    convention: Literal["paper", "gradvac"] = "paper",
-    kept: Literal["loss", "order"] = "loss",
+    convention: Convention = "paper",
+    kept: Kept = "loss",
     goal_floor: float = 0.0,
     goal_cap: float = 0.999,
 ) -> Conflicts:
@@ -93,8 +104,10 @@ def diminish_conflicts(
     delta : float
         Moving-average rate δ.
     order : {"loss", "reversed", "random", "fixed"}
-        Order of the targets: by loss ascending (the paper's), descending, drawn with `rng`, or as
-        given.
+        Order of the targets: by loss ascending (the paper's), exactly the other way round, drawn
+        with `rng`, or as given.
+    rng : Generator, optional
+        Needed by the random order.
     weights : array (K,), optional
         p, by default 1/K.
     convention : {"paper", "gradvac"}
@@ -110,47 +123,32 @@ def diminish_conflicts(
     >>> found.coefficients.round(3).tolist()  # client 0 gave up its part against client 1
     [0.5, 0.75]
     """
-    M, loss, phi_hat, p = _checked(gram, losses, goals, weights)
-    if not 0 <= beta <= 1:
-        raise ConfigError(f"beta must lie in [0, 1], not {beta}")
-    if not 0 <= delta <= 1:
-        raise ConfigError(f"delta must lie in [0, 1], not {delta}")
-    if not -1 < goal_floor <= goal_cap < 1:
-        raise ConfigError(f"goals must satisfy −1 < floor ≤ cap < 1, not {goal_floor}, {goal_cap}")
+    M = checked_gram(gram)
     count = len(M)
+    loss = checked("losses", losses, (count,))
+    phi_hat = checked_goals(goals, count)
+    p = checked_weights(weights, count)
+    _check_settings(
+        shares={"beta": beta, "delta": delta},
+        goal_range=(goal_floor, goal_cap),
+        convention=convention,
+        kept=kept,
+    )
     by_loss = np.argsort(loss, kind="stable")
     targets = _targets(order, by_loss, rng)
-    chosen = (by_loss if kept == "loss" else targets)[: adjusted_count(beta, count)]
     adjusted = np.zeros(count, dtype=bool)
-    adjusted[chosen] = True
-    C, S, length = np.eye(count), M.copy(), np.sqrt(np.diag(M))
-    nu, zero = length.copy(), _ZERO * length.max(initial=0.0)
+    adjusted[(by_loss if kept == "loss" else targets)[: adjusted_count(beta, count)]] = True
     goal = np.clip(phi_hat, goal_floor, goal_cap)
-    new, conflicts = phi_hat.copy(), np.zeros((count, count), dtype=bool)
-    keep = delta if convention == "paper" else 1 - delta
-    for i in targets:
-        if length[i] <= zero:
-            continue
-        rows = adjusted & (nu > zero)
-        rows[i] = False  # Algorithm 2 does not say so, but a client never conflicts with itself
-        phi = np.clip(S[rows, i] / (nu[rows] * length[i]), -1.0, 1.0)
-        new[rows, i] = keep * phi_hat[rows, i] + (1 - keep) * phi
-        moved = np.flatnonzero(rows)[phi < goal[rows, i]]
-        conflicts[moved, i] = True
-        before, after = phi[phi < goal[rows, i]], goal[moved, i]
-        ratio = np.sqrt((1 - before) * (1 + before)) / np.sqrt((1 - after) * (1 + after))
-        c = nu[moved] / length[i] * (after * ratio - before)
-        C[moved, i] += c
-        S[moved] += c[:, None] * M[i]
-        nu[moved] *= ratio
+    C, norms, phi = _walk(M, targets, adjusted, goal)
+    old = delta if convention == "paper" else 1 - delta
     return Conflicts(
         coefficients=C.T @ p,
-        goals=new,
-        conflicts=conflicts,
+        goals=np.where(np.isnan(phi), phi_hat, old * phi_hat + (1 - old) * phi),
+        conflicts=phi < goal,
         order=targets,
         adjusted=adjusted,
         rows=C,
-        norms=nu,
+        norms=norms,
     )
 
 
@@ -162,7 +160,8 @@ def adjusted_count(beta: float, count: int) -> int:
     >>> adjusted_count(0.5, 5), adjusted_count(0.8, 5), adjusted_count(0.0, 5)
     (3, 4, 0)
     """
-    return min(count, int(np.floor(beta * count + 0.5)))
+    # 0.29 · 50 is 14.499999999999998 in floating point, and 14.5 to whoever wrote 0.29.
+    return int(np.floor(round(beta * count, 12) + 0.5))
 
 
 def cosines(gram: ArrayLike) -> Floats:
@@ -173,7 +172,7 @@ def cosines(gram: ArrayLike) -> Floats:
     >>> cosines([[4.0, -2.0], [-2.0, 1.0]]).tolist()
     [[1.0, -1.0], [-1.0, 1.0]]
     """
-    M = np.asarray(gram, dtype=np.float64)
+    M = checked_gram(gram)
     length = np.sqrt(np.diag(M))
     product = np.outer(length, length)
     found = np.full_like(M, np.nan)
@@ -182,20 +181,41 @@ def cosines(gram: ArrayLike) -> Floats:
 
 
 def rescaling(gram: ArrayLike, coefficients: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Return ρ that gives Σ c_k g_k the length of the plain average Σ p_k g_k; 0 if c vanishes.
+    """Return ρ that gives Σ c_k g_k the length of the plain average Σ p_k g_k.
+
+    It is 0 where the sum has cancelled to a thousandth of its parts: a Gram matrix of float32
+    updates knows nothing about the length of such a sum, and its direction means nothing.
 
     Examples
     --------
     >>> rescaling([[1.0, 0.0], [0.0, 1.0]], [1.0, 0.0])
     0.7071067811865476
     """
-    M = np.asarray(gram, dtype=np.float64)
-    c = np.asarray(coefficients, dtype=np.float64)
-    p = np.full(len(M), 1 / len(M)) if weights is None else np.asarray(weights, dtype=np.float64)
+    M = checked_gram(gram)
+    c = checked("coefficients", coefficients, (len(M),))
+    p = checked_weights(weights, len(M))
     plain, found = float(p @ M @ p), float(c @ M @ c)
-    # Below this the sum has cancelled to rounding noise and its direction means nothing.
-    noise = _ZERO * float(np.abs(c) @ np.abs(M) @ np.abs(c))
+    noise = _NOISE * float(np.abs(c) @ np.sqrt(np.diag(M))) ** 2
     return float(np.sqrt(max(plain, 0.0) / found)) if found > noise else 0.0
+
+
+def _walk(
+    M: Floats, targets: NDArray[np.intp], adjusted: NDArray[np.bool_], goal: Floats
+) -> tuple[Floats, Floats, Floats]:
+    """Return C, the norms ν and the cosines φ met on the way; nan where a pair was not met."""
+    length = np.sqrt(np.diag(M))
+    alive = length > _ZERO * length.max()
+    C, nu, phi = np.eye(len(M)), length.copy(), np.full_like(M, np.nan)
+    for i in targets[alive[targets]]:
+        rows = adjusted & alive & (nu > 0)
+        rows[i] = False
+        phi[rows, i] = np.clip((C @ M[i])[rows] / (nu[rows] * length[i]), -1.0, 1.0)
+        moved = phi[:, i] < goal[:, i]
+        before, after = phi[moved, i], goal[moved, i]
+        ratio = np.sqrt((1 - before) * (1 + before)) / np.sqrt((1 - after) * (1 + after))
+        C[moved, i] = nu[moved] / length[i] * (after * ratio - before)
+        nu[moved] *= np.where(ratio > _GONE, ratio, 0.0)
+    return C, nu, phi
 
 
 def _targets(
@@ -211,25 +231,19 @@ def _targets(
         if rng is None:
             raise ConfigError("order 'random' needs rng, a numpy Generator")
         return rng.permutation(len(by_loss))
-    raise ConfigError(unknown("order", order, ORDERS))
+    raise ConfigError(unknown("order", order, get_args(Order)))
 
 
-def _checked(
-    gram: ArrayLike, losses: ArrayLike, goals: ArrayLike | None, weights: ArrayLike | None
-) -> tuple[Floats, Floats, Floats, Floats]:
-    M = np.asarray(gram, dtype=np.float64)
-    count = len(M)
-    loss = np.asarray(losses, dtype=np.float64)
-    phi_hat = np.zeros((count, count)) if goals is None else np.asarray(goals, dtype=np.float64)
-    p = np.full(count, 1 / count) if weights is None else np.asarray(weights, dtype=np.float64)
-    shapes = {"gram": M, "goals": phi_hat}
-    for name, array in shapes.items():
-        if array.shape != (count, count):
-            raise ConfigError(f"{name} has shape {array.shape}; expected ({count}, {count})")
-    for name, array in {"losses": loss, "weights": p}.items():
-        if array.shape != (count,):
-            raise ConfigError(f"{name} have shape {array.shape}; expected ({count},)")
-    for name, array in {**shapes, "losses": loss, "weights": p}.items():
-        if not np.isfinite(array).all():
-            raise ConfigError(f"{name}: a number is not finite")
-    return M, loss, phi_hat, p
+def _check_settings(
+    *, shares: dict[str, float], goal_range: tuple[float, float], convention: str, kept: str
+) -> None:
+    for name, share in shares.items():
+        if not 0 <= share <= 1:
+            raise ConfigError(f"{name} must lie in [0, 1], not {share}")
+    floor, cap = goal_range
+    if not -1 < floor <= cap < 1:
+        raise ConfigError(f"−1 < goal_floor ≤ goal_cap < 1 must hold, not {floor} and {cap}")
+    if convention not in get_args(Convention):
+        raise ConfigError(unknown("convention", convention, get_args(Convention)))
+    if kept not in get_args(Kept):
+        raise ConfigError(unknown("value of kept", kept, get_args(Kept)))

@@ -1,36 +1,96 @@
-"""The Gram matrix of client updates: all a server rule needs to know about directions."""
+"""The Gram matrix of client updates, and their weighted sum: the two times a server reads them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from mfairfl.errors import DataError
 
-__all__ = ["gram_matrix"]
+__all__ = ["gram_matrix", "weighted_sum"]
 
-_BLOCK = 1 << 16
+# Columns multiplied at once. Long enough for BLAS, short enough to stay in the cache and to keep
+# the rounding of a float32 block small.
+_BLOCK = 8192
+
+Updates = Sequence[ArrayLike] | np.ndarray
+Rows = list[np.ndarray] | np.ndarray
 
 
-def gram_matrix(updates: Sequence[np.ndarray] | np.ndarray) -> NDArray[np.float64]:
-    """Return M = G Gᵀ of the rows of `updates`, accumulated in float64 block by block.
+def gram_matrix(updates: Updates) -> NDArray[np.float64]:
+    """Return M = G Gᵀ of the rows of `updates`.
 
-    Only a block of columns is ever held in double precision. No updates give a (0, 0) matrix.
+    Blocks of columns are multiplied in the updates' own precision and added up in float64. For
+    float32 updates the error of M_ij is at most 8192 · 2⁻²⁴ |g_i||g_j|, whatever the order of
+    summation, and about 1e-6 |g_i||g_j| or less in practice. No updates give a (0, 0) matrix.
+
+    Parameters
+    ----------
+    updates : array (K, m), or sequence of K arrays (m,)
+        float32 stays float32; anything else is computed in float64. Only a block is copied.
 
     Examples
     --------
     >>> gram_matrix([[3.0, 4.0], [1.0, 0.0]]).tolist()
     [[25.0, 3.0], [3.0, 1.0]]
     """
+    rows = _rows(updates)
+    if {row.dtype for row in rows} != {np.dtype(np.float32)}:
+        return _product(rows, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = _product(rows, np.float32)
+    # Squares of float32 numbers may leave its range at either end: below 1e-38 they lose digits
+    # and end as 0, above 1e38 they are infinite.
+    squares = np.diag(total)
+    least = 1e-30 * len(rows[0])
+    return total if ((least < squares) & (squares < np.inf)).all() else _product(rows, np.float64)
+
+
+def weighted_sum(updates: Updates, coefficients: ArrayLike) -> NDArray[np.float64]:
+    """Return Σ c_k g_k, multiplied and added in float64; no updates give an empty vector.
+
+    Examples
+    --------
+    >>> weighted_sum([[3.0, 4.0], [1.0, 0.0]], [0.5, 2.0]).tolist()
+    [3.5, 2.0]
+    """
+    rows = _rows(updates)
+    c = np.asarray(coefficients, dtype=np.float64)
+    if c.shape != (len(rows),):
+        raise DataError(f"coefficients of shape {c.shape} for {len(rows)} updates: give one each")
+    total = np.zeros(_width(rows))
+    for part, block in _blocks(rows, np.float64):
+        total[part] = c @ block
+    return total
+
+
+def _rows(updates: Updates) -> Rows:
+    if isinstance(updates, np.ndarray) and updates.ndim == 2:
+        return updates
     rows = [np.asarray(row) for row in updates]
     shapes = sorted({row.shape for row in rows})
     if len(shapes) > 1 or any(len(shape) != 1 for shape in shapes):
         raise DataError(f"updates of shapes {shapes}: give flat vectors of one length")
+    return rows
+
+
+def _width(rows: Rows) -> int:
+    return len(rows[0]) if len(rows) else 0
+
+
+def _blocks(rows: Rows, dtype: DTypeLike) -> Iterator[tuple[slice, np.ndarray]]:
+    for at in range(0, _width(rows), _BLOCK):
+        part = slice(at, at + _BLOCK)
+        if isinstance(rows, np.ndarray):
+            yield part, rows[:, part].astype(dtype, copy=False)
+        else:
+            yield part, np.stack([row[part] for row in rows], dtype=dtype)
+
+
+def _product(rows: Rows, dtype: DTypeLike) -> NDArray[np.float64]:
     total = np.zeros((len(rows), len(rows)))
-    width = len(rows[0]) if rows else 0
-    for at in range(0, width, _BLOCK):
-        block = np.stack([row[at : at + _BLOCK] for row in rows]).astype(np.float64)
-        total += block @ block.T
-    return (total + total.T) / 2
+    for _, block in _blocks(rows, dtype):
+        total += block @ block.T  # numpy sees the symmetry and calls BLAS's rank-k update
+    return (total + total.T) / 2  # symmetric to the last bit with any BLAS

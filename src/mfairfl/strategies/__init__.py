@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, is_dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -12,6 +14,7 @@ from mfairfl.errors import ConfigError, unknown
 from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Strategy, Summary
 from mfairfl.strategies.constant import Constant
 from mfairfl.strategies.fedavg import FedAvg
+from mfairfl.strategies.mfairfl import MFairFL
 
 __all__ = [
     "Card",
@@ -26,9 +29,35 @@ __all__ = [
     "describe",
 ]
 
-_REGISTRY: dict[str, type[Any]] = {
-    "constant": Constant,
-    "fedavg": FedAvg,
+
+class Method(NamedTuple):
+    """A registered name: a strategy class, and what the name presets of its hyper-parameters."""
+
+    kind: type[Any]
+    preset: Mapping[str, Any] = MappingProxyType({})
+    title: str | None = None
+
+
+_REGISTRY: dict[str, Method] = {
+    "constant": Method(Constant),
+    "fedavg": Method(FedAvg),
+    "mfairfl": Method(MFairFL),
+    "mfairfl-paper": Method(
+        MFairFL,
+        {
+            "multiplier": "paper",
+            "driven_by": "smooth",
+            "one_sided": False,
+            "price_cap": 1e9,
+            "gamma": 0.05,
+            "weights": "uniform",
+            "goal_cap": 0.999,
+            "update": "gradient",
+        },
+        "mFairFL as printed: one full-batch gradient a step, λ ≥ 0 on |d|",
+    ),
+    "mfairfl-rnd": Method(MFairFL, {"order": "random"}, "mFairFL, targets in random order"),
+    "mfairfl-rev": Method(MFairFL, {"order": "reversed"}, "mFairFL, targets in reversed order"),
 }
 
 
@@ -43,7 +72,7 @@ def available() -> list[str]:
     return sorted(_REGISTRY)
 
 
-def _class(name: str) -> type[Any]:
+def _method(name: str) -> Method:
     if name not in _REGISTRY:
         raise ConfigError(unknown("strategy", name, _REGISTRY))
     return _REGISTRY[name]
@@ -51,8 +80,9 @@ def _class(name: str) -> type[Any]:
 
 def describe(name: str) -> Card:
     """Return what a reader should know about a strategy."""
-    card: Card = _class(name).card
-    return card
+    method = _method(name)
+    card: Card = method.kind.card
+    return card if method.title is None else replace(card, title=method.title)
 
 
 def _checked(kind: type[Any], values: dict[str, Any]) -> Any:
@@ -67,7 +97,7 @@ def create(name: str, **hyper_parameters: Any) -> Strategy:
     >>> create("fedavg", weights="uniform")
     FedAvg(weights='uniform')
     """
-    kind = _class(name)
+    kind, preset, _ = _method(name)
     if not is_dataclass(kind):
         raise TypeError(f"strategy '{name}' is not a dataclass")
     known = [f.name for f in fields(kind)]
@@ -77,7 +107,7 @@ def create(name: str, **hyper_parameters: Any) -> Strategy:
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"strategy.{key}: give a finite number (got {value})")
     try:
-        strategy: Strategy = _checked(kind, hyper_parameters)
+        strategy: Strategy = _checked(kind, {**preset, **hyper_parameters})
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(["strategy", *(str(part) for part in first["loc"])])

@@ -100,6 +100,8 @@ class Context:
         The shared recipe's plan of this round; strategies change only what they must.
     rng : Generator
         Random stream of this round's server decisions.
+    summary : Summary
+        What was agreed before the first round.
     vectors : mapping
         Named server vectors (SCAFFOLD's c).
     """
@@ -109,6 +111,7 @@ class Context:
     participants: tuple[str, ...]
     plan: Plan
     rng: np.random.Generator
+    summary: Summary
     vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 

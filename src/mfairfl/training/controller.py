@@ -87,11 +87,11 @@ class Multipliers:
 
     def prices(self) -> tuple[np.ndarray, np.ndarray]:
         """Return what to add to the loss table A and the score table B, each (C, 2)."""
-        cap = self.setting.price_cap
+        cap, scale = self.setting.price_cap, self.setting.scale
         score, loss = self._constraints.prices(
             self._mu, self._counts, one_sided=self.setting.one_sided
         )
-        return np.clip(loss, -cap, cap), np.clip(score, -cap, cap)
+        return np.clip(scale * loss, -cap, cap), np.clip(scale * score, -cap, cap)
 
     @property
     def values(self) -> tuple[float, ...]:

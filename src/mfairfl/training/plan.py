@@ -58,6 +58,8 @@ class Controller:
         One number per constraint.
     counts : tuple of pairs, optional
         Rows per (cell, label) the prices are computed with; None takes the client's own.
+    scale : float
+        Factor on the prices: (n_k/n)/p_k, 1 under size weights.
     slot : str, optional
         Client-held slot the multipliers are read from at the start, if it exists, and kept in.
     """
@@ -71,6 +73,7 @@ class Controller:
     counts: Table2 | None = None
     one_sided: bool = True
     price_cap: float = 5.0
+    scale: float = 1.0
     hard: bool = True
     slot: str | None = None
 

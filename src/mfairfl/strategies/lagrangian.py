@@ -1,0 +1,94 @@
+"""The fairness Lagrangian that several methods share: multipliers in, prices out.
+
+Symbols: constraint j compares the rate F_e of an event with the rate F_{e,g} of a group in it;
+d_j = F_e − F_{e,g} (signed), n_e rows in the event, n rows in all, α the tolerance, c the damping.
+
+Signed multipliers:  μ_j ← μ_j + γ (n_e/n) dead(d_j), priced as μ_j + c d_j;
+the paper's:         λ_j ← max(0, λ_j + γ h_j), h_j = |d_j| − α, priced as (λ_j + c h_j) sign(d_j),
+
+with dead(d) = sign(d)·max(|d| − α, 0). Σ_j μ_j d_j is a mean of per-row prices
+(`Constraints.prices`), and prices are what clients train on. The factor n_e/n is 1 for demographic
+and accuracy parity; for equalized odds, the label's share, it gives both labels the same step
+relative to their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.constraints import Constraints
+from mfairfl.strategies.base import Measurement
+from mfairfl.training.plan import Table2
+
+__all__ = ["Lagrangian", "as_table", "pooled"]
+
+Floats = NDArray[np.float64]
+
+
+def pooled(measurements: Sequence[Measurement]) -> Statistics:
+    """Return the sums over all measured clients."""
+    return reduce(add, (m.statistics for m in measurements))
+
+
+def as_table(values: Floats) -> Table2:
+    """Return a (C, 2) array as plain data for a `Plan`."""
+    return tuple((float(a), float(b)) for a, b in values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lagrangian:
+    """How multipliers move and what they cost; symbols and formulas at the top of the module."""
+
+    constraints: Constraints
+    alpha: float
+    gamma: float = 1.0
+    damping: float = 0.0
+    multiplier: Literal["signed", "paper"] = "signed"
+    driven_by: Literal["hard", "smooth"] = "hard"
+    one_sided: bool = True
+    price_cap: float = 5.0
+
+    def gaps(self, statistics: Statistics) -> Floats:
+        """Return d; an undefined gap is 0 here: it moves nothing and costs nothing."""
+        return np.nan_to_num(self.constraints.gaps(statistics, self.driven_by), nan=0.0)
+
+    def steps(self, counts: Floats) -> Floats:
+        """Return γ n_e/n for each constraint."""
+        events, _ = self.constraints.counts(counts)
+        return np.asarray(self.gamma * events / counts.sum())
+
+    def moved(self, multipliers: Floats, statistics: Statistics) -> Floats:
+        """Return the multipliers after one step on pooled statistics."""
+        gaps = self.gaps(statistics)
+        if self.multiplier == "paper":
+            undefined = np.isnan(self.constraints.gaps(statistics, self.driven_by))
+            excess = np.where(undefined, 0.0, np.abs(gaps) - self.alpha)
+            return np.asarray(np.maximum(0.0, multipliers + self.gamma * excess))
+        dead = np.sign(gaps) * np.maximum(np.abs(gaps) - self.alpha, 0.0)
+        return np.asarray(multipliers + self.steps(statistics.counts) * dead)
+
+    def signed(self, multipliers: Floats, statistics: Statistics) -> Floats:
+        """Return the signed multipliers that are priced, with damping."""
+        gaps = self.gaps(statistics)
+        if self.multiplier == "paper":
+            excess = np.abs(gaps) - self.alpha
+            return np.asarray((multipliers + self.damping * excess) * np.sign(gaps))
+        return np.asarray(multipliers + self.damping * gaps)
+
+    def prices(self, signed: Floats, counts: Floats, scale: float = 1.0) -> tuple[Floats, Floats]:
+        """Return (score price, loss price) per (cell, label), scaled, within ±price_cap.
+
+        `scale` is (n_k/n)/p_k: 1 under size weights, K n_k/n under uniform ones, so that
+        Σ p_k J_k stays the pooled Lagrangian.
+        """
+        score, loss = self.constraints.prices(signed, counts, one_sided=self.one_sided)
+        cap = self.price_cap
+        return np.clip(scale * score, -cap, cap), np.clip(scale * loss, -cap, cap)

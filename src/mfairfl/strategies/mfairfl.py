@@ -1,0 +1,369 @@
+"""mFairFL: clients train under fairness multipliers, the server lessens their conflicts.
+
+C. Su, G. Yu, J. Wang, H. Li, Q. Li, H. Yu: Multi-dimensional Fair Federated Learning. AAAI 2024.
+
+Symbols: K clients with n_k of n rows, weights p_k; constraint j with signed gap
+d_j = F_e − F_{e,g} and multiplier μ_j, tolerance α; client objective
+J_k = mean over its rows of [A[c, y]·CE + B[c, y]·σ(z)] with prices A, B of the multipliers; update
+g_k = w_t − w_k (or ∇J_k); L_k the client's loss at w_t; φ̂ the pairwise cosine goals.
+
+Update, every round:
+1. d from the clients' pooled counts at w_t; μ ← μ + γ (n_e/n) dead(d, α); prices from μ.
+2. Clients train J_k for E epochs; every `every` epochs they follow the pooled gap on their own:
+   μ_k ← μ_k + γ (n_e/n) dead(d + (d_k − d_k(w_t)) + b, α), with b the shift that averaging caused
+   in the last round; then μ ← Σ (n_k/n) μ_k.
+3. Clients in ascending order of L_k; the ⌊βK + ½⌋ of lowest loss give way to every other client
+   i ≠ k, in order, until cos(g_k, g_i) reaches the goal φ̂_ki (Algorithm 2, printed Eq. 17);
+   φ̂ ← δφ̂ + (1 − δ)φ.
+4. ḡ = Σ p_k g_k' rescaled to |Σ p_k g_k|; w_{t+1} = w_t − ḡ.
+
+Deviations (each is a hyper-parameter; `mfairfl-paper` is the literal reading):
+- Multipliers are signed, driven by thresholded rates (`multiplier`, `driven_by`): λ ≥ 0 on |d| can
+  only grow and flips sign as a whole when d does, so it oscillates.
+- Where errors of a group must rise, only false positives are priced (`one_sided`).
+- The constraint is on the pooled data (`scope`), counts are sent, a client is never adjusted
+  against itself, goals are clipped to [`goal_floor`, `goal_cap`] when used, p_k = n_k/n
+  (`weights`).
+- `client_parity` > 0 adds the clients' own error gaps as further constraints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.goal import Goal
+from mfairfl.geometry.conflicts import Conflicts, cosines, diminish_conflicts, rescaling
+from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
+from mfairfl.strategies.lagrangian import Lagrangian, as_table, pooled
+from mfairfl.training.plan import Controller, Job, Plan, Report
+
+__all__ = ["MFairFL"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MFairFL:
+    """Fairness multipliers and conflict surgery.
+
+    Parameters
+    ----------
+    constraint, conflict : bool
+        Switch off the group constraint, or the conflict step, to see what the other does.
+    multiplier : {"signed", "paper"}
+        Two-sided multipliers, or the paper's λ ≥ 0 on |d|.
+    scope : {"global", "local"}
+        Constrain the pooled data, or each client's own.
+    gamma : float
+        γ, the multiplier step of a round.
+    damping : float
+        c: prices use μ + c·d (a quadratic penalty's gradient).
+    driven_by : {"hard", "smooth"}
+        Whether thresholded or smooth rates move the multipliers; weights always follow the smooth.
+    one_sided : bool
+        Price only false positives where errors must rise.
+    price_cap : float
+        Prices stay within ±cap.
+    every : int
+        Epochs between multiplier steps inside a round; without effect if a round is shorter.
+    client_parity : float
+        Multiplier step of the clients' error gaps; 0 leaves them unconstrained.
+    beta, delta : float
+        β, share of clients adjusted; δ, rate of the goals' moving average.
+    convention : {"paper", "gradvac"}
+        Whether δ weights the old or the new cosine.
+    order : {"loss", "reversed", "random", "fixed"}
+        Order of the targets.
+    kept : {"loss", "order"}
+        Whether who keeps the update follows the losses or the order.
+    ordering : {"loss", "objective"}
+        Order by L_k, or by J_k with its prices.
+    goal_floor, goal_cap : float
+        Range of the cosine goals when used.
+    descent_guard : bool
+        Fall back to the plain average where the step would not descend along it.
+    weights : {"size", "uniform"}
+        p_k = n_k/n or 1/K.
+    update : {"local", "gradient"}
+        E local epochs, or one full-batch gradient per client and server step.
+    eta : float
+        Server step of `update = "gradient"`.
+    """
+
+    constraint: bool = True
+    conflict: bool = True
+    multiplier: Literal["signed", "paper"] = "signed"
+    scope: Literal["global", "local"] = "global"
+    gamma: float = field(default=1.0, metadata={"grid": (0.25, 0.5, 1.0, 2.0)})
+    damping: float = 0.0
+    driven_by: Literal["hard", "smooth"] = "hard"
+    one_sided: bool = True
+    price_cap: float = 5.0
+    every: int = 5
+    client_parity: float = 0.0
+    beta: float = field(default=0.8, metadata={"grid": (0.2, 0.4, 0.6, 0.8, 1.0)})
+    delta: float = field(default=0.1, metadata={"grid": (0.001, 0.01, 0.1)})
+    convention: Literal["paper", "gradvac"] = "paper"
+    order: Literal["loss", "reversed", "random", "fixed"] = "loss"
+    kept: Literal["loss", "order"] = "loss"
+    ordering: Literal["loss", "objective"] = "loss"
+    goal_floor: float = 0.0
+    goal_cap: float = 0.9
+    descent_guard: bool = False
+    weights: Literal["size", "uniform"] = "size"
+    update: Literal["local", "gradient"] = "local"
+    eta: float = 0.3
+
+    card: ClassVar[Card] = Card(
+        title="mFairFL: fairness multipliers and conflict surgery",
+        paper="Su et al., AAAI 2024",
+        protects="groups (any notion) and clients",
+        needs="gram",
+        reveals="individual",
+        constrained=True,
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("gamma", "damping", "client_parity", "price_cap", "eta"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
+        if self.every < 1:
+            raise ConfigError(f"strategy.every must be at least 1, not {self.every}")
+
+    def start(self, summary: Summary) -> State:
+        """All multipliers and goals start at 0."""
+        count, names = len(_constraints(summary)), sorted(summary.counts)
+        return {
+            "multipliers": np.zeros(count),
+            "tracked": np.zeros(0),
+            "shift": np.zeros(count),
+            "clients": names,
+            "client_multipliers": np.zeros(len(names)),
+            "goals": np.zeros((len(names), len(names))),
+        }
+
+    def plan(
+        self, state: State, context: Context, measurements: Sequence[Measurement]
+    ) -> tuple[State, list[Job]]:
+        """Move the multipliers by the pooled gaps and price every client's rows."""
+        law, whole = self._law(context.summary), pooled(measurements)
+        moved = dict(state)
+        if self.constraint and self.scope == "global":
+            gaps = law.gaps(whole)
+            moved["multipliers"] = law.moved(state["multipliers"], whole)
+            moved["shift"] = gaps - state["tracked"] if len(state["tracked"]) else 0 * gaps
+        if self.client_parity:
+            index = [state["clients"].index(m.client) for m in measurements]
+            apart = [_error(whole) - _error(m.statistics) for m in measurements]
+            moved["client_multipliers"] = state["client_multipliers"].copy()
+            moved["client_multipliers"][index] += self.client_parity * np.array(apart)
+        pricing = _Pricing(self, law, context.summary.goal, moved, whole, len(measurements))
+        return moved, [self._job(m.client, pricing.plan(m, context.plan)) for m in measurements]
+
+    def combine(
+        self,
+        state: State,
+        context: Context,
+        measurements: Sequence[Measurement],
+        reports: Sequence[Report],
+        gram: NDArray[np.float64] | None,
+    ) -> Step:
+        """Return the coefficients of the adjusted, averaged and rescaled updates."""
+        if gram is None:
+            raise ValueError("mfairfl needs the Gram matrix of the updates")
+        p, names = shares(measurements, reports, self.weights), [r.client for r in reports]
+        law, whole = self._law(context.summary), pooled(measurements)
+        pricing = _Pricing(self, law, context.summary.goal, state, whole, len(measurements))
+        scale = self.eta if self.update == "gradient" else 1.0
+        log = _fairness_log(state, law, whole)
+        followed = dict(state)
+        if self.scope == "global" and all(report.multipliers for report in reports):
+            followed |= _followed(state, measurements, reports)
+        if not self.conflict:
+            return Step(coefficients=p, state=followed, scale=scale, log=log)
+        index = np.ix_(*[[state["clients"].index(name) for name in names]] * 2)
+        known = {m.client: m for m in measurements}
+        found = diminish_conflicts(
+            gram,
+            [pricing.rank(known[name]) for name in names],
+            state["goals"][index],
+            beta=self.beta,
+            delta=self.delta,
+            order=self.order,
+            rng=context.rng,
+            weights=p,
+            convention=self.convention,
+            kept=self.kept,
+            goal_floor=self.goal_floor,
+            goal_cap=self.goal_cap,
+        )
+        goals = state["goals"].copy()
+        goals[index] = found.goals
+        c = rescaling(gram, found.coefficients, p) * found.coefficients
+        guarded = self.descent_guard and float(p @ gram @ c) <= 0
+        return Step(
+            coefficients=p if guarded else c,
+            state={**followed, "goals": goals},
+            scale=scale,
+            log={**log, **_conflict_log(found, gram, names), "guarded": guarded},
+        )
+
+    def _law(self, summary: Summary) -> Lagrangian:
+        return Lagrangian(
+            constraints=_constraints(summary),
+            alpha=summary.goal.alpha,
+            gamma=self.gamma,
+            damping=self.damping,
+            multiplier=self.multiplier,
+            driven_by=self.driven_by,
+            one_sided=self.one_sided,
+            price_cap=self.price_cap,
+        )
+
+    def _job(self, client: str, plan: Plan) -> Job:
+        if self.update == "gradient":
+            plan = replace(plan, optimizer=replace(plan.optimizer, name="gradient"))
+        return Job(client=client, plan=plan)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pricing:
+    """What a round's multipliers mean for one client's rows."""
+
+    rule: MFairFL
+    law: Lagrangian
+    goal: Goal
+    state: State
+    whole: Statistics
+    clients: int
+
+    def plan(self, measurement: Measurement, plan: Plan) -> Plan:
+        """Return the client's plan: prices in its tables, or a controller that moves them."""
+        controller = self._controller(measurement, plan.epochs)
+        loss, score = self.tables(measurement, groups=controller is None)
+        return replace(
+            plan, controller=controller, loss_table=as_table(loss), score_table=as_table(score)
+        )
+
+    def tables(self, measurement: Measurement, *, groups: bool) -> tuple[Floats, Floats]:
+        """Return A and B; `groups` says whether the group constraints are priced in them."""
+        score = self._parity_price(measurement)
+        loss = np.ones_like(score)
+        if groups and self.rule.constraint and self.rule.scope == "global":
+            signed = self.law.signed(self.state["multipliers"], self.whole)
+            scale = self._scale(measurement)
+            on_score, on_loss = self.law.prices(signed, self.whole.counts, scale)
+            return loss + on_loss, score + on_score
+        return loss, score
+
+    def rank(self, measurement: Measurement) -> float:
+        """Return the number by which clients are ordered: L_k, or J_k with its prices."""
+        if self.rule.ordering == "loss":
+            return measurement.loss
+        loss, score = self.tables(measurement, groups=True)
+        sums = measurement.statistics
+        return float((loss * sums.losses + score * sums.scores).sum() / measurement.rows)
+
+    def _scale(self, measurement: Measurement) -> float:
+        """Return (n_k/n)/p_k."""
+        if self.rule.weights == "size":
+            return 1.0
+        return float(self.clients * measurement.rows / self.whole.counts.sum())
+
+    def _parity_price(self, measurement: Measurement) -> Floats:
+        """Return the price on σ of the clients' error gaps: u_k = Σ_j μ_j − μ_k n/n_k."""
+        mu = self.state["client_multipliers"]
+        own = mu[self.state["clients"].index(measurement.client)]
+        u = mu.sum() - own * self.whole.counts.sum() / measurement.rows
+        u = float(np.clip(self._scale(measurement) * u, -self.rule.price_cap, self.rule.price_cap))
+        # As for groups: where errors must rise, price false positives only.
+        both = u > 0 or not self.rule.one_sided
+        return np.tile([u, -u if both else 0.0], (len(self.whole.counts), 1))
+
+    def _controller(self, measurement: Measurement, epochs: int) -> Controller | None:
+        """Return the multipliers' moves inside the round, if there are any."""
+        rule, law, mu = self.rule, self.law, self.state["multipliers"]
+        if not rule.constraint or rule.update == "gradient":
+            return None
+        shared: dict[str, Any] = {
+            "goal": self.goal,
+            "every": min(rule.every, epochs),
+            "one_sided": rule.one_sided,
+            "price_cap": rule.price_cap,
+            "hard": rule.driven_by == "hard",
+        }
+        if rule.scope == "local":
+            own = law.steps(measurement.statistics.counts)
+            zeros = tuple(0.0 for _ in mu)
+            return Controller(multipliers=zeros, step=tuple(own), slot="multipliers", **shared)
+        if rule.multiplier == "paper" or epochs <= rule.every:
+            return None
+        return Controller(
+            multipliers=tuple(mu),
+            step=tuple(law.steps(self.whole.counts)),
+            offset=tuple(law.gaps(self.whole) + self.state["shift"]),
+            relative=True,
+            counts=as_table(self.whole.counts),
+            scale=self._scale(measurement),
+            **shared,
+        )
+
+
+def _constraints(summary: Summary) -> Constraints:
+    return summary.goal.constraints(summary.attributes)
+
+
+def _error(statistics: Statistics) -> float:
+    wrong = statistics.positives[:, 0] + statistics.counts[:, 1] - statistics.positives[:, 1]
+    return float(wrong.sum() / statistics.counts.sum())
+
+
+def _followed(
+    state: State, measurements: Sequence[Measurement], reports: Sequence[Report]
+) -> dict[str, Any]:
+    """Take over what the clients' controllers ended in: μ ← Σ (n_k/n) μ_k."""
+    p = shares(measurements, reports, "size")
+    return {
+        "multipliers": p @ np.array([r.multipliers for r in reports]),
+        # Without the shift that was added: next round's shift is what averaging did anew.
+        "tracked": p @ np.array([r.gaps for r in reports]) - state["shift"],
+    }
+
+
+def _fairness_log(state: State, law: Lagrangian, whole: Statistics) -> dict[str, Any]:
+    """Return multipliers, prices and violations at the start of the round."""
+    score, loss = law.prices(law.signed(state["multipliers"], whole), whole.counts)
+    return {
+        "constraints": [" | ".join(label) for label in law.constraints.labels],
+        "multipliers": state["multipliers"].tolist(),
+        "score_prices": score.tolist(),
+        "loss_prices": loss.tolist(),
+        "violation_hard": _known(law.constraints.violation(whole, "hard")),
+        "violation_smooth": _known(law.constraints.violation(whole, "smooth")),
+    }
+
+
+def _conflict_log(found: Conflicts, gram: Floats, names: Sequence[str]) -> dict[str, Any]:
+    """Return who gave way to whom, and how far."""
+    before, after = cosines(gram), cosines(found.rows @ gram @ found.rows.T)
+    return {
+        "order": [names[i] for i in found.order],
+        "adjusted": [name for name, yes in zip(names, found.adjusted, strict=True) if yes],
+        "conflicts": int((np.triu(before, 1) < 0).sum()),
+        "adjustments": int(found.conflicts.sum()),
+        "cosines": [[_known(x) for x in row] for row in before],
+        "cosines_after": [[_known(x) for x in row] for row in after],
+        "goals": found.goals.tolist(),
+    }
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
