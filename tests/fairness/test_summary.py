@@ -50,11 +50,12 @@ def test_every_number_equals_its_metric():
     assert summary.undefined == {}
     for name, value in numbers.items():
         assert value == pytest.approx(getattr(fairness, name)(tally), abs=1e-15)
-    assert set(summary.by_attribute) == {"sex", "age"}
+    assert list(summary.by_attribute) == ["sex", "age", "sex × age"]
     for attribute, numbers in summary.by_attribute.items():
         assert set(numbers) == {name for name in NAMES if "parity" in name or "equal" in name}
         for name, value in numbers.items():
-            expected = getattr(fairness, name)(tally, attribute=attribute)
+            chosen = "intersection" if "×" in attribute else attribute
+            expected = getattr(fairness, name)(tally, attribute=chosen)
             assert value == pytest.approx(expected, abs=1e-15)
 
 
@@ -62,9 +63,10 @@ def test_tables_equal_pandas():
     y, p, frame, client = big(1)
     tally = Tally.from_predictions(y, p, sensitive_features=frame, clients=client)
     summary = summarise(tally)
-    rows = frame.assign(y=y, p=p, client=client)
+    crossed = {"sex × age": frame["sex"] + " × " + frame["age"]}
+    rows = frame.assign(y=y, p=p, client=client, **crossed)
     tables = [("client", summary.by_client), *summary.by_group.items()]
-    assert [name for name, _ in tables] == ["client", "sex", "age"]
+    assert [name for name, _ in tables] == ["client", "sex", "age", "sex × age"]
     for column, table in tables:
         for key, part in rows.groupby(column):
             assert table[key] == pytest.approx(

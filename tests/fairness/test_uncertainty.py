@@ -199,14 +199,14 @@ def test_every_number_of_the_summary_has_an_interval_that_holds_it():
     summary, found = summarise(tally), intervals(tally, draws=200)
     assert list(found.values) == list(summary.values)
     pairs = [(summary.values, found.values)]
-    pairs += [(summary.by_attribute[a], found.by_attribute[a]) for a in ("sex", "age")]
+    pairs += [(summary.by_attribute[a], found.by_attribute[a]) for a in summary.by_attribute]
     pairs += [(summary.by_client[c], found.by_client[c]) for c in "abc"]
     pairs += [
         (rates, found.by_group[attribute][group])
         for attribute, groups in summary.by_group.items()
         for group, rates in groups.items()
     ]
-    assert len(pairs) == 1 + 2 + 3 + 5
+    assert len(pairs) == 1 + 3 + 3 + 11  # sex, age and both crossed: 2 + 3 + 6 groups
     for values, limits in pairs:
         assert set(limits) == set(values) - {"n"}
         for name, interval in limits.items():

@@ -18,6 +18,7 @@ from mfairfl.fairness.rates import (
     Spread,
     group_spreads,
     pooled_table,
+    single_groupings,
 )
 from mfairfl.fairness.resampling import decided
 from mfairfl.fairness.tally import Tally
@@ -88,9 +89,10 @@ def noise_floor(tally: Tally, *, draws: int = 2000, seed: int = 0) -> NoiseFloor
         values |= {name: floor(spread, by_client) for name, spread in CLIENT_SPREADS.items()}
     return NoiseFloor(
         values=values,
-        by_attribute={g.name: floors(group_spreads([g])) for g in groupings}
-        if len(groupings) > 1
-        else {},
+        by_attribute={
+            grouping.name: floors(group_spreads([grouping]))
+            for grouping in single_groupings(tally.cells)
+        },
     )
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "divide",
     "group_spreads",
     "pooled_table",
+    "single_groupings",
 ]
 
 Floats = NDArray[np.float64]
@@ -246,6 +247,13 @@ def group_spreads(groupings: Sequence[Grouping]) -> dict[str, Disparity]:
             ("accuracy_parity", True),
         )
     }
+
+
+def single_groupings(cells: Cells) -> list[Grouping]:
+    """Return what is reported apart if there are several attributes: each, and all crossed."""
+    if len(cells.attributes) < 2:
+        return []
+    return [*cells.groupings(), cells.grouping(*(a.name for a in cells.attributes))]
 
 
 def chosen_groupings(cells: Cells, attribute: str | None) -> list[Grouping]:

@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.client_metrics import client_number
 from mfairfl.fairness.performance import performance
-from mfairfl.fairness.rates import PROPORTIONS, Disparity, group_spreads, pooled_table
+from mfairfl.fairness.rates import (
+    PROPORTIONS,
+    Disparity,
+    group_spreads,
+    pooled_table,
+    single_groupings,
+)
 from mfairfl.fairness.tally import Tally
 
 __all__ = [
@@ -62,7 +68,7 @@ class Summary:
     undefined
         Why a number is None, by its name (``attribute.name`` for one attribute's).
     by_attribute
-        With several attributes: each one's group metrics.
+        With several attributes: the group metrics of each, and of their intersection.
     by_client, by_group
         Rows and rates of each client and of each attribute's groups.
     """
@@ -100,7 +106,7 @@ def summarise(tally: Tally) -> Summary:
     found |= {name: client_number(name, tally) for name in CLIENT_NUMBERS}
     undefined = {name: reason for name, (value, reason) in found.items() if math.isnan(value)}
     by_attribute: dict[str, dict[str, float | None]] = {}
-    for grouping in groupings if len(groupings) > 1 else ():
+    for grouping in single_groupings(tally.cells):
         own = {name: _disparity(s, tally) for name, s in group_spreads([grouping]).items()}
         by_attribute[grouping.name] = {name: _or_none(value) for name, (value, _) in own.items()}
         undefined |= {
@@ -154,14 +160,14 @@ def client_tables(tally: Tally) -> dict[str, Floats]:
 
 
 def group_tables(tally: Tally) -> dict[str, dict[str, Floats]]:
-    """Return the (2, 2) table of each group of each attribute."""
+    """Return the (2, 2) table of each group of each attribute, and of their intersection."""
     cells = tally.counts.sum(axis=0).astype(np.float64)
     return {
         grouping.name: {
             group: cells[members].sum(axis=0)
             for group, members in zip(grouping.groups, grouping.membership, strict=True)
         }
-        for grouping in tally.cells.groupings()
+        for grouping in single_groupings(tally.cells) or tally.cells.groupings()
     }
 
 

@@ -20,7 +20,7 @@ Three rules cover them all.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm as normal
 
 from mfairfl.errors import ConfigError
+from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.noise import NoiseFloor, noise_floor
 from mfairfl.fairness.rates import (
     CLIENT_SPREADS,
@@ -36,6 +37,7 @@ from mfairfl.fairness.rates import (
     Spread,
     group_spreads,
     pooled_table,
+    single_groupings,
 )
 from mfairfl.fairness.resampling import resampled, smoothed, wilson
 from mfairfl.fairness.summary import TABLE_NUMBERS, client_tables, group_tables, summarise
@@ -102,25 +104,25 @@ def intervals(tally: Tally, *, level: float = 0.95, draws: int = 2000, seed: int
     pseudo = float(normal.ppf(0.5 + level / 2.0)) ** 2
     # Group numbers do not depend on who holds a row, client numbers not on its cell: each is
     # smoothed where its own rates are.
-    by_cell = smoothed(tally.counts, _group_sizes(tally), pseudo)
     merged = tally.counts.sum(axis=1, keepdims=True)
     by_client = smoothed(merged, merged.sum(axis=(2, 3))[..., None], pseudo)
-    cell_draws, client_draws = resampled(by_cell, draws, rng), resampled(by_client, draws, rng)
+    client_draws = resampled(by_client, draws, rng)
 
-    def group(spreads: Mapping[str, Spread], numbers: Numbers) -> dict[str, Interval | None]:
-        return _spread_intervals(spreads, numbers, by_cell, cell_draws, level)
+    def group(groupings: Sequence[Grouping], numbers: Numbers) -> dict[str, Interval | None]:
+        by_cell = smoothed(tally.counts, _group_sizes(tally, groupings), pseudo)
+        cell_draws = resampled(by_cell, draws, rng)
+        return _spread_intervals(group_spreads(groupings), numbers, by_cell, cell_draws, level)
 
-    groupings = tally.cells.groupings()
     values = _overall_intervals(tally, level) | _extreme_client_intervals(tally, level)
-    values |= group(group_spreads(groupings) if groupings else {}, summary.values)
+    if groupings := tally.cells.groupings():
+        values |= group(groupings, summary.values)
     values |= _spread_intervals(CLIENT_SPREADS, summary.values, by_client, client_draws, level)
     return Intervals(
         level=level,
         values={name: values[name] for name in summary.values},
         by_attribute={
-            grouping.name: group(group_spreads([grouping]), summary.by_attribute[grouping.name])
-            for grouping in groupings
-            if grouping.name in summary.by_attribute
+            grouping.name: group([grouping], summary.by_attribute[grouping.name])
+            for grouping in single_groupings(tally.cells)
         },
         by_client={c: _table_intervals(t, level) for c, t in client_tables(tally).items()},
         by_group={
@@ -156,12 +158,10 @@ def verdict(found: Interval | float | None, tolerance: float) -> Verdict:
     return "fail" if lower > tolerance else "insufficient data"
 
 
-def _group_sizes(tally: Tally) -> Floats:
-    """Return (C, 2): the rows of the smallest group, of any attribute, that holds the cell."""
+def _group_sizes(tally: Tally, groupings: Sequence[Grouping]) -> Floats:
+    """Return (C, 2): the rows of the smallest of these groups that holds the cell."""
     rows: Floats = tally.counts.sum(axis=(0, 3)).astype(np.float64)
-    members = [grouping.membership.astype(np.float64) for grouping in tally.cells.groupings()]
-    if not members:
-        return rows
+    members = [grouping.membership.astype(np.float64) for grouping in groupings]
     smallest: Floats = np.min([m.T @ (m @ rows) for m in members], axis=0)
     return smallest
 

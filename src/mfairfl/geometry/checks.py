@@ -1,4 +1,4 @@
-"""Arrays a caller hands to the geometry, refused in one line where they cannot be what they say."""
+"""Arrays handed to the geometry; what cannot be what it is called is refused in one line."""
 
 from __future__ import annotations
 

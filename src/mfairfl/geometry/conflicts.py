@@ -40,7 +40,7 @@ Kept = Literal["loss", "order"]
 
 _ZERO = 1e-12  # norms up to this share of the largest count as zero
 _GONE = 1e-7  # an adjustment that shrinks a norm more than this has left rounding errors alone
-_NOISE = 1e-6  # relative error of a float32 Gram matrix (gram.py)
+_NOISE = 1e-6  # relative error to be expected of a float32 Gram matrix (gram.py)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +139,10 @@ def diminish_conflicts(
     adjusted = np.zeros(count, dtype=bool)
     adjusted[(by_loss if kept == "loss" else targets)[: adjusted_count(beta, count)]] = True
     goal = np.clip(phi_hat, goal_floor, goal_cap)
-    C, norms, phi = _walk(M, targets, adjusted, goal)
+    with np.errstate(over="ignore", invalid="ignore"):
+        C, norms, phi = _walk(M, targets, adjusted, goal)
+    if not np.isfinite(C).all():
+        raise ConfigError(f"adjusted updates overflow: lower goal_cap, now {goal_cap}, or beta")
     old = delta if convention == "paper" else 1 - delta
     return Conflicts(
         coefficients=C.T @ p,
@@ -194,9 +197,12 @@ def rescaling(gram: ArrayLike, coefficients: ArrayLike, weights: ArrayLike | Non
     M = checked_gram(gram)
     c = checked("coefficients", coefficients, (len(M),))
     p = checked_weights(weights, len(M))
-    plain, found = float(p @ M @ p), float(c @ M @ c)
-    noise = _NOISE * float(np.abs(c) @ np.sqrt(np.diag(M))) ** 2
-    return float(np.sqrt(max(plain, 0.0) / found)) if found > noise else 0.0
+    parts = float(np.abs(c) @ np.sqrt(np.diag(M)))
+    if parts == 0:
+        return 0.0
+    unit = c / parts  # squares of large coefficients would overflow
+    plain, found = float(p @ M @ p), float(unit @ M @ unit)
+    return float(np.sqrt(max(plain, 0.0) / found)) / parts if found > _NOISE else 0.0
 
 
 def _walk(
