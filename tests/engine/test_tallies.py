@@ -7,7 +7,13 @@ import pytest
 
 from mfairfl.data.attribute import Attribute
 from mfairfl.engine.output import Served
-from mfairfl.engine.tallies import pooled_loss, served_tally, tally_of
+from mfairfl.engine.tallies import (
+    mean_loss,
+    pooled,
+    served_statistics,
+    served_tally,
+    tally_of,
+)
 from mfairfl.fairness.cells import Statistics
 
 SEX = (Attribute("sex", ("F", "M")),)
@@ -53,8 +59,9 @@ def test_a_mixtures_tally_is_the_expected_one():
 
 
 def test_the_pooled_loss_is_a_mean_over_rows_not_over_clients():
-    assert pooled_loss({"a": A, "b": B}) == pytest.approx(16 / 23)
-    assert np.isnan(pooled_loss({"a": statistics(np.zeros((2, 2)), np.zeros((2, 2)))}))
+    assert mean_loss(pooled({"a": A, "b": B})) == pytest.approx(16 / 23)
+    none = statistics(np.zeros((2, 2)), np.zeros((2, 2)))
+    assert np.isnan(mean_loss(pooled({"a": none})))
 
 
 def test_the_pooled_loss_has_the_same_bits_however_clients_are_listed():
@@ -63,4 +70,17 @@ def test_the_pooled_loss_has_the_same_bits_however_clients_are_listed():
     one = np.array([[1.0, 0.0], [0.0, 0.0]])
     parts = {n: statistics(one, 0 * one, one * loss) for n, loss in losses.items()}
     turned = dict(reversed(parts.items()))
-    assert pooled_loss(parts) == pooled_loss(turned) == (0.1 + 0.2 + 0.3) / 3
+    assert mean_loss(pooled(parts)) == mean_loss(pooled(turned)) == (0.1 + 0.2 + 0.3) / 3
+
+
+def test_a_mixtures_sums_are_the_expected_ones():
+    other = statistics([[4, 6], [3, 7]], [[4, 6], [3, 7]], [[5, 6], [7, 8]])
+    mixed = Served(
+        kind="mixture",
+        members=np.zeros((2, 1), np.float32),
+        weights=np.array([0.25, 0.75]),
+        names=("x", "y"),
+    )
+    sums = served_statistics(mixed, [{"test": {"a": A}}, {"test": {"a": other}}], "test")
+    assert sums.losses.tolist() == [[4.0, 5.0], [6.0, 7.0]]  # ¼·1 + ¾·5, and so on
+    assert sums.counts.tolist() == A.counts.tolist()

@@ -70,7 +70,7 @@ def test_the_record_has_the_keys_of_the_design(finished):
     assert record["metrics"]["validation"] is None
     for split in ("train", "test"):
         assert set(record["metrics"][split]) >= METRICS
-        assert set(record["metrics"][split]["by_attribute"]) == {"sex", "age"}
+        assert set(record["metrics"][split]["by_attribute"]) == {"sex", "age", "sex × age"}
         assert set(record["intervals"][split]) >= {"accuracy", "demographic_parity_difference"}
         assert set(record["constant_classifier"][split]) >= METRICS
     assert record["status"] == "complete"

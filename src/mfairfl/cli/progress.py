@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import reduce
-from operator import add
 from pathlib import Path
 
 from rich.console import Console
@@ -12,6 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mfairfl.cli.show import say
 from mfairfl.engine.state import RoundRecord, RunState, Setup
+from mfairfl.engine.tallies import pooled
 from mfairfl.experiments.history import round_numbers
 
 __all__ = ["RoundProgress"]
@@ -74,9 +73,8 @@ class RoundProgress:
 
 def _numbers(setup: Setup, record: RoundRecord) -> str:
     numbers = round_numbers(setup, record)
-    clients = record.measured["train"]
-    pooled = reduce(add, (clients[name] for name in sorted(clients)))
-    violation = setup.summary.goal.constraints(setup.summary.attributes).violation(pooled)
+    constraints = setup.summary.goal.constraints(setup.summary.attributes)
+    violation = constraints.violation(pooled(record.measured["train"]))
     shown = {
         "loss": numbers["train_loss"],
         "accuracy": numbers["train_accuracy"],

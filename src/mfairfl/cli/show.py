@@ -102,8 +102,8 @@ def print_record(record: dict[str, Any], folder: str) -> None:
     names = ", ".join(served["names"])
     typer.echo(f"served model: {names} (rule {served['rule']})")
     print_notes(record["federation"])
-    if served["note"]:
-        typer.echo(f"warning: {served['note']}")
+    for warning in [*filter(None, [served["note"]]), *record["warnings"]]:
+        typer.echo(f"warning: {warning}")
     typer.echo(
         f"files: {folder}/ (run.json, rounds.csv, clients.csv, model.safetensors, encoder.json)"
     )

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import Any, Protocol
 
 import numpy as np
 
 from mfairfl.engine.output import AVERAGE_DECAY, Candidate, Served, choose
 from mfairfl.engine.state import Measure, Measured, RoundRecord, RunState, Setup, Train
-from mfairfl.fairness.cells import Statistics
+from mfairfl.engine.tallies import mean_loss, pooled
 from mfairfl.geometry.gram import gram_matrix
 from mfairfl.randomness import stream
 from mfairfl.strategies.base import Context, Measurement, Step
@@ -81,7 +79,7 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
         record = yield from _round(setup, state, measured)
         measured = record.measured
         _tell(watchers, setup, state, record)
-    last = Candidate(f"round {state.round}", state.weights, _pooled(setup, measured))
+    last = Candidate(f"round {state.round}", state.weights, pooled(measured[setup.held_out]))
     constraints = setup.summary.goal.constraints(setup.summary.attributes)
     served = choose(setup.output, last, state.bank, constraints)
     final = yield Measure(tuple(served.members), setup.splits)
@@ -212,9 +210,9 @@ def _bank(setup: Setup, state: RunState) -> Generator[Measure | Train, Any, Meas
     answers: Sequence[Measured] = yield Measure(tuple(candidates.values()), setup.splits)
     if "average" in candidates:
         for (kind, weights), found in zip(candidates.items(), answers, strict=True):
-            pooled = _pooled(setup, found)
-            state.bank.add(Candidate(f"{kind} {state.round}", weights, pooled))
-    loss = _mean_loss(_pooled(setup, answers[0]))
+            sums = pooled(found[setup.held_out])
+            state.bank.add(Candidate(f"{kind} {state.round}", weights, sums))
+    loss = mean_loss(pooled(answers[0][setup.held_out]))
     if loss < state.best_loss:
         state.best_loss, state.best_round = loss, state.round
     return answers[0]
@@ -222,15 +220,6 @@ def _bank(setup: Setup, state: RunState) -> Generator[Measure | Train, Any, Meas
 
 def _stalled(setup: Setup, state: RunState) -> bool:
     return setup.patience is not None and state.round - state.best_round >= setup.patience
-
-
-def _pooled(setup: Setup, measured: Measured) -> Statistics:
-    clients = measured[setup.held_out]
-    return reduce(add, (clients[name] for name in sorted(clients)))
-
-
-def _mean_loss(statistics: Statistics) -> float:
-    return float(statistics.losses.sum() / statistics.counts.sum())
 
 
 def _by_client(

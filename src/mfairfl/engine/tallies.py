@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import add
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from mfairfl.engine.state import Measured, Split
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.tally import Tally
 
-__all__ = ["pooled_loss", "served_tally", "tally_of"]
+__all__ = ["mean_loss", "pooled", "served_statistics", "served_tally", "tally_of"]
 
 
 def tally_of(clients: Mapping[str, Statistics], attributes: Sequence[Attribute]) -> Tally:
@@ -38,9 +40,23 @@ def served_tally(
     return Tally(counts, tallies[0].clients, tallies[0].attributes)
 
 
-def pooled_loss(clients: Mapping[str, Statistics]) -> float:
-    """Return the mean cross-entropy over all clients' rows."""
-    # In name order: the same clients give the same bits however they are listed.
-    losses = sum(float(clients[name].losses.sum()) for name in sorted(clients))
-    rows = sum(float(s.counts.sum()) for s in clients.values())
-    return losses / rows if rows else float("nan")
+def pooled(clients: Mapping[str, Statistics]) -> Statistics:
+    """Return the sums over all clients, added in name order."""
+    return reduce(add, (clients[name] for name in sorted(clients)))
+
+
+def served_statistics(served: Served, measured: Sequence[Measured], split: Split) -> Statistics:
+    """Return the served model's sums over all clients; expected ones for a mixture."""
+    members = [pooled(one[split]) for one in measured]
+    return Statistics(
+        **{
+            name: np.tensordot(served.weights, [getattr(s, name) for s in members], axes=1)
+            for name in ("counts", "positives", "scores", "losses")
+        }
+    )
+
+
+def mean_loss(statistics: Statistics) -> float:
+    """Return the mean cross-entropy; nan without rows."""
+    rows = float(statistics.counts.sum())
+    return float(statistics.losses.sum()) / rows if rows else float("nan")

@@ -17,7 +17,7 @@ from typing import Any
 
 from mfairfl.engine.checkpoint import write_atomically
 from mfairfl.engine.state import RoundRecord, RunState, Setup
-from mfairfl.engine.tallies import pooled_loss, tally_of
+from mfairfl.engine.tallies import mean_loss, pooled, tally_of
 from mfairfl.errors import RunDirectoryError
 from mfairfl.fairness.summary import summarise
 
@@ -43,7 +43,7 @@ def round_numbers(setup: Setup, record: RoundRecord) -> dict[str, float | None]:
     numbers: dict[str, float | None] = {}
     for split, clients in record.measured.items():
         values = summarise(tally_of(clients, setup.summary.attributes)).values
-        numbers[f"{split}_loss"] = pooled_loss(clients)
+        numbers[f"{split}_loss"] = mean_loss(pooled(clients))
         numbers |= {f"{split}_{name}": values[name] for name in _NUMBERS}
     return numbers
 

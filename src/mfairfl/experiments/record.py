@@ -10,16 +10,20 @@ from typing import Any
 
 from mfairfl.data import Federation
 from mfairfl.engine.loop import Result
-from mfairfl.engine.state import Setup
-from mfairfl.engine.tallies import pooled_loss, served_tally
+from mfairfl.engine.state import Setup, Split
+from mfairfl.engine.tallies import mean_loss, served_statistics, served_tally
 from mfairfl.experiments.config import Config
 from mfairfl.experiments.directory import SCHEMA_VERSION
+from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.notions import notion
 from mfairfl.fairness.summary import constant_classifier, summarise
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import intervals, noise_floor
 
 __all__ = ["closing_record", "measured_numbers", "opening_record"]
 
+NEAR_CONSTANT = 0.01  # a model that selects fewer (or all but fewer) is no decision at all
 _LIBRARIES = ("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors")
 
 
@@ -69,11 +73,7 @@ def closing_record(
     train = tallies["train"]
     found = {s: measured_numbers(t, majority=train) for s, t in tallies.items()}
     for split in tallies:
-        metrics[split] = found[split]["metrics"]
-        if result.served.kind == "single":
-            loss = pooled_loss(result.measured[0][split])
-            # A model that diverged has no finite loss, and JSON has no infinity.
-            metrics[split]["loss"] = loss if math.isfinite(loss) else None
+        metrics[split] = found[split]["metrics"] | _losses(setup, result, split)
     return opening | {
         "status": "complete",
         "rounds": result.rounds,
@@ -86,6 +86,7 @@ def closing_record(
             "tolerance": setup.output.tolerance,
             "note": result.served.note,
         },
+        "warnings": _warnings(metrics),
         "metrics": metrics,
         **{
             part: {split: numbers[part] for split, numbers in found.items()}
@@ -95,6 +96,30 @@ def closing_record(
         "timing": timing,
         "machine": {"system": platform.system(), "machine": platform.machine()},
     }
+
+
+def _losses(setup: Setup, result: Result, split: Split) -> dict[str, float | None]:
+    """Return the mean cross-entropy and how far groups' means are from it (the paper's Eq. 6)."""
+    served = served_statistics(result.served, result.measured, split)
+    cells = Cells(setup.summary.attributes)
+    numbers = {
+        "loss": mean_loss(served),
+        "accuracy_parity_loss_difference": Constraints(cells, notion("ap-loss")).violation(served),
+    }
+    # A model that diverged has no finite loss, and JSON has no infinity.
+    return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+
+
+def _warnings(metrics: dict[str, Any]) -> list[str]:
+    """Say what makes good fairness numbers worthless."""
+    rate = metrics["train"]["selection_rate"]
+    if rate is None or NEAR_CONSTANT <= rate <= 1 - NEAR_CONSTANT:
+        return []
+    return [
+        f"the served model decides alike for nearly everyone (selection rate {rate:.4f}, true "
+        f"positive rate {metrics['train']['true_positive_rate'] or 0:.4f} on train rows): its "
+        "fairness numbers say little"
+    ]
 
 
 def measured_numbers(tally: Tally, *, majority: Tally | None = None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ __all__ = ["gram_matrix", "weighted_sum"]
 
 # Columns multiplied at once. Long enough for BLAS, short enough to stay in the cache and to keep
 # the rounding of a float32 block small.
-_BLOCK = 8192
+_BLOCK = 16384
 
 Updates = Sequence[ArrayLike] | np.ndarray
 Rows = list[np.ndarray] | np.ndarray
@@ -23,7 +23,7 @@ def gram_matrix(updates: Updates) -> NDArray[np.float64]:
     """Return M = G Gᵀ of the rows of `updates`.
 
     Blocks of columns are multiplied in the updates' own precision and added up in float64. For
-    float32 updates the error of M_ij is at most 8192 · 2⁻²⁴ |g_i||g_j|, whatever the order of
+    float32 updates the error of M_ij is at most 2¹⁴ · 2⁻²⁴ |g_i||g_j|, whatever the order of
     summation, and about 1e-6 |g_i||g_j| or less in practice. No updates give a (0, 0) matrix.
 
     Parameters
@@ -81,12 +81,18 @@ def _width(rows: Rows) -> int:
 
 
 def _blocks(rows: Rows, dtype: DTypeLike) -> Iterator[tuple[slice, np.ndarray]]:
-    for at in range(0, _width(rows), _BLOCK):
-        part = slice(at, at + _BLOCK)
-        if isinstance(rows, np.ndarray):
-            yield part, rows[:, part].astype(dtype, copy=False)
-        else:
-            yield part, np.stack([row[part] for row in rows], dtype=dtype)
+    """Yield blocks of columns; a block that had to be copied is overwritten by the next."""
+    width = _width(rows)
+    parts = [slice(at, min(at + _BLOCK, width)) for at in range(0, width, _BLOCK)]
+    if isinstance(rows, np.ndarray) and rows.dtype == dtype:
+        yield from ((part, rows[:, part]) for part in parts)
+        return
+    copy = np.empty((len(rows), min(_BLOCK, width)), dtype=dtype)
+    for part in parts:
+        block = copy[:, : part.stop - part.start]
+        for row, place in zip(rows, block, strict=True):
+            place[:] = row[part]
+        yield part, block
 
 
 def _product(rows: Rows, dtype: DTypeLike) -> NDArray[np.float64]:
