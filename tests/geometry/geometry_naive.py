@@ -66,3 +66,13 @@ def federation(seed, clients, *, common=0.5, width=24):
     G = rng.normal(size=(clients, width)) + common * rng.normal(size=width)
     G *= 10 ** rng.uniform(-2, 2, size=(clients, 1))
     return G, rng.permutation(clients) + 0.5
+
+
+def random_goals(seed, count):
+    """Goals of later rounds, some below 0."""
+    return np.random.default_rng([seed, 1]).uniform(-0.5, 0.95, size=(count, count))
+
+
+def unit(G):
+    """Directions."""
+    return G / np.linalg.norm(G, axis=1, keepdims=True)

@@ -16,7 +16,7 @@ import numpy as np
 from mfairfl.engine.output import AVERAGE_DECAY, Candidate, Served, choose
 from mfairfl.engine.state import Measure, Measured, RoundRecord, RunState, Setup, Train
 from mfairfl.engine.tallies import mean_loss, pooled
-from mfairfl.geometry.gram import gram_matrix
+from mfairfl.geometry.gram import gram_matrix, weighted_sum
 from mfairfl.randomness import stream
 from mfairfl.strategies.base import Context, Measurement, Step
 from mfairfl.training.plan import Report
@@ -184,10 +184,9 @@ def _fault(report: Report, size: int) -> str:
 
 def _advance(state: RunState, step: Step, reports: Sequence[Report]) -> None:
     """Move the weights: w ← w − scale · Σ c_k g_k, in client order and double precision."""
-    move = np.zeros(len(state.weights))
-    for coefficient, report in zip(step.coefficients, reports, strict=True):
-        move += coefficient * report.update.astype(np.float64)
-    state.weights = (state.weights - step.scale * move).astype(np.float32)
+    if reports:
+        move = weighted_sum([report.update for report in reports], step.coefficients)
+        state.weights = (state.weights - step.scale * move).astype(np.float32)
     for name, coefficients in step.vectors.items():
         vector = state.vectors.get(name, np.zeros(len(state.weights), np.float32)).astype(float)
         for coefficient, report in zip(coefficients, reports, strict=True):

@@ -49,7 +49,10 @@ def gram_matrix(updates: Updates) -> NDArray[np.float64]:
 
 
 def weighted_sum(updates: Updates, coefficients: ArrayLike) -> NDArray[np.float64]:
-    """Return Σ c_k g_k, multiplied and added in float64; no updates give an empty vector.
+    """Return Σ c_k g_k in float64, added in the order of the rows; no updates give no numbers.
+
+    Number by number rather than by BLAS, whose order of summation is its own: a server's step must
+    not depend on where its operands lie in memory.
 
     Examples
     --------
@@ -61,8 +64,9 @@ def weighted_sum(updates: Updates, coefficients: ArrayLike) -> NDArray[np.float6
     if c.shape != (len(rows),):
         raise DataError(f"coefficients of shape {c.shape} for {len(rows)} updates: give one each")
     total = np.zeros(_width(rows))
-    for part, block in _blocks(rows, np.float64):
-        total[part] = c @ block
+    for part in _parts(_width(rows)):
+        for coefficient, row in zip(c, rows, strict=True):
+            total[part] += coefficient * row[part].astype(np.float64)
     return total
 
 
@@ -80,23 +84,25 @@ def _width(rows: Rows) -> int:
     return len(rows[0]) if len(rows) else 0
 
 
-def _blocks(rows: Rows, dtype: DTypeLike) -> Iterator[tuple[slice, np.ndarray]]:
+def _parts(width: int) -> list[slice]:
+    return [slice(at, min(at + _BLOCK, width)) for at in range(0, width, _BLOCK)]
+
+
+def _blocks(rows: Rows, dtype: DTypeLike) -> Iterator[np.ndarray]:
     """Yield blocks of columns; a block that had to be copied is overwritten by the next."""
-    width = _width(rows)
-    parts = [slice(at, min(at + _BLOCK, width)) for at in range(0, width, _BLOCK)]
+    parts = _parts(_width(rows))
     if isinstance(rows, np.ndarray) and rows.dtype == dtype:
-        yield from ((part, rows[:, part]) for part in parts)
+        yield from (rows[:, part] for part in parts)
         return
-    copy = np.empty((len(rows), min(_BLOCK, width)), dtype=dtype)
+    copy = np.empty(len(rows) * min(_BLOCK, _width(rows)), dtype=dtype)
     for part in parts:
-        block = copy[:, : part.stop - part.start]
-        for row, place in zip(rows, block, strict=True):
-            place[:] = row[part]
-        yield part, block
+        block = copy[: len(rows) * (part.stop - part.start)]
+        np.concatenate([row[part] for row in rows], out=block)
+        yield block.reshape(len(rows), -1)
 
 
 def _product(rows: Rows, dtype: DTypeLike) -> NDArray[np.float64]:
     total = np.zeros((len(rows), len(rows)))
-    for _, block in _blocks(rows, dtype):
+    for block in _blocks(rows, dtype):
         total += block @ block.T  # numpy sees the symmetry and calls BLAS's rank-k update
     return (total + total.T) / 2  # symmetric to the last bit with any BLAS
