@@ -156,3 +156,40 @@ def test_progress_shows_the_recorded_train_numbers(cli, csv, flags, tmp_path):
         f"violation {last.train_demographic_parity_difference:.3f}  "
         f"client gap {last.train_client_accuracy_gap:.3f}"
     )
+
+
+def test_progress_shows_conflicting_pairs_where_the_method_counts_them(
+    cli, people, flags, tmp_path
+):
+    # West decides the other way round, so its update contradicts the others'.
+    west = people["Site"] == "west"
+    people.loc[west, "Hired"] = people.loc[west, "Hired"].map({"yes": "no", "no": "yes"})
+    people.to_csv(tmp_path / "odd.csv", index=False)
+    more = ("--rounds", "6", "--strategy", "mfairfl", "--out", "r")
+    answer = cli("train", "--csv", "odd.csv", *flags, *more)
+    before, *rounds = answer.err.splitlines()[1:]
+    assert "conflicts" not in before  # nothing was trained before round 1
+    logs = pd.read_csv(tmp_path / "r" / "rounds.csv")["log"][1:]
+    counted = [
+        sum(cosines[i][k] < 0 for i in range(3) for k in range(i))
+        for cosines in (json.loads(text)["cosines"] for text in logs)
+    ]
+    assert max(counted) > 0
+    assert [line.rpartition("  ")[2] for line in rounds] == [f"conflicts {n}" for n in counted]
+
+
+def test_plots_are_drawn_beside_the_record_when_asked(cli, csv, flags, tmp_path):
+    without = cli("train", "--csv", csv, *flags, "--out", "r")
+    assert list((tmp_path / "r").glob("*.svg")) == []
+    answer = cli("train", "--csv", csv, *flags, "--out", "r", "--plots")
+    assert (answer.code, answer.out) == (0, without.out)
+    assert answer.err.splitlines()[-1] == "pictures: r/rounds.svg, r/clients.svg"
+    for name in ("rounds.svg", "clients.svg"):
+        assert (tmp_path / "r" / name).read_bytes().startswith(b"<?xml")
+
+
+def test_plots_leave_json_alone(cli, csv, flags, tmp_path):
+    answer = cli("train", "--csv", csv, *flags, "--out", "r", "--json", "--plots")
+    assert answer.code == 0
+    assert answer.out == (tmp_path / "r" / "run.json").read_text(encoding="utf-8")
+    assert (tmp_path / "r" / "clients.svg").is_file()

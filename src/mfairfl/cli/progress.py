@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 from rich.console import Console
@@ -10,7 +9,6 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from mfairfl.cli.show import say
 from mfairfl.engine.state import RoundRecord, RunState, Setup
-from mfairfl.engine.tallies import pooled
 from mfairfl.experiments.history import round_numbers
 
 __all__ = ["RoundProgress"]
@@ -73,16 +71,17 @@ class RoundProgress:
 
 def _numbers(setup: Setup, record: RoundRecord) -> str:
     numbers = round_numbers(setup, record)
-    constraints = setup.summary.goal.constraints(setup.summary.attributes)
-    violation = constraints.violation(pooled(record.measured["train"]))
     shown = {
         "loss": numbers["train_loss"],
         "accuracy": numbers["train_accuracy"],
-        "violation": violation,
+        "violation": numbers["train_violation"],
         "client gap": numbers["train_client_accuracy_gap"],
     }
-    return "  ".join(f"{name} {_three_digits(value)}" for name, value in shown.items())
+    parts = [f"{name} {_three_digits(value)}" for name, value in shown.items()]
+    if (pairs := record.log.get("conflicts")) is not None:
+        parts.append(f"conflicts {pairs}")
+    return "  ".join(parts)
 
 
 def _three_digits(value: float | None) -> str:
-    return "undefined" if value is None or math.isnan(value) else f"{value:.3f}"
+    return "undefined" if value is None else f"{value:.3f}"

@@ -21,9 +21,9 @@ INTERRUPTED = 130
 
 
 def run_training(
-    file: Path | None, flags: Mapping[str, Any], out: Path | None, *, as_json: bool
+    file: Path | None, flags: Mapping[str, Any], out: Path | None, *, plots: bool, as_json: bool
 ) -> None:
-    """Train and show the result, or only print run.json."""
+    """Train, show the result or only print run.json, and draw pictures of the run if asked."""
     config = configuration(file, flags)
     folder = default_folder(config) if out is None else out
     console = terminal(stderr=True)
@@ -45,6 +45,17 @@ def run_training(
         typer.echo(RunDirectory(folder).record_path.read_text(encoding="utf-8"), nl=False)
     else:
         print_record(run.record, str(folder))
+    if plots:
+        _draw(folder)
+
+
+def _draw(folder: Path) -> None:
+    # Loaded here: drawing is rare, and the library takes long to load.
+    from mfairfl.experiments.figures import draw_clients, draw_rounds  # noqa: PLC0415
+
+    draw_rounds(folder, folder / "rounds.svg")
+    draw_clients(folder, folder / "clients.svg")
+    say(f"pictures: {folder}/rounds.svg, {folder}/clients.svg")
 
 
 def default_folder(config: Config) -> Path:

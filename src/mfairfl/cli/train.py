@@ -117,6 +117,14 @@ def train(
         list[str] | None,
         typer.Option("--set", help="Any key: --set strategy.beta=0.6", rich_help_panel=_RUN),
     ] = None,
+    plots: Annotated[
+        bool,
+        typer.Option(
+            "--plots",
+            help="Draw rounds.svg and clients.svg into the run folder.",
+            rich_help_panel=_RUN,
+        ),
+    ] = False,
     json: Annotated[
         bool, typer.Option("--json", help="Print only run.json.", rich_help_panel=_RUN)
     ] = False,
@@ -153,4 +161,4 @@ def train(
         raise ConfigError(f"{file} and --config {config}: give one of them")
     from mfairfl.cli.running import run_training  # noqa: PLC0415 - loads PyTorch
 
-    run_training(file or config, flags, out, as_json=json)
+    run_training(file or config, flags, out, plots=plots, as_json=json)

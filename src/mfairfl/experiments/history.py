@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,9 @@ from mfairfl.engine.checkpoint import write_atomically
 from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.engine.tallies import mean_loss, pooled, tally_of
 from mfairfl.errors import RunDirectoryError
+from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.notions import notion
 from mfairfl.fairness.summary import summarise
 
 __all__ = ["History", "round_numbers"]
@@ -28,6 +32,7 @@ _NUMBERS = (
     "balanced_accuracy",
     "demographic_parity_difference",
     "equalized_odds_difference",
+    "equal_opportunity_difference",
     "accuracy_parity_difference",
     "client_accuracy_std",
     "client_accuracy_gap",
@@ -39,13 +44,25 @@ _ROW = re.compile(rb'(?:[^"\n]++|"[^"]*+")*+\n')
 
 
 def round_numbers(setup: Setup, record: RoundRecord) -> dict[str, float | None]:
-    """Return the numbers of a round, named `<split>_<metric>`."""
+    """Return the numbers of a round, named `<split>_<metric>`; `violation` is the run's goal's."""
+    attributes = setup.summary.attributes
+    goal = setup.summary.goal.constraints(attributes)
+    losses = Constraints(Cells(attributes), notion("ap-loss"))
     numbers: dict[str, float | None] = {}
     for split, clients in record.measured.items():
-        values = summarise(tally_of(clients, setup.summary.attributes)).values
-        numbers[f"{split}_loss"] = mean_loss(pooled(clients))
-        numbers |= {f"{split}_{name}": values[name] for name in _NUMBERS}
+        whole, values = pooled(clients), summarise(tally_of(clients, attributes)).values
+        found = {
+            "loss": mean_loss(whole),
+            "violation": goal.violation(whole),
+            **{name: values[name] for name in _NUMBERS},
+            "accuracy_parity_loss_difference": losses.violation(whole),
+        }
+        numbers |= {f"{split}_{name}": _defined(value) for name, value in found.items()}
     return numbers
+
+
+def _defined(value: float | None) -> float | None:
+    return None if value is None or math.isnan(value) else value
 
 
 class History:

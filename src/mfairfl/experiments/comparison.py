@@ -1,0 +1,233 @@
+"""Finished runs side by side: what fairness cost in accuracy, and for whom.
+
+Everything is rebuilt from the runs' records. Runs are compared only if the same rows measured
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mfairfl.errors import ConfigError, RunDirectoryError
+from mfairfl.experiments.directory import RunDirectory
+
+__all__ = [
+    "Comparison",
+    "Line",
+    "Number",
+    "compare",
+    "finished_record",
+    "goal_metrics",
+]
+
+GROUP_METRICS = ("accuracy", "selection_rate", "true_positive_rate")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Number:
+    """One number of one run.
+
+    Parameters
+    ----------
+    value : float, optional
+        None if it is undefined.
+    interval : (float, float), optional
+        Lower and upper end.
+    floor : float, optional
+        What exactly fair decisions would show on as many rows.
+    note : str
+        What belongs beside the number, for example which client is the worst.
+    """
+
+    value: float | None
+    interval: tuple[float, float] | None = None
+    floor: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """The same number of every run, in the order of the runs.
+
+    Parameters
+    ----------
+    part : {"all", "group", "client"}
+        Whose number it is.
+    whom : str
+        The group or the client; empty for all.
+    """
+
+    part: str
+    whom: str
+    metric: str
+    numbers: tuple[Number, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Runs side by side.
+
+    Parameters
+    ----------
+    runs : tuple of str
+        Their names: the strategies, or the folders where those are not distinct.
+    title : str
+        Data, clients, rows and seed, in words.
+    level : float
+        Of the intervals.
+    goal : tuple of str
+        The metrics that some run was asked to lower.
+    warnings : tuple of str
+        What makes a run's numbers doubtful, with the run's name.
+    """
+
+    runs: tuple[str, ...]
+    title: str
+    level: float
+    goal: tuple[str, ...]
+    lines: tuple[Line, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def finished_record(run_directory: str | Path) -> dict[str, Any]:
+    """Read the record of a finished run; one that is still running is refused."""
+    record = RunDirectory(run_directory).read_record()
+    if record["status"] != "complete":
+        raise RunDirectoryError(
+            f"{run_directory}: the run is not finished; give its `mfairfl train` command again"
+        )
+    return record
+
+
+def goal_metrics(record: dict[str, Any]) -> list[str]:
+    """Return the metrics of the notions a run was asked for.
+
+    Examples
+    --------
+    >>> goal_metrics({"config": {"fairness": {"notion": ["demographic_parity"]}}})
+    ['demographic_parity_difference']
+    """
+    return [f"{name}_difference" for name in record["config"]["fairness"]["notion"]]
+
+
+def compare(runs: Sequence[str | Path]) -> Comparison:
+    """Put finished runs side by side; changes are told against the first.
+
+    Parameters
+    ----------
+    runs : sequence of path
+        Run directories, each complete, of the same data, split and seed of the split.
+
+    Raises
+    ------
+    ConfigError
+        If other rows measured one of them.
+
+    Examples
+    --------
+    >>> compare(["runs/a", "runs/b"]).runs  # doctest: +SKIP
+    """
+    if len(runs) < 2:
+        raise ConfigError(f"compare: {len(runs)} run directories given; give two or more")
+    records = [finished_record(run) for run in runs]
+    for run, record in zip(runs, records, strict=True):
+        _refuse_other_rows(f"{runs[0]} and {run}", records[0], record)
+    names = _names(runs, records)
+    first = records[0]
+    split = next(s for s in ("test", "validation", "train") if first["metrics"][s] is not None)
+    clients = first["metrics"][split]["by_client"]
+    count = sum(client["n"] for client in clients.values())
+    goal = tuple(dict.fromkeys(name for record in records for name in goal_metrics(record)))
+    return Comparison(
+        runs=names,
+        title=f"{first['data']['name']}, {len(clients)} clients, {count:,} {split} rows",
+        level=first["intervals"][split]["level"],
+        goal=goal,
+        lines=tuple(_lines(records, split, goal)),
+        warnings=tuple(
+            f"{name}: {said}"
+            for name, record in zip(names, records, strict=True)
+            for said in [*filter(None, [record["served"]["note"]]), *record["warnings"]]
+        ),
+    )
+
+
+def _refuse_other_rows(who: str, one: dict[str, Any], other: dict[str, Any]) -> None:
+    """Refuse runs of which one was measured on rows that the other was not."""
+    found = [
+        {
+            "data": record["data"]["sha256"],
+            "task": record["task"],
+            **{key: record["federation"][key] for key in ("scheme", "seed", "options", "clients")},
+        }
+        for record in (one, other)
+    ]
+    for key, value in found[0].items():
+        if value != found[1][key]:
+            raise ConfigError(f"{who}: measured on different rows ({key} differs); train both on "
+                              "the same data, split and seed")  # fmt: skip
+
+
+def _names(runs: Sequence[str | Path], records: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Return the shortest names that tell the runs apart."""
+    strategies = [record["config"]["strategy"]["name"] for record in records]
+    folders = [Path(run).name for run in runs]
+    for names in (strategies, folders):
+        if len(set(names)) == len(names):
+            return tuple(names)
+    return tuple(str(run) for run in runs)
+
+
+def _lines(records: Sequence[dict[str, Any]], split: str, goal: Sequence[str]) -> Iterator[Line]:
+    metrics = [record["metrics"][split] for record in records]
+    ranges = [record["intervals"][split] for record in records]
+    for name in ("accuracy", *goal, "worst_client_accuracy", "client_accuracy_gap"):
+        numbers = [
+            Number(
+                value=found[name],
+                interval=_pair(pairs.get(name)),
+                floor=record["noise_floor"][split].get(name),
+                note=_worst(found["by_client"]) if name == "worst_client_accuracy" else "",
+            )
+            for record, found, pairs in zip(records, metrics, ranges, strict=True)
+        ]
+        yield Line(part="all", whom="", metric=name, numbers=tuple(numbers))
+    for attribute, groups in metrics[0]["by_group"].items():
+        for group in groups:
+            whom = f"{attribute} {group}"
+            cells = [found["by_group"][attribute][group] for found in metrics]
+            pairs = [found["by_group"][attribute][group] for found in ranges]
+            for name in GROUP_METRICS:
+                yield _cell_line("group", whom, name, cells, pairs)
+    for client in metrics[0]["by_client"]:
+        cells, pairs = (
+            [found["by_client"][client] for found in part] for part in (metrics, ranges)
+        )
+        yield _cell_line("client", client, "accuracy", cells, pairs)
+
+
+def _cell_line(
+    part: str,
+    whom: str,
+    name: str,
+    cells: Sequence[dict[str, Any]],
+    ranges: Sequence[dict[str, Any]],
+) -> Line:
+    numbers = [
+        Number(value=cell[name], interval=_pair(pairs[name]))
+        for cell, pairs in zip(cells, ranges, strict=True)
+    ]
+    return Line(part=part, whom=whom, metric=name, numbers=tuple(numbers))
+
+
+def _pair(interval: Sequence[float] | None) -> tuple[float, float] | None:
+    return None if interval is None else (interval[0], interval[1])
+
+
+def _worst(clients: dict[str, dict[str, Any]]) -> str:
+    """Name the client of lowest accuracy; empty if no client has one."""
+    known = {name: c["accuracy"] for name, c in clients.items() if c["accuracy"] is not None}
+    return min(known, key=lambda name: known[name], default="")
