@@ -41,6 +41,7 @@ format: $(VENV)/.dev ## let ruff fix and format
 
 bench: $(VENV)/.dev ## side-by-side timings; the output is kept in benchmarks/
 	$(ONE_THREAD) $(BIN)/python benchmarks/training.py | tee benchmarks/training.txt
+	$(ONE_THREAD) $(BIN)/python benchmarks/aggregation.py | tee benchmarks/aggregation.txt
 
 test-wheel: $(VENV)/.dev ## build the wheel and test what users install
 	rm -rf dist .venv-wheel

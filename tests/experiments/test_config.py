@@ -239,3 +239,10 @@ def test_an_unknown_option_is_refused_with_the_nearest():
 def test_every_short_option_names_a_key():
     known = {*_keys(), "strategy.weights"}  # FedAvg's hyper-parameter
     assert set(OPTIONS.values()) <= known
+
+
+def test_identity_depends_on_the_version_of_mfairfl(monkeypatch):
+    config = make_config({})
+    before = config.identity("data")
+    monkeypatch.setattr("mfairfl.experiments.config.__version__", "0.0.0")
+    assert config.identity("data") != before

@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from mfairfl import __version__
 from mfairfl.data import Task
 from mfairfl.engine.output import Output
 from mfairfl.errors import ConfigError, MfairflError, unknown
@@ -211,7 +212,7 @@ class Config(_Section):
         """Return the hash of all that decides the result; `data` names rows and split."""
         # Where a file lies does not matter; `data` holds the hash of what is in it.
         settings = self.model_dump(mode="json", exclude={"data": {"csv", "path"}})
-        text = json.dumps([settings, data], sort_keys=True)
+        text = json.dumps([settings, data, __version__], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
