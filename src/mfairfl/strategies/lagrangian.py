@@ -4,9 +4,9 @@ Symbols: constraint j compares the rate F_e of an event with the rate F_{e,g} of
 d_j = F_e − F_{e,g} (signed), n_e rows in the event, n rows in all, α the tolerance, c the damping.
 
 Signed multipliers:  μ_j ← μ_j + γ (n_e/n) dead(d_j), priced as μ_j + c d_j;
-the paper's:         λ_j ← max(0, λ_j + γ h_j), h_j = |d_j| − α, priced as (λ_j + c h_j) sign(d_j),
+the paper's:         λ_j ← max(0, λ_j + γ h_j), priced as max(0, λ_j + c h_j) sign(d_j),
 
-with dead(d) = sign(d)·max(|d| − α, 0). Σ_j μ_j d_j is a mean of per-row prices
+with dead(d) = sign(d)·max(|d| − α, 0) and h_j = |d_j| − α. Σ_j μ_j d_j is a mean of per-row prices
 (`Constraints.prices`), and prices are what clients train on. The factor n_e/n is 1 for demographic
 and accuracy parity; for equalized odds, the label's share, it gives both labels the same step
 relative to their rows.
@@ -79,8 +79,9 @@ class Lagrangian:
         """Return the signed multipliers that are priced, with damping."""
         gaps = self.gaps(statistics)
         if self.multiplier == "paper":
-            excess = np.abs(gaps) - self.alpha
-            return np.asarray((multipliers + self.damping * excess) * np.sign(gaps))
+            # Below 0 it would reward gaps that the tolerance allows.
+            damped = np.maximum(0.0, multipliers + self.damping * (np.abs(gaps) - self.alpha))
+            return np.asarray(damped * np.sign(gaps))
         return np.asarray(multipliers + self.damping * gaps)
 
     def prices(self, signed: Floats, counts: Floats, scale: float = 1.0) -> tuple[Floats, Floats]:

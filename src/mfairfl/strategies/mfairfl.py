@@ -65,7 +65,8 @@ class MFairFL:
     gamma : float
         γ, the multiplier step of a round.
     damping : float
-        c: prices use μ + c·d (a quadratic penalty's gradient).
+        c: prices use μ + c·d, with d at the start of the round (a quadratic penalty's gradient);
+        for the paper's multipliers max(0, λ + c(|d| − α)).
     driven_by : {"hard", "smooth"}
         Whether thresholded or smooth rates move the multipliers; weights always follow the smooth.
     one_sided : bool
@@ -73,7 +74,8 @@ class MFairFL:
     price_cap : float
         Prices stay within ±cap.
     every : int
-        Epochs between multiplier steps inside a round; without effect if a round is shorter.
+        Epochs between signed multipliers' steps inside a round; without effect if a round is not
+        longer. The paper's multipliers move once a round.
     client_parity : float
         Multiplier step of the clients' error gaps; 0 leaves them unconstrained.
     beta, delta : float
@@ -85,7 +87,7 @@ class MFairFL:
     kept : {"loss", "order"}
         Whether who keeps the update follows the losses or the order.
     ordering : {"loss", "objective"}
-        Order by L_k, or by J_k with its prices.
+        Order by L_k, or by J_k as it is trained at the start of the round.
     goal_floor, goal_cap : float
         Range of the cosine goals when used.
     descent_guard : bool
@@ -137,13 +139,34 @@ class MFairFL:
                 raise ConfigError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
         if self.every < 1:
             raise ConfigError(f"strategy.every must be at least 1, not {self.every}")
+        for name in ("beta", "delta"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"strategy.{name} must lie in [0, 1], not {getattr(self, name)}")
+        if not -1 < self.goal_floor <= self.goal_cap < 1:
+            raise ConfigError(
+                "strategy.goal_floor and strategy.goal_cap: −1 < floor ≤ cap < 1 must hold, not "
+                f"{self.goal_floor} and {self.goal_cap}"
+            )
+        if self.constraint and self.scope == "local":
+            self._check_local_scope()
+
+    def _check_local_scope(self) -> None:
+        """Clients keep their multipliers to themselves: the server can neither damp nor rank."""
+        needed = {"update": "local", "multiplier": "signed", "damping": 0.0, "ordering": "loss"}
+        for name, value in needed.items():
+            if getattr(self, name) != value:
+                raise ConfigError(
+                    f"strategy.scope = 'local' needs strategy.{name} = {value!r}, "
+                    f"not {getattr(self, name)!r}"
+                )
 
     def start(self, summary: Summary) -> State:
         """All multipliers and goals start at 0."""
         count, names = len(_constraints(summary)), sorted(summary.counts)
         return {
             "multipliers": np.zeros(count),
-            "tracked": np.zeros(0),
+            "tracked": np.zeros(count),
+            "tracked_on": [],
             "shift": np.zeros(count),
             "clients": names,
             "client_multipliers": np.zeros(len(names)),
@@ -155,17 +178,20 @@ class MFairFL:
     ) -> tuple[State, list[Job]]:
         """Move the multipliers by the pooled gaps and price every client's rows."""
         law, whole = self._law(context.summary), pooled(measurements)
+        names = [m.client for m in measurements]
         moved = dict(state)
         if self.constraint and self.scope == "global":
             gaps = law.gaps(whole)
             moved["multipliers"] = law.moved(state["multipliers"], whole)
-            moved["shift"] = gaps - state["tracked"] if len(state["tracked"]) else 0 * gaps
+            # The gap of other clients is no news about what averaging did.
+            followed = state["tracked_on"] == names
+            moved["shift"] = gaps - state["tracked"] if followed else np.zeros_like(gaps)
         if self.client_parity:
-            index = [state["clients"].index(m.client) for m in measurements]
-            apart = [_error(whole) - _error(m.statistics) for m in measurements]
+            rates = np.array([self._error(m.statistics) for m in measurements])
+            index = [state["clients"].index(name) for name in names]
             moved["client_multipliers"] = state["client_multipliers"].copy()
-            moved["client_multipliers"][index] += self.client_parity * np.array(apart)
-        pricing = _Pricing(self, law, context.summary.goal, moved, whole, len(measurements))
+            moved["client_multipliers"][index] += self.client_parity * (self._error(whole) - rates)
+        pricing = _Pricing(self, law, context.summary.goal, moved, whole, names)
         return moved, [self._job(m.client, pricing.plan(m, context.plan)) for m in measurements]
 
     def combine(
@@ -181,15 +207,17 @@ class MFairFL:
             raise ValueError("mfairfl needs the Gram matrix of the updates")
         p, names = shares(measurements, reports, self.weights), [r.client for r in reports]
         law, whole = self._law(context.summary), pooled(measurements)
-        pricing = _Pricing(self, law, context.summary.goal, state, whole, len(measurements))
+        measured = [m.client for m in measurements]
+        pricing = _Pricing(self, law, context.summary.goal, state, whole, measured)
         scale = self.eta if self.update == "gradient" else 1.0
         log = _fairness_log(state, law, whole)
         followed = dict(state)
         if self.scope == "global" and all(report.multipliers for report in reports):
-            followed |= _followed(state, measurements, reports)
+            followed |= _followed(state, law, measurements, reports)
         if not self.conflict:
             return Step(coefficients=p, state=followed, scale=scale, log=log)
         index = np.ix_(*[[state["clients"].index(name) for name in names]] * 2)
+        used = np.clip(state["goals"][index], self.goal_floor, self.goal_cap)
         known = {m.client: m for m in measurements}
         found = diminish_conflicts(
             gram,
@@ -207,13 +235,15 @@ class MFairFL:
         )
         goals = state["goals"].copy()
         goals[index] = found.goals
-        c = rescaling(gram, found.coefficients, p) * found.coefficients
+        c = p  # exactly, where nobody gave way
+        if found.conflicts.any():
+            c = rescaling(gram, found.coefficients, p) * found.coefficients
         guarded = self.descent_guard and float(p @ gram @ c) <= 0
         return Step(
             coefficients=p if guarded else c,
             state={**followed, "goals": goals},
             scale=scale,
-            log={**log, **_conflict_log(found, gram, names), "guarded": guarded},
+            log={**log, **_conflict_log(found, gram, used, names), "guarded": guarded},
         )
 
     def _law(self, summary: Summary) -> Lagrangian:
@@ -227,6 +257,11 @@ class MFairFL:
             one_sided=self.one_sided,
             price_cap=self.price_cap,
         )
+
+    def _error(self, statistics: Statistics) -> float:
+        chosen = statistics.positives if self.driven_by == "hard" else statistics.scores
+        wrong = chosen[:, 0] + statistics.counts[:, 1] - chosen[:, 1]
+        return float(wrong.sum() / statistics.counts.sum())
 
     def _job(self, client: str, plan: Plan) -> Job:
         if self.update == "gradient":
@@ -243,7 +278,7 @@ class _Pricing:
     goal: Goal
     state: State
     whole: Statistics
-    clients: int
+    measured: Sequence[str]
 
     def plan(self, measurement: Measurement, plan: Plan) -> Plan:
         """Return the client's plan: prices in its tables, or a controller that moves them."""
@@ -276,13 +311,16 @@ class _Pricing:
         """Return (n_k/n)/p_k."""
         if self.rule.weights == "size":
             return 1.0
-        return float(self.clients * measurement.rows / self.whole.counts.sum())
+        return float(len(self.measured) * measurement.rows / self.whole.counts.sum())
 
     def _parity_price(self, measurement: Measurement) -> Floats:
-        """Return the price on σ of the clients' error gaps: u_k = Σ_j μ_j − μ_k n/n_k."""
-        mu = self.state["client_multipliers"]
-        own = mu[self.state["clients"].index(measurement.client)]
-        u = mu.sum() - own * self.whole.counts.sum() / measurement.rows
+        """Return the price on σ of the clients' error gaps: u_k = Σ_j μ_j − μ_k n/n_k.
+
+        The sum is over the clients whose rows make up n.
+        """
+        mu = dict(zip(self.state["clients"], self.state["client_multipliers"], strict=True))
+        share = measurement.rows / self.whole.counts.sum()
+        u = sum(mu[name] for name in self.measured) - mu[measurement.client] / share
         u = float(np.clip(self._scale(measurement) * u, -self.rule.price_cap, self.rule.price_cap))
         # As for groups: where errors must rise, price false positives only.
         both = u > 0 or not self.rule.one_sided
@@ -307,7 +345,7 @@ class _Pricing:
         if rule.multiplier == "paper" or epochs <= rule.every:
             return None
         return Controller(
-            multipliers=tuple(mu),
+            multipliers=tuple(law.signed(mu, self.whole)),
             step=tuple(law.steps(self.whole.counts)),
             offset=tuple(law.gaps(self.whole) + self.state["shift"]),
             relative=True,
@@ -321,18 +359,18 @@ def _constraints(summary: Summary) -> Constraints:
     return summary.goal.constraints(summary.attributes)
 
 
-def _error(statistics: Statistics) -> float:
-    wrong = statistics.positives[:, 0] + statistics.counts[:, 1] - statistics.positives[:, 1]
-    return float(wrong.sum() / statistics.counts.sum())
-
-
 def _followed(
-    state: State, measurements: Sequence[Measurement], reports: Sequence[Report]
+    state: State,
+    law: Lagrangian,
+    measurements: Sequence[Measurement],
+    reports: Sequence[Report],
 ) -> dict[str, Any]:
     """Take over what the clients' controllers ended in: μ ← Σ (n_k/n) μ_k."""
     p = shares(measurements, reports, "size")
+    damping = law.damping * law.gaps(pooled(measurements))  # they started at μ + c·d
     return {
-        "multipliers": p @ np.array([r.multipliers for r in reports]),
+        "multipliers": p @ np.array([r.multipliers for r in reports]) - damping,
+        "tracked_on": [m.client for m in measurements],
         # Without the shift that was added: next round's shift is what averaging did anew.
         "tracked": p @ np.array([r.gaps for r in reports]) - state["shift"],
     }
@@ -351,18 +389,32 @@ def _fairness_log(state: State, law: Lagrangian, whole: Statistics) -> dict[str,
     }
 
 
-def _conflict_log(found: Conflicts, gram: Floats, names: Sequence[str]) -> dict[str, Any]:
-    """Return who gave way to whom, and how far."""
-    before, after = cosines(gram), cosines(found.rows @ gram @ found.rows.T)
+def _conflict_log(
+    found: Conflicts, gram: Floats, goals: Floats, names: Sequence[str]
+) -> dict[str, Any]:
+    """Return who gave way to whom, and how far: row k is client k, column i its target."""
+    before = cosines(gram)
     return {
         "order": [names[i] for i in found.order],
         "adjusted": [name for name, yes in zip(names, found.adjusted, strict=True) if yes],
         "conflicts": int((np.triu(before, 1) < 0).sum()),
         "adjustments": int(found.conflicts.sum()),
         "cosines": [[_known(x) for x in row] for row in before],
-        "cosines_after": [[_known(x) for x in row] for row in after],
-        "goals": found.goals.tolist(),
+        "cosines_after": [[_known(x) for x in row] for row in _turned(found, gram)],
+        "goals": goals.tolist(),
     }
+
+
+def _turned(found: Conflicts, gram: Floats) -> Floats:
+    """Return the cosines of the adjusted updates with the original ones, the targets.
+
+    Norms are those of the closed form: an update that an opposite one has cancelled has length 0
+    there, and rounding errors of either sign in C M Cᵀ.
+    """
+    product = np.outer(found.norms, np.sqrt(np.diag(gram)))
+    turned = np.full_like(product, np.nan)
+    np.divide(found.rows @ gram, product, out=turned, where=product > 0)
+    return np.clip(turned, -1.0, 1.0)
 
 
 def _known(value: float) -> float | None:
