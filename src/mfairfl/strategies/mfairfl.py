@@ -39,11 +39,12 @@ from numpy.typing import NDArray
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.goal import Goal
-from mfairfl.geometry.conflicts import Conflicts, cosines, diminish_conflicts, rescaling
+from mfairfl.geometry.conflicts import diminish_conflicts, rescaling
 from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
-from mfairfl.strategies.lagrangian import Lagrangian, as_table, pooled
-from mfairfl.training.plan import Controller, Job, Plan, Report
+from mfairfl.strategies.explained import conflict_log, fairness_log
+from mfairfl.strategies.lagrangian import Lagrangian, pooled
+from mfairfl.strategies.pricing import Pricing
+from mfairfl.training.plan import Job, Plan, Report
 
 __all__ = ["MFairFL"]
 
@@ -191,7 +192,7 @@ class MFairFL:
             index = [state["clients"].index(name) for name in names]
             moved["client_multipliers"] = state["client_multipliers"].copy()
             moved["client_multipliers"][index] += self.client_parity * (self._error(whole) - rates)
-        pricing = _Pricing(self, law, context.summary.goal, moved, whole, names)
+        pricing = Pricing(self, law, context.summary.goal, moved, whole, names)
         return moved, [self._job(m.client, pricing.plan(m, context.plan)) for m in measurements]
 
     def combine(
@@ -208,9 +209,9 @@ class MFairFL:
         p, names = shares(measurements, reports, self.weights), [r.client for r in reports]
         law, whole = self._law(context.summary), pooled(measurements)
         measured = [m.client for m in measurements]
-        pricing = _Pricing(self, law, context.summary.goal, state, whole, measured)
+        pricing = Pricing(self, law, context.summary.goal, state, whole, measured)
         scale = self.eta if self.update == "gradient" else 1.0
-        log = _fairness_log(state, law, whole)
+        log = fairness_log(state, law, whole)
         followed = dict(state)
         if self.scope == "global" and all(report.multipliers for report in reports):
             followed |= _followed(state, law, measurements, reports)
@@ -243,7 +244,7 @@ class MFairFL:
             coefficients=p if guarded else c,
             state={**followed, "goals": goals},
             scale=scale,
-            log={**log, **_conflict_log(found, gram, used, names), "guarded": guarded},
+            log={**log, **conflict_log(found, gram, used, names), "guarded": guarded},
         )
 
     def _law(self, summary: Summary) -> Lagrangian:
@@ -269,92 +270,6 @@ class MFairFL:
         return Job(client=client, plan=plan)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pricing:
-    """What a round's multipliers mean for one client's rows."""
-
-    rule: MFairFL
-    law: Lagrangian
-    goal: Goal
-    state: State
-    whole: Statistics
-    measured: Sequence[str]
-
-    def plan(self, measurement: Measurement, plan: Plan) -> Plan:
-        """Return the client's plan: prices in its tables, or a controller that moves them."""
-        controller = self._controller(measurement, plan.epochs)
-        loss, score = self.tables(measurement, groups=controller is None)
-        return replace(
-            plan, controller=controller, loss_table=as_table(loss), score_table=as_table(score)
-        )
-
-    def tables(self, measurement: Measurement, *, groups: bool) -> tuple[Floats, Floats]:
-        """Return A and B; `groups` says whether the group constraints are priced in them."""
-        score = self._parity_price(measurement)
-        loss = np.ones_like(score)
-        if groups and self.rule.constraint and self.rule.scope == "global":
-            signed = self.law.signed(self.state["multipliers"], self.whole)
-            scale = self._scale(measurement)
-            on_score, on_loss = self.law.prices(signed, self.whole.counts, scale)
-            return loss + on_loss, score + on_score
-        return loss, score
-
-    def rank(self, measurement: Measurement) -> float:
-        """Return the number by which clients are ordered: L_k, or J_k with its prices."""
-        if self.rule.ordering == "loss":
-            return measurement.loss
-        loss, score = self.tables(measurement, groups=True)
-        sums = measurement.statistics
-        return float((loss * sums.losses + score * sums.scores).sum() / measurement.rows)
-
-    def _scale(self, measurement: Measurement) -> float:
-        """Return (n_k/n)/p_k."""
-        if self.rule.weights == "size":
-            return 1.0
-        return float(len(self.measured) * measurement.rows / self.whole.counts.sum())
-
-    def _parity_price(self, measurement: Measurement) -> Floats:
-        """Return the price on σ of the clients' error gaps: u_k = Σ_j μ_j − μ_k n/n_k.
-
-        The sum is over the clients whose rows make up n.
-        """
-        mu = dict(zip(self.state["clients"], self.state["client_multipliers"], strict=True))
-        share = measurement.rows / self.whole.counts.sum()
-        u = sum(mu[name] for name in self.measured) - mu[measurement.client] / share
-        u = float(np.clip(self._scale(measurement) * u, -self.rule.price_cap, self.rule.price_cap))
-        # As for groups: where errors must rise, price false positives only.
-        both = u > 0 or not self.rule.one_sided
-        return np.tile([u, -u if both else 0.0], (len(self.whole.counts), 1))
-
-    def _controller(self, measurement: Measurement, epochs: int) -> Controller | None:
-        """Return the multipliers' moves inside the round, if there are any."""
-        rule, law, mu = self.rule, self.law, self.state["multipliers"]
-        if not rule.constraint or rule.update == "gradient":
-            return None
-        shared: dict[str, Any] = {
-            "goal": self.goal,
-            "every": min(rule.every, epochs),
-            "one_sided": rule.one_sided,
-            "price_cap": rule.price_cap,
-            "hard": rule.driven_by == "hard",
-        }
-        if rule.scope == "local":
-            own = law.steps(measurement.statistics.counts)
-            zeros = tuple(0.0 for _ in mu)
-            return Controller(multipliers=zeros, step=tuple(own), slot="multipliers", **shared)
-        if rule.multiplier == "paper" or epochs <= rule.every:
-            return None
-        return Controller(
-            multipliers=tuple(law.signed(mu, self.whole)),
-            step=tuple(law.steps(self.whole.counts)),
-            offset=tuple(law.gaps(self.whole) + self.state["shift"]),
-            relative=True,
-            counts=as_table(self.whole.counts),
-            scale=self._scale(measurement),
-            **shared,
-        )
-
-
 def _constraints(summary: Summary) -> Constraints:
     return summary.goal.constraints(summary.attributes)
 
@@ -374,48 +289,3 @@ def _followed(
         # Without the shift that was added: next round's shift is what averaging did anew.
         "tracked": p @ np.array([r.gaps for r in reports]) - state["shift"],
     }
-
-
-def _fairness_log(state: State, law: Lagrangian, whole: Statistics) -> dict[str, Any]:
-    """Return multipliers, prices and violations at the start of the round."""
-    score, loss = law.prices(law.signed(state["multipliers"], whole), whole.counts)
-    return {
-        "constraints": [" | ".join(label) for label in law.constraints.labels],
-        "multipliers": state["multipliers"].tolist(),
-        "score_prices": score.tolist(),
-        "loss_prices": loss.tolist(),
-        "violation_hard": _known(law.constraints.violation(whole, "hard")),
-        "violation_smooth": _known(law.constraints.violation(whole, "smooth")),
-    }
-
-
-def _conflict_log(
-    found: Conflicts, gram: Floats, goals: Floats, names: Sequence[str]
-) -> dict[str, Any]:
-    """Return who gave way to whom, and how far: row k is client k, column i its target."""
-    before = cosines(gram)
-    return {
-        "order": [names[i] for i in found.order],
-        "adjusted": [name for name, yes in zip(names, found.adjusted, strict=True) if yes],
-        "conflicts": int((np.triu(before, 1) < 0).sum()),
-        "adjustments": int(found.conflicts.sum()),
-        "cosines": [[_known(x) for x in row] for row in before],
-        "cosines_after": [[_known(x) for x in row] for row in _turned(found, gram)],
-        "goals": goals.tolist(),
-    }
-
-
-def _turned(found: Conflicts, gram: Floats) -> Floats:
-    """Return the cosines of the adjusted updates with the original ones, the targets.
-
-    Norms are those of the closed form: an update that an opposite one has cancelled has length 0
-    there, and rounding errors of either sign in C M Cᵀ.
-    """
-    product = np.outer(found.norms, np.sqrt(np.diag(gram)))
-    turned = np.full_like(product, np.nan)
-    np.divide(found.rows @ gram, product, out=turned, where=product > 0)
-    return np.clip(turned, -1.0, 1.0)
-
-
-def _known(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)

@@ -1,0 +1,63 @@
+"""What a round of mFairFL did, for rounds.csv and for an auditor: plain numbers and names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfairfl.fairness.cells import Statistics
+from mfairfl.geometry.conflicts import Conflicts, cosines
+from mfairfl.strategies.base import State
+from mfairfl.strategies.lagrangian import Lagrangian
+
+__all__ = ["conflict_log", "fairness_log"]
+
+Floats = NDArray[np.float64]
+
+
+def fairness_log(state: State, law: Lagrangian, whole: Statistics) -> dict[str, Any]:
+    """Return multipliers, prices and violations at the start of the round."""
+    score, loss = law.prices(law.signed(state["multipliers"], whole), whole.counts)
+    return {
+        "constraints": [" | ".join(label) for label in law.constraints.labels],
+        "multipliers": state["multipliers"].tolist(),
+        "score_prices": score.tolist(),
+        "loss_prices": loss.tolist(),
+        "violation_hard": _known(law.constraints.violation(whole, "hard")),
+        "violation_smooth": _known(law.constraints.violation(whole, "smooth")),
+    }
+
+
+def conflict_log(
+    found: Conflicts, gram: Floats, goals: Floats, names: Sequence[str]
+) -> dict[str, Any]:
+    """Return who gave way to whom, and how far: row k is client k, column i its target."""
+    before = cosines(gram)
+    return {
+        "order": [names[i] for i in found.order],
+        "adjusted": [name for name, yes in zip(names, found.adjusted, strict=True) if yes],
+        "conflicts": int((np.triu(before, 1) < 0).sum()),
+        "adjustments": int(found.conflicts.sum()),
+        "cosines": [[_known(x) for x in row] for row in before],
+        "cosines_after": [[_known(x) for x in row] for row in _turned(found, gram)],
+        "goals": goals.tolist(),
+    }
+
+
+def _turned(found: Conflicts, gram: Floats) -> Floats:
+    """Return the cosines of the adjusted updates with the original ones, the targets.
+
+    Norms are those of the closed form: an update that an opposite one has cancelled has length 0
+    there, and rounding errors of either sign in C M Cᵀ.
+    """
+    product = np.outer(found.norms, np.sqrt(np.diag(gram)))
+    turned = np.full_like(product, np.nan)
+    np.divide(found.rows @ gram, product, out=turned, where=product > 0)
+    return np.clip(turned, -1.0, 1.0)
+
+
+def _known(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
