@@ -63,10 +63,14 @@ def weighted_sum(updates: Updates, coefficients: ArrayLike) -> NDArray[np.float6
     c = np.asarray(coefficients, dtype=np.float64)
     if c.shape != (len(rows),):
         raise DataError(f"coefficients of shape {c.shape} for {len(rows)} updates: give one each")
-    total = np.zeros(_width(rows))
+    total, scratch = np.zeros(_width(rows)), np.empty(_BLOCK)
     for part in _parts(_width(rows)):
+        block = total[part]
+        term = scratch[: len(block)]
         for coefficient, row in zip(c, rows, strict=True):
-            total[part] += coefficient * row[part].astype(np.float64)
+            np.copyto(term, row[part])
+            term *= coefficient
+            block += term
     return total
 
 
