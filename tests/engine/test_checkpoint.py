@@ -18,12 +18,12 @@ from mfairfl.engine.checkpoint import (
     CheckpointWarning,
     dump,
     parse,
-    write_atomically,
 )
 from mfairfl.engine.output import Bank, Candidate
 from mfairfl.engine.state import RunState
 from mfairfl.errors import CheckpointError
 from mfairfl.fairness.cells import Statistics
+from mfairfl.files import write_atomically
 
 IDENTITY = "5f" * 32
 
@@ -255,7 +255,7 @@ def test_a_file_appears_whole_or_not_at_all(tmp_path, monkeypatch):
     def crash(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mfairfl.engine.checkpoint.os.fsync", crash)
+    monkeypatch.setattr("mfairfl.files.os.fsync", crash)
     with pytest.raises(KeyboardInterrupt):
         write_atomically(target, b"new and longer")
     assert target.read_bytes() == b"old"

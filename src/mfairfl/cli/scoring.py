@@ -21,13 +21,13 @@ from mfairfl.data import (
     table_from_frame,
 )
 from mfairfl.data.attribute import Attribute
-from mfairfl.engine.checkpoint import write_atomically
 from mfairfl.errors import DataError
 from mfairfl.experiments.directory import RunDirectory
 from mfairfl.experiments.predictor import load
 from mfairfl.experiments.record import measured_numbers
 from mfairfl.fairness import Tally
 from mfairfl.fairness.cells import Cells
+from mfairfl.files import write_atomically
 
 __all__ = ["score_file"]
 

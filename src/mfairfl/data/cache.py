@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import platformdirs
 from mfairfl.data.entries import Entry
 from mfairfl.data.fetch import fetch
 from mfairfl.errors import DataError
+from mfairfl.files import write_atomically
 
 __all__ = ["Cached", "cache_folder", "obtain", "read_cache"]
 
@@ -114,18 +114,6 @@ def _fill(
         "table_sha256": total,
     }
     # The manifest goes last: it alone makes the table count as cached.
-    _replace(folder / _TABLE, csv)
-    _replace(folder / _MANIFEST, json.dumps(manifest, indent=1).encode())
+    write_atomically(folder / _TABLE, csv)
+    write_atomically(folder / _MANIFEST, json.dumps(manifest, indent=1).encode())
     return Cached(csv, source, total, total)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write through a temporary file, so that a reader never sees half of it."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

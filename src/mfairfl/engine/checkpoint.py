@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,8 +25,9 @@ from mfairfl.engine.output import Bank, Candidate
 from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.errors import CheckpointError
 from mfairfl.fairness.cells import Statistics
+from mfairfl.files import write_atomically
 
-__all__ = ["CheckpointWarning", "Checkpoints", "dump", "parse", "write_atomically"]
+__all__ = ["CheckpointWarning", "Checkpoints", "dump", "parse"]
 
 _VERSION = 1
 _KEEP = 2
@@ -37,21 +37,6 @@ _SUMS = ("counts", "positives", "scores", "losses")
 
 class CheckpointWarning(UserWarning):
     """A checkpoint was damaged and an older one is used."""
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a crash leaves either the old one or the new one, whole."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def dump(state: RunState, identity: str) -> bytes:

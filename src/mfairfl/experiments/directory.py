@@ -15,9 +15,10 @@ from safetensors.numpy import load_file
 from safetensors.numpy import save as save_tensors
 
 from mfairfl.data import Encoder
-from mfairfl.engine.checkpoint import Checkpoints, write_atomically
+from mfairfl.engine.checkpoint import Checkpoints
 from mfairfl.engine.output import Served
 from mfairfl.errors import RunDirectoryError
+from mfairfl.files import write_atomically
 
 __all__ = ["SCHEMA_VERSION", "RunDirectory"]
 

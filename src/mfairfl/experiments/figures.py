@@ -18,9 +18,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from mfairfl.engine.checkpoint import write_atomically
 from mfairfl.errors import DataError, RunDirectoryError
 from mfairfl.experiments.comparison import Comparison, Line, compare, finished_record, goal_metrics
+from mfairfl.files import write_atomically
 
 __all__ = [
     "draw_clients",

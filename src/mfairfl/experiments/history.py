@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mfairfl.engine.checkpoint import write_atomically
 from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.engine.tallies import mean_loss, pooled, tally_of
 from mfairfl.errors import RunDirectoryError
@@ -24,6 +23,7 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.notions import notion
 from mfairfl.fairness.summary import summarise
+from mfairfl.files import write_atomically
 
 __all__ = ["History", "round_numbers"]
 
