@@ -136,10 +136,16 @@ def _context(setup: Setup, state: RunState) -> Context:
         rounds=setup.rounds,
         participants=tuple(names[i] for i in sorted(drawn)),
         plan=setup.recipe.plan(state.round, setup.rounds),
+        decay=_decay(setup, state.round),
         rng=stream(setup.seed, "server", state.round),
         summary=setup.summary,
         vectors=state.vectors,
     )
+
+
+def _decay(setup: Setup, round_: int) -> float:
+    first = setup.recipe.rate(0, setup.rounds)
+    return setup.recipe.rate(round_, setup.rounds) / first if first else 1.0
 
 
 def _needs_gram(setup: Setup) -> bool:

@@ -8,7 +8,7 @@ randomness comes in through the context. The server step is w' = w − scale · 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mfairfl.data.attribute import Attribute
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
-from mfairfl.training.plan import Job, Plan, Report
+from mfairfl.training.plan import Job, Optimizer, Plan, Report
 
 __all__ = ["Card", "Context", "Measurement", "State", "Step", "Strategy", "Summary", "shares"]
 
@@ -98,6 +98,9 @@ class Context:
         Clients taking part, in name order.
     plan : Plan
         The shared recipe's plan of this round; strategies change only what they must.
+    decay : float
+        This round's learning rate relative to the first round's: the shared schedule, for methods
+        with a rate of their own.
     rng : Generator
         Random stream of this round's server decisions.
     summary : Summary
@@ -112,7 +115,18 @@ class Context:
     plan: Plan
     rng: np.random.Generator
     summary: Summary
+    decay: float = 1.0
     vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def sgd(self, lr: float) -> Plan:
+        """Return this round's plan with plain SGD that starts at rate `lr`.
+
+        For methods whose mathematics divides updates by the local rate. Schedule and decay per
+        step (rate · weight decay) stay those of the shared recipe.
+        """
+        shared, rate = self.plan.optimizer, lr * self.decay
+        decay = shared.lr * shared.weight_decay / rate
+        return replace(self.plan, optimizer=Optimizer(name="sgd", lr=rate, weight_decay=decay))
 
 
 @dataclass(frozen=True, slots=True)
