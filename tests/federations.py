@@ -70,14 +70,19 @@ def setup_for(
     patience: int | None = None,
     **recipe: Any,
 ) -> Setup:
+    made = create(strategy) if isinstance(strategy, str) else strategy
     defaults: dict[str, Any] = {"local_epochs": 2, "batch_size": 20, "lr": 0.02}
     return Setup(
-        strategy=create(strategy) if isinstance(strategy, str) else strategy,
+        strategy=made,
         model=MLP(inputs=federation.pool.X.shape[1], hidden=hidden),
         recipe=Recipe(**(defaults | recipe)),
         rounds=rounds,
         seed=seed,
-        summary=summarize(federation, Goal(attributes=("sex", "age"))),
+        summary=summarize(
+            federation,
+            Goal(attributes=("sex", "age")),
+            pooled=made.card.trains_on == "pooled",
+        ),
         output=Output() if output is None else output,
         participation=participation,
         patience=patience,

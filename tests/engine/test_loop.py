@@ -177,7 +177,8 @@ def test_requests_come_in_the_order_measure_train_measure():
     assert kinds == ["Measure", "Train", "Measure", "Measure"]
     train = engine.requests[1]
     assert [job.client for job in train.jobs] == ["a", "b"]
-    assert train.weights.tolist() == START.tolist()
+    for client in ("a", "b"):
+        assert train.weights[client].tolist() == START.tolist()
     assert train.jobs[0].plan.optimizer.lr == 0.4
 
 

@@ -131,6 +131,25 @@ def test_a_gap_that_is_undefined_moves_nothing_and_costs_nothing(multiplier, not
     assert not loss.any()
 
 
+def test_a_multiplier_does_not_grow_beyond_what_its_price_may_show():
+    """Of 10 rows 4 are women's: |μ_F| · 10/4 ≤ 2 and |μ_M| · 10/6 ≤ 2."""
+    counts = np.array([[2.0, 2.0], [3.0, 3.0]])
+    none, all_ = np.zeros((2, 2)), counts.copy()
+    only_men = Statistics(
+        counts=counts, positives=np.stack([none[0], all_[1]]), scores=none, losses=none
+    )
+    rule, mu = law(price_cap=2.0), np.zeros(2)
+    for _ in range(5):
+        mu = rule.moved(mu, only_men)  # d = (.6, −.4)
+    close(mu, [0.8, -1.2])
+    score, _ = rule.prices(np.array([0.8, 0.0]), counts)
+    close(score[0], 0.8 - 2.0)  # Σ μ − μ_F n/n_F
+    only_women = Statistics(
+        counts=counts, positives=np.stack([all_[0], none[1]]), scores=none, losses=none
+    )
+    close(rule.moved(mu, only_women), [0.2, -0.8])  # and it comes back at once
+
+
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10**6), notion=st.sampled_from(NOTIONS))
 def test_signed_steps_without_tolerance_keep_their_balance(seed, notion):
@@ -138,7 +157,9 @@ def test_signed_steps_without_tolerance_keep_their_balance(seed, notion):
     rng = np.random.default_rng(seed)
     attributes = (Attribute("sex", ("F", "M")), Attribute("age", ("a", "b", "c")))
     goal = Goal(notions=(notion,), attributes=("sex", "age"), intersections=True)
-    rule = Lagrangian(constraints=goal.constraints(attributes), alpha=0.0, gamma=0.7)
+    rule = Lagrangian(
+        constraints=goal.constraints(attributes), alpha=0.0, gamma=0.7, price_cap=1e9
+    )
     codes, y = rng.integers(0, [2, 3], size=(80, 2)), rng.integers(0, 2, size=80)
     mu = np.zeros(len(rule.constraints))
     for _ in range(3):
@@ -243,7 +264,7 @@ def federated_gradient(federation, goal, options, weights, **state):
     )
     begun = {**strategy.start(setup.summary), **state}
     planned, jobs = strategy.plan(begun, context, known)
-    reports = desk.answer({0: Train(0, weights, tuple(jobs))})[0]
+    reports = desk.answer({0: Train(0, {job.client: weights for job in jobs}, tuple(jobs))})[0]
     gram = gram_matrix([report.update for report in reports])
     step = strategy.combine(planned, context, known, reports, gram)
     return step.coefficients @ np.array([r.update for r in reports], dtype=np.float64)

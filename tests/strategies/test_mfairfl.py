@@ -318,14 +318,32 @@ def test_local_scope_leaves_multipliers_with_the_clients():
 def test_local_scope_moves_by_the_clients_own_gap_and_remembers():
     """One client: its weights are the server's, so every round's record holds its gap."""
     federation = fed.people_federation(fed.people(sites={"all": 120}))
-    strategy = create("mfairfl", scope="local", gamma=0.5)
+    strategy = create("mfairfl", scope="local", gamma=0.5, shrink=1.0)
     setup = fed.setup_for(federation, strategy, rounds=3)
     state = first_state(setup)
     _, watch = fed.run(setup, federation, state=state)
     constraints = setup.summary.goal.constraints(federation.attributes)
     gaps = [constraints.gaps(r.measured["train"]["all"], "hard") for r in watch.records[1:]]
-    close(state.slots["all"]["multipliers"], 0.5 * np.sum(gaps, axis=0))
+    multipliers, gain, latest = state.slots["all"]["multipliers"]
+    close(multipliers, 0.5 * np.sum(gaps, axis=0))
+    close(gain, 1)
+    close(latest, gaps[-1])
     assert np.abs(gaps).max() > 0.01
+
+
+def test_a_gap_that_changes_sign_halves_its_step_until_it_keeps_one():
+    """40 women and 60 men, of whom 30 are chosen: d_F = (30 + x)/100 − x/40."""
+    strategy, state, mu = create("mfairfl", gamma=0.5), None, 0.0
+    for chosen, gain in ((8, 1), (36, 0.5), (4, 0.25), (4, 0.3), (4, 0.36)):
+        women = measurement("a", WOMEN, [[chosen * 0.75, chosen * 0.25], [0, 0]])
+        men = measurement("b", MEN, [[0, 0], [20, 10]])
+        state, _ = planned(strategy, (women, men), state)
+        mu += gain * 0.5 * ((30 + chosen) / 100 - chosen / 40)
+        assert state["multipliers"][0] == pytest.approx(mu, abs=1e-12)
+    strategy, state = create("mfairfl", gamma=0.5, shrink=1.0), None
+    for known in ((A, B), (B_LATER, A_LATER), (A, B)):
+        state, _ = planned(strategy, known, state)
+    assert state["gain"].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,26 @@ def test_a_client_without_rows_moves_by_the_offset_alone():
 
 
 def test_multipliers_held_by_the_client_win_over_the_plan():
-    moving, pool = begun(start=np.array([0.5, -1.0]), multipliers=(9.0, 9.0))
+    held = np.array([[0.5, -1.0], [1.0, 1.0], [0.0, 0.0]])
+    moving, pool = begun(start=held, multipliers=(9.0, 9.0))
     assert moving.values == (0.5, -1.0)
     assert move(moving, pool) == (0.75, -1.25)
+
+
+def test_a_gap_that_changes_sign_halves_the_step_and_is_remembered():
+    # As it is, d = (¼, −¼); with all signs turned round, d = (−¼, ¼).
+    moving, pool = begun(shrink=0.5)
+    assert move(moving, pool) == (0.25, -0.25)
+    assert move(moving, pool, -AS_IS) == (0.125, -0.125)
+    again, pool = begun(start=moving.memory, shrink=0.5)
+    found = move(again, pool, -AS_IS)  # the same sign: the gain recovers to .6
+    np.testing.assert_allclose(found, (0.125 - 0.15, -0.125 + 0.15))
+
+
+def test_a_multiplier_stops_where_its_price_does():
+    moving, pool = begun(price_cap=1.0)  # two rows of four each: |μ| · 2 ≤ 1
+    for expected in (0.25, 0.5, 0.5):
+        assert move(moving, pool) == (expected, -expected)
 
 
 def test_due_counts_epochs_from_one():
@@ -156,11 +173,11 @@ def test_one_sided_parity_of_losses():
 
 def test_prices_stop_at_the_cap():
     # Uncapped: u_F = 10 − 25 = −15, u_M = 10.
-    moving, _ = begun(notion="ap", multipliers=(10.0, 0.0), counts=POOLED)
+    moving, _ = begun(notion="ap", multipliers=(10.0, 0.0), counts=POOLED, price_cap=5.0)
     assert moving.prices()[1].tolist() == [[-5, 0], [5, -5]]
     moving, _ = begun(notion="ap", multipliers=(10.0, 0.0), counts=POOLED, price_cap=12.0)
     np.testing.assert_allclose(moving.prices()[1], [[-12, 0], [10, -10]])
-    moving, _ = begun(notion="ap-loss", multipliers=(10.0, 0.0), counts=POOLED)
+    moving, _ = begun(notion="ap-loss", multipliers=(10.0, 0.0), counts=POOLED, price_cap=5.0)
     assert [table.tolist() for table in moving.prices()] == [[[0, 0], [5, 5]], [[-5, 0], [0, 0]]]
 
 
@@ -170,7 +187,7 @@ def test_prices_stop_at_the_cap():
         ({"multipliers": (0.0,)}, r"controller\.multipliers: 1 numbers for 2 constraints"),
         ({"step": (1.0,)}, r"controller\.step: 1 numbers for 2"),
         ({"offset": (1.0, 2.0, 3.0)}, r"controller\.offset: 3 numbers for 2"),
-        ({"start": np.zeros(4)}, r"controller\.multipliers: 4 numbers for 2"),
+        ({"start": np.zeros((3, 4))}, r"controller\.multipliers: 4 numbers for 2"),
     ],
 )
 def test_one_number_for_each_constraint(changes, words):

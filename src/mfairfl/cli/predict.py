@@ -15,6 +15,10 @@ def predict(
     *,
     csv: Annotated[Path, typer.Option(help="Rows with the columns the run was trained on.")],
     out: Annotated[Path, typer.Option(help="CSV file to write.")],
+    client: Annotated[
+        str | None,
+        typer.Option(help="Whose model answers, if each client has its own and no column says."),
+    ] = None,
     delimiter: Annotated[
         str | None, typer.Option(help="Delimiter of the rows; found unless given.")
     ] = None,
@@ -26,9 +30,19 @@ def predict(
 ) -> None:
     """Write a score and a decision for each row; measure them if the label is there.
 
-    Columns: row (from 0), score (probability of the favourable label), decision (the label's own
-    value), favourable (0 or 1).
+    Columns: row (from 0), score (probability of the favourable label, or of a favourable decision
+    if the model decides by chance or by group), decision (the label's own value), favourable (0 or
+    1).
     """
     from mfairfl.cli.scoring import score_file  # noqa: PLC0415 - loads PyTorch
 
-    score_file(run, csv, out, delimiter=delimiter, encoding=encoding, force=force, as_json=json)
+    score_file(
+        run,
+        csv,
+        out,
+        client=client,
+        delimiter=delimiter,
+        encoding=encoding,
+        force=force,
+        as_json=json,
+    )

@@ -37,6 +37,7 @@ def score_file(
     csv: Path,
     out: Path,
     *,
+    client: str | None,
     delimiter: str | None,
     encoding: str | None,
     force: bool,
@@ -47,8 +48,8 @@ def score_file(
     predictor = load(run)
     frame = read_frame(csv, delimiter=delimiter, encoding=encoding)
     rows = features_frame(frame, predictor.task, name=str(csv))
-    score = predictor.predict_proba(rows)[:, 1]
-    favourable = predictor.predict(rows)
+    score = predictor.predict_proba(frame, client=client)[:, 1]
+    favourable = predictor.predict(frame, client=client)
     decision = np.array(predictor.classes, dtype=object)[favourable]
     columns = {"row": np.arange(len(rows)), "score": score, "decision": decision}
     text = pd.DataFrame(columns | {"favourable": favourable}).to_csv(
@@ -61,8 +62,8 @@ def score_file(
         "favourable": int(favourable.sum()),
         "kind": predictor.kind,
     }
-    # A mixture's numbers are expected ones: its score is the probability of the decision.
-    chance = score if predictor.kind == "mixture" else favourable.astype(np.float64)
+    # A randomised model's numbers are expected ones: its score is the decision's probability.
+    chance = score if predictor.randomised else favourable.astype(np.float64)
     found = _measure(frame, predictor.task, chance, run, csv)
     if as_json:
         print_json(summary | (found or {"metrics": None}))
@@ -71,8 +72,8 @@ def score_file(
         f"{out}: {len(rows):,} rows, {summary['favourable']:,} decided "
         f"{predictor.task.label} = {predictor.task.favourable}"
     )
-    if predictor.kind == "mixture":
-        typer.echo("the model is a mixture: decisions were drawn at random with seed 0")
+    if predictor.randomised:
+        typer.echo("the model decides by chance: decisions were drawn at random with seed 0")
     if found is not None:
         _print_measured(found)
 

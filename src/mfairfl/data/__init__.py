@@ -8,7 +8,14 @@ from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
 from mfairfl.data.federation import Client, Federation, Shard
 from mfairfl.data.partition import SCHEMES, partition
 from mfairfl.data.silos import federation_from_tables
-from mfairfl.data.table import Table, features_frame, read_frame, read_table, table_from_frame
+from mfairfl.data.table import (
+    Table,
+    cells_of,
+    features_frame,
+    read_frame,
+    read_table,
+    table_from_frame,
+)
 from mfairfl.data.task import Bin, Sensitive, Task
 from mfairfl.data.text import MISSING, canonical_text
 
@@ -27,6 +34,7 @@ __all__ = [
     "Table",
     "Task",
     "canonical_text",
+    "cells_of",
     "describe",
     "features_frame",
     "federation_from_tables",

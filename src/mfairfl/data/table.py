@@ -20,7 +20,7 @@ import pandas as pd
 
 from mfairfl.data.attribute import Attribute
 from mfairfl.data.columns import Column, Columns, columns_of
-from mfairfl.data.grouping import group_codes
+from mfairfl.data.grouping import group_codes, group_gaps
 from mfairfl.data.preparation import (
     coercion_notes,
     feature_gaps,
@@ -34,7 +34,7 @@ from mfairfl.data.reading import read_file, read_frame
 from mfairfl.data.task import Task
 from mfairfl.errors import ConfigError, DataError
 
-__all__ = ["Table", "features_frame", "read_frame", "read_table", "table_from_frame"]
+__all__ = ["Table", "cells_of", "features_frame", "read_frame", "read_table", "table_from_frame"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -147,6 +147,27 @@ def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.Dat
     if task.missing != "level":
         refuse_missing(feature_gaps(columns, task), "fill it in")
     return _features(columns, task)
+
+
+def cells_of(frame: Any, task: Task, *, name: str = "the frame") -> npt.NDArray[np.intp]:
+    """Return the intersectional cell of each row of a frame, for decisions that depend on it.
+
+    The task must be resolved (``table.task``); every row needs a group of each attribute.
+
+    Examples
+    --------
+    >>> sex = {"column": "sex", "groups": ("f", "m")}
+    >>> task = Task(label="hired", favourable=1, sensitive=(sex,))
+    >>> cells_of(pd.DataFrame({"sex": ["m", "f"]}), task).tolist()
+    [1, 0]
+    """
+    columns = columns_of(read_frame(frame), name)
+    require_columns(columns, [s.column for s in task.sensitive], name)
+    gaps = [(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
+    refuse_missing(gaps, "fill it in: decisions depend on the group")
+    codes = [group_codes(columns[s.column], s)[0] for s in task.sensitive]
+    sizes = [len(s.groups or ()) for s in task.sensitive]
+    return np.asarray(np.ravel_multi_index(codes, sizes), dtype=np.intp)
 
 
 def _table(columns: Columns, task: Task, name: str, sha256: str, notes: tuple[str, ...]) -> Table:

@@ -15,14 +15,16 @@ import numpy as np
 
 from mfairfl.data import Federation
 from mfairfl.engine.loop import Callback, Loop, Result, federate, first_state
-from mfairfl.engine.state import Measure, Measured, RunState, Setup, Split, Train
+from mfairfl.engine.state import Ask, Measure, Measured, RunState, Score, Setup, Split, Train
+from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.randomness import stream
 from mfairfl.strategies.base import Summary
 from mfairfl.training.batches import Pool
 from mfairfl.training.controller import Multipliers
-from mfairfl.training.measure import Probe, measure
+from mfairfl.training.measure import Probe, histograms, measure
 from mfairfl.training.plan import GLOBAL, Job, Report
 from mfairfl.training.trainer import Outcome, Work, train
 
@@ -59,15 +61,29 @@ def splits_of(federation: Federation) -> tuple[Split, ...]:
     )
 
 
-def summarize(federation: Federation, goal: Goal) -> Summary:
-    """Return what the server learns before the first round: counts of training rows."""
+def summarize(federation: Federation, goal: Goal, *, pooled: bool = False) -> Summary:
+    """Return what the server learns before the first round: counts of training rows.
+
+    Parameters
+    ----------
+    pooled : bool
+        Whether one trainer has the rows of all clients.
+    """
     size = Cells(federation.attributes).size
     counts = {}
     for client in federation.clients:
         strata = 2 * client.train.cells.astype(np.int64) + client.train.y
         table = np.bincount(strata, minlength=2 * size).reshape(size, 2)
         counts[client.name] = table.astype(np.float64)
+    if pooled:
+        counts = {_pooled_name(federation): np.sum(list(counts.values()), axis=0)}
     return Summary(counts=counts, attributes=federation.attributes, goal=goal)
+
+
+def _pooled_name(federation: Federation) -> str:
+    """Name the trainer of all rows; a lone client's is its own, so that K = 1 is the same run."""
+    names = [client.name for client in federation.clients]
+    return names[0] if len(names) == 1 else "all clients"
 
 
 def run_all(members: Sequence[Member]) -> list[Result]:
@@ -93,7 +109,7 @@ def _run_group(members: Sequence[Member]) -> list[Result]:
     """Advance runs of one model shape side by side."""
     desk = _Desk(members)
     loops: dict[int, Loop] = {}
-    waiting: dict[int, Measure | Train] = {}
+    waiting: dict[int, Ask] = {}
     results: dict[int, Result] = {}
     for i, member in enumerate(members):
         loops[i] = federate(member.setup, desk.states[i], member.callbacks)
@@ -117,11 +133,14 @@ class _Desk:
         self._model = members[0].setup.model
         self._pool, self._rows = _pool(members)
 
-    def answer(self, waiting: dict[int, Measure | Train]) -> dict[int, Any]:
+    def answer(self, waiting: dict[int, Ask]) -> dict[int, Any]:
         """Answer measurements first; training waits until every run is ready to train."""
         measuring = {i: r for i, r in waiting.items() if isinstance(r, Measure)}
         if measuring:
             return self._measure(measuring)
+        scoring = {i: r for i, r in waiting.items() if isinstance(r, Score)}
+        if scoring:
+            return {i: self._score(i, request) for i, request in scoring.items()}
         return self._train({i: r for i, r in waiting.items() if isinstance(r, Train)})
 
     def _measure(self, requests: dict[int, Measure]) -> dict[int, tuple[Measured, ...]]:
@@ -130,8 +149,10 @@ class _Desk:
             for v, weights in enumerate(request.weights):
                 for (split, client), rows in self._rows[i].items():
                     if split in request.splits:
+                        held = self.states[i].slots.get(client, {})
+                        own = held.get(request.slot or "", weights)
                         keys.append((i, v, split, client))
-                        probes.append(Probe(weights, rows))
+                        probes.append(Probe(own, rows, request.shares, request.thresholds))
         found = dict(zip(keys, measure(probes, self._model, self._pool), strict=True))
         answers: dict[int, tuple[Measured, ...]] = {}
         for i, request in requests.items():
@@ -141,6 +162,11 @@ class _Desk:
                 for v in range(len(request.weights))
             )
         return answers
+
+    def _score(self, i: int, request: Score) -> dict[str, ScoreHistogram]:
+        names = [c.name for c in self._members[i].federation.clients]
+        probes = [Probe(request.weights, self._rows[i][request.split, name]) for name in names]
+        return dict(zip(names, histograms(probes, self._model, self._pool), strict=True))
 
     def _train(self, requests: dict[int, Train]) -> dict[int, list[Report]]:
         jobs = [(i, job) for i, request in requests.items() for job in request.jobs]
@@ -158,8 +184,9 @@ class _Desk:
 
     def _work(self, i: int, request: Train, job: Job) -> Work:
         member, slots, plan = self._members[i], self._slots(i, job.client), job.plan
-        rows = self._rows[i]["train", job.client]
-        start = request.weights if job.start == GLOBAL else slots.get(job.start, request.weights)
+        rows = self._rows[i][member.setup.strategy.card.trains_on, job.client]
+        server = request.weights[job.client]
+        start = server if job.start == GLOBAL else slots.get(job.start, server)
         linear = plan.linear
         if plan.linear_slot is not None:
             held = slots.get(plan.linear_slot, np.zeros_like(start))
@@ -175,7 +202,7 @@ class _Desk:
             rows=rows,
             # Two jobs of one client in one round (Ditto) need streams of their own.
             rng=stream(member.setup.seed, "batches", request.round, job.client, job.keep or ""),
-            centre=request.weights,
+            centre=server,
             linear=linear,
             multipliers=moving,
         )
@@ -188,12 +215,16 @@ class _Desk:
             slots[job.keep] = work.start - outcome.update
         if job.keep_control is not None:
             # c_k⁺ = c_k − c + (w_t − w_k)/(steps·lr), so the change is that minus c_k.
+            if plan.optimizer.lr <= 0:
+                raise ConfigError(
+                    "training.lr_final = 0: a control variate divides by the rate; give a rate > 0"
+                )
             drift = outcome.update / np.float32(outcome.steps * plan.optimizer.lr)
             change = drift if plan.linear is None else drift - plan.linear
             held = slots.get(job.keep_control, np.zeros_like(change))
             slots[job.keep_control] = held + change
-        if plan.controller is not None and plan.controller.slot is not None:
-            slots[plan.controller.slot] = np.asarray(outcome.multipliers)
+        if outcome.memory is not None and plan.controller and plan.controller.slot:
+            slots[plan.controller.slot] = outcome.memory
         return Report(
             client=job.client,
             update=outcome.update,
@@ -206,11 +237,20 @@ class _Desk:
 
 
 def _pool(members: Sequence[Member]) -> tuple[Pool, list[dict[tuple[str, str], range]]]:
-    """Join the rows of the distinct federations; say where each run's shards are."""
+    """Join the rows of the distinct federations; say where each run's shards are.
+
+    A shard is found under (split, client); training rows also under ("clients", client), and those
+    of all clients together, if a method trains on them, under ("pooled", name).
+    """
     federations = {id(m.federation): m.federation for m in members}
+    merging = {id(m.federation) for m in members if m.setup.strategy.card.trains_on == "pooled"}
     keys: list[tuple[int, str, str]] = []
     shards = []
     for key, federation in federations.items():
+        if key in merging:
+            whole = federation.pooled("train")
+            keys.append((key, "pooled", _pooled_name(federation)))
+            shards.append((whole.X, whole.y, whole.cells))
         for split in splits_of(federation):
             for client in federation.clients:
                 shard = getattr(client, split)
@@ -219,6 +259,7 @@ def _pool(members: Sequence[Member]) -> tuple[Pool, list[dict[tuple[str, str], r
     cells = Cells(members[0].federation.attributes).size
     pool, ranges = Pool.from_arrays(shards, cells)
     where = dict(zip(keys, ranges, strict=True))
+    where |= {(k, "clients", c): rows for (k, s, c), rows in where.items() if s == "train"}
     return pool, [
         {
             (split, name): rows

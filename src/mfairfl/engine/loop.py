@@ -1,29 +1,41 @@
 """The round loop, written once: measure → plan → train → combine, then the output rule.
 
-The loop is a generator. It yields requests (`Measure`, `Train`) and is sent the answers, so it
-knows nothing of who carries messages: the embedded engine answers for many loops at once, the
-Flower engine asks the silos.
+The loop is a generator. It yields requests (`Measure`, `Score`, `Train`) and is sent the answers,
+so it knows nothing of who carries messages: the embedded engine answers for many loops at once,
+the Flower engine asks the silos.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, Protocol
 
 import numpy as np
 
 from mfairfl.engine.output import AVERAGE_DECAY, Candidate, Served, choose
-from mfairfl.engine.state import Measure, Measured, RoundRecord, RunState, Setup, Train
+from mfairfl.engine.state import (
+    Ask,
+    Measure,
+    Measured,
+    RoundRecord,
+    RunState,
+    Score,
+    Setup,
+    Train,
+)
 from mfairfl.engine.tallies import mean_loss, pooled
+from mfairfl.fairness.thresholds import fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
 from mfairfl.randomness import stream
 from mfairfl.strategies.base import Context, Measurement, Step
-from mfairfl.training.plan import Report
+from mfairfl.training.plan import PERSONAL, Report
 
 __all__ = ["Callback", "Loop", "Result", "federate", "first_state"]
 
-Loop = Generator[Measure | Train, Any, "Result"]
+Loop = Generator[Ask, Any, "Result"]
 
 
 class Callback(Protocol):
@@ -54,6 +66,8 @@ def first_state(setup: Setup) -> RunState:
         weights = setup.model.constant(setup.summary.base_logit)
     else:
         weights = setup.model.init(stream(setup.seed, "init"))
+    if setup.strategy.card.serves == "ensemble":
+        weights = np.tile(weights, (len(setup.summary.counts), 1))
     return RunState(round=0, weights=weights, strategy=setup.strategy.start(setup.summary))
 
 
@@ -72,18 +86,65 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
     watchers = list(callbacks)
     for watcher in watchers:
         watcher.on_start(setup, state)
-    (measured,) = yield Measure((state.weights,), setup.splits)
+    (measured,) = yield _measure(setup, state.weights)
     if state.round == 0:
         _tell(watchers, setup, state, _record(setup, 0, measured))
     while state.round < setup.rounds and not _stalled(setup, state):
         record = yield from _round(setup, state, measured)
         measured = record.measured
         _tell(watchers, setup, state, record)
+    served, final = yield from _serve(setup, state, measured)
+    return Result(served=served, measured=tuple(final), rounds=state.round)
+
+
+def _serve(
+    setup: Setup, state: RunState, measured: Measured
+) -> Generator[Ask, Any, tuple[Served, Sequence[Measured]]]:
+    """Apply the output rule and measure what is served."""
     last = Candidate(f"round {state.round}", state.weights, pooled(measured[setup.held_out]))
     constraints = setup.summary.goal.constraints(setup.summary.attributes)
     served = choose(setup.output, last, state.bank, constraints)
-    final = yield Measure(tuple(served.members), setup.splits)
-    return Result(served=served, measured=tuple(final), rounds=state.round)
+    serves = setup.strategy.card.serves
+    if serves == "personal":
+        return _personal(setup, state), (measured,)
+    if serves == "ensemble":
+        names = tuple(f"{client}, {served.names[0]}" for client in sorted(setup.summary.counts))
+        served = replace(served, kind="ensemble", weights=_shares(setup), names=names)
+        return served, (yield _measure(setup, served.members))
+    if setup.output.rule == "threshold":
+        counts = yield Score(state.weights, setup.held_out)
+        total = reduce(add, (counts[name] for name in sorted(counts)))
+        fitted = fit_thresholds(total, constraints, tolerance=setup.output.tolerance)
+        served = replace(served, thresholds=fitted)
+    request = Measure(tuple(served.members), setup.splits, thresholds=served.thresholds)
+    return served, (yield request)
+
+
+def _measure(setup: Setup, *models: np.ndarray) -> Measure:
+    """Ask how models do as they would be served."""
+    serves = setup.strategy.card.serves
+    return Measure(
+        models,
+        setup.splits,
+        shares=_shares(setup) if serves == "ensemble" else None,
+        slot=PERSONAL if serves == "personal" else None,
+    )
+
+
+def _shares(setup: Setup) -> np.ndarray:
+    """Return how much each member of an ensemble counts, in client order."""
+    sizes = np.array([setup.summary.counts[name].sum() for name in sorted(setup.summary.counts)])
+    if getattr(setup.strategy, "weights", "size") == "uniform":
+        sizes = np.ones(len(sizes))
+    return np.asarray(sizes / sizes.sum())
+
+
+def _personal(setup: Setup, state: RunState) -> Served:
+    """Serve each client the model it holds; where none is held, the server's."""
+    names = tuple(sorted(setup.summary.counts))
+    held = [state.slots.get(name, {}).get(PERSONAL, state.weights) for name in names]
+    share = np.full(len(names), 1 / len(names))
+    return Served(kind="personal", members=np.stack(held), weights=share, names=names)
 
 
 def _tell(
@@ -93,24 +154,25 @@ def _tell(
         watcher.on_round(setup, state, record)
 
 
-def _round(
-    setup: Setup, state: RunState, measured: Measured
-) -> Generator[Measure | Train, Any, RoundRecord]:
+def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, Any, RoundRecord]:
     """One round: plan, train, combine, measure the new weights."""
     context = _context(setup, state)
-    known = [Measurement(name, measured["train"][name]) for name in context.participants]
+    known = _known(setup, context, measured)
     planned, jobs = setup.strategy.plan(state.strategy, context, known)
     reports: list[Report] = []
     set_aside: dict[str, str] = {}
     if jobs:
-        answers = yield Train(state.round, state.weights, tuple(jobs))
+        everyone = sorted(setup.summary.counts)
+        start = np.broadcast_to(state.weights, (len(everyone), setup.model.size))
+        weights = dict(zip(everyone, start, strict=True))
+        answers = yield Train(state.round, weights, tuple(jobs))
         asked = {job.client for job in jobs if job.send}
-        reports, set_aside = _accept(answers, asked, len(state.weights))
+        reports, set_aside = _accept(answers, asked, setup.model.size)
     step = Step(coefficients=np.zeros(0), state=planned)
     if reports:
         gram = gram_matrix([r.update for r in reports]) if _needs_gram(setup) else None
         step = setup.strategy.combine(planned, context, known, reports, gram)
-    _advance(state, step, reports)
+    _advance(setup, state, step, reports)
     record = _record(
         setup,
         state.round,
@@ -124,6 +186,13 @@ def _round(
     )
     measured = yield from _bank(setup, state)
     return replace(record, measured=measured)
+
+
+def _known(setup: Setup, context: Context, measured: Measured) -> list[Measurement]:
+    """Return what the participants measured on their training rows."""
+    if setup.strategy.card.trains_on == "pooled":
+        return [Measurement(context.participants[0], pooled(measured["train"]))]
+    return [Measurement(name, measured["train"][name]) for name in context.participants]
 
 
 def _context(setup: Setup, state: RunState) -> Context:
@@ -188,13 +257,22 @@ def _fault(report: Report, size: int) -> str:
     return ""
 
 
-def _advance(state: RunState, step: Step, reports: Sequence[Report]) -> None:
-    """Move the weights: w ← w − scale · Σ c_k g_k, in client order and double precision."""
-    if reports:
-        move = weighted_sum([report.update for report in reports], step.coefficients)
+def _advance(setup: Setup, state: RunState, step: Step, reports: Sequence[Report]) -> None:
+    """Move the weights: w ← w − scale · Σ c_k g_k, in client order and double precision.
+
+    The members of an ensemble move on their own: w_k ← w_k − scale · c_k g_k.
+    """
+    updates = [report.update for report in reports]
+    if reports and setup.strategy.card.serves == "ensemble":
+        rows = [sorted(setup.summary.counts).index(report.client) for report in reports]
+        moves = step.coefficients[:, None] * np.stack(updates)
+        state.weights = state.weights.copy()
+        state.weights[rows] = (state.weights[rows] - step.scale * moves).astype(np.float32)
+    elif reports:
+        move = weighted_sum(updates, step.coefficients)
         state.weights = (state.weights - step.scale * move).astype(np.float32)
     for name, coefficients in step.vectors.items():
-        vector = state.vectors.get(name, np.zeros(len(state.weights), np.float32)).astype(float)
+        vector = state.vectors.get(name, np.zeros(setup.model.size, np.float32)).astype(float)
         for coefficient, report in zip(coefficients, reports, strict=True):
             if report.control_change is not None:
                 vector += coefficient * report.control_change
@@ -203,16 +281,16 @@ def _advance(state: RunState, step: Step, reports: Sequence[Report]) -> None:
     state.round += 1
 
 
-def _bank(setup: Setup, state: RunState) -> Generator[Measure | Train, Any, Measured]:
+def _bank(setup: Setup, state: RunState) -> Generator[Ask, Any, Measured]:
     """Measure the new weights (and their average) and keep them as candidates."""
     candidates = {"round": state.weights}
-    if setup.output.rule != "last":
+    if setup.output.rule not in ("last", "threshold"):
         before = state.weights if state.average is None else state.average
         mixed = AVERAGE_DECAY * before + (1 - AVERAGE_DECAY) * state.weights
         state.average = mixed.astype(np.float32)
         if 2 * state.round > setup.rounds:
             candidates["average"] = state.average
-    answers: Sequence[Measured] = yield Measure(tuple(candidates.values()), setup.splits)
+    answers: Sequence[Measured] = yield _measure(setup, *candidates.values())
     if "average" in candidates:
         for (kind, weights), found in zip(candidates.items(), answers, strict=True):
             sums = pooled(found[setup.held_out])

@@ -1,4 +1,4 @@
-"""Which weights are the model: last, average, select or mixture, over a bank of recent ones.
+"""Which weights are the model: last, average, select, mixture or threshold.
 
 Candidates are the server's weights and their moving average (decay ½ per round) of the last half
 of the rounds. Choosing needs pooled counts only, so it works across silos. No test row is ever
@@ -17,11 +17,14 @@ from scipy.optimize import linprog
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.thresholds import Thresholds
 
-__all__ = ["RULES", "Bank", "Candidate", "Output", "Served", "choose"]
+__all__ = ["RULES", "Bank", "Candidate", "Kind", "Output", "Served", "choose"]
 
-Rule = Literal["last", "average", "select", "mixture"]
-RULES: tuple[Rule, ...] = ("last", "average", "select", "mixture")
+Rule = Literal["last", "average", "select", "mixture", "threshold"]
+RULES: tuple[Rule, ...] = ("last", "average", "select", "mixture", "threshold")
+
+Kind = Literal["single", "mixture", "ensemble", "personal"]
 
 AVERAGE_DECAY = 0.5
 
@@ -32,13 +35,15 @@ class Output:
 
     Parameters
     ----------
-    rule : {"last", "average", "select", "mixture"}
+    rule : {"last", "average", "select", "mixture", "threshold"}
         `last`: the final weights. `average`: the mean of the last half of the rounds' weights.
         `select`: the candidate of highest accuracy whose violation is at most `tolerance`, or of
         lowest violation if there is none. `mixture`: a random choice among candidates, with the
-        probabilities of highest expected accuracy within `tolerance`.
+        probabilities of highest expected accuracy within `tolerance`. `threshold`: the final
+        weights, with a (possibly randomised) threshold for each group, of highest expected
+        accuracy within `tolerance`; deciding then needs to know a person's group.
     tolerance : float
-        Largest violation for `select` and `mixture`.
+        Largest violation for `select`, `mixture` and `threshold`.
     """
 
     rule: Rule = "last"
@@ -75,29 +80,33 @@ class Served:
 
     Parameters
     ----------
-    kind : {"single", "mixture"}
-        One weight vector, or a random choice among several (then tallies are expected counts).
+    kind : {"single", "mixture", "ensemble", "personal"}
+        One weight vector; a random choice among several (then tallies are expected counts); the
+        mean of several members' probabilities; or one model for each client.
     members : ndarray (R, m)
         Weight vectors.
     weights : ndarray (R,)
-        Probabilities of the members.
+        Probabilities of a mixture's members, shares of an ensemble's.
     names : tuple of str
-        Where each member comes from, for example "round 37".
+        Where each member comes from, for example "round 37", or whose it is.
     note : str
         What the rule found, in words; empty if there is nothing to say.
+    thresholds : Thresholds, optional
+        How each group's scores become decisions; None decides at score ½.
     """
 
-    kind: Literal["single", "mixture"]
+    kind: Kind
     members: np.ndarray
     weights: np.ndarray
     names: tuple[str, ...]
     note: str = ""
+    thresholds: Thresholds | None = None
 
 
 def _single(candidate: Candidate, note: str = "") -> Served:
     return Served(
         kind="single",
-        members=candidate.weights[None, :],
+        members=np.atleast_2d(candidate.weights),
         weights=np.ones(1),
         names=(candidate.name,),
         note=note,
@@ -110,7 +119,7 @@ def choose(output: Output, last: Candidate, bank: Bank, constraints: Constraints
     A bank may be empty (a run without rounds): every rule then serves the last weights.
     """
     candidates = bank.candidates or [last]
-    if output.rule == "last":
+    if output.rule in ("last", "threshold"):
         return _single(last)
     if output.rule == "average":
         rounds = [c for c in candidates if c.name.startswith("round")]

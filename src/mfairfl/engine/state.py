@@ -8,17 +8,36 @@ from typing import Any, Literal
 
 import numpy as np
 
-from mfairfl.engine.output import Bank, Output
+from mfairfl.engine.output import RULES, Bank, Output
+from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import Model
 from mfairfl.strategies.base import State, Strategy, Summary
 from mfairfl.training.plan import Job, Recipe
 
-__all__ = ["Measure", "Measured", "RoundRecord", "RunState", "Setup", "Split", "Train"]
+__all__ = [
+    "Ask",
+    "Measure",
+    "Measured",
+    "RoundRecord",
+    "RunState",
+    "Score",
+    "Setup",
+    "Split",
+    "Train",
+]
 
 Split = Literal["train", "validation", "test"]
 Measured = Mapping[Split, Mapping[str, Statistics]]
 """For each split, each client's sums and counts under one weight vector."""
+
+
+_FITTING: dict[str, tuple[str, ...]] = {
+    "ensemble": ("last", "average", "select"),
+    "personal": ("last",),
+}
+_SERVED = {"ensemble": "an ensemble of the clients' models", "personal": "each client its own"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +65,15 @@ class Setup:
     patience: int | None = None
     splits: tuple[Split, ...] = ("train", "test")
 
+    def __post_init__(self) -> None:
+        serves, rule = self.strategy.card.serves, self.output.rule
+        fitting = _FITTING.get(serves, RULES)
+        if rule not in fitting:
+            raise ConfigError(
+                f"output.rule = '{rule}' does not fit a strategy that serves "
+                f"{_SERVED[serves]}; use one of: {', '.join(fitting)}"
+            )
+
     @property
     def held_out(self) -> Split:
         """The split that may choose between models: validation rows if there are any."""
@@ -58,6 +86,8 @@ class RunState:
 
     Parameters
     ----------
+    weights : ndarray (m,) or (K, m)
+        The server's model; one row per client, in name order, if an ensemble is served.
     slots : dict of client to dict of slot to ndarray
         What clients keep between rounds (the embedded engine holds it for them).
     best_loss, best_round
@@ -77,19 +107,54 @@ class RunState:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Request: evaluate each weight vector on these splits of every client."""
+    """Request: evaluate models on these splits of every client.
+
+    Parameters
+    ----------
+    weights : tuple of ndarray
+        The models: (m,) each, or (R, m) for an ensemble of R members.
+    splits : tuple
+        Which rows.
+    shares : ndarray (R,), optional
+        Weights of an ensemble's members.
+    slot : str, optional
+        Each client answers with the vector it holds under this name, while it holds one.
+    thresholds : Thresholds, optional
+        How scores become decisions; None decides at score ½.
+    """
 
     weights: tuple[np.ndarray, ...]
     splits: tuple[Split, ...]
+    shares: np.ndarray | None = None
+    slot: str | None = None
+    thresholds: Thresholds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """Request: histograms of a model's scores on one split of every client."""
+
+    weights: np.ndarray
+    split: Split
 
 
 @dataclass(frozen=True, slots=True)
 class Train:
-    """Request: carry out these jobs."""
+    """Request: carry out these jobs.
+
+    Parameters
+    ----------
+    weights : mapping of str to ndarray (m,)
+        The server's weights for each client that has a job.
+    """
 
     round: int
-    weights: np.ndarray
+    weights: Mapping[str, np.ndarray]
     jobs: tuple[Job, ...]
+
+
+Ask = Measure | Score | Train
+"""What a loop may ask of the clients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

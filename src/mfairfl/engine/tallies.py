@@ -18,7 +18,7 @@ __all__ = ["mean_loss", "pooled", "served_statistics", "served_tally", "tally_of
 
 
 def tally_of(clients: Mapping[str, Statistics], attributes: Sequence[Attribute]) -> Tally:
-    """Return the counts[client, cell, y, ŷ] of one weight vector."""
+    """Return the counts[client, cell, y, ŷ] of one model."""
     names = sorted(clients)
     counts = np.stack(
         [
@@ -26,15 +26,18 @@ def tally_of(clients: Mapping[str, Statistics], attributes: Sequence[Attribute])
             for s in (clients[name] for name in names)
         ]
     )
-    return Tally(np.rint(counts).astype(np.int64), tuple(names), tuple(attributes))
+    whole = np.rint(counts)
+    # Randomised thresholds give expected counts.
+    exact = whole.astype(np.int64) if np.array_equal(whole, counts) else counts
+    return Tally(exact, tuple(names), tuple(attributes))
 
 
 def served_tally(
     served: Served, measured: Sequence[Measured], split: Split, attributes: Sequence[Attribute]
 ) -> Tally:
-    """Return the served model's tally: exact counts, or expected ones for a mixture."""
+    """Return the served model's tally: exact counts, or expected ones if it is randomised."""
     tallies = [tally_of(one[split], attributes) for one in measured]
-    if served.kind == "single":
+    if served.kind != "mixture":
         return tallies[0]
     counts = np.tensordot(served.weights, [t.counts for t in tallies], axes=1)
     return Tally(counts, tallies[0].clients, tallies[0].attributes)
@@ -48,6 +51,8 @@ def pooled(clients: Mapping[str, Statistics]) -> Statistics:
 def served_statistics(served: Served, measured: Sequence[Measured], split: Split) -> Statistics:
     """Return the served model's sums over all clients; expected ones for a mixture."""
     members = [pooled(one[split]) for one in measured]
+    if served.kind != "mixture":
+        return members[0]
     return Statistics(
         **{
             name: np.tensordot(served.weights, [getattr(s, name) for s in members], axes=1)

@@ -200,13 +200,14 @@ class Config(_Section):
 
     def output_rule(self) -> Output:
         """Return the output rule with the defaults of this strategy and notion filled in."""
-        constrained = describe(self.strategy.name).constrained
-        loose = any(notion(name).events[0].labels != (0, 1) for name in self.fairness.notion)
-        tolerance = self.output.tolerance
-        return Output(
-            rule=self.output.rule or ("select" if constrained else "last"),
-            tolerance=(0.01 if loose else 0.005) if tolerance is None else tolerance,
-        )
+        card, tolerance = describe(self.strategy.name), self.output.tolerance
+        rule = self.output.rule or card.output or ("select" if card.constrained else "last")
+        if tolerance is None:
+            loose = any(notion(name).events[0].labels != (0, 1) for name in self.fairness.notion)
+            tolerance = 0.01 if loose else 0.005
+            if rule == "threshold":  # fitted, not met by chance: nothing need be allowed
+                tolerance = 0.0
+        return Output(rule=rule, tolerance=tolerance)
 
     def identity(self, data: str) -> str:
         """Return the hash of all that decides the result; `data` names rows and split."""

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
-from safetensors.numpy import load_file
+from safetensors import safe_open
 from safetensors.numpy import save as save_tensors
 
 from mfairfl.data import Encoder
 from mfairfl.engine.checkpoint import Checkpoints
 from mfairfl.engine.output import Served
 from mfairfl.errors import RunDirectoryError
+from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.files import write_atomically
 
 __all__ = ["SCHEMA_VERSION", "RunDirectory"]
@@ -137,7 +138,9 @@ class RunDirectory:
     def write_model(self, served: Served) -> None:
         """Write model.safetensors: members and their weights."""
         # One key only: the order of several would differ from one writing to the next.
-        meta = {"served": json.dumps({"kind": served.kind, "names": list(served.names)})}
+        rule = None if served.thresholds is None else served.thresholds.to_json()
+        header = {"kind": served.kind, "names": list(served.names), "thresholds": rule}
+        meta = {"served": json.dumps(header)}
         arrays: dict[str, np.ndarray] = {
             "members": np.ascontiguousarray(served.members, dtype=np.float32),
             "weights": np.ascontiguousarray(served.weights, dtype=np.float64),
@@ -169,10 +172,12 @@ class RunDirectory:
         except FileNotFoundError:
             raise RunDirectoryError(f"{path}: not found; restore it or train again") from None
 
-    def read_model(self) -> tuple[np.ndarray, np.ndarray]:
-        """Read members (R, m) and weights (R,) of a file that passed `check`."""
-        arrays = load_file(self.path / "model.safetensors")
-        return arrays["members"], arrays["weights"]
+    def read_model(self) -> tuple[np.ndarray, np.ndarray, Thresholds | None]:
+        """Read members (R, m), weights (R,) and thresholds of a file that passed `check`."""
+        with safe_open(self.path / "model.safetensors", framework="numpy") as file:
+            rule = json.loads(file.metadata()["served"]).get("thresholds")
+            members, weights = file.get_tensor("members"), file.get_tensor("weights")
+        return members, weights, None if rule is None else Thresholds.from_json(rule)
 
 
 def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:

@@ -163,6 +163,8 @@ def _end(begun: _Begun, result: Result, timing: dict[str, Any]) -> Run:
         members=result.served.members,
         weights=result.served.weights,
         kind=result.served.kind,
+        names=result.served.names,
+        thresholds=result.served.thresholds,
     )
     path = None
     if begun.directory is not None:

@@ -7,13 +7,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from pydantic import BaseModel, PositiveInt, ValidationError
+from scipy.special import expit
 
-from mfairfl.data import Encoder, Task, features_frame, read_frame
-from mfairfl.errors import ConfigError, RunDirectoryError
+from mfairfl.data import Encoder, Task, canonical_text, cells_of, features_frame, read_frame
+from mfairfl.engine.output import Kind
+from mfairfl.errors import ConfigError, DataError, RunDirectoryError, unknown
 from mfairfl.experiments.directory import RunDirectory
 from mfairfl.experiments.prepare import ModuleFactory
+from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import MLP, Model
 from mfairfl.modules import ModuleModel
 from mfairfl.training.arithmetic import steady_arithmetic
@@ -29,8 +33,13 @@ class Predictor:
 
     Parameters
     ----------
-    kind : {"single", "mixture"}
-        A mixture decides each row by a member drawn at random with `weights`.
+    kind : {"single", "mixture", "ensemble", "personal"}
+        A mixture decides each row by a member drawn at random with `weights`; an ensemble by the
+        weighted mean of its members' probabilities; personal members are one for each client.
+    names : tuple of str
+        Whose the members are, if they are personal.
+    thresholds : Thresholds, optional
+        How scores of each group become decisions (at random where a group has several).
     """
 
     model: Model
@@ -38,51 +47,90 @@ class Predictor:
     task: Task
     members: NDArray[np.float32]
     weights: NDArray[np.float64]
-    kind: Literal["single", "mixture"] = "single"
+    kind: Kind = "single"
+    names: tuple[str, ...] = ()
+    thresholds: Thresholds | None = None
 
-    def decision_function(self, frame: Any) -> NDArray[np.float64]:
-        """Return the members' logits, (R, n); row r belongs to member r."""
-        rows = features_frame(read_frame(frame), self.task)
-        X = self.encoder.transform(rows)
+    @property
+    def randomised(self) -> bool:
+        """Whether two people alike in everything may be decided differently."""
+        rule = self.thresholds
+        drawn = rule is not None and bool(((rule.probabilities > 0).sum(axis=1) > 1).any())
+        return self.kind == "mixture" or drawn
+
+    def decision_function(self, frame: Any, *, client: str | None = None) -> NDArray[np.float64]:
+        """Return the model's logits, (n,); those of each member, (R, n), for a mixture."""
+        frame = read_frame(frame)
+        X = self.encoder.transform(features_frame(frame, self.task))
         none = np.zeros(len(X), dtype=np.int64)
         pool, (where,) = Pool.from_arrays([(X, none, none)], cells=1)
+        models = self.members[None] if self.kind == "ensemble" else self.members
         with steady_arithmetic():  # as in training: the same rows get the same decisions
-            found = logits([Probe(member, where) for member in self.members], self.model, pool)
-        return np.stack([z.numpy() for z in found]).astype(np.float64)
+            probes = [Probe(weights, where, self.weights) for weights in models]
+            z = np.stack([found.numpy() for found in logits(probes, self.model, pool)])
+        if self.kind == "personal":
+            return np.asarray(z[self._owners(frame, client), np.arange(len(X))])
+        return z if self.kind == "mixture" else np.asarray(z[0])
 
-    def predict_proba(self, frame: Any) -> NDArray[np.float64]:
+    def predict_proba(self, frame: Any, *, client: str | None = None) -> NDArray[np.float64]:
         """Return P(unfavourable), P(favourable) per row, (n, 2), as scikit-learn does.
 
-        For a mixture this is the probability of a favourable *decision*.
+        Of a model that decides by chance, or by thresholds for each group, this is the
+        probability of a favourable *decision*.
 
         Parameters
         ----------
         frame : pandas or polars frame, or path
             Raw rows with the feature columns of the training data; others are ignored.
+        client : str, optional
+            Whose model answers, if each client has its own and the rows do not say.
         """
-        z = self.decision_function(frame)
+        z = self.decision_function(frame, client=client)
         if self.kind == "mixture":
             positive = np.tensordot(self.weights, z > 0, axes=1)
+        elif self.thresholds is not None:
+            cells = cells_of(frame, self.task)
+            positive = self.thresholds.positive_probability(z, cells)
         else:
-            positive = 1 / (1 + np.exp(-np.clip(z[0], -700, 700)))
+            positive = expit(z)
         return np.column_stack([1 - positive, positive])
 
-    def predict(self, frame: Any, *, random_state: int = 0) -> NDArray[np.int8]:
+    def predict(
+        self, frame: Any, *, client: str | None = None, random_state: int = 0
+    ) -> NDArray[np.int8]:
         """Return decisions, 1 = favourable.
 
         Parameters
         ----------
         frame : pandas or polars frame, or path
             Raw rows.
+        client : str, optional
+            As for `predict_proba`.
         random_state : int
-            Seed of a mixture's draws; the decisions of a single model do not depend on it.
+            Seed of a randomised model's draws; no other model's decisions depend on it.
         """
-        z = self.decision_function(frame)
-        if self.kind == "single":
-            return np.asarray(z[0] > 0, dtype=np.int8)
-        rng = np.random.default_rng(random_state)
-        drawn = rng.choice(len(self.members), size=z.shape[1], p=self.weights)
-        return np.asarray(z[drawn, np.arange(z.shape[1])] > 0, dtype=np.int8)
+        if self.kind == "mixture" or self.thresholds is not None:
+            chance = self.predict_proba(frame, client=client)[:, 1]
+            draws = np.random.default_rng(random_state).random(len(chance))
+            return np.asarray(draws < chance, dtype=np.int8)
+        return np.asarray(self.decision_function(frame, client=client) > 0, dtype=np.int8)
+
+    def _owners(self, frame: pd.DataFrame, client: str | None) -> NDArray[np.intp]:
+        """Return which member answers each row."""
+        if client is None and self.task.client not in frame:
+            column = f"a column '{self.task.client}', or " if self.task.client else ""
+            raise DataError(
+                f"each client has a model of its own: give {column}client= (--client), one of: "
+                + ", ".join(self.names)
+            )
+        owners = [client] * len(frame) if client else map(canonical_text, frame[self.task.client])
+        index = {name: i for i, name in enumerate(self.names)}
+        found = []
+        for owner in owners:
+            if owner not in index:
+                raise DataError(unknown("client", str(owner), self.names))
+            found.append(index[owner])
+        return np.array(found, dtype=np.intp)
 
     @property
     def classes(self) -> tuple[str, str]:
@@ -112,7 +160,7 @@ def load(run: str | Path, *, model: ModuleFactory | None = None) -> Predictor:
     stored = _stored(directory, record)
     directory.check(stored.files)
     made = _model(directory, stored.model, model)
-    members, weights = directory.read_model()
+    members, weights, thresholds = directory.read_model()
     if members.shape[1] != made.size:
         raise RunDirectoryError(
             f"{directory.path}: model.safetensors has {members.shape[1]} weights, but the model "
@@ -125,6 +173,8 @@ def load(run: str | Path, *, model: ModuleFactory | None = None) -> Predictor:
         members=members,
         weights=weights,
         kind=stored.served.kind,
+        names=stored.served.names,
+        thresholds=thresholds,
     )
 
 
@@ -135,7 +185,8 @@ class _StoredModel(BaseModel):
 
 
 class _StoredChoice(BaseModel):
-    kind: Literal["single", "mixture"]
+    kind: Kind
+    names: tuple[str, ...]
 
 
 class _Stored(BaseModel):

@@ -85,7 +85,9 @@ def setup_of(config: Config, federation: Federation, module: ModuleFactory | Non
         recipe=config.training.recipe(),
         rounds=training.rounds * (training.local_epochs if literal else 1),
         seed=config.seed,
-        summary=summarize(federation, config.goal(names)),
+        summary=summarize(
+            federation, config.goal(names), pooled=strategy.card.trains_on == "pooled"
+        ),
         output=config.output_rule(),
         participation=config.training.participation,
         patience=config.training.patience,

@@ -74,6 +74,7 @@ def closing_record(
     found = {s: measured_numbers(t, majority=train) for s, t in tallies.items()}
     for split in tallies:
         metrics[split] = found[split]["metrics"] | _losses(setup, result, split)
+    thresholds = result.served.thresholds
     return opening | {
         "status": "complete",
         "rounds": result.rounds,
@@ -85,6 +86,7 @@ def closing_record(
             "rule": setup.output.rule,
             "tolerance": setup.output.tolerance,
             "note": result.served.note,
+            "thresholds": None if thresholds is None else thresholds.to_json(),
         },
         "warnings": _warnings(metrics),
         "metrics": metrics,

@@ -3,6 +3,7 @@
 from mfairfl.fairness.cells import Cells, Grouping, Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.frontier import FrontierPoint, frontier
+from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.metrics import (
     UndefinedMetricWarning,
     accuracy,
@@ -27,6 +28,7 @@ from mfairfl.fairness.metrics import (
 from mfairfl.fairness.notions import NOTIONS, Event, Notion, notion
 from mfairfl.fairness.summary import Summary, constant_classifier, summarise
 from mfairfl.fairness.tally import Suppressed, Tally
+from mfairfl.fairness.thresholds import Thresholds, fit_thresholds
 from mfairfl.fairness.uncertainty import (
     Interval,
     Intervals,
@@ -47,10 +49,12 @@ __all__ = [
     "Intervals",
     "NoiseFloor",
     "Notion",
+    "ScoreHistogram",
     "Statistics",
     "Summary",
     "Suppressed",
     "Tally",
+    "Thresholds",
     "UndefinedMetricWarning",
     "accuracy",
     "accuracy_parity_difference",
@@ -68,6 +72,7 @@ __all__ = [
     "equalized_odds_ratio",
     "f1",
     "false_positive_rate",
+    "fit_thresholds",
     "frontier",
     "intervals",
     "noise_floor",

@@ -89,6 +89,17 @@ class Constraints:
         n = self._table(counts)
         return _over(self._event, n), _over(self._member, n)
 
+    def limits(self, counts: ArrayLike, cap: float) -> Floats:
+        """Return cap·n_{e,g}/n: a multiplier beyond it alone prices its group's rows over `cap`.
+
+        Integrating further would change no price of that group, only the others', and would have
+        to be undone before the price comes back (wind-up). A group without rows has no price and
+        no limit.
+        """
+        _, members = self.counts(counts)
+        share = members / max(1.0, float(np.sum(counts)))
+        return np.where(members > 0, cap * share, np.inf)
+
     def rates(self, statistics: Statistics, kind: Kind = "hard") -> tuple[Floats, Floats]:
         """Return F_e and F_{e,g}; nan where the event or the group in it has no rows.
 

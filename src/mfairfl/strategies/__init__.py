@@ -11,10 +11,24 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from mfairfl.errors import ConfigError, unknown
+from mfairfl.strategies.afl import AFL
 from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Strategy, Summary
 from mfairfl.strategies.constant import Constant
+from mfairfl.strategies.ditto import Ditto
+from mfairfl.strategies.drfl import DRFL
+from mfairfl.strategies.fairfed import FairFed
 from mfairfl.strategies.fedavg import FedAvg
+from mfairfl.strategies.fedavg_threshold import FedAvgThreshold
+from mfairfl.strategies.fedfb import FedFB
+from mfairfl.strategies.fedfv import FedFV
+from mfairfl.strategies.fedmgda import FedMGDA
+from mfairfl.strategies.fedprox import FedProx
+from mfairfl.strategies.fpfl import FPFL
+from mfairfl.strategies.local import CenFair, FedAvgFair, IndFair
 from mfairfl.strategies.mfairfl import MFairFL
+from mfairfl.strategies.qffl import QFFL
+from mfairfl.strategies.scaffold import Scaffold
+from mfairfl.strategies.term import TERM
 
 __all__ = [
     "Card",
@@ -39,8 +53,33 @@ class Method(NamedTuple):
 
 
 _REGISTRY: dict[str, Method] = {
+    "afl": Method(AFL),
+    "cenfair": Method(CenFair),
     "constant": Method(Constant),
+    "ditto": Method(Ditto),
+    "drfl": Method(DRFL),
+    "fairfed": Method(FairFed),
     "fedavg": Method(FedAvg),
+    "fedavg-f": Method(FedAvgFair),
+    "fedavg-threshold": Method(FedAvgThreshold),
+    "fedfb": Method(FedFB),
+    "fedfv": Method(FedFV),
+    "fedmgda+": Method(FedMGDA),
+    "fedprox": Method(FedProx),
+    "fpfl": Method(FPFL),
+    "fpfl-paper": Method(
+        FPFL,
+        {
+            "multiplier": "paper",
+            "driven_by": "smooth",
+            "one_sided": False,
+            "price_cap": 1e9,
+            "gamma": 0.05,
+            "update": "gradient",
+        },
+        "FPFL as printed: one full-batch gradient a step, λ ≥ 0 on |d|",
+    ),
+    "indfair": Method(IndFair),
     "mfairfl": Method(MFairFL),
     "mfairfl-paper": Method(
         MFairFL,
@@ -58,6 +97,9 @@ _REGISTRY: dict[str, Method] = {
     ),
     "mfairfl-rnd": Method(MFairFL, {"order": "random"}, "mFairFL, targets in random order"),
     "mfairfl-rev": Method(MFairFL, {"order": "reversed"}, "mFairFL, targets in reversed order"),
+    "qffl": Method(QFFL),
+    "scaffold": Method(Scaffold),
+    "term": Method(TERM),
 }
 
 

@@ -46,7 +46,10 @@ class Card:
     starts : {"random", "constant"}
         Whether the first model is drawn, or answers the training data's base rate to everyone.
     constrained : bool
-        Whether a fairness constraint is trained for; the default output rule depends on it.
+        Whether a fairness constraint is trained for.
+    output : {"last", "average", "select", "threshold"}, optional
+        Output rule unless another is asked for; None means `select` for a constrained method and
+        `last` for any other.
     """
 
     title: str
@@ -58,6 +61,7 @@ class Card:
     serves: Literal["global", "personal", "ensemble"] = "global"
     starts: Literal["random", "constant"] = "random"
     constrained: bool = False
+    output: Literal["last", "average", "select", "threshold"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +71,8 @@ class Summary:
     Parameters
     ----------
     counts : mapping of str to ndarray
-        Training rows per (cell, label), (C, 2), for each client in name order.
+        Training rows per (cell, label), (C, 2), for each client in name order; of all clients
+        under one name, if a method trains on pooled rows.
     """
 
     counts: Mapping[str, NDArray[np.float64]]
@@ -125,7 +130,7 @@ class Context:
         step (rate · weight decay) stay those of the shared recipe.
         """
         shared, rate = self.plan.optimizer, lr * self.decay
-        decay = shared.lr * shared.weight_decay / rate
+        decay = shared.lr * shared.weight_decay / rate if rate else 0.0
         return replace(self.plan, optimizer=Optimizer(name="sgd", lr=rate, weight_decay=decay))
 
 

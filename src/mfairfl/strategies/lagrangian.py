@@ -3,13 +3,14 @@
 Symbols: constraint j compares the rate F_e of an event with the rate F_{e,g} of a group in it;
 d_j = F_e − F_{e,g} (signed), n_e rows in the event, n rows in all, α the tolerance, c the damping.
 
-Signed multipliers:  μ_j ← μ_j + γ (n_e/n) dead(d_j), priced as μ_j + c d_j;
+Signed multipliers:  μ_j ← [μ_j + γ (n_e/n) dead(d_j)]_j, priced as μ_j + c d_j;
 the paper's:         λ_j ← max(0, λ_j + γ h_j), priced as max(0, λ_j + c h_j) sign(d_j),
 
-with dead(d) = sign(d)·max(|d| − α, 0) and h_j = |d_j| − α. Σ_j μ_j d_j is a mean of per-row prices
-(`Constraints.prices`), and prices are what clients train on. The factor n_e/n is 1 for demographic
-and accuracy parity; for equalized odds, the label's share, it gives both labels the same step
-relative to their rows.
+with dead(d) = sign(d)·max(|d| − α, 0), h_j = |d_j| − α, and [·]_j clipping to ±cap·n_{e,g}/n: a
+multiplier does not grow beyond what its group's price may show (`Constraints.limits`).
+Σ_j μ_j d_j is a mean of per-row prices (`Constraints.prices`), and prices are what clients train
+on. The factor n_e/n is 1 for demographic and accuracy parity; for equalized odds, the label's
+share, it gives both labels the same step relative to their rows.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Lagrangian:
     multiplier: Literal["signed", "paper"] = "signed"
     driven_by: Literal["hard", "smooth"] = "hard"
     one_sided: bool = True
-    price_cap: float = 5.0
+    price_cap: float = 20.0
 
     def gaps(self, statistics: Statistics) -> Floats:
         """Return d; an undefined gap is 0 here: it moves nothing and costs nothing."""
@@ -65,15 +66,19 @@ class Lagrangian:
         events, _ = self.constraints.counts(counts)
         return np.asarray(self.gamma * events / counts.sum())
 
-    def moved(self, multipliers: Floats, statistics: Statistics) -> Floats:
-        """Return the multipliers after one step on pooled statistics."""
+    def moved(
+        self, multipliers: Floats, statistics: Statistics, gain: Floats | float = 1.0
+    ) -> Floats:
+        """Return the multipliers after a step on pooled statistics; `gain` is for signed ones."""
         gaps = self.gaps(statistics)
         if self.multiplier == "paper":
             undefined = np.isnan(self.constraints.gaps(statistics, self.driven_by))
             excess = np.where(undefined, 0.0, np.abs(gaps) - self.alpha)
             return np.asarray(np.maximum(0.0, multipliers + self.gamma * excess))
         dead = np.sign(gaps) * np.maximum(np.abs(gaps) - self.alpha, 0.0)
-        return np.asarray(multipliers + self.steps(statistics.counts) * dead)
+        most = self.constraints.limits(statistics.counts, self.price_cap)
+        steps = gain * self.steps(statistics.counts)
+        return np.asarray(np.clip(multipliers + steps * dead, -most, most))
 
     def signed(self, multipliers: Floats, statistics: Statistics) -> Floats:
         """Return the signed multipliers that are priced, with damping."""

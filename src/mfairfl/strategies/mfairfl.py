@@ -8,10 +8,11 @@ J_k = mean over its rows of [A[c, y]·CE + B[c, y]·σ(z)] with prices A, B of t
 g_k = w_t − w_k (or ∇J_k); L_k the client's loss at w_t; φ̂ the pairwise cosine goals.
 
 Update, every round:
-1. d from the clients' pooled counts at w_t; μ ← μ + γ (n_e/n) dead(d, α); prices from μ.
+1. d from the clients' pooled counts at w_t; μ ← [μ + a γ (n_e/n) dead(d, α)]; prices from μ. The
+   gain a_j ≤ 1 of a multiplier is halved when its gap changes sign and else recovers.
 2. Clients train J_k for E epochs; every `every` epochs they follow the pooled gap on their own:
-   μ_k ← μ_k + γ (n_e/n) dead(d + (d_k − d_k(w_t)) + b, α), with b the shift that averaging caused
-   in the last round; then μ ← Σ (n_k/n) μ_k.
+   μ_k ← [μ_k + a γ (n_e/n) dead(d + (d_k − d_k(w_t)) + b, α)], with b the shift that averaging
+   caused in the last round; then μ ← Σ (n_k/n) μ_k. [·] keeps |μ_j| n/n_{e,g} ≤ `price_cap`.
 3. Clients in ascending order of L_k; the ⌊βK + ½⌋ of lowest loss give way to every other client
    i ≠ k, in order, until cos(g_k, g_i) reaches the goal φ̂_ki (Algorithm 2, printed Eq. 17);
    φ̂ ← δφ̂ + (1 − δ)φ.
@@ -39,6 +40,7 @@ from numpy.typing import NDArray
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.gain import adapted
 from mfairfl.geometry.conflicts import diminish_conflicts, rescaling
 from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
 from mfairfl.strategies.explained import conflict_log, fairness_log
@@ -73,7 +75,10 @@ class MFairFL:
     one_sided : bool
         Price only false positives where errors must rise.
     price_cap : float
-        Prices stay within ±cap.
+        Prices stay within ±cap, and signed multipliers within what a price may show.
+    shrink : float
+        Factor on a signed multiplier's step when its gap changes sign; it recovers by 1.2 a round
+        up to γ. 1 keeps the step.
     every : int
         Epochs between signed multipliers' steps inside a round; without effect if a round is not
         longer. The paper's multipliers move once a round.
@@ -109,7 +114,8 @@ class MFairFL:
     damping: float = 0.0
     driven_by: Literal["hard", "smooth"] = "hard"
     one_sided: bool = True
-    price_cap: float = 5.0
+    price_cap: float = 20.0
+    shrink: float = 0.5
     every: int = 5
     client_parity: float = 0.0
     beta: float = field(default=0.8, metadata={"grid": (0.2, 0.4, 0.6, 0.8, 1.0)})
@@ -140,7 +146,7 @@ class MFairFL:
                 raise ConfigError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
         if self.every < 1:
             raise ConfigError(f"strategy.every must be at least 1, not {self.every}")
-        for name in ("beta", "delta"):
+        for name in ("beta", "delta", "shrink"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"strategy.{name} must lie in [0, 1], not {getattr(self, name)}")
         if not -1 < self.goal_floor <= self.goal_cap < 1:
@@ -166,6 +172,8 @@ class MFairFL:
         count, names = len(_constraints(summary)), sorted(summary.counts)
         return {
             "multipliers": np.zeros(count),
+            "gain": np.ones(count),
+            "gaps": np.zeros(count),
             "tracked": np.zeros(count),
             "tracked_on": [],
             "shift": np.zeros(count),
@@ -183,7 +191,9 @@ class MFairFL:
         moved = dict(state)
         if self.constraint and self.scope == "global":
             gaps = law.gaps(whole)
-            moved["multipliers"] = law.moved(state["multipliers"], whole)
+            moved["gain"] = adapted(state["gain"], gaps, state["gaps"], self.shrink)
+            moved["gaps"] = gaps
+            moved["multipliers"] = law.moved(state["multipliers"], whole, moved["gain"])
             # The gap of other clients is no news about what averaging did.
             followed = state["tracked_on"] == names
             moved["shift"] = gaps - state["tracked"] if followed else np.zeros_like(gaps)

@@ -95,12 +95,13 @@ class Pricing:
         if rule.scope == "local":
             own = law.steps(measurement.statistics.counts)
             zeros = tuple(0.0 for _ in mu)
-            return Controller(multipliers=zeros, step=tuple(own), slot="multipliers", **shared)
+            shared |= {"shrink": rule.shrink, "slot": "multipliers"}
+            return Controller(multipliers=zeros, step=tuple(own), **shared)
         if rule.multiplier == "paper" or epochs <= rule.every:
             return None
         return Controller(
             multipliers=tuple(law.signed(mu, self.whole)),
-            step=tuple(law.steps(self.whole.counts)),
+            step=tuple(self.state["gain"] * law.steps(self.whole.counts)),
             offset=tuple(law.gaps(self.whole) + self.state["shift"]),
             relative=True,
             counts=as_table(self.whole.counts),

@@ -5,6 +5,7 @@ Executes `plan.Controller`; the mathematics is in its docstring.
 
 from __future__ import annotations
 
+from collections.abc import Sized
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from mfairfl.data.attribute import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.gain import adapted
 from mfairfl.models import Model
 from mfairfl.training.batches import Pool
 from mfairfl.training.measure import Probe, measure
@@ -33,8 +35,8 @@ class Multipliers:
         The task's sensitive attributes.
     rows : range
         The client's training rows in the pool.
-    start : ndarray
-        Multipliers to start from (the slot's, if the client holds one).
+    start : ndarray (3, J), optional
+        What the client holds from its last job: multipliers, gains, gaps.
     """
 
     setting: Controller
@@ -42,6 +44,7 @@ class Multipliers:
     rows: range
     start: np.ndarray | None = None
     _mu: np.ndarray = field(init=False)
+    _gain: np.ndarray = field(init=False)
     _first: np.ndarray | None = field(init=False, default=None)
     _latest: np.ndarray = field(init=False)
     _counts: np.ndarray = field(init=False)
@@ -51,27 +54,34 @@ class Multipliers:
         """Take the gaps at the start of the job, which `relative` steps are measured from."""
         setting = self.setting
         self._constraints = setting.goal.constraints(self.attributes)
-        begin = setting.multipliers if self.start is None else self.start
-        self._mu = np.asarray(begin, dtype=np.float64)
-        given = {"multipliers": begin, "step": setting.step, "offset": setting.offset}
+        count = len(self._constraints)
+        if self.start is None:
+            self._mu = np.asarray(setting.multipliers, dtype=np.float64)
+            self._gain, self._latest = np.ones(count), np.zeros(count)
+        else:
+            self._mu, self._gain, self._latest = self.start
+        given: dict[str, Sized | None] = {
+            "multipliers": self._mu,
+            "step": setting.step,
+            "offset": setting.offset,
+        }
         for name, numbers in given.items():
-            if numbers is not None and len(numbers) != len(self._constraints):
+            if numbers is not None and len(numbers) != count:
                 raise ConfigError(
-                    f"controller.{name}: {len(numbers)} numbers for {len(self._constraints)} "
-                    "constraints; give one for each"
+                    f"controller.{name}: {len(numbers)} numbers for {count} constraints; give one "
+                    "for each"
                 )
         own = measure([Probe(weights, self.rows)], model, pool)[0]
         self._counts = own.counts if setting.counts is None else np.asarray(setting.counts)
         if setting.relative:
             self._first = self._constraints.gaps(own, "hard" if setting.hard else "smooth")
-        self._latest = np.zeros(len(self._constraints))
 
     def due(self, epoch: int) -> bool:
         """Say whether the multipliers move after this epoch (counted from 1)."""
         return epoch % self.setting.every == 0
 
     def move(self, weights: Tensor, model: Model, pool: Pool) -> None:
-        """μ ← μ + step · dead(offset + d − d₀)."""
+        """μ ← [μ + gain · step · dead(offset + d − d₀)], within what a price may show."""
         setting = self.setting
         own = measure([Probe(weights.numpy(), self.rows)], model, pool)[0]
         gap = self._constraints.gaps(own, "hard" if setting.hard else "smooth")
@@ -81,9 +91,11 @@ class Multipliers:
         gap = np.nan_to_num(gap, nan=0.0)
         if setting.offset is not None:
             gap = gap + np.asarray(setting.offset)
+        self._gain = adapted(self._gain, gap, self._latest, setting.shrink)
         self._latest = gap
         dead = np.sign(gap) * np.maximum(np.abs(gap) - setting.goal.alpha, 0.0)
-        self._mu = self._mu + np.asarray(setting.step) * dead
+        most = self._constraints.limits(self._counts, setting.price_cap)
+        self._mu = np.clip(self._mu + self._gain * setting.step * dead, -most, most)
 
     def prices(self) -> tuple[np.ndarray, np.ndarray]:
         """Return what to add to the loss table A and the score table B, each (C, 2)."""
@@ -97,6 +109,11 @@ class Multipliers:
     def values(self) -> tuple[float, ...]:
         """The multipliers now."""
         return tuple(float(x) for x in self._mu)
+
+    @property
+    def memory(self) -> np.ndarray:
+        """What the client keeps for its next job, (3, J): multipliers, gains, gaps."""
+        return np.stack([self._mu, self._gain, self._latest])
 
     @property
     def gaps(self) -> tuple[float, ...]:

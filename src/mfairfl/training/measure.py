@@ -14,39 +14,85 @@ import torch
 from torch import Tensor
 
 from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.histogram import ScoreHistogram
+from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import Model, Workspace
 from mfairfl.training.batches import BLOCK, Pool, padded_batch
 
-__all__ = ["Probe", "logits", "measure"]
+__all__ = ["Probe", "histograms", "logits", "measure"]
 
 _BLOCKS = 16  # blocks evaluated at once
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One question: these weights on these rows."""
+    """One question: what a model answers on these rows.
+
+    Parameters
+    ----------
+    weights : ndarray (m,) or (R, m)
+        One model, or an ensemble that answers with the mean of its members' probabilities.
+    rows : range
+        Rows of the pool.
+    shares : ndarray (R,), optional
+        Weights of an ensemble's members; None counts them alike.
+    thresholds : Thresholds, optional
+        How each cell's scores become decisions; None decides at score ½.
+    """
 
     weights: np.ndarray
     rows: range
+    shares: np.ndarray | None = None
+    thresholds: Thresholds | None = None
 
 
 def measure(probes: Sequence[Probe], model: Model, pool: Pool) -> list[Statistics]:
     """Return loss, score and decision sums per (cell, label) for every probe."""
     found = logits(probes, model, pool)
-    return [_statistics(z, probe.rows, pool) for z, probe in zip(found, probes, strict=True)]
+    return [_statistics(z, probe, pool) for z, probe in zip(found, probes, strict=True)]
+
+
+def histograms(probes: Sequence[Probe], model: Model, pool: Pool) -> list[ScoreHistogram]:
+    """Return how many rows of each (cell, label) have which score, for every probe."""
+    found = []
+    for z, probe in zip(logits(probes, model, pool), probes, strict=True):
+        strata = pool.strata[probe.rows.start : probe.rows.stop].numpy()
+        found.append(
+            ScoreHistogram.from_logits(z.numpy(), strata // 2, strata % 2, size=pool.cells)
+        )
+    return found
 
 
 @torch.no_grad()
 def logits(probes: Sequence[Probe], model: Model, pool: Pool) -> list[Tensor]:
-    """Return the logits of every probe's rows, float32 (n,)."""
+    """Return the logits of every probe's rows, float64 (n,)."""
     workspace: Workspace = {}
-    return [_logits(probe, model, pool, workspace) for probe in probes]
+    found = []
+    for probe in probes:
+        members = [
+            _logits(weights, probe.rows, model, pool, workspace)
+            for weights in np.atleast_2d(probe.weights)
+        ]
+        found.append(members[0] if len(members) == 1 else _ensemble(members, probe.shares))
+    return found
 
 
-def _logits(probe: Probe, model: Model, pool: Pool, workspace: Workspace) -> Tensor:
+def _ensemble(members: Sequence[Tensor], shares: np.ndarray | None) -> Tensor:
+    """Return the logit of Σ_r s_r σ(z_r), without rounding a probability to 0 or 1."""
+    s = np.full(len(members), 1 / len(members)) if shares is None else shares
+    log_share = torch.log(torch.tensor(s, dtype=torch.float64)).unsqueeze(1)
+    z = torch.stack(list(members))
+    yes = torch.logsumexp(log_share + torch.nn.functional.logsigmoid(z), dim=0)
+    no = torch.logsumexp(log_share + torch.nn.functional.logsigmoid(-z), dim=0)
+    return yes - no
+
+
+def _logits(
+    vector: np.ndarray, rows: range, model: Model, pool: Pool, workspace: Workspace
+) -> Tensor:
     # A copy, because torch aligns its own memory: products may depend on the alignment.
-    weights = torch.tensor(probe.weights, dtype=torch.float32).unsqueeze(0)
-    rows, width = probe.rows, padded_batch(len(probe.rows), BLOCK)
+    weights = torch.tensor(vector, dtype=torch.float32).unsqueeze(0)
+    width = padded_batch(len(rows), BLOCK)
     found = []
     for start in range(rows.start, rows.stop, _BLOCKS * width):
         count = min(_BLOCKS, -(-(rows.stop - start) // width))
@@ -54,13 +100,18 @@ def _logits(probe: Probe, model: Model, pool: Pool, workspace: Workspace) -> Ten
         inputs = pool.X[start : start + count * width].view(count, width, -1)
         values, _ = model.forward(weights.expand(count, -1), inputs, workspace)
         found.append(values.reshape(-1))
-    return torch.cat(found)[: len(rows)] if found else torch.empty(0)
+    values = torch.cat(found)[: len(rows)] if found else torch.empty(0)
+    return values.to(torch.float64)
 
 
-def _statistics(values: Tensor, rows: range, pool: Pool) -> Statistics:
-    z = values.to(torch.float64)
-    strata = pool.strata[rows.start : rows.stop]
+def _statistics(z: Tensor, probe: Probe, pool: Pool) -> Statistics:
+    strata = pool.strata[probe.rows.start : probe.rows.stop]
     y = (strata % 2).to(torch.float64)
+    if probe.thresholds is None:
+        decided = (z > 0).to(torch.float64)
+    else:
+        chance = probe.thresholds.positive_probability(z.numpy(), (strata // 2).numpy())
+        decided = torch.from_numpy(chance)
     bins = 2 * pool.cells
 
     def total(weights: Tensor | None) -> np.ndarray:
@@ -69,7 +120,7 @@ def _statistics(values: Tensor, rows: range, pool: Pool) -> Statistics:
 
     return Statistics(
         counts=total(None),
-        positives=total((z > 0).to(torch.float64)),
+        positives=total(decided),
         scores=total(torch.sigmoid(z)),
         losses=total(torch.nn.functional.softplus(z) - y * z),
     )

@@ -14,13 +14,26 @@ import numpy as np
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.goal import Goal
 
-__all__ = ["GLOBAL", "Controller", "Job", "Optimizer", "Plan", "Recipe", "Report", "Table2"]
+__all__ = [
+    "GLOBAL",
+    "PERSONAL",
+    "Controller",
+    "Job",
+    "Optimizer",
+    "Plan",
+    "Recipe",
+    "Report",
+    "Table2",
+]
 
 Table2 = tuple[tuple[float, float], ...]
 """A number for each (cell, label): one pair (label 0, label 1) per cell."""
 
 GLOBAL = "global"
 """The start of a job that begins at the server's weights."""
+
+PERSONAL = "personal"
+"""The slot a client's own model is kept in, where each client is served its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +58,10 @@ class Controller:
     """Fairness multipliers that move inside a job, every `every` epochs, from the client's cells.
 
     With d the client's signed gaps F_e − F_{e,g} at its present weights and d₀ those at the start,
-    μ ← μ + step · dead(offset + d − (d₀ if `relative`)), dead(x) = sign(x)·max(|x| − α, 0).
+    μ ← [μ + gain · step · dead(offset + d − (d₀ if `relative`))],
+    dead(x) = sign(x)·max(|x| − α, 0), clipped to what its group's price may show,
+    ±price_cap·n_{e,g}/n of `counts`. The gain of a constraint is multiplied by `shrink` whenever
+    its gap changes sign and recovers by 1.2 a step, up to 1.
     `relative` with the pooled gap as offset follows the pooled constraint without communication;
     `relative=False`, offset 0 and own counts is purely local training. A client on which a gap is
     undefined leaves that multiplier where it is, but for the offset.
@@ -61,7 +77,8 @@ class Controller:
     scale : float
         Factor on the prices: (n_k/n)/p_k, 1 under size weights.
     slot : str, optional
-        Client-held slot the multipliers are read from at the start, if it exists, and kept in.
+        Client-held slot that multipliers, gains and gaps are read from at the start, if it exists,
+        and kept in.
     """
 
     goal: Goal
@@ -72,9 +89,10 @@ class Controller:
     relative: bool = False
     counts: Table2 | None = None
     one_sided: bool = True
-    price_cap: float = 5.0
+    price_cap: float = 20.0
     scale: float = 1.0
     hard: bool = True
+    shrink: float = 1.0
     slot: str | None = None
 
 

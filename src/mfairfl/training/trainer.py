@@ -51,6 +51,7 @@ class Outcome:
     steps: int
     multipliers: tuple[float, ...] = ()
     gaps: tuple[float, ...] = ()
+    memory: np.ndarray | None = None
 
 
 def train(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
@@ -90,7 +91,7 @@ def _stack_key(work: Work, deck: Deck) -> tuple[object, ...]:
 def _padded(rows: Sequence[np.ndarray], width: int) -> Tensor:
     out = torch.zeros(len(rows), width)
     for i, row in enumerate(rows):
-        out[i, : len(row)] = torch.from_numpy(np.asarray(row, dtype=np.float32))
+        out.numpy()[i, : len(row)] = row
     return out
 
 
@@ -224,4 +225,5 @@ class _Stack:
             steps=self._steps[i],
             multipliers=() if moving is None else moving.values,
             gaps=() if moving is None else moving.gaps,
+            memory=None if moving is None else moving.memory,
         )

@@ -1,0 +1,114 @@
+"""Counts of rows by (cell, label, bin of the logit), on one grid that every client knows.
+
+Counts add up over clients, and their running sums are each cell's ROC curve, exactly, at the
+thresholds of the grid.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mfairfl.errors import ConfigError, DataError
+from mfairfl.fairness.columns import binary_column
+
+__all__ = ["ScoreHistogram", "checked_rows"]
+
+Floats = NDArray[np.float64]
+
+_REACH = 8.0  # |logit| up to which bins are narrow: probabilities from .0003 to .9997
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreHistogram:
+    """Counts[cell, label, bin] of logits; adding two histograms is pooling their rows.
+
+    Attributes
+    ----------
+    counts
+        Shape (C, 2, B), int64; B a power of two. Inner bins are 16/B wide, so every edge is an
+        exact float; the outer two are open.
+
+    Examples
+    --------
+    >>> one = ScoreHistogram.from_logits([-3.0, 0.5], [0, 1], [0, 1], size=2, bins=4)
+    >>> (one + one).counts.tolist()
+    [[[0, 2, 0, 0], [0, 0, 0, 0]], [[0, 0, 0, 0], [0, 0, 2, 0]]]
+    """
+
+    counts: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        given = np.asarray(self.counts)
+        if given.ndim != 3 or given.shape[1] != 2 or given.dtype.kind not in "iu":
+            raise DataError(
+                f"score histogram: {given.dtype} counts of shape {given.shape}; "
+                "expected integers (cells, 2, bins)"
+            )
+        _edges(given.shape[2])
+        if (given < 0).any():
+            raise DataError("score histogram: counts hold a negative number; send counts of rows")
+        counts = given.astype(np.int64)
+        counts.setflags(write=False)
+        object.__setattr__(self, "counts", counts)
+
+    @classmethod
+    def from_logits(
+        cls, logits: ArrayLike, cells: ArrayLike, labels: ArrayLike, *, size: int, bins: int = 512
+    ) -> ScoreHistogram:
+        """Count rows by cell (0 … size − 1), label (0 or 1) and bin of the logit."""
+        z, cell = checked_rows(logits, cells, size)
+        y = binary_column(labels, "labels")
+        if len(y) != len(z):
+            raise DataError(f"labels: {len(y)} values for {len(z)} logits; give one a row")
+        position = np.searchsorted(_edges(bins), z, side="right")  # the number of edges ≤ z
+        index = (cell * 2 + y) * bins + position
+        counts = np.bincount(index, minlength=size * 2 * bins).astype(np.int64)
+        return cls(counts.reshape(size, 2, bins))
+
+    @property
+    def thresholds(self) -> Floats:
+        """The B + 1 thresholds the counts can tell apart: −∞, the edges, +∞."""
+        return np.concatenate([[-math.inf], _edges(self.counts.shape[2]), [math.inf]])
+
+    @property
+    def selected(self) -> NDArray[np.int64]:
+        """The (C, 2, B + 1) numbers of rows with logit ≥ each of `thresholds`, exactly."""
+        above = np.cumsum(self.counts[:, :, ::-1], axis=2)[:, :, ::-1]
+        return np.concatenate([above, np.zeros_like(above[:, :, :1])], axis=2)
+
+    def __add__(self, other: ScoreHistogram) -> ScoreHistogram:
+        if self.counts.shape != other.counts.shape:
+            raise DataError(
+                f"score histograms of shape {self.counts.shape} and {other.counts.shape} cannot "
+                "be added; use the same sensitive attributes and bins"
+            )
+        return ScoreHistogram(self.counts + other.counts)
+
+
+def checked_rows(
+    logits: ArrayLike, cells: ArrayLike, size: int
+) -> tuple[Floats, NDArray[np.intp]]:
+    """Return a logit and a cell for each row, checked."""
+    z, codes = np.asarray(logits, dtype=np.float64), np.asarray(cells)
+    if z.ndim != 1 or codes.shape != z.shape:
+        raise DataError(f"logits {z.shape} and cells {codes.shape}: give one of each a row")
+    wrong = np.flatnonzero(~np.isfinite(z))
+    if wrong.size:
+        raise DataError(f"logits: row {wrong[0]} holds {z[wrong[0]]}; has training diverged?")
+    if codes.size and codes.dtype.kind not in "iu":
+        raise DataError(f"cells: {codes.dtype} values; use the integer codes of Cells.encode")
+    wrong = np.flatnonzero((codes < 0) | (codes >= size))
+    if wrong.size:
+        raise DataError(f"cells: row {wrong[0]} holds {codes[wrong[0]]}; expected 0 … {size - 1}")
+    return z, codes.astype(np.intp)
+
+
+def _edges(bins: int) -> Floats:
+    """Return the inner edges of the grid; 0 is one of them."""
+    if bins < 2 or bins & (bins - 1):
+        raise ConfigError(f"bins = {bins}; use a power of two, such as 512, so edges are exact")
+    return np.arange(1 - bins // 2, bins // 2, dtype=np.float64) * (2.0 * _REACH / bins)

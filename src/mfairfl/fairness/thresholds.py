@@ -1,0 +1,238 @@
+"""Group thresholds, fitted from counts of scores that clients can add up.
+
+Every client counts its rows by (cell, label, bin of the logit) on one fixed grid. The sums give
+each cell's ROC points, and the best randomised thresholds under fairness constraints are one
+linear programme over the vertices of their convex hulls: a mixture of thresholds selects any
+point of the hull, and a vertex is a threshold. Hardt, Price, Srebro (2016), for several notions
+and attributes at once.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linprog
+
+from mfairfl.errors import ConfigError, DataError
+from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.histogram import ScoreHistogram, checked_rows
+
+__all__ = ["Thresholds", "fit_thresholds"]
+
+Floats = NDArray[np.float64]
+
+_NEGLIGIBLE = 1e-9  # a probability below this is the solver's rounding
+_CONSTANTS = {"always": -math.inf, "never": math.inf}  # JSON has no infinity
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Thresholds:
+    """For each cell a distribution over R thresholds on the logit.
+
+    Attributes
+    ----------
+    values, probabilities
+        Both (C, R). −∞ selects always, +∞ never; unused places have probability 0.
+
+    Examples
+    --------
+    >>> rule = Thresholds([[0.0, 1.0], [0.5, 0.0]], [[0.25, 0.75], [1.0, 0.0]])
+    >>> rule.positive_probability([0.5, 1.0, 0.5], [0, 0, 1]).tolist()
+    [0.25, 1.0, 1.0]
+    """
+
+    values: Floats
+    probabilities: Floats
+
+    def __post_init__(self) -> None:
+        for name in ("values", "probabilities"):
+            array = np.array(getattr(self, name), dtype=np.float64)
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        shape = self.values.shape
+        if shape != self.probabilities.shape or len(shape) != 2 or shape[1] == 0:
+            raise DataError(
+                f"thresholds: values {shape} and probabilities {self.probabilities.shape}; "
+                "expected two arrays of one shape (cells, thresholds)"
+            )
+        if np.isnan(self.values).any():
+            raise DataError("thresholds: values hold nan; use a number, −inf or inf")
+        sums = self.probabilities.sum(axis=1)
+        good = (self.probabilities >= 0).all(axis=1) & (np.abs(sums - 1.0) <= _NEGLIGIBLE)
+        if not good.all():
+            cell = int(np.argmin(good))
+            raise DataError(
+                f"thresholds: cell {cell} has probabilities {self.probabilities[cell].tolist()}; "
+                "they must be 0 or more and sum to 1"
+            )
+
+    def positive_probability(self, logits: ArrayLike, cells: ArrayLike) -> Floats:
+        """Return each row's probability of decision 1: Σ_r p[c, r]·1{z ≥ t[c, r]}."""
+        z, cell = checked_rows(logits, cells, len(self.values))
+        passed = z[:, None] >= self.values[cell]
+        chance: Floats = np.where(passed, self.probabilities[cell], 0.0).sum(axis=1)
+        return np.minimum(chance, 1.0)  # a sum of shares may round to a hair above 1
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain lists; −∞ is written ``always``, +∞ ``never``."""
+        names = {value: name for name, value in _CONSTANTS.items()}
+        values = [[names.get(value, value) for value in row] for row in self.values.tolist()]
+        return {"values": values, "probabilities": self.probabilities.tolist()}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Thresholds:
+        """Return the thresholds that `to_json` wrote.
+
+        Examples
+        --------
+        >>> rule = Thresholds([[-np.inf, 0.5]], [[0.5, 0.5]])
+        >>> rule.to_json()
+        {'values': [['always', 0.5]], 'probabilities': [[0.5, 0.5]]}
+        >>> Thresholds.from_json(rule.to_json()).values.tolist()
+        [[-inf, 0.5]]
+        """
+        return cls(_table(document, "values", _CONSTANTS), _table(document, "probabilities", {}))
+
+
+def fit_thresholds(
+    histogram: ScoreHistogram, constraints: Constraints, *, tolerance: float = 0.0
+) -> Thresholds:
+    """Return the randomised thresholds of highest expected accuracy within the constraints.
+
+    Parameters
+    ----------
+    histogram
+        The pooled counts: the sum of the clients' histograms.
+    constraints
+        Any notions but loss-based ones, on any groupings of the same cells. An empty group
+        constrains nothing; a cell without rows keeps the plain threshold 0.
+    tolerance
+        The largest |F_e − F_{e,g}|, for every constraint. 0 is always possible.
+
+    Notes
+    -----
+    Where several thresholds select the same rows, the one nearest 0 stands for them.
+
+    Examples
+    --------
+    >>> from mfairfl.data.attribute import Attribute
+    >>> from mfairfl.fairness import Cells, notion
+    >>> parity = Constraints(Cells((Attribute("sex", ("F", "M")),)), notion("dp"))
+    >>> z, cell, y = [-1, -1, 1, 1, 1], [0, 0, 0, 0, 1], [0, 0, 1, 1, 1]
+    >>> rule = fit_thresholds(ScoreHistogram.from_logits(z, cell, y, size=2), parity)
+    >>> rule.positive_probability([-1, 1, 1], [0, 0, 1]).round(6).tolist()
+    [0.0, 1.0, 0.5]
+    """
+    if not (math.isfinite(tolerance) and tolerance >= 0):
+        raise ConfigError(f"tolerance = {tolerance}; use a number of 0 or more")
+    n = histogram.counts.sum(axis=2)
+    if not n.any():
+        raise DataError("score histogram: no cell has rows; count the clients' training rows")
+    weight, offset = _gap_weights(constraints, n)
+    seen = np.flatnonzero(n.any(axis=1)).tolist()
+    choices = {cell: _vertices(histogram, cell) for cell in seen}
+    matrix = np.hstack([weight[:, cell] @ points.T for cell, (_, points) in choices.items()])
+    gain = np.hstack([points @ [-1.0, 1.0] for _, points in choices.values()]) / n.sum()
+    ends = np.cumsum([0, *(len(values) for values, _ in choices.values())])
+    shares = _solve(gain, matrix, offset, ends, tolerance)
+    kept: list[tuple[Floats, Floats]] = [(np.zeros(1), np.ones(1))] * len(n)
+    for (cell, (values, _)), (start, stop) in zip(choices.items(), pairwise(ends), strict=True):
+        share = shares[start:stop]
+        used = share > _NEGLIGIBLE
+        kept[cell] = values[used], share[used] / share[used].sum()
+    width = max(len(values) for values, _ in kept)
+    values, probabilities = (
+        np.stack([np.pad(row[part], (0, width - len(row[part]))) for row in kept])
+        for part in (0, 1)
+    )
+    return Thresholds(values, probabilities)
+
+
+def _solve(
+    gain: Floats, matrix: Floats, offset: Floats, ends: NDArray[np.int64], tolerance: float
+) -> Floats:
+    """Return shares x ≥ 0 of the vertices that maximise gain·x with |matrix·x + offset| ≤ tol."""
+    many, sizes = len(offset), np.diff(ends)
+    one = np.repeat(np.eye(len(sizes)), sizes, axis=1)  # a cell's shares sum to 1
+    # The gaps are variables of their own: two-sided bounds, and exact equality for tolerance 0.
+    equal = np.block([[one, np.zeros((len(sizes), many))], [matrix, -np.eye(many)]])
+    result = linprog(
+        np.concatenate([-gain, np.zeros(many)]),
+        A_eq=equal,
+        b_eq=np.concatenate([np.ones(len(sizes)), -offset]),
+        bounds=[(0.0, None)] * len(gain) + [(-tolerance, tolerance)] * many,
+        # The simplex method ends in a basic solution: at most three thresholds a cell, since a
+        # cell's columns span three dimensions (its two counts and the sum of its shares).
+        method="highs-ds",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    # A fair coin for every row meets every bound: no solution would be a solver's failure.
+    if result.status != 0 or result.x is None:
+        raise RuntimeError(f"linear programme not solved: {result.message}")
+    return result.x[: len(gain)]
+
+
+def _gap_weights(constraints: Constraints, n: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    """Return W (J, C, 2) and o with defined gaps F_e − F_{e,g} = Σ_{c,y} W·selected + o."""
+    statistics = {notion.name: notion.statistic for notion in constraints.notions}
+    for name, statistic in statistics.items():
+        if statistic == "loss":
+            raise ConfigError(
+                f"notion '{name}': thresholds change decisions, not losses; "
+                "use 'accuracy_parity' (errors)"
+            )
+    error = np.array([statistics[name] == "error" for name, *_ in constraints.labels])
+    weight = constraints.influence(n)
+    # The errors of a cell are its selected rows if y = 0 and the others if y = 1.
+    offset = np.where(error, weight[:, :, 1] @ n[:, 1], 0.0)
+    weight[error, :, 1] *= -1.0
+    _, n_group = constraints.counts(n)
+    return weight[n_group > 0], offset[n_group > 0]
+
+
+def _vertices(histogram: ScoreHistogram, cell: int) -> tuple[Floats, Floats]:
+    """Return the thresholds and (V, 2) selected counts at the corners of a cell's ROC hull."""
+    nearest = np.argsort(np.abs(histogram.thresholds), kind="stable")
+    selected = histogram.selected[cell].T[nearest]
+    points, first = np.unique(selected, axis=0, return_index=True)
+    # Python's integers: exact, so collinear points are seen as such (Qhull needs an area).
+    corners = points.tolist()
+    chosen = sorted({*_chain(corners, 1), *_chain(corners, -1)})
+    return histogram.thresholds[nearest][first][chosen], points[chosen].astype(np.float64)
+
+
+def _chain(points: list[list[int]], side: int) -> list[int]:
+    """Return the upper (side 1) or lower (−1) hull of points sorted by (x, y): monotone chain."""
+    kept: list[int] = []
+    for index, (x, y) in enumerate(points):
+        while len(kept) >= 2:
+            (ax, ay), (bx, by) = points[kept[-2]], points[kept[-1]]
+            if side * ((bx - ax) * (y - ay) - (by - ay) * (x - ax)) < 0:
+                break
+            kept.pop()
+        kept.append(index)
+    return kept
+
+
+def _table(document: Mapping[str, Any], key: str, names: Mapping[str, float]) -> Floats:
+    """Return a rectangular table of finite numbers, or of the numbers these names stand for."""
+    rows = document.get(key)
+    if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+        raise DataError(f"thresholds: key '{key}' is no list of lists; was it written by to_json?")
+    if len({len(row) for row in rows}) > 1:
+        raise DataError(f"thresholds: lists in '{key}' differ in length; was it cut?")
+    for cell, row in enumerate(rows):
+        for item in row:
+            named = isinstance(item, str) and item in names
+            number = isinstance(item, (int, float)) and not isinstance(item, bool)
+            if not (named or (number and abs(item) <= sys.float_info.max)):
+                allowed = " or ".join(["a finite number", *(f"'{name}'" for name in names)])
+                raise DataError(f"thresholds: {key} of cell {cell} hold {item!r}; use {allowed}")
+    return np.array([[names.get(item, item) for item in row] for row in rows], dtype=np.float64)

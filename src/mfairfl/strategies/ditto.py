@@ -1,0 +1,89 @@
+"""Ditto: a global model, and a personal one for every client that is pulled towards it.
+
+T. Li, S. Hu, A. Beirami, V. Smith: Ditto: Fair and Robust Federated Learning Through
+Personalization. ICML 2021.
+
+Symbols: w_t server weights, v_k client k's personal model, L_k its loss, λ the pull, η the rate.
+
+Update, every round: the global part is FedAvg, w_{t+1} = Σ_k p_k w_k. Beside it every participant
+goes on with its own v_k ← v_k − η (∇L_k(v_k) + λ (v_k − w_t)), w_t fixed during the round; v_k
+starts at w_0 and persists. Client k is served v_k: every row is decided by its own client's model,
+and group metrics are taken over all clients' rows together.
+
+λ = 0 is training alone; ηλ = 1 under plain SGD puts v_k at w_t − η∇L_k(v_k) in every step.
+
+Deviations: both parts use the shared optimiser (AdamW, fresh each round) where the paper has SGD;
+both train for the same number of epochs; λ is the same for all clients (the paper also lets each
+choose among three by its validation rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfairfl.errors import ConfigError
+from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
+from mfairfl.training.plan import PERSONAL, Job, Report
+
+__all__ = ["Ditto"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ditto:
+    """Personal models pulled towards a federated average.
+
+    Parameters
+    ----------
+    pull : float
+        λ, strength of the pull.
+    weights : {"size", "uniform"}
+        p_k = n_k/n or 1/K of the global part.
+    """
+
+    pull: float = field(default=1.0, metadata={"grid": (0.01, 0.05, 0.1, 0.5, 1.0, 5.0)})
+    weights: Literal["size", "uniform"] = "size"
+
+    card: ClassVar[Card] = Card(
+        title="Ditto: personal models pulled towards the average",
+        paper="Li et al., ICML 2021",
+        protects="clients, each with a model of its own",
+        serves="personal",
+    )
+
+    def __post_init__(self) -> None:
+        if not self.pull >= 0:
+            raise ConfigError(f"strategy.pull must be at least 0, not {self.pull}")
+
+    def start(self, summary: Summary) -> State:
+        """Personal models are the clients'; the server remembers nothing."""
+        del summary
+        return {}
+
+    def plan(
+        self, state: State, context: Context, measurements: Sequence[Measurement]
+    ) -> tuple[State, list[Job]]:
+        """Two jobs each: FedAvg's, and the personal model's, which is kept and not sent."""
+        del measurements
+        pulled = replace(context.plan, proximal=self.pull)
+        jobs = []
+        for name in context.participants:
+            own = Job(client=name, plan=pulled, start=PERSONAL, keep=PERSONAL, send=False)
+            jobs += [Job(client=name, plan=context.plan), own]
+        return state, jobs
+
+    def combine(
+        self,
+        state: State,
+        context: Context,
+        measurements: Sequence[Measurement],
+        reports: Sequence[Report],
+        gram: NDArray[np.float64] | None,
+    ) -> Step:
+        """c_k = p_k over those who reported, as FedAvg."""
+        del context, gram
+        return Step(coefficients=shares(measurements, reports, self.weights), state=state)

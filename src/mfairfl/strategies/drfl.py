@@ -1,0 +1,87 @@
+"""DRFL: clients with a higher loss count more in the average.
+
+Z. Zhao, G. Joshi: A Dynamic Reweighting Strategy for Fair Federated Learning. ICASSP 2022.
+
+Symbols: n_k of n rows at client k, p_k = n_k/n or 1/K; w_t server weights, L_k client k's mean
+loss at w_t, g_k = w_t − w_k after local training, q ≥ 0 the strength.
+
+Update: w_{t+1} = Σ_k π_k w_k = w_t − Σ_k π_k g_k, π_k = p_k L_k^q / Σ_j p_j L_j^q. It is gradient
+descent on Σ p_k L_k^{q+1}/(q + 1), q-FFL's objective, with a normalised step. q = 0 is FedAvg.
+
+Deviations:
+- L_k + 1e-10 stands for L_k: clients that fit perfectly keep a weight, however small.
+- The paper also draws clients with a high loss more often. With all clients in every round that is
+  void, and otherwise `training.participation` draws uniformly, as for every method.
+- The local optimiser is the project's shared recipe; the paper uses SGD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfairfl.errors import ConfigError
+from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
+from mfairfl.strategies.tilting import losses, tilted
+from mfairfl.training.plan import Job, Report
+
+__all__ = ["DRFL"]
+
+_LEAST = 1e-10  # q-FFL's floor: a loss of 0 has no logarithm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DRFL:
+    """Averaging with weights that grow with the clients' losses.
+
+    Parameters
+    ----------
+    q : float
+        q ≥ 0; the larger, the more the worst-off clients count.
+    weights : {"size", "uniform"}
+        p_k = n_k/n or 1/K.
+    """
+
+    q: float = field(default=2.0, metadata={"grid": (0.01, 0.02, 1.0, 2.0, 5.0, 10.0)})
+    weights: Literal["size", "uniform"] = "size"
+
+    card: ClassVar[Card] = Card(
+        title="DRFL: dynamic reweighting by loss",
+        paper="Zhao & Joshi, ICASSP 2022",
+        protects="clients (accuracy)",
+    )
+
+    def __post_init__(self) -> None:
+        if not self.q >= 0:
+            raise ConfigError(f"strategy.q must be at least 0, not {self.q}")
+
+    def start(self, summary: Summary) -> State:
+        """DRFL remembers nothing."""
+        del summary
+        return {}
+
+    def plan(
+        self, state: State, context: Context, measurements: Sequence[Measurement]
+    ) -> tuple[State, list[Job]]:
+        """Every participant trains the plain plan from the server's weights."""
+        del measurements
+        return state, [Job(client=name, plan=context.plan) for name in context.participants]
+
+    def combine(
+        self,
+        state: State,
+        context: Context,
+        measurements: Sequence[Measurement],
+        reports: Sequence[Report],
+        gram: NDArray[np.float64] | None,
+    ) -> Step:
+        """π_k of those who reported."""
+        del context, gram
+        p = shares(measurements, reports, self.weights)
+        c = tilted(p, self.q * np.log(losses(measurements, reports) + _LEAST))
+        tilt = {r.client: float(t) for r, t in zip(reports, c / p, strict=True)}
+        return Step(coefficients=c, state=state, log={"tilt": tilt})

@@ -1,0 +1,179 @@
+"""FedFB: the server steers FairBatch's group weights from the clients' pooled sums.
+
+Y. Zeng, H. Chen, K. Lee: Improving Fairness via Federated Learning. 2021 (arXiv 2110.15545).
+
+Symbols: constraint j = (event e, group z) with its mass λ_j, at first p_j = n_{e,z}/n; A[c, y] the
+weight of a row in cell c with label y that λ stands for; t = 1, 2, … the round; a the step.
+
+Update, every round:
+1. λ ← λ ± (a/√t) · (gap of each group at w_t, from pooled sums), within bounds; A from λ (the rule
+   for each notion is in `fairbatch`).
+2. nc_k = Σ_i A_i over client k's rows. It trains J_k = (1/nc_k) Σ_i A_i CE_i: A divided by the
+   client's mean weight.
+3. w_{t+1} = w_t − Σ_k c_k g_k with c_k = nc_k / Σ_j nc_j, so that Σ c_k J_k is the pooled weighted
+   loss. λ = p (a = 0) is FedAvg.
+
+`parity = "client"` makes the clients the groups: λ_k on the simplex, at first n_k/n, moved by the
+client's loss (or error) above the overall one; c_k = λ_k / Σ_j λ_j and the plain loss.
+
+Deviations:
+- Several groups are compared with one another, not with group 0; several attributes add their
+  deviations (`fairbatch`). For one attribute of two groups the rule is the paper's.
+- Thresholded rates move λ (`driven_by`). The paper's cross-entropies (`"loss"`) come to rest where
+  losses balance, and decisions need not: on Adult they leave ten times the violation.
+- λ moves before the clients train, from sums at w_t, and stays put for gaps up to the run's
+  tolerance α; the paper moves it afterwards and has no tolerance.
+- Weights can shift mass between rows, not make noisy labels predictable: accuracy parity is out of
+  reach where one group's labels are noisier than another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import sqrt
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.cells import Statistics
+from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary
+from mfairfl.strategies.fairbatch import Driver, loss_table, masses, moved, moves, with_sum
+from mfairfl.strategies.lagrangian import as_table, pooled
+from mfairfl.training.plan import Job, Report
+
+__all__ = ["FedFB"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FedFB:
+    """Group weights steered by the server.
+
+    Parameters
+    ----------
+    step : float
+        a: λ moves by a/√t times the gap in round t.
+    driven_by : {"rates", "loss"}
+        Whether thresholded decisions or, as in the paper, cross-entropies are compared.
+    parity : {"group", "client"}
+        Whether groups or clients are to fare alike. With clients use the output rule `last`:
+        `select` looks at groups.
+    """
+
+    step: float = field(
+        default=0.5, metadata={"grid": (0.001, 0.05, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0)}
+    )
+    driven_by: Driver = "rates"
+    parity: Literal["group", "client"] = "group"
+
+    card: ClassVar[Card] = Card(
+        title="Group weights steered by the server (federated FairBatch)",
+        paper="Zeng et al., arXiv 2110.15545, 2021",
+        protects="groups (any notion), or clients",
+        constrained=True,
+    )
+
+    def __post_init__(self) -> None:
+        if not self.step >= 0:
+            raise ConfigError(f"strategy.step must be at least 0, not {self.step}")
+
+    def start(self, summary: Summary) -> State:
+        """Every row weighs 1."""
+        names, counts = sorted(summary.counts), summary.pooled
+        rows = np.array([summary.counts[name].sum() for name in names])
+        return {
+            "lambda": masses(summary.goal.constraints(summary.attributes), counts),
+            "clients": names,
+            "client_lambda": rows / rows.sum(),
+        }
+
+    def plan(
+        self, state: State, context: Context, measurements: Sequence[Measurement]
+    ) -> tuple[State, list[Job]]:
+        """Move λ by the gaps at w_t and weigh every client's rows."""
+        step, summary = self.step / sqrt(context.round + 1), context.summary
+        if self.parity == "client":
+            after = {**state, "client_lambda": self._client_lambda(state, measurements, step)}
+            return after, [Job(client=m.client, plan=context.plan) for m in measurements]
+        lam = moved(
+            summary.goal.constraints(summary.attributes),
+            state["lambda"],
+            pooled(measurements),
+            summary.pooled,
+            step=step,
+            driven_by=self.driven_by,
+            alpha=summary.goal.alpha,
+        )
+        after = {**state, "lambda": lam}
+        table, jobs = _table(after, summary), []
+        for m in measurements:
+            mean = float((table * m.statistics.counts).sum()) / m.rows
+            # Where all rows weigh 0 the client counts for nothing, whatever it trains.
+            own = as_table(table / mean if mean > 0 else table)
+            jobs.append(Job(client=m.client, plan=replace(context.plan, loss_table=own)))
+        return after, jobs
+
+    def combine(
+        self,
+        state: State,
+        context: Context,
+        measurements: Sequence[Measurement],
+        reports: Sequence[Report],
+        gram: NDArray[np.float64] | None,
+    ) -> Step:
+        """c_k = nc_k / Σ nc_j over those who reported; nc_k = λ_k where clients are the groups."""
+        del gram
+        names, log = [r.client for r in reports], self._log(state, context.summary, measurements)
+        if self.parity == "client":
+            nc = np.array([log["lambda"][name] for name in names])
+        else:
+            table = _table(state, context.summary)
+            counts = {m.client: m.statistics.counts for m in measurements}
+            nc = np.array([float((table * counts[name]).sum()) for name in names])
+        total = float(nc.sum())
+        return Step(coefficients=nc / total if total > 0 else nc, state=state, log=log)
+
+    def _client_lambda(
+        self, state: State, measurements: Sequence[Measurement], step: float
+    ) -> Floats:
+        """Move λ_k by F_k − F; λ ≥ 0 keeps its sum, and absent clients keep theirs."""
+        q = np.array([m.rows for m in measurements]) / sum(m.rows for m in measurements)
+        rates = np.array([self._rate(m.statistics) for m in measurements])
+        index = [state["clients"].index(m.client) for m in measurements]
+        lam = np.array(state["client_lambda"])
+        after = np.maximum(lam[index] + step * moves(rates - q @ rates, q), 0.0)
+        lam[index] = with_sum(after, float(lam[index].sum()))
+        return lam
+
+    def _rate(self, statistics: Statistics) -> float:
+        """Return F_k: the mean loss, or the share of wrong decisions."""
+        wrong = statistics.losses
+        if self.driven_by == "rates":
+            chosen, n = statistics.positives, statistics.counts
+            wrong = np.column_stack([chosen[:, 0], n[:, 1] - chosen[:, 1]])
+        return float(wrong.sum() / statistics.counts.sum())
+
+    def _log(
+        self, state: State, summary: Summary, measurements: Sequence[Measurement]
+    ) -> dict[str, Any]:
+        if self.parity == "client":
+            lam = state["client_lambda"].tolist()
+            return {"lambda": dict(zip(state["clients"], lam, strict=True))}
+        constraints = summary.goal.constraints(summary.attributes)
+        violation = constraints.violation(pooled(measurements))
+        return {
+            "constraints": [" | ".join(label) for label in constraints.labels],
+            "lambda": state["lambda"].tolist(),
+            "loss_weights": _table(state, summary).tolist(),
+            "violation_hard": None if np.isnan(violation) else violation,
+        }
+
+
+def _table(state: State, summary: Summary) -> Floats:
+    """Return A per (cell, label), on the federation's rows."""
+    constraints = summary.goal.constraints(summary.attributes)
+    return loss_table(constraints, state["lambda"], summary.pooled)

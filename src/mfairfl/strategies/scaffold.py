@@ -1,0 +1,111 @@
+"""SCAFFOLD: control variates take the clients' drift out of local training.
+
+S. P. Karimireddy, S. Kale, M. Mohri, S. J. Reddi, S. U. Stich, A. T. Suresh: SCAFFOLD: Stochastic
+Controlled Averaging for Federated Learning. ICML 2020.
+
+Symbols: N clients, S those of this round, p_k = 1/N or n_k/n; w_t server weights, c the server's
+control variate, c_k client k's (kept by the client), both 0 at first; η the local rate, η_g the
+server's, s_k the number of local steps.
+
+Update: client k ∈ S takes s_k steps w ← w − η(∇L_k(w) − c_k + c) from w_t to w_k, then
+c_k⁺ = c_k − c + (w_t − w_k)/(s_k η) (the paper's option II) and sends g_k = w_t − w_k and
+Δ_k = c_k⁺ − c_k. The server moves w_{t+1} = w_t − η_g Σ_{k∈S} p_k g_k / Σ_{j∈S} p_j and
+c ← c + Σ_{k∈S} p_k Δ_k, with p_k the share of all clients: c stays Σ_k p_k c_k.
+
+Deviations:
+- SGD, not the shared AdamW: c_k is a gradient only if steps are gradients times η. `lr` stands
+  for `training.lr`; schedule and decay per step are those of the shared recipe.
+- The paper has p_k = 1/N (`weights = "uniform"`); "size" is the same rule for the mean over rows.
+- A client whose reply is lost keeps its new c_k although c has not heard of Δ_k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfairfl.errors import ConfigError
+from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
+from mfairfl.training.plan import Job, Report
+
+__all__ = ["Scaffold"]
+
+_CONTROL = "control"  # c at the server, c_k in the client's slot of the same name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaffold:
+    """Averaging with control variates.
+
+    Parameters
+    ----------
+    lr : float
+        η in the first round. A small rate needs a lower `training.weight_decay`: decay per step is
+        shared, so it gains on the gradient.
+    server_lr : float
+        η_g, the server's step.
+    weights : {"uniform", "size"}
+        p_k = 1/N or n_k/n.
+    """
+
+    lr: float = 1.0
+    server_lr: float = field(default=1.0, metadata={"grid": (0.5, 1.0, 1.5)})
+    weights: Literal["uniform", "size"] = "uniform"
+
+    card: ClassVar[Card] = Card(
+        title="SCAFFOLD: averaging with control variates",
+        paper="Karimireddy et al., ICML 2020",
+        protects="nothing: a baseline for unlike clients",
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "server_lr"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"strategy.{name} must be above 0, not {getattr(self, name)}")
+
+    def start(self, summary: Summary) -> State:
+        """Remember nothing here: c is a vector of the server, c_k a slot of the client."""
+        del summary
+        return {}
+
+    def plan(
+        self, state: State, context: Context, measurements: Sequence[Measurement]
+    ) -> tuple[State, list[Job]]:
+        """Every participant trains with SGD, corrected by c − c_k."""
+        del measurements
+        corrected = replace(
+            context.sgd(self.lr), linear=context.vectors.get(_CONTROL), linear_slot=_CONTROL
+        )
+        return state, [
+            Job(client=name, plan=corrected, keep_control=_CONTROL)
+            for name in context.participants
+        ]
+
+    def combine(
+        self,
+        state: State,
+        context: Context,
+        measurements: Sequence[Measurement],
+        reports: Sequence[Report],
+        gram: NDArray[np.float64] | None,
+    ) -> Step:
+        """Average the updates over those who reported, and their variates over all clients."""
+        del gram
+        rows = {name: float(counts.sum()) for name, counts in context.summary.counts.items()}
+        parts = {name: n if self.weights == "size" else 1.0 for name, n in rows.items() if n > 0}
+        whole = sum(parts.values())
+        return Step(
+            coefficients=shares(measurements, reports, self.weights),
+            state=state,
+            scale=self.server_lr,
+            vectors={_CONTROL: np.array([parts[r.client] / whole for r in reports])},
+            log={"control_changes": {r.client: _length(r.control_change) for r in reports}},
+        )
+
+
+def _length(vector: np.ndarray | None) -> float:
+    return 0.0 if vector is None else float(np.linalg.norm(vector.astype(float)))

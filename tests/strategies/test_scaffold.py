@@ -1,0 +1,166 @@
+"""SCAFFOLD against its algorithm written out, plain SGD, and the optimum it must find."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import baseline_cases as cases
+import mfairfl_naive as naive
+import numpy as np
+import pytest
+import torch
+
+import federations as fed
+from mfairfl.engine.checkpoint import parse
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.goal import Goal
+from mfairfl.strategies import create
+from mfairfl.strategies.base import Context, Summary
+from mfairfl.training.plan import Recipe
+
+COUNTS = {"a": [[20.0, 10.0]], "b": [[5.0, 5.0]], "c": [[40.0, 20.0]], "void": [[0.0, 0.0]]}
+
+
+def context(vectors=None, decay=1.0):
+    counts = {name: np.array(table) for name, table in COUNTS.items()}
+    return Context(
+        round=0,
+        rounds=1,
+        participants=("a", "b"),
+        plan=Recipe(lr=0.01, weight_decay=2.0).plan(0, 1),
+        rng=np.random.default_rng(0),
+        summary=Summary(counts=counts, attributes=(), goal=Goal()),
+        decay=decay,
+        vectors=vectors or {},
+    )
+
+
+@pytest.mark.parametrize(
+    ("weights", "step_shares", "control_shares"),
+    [("uniform", [0.5, 0.5], [1 / 3, 1 / 3]), ("size", [0.75, 0.25], [0.3, 0.1])],
+)
+def test_updates_count_among_those_who_came_and_variates_among_all(
+    weights, step_shares, control_shares
+):
+    known = cases.measured([0.1, 0.2], rows=[30, 10])
+    reports = [
+        replace(r, control_change=np.array([3.0, 4.0], np.float32)) for r in cases.reported("ab")
+    ]
+    strategy = create("scaffold", weights=weights, server_lr=0.7)
+    step = strategy.combine({}, context(), known, reports, None)
+    np.testing.assert_allclose(step.coefficients, step_shares, rtol=1e-15)
+    np.testing.assert_allclose(step.vectors["control"], control_shares, rtol=1e-15)
+    assert step.scale == 0.7
+    assert step.log == {"control_changes": {"a": 5.0, "b": 5.0}}
+
+
+def test_the_clients_plan():
+    c = np.array([1.0, -1.0], np.float32)
+    _, jobs = create("scaffold", lr=0.4).plan({}, context({"control": c}, decay=0.5), [])
+    assert [job.client for job in jobs] == ["a", "b"]
+    for job in jobs:
+        assert job.plan.optimizer.name == "sgd"
+        assert job.plan.optimizer.lr == 0.2
+        assert job.plan.optimizer.weight_decay == pytest.approx(0.1)  # .2 · .1 = .01 · 2
+        assert np.array_equal(job.plan.linear, c)
+        assert job.plan.linear_slot == job.keep_control == "control"
+
+
+def test_one_client_is_sgd():
+    """c_k = c after every round: the corrections cancel to the bit."""
+    federation = fed.people_federation(fed.people(sites={"all": 150}))
+    options = {"rounds": 4, "lr": 0.125, "schedule": "constant", "weight_decay": 0.5}
+    own = fed.setup_for(federation, create("scaffold", lr=0.125), **options)
+    plain = fed.setup_for(federation, "fedavg", optimizer="sgd", **options)
+    found, watch = fed.run(own, federation)
+    assert parse(watch.dumps[-1], "watch").vectors["control"].any()
+    assert fed.bits(found) == fed.bits(fed.run(plain, federation)[0])
+
+
+@pytest.mark.parametrize("weights", ["uniform", "size"])
+def test_two_clients_written_out(weights):
+    """Option II of Algorithm 1 for three rounds, with decay; c, c_k and w after each."""
+    federation = fed.people_federation(fed.people(sites={"east": 90, "south": 40}))
+    lr, server_lr = 0.3, 0.8
+    strategy = create("scaffold", lr=lr, server_lr=server_lr, weights=weights)
+    options = {**cases.FULL, "weight_decay": 0.5, "local_epochs": 3, "schedule": "constant"}
+    _, watch = fed.run(fed.setup_for(federation, strategy, **options), federation)
+    parts = naive.rows_of(federation)
+    n = sum(len(rows) for rows in parts.values())
+    p = {k: len(rows) / n if weights == "size" else 0.5 for k, rows in parts.items()}
+    w, c = watch.weights[0].astype(float), np.zeros(len(watch.weights[0]))
+    own = {k: np.zeros_like(c) for k in parts}
+    for after, data in zip(watch.weights[1:], watch.dumps[1:], strict=True):
+        move, change = np.zeros_like(w), np.zeros_like(c)
+        for k, rows in parts.items():
+            end = cases.sgd(w, rows, lr, 3, decay=0.02 * 0.5 / lr, shift=c - own[k])
+            new = own[k] - c + (w - end) / (3 * lr)
+            move += p[k] * (w - end)
+            change += p[k] * (new - own[k])
+            own[k] = new
+        w, c = w - server_lr * move, c + change
+        state = parse(data, "watch")
+        cases.close(after, w)
+        cases.close(state.vectors["control"], c)
+        for k in parts:
+            cases.close(state.slots[k]["control"], own[k])
+
+
+@pytest.mark.parametrize("weights", ["uniform", "size"])
+def test_the_servers_variate_stays_the_mean_of_the_clients(weights):
+    """Also where clients come and go; who never came has c_k = 0."""
+    federation = fed.people_federation()
+    strategy = create("scaffold", weights=weights)
+    setup = fed.setup_for(federation, strategy, rounds=6, participation=0.5)
+    _, watch = fed.run(setup, federation)
+    sizes = {c.name: len(c.train) for c in federation.clients}
+    for record, data in zip(watch.records[1:], watch.dumps[1:], strict=True):
+        assert len(record.coefficients) == 2
+        state = parse(data, "watch")
+        share = {k: n / 208 if weights == "size" else 0.25 for k, n in sizes.items()}
+        mean = sum(share[k] * slots["control"] for k, slots in state.slots.items())
+        cases.close(state.vectors["control"], mean, atol=1e-6)
+
+
+def test_local_steps_do_not_bias_the_optimum():
+    """Logistic model with an L2 term: SCAFFOLD ends where the mean gradient is 0, FedAvg not."""
+    federation = fed.people_federation()
+    options = {
+        "rounds": 40,
+        "local_epochs": 10,
+        "batch_size": 512,
+        "lr": 0.5,
+        "weight_decay": 0.1,
+        "schedule": "constant",
+        "hidden": (),
+    }
+    parts = naive.rows_of(federation).values()
+
+    def mean(w):
+        losses = []
+        for rows in parts:
+            z = rows.X @ w[:-1] + w[-1]
+            losses.append((torch.nn.functional.softplus(z) - rows.y * z).mean())
+        return sum(losses) / len(losses) + 0.05 * (w @ w)
+
+    slopes = {}
+    for strategy in (create("scaffold", lr=0.5), create("fedavg", weights="uniform")):
+        setup = fed.setup_for(federation, strategy, optimizer="sgd", **options)
+        w = fed.run(setup, federation)[0].served.members[0].astype(float)
+        slopes[type(strategy).__name__] = np.linalg.norm(naive.gradient(mean, w))
+    assert slopes["Scaffold"] < 1e-4
+    assert slopes["FedAvg"] > 1e-2
+
+
+def test_two_equal_clients_count_as_one():
+    one = fed.people_federation(fed.people(sites={"east": 60}))
+    east = one.clients[0]
+    two = replace(one, clients=(replace(east, name="a"), replace(east, name="b")))
+    runs = [fed.run(fed.setup_for(f, "scaffold", **cases.FULL), f)[0] for f in (one, two)]
+    cases.close(runs[0].served.members, runs[1].served.members, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["lr", "server_lr"])
+def test_a_rate_of_0_is_refused(name):
+    with pytest.raises(ConfigError, match=rf"^strategy\.{name} must be above 0, not 0\.0$"):
+        create("scaffold", **{name: 0})
