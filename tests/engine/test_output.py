@@ -92,6 +92,24 @@ def test_select_prefers_accuracy_among_the_least_violating():
     assert served("select", 0.1, SHARP, worse).names == ("sharp",)
 
 
+def test_going_in_and_out_of_the_tolerance_is_said():
+    def rounds(*tables: list[list[int]]) -> list[Candidate]:
+        return [candidate(f"round {i}", table) for i, table in enumerate(tables, 5)]
+
+    fair, biased = [[2, 6], [2, 6]], [[0, 8], [4, 10]]  # violations 0 and .15
+    found = served("select", 0.04, *rounds(fair, fair, biased, fair))
+    assert found.names == ("round 8",)
+    assert found.note == (
+        "training had not settled: the models of round 7 to round 8 violate between 0.0000 and "
+        "0.1500"
+    )
+    assert served("select", 0.05, *rounds(fair, fair, biased, fair)).note == ""  # 3 × .05
+    assert served("select", 0.04, *rounds(biased, biased, fair, fair)).note == ""  # long ago
+    steady = served("select", 0.04, *rounds(biased, biased, biased, biased))
+    assert steady.note.startswith("no candidate is within")
+    assert "settled" not in steady.note
+
+
 def test_an_undefined_violation_is_said():
     one_group = np.array([[0.0, 0.0], [0.0, 0.0]])
     nobody = candidate("nobody", [[0, 0], [0, 0]], counts=one_group)

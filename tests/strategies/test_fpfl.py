@@ -132,7 +132,7 @@ def test_multipliers_may_follow_smooth_rates():
 
 
 def test_prices_are_capped():
-    _, plans = planned(create("fpfl", price_cap=0.1))
+    _, plans = planned(create("fpfl", price_cap=0.1, counter_cap=0.1))
     close(plans["a"].score_table, [[-0.1, -0.1], [0.1, 0.1]])
 
 
@@ -177,7 +177,7 @@ def test_a_secure_sum_would_do():
     assert (card.needs, card.reveals, card.constrained) == ("none", "sums", True)
 
 
-@pytest.mark.parametrize("name", ["gamma", "damping", "price_cap", "eta"])
+@pytest.mark.parametrize("name", ["gamma", "damping", "price_cap", "counter_cap", "eta"])
 def test_a_number_below_zero_is_refused(name):
     with pytest.raises(ConfigError, match=rf"^strategy\.{name} must be at least 0, not -1"):
         create("fpfl", **{name: -1})

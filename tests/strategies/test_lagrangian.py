@@ -198,11 +198,13 @@ def test_prices_by_hand():
 
 
 def test_prices_are_scaled_and_then_capped():
-    score, _ = law(price_cap=0.5).prices(np.array([0.3, -0.1]), COUNTS, 0.8)
+    score, _ = law(price_cap=0.5, counter_cap=0.5).prices(np.array([0.3, -0.1]), COUNTS, 0.8)
     close(score, [[-0.44, -0.44], [0.8 * 11 / 30, 0.8 * 11 / 30]])
-    score, _ = law(price_cap=0.5).prices(np.array([0.3, -0.1]), COUNTS, 1.2)
+    score, _ = law(price_cap=0.5, counter_cap=0.5).prices(np.array([0.3, -0.1]), COUNTS, 1.2)
     close(score, [[-0.5, -0.5], [0.44, 0.44]])
-    _, loss = law("ap-loss", price_cap=0.5, one_sided=False).prices(np.array([0.3, -0.1]), COUNTS)
+    _, loss = law("ap-loss", counter_cap=0.5, one_sided=False).prices(
+        np.array([0.3, -0.1]), COUNTS
+    )
     close(loss, [[-0.5, -0.5], [11 / 30, 11 / 30]])
 
 
@@ -246,6 +248,7 @@ def federated_gradient(federation, goal, options, weights, **state):
             "gamma": 0.0,
             "one_sided": False,
             "price_cap": 1e9,
+            "counter_cap": 1e9,
             "driven_by": "smooth",
             **options,
         },

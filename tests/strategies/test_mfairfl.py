@@ -164,7 +164,7 @@ def test_the_price_of_client_parity(weights, scale):
     close(plans["b"].score_table, [[high, -high]] * 2)
     _, plans = planned(replace(strategy, one_sided=False))
     close(plans["a"].score_table, [[low, -low]] * 2)
-    _, plans = planned(replace(strategy, price_cap=0.1))
+    _, plans = planned(replace(strategy, price_cap=0.1, counter_cap=0.1))
     close(plans["b"].score_table, [[0.1, -0.1]] * 2)
 
 
@@ -375,6 +375,8 @@ def test_what_local_scope_cannot_do_is_refused(wrong, needed):
         {"damping": -1},
         {"client_parity": -1},
         {"price_cap": -1},
+        {"counter_cap": -1},
+        {"shrink": 1.5},
         {"eta": -1},
     ],
 )

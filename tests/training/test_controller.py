@@ -173,11 +173,12 @@ def test_one_sided_parity_of_losses():
 
 def test_prices_stop_at_the_cap():
     # Uncapped: u_F = 10 − 25 = −15, u_M = 10.
-    moving, _ = begun(notion="ap", multipliers=(10.0, 0.0), counts=POOLED, price_cap=5.0)
-    assert moving.prices()[1].tolist() == [[-5, 0], [5, -5]]
-    moving, _ = begun(notion="ap", multipliers=(10.0, 0.0), counts=POOLED, price_cap=12.0)
-    np.testing.assert_allclose(moving.prices()[1], [[-12, 0], [10, -10]])
-    moving, _ = begun(notion="ap-loss", multipliers=(10.0, 0.0), counts=POOLED, price_cap=5.0)
+    far = {"multipliers": (10.0, 0.0), "counts": POOLED}
+    moving, _ = begun(notion="ap", **far)  # towards the label up to 20, away from it up to 5
+    assert moving.prices()[1].tolist() == [[-5, 0], [10, -10]]
+    moving, _ = begun(notion="ap", **far, price_cap=8.0, counter_cap=12.0)
+    np.testing.assert_allclose(moving.prices()[1], [[-12, 0], [8, -8]])
+    moving, _ = begun(notion="ap-loss", **far)
     assert [table.tolist() for table in moving.prices()] == [[[0, 0], [5, 5]], [[-5, 0], [0, 0]]]
 
 

@@ -73,7 +73,9 @@ def train(
     ] = None,
     output_rule: Annotated[
         str | None,
-        typer.Option(help="Served model: last, average, select, mixture.", rich_help_panel=_FAIR),
+        typer.Option(
+            help="Served model: last, average, select, mixture, threshold.", rich_help_panel=_FAIR
+        ),
     ] = None,
     weights: Annotated[
         str | None, typer.Option(help="Clients count by size or uniform.", rich_help_panel=_FAIR)

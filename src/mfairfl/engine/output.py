@@ -8,7 +8,7 @@ looked at.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ RULES: tuple[Rule, ...] = ("last", "average", "select", "mixture", "threshold")
 Kind = Literal["single", "mixture", "ensemble", "personal"]
 
 AVERAGE_DECAY = 0.5
+UNSETTLED = 3.0  # a violation so many times the tolerance, and the least one, is worth a word
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,9 +130,23 @@ def choose(output: Output, last: Candidate, bank: Bank, constraints: Constraints
     # All candidates are counted on the same rows: undefined for one is undefined for all.
     if np.isnan(constraints.violation(candidates[0].statistics)):
         return _single(last, "the violation is undefined on these rows; the last is served")
-    if output.rule == "select":
-        return _select(output.tolerance, candidates, constraints)
-    return _mixture(output.tolerance, candidates, constraints)
+    rule = _select if output.rule == "select" else _mixture
+    served = rule(output.tolerance, candidates, constraints)
+    notes = [served.note, _swings(output.tolerance, candidates, constraints)]
+    return replace(served, note="; ".join(note for note in notes if note))
+
+
+def _swings(tolerance: float, found: Sequence[Candidate], constraints: Constraints) -> str:
+    """Say so if the last quarter of the rounds went in and out of the tolerance."""
+    rounds = [c for c in found if c.name.startswith("round")]
+    late = rounds[len(rounds) // 2 :]
+    violations = [constraints.violation(c.statistics) for c in late]
+    if not late or max(violations) <= max(UNSETTLED * tolerance, UNSETTLED * min(violations)):
+        return ""
+    return (
+        f"training had not settled: the models of {late[0].name} to {late[-1].name} violate "
+        f"between {min(violations):.4f} and {max(violations):.4f}"
+    )
 
 
 def _accuracy(statistics: Statistics) -> float:

@@ -29,7 +29,7 @@ from mfairfl.errors import ConfigError, MfairflError, unknown
 from mfairfl.fairness import notion
 from mfairfl.fairness.goal import Goal
 from mfairfl.strategies import create, describe
-from mfairfl.strategies.base import Strategy
+from mfairfl.strategies.base import Strategy, trains_for_groups
 from mfairfl.training.plan import Recipe
 
 __all__ = ["Config", "load_toml", "make_config"]
@@ -151,7 +151,7 @@ class StrategyConfig(BaseModel):
 class OutputConfig(_Section):
     """Which weights are served; by default `select` for constrained methods, else `last`."""
 
-    rule: Literal["last", "average", "select", "mixture"] | None = None
+    rule: Literal["last", "average", "select", "mixture", "threshold"] | None = None
     tolerance: float | None = Field(default=None, ge=0, le=1)
 
 
@@ -200,8 +200,9 @@ class Config(_Section):
 
     def output_rule(self) -> Output:
         """Return the output rule with the defaults of this strategy and notion filled in."""
-        card, tolerance = describe(self.strategy.name), self.output.tolerance
-        rule = self.output.rule or card.output or ("select" if card.constrained else "last")
+        strategy, tolerance = self.strategy.create(), self.output.tolerance
+        fair = trains_for_groups(strategy)
+        rule = self.output.rule or strategy.card.output or ("select" if fair else "last")
         if tolerance is None:
             loose = any(notion(name).events[0].labels != (0, 1) for name in self.fairness.notion)
             tolerance = 0.01 if loose else 0.005

@@ -89,16 +89,30 @@ class Constraints:
         n = self._table(counts)
         return _over(self._event, n), _over(self._member, n)
 
+    @staticmethod
+    def capped(score: Floats, loss: Floats, cap: float, against: float) -> tuple[Floats, Floats]:
+        """Return the prices on σ and on the loss, per (cell, label), within their caps.
+
+        A price that pushes a row towards its label (down for y = 0, up for y = 1) works like a
+        weight and stays within `cap`. One that pushes it away stays within `against`: at a price
+        of 2 the rows of a group begin to flip all at once. So do prices on the loss.
+        """
+        low, high = np.array([-against, -cap]), np.array([cap, against])
+        return np.clip(score, low, high), np.clip(loss, -against, against)
+
     def limits(self, counts: ArrayLike, cap: float) -> Floats:
         """Return cap·n_{e,g}/n: a multiplier beyond it alone prices its group's rows over `cap`.
 
         Integrating further would change no price of that group, only the others', and would have
-        to be undone before the price comes back (wind-up). A group without rows has no price and
-        no limit.
+        to be undone before the price comes back (wind-up). Errors and losses have no limit: a
+        group's own may be as low as they get, and parity then needs the others' to rise. Nor has a
+        group without rows, which has no price.
         """
         _, members = self.counts(counts)
         share = members / max(1.0, float(np.sum(counts)))
-        return np.where(members > 0, cap * share, np.inf)
+        kinds = {notion.name: notion.statistic for notion in self.notions}
+        selection = np.array([kinds[name] == "selection" for name, *_ in self.labels])
+        return np.where(selection & (members > 0), cap * share, np.inf)
 
     def rates(self, statistics: Statistics, kind: Kind = "hard") -> tuple[Floats, Floats]:
         """Return F_e and F_{e,g}; nan where the event or the group in it has no rows.

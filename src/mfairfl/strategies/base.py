@@ -19,7 +19,17 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.training.plan import Job, Optimizer, Plan, Report
 
-__all__ = ["Card", "Context", "Measurement", "State", "Step", "Strategy", "Summary", "shares"]
+__all__ = [
+    "Card",
+    "Context",
+    "Measurement",
+    "State",
+    "Step",
+    "Strategy",
+    "Summary",
+    "shares",
+    "trains_for_groups",
+]
 
 State = Mapping[str, Any]
 """Names to JSON values or numpy arrays."""
@@ -200,6 +210,13 @@ class Strategy(Protocol):
         gram: NDArray[np.float64] | None,
     ) -> Step:
         """Say how much each report counts."""
+
+
+def trains_for_groups(strategy: Strategy) -> bool:
+    """Say whether a group constraint is trained for: of this kind, and not switched off."""
+    switched_off = not getattr(strategy, "constraint", True)
+    for_clients = getattr(strategy, "parity", "group") == "client"
+    return strategy.card.constrained and not switched_off and not for_clients
 
 
 def shares(

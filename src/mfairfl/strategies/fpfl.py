@@ -19,8 +19,8 @@ Deviations (each is a hyper-parameter; `fpfl-paper` is the literal reading):
 - Clients train local epochs under the shared recipe; the paper takes one gradient a round.
 - Multipliers are signed and follow thresholded rates (`driven_by`). λ on |d| can only grow and
   flips sign as a whole when d does; with local epochs in between it swings and costs accuracy.
-- Where errors of a group must rise, only false positives are priced (`one_sided`), within
-  ±`price_cap`.
+- Where errors of a group must rise, only false positives are priced (`one_sided`); prices are
+  bounded (`price_cap`, `counter_cap`).
 - Clients send their statistics first and get prices back, so a gradient is one vector and not one
   for every group; the server's sum is the same. A new λ counts in the round that it is made in.
 - Without the paper's clipping and noise. The server needs weighted sums alone, so a secure sum
@@ -64,8 +64,8 @@ class FPFL:
         Whether thresholded or smooth rates move the multipliers; weights always follow the smooth.
     one_sided : bool
         Price only false positives where errors must rise.
-    price_cap : float
-        Prices stay within ±cap.
+    price_cap, counter_cap : float
+        Bounds of prices that push rows towards their label, and away from it.
     update : {"local", "gradient"}
         E local epochs, or one full-batch gradient per client and server step.
     eta : float
@@ -78,6 +78,7 @@ class FPFL:
     driven_by: Literal["hard", "smooth"] = "hard"
     one_sided: bool = True
     price_cap: float = 20.0
+    counter_cap: float = 5.0
     update: Literal["local", "gradient"] = "local"
     eta: float = 0.3
 
@@ -89,7 +90,7 @@ class FPFL:
     )
 
     def __post_init__(self) -> None:
-        for name in ("gamma", "damping", "price_cap", "eta"):
+        for name in ("gamma", "damping", "price_cap", "counter_cap", "eta"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
 
@@ -141,6 +142,7 @@ class FPFL:
             driven_by=self.driven_by,
             one_sided=self.one_sided,
             price_cap=self.price_cap,
+            counter_cap=self.counter_cap,
         )
 
     def _moved(self, multipliers: Floats, law: Lagrangian, whole: Statistics) -> Floats:

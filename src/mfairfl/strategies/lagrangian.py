@@ -56,6 +56,7 @@ class Lagrangian:
     driven_by: Literal["hard", "smooth"] = "hard"
     one_sided: bool = True
     price_cap: float = 20.0
+    counter_cap: float = 5.0
 
     def gaps(self, statistics: Statistics) -> Floats:
         """Return d; an undefined gap is 0 here: it moves nothing and costs nothing."""
@@ -90,11 +91,11 @@ class Lagrangian:
         return np.asarray(multipliers + self.damping * gaps)
 
     def prices(self, signed: Floats, counts: Floats, scale: float = 1.0) -> tuple[Floats, Floats]:
-        """Return (score price, loss price) per (cell, label), scaled, within ±price_cap.
+        """Return (score price, loss price) per (cell, label), scaled, within the caps.
 
         `scale` is (n_k/n)/p_k: 1 under size weights, K n_k/n under uniform ones, so that
         Σ p_k J_k stays the pooled Lagrangian.
         """
         score, loss = self.constraints.prices(signed, counts, one_sided=self.one_sided)
         cap = self.price_cap
-        return np.clip(scale * score, -cap, cap), np.clip(scale * loss, -cap, cap)
+        return self.constraints.capped(scale * score, scale * loss, cap, self.counter_cap)

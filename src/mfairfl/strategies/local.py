@@ -58,8 +58,8 @@ class _LocalFair:
         Whether thresholded or smooth rates move the multipliers.
     one_sided : bool
         Price only false positives where errors must rise.
-    price_cap : float
-        Prices stay within ±cap.
+    price_cap, counter_cap : float
+        Bounds of prices that push rows towards their label, and away from it.
     weights : {"size", "uniform"}
         p_k = n_k/n or 1/K.
     """
@@ -70,10 +70,11 @@ class _LocalFair:
     driven_by: Literal["hard", "smooth"] = "hard"
     one_sided: bool = True
     price_cap: float = 20.0
+    counter_cap: float = 5.0
     weights: Literal["size", "uniform"] = "size"
 
     def __post_init__(self) -> None:
-        for name in ("gamma", "price_cap"):
+        for name in ("gamma", "price_cap", "counter_cap"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
         if not 0 <= self.shrink <= 1:
@@ -107,6 +108,7 @@ class _LocalFair:
             every=min(self.every, context.plan.epochs),
             one_sided=self.one_sided,
             price_cap=self.price_cap,
+            counter_cap=self.counter_cap,
             hard=self.driven_by == "hard",
             shrink=self.shrink,
             slot="multipliers",

@@ -74,8 +74,9 @@ class MFairFL:
         Whether thresholded or smooth rates move the multipliers; weights always follow the smooth.
     one_sided : bool
         Price only false positives where errors must rise.
-    price_cap : float
-        Prices stay within ±cap, and signed multipliers within what a price may show.
+    price_cap, counter_cap : float
+        Bounds of prices that push rows towards their label, and away from it; signed multipliers
+        of decisions stay within what a price may show.
     shrink : float
         Factor on a signed multiplier's step when its gap changes sign; it recovers by 1.2 a round
         up to γ. 1 keeps the step.
@@ -115,6 +116,7 @@ class MFairFL:
     driven_by: Literal["hard", "smooth"] = "hard"
     one_sided: bool = True
     price_cap: float = 20.0
+    counter_cap: float = 5.0
     shrink: float = 0.5
     every: int = 5
     client_parity: float = 0.0
@@ -141,7 +143,7 @@ class MFairFL:
     )
 
     def __post_init__(self) -> None:
-        for name in ("gamma", "damping", "client_parity", "price_cap", "eta"):
+        for name in ("gamma", "damping", "client_parity", "price_cap", "counter_cap", "eta"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
         if self.every < 1:
@@ -267,6 +269,7 @@ class MFairFL:
             driven_by=self.driven_by,
             one_sided=self.one_sided,
             price_cap=self.price_cap,
+            counter_cap=self.counter_cap,
         )
 
     def _error(self, statistics: Statistics) -> float:

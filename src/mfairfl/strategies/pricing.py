@@ -75,7 +75,9 @@ class Pricing:
         mu = dict(zip(self.state["clients"], self.state["client_multipliers"], strict=True))
         share = measurement.rows / self.whole.counts.sum()
         u = sum(mu[name] for name in self.measured) - mu[measurement.client] / share
-        u = float(np.clip(self._scale(measurement) * u, -self.rule.price_cap, self.rule.price_cap))
+        u = float(
+            np.clip(self._scale(measurement) * u, -self.rule.counter_cap, self.rule.counter_cap)
+        )
         # As for groups: where errors must rise, price false positives only.
         both = u > 0 or not self.rule.one_sided
         return np.tile([u, -u if both else 0.0], (len(self.whole.counts), 1))
@@ -90,6 +92,7 @@ class Pricing:
             "every": min(rule.every, epochs),
             "one_sided": rule.one_sided,
             "price_cap": rule.price_cap,
+            "counter_cap": rule.counter_cap,
             "hard": rule.driven_by == "hard",
         }
         if rule.scope == "local":

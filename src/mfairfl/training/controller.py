@@ -99,11 +99,11 @@ class Multipliers:
 
     def prices(self) -> tuple[np.ndarray, np.ndarray]:
         """Return what to add to the loss table A and the score table B, each (C, 2)."""
-        cap, scale = self.setting.price_cap, self.setting.scale
+        cap, against, scale = self.setting.price_cap, self.setting.counter_cap, self.setting.scale
         score, loss = self._constraints.prices(
             self._mu, self._counts, one_sided=self.setting.one_sided
         )
-        return np.clip(scale * loss, -cap, cap), np.clip(scale * score, -cap, cap)
+        return self._constraints.capped(scale * score, scale * loss, cap, against)[::-1]
 
     @property
     def values(self) -> tuple[float, ...]:

@@ -74,6 +74,8 @@ class Controller:
         One number per constraint.
     counts : tuple of pairs, optional
         Rows per (cell, label) the prices are computed with; None takes the client's own.
+    price_cap, counter_cap : float
+        Bounds of prices that push a row towards its label, and away from it.
     scale : float
         Factor on the prices: (n_k/n)/p_k, 1 under size weights.
     slot : str, optional
@@ -90,6 +92,7 @@ class Controller:
     counts: Table2 | None = None
     one_sided: bool = True
     price_cap: float = 20.0
+    counter_cap: float = 5.0
     scale: float = 1.0
     hard: bool = True
     shrink: float = 1.0
