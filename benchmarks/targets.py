@@ -204,13 +204,16 @@ def table(protocol: str, split: str, records: Mapping[Any, list[Record]]) -> lis
 
 def jobs_of(protocols: Sequence[str], runs: Path) -> list[tuple[Any, Config, Path]]:
     jobs: list[tuple[Any, Config, Path]] = []
-    for protocol in protocols:
-        for split in SPLITS:
-            for data, count in SEEDS.items():
-                for notion in METRIC:
-                    key = (protocol, split, data, notion)
-                    for seed in range(FIRST_SEED, FIRST_SEED + count):
-                        jobs.append((key, config(key, seed), runs / "/".join(key) / str(seed)))
+    keys = [
+        (protocol, split, data, notion)
+        for protocol in protocols
+        for split in SPLITS
+        for data in SEEDS
+        for notion in METRIC
+    ]
+    for key in keys:
+        seeds = range(FIRST_SEED, FIRST_SEED + SEEDS[key[2]])
+        jobs += [(key, config(key, seed), runs / "/".join(key) / str(seed)) for seed in seeds]
     for notion, family in (("eo", CAPS), ("ap", PARITY)):
         for name, changes in family.items():
             for seed in range(FIRST_SEED, FIRST_SEED + SEEDS["bank"]):
@@ -260,17 +263,17 @@ def main() -> None:
     lines += [
         "## Bank, equalized odds: fairness against the true positive rate",
         "",
-        "The smaller group is harder to predict: its ROC curve lies below the larger one's. Parity",
-        "of both error rates then means fewer approvals for everyone. How far the prices may go",
-        "(40x5, high) decides how much of it is reached.",
+        "The smaller group is harder to predict: its ROC curve lies below the larger one's.",
+        "Parity of both error rates then means fewer approvals for everyone. How far the prices",
+        "may go (40x5, high) decides how much of it is reached.",
         "",
         *trade("bound", METRIC["eo"], {name: records["eo", name] for name in CAPS}),
         "",
         "## Bank, parity of error rates: the frontier that was reached",
         "",
-        "Errors of the smaller group cannot be brought down to the larger one's; parity raises the",
-        "larger one's. Group thresholds on FedAvg's scores, fitted by a linear programme, draw the",
-        "line that a post-processor reaches. The published .844 at .003 is far beyond both.",
+        "Errors of the smaller group cannot be brought down to the larger one's, so parity raises",
+        "the larger one's. Group thresholds on FedAvg's scores, fitted by a linear programme, are",
+        "the line that a post-processor reaches. The published .844 at .003 is far beyond both.",
         "",
         *trade("method", METRIC["ap"], {name: records["ap", name] for name in PARITY}),
         "",
