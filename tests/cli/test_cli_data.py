@@ -65,8 +65,29 @@ def test_strategies_say_what_they_need(cli):
     found = json.loads(cli("strategies", "--json").out)
     assert [one["name"] for one in found] == available()
     fedavg = next(one for one in found if one["name"] == "fedavg")
-    assert fedavg["paper"] == "McMahan et al., AISTATS 2017"
+    assert fedavg["paper"] == "McMahan et al. 2017"
     assert (fedavg["reveals"], fedavg["trains_on"]) == ("sums", "clients")
+
+
+def test_the_list_of_strategies_has_a_line_for_each(cli, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    lines = [line.split() for line in cli("strategies").out.splitlines()]
+    names = [words[0] for words in lines if words and words[0] in available()]
+    assert names == available()
+    seen = {words[0]: words[-1] for words in lines if words and words[0] in available()}
+    assert (seen["cenfair"], seen["fedavg"], seen["mfairfl"]) == ("rows", "sums", "updates")
+
+
+def test_a_strategy_is_explained_with_its_rule_and_hyper_parameters(cli):
+    told = cli("strategies", "drfl").out
+    for words in ("Zhao, G. Joshi", "Update:", "Deviations:", "strategy.q", "0.01, 0.02, 1.0"):
+        assert words in told
+    found = json.loads(cli("strategies", "mfairfl-rev", "--json").out)
+    assert found["hyper_parameters"]["order"] == {"default": "reversed", "grid": []}
+    assert found["hyper_parameters"]["beta"]["grid"] == [0.2, 0.4, 0.6, 0.8, 1.0]
+    answer = cli("strategies", "fedavgg")
+    assert answer.code == 2
+    assert "did you mean 'fedavg'" in answer.err
 
 
 @pytest.mark.parametrize("verb", ["describe", "fetch", "verify"])

@@ -48,9 +48,9 @@ class AFL:
     gamma: float = field(default=1.0, metadata={"grid": (0.01, 0.1, 1.0)})
 
     card: ClassVar[Card] = Card(
-        title="AFL: agnostic to the mixture of clients",
-        paper="Mohri et al., ICML 2019",
-        protects="clients (the worst loss)",
+        title="Best for the worst mix of clients",
+        paper="Mohri et al. 2019",
+        protects="clients",
     )
 
     def __post_init__(self) -> None:

@@ -31,9 +31,9 @@ class Constant:
     """Predict the majority label for everyone."""
 
     card: ClassVar[Card] = Card(
-        title="Constant classifier",
+        title="The commoner label for everyone",
         paper="none",
-        protects="demographic parity and equalized odds, uselessly",
+        protects="nothing",
         starts="constant",
     )
 

@@ -49,9 +49,9 @@ class Ditto:
     weights: Literal["size", "uniform"] = "size"
 
     card: ClassVar[Card] = Card(
-        title="Ditto: personal models pulled towards the average",
-        paper="Li et al., ICML 2021",
-        protects="clients, each with a model of its own",
+        title="Personal models near the average",
+        paper="Li et al. 2021",
+        protects="clients",
         serves="personal",
     )
 

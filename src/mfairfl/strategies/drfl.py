@@ -50,9 +50,9 @@ class DRFL:
     weights: Literal["size", "uniform"] = "size"
 
     card: ClassVar[Card] = Card(
-        title="DRFL: dynamic reweighting by loss",
-        paper="Zhao & Joshi, ICASSP 2022",
-        protects="clients (accuracy)",
+        title="Clients count by their loss",
+        paper="Zhao & Joshi 2022",
+        protects="clients",
     )
 
     def __post_init__(self) -> None:

@@ -79,9 +79,9 @@ class FairFed:
     driven_by: Driver = "rates"
 
     card: ClassVar[Card] = Card(
-        title="Fairness-aware aggregation with local debiasing",
-        paper="Ezzeldin et al., AAAI 2023",
-        protects="groups (any notion)",
+        title="Clients count by gap, and debias",
+        paper="Ezzeldin et al. 2023",
+        protects="groups",
         constrained=True,
     )
 

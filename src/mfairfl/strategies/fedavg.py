@@ -41,8 +41,8 @@ class FedAvg:
 
     card: ClassVar[Card] = Card(
         title="Federated averaging",
-        paper="McMahan et al., AISTATS 2017",
-        protects="nothing: the baseline",
+        paper="McMahan et al. 2017",
+        protects="nothing",
     )
 
     def start(self, summary: Summary) -> State:

@@ -43,8 +43,8 @@ class FedAvgThreshold(FedAvg):
     """
 
     card: ClassVar[Card] = Card(
-        title="FedAvg with group thresholds fitted from score histograms",
-        paper="Hardt et al., NeurIPS 2016",
-        protects="groups (any notion but loss parity), by knowing them when deciding",
+        title="FedAvg with a threshold per group",
+        paper="Hardt et al. 2016",
+        protects="groups",
         output="threshold",
     )

@@ -71,9 +71,9 @@ class FedFB:
     parity: Literal["group", "client"] = "group"
 
     card: ClassVar[Card] = Card(
-        title="Group weights steered by the server (federated FairBatch)",
-        paper="Zeng et al., arXiv 2110.15545, 2021",
-        protects="groups (any notion), or clients",
+        title="Row weights steered by the server",
+        paper="Zeng et al. 2021",
+        protects="groups or clients",
         constrained=True,
     )
 

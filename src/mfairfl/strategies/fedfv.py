@@ -62,9 +62,9 @@ class FedFV:
     weights: Literal["size", "uniform"] = "size"
 
     card: ClassVar[Card] = Card(
-        title="FedFV: fair averaging by gradient projection",
-        paper="Wang et al., IJCAI 2021",
-        protects="clients: those with the largest loss give way last",
+        title="Conflicting updates are projected",
+        paper="Wang et al. 2021",
+        protects="clients",
         needs="gram",
         reveals="individual",
     )

@@ -70,9 +70,9 @@ class FedMGDA:
     weights: Literal["size", "uniform"] = "size"
 
     card: ClassVar[Card] = Card(
-        title="FedMGDA+: common descent directions",
-        paper="Hu et al., IEEE TNSE 2022",
-        protects="clients: no update drowns the others",
+        title="Common descent of normed updates",
+        paper="Hu et al. 2022",
+        protects="clients",
         needs="gram",
         reveals="individual",
     )

@@ -48,9 +48,9 @@ class FedProx:
     weights: Literal["size", "uniform"] = "size"
 
     card: ClassVar[Card] = Card(
-        title="FedProx: averaging with a proximal term",
-        paper="Li et al., MLSys 2020",
-        protects="nothing: a baseline for unlike clients",
+        title="Averaging with a proximal pull",
+        paper="Li et al. 2020",
+        protects="nothing",
     )
 
     def __post_init__(self) -> None:

@@ -83,9 +83,9 @@ class FPFL:
     eta: float = 0.3
 
     card: ClassVar[Card] = Card(
-        title="FPFL: fairness by damped multipliers",
-        paper="Rodríguez-Gálvez et al., 2021",
-        protects="groups (any notion)",
+        title="Damped multipliers on pooled gaps",
+        paper="Rodríguez-Gálvez 2021",
+        protects="groups",
         constrained=True,
     )
 

@@ -137,9 +137,9 @@ class IndFair(_LocalFair):
 
     __slots__ = ()
     card: ClassVar[Card] = Card(
-        title="IndFair: fair models of single clients, answering together",
-        paper="Su et al., AAAI 2024; Zeng et al., 2021",
-        protects="groups within each client",
+        title="Clients' own fair models, together",
+        paper="Zeng et al. 2021",
+        protects="groups, by client",
         reveals="individual",
         serves="ensemble",
         constrained=True,
@@ -151,9 +151,9 @@ class FedAvgFair(_LocalFair):
 
     __slots__ = ()
     card: ClassVar[Card] = Card(
-        title="FedAvg-f: local fair training, then averaging",
-        paper="Su et al., AAAI 2024; Zeng et al., 2021",
-        protects="groups within each client",
+        title="Local fair training, then averaging",
+        paper="Zeng et al. 2021",
+        protects="groups, by client",
         constrained=True,
     )
 
@@ -163,9 +163,9 @@ class CenFair(_LocalFair):
 
     __slots__ = ()
     card: ClassVar[Card] = Card(
-        title="CenFair: fair training on pooled rows, the reference line",
-        paper="Su et al., AAAI 2024; Zeng et al., 2021",
-        protects="groups (any notion), with all rows in one place",
+        title="Fair training on pooled rows",
+        paper="Zeng et al. 2021",
+        protects="groups",
         reveals="individual",
         trains_on="pooled",
         constrained=True,

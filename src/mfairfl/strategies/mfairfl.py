@@ -134,9 +134,9 @@ class MFairFL:
     eta: float = 0.3
 
     card: ClassVar[Card] = Card(
-        title="mFairFL: fairness multipliers and conflict surgery",
-        paper="Su et al., AAAI 2024",
-        protects="groups (any notion) and clients",
+        title="Fairness multipliers, conflict step",
+        paper="Su et al. 2024",
+        protects="groups and clients",
         needs="gram",
         reveals="individual",
         constrained=True,

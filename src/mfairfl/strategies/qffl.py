@@ -66,9 +66,9 @@ class QFFL:
     weights: Literal["uniform", "size"] = "uniform"
 
     card: ClassVar[Card] = Card(
-        title="q-FFL: fair resource allocation (q-FedAvg)",
-        paper="Li et al., ICLR 2020",
-        protects="clients (accuracy)",
+        title="Clients count by loss and curvature",
+        paper="Li et al. 2020",
+        protects="clients",
         needs="norms",
         reveals="individual",
     )

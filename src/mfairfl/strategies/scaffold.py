@@ -57,9 +57,9 @@ class Scaffold:
     weights: Literal["uniform", "size"] = "uniform"
 
     card: ClassVar[Card] = Card(
-        title="SCAFFOLD: averaging with control variates",
-        paper="Karimireddy et al., ICML 2020",
-        protects="nothing: a baseline for unlike clients",
+        title="Averaging with control variates",
+        paper="Karimireddy et al. 2020",
+        protects="nothing",
     )
 
     def __post_init__(self) -> None:

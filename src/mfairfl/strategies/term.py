@@ -49,9 +49,9 @@ class TERM:
     weights: Literal["size", "uniform"] = "size"
 
     card: ClassVar[Card] = Card(
-        title="TERM: tilted average over clients",
-        paper="Li et al., ICLR 2021",
-        protects="clients (loss)",
+        title="Clients count by exp of their loss",
+        paper="Li et al. 2021",
+        protects="clients",
     )
 
     def __post_init__(self) -> None:
