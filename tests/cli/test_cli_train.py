@@ -58,7 +58,7 @@ def test_a_finished_run_is_shown_again(cli, csv, flags, tmp_path):
 
 def test_default_folder_names_data_strategy_scheme_seed(cli, csv, flags, tmp_path):
     assert cli("train", "--csv", csv, *flags, "--seed", "3").code == 0
-    assert (tmp_path / "runs" / "people-fedavg-column-s3" / "run.json").is_file()
+    assert (tmp_path / "runs" / "people-mfairfl-column-s3" / "run.json").is_file()
 
 
 def test_flags_win_over_the_file_and_set_reaches_every_key(cli, csv, tmp_path):

@@ -65,7 +65,7 @@ def default_folder(config: Config) -> Path:
     --------
     >>> from mfairfl.experiments.config import make_config
     >>> default_folder(make_config({"data": {"name": "adult"}, "seed": 3})).as_posix()
-    'runs/adult-fedavg-iid-s3'
+    'runs/adult-mfairfl-iid-s3'
     """
     data = config.data.name or Path(config.data.csv or "data").stem
     by_column = config.task is not None and config.task.client is not None

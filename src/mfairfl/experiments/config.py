@@ -132,7 +132,7 @@ class StrategyConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    name: str = "fedavg"
+    name: str = "mfairfl"
 
     @field_validator("name")
     @classmethod
