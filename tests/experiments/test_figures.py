@@ -70,6 +70,7 @@ def write_run(
     groups=None,
     clients=None,
     note="",
+    thresholds=None,
 ):
     groups = groups or {"f": cell(0.9, 0.1, 0.5), "m": cell(0.7, 0.3, None)}
     clients = clients or {"NA": cell(0.85, 0.2, 0.4), "$b^$": cell(0.75, 0.2, 0.4)}
@@ -90,8 +91,13 @@ def write_run(
         },
         "data": {"name": "people", "sha256": "abc"},
         "task": {"label": "hired"},
-        "federation": {"scheme": "iid", "seed": seed, "options": {}, "clients": list(clients)},
-        "served": {"names": list(served), "note": note},
+        "federation": {
+            "scheme": "iid",
+            "seed": seed,
+            "options": {},
+            "clients": [{"name": name} for name in clients],
+        },
+        "served": {"names": list(served), "note": note, "thresholds": thresholds},
         "warnings": [],
         "metrics": {
             "train": None,
@@ -163,6 +169,18 @@ def test_the_served_rounds_are_marked_in_every_panel(tmp_path, served, label, ro
         assert [line.get_xdata()[0] for line in upright] == rounds
 
 
+def test_clients_own_models_are_one_mark(tmp_path):
+    for panel in plot_rounds(write_run(tmp_path / "r", served=["round 3"] * 5)).axes:
+        marks = [line for line in panel.lines if line.get_linestyle() == "--"]
+        assert [line.get_label() for line in marks] == ["served: round 3"]
+
+
+def test_thresholds_that_the_curves_do_not_show_are_named(tmp_path):
+    run = write_run(tmp_path / "r", thresholds={"values": [[0.5]], "probabilities": [[1.0]]})
+    labels = [line.get_label() for line in plot_rounds(run).axes[0].lines]
+    assert "served: round 2 with group thresholds" in labels
+
+
 def test_a_served_average_of_rounds_is_a_band(tmp_path):
     run = write_run(tmp_path / "r", served=["average of round 2 to round 3"])
     for panel in plot_rounds(run).axes:
@@ -185,6 +203,16 @@ def test_clients_show_coefficients_and_their_share_of_rows_under_their_own_names
     assert drawn(first, share)[1] == [0.75, 0.75]
     assert drawn(second, share)[1] == [0.25, 0.25]
     assert {line.get_linestyle() for line in first.lines} == {"-", "--"}
+
+
+def test_training_on_pooled_rows_has_one_panel(tmp_path):
+    run = write_run(tmp_path / "r")
+    rows = "1,$b^$,,10\n1,NA,,30\n1,all clients,1.0,40\n"
+    (run / "clients.csv").write_text("round,client,coefficient,train_rows\n" + rows)
+    (panel,) = plot_clients(run).axes
+    assert panel.get_title() == "all clients"
+    assert drawn(panel, "coefficient") == ([1], [1.0])
+    assert drawn(panel, "share of the train rows, n_k/n")[1] == [1.0, 1.0]
 
 
 def test_more_clients_than_a_line_holds_leave_no_empty_axes(tmp_path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mfairfl.data.attribute import Attribute
 from mfairfl.errors import ConfigError, DataError
@@ -218,3 +220,52 @@ def test_errors_name_the_fix():
     statistics = Statistics(counts=zero, positives=zero, scores=zero, losses=zero)
     with pytest.raises(ConfigError, match="unknown kind of rate 'soft'"):
         constraints.rates(statistics, "soft")
+
+
+# ------------------------------------------------------------------ how far a multiplier may go
+
+
+@pytest.mark.parametrize("name", ["dp", "eo", "ap"])
+def test_limits_by_hand(name):
+    # n = 100; F has 30 + 10 rows, M has 20 + 40: cap · n_{e,g}/n.
+    n = [[30, 10], [20, 40]]
+    # Errors have no limit: parity may need the other group's to rise.
+    expected = {"dp": [0.8, 1.2], "ap": [np.inf] * 2, "eo": [0.6, 0.4, 0.2, 0.8]}[name]
+    constraints = Constraints(Cells((Attribute("sex", ("F", "M")),)), notion(name))
+    np.testing.assert_allclose(constraints.limits(n, 2.0), expected, rtol=1e-15)
+
+
+def test_an_empty_group_has_no_limit():
+    constraints = Constraints(Cells((Attribute("sex", ("F", "M")),)), notion("eo"))
+    found = dict(zip(constraints.labels, constraints.limits([[0, 5], [3, 2]], 1.0), strict=True))
+    by_group = {(event, group): limit for (_, event, _, group), limit in found.items()}
+    assert sorted(map(float, by_group.values())) == [0.2, 0.3, 0.5, np.inf]
+    empty = [place for place, limit in by_group.items() if limit == np.inf]
+    assert [group for _, group in empty] == ["F"]
+    assert constraints.limits(np.zeros((2, 2)), 1.0).tolist() == [np.inf] * 4
+
+
+@given(
+    st.lists(st.integers(0, 30), min_size=8, max_size=8),
+    st.lists(st.lists(st.floats(-3, 3), min_size=8, max_size=8), min_size=1, max_size=12),
+    st.sampled_from([0.1, 1.0, 20.0]),
+    st.sampled_from(["dp", "eo"]),
+)
+def test_no_move_prices_a_group_over_the_cap_and_no_empty_group_forgets(rows, moves, cap, name):
+    attributes = (Attribute("sex", ("F", "M")), Attribute("age", ("old", "young")))
+    constraints = Constraints(Cells(attributes), notion(name))
+    n = np.reshape(rows, (4, 2)).astype(float)
+    most = constraints.limits(n, cap)
+    mu, free = np.zeros(len(constraints)), np.zeros(len(constraints))
+    for move in moves:
+        step = np.array(move[: len(constraints)])
+        mu, free = np.clip(mu + step, -most, most), free + step
+    for j, (_, event, attribute, group) in enumerate(constraints.labels):
+        axis = [a.name for a in attributes].index(attribute)
+        code = attributes[axis].groups.index(group)
+        inside = np.take(n.reshape(2, 2, 2), code, axis=axis)
+        members = inside.sum() if event == "all" else inside[..., int(event[-1])].sum()
+        if members:
+            assert abs(mu[j]) * n.sum() / members <= cap * (1 + 1e-12)
+        else:
+            assert mu[j] == free[j]

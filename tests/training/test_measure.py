@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from training_naive import make_shard, net
 
+from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import MLP, logistic
 from mfairfl.training.batches import Pool
-from mfairfl.training.measure import Probe, logits, measure
+from mfairfl.training.measure import Probe, histograms, logits, measure
 
 IDENTITY = np.array([1.0, 0.0], dtype=np.float32)  # logistic(1): the feature is the logit
 
@@ -99,3 +100,98 @@ def test_alone_equals_together_bit_for_bit(sizes, inputs, hidden, seed):
         (alone,) = measure([Probe(weights.copy(), rows)], model, own)
         for name in ("counts", "positives", "scores", "losses"):
             assert np.array_equal(getattr(found, name), getattr(alone, name)), name
+
+
+# ------------------------------------------------------------------ ensembles
+
+
+def sigmoid(z):
+    return 1 / (1 + np.exp(-z))
+
+
+@pytest.mark.parametrize("shares", [None, (0.5, 0.25, 0.25), (0.0, 0.9, 0.1)])
+def test_an_ensemble_answers_with_the_mean_of_probabilities(shares):
+    model, rng = MLP(5, (4,)), np.random.default_rng(3)
+    members = np.stack([3 * model.init(rng) for _ in range(3)])
+    X, y, cells = make_shard(700, 5, seed=1, cells=3)
+    pool, (rows,) = Pool.from_arrays([(X, y, cells)], cells=3)
+    own = [logits([Probe(w, rows)], model, pool)[0].numpy() for w in members]
+    p = np.tensordot(np.full(3, 1 / 3) if shares is None else shares, sigmoid(np.array(own)), 1)
+    probe = Probe(members, rows, None if shares is None else np.array(shares))
+    (z,) = logits([probe], model, pool)
+    np.testing.assert_allclose(sigmoid(z.numpy()), p, rtol=0, atol=1e-12)
+    (found,) = measure([probe], model, pool)
+    loss = -np.log(np.where(y == 1, p, 1 - p))
+    for cell in range(3):
+        for label in (0, 1):
+            here = (cells == cell) & (y == label)
+            assert found.positives[cell, label] == (p[here] > 0.5).sum()
+            np.testing.assert_allclose(found.scores[cell, label], p[here].sum(), rtol=1e-12)
+            np.testing.assert_allclose(found.losses[cell, label], loss[here].sum(), rtol=1e-9)
+
+
+def test_an_ensemble_is_no_mean_of_logits():
+    # P = (σ(ln 9) + σ(−ln 3))/2 = (.9 + .25)/2 = .575, though the logits' mean is ln 3 / 2.
+    members = np.array([[math.log(9), 0.0], [-math.log(3), 0.0]], np.float32)
+    pool, (rows,) = Pool.from_arrays([shard_of([1.0], [1], [0])], cells=1)
+    (found,) = measure([Probe(members, rows)], logistic(1), pool)
+    assert found.scores[0, 1] == pytest.approx(0.575, abs=1e-7)
+    assert found.losses[0, 1] == pytest.approx(-math.log(0.575), abs=1e-7)
+
+
+@pytest.mark.parametrize("size", [60.0, 500.0])
+def test_extreme_members_have_finite_losses(size):
+    # Both sure of the wrong answer: −log(1 − P) = size; at odds: P = ½, loss ln 2.
+    shard = shard_of([1, 1, -1], y=[0, 1, 1], cells=[0, 0, 1])
+    pool, (rows,) = Pool.from_arrays([shard], cells=2)
+    sure = np.array([[size, 0.0], [size, 0.0]], np.float32)
+    (found,) = measure([Probe(sure, rows)], logistic(1), pool)
+    np.testing.assert_allclose(found.losses, [[size, 0.0], [0.0, size]], rtol=1e-12, atol=1e-20)
+    odds = np.array([[size, 0.0], [-size, 0.0]], np.float32)
+    (found,) = measure([Probe(odds, rows)], logistic(1), pool)
+    expected = [[math.log(2), math.log(2)], [0.0, math.log(2)]]
+    np.testing.assert_allclose(found.losses, expected, rtol=1e-12)
+    assert found.positives.sum() == 0  # exactly ½ is no favourable decision
+
+
+def test_an_ensemble_of_one_is_that_model_bit_for_bit():
+    model = MLP(5, (4,))
+    weights = model.init(np.random.default_rng(0))
+    pool, (rows,) = Pool.from_arrays([make_shard(100, 5, seed=2)], cells=2)
+    one, single = logits(
+        [Probe(weights[None], rows, np.array([1.0])), Probe(weights, rows)], model, pool
+    )
+    assert torch.equal(one, single)
+
+
+# ------------------------------------------------------------------ thresholds and histograms
+
+RULE = Thresholds([[-math.inf, 0.5], [0.0, math.inf]], [[0.25, 0.75], [0.4, 0.6]])
+
+
+def test_thresholds_give_expected_counts():
+    # Cell 0 decides 1 with chance ¼, and always from ½ on; cell 1 with chance .4 from 0 on.
+    shard = shard_of([0.25, 0.5, 3, -1, 0, -0.25], y=[0, 0, 1, 1, 1, 0], cells=[0, 0, 0, 0, 1, 1])
+    pool, (rows,) = Pool.from_arrays([shard], cells=2)
+    found, plain = measure(
+        [Probe(IDENTITY, rows, thresholds=RULE), Probe(IDENTITY, rows)], logistic(1), pool
+    )
+    np.testing.assert_allclose(found.positives, [[1.25, 1.25], [0.0, 0.4]], rtol=1e-15)
+    assert plain.positives.tolist() == [[2, 1], [0, 0]]
+    for name in ("counts", "scores", "losses"):  # decisions change, probabilities do not
+        assert np.array_equal(getattr(found, name), getattr(plain, name))
+
+
+def test_histograms_count_the_logits_of_each_probe():
+    first = shard_of([-9, 0.0, 0.01, 9], y=[0, 1, 1, 1], cells=[0, 0, 0, 1])
+    empty = shard_of([], [], [])
+    pool, ranges = Pool.from_arrays([first, empty], cells=2)
+    full, none = histograms([Probe(IDENTITY, rows) for rows in ranges], logistic(1), pool)
+    assert none.counts.shape == full.counts.shape == (2, 2, 512)
+    assert none.counts.sum() == 0
+    # Bins are 1/32 wide, the first is open below −8 + 1/32, bin 256 begins at 0.
+    expected = np.zeros((2, 2, 512), int)
+    expected[0, 0, 0] = 1
+    expected[0, 1, 256] = 2
+    expected[1, 1, 511] = 1
+    assert np.array_equal(full.counts, expected)

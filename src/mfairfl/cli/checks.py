@@ -182,10 +182,12 @@ def _server(setup: Setup) -> Iterator[Finding]:
     pooled = (
         "" if card.trains_on == "clients" else "; it pools the rows: a reference, not federated"
     )
+    fitted = "; at the end also how many have which score, in 512 bins of each cell"
+    fitted *= setup.output.rule == "threshold"
     yield Finding(
         "ok", "server sees", f"the method needs {REVEALS[card.reveals]}{pooled}; besides, each "
         f"round, every client's rows, losses and decisions summed in {2 * cells} cells "
-        "(group × label)"
+        f"(group × label){fitted}"
     )  # fmt: skip
 
 

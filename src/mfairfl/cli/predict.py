@@ -17,7 +17,7 @@ def predict(
     out: Annotated[Path, typer.Option(help="CSV file to write.")],
     client: Annotated[
         str | None,
-        typer.Option(help="Whose model answers, if each client has its own and no column says."),
+        typer.Option(help="Whose model answers every row, if each client has its own."),
     ] = None,
     delimiter: Annotated[
         str | None, typer.Option(help="Delimiter of the rows; found unless given.")

@@ -16,7 +16,6 @@ from mfairfl.data import (
     MISSING,
     Task,
     canonical_text,
-    features_frame,
     read_frame,
     table_from_frame,
 )
@@ -47,18 +46,17 @@ def score_file(
     _check_target(out, force=force)
     predictor = load(run)
     frame = read_frame(csv, delimiter=delimiter, encoding=encoding)
-    rows = features_frame(frame, predictor.task, name=str(csv))
-    score = predictor.predict_proba(frame, client=client)[:, 1]
-    favourable = predictor.predict(frame, client=client)
+    score = predictor.predict_proba(frame, client=client, name=str(csv))[:, 1]
+    favourable = predictor.predict(frame, client=client, name=str(csv))
     decision = np.array(predictor.classes, dtype=object)[favourable]
-    columns = {"row": np.arange(len(rows)), "score": score, "decision": decision}
+    columns = {"row": np.arange(len(frame)), "score": score, "decision": decision}
     text = pd.DataFrame(columns | {"favourable": favourable}).to_csv(
         index=False, lineterminator="\n"
     )
     write_atomically(out, text.encode())
     summary: dict[str, Any] = {
         "out": str(out),
-        "rows": len(rows),
+        "rows": len(frame),
         "favourable": int(favourable.sum()),
         "kind": predictor.kind,
     }
@@ -69,7 +67,7 @@ def score_file(
         print_json(summary | (found or {"metrics": None}))
         return
     typer.echo(
-        f"{out}: {len(rows):,} rows, {summary['favourable']:,} decided "
+        f"{out}: {len(frame):,} rows, {summary['favourable']:,} decided "
         f"{predictor.task.label} = {predictor.task.favourable}"
     )
     if predictor.randomised:

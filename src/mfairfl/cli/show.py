@@ -25,7 +25,11 @@ __all__ = [
     "terminal",
 ]
 
-REVEALS = {"individual": "each client's update", "sums": "only the sum of the updates"}
+REVEALS = {
+    "individual": "each client's update",
+    "sums": "only the sum of the updates",
+    "rows": "every row of every client",
+}
 
 PIPE_WIDTH = 120
 _NUMBERS = (
@@ -99,14 +103,25 @@ def print_record(record: dict[str, Any], folder: str) -> None:
     _print_clients(metrics, ranges)
     _print_groups(metrics)
     served = record["served"]
-    names = ", ".join(served["names"])
-    typer.echo(f"served model: {names} (rule {served['rule']})")
+    typer.echo(f"served model: {_served(served)} (rule {served['rule']})")
     print_notes(record["federation"])
     for warning in [*filter(None, [served["note"]]), *record["warnings"]]:
         typer.echo(f"warning: {warning}")
     typer.echo(
         f"files: {folder}/ (run.json, rounds.csv, clients.csv, model.safetensors, encoder.json)"
     )
+
+
+def _served(served: dict[str, Any]) -> str:
+    """Say in words who answers."""
+    names = ", ".join(dict.fromkeys(served["names"]))
+    if served["kind"] == "mixture":
+        return f"{names}, one of them drawn for each decision"
+    if served["kind"] == "ensemble":
+        return f"{len(served['clients'])} clients' own models answering together, at {names}"
+    if served["kind"] == "personal":
+        return f"a model of its own for each of {len(served['clients'])} clients, at {names}"
+    return names + ", with a threshold for each group" * (served["thresholds"] is not None)
 
 
 def print_numbers(found: dict[str, Any], goal: Sequence[str] = ()) -> None:

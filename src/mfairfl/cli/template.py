@@ -113,7 +113,7 @@ def _run_lines(default: Config, client: str | None) -> dict[str, list[Line]]:
             ("name", default.strategy.name, "see `mfairfl strategies`; its options go here too"),
         ],
         "output": [
-            ("# rule", output.rule, "last, average, select or mixture; the strategy decides"),
+            ("# rule", output.rule, "last, average, select, mixture or threshold"),
             ("# tolerance", output.tolerance, "largest violation of a selected model"),
         ],
     }

@@ -223,17 +223,29 @@ class _Desk:
             change = drift if plan.linear is None else drift - plan.linear
             held = slots.get(job.keep_control, np.zeros_like(change))
             slots[job.keep_control] = held + change
-        if outcome.memory is not None and plan.controller and plan.controller.slot:
-            slots[plan.controller.slot] = outcome.memory
+        kept = None if plan.controller is None else plan.controller.slot
+        if kept is not None and outcome.memory is not None:
+            slots[kept] = outcome.memory
         return Report(
             client=job.client,
             update=outcome.update,
             steps=outcome.steps,
             lr=plan.optimizer.lr,
-            multipliers=outcome.multipliers,
-            gaps=outcome.gaps,
+            # What a client keeps to itself the server does not see.
+            multipliers=() if kept else outcome.multipliers,
+            gaps=() if kept else outcome.gaps,
             control_change=change,
         )
+
+
+def _all_rows(federation: Federation) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return features, labels and cells of every client's training rows, in name order."""
+    shards = [client.train for client in sorted(federation.clients, key=lambda c: c.name)]
+    return (
+        np.concatenate([shard.X for shard in shards]),
+        np.concatenate([shard.y for shard in shards]),
+        np.concatenate([shard.cells for shard in shards]),
+    )
 
 
 def _pool(members: Sequence[Member]) -> tuple[Pool, list[dict[tuple[str, str], range]]]:
@@ -248,9 +260,8 @@ def _pool(members: Sequence[Member]) -> tuple[Pool, list[dict[tuple[str, str], r
     shards = []
     for key, federation in federations.items():
         if key in merging:
-            whole = federation.pooled("train")
             keys.append((key, "pooled", _pooled_name(federation)))
-            shards.append((whole.X, whole.y, whole.cells))
+            shards.append(_all_rows(federation))
         for split in splits_of(federation):
             for client in federation.clients:
                 shard = getattr(client, split)

@@ -105,11 +105,13 @@ def _serve(
     constraints = setup.summary.goal.constraints(setup.summary.attributes)
     served = choose(setup.output, last, state.bank, constraints)
     serves = setup.strategy.card.serves
+    if serves != "global":
+        clients = tuple(sorted(setup.summary.counts))
+        served = replace(served, names=served.names * len(clients), clients=clients)
     if serves == "personal":
-        return _personal(setup, state), (measured,)
+        return _personal(served, state), (measured,)
     if serves == "ensemble":
-        names = tuple(f"{client}, {served.names[0]}" for client in sorted(setup.summary.counts))
-        served = replace(served, kind="ensemble", weights=_shares(setup), names=names)
+        served = replace(served, kind="ensemble", weights=_shares(setup))
         return served, (yield _measure(setup, served.members))
     if setup.output.rule == "threshold":
         counts = yield Score(state.weights, setup.held_out)
@@ -135,16 +137,15 @@ def _shares(setup: Setup) -> np.ndarray:
     """Return how much each member of an ensemble counts, in client order."""
     sizes = np.array([setup.summary.counts[name].sum() for name in sorted(setup.summary.counts)])
     if getattr(setup.strategy, "weights", "size") == "uniform":
-        sizes = np.ones(len(sizes))
+        sizes = np.sign(sizes)  # who has no rows has no model of its own
     return np.asarray(sizes / sizes.sum())
 
 
-def _personal(setup: Setup, state: RunState) -> Served:
+def _personal(served: Served, state: RunState) -> Served:
     """Serve each client the model it holds; where none is held, the server's."""
-    names = tuple(sorted(setup.summary.counts))
-    held = [state.slots.get(name, {}).get(PERSONAL, state.weights) for name in names]
-    share = np.full(len(names), 1 / len(names))
-    return Served(kind="personal", members=np.stack(held), weights=share, names=names)
+    held = [state.slots.get(name, {}).get(PERSONAL, state.weights) for name in served.clients]
+    share = np.full(len(held), 1 / len(held))
+    return replace(served, kind="personal", members=np.stack(held), weights=share)
 
 
 def _tell(

@@ -19,7 +19,7 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.thresholds import Thresholds
 
-__all__ = ["RULES", "Bank", "Candidate", "Kind", "Output", "Served", "choose"]
+__all__ = ["RULES", "Bank", "Candidate", "Kind", "Output", "Rule", "Served", "choose"]
 
 Rule = Literal["last", "average", "select", "mixture", "threshold"]
 RULES: tuple[Rule, ...] = ("last", "average", "select", "mixture", "threshold")
@@ -89,7 +89,9 @@ class Served:
     weights : ndarray (R,)
         Probabilities of a mixture's members, shares of an ensemble's.
     names : tuple of str
-        Where each member comes from, for example "round 37", or whose it is.
+        Where each member comes from, for example "round 37".
+    clients : tuple of str
+        Whose each member is, in an ensemble and where each client has its own; else empty.
     note : str
         What the rule found, in words; empty if there is nothing to say.
     thresholds : Thresholds, optional
@@ -100,6 +102,7 @@ class Served:
     members: np.ndarray
     weights: np.ndarray
     names: tuple[str, ...]
+    clients: tuple[str, ...] = ()
     note: str = ""
     thresholds: Thresholds | None = None
 

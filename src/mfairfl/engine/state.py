@@ -11,7 +11,7 @@ import numpy as np
 from mfairfl.engine.output import RULES, Bank, Output
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.thresholds import Thresholds
+from mfairfl.fairness.thresholds import Thresholds, refuse_losses
 from mfairfl.models import Model
 from mfairfl.strategies.base import State, Strategy, Summary
 from mfairfl.training.plan import Job, Recipe
@@ -73,6 +73,8 @@ class Setup:
                 f"output.rule = '{rule}' does not fit a strategy that serves "
                 f"{_SERVED[serves]}; use one of: {', '.join(fitting)}"
             )
+        if rule == "threshold":  # now, not when the last round is over
+            refuse_losses(self.summary.goal.constraints(self.summary.attributes))
 
     @property
     def held_out(self) -> Split:

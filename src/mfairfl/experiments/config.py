@@ -24,7 +24,7 @@ from pydantic import (
 
 from mfairfl import __version__
 from mfairfl.data import Task
-from mfairfl.engine.output import Output
+from mfairfl.engine.output import Output, Rule
 from mfairfl.errors import ConfigError, MfairflError, unknown
 from mfairfl.fairness import notion
 from mfairfl.fairness.goal import Goal
@@ -151,7 +151,7 @@ class StrategyConfig(BaseModel):
 class OutputConfig(_Section):
     """Which weights are served; by default `select` for constrained methods, else `last`."""
 
-    rule: Literal["last", "average", "select", "mixture", "threshold"] | None = None
+    rule: Rule | None = None
     tolerance: float | None = Field(default=None, ge=0, le=1)
 
 

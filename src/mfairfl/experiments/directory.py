@@ -139,7 +139,8 @@ class RunDirectory:
         """Write model.safetensors: members and their weights."""
         # One key only: the order of several would differ from one writing to the next.
         rule = None if served.thresholds is None else served.thresholds.to_json()
-        header = {"kind": served.kind, "names": list(served.names), "thresholds": rule}
+        whose = {"names": list(served.names), "clients": list(served.clients)}
+        header = {"kind": served.kind, **whose, "thresholds": rule}
         meta = {"served": json.dumps(header)}
         arrays: dict[str, np.ndarray] = {
             "members": np.ascontiguousarray(served.members, dtype=np.float32),

@@ -163,7 +163,7 @@ def _end(begun: _Begun, result: Result, timing: dict[str, Any]) -> Run:
         members=result.served.members,
         weights=result.served.weights,
         kind=result.served.kind,
-        names=result.served.names,
+        clients=result.served.clients,
         thresholds=result.served.thresholds,
     )
     path = None

@@ -87,7 +87,7 @@ def plot_rounds(run_directory: str | Path) -> Figure:
     panels = figure.subplots(len(metrics), 1, sharex=True)
     for panel, metric in zip(panels, metrics, strict=True):
         _plot_metric(panel, rows, metric)
-        _mark_served(panel, record["served"]["names"])
+        _mark_served(panel, record["served"])
     config = record["config"]
     panels[0].set_title(f"{config['strategy']['name']} on {record['data']['name']}")
     panels[0].legend(fontsize="small")
@@ -108,11 +108,14 @@ def _plot_metric(panel: Axes, rows: Sequence[dict[str, str]], metric: str) -> No
         panel.text(0.5, 0.5, said, transform=panel.transAxes, ha="center", va="center")
 
 
-def _mark_served(panel: Axes, names: Sequence[str]) -> None:
+def _mark_served(panel: Axes, served: dict[str, Any]) -> None:
     """Mark "round 22", "average 30" or "average of round 21 to round 40"."""
+    names = list(dict.fromkeys(served["names"]))  # clients' models come from the same round
+    # The curves are those of the plain model: thresholds are fitted when the rounds are over.
+    more = " with group thresholds" if served.get("thresholds") else ""
     for i, name in enumerate(names):
         rounds = [int(number) for number in re.findall(r"\d+", name)]
-        label = f"served: {', '.join(names)}" if i == 0 else None
+        label = f"served: {', '.join(names)}{more}" if i == 0 else None
         if len(rounds) == 2:
             panel.axvspan(rounds[0], rounds[1], color="0.88", label=label, zorder=0)
         elif rounds:
@@ -123,17 +126,22 @@ def _mark_served(panel: Axes, names: Sequence[str]) -> None:
 def plot_clients(run_directory: str | Path) -> Figure:
     """Return the figure of `draw_clients`: a panel a client, its share of train rows dashed.
 
-    A round in which a client did not count leaves a gap.
+    A round in which a client did not count leaves a gap. Where the rows of all clients are
+    trained on together there is one panel, of that training.
     """
     record = finished_record(run_directory)
     clients: dict[str, list[dict[str, str]]] = {}
     for row in _read(Path(run_directory) / "clients.csv"):
         clients.setdefault(row["client"], []).append(row)
+    known = {client["name"] for client in record["federation"]["clients"]}
+    clients = {name: rows for name, rows in clients.items() if name not in known} or clients
     sizes = {name: int(rows[-1]["train_rows"]) for name, rows in clients.items()}
     # Near a square for many clients, one line for few.
     across = min(len(clients), max(_COLUMNS, math.isqrt(len(clients))))
     down = math.ceil(len(clients) / across)
-    figure = Figure(figsize=(1 + 1.8 * across, 1.2 + 1.6 * down), layout="constrained")
+    # Wide enough for the title, be there one client only.
+    size = max(6.5, 1 + 1.8 * across), 1.2 + 1.6 * down
+    figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
     for panel, (name, rows) in zip(panels.flat, clients.items(), strict=False):
         rounds = [int(row["round"]) for row in rows]

@@ -84,12 +84,20 @@ class History:
         row |= round_numbers(setup, record)
         row["log"] = json.dumps(record.log, sort_keys=True) if record.log else ""
         _append(self._rounds, [row])
-        _append(self._clients, _client_rows(record))
+        _append(self._clients, _client_rows(setup, record))
 
 
-def _client_rows(record: RoundRecord) -> list[dict[str, Any]]:
+def _client_rows(setup: Setup, record: RoundRecord) -> list[dict[str, Any]]:
+    """Return a row for every client; the trainer of pooled rows, which is none, has one too."""
+    measured = {
+        split: {
+            **clients,
+            **{n: pooled(clients) for n in setup.summary.counts if n not in clients},
+        }
+        for split, clients in record.measured.items()
+    }
     rows = []
-    for name in sorted(record.measured["train"]):
+    for name in sorted(measured["train"]):
         row: dict[str, Any] = {
             "round": record.round,
             "client": name,
@@ -97,7 +105,7 @@ def _client_rows(record: RoundRecord) -> list[dict[str, Any]]:
             "update_norm": record.norms.get(name),
             "set_aside": record.set_aside.get(name, ""),
         }
-        for split, clients in record.measured.items():
+        for split, clients in measured.items():
             s = clients[name]
             count = float(s.counts.sum())
             right = float((s.counts[:, 0] - s.positives[:, 0] + s.positives[:, 1]).sum())

@@ -36,8 +36,8 @@ class Predictor:
     kind : {"single", "mixture", "ensemble", "personal"}
         A mixture decides each row by a member drawn at random with `weights`; an ensemble by the
         weighted mean of its members' probabilities; personal members are one for each client.
-    names : tuple of str
-        Whose the members are, if they are personal.
+    clients : tuple of str
+        Whose each member is, in an ensemble and where each client has its own.
     thresholds : Thresholds, optional
         How scores of each group become decisions (at random where a group has several).
     """
@@ -48,7 +48,7 @@ class Predictor:
     members: NDArray[np.float32]
     weights: NDArray[np.float64]
     kind: Kind = "single"
-    names: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
     thresholds: Thresholds | None = None
 
     @property
@@ -58,10 +58,17 @@ class Predictor:
         drawn = rule is not None and bool(((rule.probabilities > 0).sum(axis=1) > 1).any())
         return self.kind == "mixture" or drawn
 
-    def decision_function(self, frame: Any, *, client: str | None = None) -> NDArray[np.float64]:
+    def decision_function(
+        self, frame: Any, *, client: str | None = None, name: str = "the frame"
+    ) -> NDArray[np.float64]:
         """Return the model's logits, (n,); those of each member, (R, n), for a mixture."""
+        if client is not None and self.kind != "personal":
+            raise DataError(
+                f"client '{client}': this run serves all clients alike; leave client= (--client) "
+                "out"
+            )
         frame = read_frame(frame)
-        X = self.encoder.transform(features_frame(frame, self.task))
+        X = self.encoder.transform(features_frame(frame, self.task, name=name))
         none = np.zeros(len(X), dtype=np.int64)
         pool, (where,) = Pool.from_arrays([(X, none, none)], cells=1)
         models = self.members[None] if self.kind == "ensemble" else self.members
@@ -69,10 +76,12 @@ class Predictor:
             probes = [Probe(weights, where, self.weights) for weights in models]
             z = np.stack([found.numpy() for found in logits(probes, self.model, pool)])
         if self.kind == "personal":
-            return np.asarray(z[self._owners(frame, client), np.arange(len(X))])
+            return np.asarray(z[self._owners(frame, client, name), np.arange(len(X))])
         return z if self.kind == "mixture" else np.asarray(z[0])
 
-    def predict_proba(self, frame: Any, *, client: str | None = None) -> NDArray[np.float64]:
+    def predict_proba(
+        self, frame: Any, *, client: str | None = None, name: str = "the frame"
+    ) -> NDArray[np.float64]:
         """Return P(unfavourable), P(favourable) per row, (n, 2), as scikit-learn does.
 
         Of a model that decides by chance, or by thresholds for each group, this is the
@@ -83,20 +92,28 @@ class Predictor:
         frame : pandas or polars frame, or path
             Raw rows with the feature columns of the training data; others are ignored.
         client : str, optional
-            Whose model answers, if each client has its own and the rows do not say.
+            Whose model answers every row, if each client has its own; without it the rows' client
+            column says.
+        name : str
+            What error messages call the rows.
         """
-        z = self.decision_function(frame, client=client)
+        z = self.decision_function(frame, client=client, name=name)
         if self.kind == "mixture":
             positive = np.tensordot(self.weights, z > 0, axes=1)
         elif self.thresholds is not None:
-            cells = cells_of(frame, self.task)
+            cells = cells_of(frame, self.task, name=name)
             positive = self.thresholds.positive_probability(z, cells)
         else:
             positive = expit(z)
         return np.column_stack([1 - positive, positive])
 
     def predict(
-        self, frame: Any, *, client: str | None = None, random_state: int = 0
+        self,
+        frame: Any,
+        *,
+        client: str | None = None,
+        name: str = "the frame",
+        random_state: int = 0,
     ) -> NDArray[np.int8]:
         """Return decisions, 1 = favourable.
 
@@ -104,33 +121,39 @@ class Predictor:
         ----------
         frame : pandas or polars frame, or path
             Raw rows.
-        client : str, optional
+        client, name : str, optional
             As for `predict_proba`.
         random_state : int
             Seed of a randomised model's draws; no other model's decisions depend on it.
         """
         if self.kind == "mixture" or self.thresholds is not None:
-            chance = self.predict_proba(frame, client=client)[:, 1]
+            chance = self.predict_proba(frame, client=client, name=name)[:, 1]
             draws = np.random.default_rng(random_state).random(len(chance))
             return np.asarray(draws < chance, dtype=np.int8)
-        return np.asarray(self.decision_function(frame, client=client) > 0, dtype=np.int8)
+        z = self.decision_function(frame, client=client, name=name)
+        return np.asarray(z > 0, dtype=np.int8)
 
-    def _owners(self, frame: pd.DataFrame, client: str | None) -> NDArray[np.intp]:
+    def _owners(self, frame: pd.DataFrame, client: str | None, name: str) -> NDArray[np.intp]:
         """Return which member answers each row."""
-        if client is None and self.task.client not in frame:
-            column = f"a column '{self.task.client}', or " if self.task.client else ""
+        place = {owner: i for i, owner in enumerate(self.clients)}
+        if client is not None:
+            if client not in place:
+                raise DataError(unknown("client", client, self.clients))
+            return np.full(len(frame), place[client], dtype=np.intp)
+        if self.task.client not in frame:
+            column = f"add the column '{self.task.client}', or " if self.task.client else ""
             raise DataError(
-                f"each client has a model of its own: give {column}client= (--client), one of: "
-                + ", ".join(self.names)
+                f"{name}: each client has a model of its own: {column}give client= (--client), "
+                f"one of: {', '.join(self.clients)}"
             )
-        owners = [client] * len(frame) if client else map(canonical_text, frame[self.task.client])
-        index = {name: i for i, name in enumerate(self.names)}
-        found = []
-        for owner in owners:
-            if owner not in index:
-                raise DataError(unknown("client", str(owner), self.names))
-            found.append(index[owner])
-        return np.array(found, dtype=np.intp)
+        owners = [canonical_text(value) for value in frame[self.task.client]]
+        strange = [owner for owner in owners if owner not in place]
+        if strange:
+            raise DataError(
+                f"{name}, column '{self.task.client}': "
+                + unknown("client", strange[0], self.clients)
+            )
+        return np.array([place[owner] for owner in owners], dtype=np.intp)
 
     @property
     def classes(self) -> tuple[str, str]:
@@ -173,7 +196,7 @@ def load(run: str | Path, *, model: ModuleFactory | None = None) -> Predictor:
         members=members,
         weights=weights,
         kind=stored.served.kind,
-        names=stored.served.names,
+        clients=stored.served.clients,
         thresholds=thresholds,
     )
 
@@ -186,7 +209,7 @@ class _StoredModel(BaseModel):
 
 class _StoredChoice(BaseModel):
     kind: Kind
-    names: tuple[str, ...]
+    clients: tuple[str, ...] = ()
 
 
 class _Stored(BaseModel):

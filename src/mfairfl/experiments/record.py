@@ -82,6 +82,7 @@ def closing_record(
         "served": {
             "kind": result.served.kind,
             "names": list(result.served.names),
+            "clients": list(result.served.clients),
             "weights": [float(w) for w in result.served.weights],
             "rule": setup.output.rule,
             "tolerance": setup.output.tolerance,
@@ -114,14 +115,19 @@ def _losses(setup: Setup, result: Result, split: Split) -> dict[str, float | Non
 
 def _warnings(metrics: dict[str, Any]) -> list[str]:
     """Say what makes good fairness numbers worthless."""
+    found = []
+    if metrics["train"]["loss"] is None:
+        found.append(
+            "the served model's loss is no finite number: training diverged; lower training.lr"
+        )
     rate = metrics["train"]["selection_rate"]
-    if rate is None or NEAR_CONSTANT <= rate <= 1 - NEAR_CONSTANT:
-        return []
-    return [
-        f"the served model decides alike for nearly everyone (selection rate {rate:.4f}, true "
-        f"positive rate {metrics['train']['true_positive_rate'] or 0:.4f} on train rows): its "
-        "fairness numbers say little"
-    ]
+    if rate is not None and not NEAR_CONSTANT <= rate <= 1 - NEAR_CONSTANT:
+        found.append(
+            f"the served model decides alike for nearly everyone (selection rate {rate:.4f}, true "
+            f"positive rate {metrics['train']['true_positive_rate'] or 0:.4f} on train rows): its "
+            "fairness numbers say little"
+        )
+    return found
 
 
 def measured_numbers(tally: Tally, *, majority: Tally | None = None) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.histogram import ScoreHistogram, checked_rows
 
-__all__ = ["Thresholds", "fit_thresholds"]
+__all__ = ["Thresholds", "fit_thresholds", "refuse_losses"]
 
 Floats = NDArray[np.float64]
 
@@ -99,6 +99,16 @@ class Thresholds:
         [[-inf, 0.5]]
         """
         return cls(_table(document, "values", _CONSTANTS), _table(document, "probabilities", {}))
+
+
+def refuse_losses(constraints: Constraints) -> None:
+    """Refuse constraints that no threshold can meet, before anything is trained for them."""
+    for notion in constraints.notions:
+        if notion.statistic == "loss":
+            raise ConfigError(
+                f"notion '{notion.name}': thresholds change decisions, not losses; "
+                "use 'accuracy_parity' (errors)"
+            )
 
 
 def fit_thresholds(
@@ -181,13 +191,8 @@ def _solve(
 
 def _gap_weights(constraints: Constraints, n: NDArray[np.int64]) -> tuple[Floats, Floats]:
     """Return W (J, C, 2) and o with defined gaps F_e − F_{e,g} = Σ_{c,y} W·selected + o."""
+    refuse_losses(constraints)
     statistics = {notion.name: notion.statistic for notion in constraints.notions}
-    for name, statistic in statistics.items():
-        if statistic == "loss":
-            raise ConfigError(
-                f"notion '{name}': thresholds change decisions, not losses; "
-                "use 'accuracy_parity' (errors)"
-            )
     error = np.array([statistics[name] == "error" for name, *_ in constraints.labels])
     weight = constraints.influence(n)
     # The errors of a cell are its selected rows if y = 0 and the others if y = 1.

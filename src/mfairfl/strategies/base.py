@@ -146,7 +146,10 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One client's sums and counts at the server's weights, on its training rows."""
+    """One client's sums and counts on its training rows, under the model that would answer them.
+
+    That is the server's; the whole ensemble, or the client's own, for methods that serve those.
+    """
 
     client: str
     statistics: Statistics

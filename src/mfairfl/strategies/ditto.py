@@ -7,8 +7,9 @@ Symbols: w_t server weights, v_k client k's personal model, L_k its loss, λ the
 
 Update, every round: the global part is FedAvg, w_{t+1} = Σ_k p_k w_k. Beside it every participant
 goes on with its own v_k ← v_k − η (∇L_k(v_k) + λ (v_k − w_t)), w_t fixed during the round; v_k
-starts at w_0 and persists. Client k is served v_k: every row is decided by its own client's model,
-and group metrics are taken over all clients' rows together.
+starts at the w_t of the first round that client k takes part in, and persists. Client k is served
+v_k: every row is decided by its own client's model (the server's while it has none), and group
+metrics are taken over all clients' rows together.
 
 λ = 0 is training alone; ηλ = 1 under plain SGD puts v_k at w_t − η∇L_k(v_k) in every step.
 

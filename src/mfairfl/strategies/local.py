@@ -77,8 +77,8 @@ class _LocalFair:
         for name in ("gamma", "price_cap", "counter_cap"):
             if not getattr(self, name) >= 0:
                 raise ConfigError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
-        if not 0 <= self.shrink <= 1:
-            raise ConfigError(f"strategy.shrink must lie in [0, 1], not {self.shrink}")
+        if not 0 < self.shrink <= 1:  # a step of 0 would never recover
+            raise ConfigError(f"strategy.shrink must lie in (0, 1], not {self.shrink}")
         if self.every < 1:
             raise ConfigError(f"strategy.every must be at least 1, not {self.every}")
 
@@ -100,12 +100,13 @@ class _LocalFair:
             alpha=goal.alpha,
             gamma=self.gamma,
         )
-        steps = law.steps(measurement.statistics.counts)
+        steps, plan = law.steps(measurement.statistics.counts), context.plan
+        epochs = 1 if plan.optimizer.name == "gradient" else plan.epochs
         controller = Controller(
             goal=goal,
             multipliers=tuple(0.0 for _ in steps),
             step=tuple(steps),
-            every=min(self.every, context.plan.epochs),
+            every=min(self.every, epochs),
             one_sided=self.one_sided,
             price_cap=self.price_cap,
             counter_cap=self.counter_cap,
@@ -113,7 +114,7 @@ class _LocalFair:
             shrink=self.shrink,
             slot="multipliers",
         )
-        return Job(client=measurement.client, plan=replace(context.plan, controller=controller))
+        return Job(client=measurement.client, plan=replace(plan, controller=controller))
 
     def combine(
         self,

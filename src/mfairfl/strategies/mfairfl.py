@@ -148,9 +148,11 @@ class MFairFL:
                 raise ConfigError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
         if self.every < 1:
             raise ConfigError(f"strategy.every must be at least 1, not {self.every}")
-        for name in ("beta", "delta", "shrink"):
+        for name in ("beta", "delta"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"strategy.{name} must lie in [0, 1], not {getattr(self, name)}")
+        if not 0 < self.shrink <= 1:  # a step of 0 would never recover
+            raise ConfigError(f"strategy.shrink must lie in (0, 1], not {self.shrink}")
         if not -1 < self.goal_floor <= self.goal_cap < 1:
             raise ConfigError(
                 "strategy.goal_floor and strategy.goal_cap: −1 < floor ≤ cap < 1 must hold, not "

@@ -171,7 +171,8 @@ class Report:
     steps, lr
         Number of optimiser steps and their rate: what q-FFL and SCAFFOLD divide by.
     multipliers, gaps : tuple of float
-        The controller's final state: multipliers and offset + relative gap.
+        The controller's final state, multipliers and offset + relative gap, unless the client
+        keeps them in a slot.
     control_change : ndarray, optional
         Change of the control variate, when the job keeps one.
     """
