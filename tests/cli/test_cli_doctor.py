@@ -70,7 +70,7 @@ def test_cost_is_train_rows_times_epochs(diagnose, people):
 def test_the_server_sees_cells_of_group_and_label(diagnose, people):
     _, findings = diagnose(people)
     (said,) = texts(findings, "ok", "server sees")
-    assert "the method needs only the sum of the updates" in said
+    assert "the method needs each client's update" in said
     assert "summed in 6 cells" in said  # three groups × two labels
 
 

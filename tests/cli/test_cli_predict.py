@@ -94,7 +94,7 @@ def test_nothing_is_overwritten_unless_forced(cli, run, csv, tmp_path):
 def test_a_mixture_scores_the_chance_of_its_decision(cli, csv, flags, tmp_path):
     trained = cli(
         *("train", "--csv", csv, *flags, "--rounds", "8", "--output-rule", "mixture"),
-        *("--tolerance", "0.02", "--seed", "4", "--out", "mix"),
+        *("--tolerance", "0.02", "--seed", "4", "--strategy", "fedavg", "--out", "mix"),
     )
     assert trained.code == 0
     run = json.loads((tmp_path / "mix" / "run.json").read_text(encoding="utf-8"))

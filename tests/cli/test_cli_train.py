@@ -90,7 +90,7 @@ def test_flags_win_over_the_file_and_set_reaches_every_key(cli, csv, tmp_path):
     assert (config["seed"], config["training"]["rounds"]) == (9, 1)
     assert config["training"]["momentum"] == 0.5
     assert config["training"]["local_epochs"] == 1
-    assert config["strategy"] == {"name": "fedavg", "weights": "uniform"}
+    assert config["strategy"] == {"name": "mfairfl", "weights": "uniform"}
     assert config["fairness"]["notion"] == ["demographic_parity", "equalized_odds"]
     assert config["model"]["hidden"] == [3, 2]
     assert list(record_of(tmp_path / "r")["metrics"]["test"]["by_group"]) == ["Gender"]
@@ -149,7 +149,7 @@ def test_rounds_without_terminal_come_in_tenths(cli, csv, flags):
 
 
 def test_progress_shows_the_recorded_train_numbers(cli, csv, flags, tmp_path):
-    answer = cli("train", "--csv", csv, *flags, "--out", "r")
+    answer = cli("train", "--csv", csv, *flags, "--strategy", "fedavg", "--out", "r")
     last = pd.read_csv(tmp_path / "r" / "rounds.csv").iloc[-1]
     assert answer.err.splitlines()[-1] == (
         f"round 2/2  loss {last.train_loss:.3f}  accuracy {last.train_accuracy:.3f}  "

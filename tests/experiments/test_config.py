@@ -39,7 +39,10 @@ TASK = {"label": "y", "favourable": 1, "sensitive": ["s"]}
         ({"fairness": {"sensitive": []}}, ["fairness.sensitive", "at least 1 item"]),
         ({"fairness": {"alpha": 1}}, ["fairness.alpha", "less than 1"]),
         ({"strategy": {"name": "fedavgg"}}, ["strategy.name", "did you mean 'fedavg'"]),
-        ({"strategy": {"beta": 0.5}}, ["hyper-parameter of strategy 'fedavg' 'beta'", "weights"]),
+        (
+            {"strategy": {"name": "fedavg", "beta": 0.5}},
+            ["hyper-parameter of strategy 'fedavg' 'beta'", "weights"],
+        ),
         ({"strategy": {"weights": "big"}}, ["strategy.weights", "'big'", "'uniform'"]),
         ({"output": {"rule": "best"}}, ["output.rule", "'mixture'", "'best'"]),
         ({"output": {"tolerance": 2}}, ["output.tolerance", "2"]),
@@ -104,9 +107,14 @@ def test_the_goal_is_checked_against_the_tasks_attributes():
 @pytest.mark.parametrize(
     ("values", "rule", "tolerance"),
     [
-        ({}, "last", 0.005),
-        ({"fairness": {"notion": "eo"}}, "last", 0.01),
-        ({"fairness": {"notion": ["dp", "eo"]}}, "last", 0.01),
+        ({}, "select", 0.005),
+        ({"fairness": {"notion": "eo"}}, "select", 0.01),
+        ({"fairness": {"notion": ["dp", "eo"]}}, "select", 0.01),
+        ({"strategy": {"name": "fedavg"}}, "last", 0.005),
+        ({"strategy": {"name": "fedavg-threshold"}}, "threshold", 0.0),
+        # A constraint that is switched off, or on clients, is no goal to select by.
+        ({"strategy": {"constraint": False}}, "last", 0.005),
+        ({"strategy": {"name": "fedfb", "parity": "client"}}, "last", 0.005),
         ({"output": {"rule": "select", "tolerance": 0}}, "select", 0.0),
     ],
 )

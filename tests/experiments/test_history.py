@@ -17,7 +17,14 @@ from mfairfl.experiments import execute
 from mfairfl.experiments.history import History
 
 ROUNDS = 3
-SETTINGS = {"rounds": ROUNDS, "hidden": (4,), "batch_size": 20, "local_epochs": 1, "lr": 0.02}
+SETTINGS = {
+    "strategy": "fedavg",
+    "rounds": ROUNDS,
+    "hidden": (4,),
+    "batch_size": 20,
+    "local_epochs": 1,
+    "lr": 0.02,
+}
 COMPARED = ("rounds.csv", "clients.csv", "model.safetensors", "encoder.json")
 
 

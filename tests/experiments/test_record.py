@@ -32,6 +32,6 @@ def test_a_model_that_answers_alike_is_called_so_and_an_ordinary_one_is_not():
     constant = mfairfl.train(people_federation(), strategy="constant", rounds=0, **SMALL)
     (warning,) = constant.record["warnings"]
     assert "decides alike for nearly everyone (selection rate 0.0000" in warning
-    ordinary = mfairfl.train(people_federation(), rounds=4, **SMALL, **{"training.lr": 0.02})
+    ordinary = mfairfl.train(people_federation(), strategy="fedavg", rounds=4, **SMALL, lr=0.02)
     assert 0.01 < ordinary.metrics["train"]["selection_rate"] < 0.99
     assert ordinary.record["warnings"] == []

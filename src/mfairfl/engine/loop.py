@@ -169,6 +169,7 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
         answers = yield Train(state.round, weights, tuple(jobs))
         asked = {job.client for job in jobs if job.send}
         reports, set_aside = _accept(answers, asked, setup.model.size)
+        reports, set_aside = _measurable(reports, set_aside, known)
     step = Step(coefficients=np.zeros(0), state=planned)
     if reports:
         gram = gram_matrix([r.update for r in reports]) if _needs_gram(setup) else None
@@ -241,6 +242,16 @@ def _accept(
     return list(accepted.values()), {
         client: reason for client, reason in set_aside.items() if client not in accepted
     }
+
+
+def _measurable(
+    reports: list[Report], set_aside: dict[str, str], known: Sequence[Measurement]
+) -> tuple[list[Report], dict[str, str]]:
+    """Set clients aside whose loss at the server's weights is no number: no rule can rank them."""
+    lost = {m.client for m in known if not np.isfinite(m.loss)}
+    reason = "its loss at the server's weights is not finite"
+    kept = [report for report in reports if report.client not in lost]
+    return kept, {**dict.fromkeys(sorted(lost & {r.client for r in reports}), reason), **set_aside}
 
 
 def _fault(report: Report, size: int) -> str:
