@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
-.PHONY: help demo test lint format bench targets surgery test-wheel test-lowest test-network kill-sweep clean
+.PHONY: help demo test lint format bench targets strategies group-fair surgery test-wheel test-lowest test-network kill-sweep clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,13 @@ bench: $(VENV)/.dev ## side-by-side timings; the output is kept in benchmarks/
 
 targets: $(VENV)/.dev ## mFairFL on fresh seeds of all data sets and notions (minutes): results/
 	$(BIN)/python benchmarks/targets.py
+
+strategies: $(VENV)/.dev ## every strategy on every data set, and what a round costs (minutes)
+	$(ONE_THREAD) $(BIN)/python benchmarks/strategies.py > benchmarks/strategies.txt
+	cat benchmarks/strategies.txt
+
+group-fair: $(VENV)/.dev ## the group-fair methods on Adult, and fairlearn beside them (minutes): results/
+	$(ONE_THREAD) $(BIN)/python benchmarks/group_fair.py
 
 surgery: $(VENV)/.dev ## where the conflict step lifts the worst client, and where not (ten minutes): results/
 	$(BIN)/python benchmarks/surgery.py

@@ -331,10 +331,12 @@ def test_signed_damping_is_a_quadratic_penalty(notion, federation):
     labels, mu = drawn(federation, goal)
     w, parts = some_weights(federation), naive.rows_of(federation)
     rows = naive.together(parts)
+    shares = [float(naive.masks(label, rows)[0].mean()) for label in labels]
 
     def penalised(w):
         gaps = torch.stack([naive.gap(label, w, rows) for label in labels])
-        return naive.mean_loss(w, parts, "size") + torch.from_numpy(mu) @ gaps + 1.5 * gaps @ gaps
+        squares = torch.tensor(shares, dtype=torch.float64) @ (gaps * gaps)
+        return naive.mean_loss(w, parts, "size") + torch.from_numpy(mu) @ gaps + 1.5 * squares
 
     found = federated_gradient(federation, goal, {"damping": 3.0}, w, multipliers=mu)
     agree(found, naive.gradient(penalised, w))

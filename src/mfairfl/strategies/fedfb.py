@@ -23,8 +23,8 @@ Deviations:
   losses balance, and decisions need not: on Adult they leave ten times the violation.
 - λ moves before the clients train, from sums at w_t, and stays put for gaps up to the run's
   tolerance α; the paper moves it afterwards and has no tolerance.
-- Weights can shift mass between rows, not make noisy labels predictable: accuracy parity is out of
-  reach where one group's labels are noisier than another's.
+- Weights can shift mass between rows, not raise the errors of a group that is easy to predict:
+  accuracy parity is out of reach where one group is (`results/group-fair.md`).
 """
 
 from __future__ import annotations

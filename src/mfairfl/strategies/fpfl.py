@@ -10,7 +10,7 @@ client objective J_k = mean over its rows of [A[c, y]·CE + B[c, y]·σ(z)] with
 Update, every round: d from the clients' summed counts at w_t, then
 
     λ ← λ + γ h, priced as (λ + c h) sign(d) where h > 0    (`multiplier = "paper"`), or
-    μ ← μ + γ (n_e/n) dead(d, α), priced as μ + c d         (`multiplier = "signed"`);
+    μ ← μ + γ (n_e/n) dead(d, α), priced as μ + c (n_e/n) d (`multiplier = "signed"`);
 
 w_{t+1} = w_t − η Σ (n_k/n) ∇J_k (`update = "gradient"`), or = w_t − Σ (n_k/n) (w_t − w_k) after E
 local epochs on J_k (`update = "local"`). Σ (n_k/n) ∇J_k is exactly ∇L + Σ_j (λ_j + c h_j) ∇h_j.

@@ -3,14 +3,15 @@
 Symbols: constraint j compares the rate F_e of an event with the rate F_{e,g} of a group in it;
 d_j = F_e − F_{e,g} (signed), n_e rows in the event, n rows in all, α the tolerance, c the damping.
 
-Signed multipliers:  μ_j ← [μ_j + γ (n_e/n) dead(d_j)]_j, priced as μ_j + c d_j;
+Signed multipliers:  μ_j ← [μ_j + γ (n_e/n) dead(d_j)]_j, priced as μ_j + c (n_e/n) d_j;
 the paper's:         λ_j ← max(0, λ_j + γ h_j), priced as max(0, λ_j + c h_j) sign(d_j),
 
 with dead(d) = sign(d)·max(|d| − α, 0), h_j = |d_j| − α, and [·]_j clipping to ±cap·n_{e,g}/n: a
 multiplier does not grow beyond what its group's price may show (`Constraints.limits`).
 Σ_j μ_j d_j is a mean of per-row prices (`Constraints.prices`), and prices are what clients train
 on. The factor n_e/n is 1 for demographic and accuracy parity; for equalized odds, the label's
-share, it gives both labels the same step relative to their rows.
+share, it gives both labels the same step, and the same damping, relative to their rows. (Damped by
+c d_j the rarer label would swing from round to round.)
 """
 
 from __future__ import annotations
@@ -64,8 +65,11 @@ class Lagrangian:
 
     def steps(self, counts: Floats) -> Floats:
         """Return γ n_e/n for each constraint."""
+        return self.gamma * self._event_shares(counts)
+
+    def _event_shares(self, counts: Floats) -> Floats:
         events, _ = self.constraints.counts(counts)
-        return np.asarray(self.gamma * events / counts.sum())
+        return np.asarray(events / counts.sum())
 
     def moved(
         self, multipliers: Floats, statistics: Statistics, gain: Floats | float = 1.0
@@ -88,7 +92,8 @@ class Lagrangian:
             # Below 0 it would reward gaps that the tolerance allows.
             damped = np.maximum(0.0, multipliers + self.damping * (np.abs(gaps) - self.alpha))
             return np.asarray(damped * np.sign(gaps))
-        return np.asarray(multipliers + self.damping * gaps)
+        damping = self.damping * self._event_shares(statistics.counts)
+        return np.asarray(multipliers + damping * gaps)
 
     def prices(self, signed: Floats, counts: Floats, scale: float = 1.0) -> tuple[Floats, Floats]:
         """Return (score price, loss price) per (cell, label), scaled, within the caps.

@@ -68,8 +68,8 @@ class MFairFL:
     gamma : float
         γ, the multiplier step of a round.
     damping : float
-        c: prices use μ + c·d, with d at the start of the round (a quadratic penalty's gradient);
-        for the paper's multipliers max(0, λ + c(|d| − α)).
+        c: prices use μ + c·(n_e/n)·d, with d at the start of the round (a quadratic penalty's
+        gradient); for the paper's multipliers max(0, λ + c(|d| − α)).
     driven_by : {"hard", "smooth"}
         Whether thresholded or smooth rates move the multipliers; weights always follow the smooth.
     one_sided : bool
