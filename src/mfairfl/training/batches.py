@@ -46,6 +46,11 @@ class Pool:
     strata: Tensor
     cells: int
 
+    def counts(self, rows: range) -> np.ndarray:
+        """Return how many of these rows are in each (cell, label), (C, 2)."""
+        strata = self.strata[rows.start : rows.stop].numpy()
+        return np.bincount(strata, minlength=2 * self.cells).reshape(self.cells, 2)
+
     @classmethod
     def from_arrays(
         cls, shards: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], cells: int

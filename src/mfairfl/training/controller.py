@@ -71,9 +71,10 @@ class Multipliers:
                     f"controller.{name}: {len(numbers)} numbers for {count} constraints; give one "
                     "for each"
                 )
-        own = measure([Probe(weights, self.rows)], model, pool)[0]
-        self._counts = own.counts if setting.counts is None else np.asarray(setting.counts)
+        counts = pool.counts(self.rows) if setting.counts is None else setting.counts
+        self._counts = np.asarray(counts, dtype=np.float64)
         if setting.relative:
+            own = measure([Probe(weights, self.rows)], model, pool)[0]
             self._first = self._constraints.gaps(own, "hard" if setting.hard else "smooth")
 
     def due(self, epoch: int) -> bool:
