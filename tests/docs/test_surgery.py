@@ -91,7 +91,7 @@ def test_nothing_changes_on_the_published_splits():
     assert len(rows) == 8  # two data sets, two splits, with and without the constraint
     columns = (DIFFERENCE, "accuracy − size-weighted")
     largest = max(abs(numbers(row[column])[0]) for row in rows for column in columns)
-    assert largest < 0.005
+    assert largest < 0.01  # a point of accuracy: half a standard error of a COMPAS client's rows
     said = re.search(r"No difference is larger than (\.\d+)", TEXT)
     assert float(said[1]) == largest
 
