@@ -7,31 +7,28 @@ the Flower engine asks the silos.
 
 from __future__ import annotations
 
-from collections.abc import Container, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add
 from typing import Any, Protocol
 
 import numpy as np
 
-from mfairfl.engine.output import AVERAGE_DECAY, Candidate, Served, choose
+from mfairfl.engine.output import AVERAGE_DECAY, Candidate, Served
+from mfairfl.engine.replies import accept, measurable
+from mfairfl.engine.serving import ask_about, serve
 from mfairfl.engine.state import (
     Ask,
-    Measure,
     Measured,
     RoundRecord,
     RunState,
-    Score,
     Setup,
     Train,
 )
 from mfairfl.engine.tallies import mean_loss, pooled
-from mfairfl.fairness.thresholds import fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
 from mfairfl.randomness import stream
 from mfairfl.strategies.base import Context, Measurement, Step
-from mfairfl.training.plan import PERSONAL, Report
+from mfairfl.training.plan import Report
 
 __all__ = ["Callback", "Loop", "Result", "federate", "first_state"]
 
@@ -86,66 +83,15 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
     watchers = list(callbacks)
     for watcher in watchers:
         watcher.on_start(setup, state)
-    (measured,) = yield _measure(setup, state.weights)
+    (measured,) = yield ask_about(setup, state.weights)
     if state.round == 0:
         _tell(watchers, setup, state, _record(setup, 0, measured))
     while state.round < setup.rounds and not _stalled(setup, state):
         record = yield from _round(setup, state, measured)
         measured = record.measured
         _tell(watchers, setup, state, record)
-    served, final = yield from _serve(setup, state, measured)
+    served, final = yield from serve(setup, state, measured)
     return Result(served=served, measured=tuple(final), rounds=state.round)
-
-
-def _serve(
-    setup: Setup, state: RunState, measured: Measured
-) -> Generator[Ask, Any, tuple[Served, Sequence[Measured]]]:
-    """Apply the output rule and measure what is served."""
-    last = Candidate(f"round {state.round}", state.weights, pooled(measured[setup.held_out]))
-    constraints = setup.summary.goal.constraints(setup.summary.attributes)
-    served = choose(setup.output, last, state.bank, constraints)
-    serves = setup.strategy.card.serves
-    if serves != "global":
-        clients = tuple(sorted(setup.summary.counts))
-        served = replace(served, names=served.names * len(clients), clients=clients)
-    if serves == "personal":
-        return _personal(served, state), (measured,)
-    if serves == "ensemble":
-        served = replace(served, kind="ensemble", weights=_shares(setup))
-        return served, (yield _measure(setup, served.members))
-    if setup.output.rule == "threshold":
-        counts = yield Score(state.weights, setup.held_out)
-        total = reduce(add, (counts[name] for name in sorted(counts)))
-        fitted = fit_thresholds(total, constraints, tolerance=setup.output.tolerance)
-        served = replace(served, thresholds=fitted)
-    request = Measure(tuple(served.members), setup.splits, thresholds=served.thresholds)
-    return served, (yield request)
-
-
-def _measure(setup: Setup, *models: np.ndarray) -> Measure:
-    """Ask how models do as they would be served."""
-    serves = setup.strategy.card.serves
-    return Measure(
-        models,
-        setup.splits,
-        shares=_shares(setup) if serves == "ensemble" else None,
-        slot=PERSONAL if serves == "personal" else None,
-    )
-
-
-def _shares(setup: Setup) -> np.ndarray:
-    """Return how much each member of an ensemble counts, in client order."""
-    sizes = np.array([setup.summary.counts[name].sum() for name in sorted(setup.summary.counts)])
-    if getattr(setup.strategy, "weights", "size") == "uniform":
-        sizes = np.sign(sizes)  # who has no rows has no model of its own
-    return np.asarray(sizes / sizes.sum())
-
-
-def _personal(served: Served, state: RunState) -> Served:
-    """Serve each client the model it holds; where none is held, the server's."""
-    held = [state.slots.get(name, {}).get(PERSONAL, state.weights) for name in served.clients]
-    share = np.full(len(held), 1 / len(held))
-    return replace(served, kind="personal", members=np.stack(held), weights=share)
 
 
 def _tell(
@@ -168,8 +114,8 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
         weights = dict(zip(everyone, start, strict=True))
         answers = yield Train(state.round, weights, tuple(jobs))
         asked = {job.client for job in jobs if job.send}
-        reports, set_aside = _accept(answers, asked, setup.model.size)
-        reports, set_aside = _measurable(reports, set_aside, known)
+        reports, set_aside = accept(answers, asked, setup.model.size)
+        reports, set_aside = measurable(reports, set_aside, known)
     step = Step(coefficients=np.zeros(0), state=planned)
     if reports:
         gram = gram_matrix([r.update for r in reports]) if _needs_gram(setup) else None
@@ -223,52 +169,6 @@ def _needs_gram(setup: Setup) -> bool:
     return setup.strategy.card.needs != "none"
 
 
-def _accept(
-    answers: Sequence[Report], asked: Container[str], size: int
-) -> tuple[list[Report], dict[str, str]]:
-    """Sort reports by client and set those aside that would poison the model.
-
-    A client counts once: of several reports the first sound one is taken.
-    """
-    accepted: dict[str, Report] = {}
-    set_aside: dict[str, str] = {}
-    for report in sorted(answers, key=lambda r: r.client):
-        if report.client not in asked:
-            set_aside[report.client] = "it was not asked to train"
-        elif fault := _fault(report, size):
-            set_aside[report.client] = fault
-        else:
-            accepted.setdefault(report.client, report)
-    return list(accepted.values()), {
-        client: reason for client, reason in set_aside.items() if client not in accepted
-    }
-
-
-def _measurable(
-    reports: list[Report], set_aside: dict[str, str], known: Sequence[Measurement]
-) -> tuple[list[Report], dict[str, str]]:
-    """Set clients aside whose loss at the server's weights is no number: no rule can rank them."""
-    lost = {m.client for m in known if not np.isfinite(m.loss)}
-    reason = "its loss at the server's weights is not finite"
-    kept = [report for report in reports if report.client not in lost]
-    return kept, {**dict.fromkeys(sorted(lost & {r.client for r in reports}), reason), **set_aside}
-
-
-def _fault(report: Report, size: int) -> str:
-    """Say why a report cannot be used; empty if it can."""
-    vectors = {"update": report.update, "control change": report.control_change}
-    for name, vector in vectors.items():
-        if vector is None:
-            continue
-        if vector.shape != (size,):
-            return f"its {name} has shape {vector.shape}; the model has {size} weights"
-        if not np.isfinite(vector).all():
-            return f"its {name} holds a number that is not finite"
-    if not np.isfinite((*report.multipliers, *report.gaps)).all():
-        return "a multiplier or gap it reports is not finite"
-    return ""
-
-
 def _advance(setup: Setup, state: RunState, step: Step, reports: Sequence[Report]) -> None:
     """Move the weights: w ← w − scale · Σ c_k g_k, in client order and double precision.
 
@@ -302,7 +202,7 @@ def _bank(setup: Setup, state: RunState) -> Generator[Ask, Any, Measured]:
         state.average = mixed.astype(np.float32)
         if 2 * state.round > setup.rounds:
             candidates["average"] = state.average
-    answers: Sequence[Measured] = yield _measure(setup, *candidates.values())
+    answers: Sequence[Measured] = yield ask_about(setup, *candidates.values())
     if "average" in candidates:
         for (kind, weights), found in zip(candidates.items(), answers, strict=True):
             sums = pooled(found[setup.held_out])
