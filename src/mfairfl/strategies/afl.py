@@ -67,7 +67,7 @@ class AFL:
     ) -> tuple[State, list[Job]]:
         """Every participant trains the plain plan from the server's weights."""
         del measurements
-        return state, [Job(client=name, plan=context.plan) for name in context.participants]
+        return state, context.jobs()
 
     def combine(
         self,

@@ -133,6 +133,10 @@ class Context:
     decay: float = 1.0
     vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
 
+    def jobs(self, plan: Plan | None = None) -> list[Job]:
+        """Return one job a participant, all with the same plan: the shared one, unless given."""
+        return [Job(client=name, plan=plan or self.plan) for name in self.participants]
+
     def sgd(self, lr: float) -> Plan:
         """Return this round's plan with plain SGD that starts at rate `lr`.
 

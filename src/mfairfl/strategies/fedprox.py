@@ -68,7 +68,7 @@ class FedProx:
         """Every participant trains with the pull, from the server's weights."""
         del measurements
         pulled = replace(context.plan, proximal=self.mu)
-        return state, [Job(client=name, plan=pulled) for name in context.participants]
+        return state, context.jobs(pulled)
 
     def combine(
         self,

@@ -108,7 +108,7 @@ class FPFL:
         plan = replace(context.plan, loss_table=as_table(1 + loss), score_table=as_table(score))
         if self.update == "gradient":
             plan = replace(plan, optimizer=replace(plan.optimizer, name="gradient"))
-        jobs = [Job(client=name, plan=plan) for name in context.participants]
+        jobs = context.jobs(plan)
         return {"multipliers": multipliers}, jobs
 
     def combine(

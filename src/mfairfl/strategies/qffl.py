@@ -92,7 +92,7 @@ class QFFL:
         plan = context.sgd(self.lr)
         if self.update == "gradient":
             plan = replace(plan, optimizer=replace(plan.optimizer, name="gradient"))
-        return state, [Job(client=name, plan=plan) for name in context.participants]
+        return state, context.jobs(plan)
 
     def combine(
         self,
