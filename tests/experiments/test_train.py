@@ -9,7 +9,7 @@ from torch import nn
 import federations as fed
 import mfairfl
 from mfairfl.data import partition
-from mfairfl.engine import loop
+from mfairfl.engine import serving
 from mfairfl.engine.output import Served
 from mfairfl.errors import ConfigError, DataError, RunDirectoryError
 from mfairfl.experiments.config import make_config
@@ -230,7 +230,7 @@ def mixture(tmp_path_factory):
     """A run whose served model is drawn at random among two, whatever training finds."""
     out = tmp_path_factory.mktemp("mixture") / "run"
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(loop, "choose", two_opposites)
+        patched.setattr(serving, "choose", two_opposites)
         logistic = QUICK | {"hidden": (), "seed": 1, "lr": 0.1}  # −w has the opposite logit
         return out, mfairfl.train(fed.people_table(), out=out, **logistic)
 
