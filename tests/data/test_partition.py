@@ -373,6 +373,28 @@ def test_mistakes_are_named_in_one_line(call, message):
     assert "\n" not in str(caught.value)
 
 
+def test_folds_part_the_train_rows_and_leave_the_test_rows_alone():
+    table = people(100, 200)
+    whole = partition(table, "high", seed=2, validation=0.1)
+    folds = [partition(table, "high", seed=2, validation=0.1, fold=(i, 3)) for i in range(3)]
+    for k, client in enumerate(whole.clients):
+        train = set(client.train.rows.tolist())
+        held = [set(one.clients[k].test.rows.tolist()) for one in folds]
+        assert set.union(*held) == train
+        assert sum(map(len, held)) == len(train)
+        strata = 2 * client.train.cells + client.train.y
+        for one, out in zip(folds, held, strict=True):
+            assert set(one.clients[k].train.rows.tolist()) == train - out
+            assert len(one.clients[k].validation) == 0
+            left = 2 * one.clients[k].test.cells + one.clients[k].test.y
+            for stratum in np.unique(strata):
+                share = (strata == stratum).sum() / 3
+                assert abs((left == stratum).sum() - share) < 1
+    assert folds[0].summary()["options"]["fold"] == [0, 3]
+    with pytest.raises(DataError, match="fold=3 of 3: give a number from 0 to 2"):
+        partition(table, "high", fold=(3, 3))
+
+
 def test_summary_and_description():
     federation = partition(people(100, 200), "high", seed=2)
     facts = json.loads(json.dumps(federation.summary()))

@@ -139,6 +139,8 @@ CHANGES: dict[str, Any] = {
     "clients.count": 3,
     "clients.test": 0.3,
     "clients.validation": 0.1,
+    "clients.folds": 3,
+    "clients.fold": 1,
     "clients.options": {"alpha": 1},
     "model.kind": "logistic",
     "model.hidden": (4,),
@@ -184,6 +186,7 @@ PLACES = {"data.csv", "data.path"}  # where a file lies; what it holds is hashed
 @pytest.mark.parametrize("key", CHANGES)
 def test_identity_changes_with_every_key_but_the_place_of_a_file(key):
     base = {"data.csv": "y.csv", "task": TASK | {"label": "z"}} if key != "data.name" else {}
+    base |= {"clients.folds": 2} if key == "clients.fold" else {}
     before = make_config(nested(base)).identity("data")
     after = make_config(nested(base | {key: CHANGES[key]})).identity("data")
     assert (after == before) == (key in PLACES)

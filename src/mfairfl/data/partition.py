@@ -29,6 +29,7 @@ def partition(
     clients: int | None = None,
     test: float = 0.2,
     validation: float = 0.0,
+    fold: tuple[int, int] | None = None,
     attribute: str | None = None,
     **options: Any,
 ) -> Federation:
@@ -56,6 +57,9 @@ def partition(
         Number of clients, 5 if not given; with ``ratio`` and ``column`` the data decides.
     test, validation
         Shares of each client's rows, stratified by sensitive cell and label.
+    fold
+        (number, of how many): cross-validation. Only the train rows are used; that fold of each
+        client's train rows takes the place of its test rows.
     attribute
         Sensitive attribute the scheme looks at; default the first.
 
@@ -74,6 +78,7 @@ def partition(
         raise DataError(f"seed={seed}: give a whole number from 0")
     scheme = "column" if scheme is None else scheme
     said: dict[str, Any] = {"test": test, "validation": validation}
+    said |= {} if fold is None else {"fold": list(fold)}
     notes: tuple[str, ...] = ()
     if scheme == "column":
         dealt = _by_column(table, clients, options)
@@ -83,7 +88,7 @@ def partition(
         said |= {"clients": len(dealt), "attribute": table.attributes[request.attribute].name}
         said |= _plain(request.options)
     silos = [
-        make_silo(name, table, rows, seed=seed, test=test, validation=validation)
+        make_silo(name, table, rows, seed=seed, test=test, validation=validation, fold=fold)
         for name, rows in dealt.items()
     ]
     return assemble(

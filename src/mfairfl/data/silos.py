@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
 from mfairfl.data.federation import PARTS, Client, Federation, Part, Shard
-from mfairfl.data.split import split_rows
+from mfairfl.data.split import hold_out, split_rows
 from mfairfl.data.table import Table
 from mfairfl.errors import DataError
 from mfairfl.randomness import stream
@@ -44,8 +44,13 @@ def make_silo(
     seed: int,
     test: float,
     validation: float,
+    fold: tuple[int, int] | None = None,
 ) -> Silo:
-    """Split a client's rows of a table, stratified by cell and label."""
+    """Split a client's rows of a table, stratified by cell and label.
+
+    With `fold` = (number, of how many) the train rows alone are used: that fold of them takes the
+    place of the test rows.
+    """
     if seed < 0:
         raise DataError(f"seed={seed}: give a whole number from 0")
     if not (0 <= test < 1 and 0 <= validation < 1 and test + validation < 1):
@@ -55,6 +60,14 @@ def make_silo(
     strata = table.cells[rows].astype(np.int64) * 2 + table.y[rows]
     rng = stream(seed, "split", name)
     split = split_rows(strata, test=test, validation=validation, rng=rng)
+    if fold is not None:
+        number, count = fold
+        if not 0 <= number < count:
+            raise DataError(f"fold={number} of {count}: give a number from 0 to {count - 1}")
+        train = split[0]
+        rng = stream(seed, "folds", name)
+        kept, held = hold_out(strata[train], fold=number, folds=count, rng=rng)
+        split = train[kept], train[:0], train[held]
     return Silo(name, table, {p: rows[at] for p, at in zip(PARTS, split, strict=True)})
 
 

@@ -1,11 +1,11 @@
-"""Split a client's rows into train, validation and test."""
+"""Split a client's rows into train, validation and test, and train rows into folds."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["split_rows"]
+__all__ = ["hold_out", "split_rows"]
 
 
 def split_rows(
@@ -35,6 +35,27 @@ def split_rows(
     to_validation = ~to_test & (rank < np.repeat(out + held, sizes))
     to_train = ~to_test & ~to_validation
     return np.sort(order[to_train]), np.sort(order[to_validation]), np.sort(order[to_test])
+
+
+def hold_out(
+    strata: npt.NDArray[np.int64], *, fold: int, folds: int, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Split positions 0..n-1 into those kept and fold number `fold`, alike in every stratum.
+
+    With the same stream, the folds 0 … folds − 1 are disjoint and cover every row.
+
+    Examples
+    --------
+    >>> from mfairfl.randomness import stream
+    >>> kept, held = hold_out(np.array([0] * 6 + [1] * 3), fold=0, folds=3, rng=stream(0))
+    >>> len(kept), held.tolist()
+    (6, [2, 4, 8])
+    """
+    shuffled = rng.permutation(len(strata))
+    order = shuffled[np.argsort(strata[shuffled], kind="stable")]
+    # Counted on from stratum to stratum: folds differ by one row at most, in all and in each.
+    chosen = np.arange(len(strata)) % folds == fold
+    return np.sort(order[~chosen]), np.sort(order[chosen])
 
 
 def _apportion(seats: int, sizes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:

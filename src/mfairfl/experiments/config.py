@@ -32,7 +32,7 @@ from mfairfl.strategies import create, describe
 from mfairfl.strategies.base import Strategy, trains_for_groups
 from mfairfl.training.plan import Recipe
 
-__all__ = ["Config", "load_toml", "make_config"]
+__all__ = ["Config", "explain", "load_toml", "make_config"]
 
 
 def _one_or_several(value: Any) -> Any:
@@ -72,7 +72,15 @@ class ClientsConfig(_Section):
     count: int | None = Field(default=None, ge=1)
     test: float = Field(default=0.2, ge=0, lt=1)
     validation: float = Field(default=0.0, ge=0, lt=1)
+    folds: int | None = Field(default=None, ge=2)
+    fold: int = Field(default=0, ge=0)
     options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _fold_exists(self) -> Self:
+        if self.fold >= (self.folds or 1):
+            raise ValueError(f"fold {self.fold} needs clients.folds above it (got {self.folds})")
+        return self
 
 
 class ModelConfig(_Section):
@@ -223,7 +231,7 @@ def make_config(values: Mapping[str, Any], source: str = "configuration") -> Con
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{source}: {_explain(error)}") from None
+        raise ConfigError(f"{source}: {explain(error, Config)}") from None
     except MfairflError as error:
         raise ConfigError(f"{source}: {error}") from None
 
@@ -242,14 +250,14 @@ def load_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def _explain(error: ValidationError) -> str:
-    """Say the first problem in one line, with the nearest key if a key is unknown."""
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """Say a model's first problem in one line, with the nearest key if a key is unknown."""
     problems = error.errors()
     # A misspelt key also leaves the right one missing: name the misspelling.
     first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
     where = [str(part) for part in first["loc"]]
     if first["type"] == "extra_forbidden":
-        known = _keys(where[:-1])
+        known = _keys(model, where[:-1])
         return unknown("key", ".".join(where), [".".join([*where[:-1], k]) for k in known])
     message = first["msg"].removeprefix("Value error, ")
     value = first["input"]
@@ -258,9 +266,8 @@ def _explain(error: ValidationError) -> str:
     return f"{'.'.join(where)}: {message}{shown}" if where else message
 
 
-def _keys(path: list[str]) -> list[str]:
+def _keys(model: Any, path: list[str]) -> list[str]:
     """Return the keys a section of the configuration knows."""
-    model: Any = Config
     for part in path:
         if part.isdigit():
             continue

@@ -6,9 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +21,21 @@ from mfairfl.experiments.directory import RunDirectory
 __all__ = ["run_many"]
 
 Worker = subprocess.Popen[str]
+Work = tuple[Config, str | Path]
 Progress = Callable[[str, int, int], None]
 """Called with the run directory, its completed rounds and their number."""
 
+_AT_ONCE = 8  # runs side by side: wide enough a stack, and little to wait for at the end
+
 
 def run_many(
-    runs: Sequence[tuple[Config, str | Path]],
-    *,
-    processes: int | None = None,
-    progress: Progress | None = None,
+    runs: Sequence[Work], *, processes: int | None = None, progress: Progress | None = None
 ) -> list[dict[str, Any]]:
     """Carry out runs, each into its own directory, and return their records in order.
 
-    Runs are dealt to worker processes so that each gets about the same number of epochs; inside a
-    process they advance side by side. Whatever the number of processes, the results have the same
-    bits. Interrupted runs go on; finished ones are not repeated.
+    Runs are cut into parts of a few that share their rows; each worker process takes part after
+    part, and inside a part the runs advance side by side. Whatever the number of processes, the
+    results have the same bits. Interrupted runs go on; finished ones are not repeated.
 
     Parameters
     ----------
@@ -52,64 +54,81 @@ def run_many(
     if not runs:
         return []
     count = min(processes or len(os.sched_getaffinity(0)), len(runs))
-    with _workers(_deal(runs, count)) as workers, ThreadPoolExecutor(count) as pool:
-        following = [pool.submit(_follow, worker, progress) for worker in workers]
+    parts = deque(_parts(runs, min(_AT_ONCE, -(-len(runs) // count))))
+    with _workers(count) as workers, ThreadPoolExecutor(count) as pool:
+        following = [pool.submit(_lead, worker, parts, progress) for worker in workers]
         for done in as_completed(following):
             if (error := done.result()) is not None:
+                parts.clear()
                 for worker in workers:
                     worker.kill()
                 raise MfairflError(error)
     return [RunDirectory(out).read_record() for _, out in runs]
 
 
-def _deal(
-    runs: Sequence[tuple[Config, str | Path]], count: int
-) -> list[list[tuple[Config, str | Path]]]:
-    """Give each run, the longest first, to the worker that has the least so far."""
-    parts: list[list[tuple[Config, str | Path]]] = [[] for _ in range(count)]
-    load = [0] * count
-    for config, out in sorted(runs, key=lambda run: -_epochs(run[0])):
-        least = load.index(min(load))
-        parts[least].append((config, out))
-        load[least] += _epochs(config)
-    return parts
-
-
-def _epochs(config: Config) -> int:
-    return config.training.rounds * config.training.local_epochs + 1
+def _parts(runs: Sequence[Work], size: int) -> Iterator[list[Work]]:
+    """Cut the runs, in their order, into parts on the same table."""
+    for _, same in groupby(runs, key=lambda run: str((run[0].data, run[0].task))):
+        # Runs that share clients and seed come together: their rows are prepared once.
+        members = sorted(same, key=lambda run: (str(run[0].clients), run[0].seed))
+        for at in range(0, len(members), size):
+            yield members[at : at + size]
 
 
 @contextmanager
-def _workers(parts: Sequence[Sequence[tuple[Config, str | Path]]]) -> Iterator[list[Worker]]:
-    """Start a worker for each part; none is left when the block ends, however it ends."""
+def _workers(count: int) -> Iterator[list[Worker]]:
+    """Start workers; none is left when the block ends, however it ends."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     with ExitStack() as stack:
         workers = []
-        for part in parts:
+        for _ in range(count):
             worker = subprocess.Popen(
                 [sys.executable, "-m", "mfairfl.experiments.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
-                env=os.environ | threads,
+                env=os.environ | threads,  # its standard input stays open as long as we live
             )
             stack.enter_context(worker)
             stack.callback(worker.kill)
             workers.append(worker)
-            items = [{"config": c.model_dump(mode="json"), "out": str(out)} for c, out in part]
-            if worker.stdin is not None:  # stays open: its end tells the worker that we are gone
-                worker.stdin.write(json.dumps(items) + "\n")
-                worker.stdin.flush()
         yield workers
 
 
+def _lead(worker: Worker, parts: deque[list[Work]], progress: Progress | None) -> str | None:
+    """Give a worker part after part until none is left; return what went wrong, if anything."""
+    while parts:
+        try:
+            part = parts.popleft()
+        except IndexError:  # another worker was faster
+            break
+        items = [{"config": c.model_dump(mode="json"), "out": str(out)} for c, out in part]
+        _send(worker, json.dumps(items))
+        error = _follow(worker, progress)
+        if error is not None:
+            return error
+    return None
+
+
+def _send(worker: Worker, line: str) -> None:
+    if worker.stdin is None:
+        return
+    rest = line.encode() + b"\n"
+    try:  # past Python's buffer: what is left in it would be written again when it is closed
+        while rest:
+            rest = rest[os.write(worker.stdin.fileno(), rest) :]
+    except BrokenPipeError:
+        return  # the worker has ended; `_follow` finds out how
+
+
 def _follow(worker: Worker, progress: Progress | None) -> str | None:
-    """Pass on a worker's messages until it ends; return what went wrong, if anything."""
-    error = None
+    """Pass on a worker's messages until its part is done; return what went wrong, if anything."""
     for line in worker.stdout or ():
         message = json.loads(line)
-        error = message.get("error", error)
-        if progress is not None and "round" in message:
+        if "done" in message:
+            return None
+        if "error" in message:
+            return str(message["error"])
+        if progress is not None:
             progress(message["out"], message["round"], message["rounds"])
-    code = worker.wait()
-    return error if code == 0 or error else f"a worker ended with code {code}; run again to go on"
+    return f"a worker ended with code {worker.wait()}; run again to go on"

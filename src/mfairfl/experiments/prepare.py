@@ -60,6 +60,7 @@ def federation_of(config: Config, table: Table) -> Federation:
         clients=clients.count,
         test=clients.test,
         validation=clients.validation,
+        fold=None if clients.folds is None else (clients.fold, clients.folds),
         **clients.options,
     )
 

@@ -1,15 +1,17 @@
 """A worker process: carries out runs side by side on one thread, and ends with its parent.
 
-It reads one JSON line, ``[{"config": …, "out": …}, …]``, from standard input and answers with JSON
-lines on standard output: ``{"out": …, "round": …, "rounds": …}`` after every round, or
-``{"error": …}``. Results are the run directories. Standard input stays open as long as the parent
-lives; when it closes, the worker leaves at once. The runs can be taken up again.
+Every line of standard input is a part of the work, ``[{"config": …, "out": …}, …]``. It answers
+with JSON lines on standard output: ``{"out": …, "round": …, "rounds": …}`` after every round, at
+the end ``{"done": true}`` or ``{"error": …}``. Results are the run directories. When standard
+input closes, the parent is gone or content, and the worker leaves at once. The runs can be taken
+up again.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import queue
 import sys
 import threading
 from pathlib import Path
@@ -42,30 +44,30 @@ def _say(message: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def _leave_with_parent() -> None:
-    sys.stdin.read()  # returns when the parent is gone, however it went
-    os._exit(1)
+def _read(parts: queue.SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        parts.put(line)
+    os._exit(0)  # even in the middle of a round: nobody waits for it any more
 
 
 def main() -> int:
-    """Work through the runs given on standard input."""
-    items = json.loads(sys.stdin.readline())
-    threading.Thread(target=_leave_with_parent, daemon=True).start()
-    try:
-        run_requests(
-            [
-                Request(
-                    config=make_config(item["config"]),
-                    out=Path(item["out"]),
-                    callbacks=(_Tell(item["out"]),),
-                )
-                for item in items
-            ]
-        )
-    except MfairflError as error:
-        _say({"error": str(error)})
-        return 2
-    return 0
+    """Work through the parts given on standard input."""
+    parts: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read, args=(parts,), daemon=True).start()
+    while True:
+        items = json.loads(parts.get())
+        try:
+            run_requests([_request(item) for item in items])
+        except MfairflError as error:
+            _say({"error": str(error)})
+            return 2
+        _say({"done": True})
+
+
+def _request(item: dict[str, Any]) -> Request:
+    out = item["out"]
+    config = make_config(item["config"])
+    return Request(config=config, out=Path(out), callbacks=(_Tell(out),))
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ __all__ = [
     "available",
     "create",
     "describe",
+    "grids",
 ]
 
 
@@ -127,6 +128,18 @@ def describe(name: str) -> Card:
     method = _method(name)
     card: Card = method.kind.card
     return card if method.title is None else replace(card, title=method.title)
+
+
+def grids(name: str) -> dict[str, tuple[Any, ...]]:
+    """Return the values a tuner should try, by hyper-parameter.
+
+    Examples
+    --------
+    >>> grids("fairfed")
+    {'beta': (0.01, 0.05, 0.1, 1.0, 2.0, 5.0)}
+    """
+    found = {f.name: f.metadata.get("grid") for f in fields(_method(name).kind)}
+    return {key: tuple(grid) for key, grid in found.items() if grid is not None}
 
 
 def _checked(kind: type[Any], values: dict[str, Any]) -> Any:

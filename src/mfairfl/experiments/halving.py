@@ -1,0 +1,258 @@
+"""Tuning for a comparison: cross-validation inside the train rows, successive halving.
+
+Every method gets the same budget: as many settings drawn from its grids, the same rungs. A rung
+trains the settings that are left on more folds or for longer and keeps the best by the rule of
+`choice`: the most accurate that is fair enough, then the next, and so on. Test rows are not used.
+
+The first setting is always the defaults. Where the grids hold fewer settings than asked for, all
+of them are tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from mfairfl.experiments.choice import Scored, choose
+from mfairfl.experiments.config import Config, TrainingConfig, make_config
+from mfairfl.experiments.study import StrategyVariant, Study, Trial, trials
+from mfairfl.experiments.train import nested
+from mfairfl.randomness import stream
+from mfairfl.strategies import create, describe, grids
+from mfairfl.strategies.base import trains_for_groups
+
+__all__ = [
+    "LEARNING_RATES",
+    "RUNGS",
+    "Rung",
+    "Subject",
+    "Tuned",
+    "candidates",
+    "halve",
+    "write_lock",
+]
+
+LEARNING_RATES = (0.001, 0.002, 0.005, 0.01, 0.02)
+"""The paper's grid (Table S1); .002, our default, it has for FedAvg only."""
+
+Setting = Mapping[str, Any]
+"""Dotted keys of a run's configuration, and their values."""
+
+Runner = Callable[[Sequence[Config]], Sequence[Mapping[str, Any]]]
+"""Carries out runs and returns their records, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """How many settings come to this rung, on which folds, for which share of the rounds."""
+
+    settings: int
+    folds: tuple[int, ...]
+    share: float = 1.0
+
+
+RUNGS = (
+    Rung(settings=8, folds=(0,), share=0.5),
+    Rung(settings=3, folds=(0,)),
+    Rung(settings=2, folds=(0, 1, 2)),
+)
+FOLDS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A method on a data set, for one notion: what is tuned by itself."""
+
+    data: str
+    strategy: str
+    notion: str
+    base: Config
+    settings: tuple[Setting, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuned:
+    """A subject's setting, what it scored on all folds, why it was kept, and every trial."""
+
+    subject: Subject
+    setting: Setting
+    score: Scored
+    reason: str
+    trials: tuple[dict[str, Any], ...]
+
+
+def candidates(variant: StrategyVariant, count: int, seed: int) -> tuple[Setting, ...]:
+    """Return `count` settings from a method's grids, the defaults first, without repetition.
+
+    Examples
+    --------
+    >>> from mfairfl.experiments.study import StrategyVariant
+    >>> fedavg = StrategyVariant.model_validate("fedavg")
+    >>> [setting.get("training.lr") for setting in candidates(fedavg, 3, seed=0)]
+    [None, 0.01, 0.005]
+    """
+    search = variant.search
+    if search is None:
+        own = {f"strategy.{key}": grid for key, grid in grids(variant.name).items()}
+        search = {"training.lr": LEARNING_RATES, **own}
+    product = itertools.product(*search.values())
+    points = [dict(zip(search, values, strict=True)) for values in product]
+    defaults = _defaults(variant)
+    others = [point for point in points if point != {key: defaults[key] for key in point}]
+    order = stream(seed, "candidates", variant.label).permutation(len(others))
+    return ({}, *(others[i] for i in order[: count - 1]))
+
+
+def _defaults(variant: StrategyVariant) -> dict[str, Any]:
+    """Return what a run has where a setting says nothing, by dotted key."""
+    strategy: Any = create(variant.name, **(variant.model_extra or {}))
+    return {
+        **{f"strategy.{field.name}": getattr(strategy, field.name) for field in fields(strategy)},
+        **{f"training.{key}": value for key, value in TrainingConfig()},
+    }
+
+
+def subjects(study: Study, count: int) -> list[Subject]:
+    """Return what a tuning study tunes; its first seed draws the clients and the folds."""
+    variants = {variant.label: variant for variant in study.strategies}
+    first = study.model_copy(update={"seeds": study.seeds[:1]})
+    return [_subject(trial, variants[trial.strategy], count) for trial in trials(first)]
+
+
+def _subject(trial: Trial, variant: StrategyVariant, count: int) -> Subject:
+    return Subject(
+        data=trial.data,
+        strategy=trial.strategy,
+        notion=trial.notion,
+        base=trial.config,
+        settings=candidates(variant, count, trial.seed),
+    )
+
+
+def halve(
+    tuned: Sequence[Subject],
+    run: Runner,
+    *,
+    rungs: Sequence[Rung] = RUNGS,
+    tolerance: float = 0.01,
+) -> list[Tuned]:
+    """Climb the rungs with all subjects at once, so that every processor always has work."""
+    left = [list(range(len(subject.settings))) for subject in tuned]
+    scores: list[list[Scored]] = [[] for _ in tuned]
+    logs: list[list[dict[str, Any]]] = [[] for _ in tuned]
+    for number, rung in enumerate(rungs):
+        left = [kept[: rung.settings] for kept in left]
+        jobs = [(i, k, fold) for i, kept in enumerate(left) for k in kept for fold in rung.folds]
+        configs = [_config(tuned[i], tuned[i].settings[k], fold, rung) for i, k, fold in jobs]
+        found: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+        for (i, k, _), record in zip(jobs, run(configs), strict=True):
+            found.setdefault((i, k), []).append(record)
+        for i, subject in enumerate(tuned):
+            scored = [_score(subject, found[i, k]) for k in left[i]]
+            logs[i] += [
+                _log(subject, k, number, rung, score)
+                for k, score in zip(left[i], scored, strict=True)
+            ]
+            order = ranked(scored, tolerance)
+            left[i] = [left[i][place] for place in order]
+            scores[i] = [scored[place] for place in order]
+    return [
+        Tuned(
+            subject=subject,
+            setting=subject.settings[left[i][0]],
+            score=scores[i][0],
+            reason=choose(scores[i], tolerance).reason,
+            trials=tuple(logs[i]),
+        )
+        for i, subject in enumerate(tuned)
+    ]
+
+
+def ranked(scores: Sequence[Scored], tolerance: float) -> list[int]:
+    """Return positions, best first: the choice, then the choice among the others, and so on.
+
+    Examples
+    --------
+    >>> one = Scored(accuracy=0.8, violation=0.3, floor=0.0, constant_accuracy=0.5)
+    >>> two = Scored(accuracy=0.7, violation=0.0, floor=0.0, constant_accuracy=0.5)
+    >>> ranked([one, two], 0.01)
+    [1, 0]
+    """
+    places, order = list(range(len(scores))), []
+    while places:
+        chosen = choose([scores[place] for place in places], tolerance)
+        order.append(places.pop(chosen.index))
+    return order
+
+
+def _config(subject: Subject, setting: Setting, fold: int, rung: Rung) -> Config:
+    rounds = max(1, round(subject.base.training.rounds * rung.share))
+    options = {
+        **setting,
+        "clients.folds": FOLDS,
+        "clients.fold": fold,
+        "training.rounds": rounds,
+    }
+    return make_config(nested(options, subject.base.model_dump(mode="json")), subject.strategy)
+
+
+def _score(subject: Subject, records: Sequence[Mapping[str, Any]]) -> Scored:
+    """Return means over folds; the violation is the notion's, or the spread of the clients."""
+    metric = _metric(subject)
+
+    def mean(part: str, name: str) -> float:
+        values = [record[part]["test"].get(name) for record in records]
+        return float(np.mean([np.nan if value is None else value for value in values]))
+
+    return Scored(
+        accuracy=mean("metrics", "accuracy"),
+        violation=0.0 if metric is None else mean("metrics", metric),
+        floor=0.0 if metric is None else mean("noise_floor", metric),
+        constant_accuracy=mean("constant_classifier", "accuracy"),
+    )
+
+
+def _metric(subject: Subject) -> str | None:
+    """Return what must be small: nothing for a method that protects nobody."""
+    strategy = subject.base.strategy.create()
+    if subject.notion and trains_for_groups(strategy):
+        return f"{subject.notion}_difference"
+    if "clients" in describe(subject.base.strategy.name).protects:
+        return "client_accuracy_std"
+    return None
+
+
+def _log(subject: Subject, k: int, number: int, rung: Rung, score: Scored) -> dict[str, Any]:
+    return {
+        "data": subject.data,
+        "strategy": subject.strategy,
+        "notion": subject.notion,
+        "rung": number,
+        "setting": json.dumps(dict(subject.settings[k]), sort_keys=True),
+        "folds": len(rung.folds),
+        "share": rung.share,
+        "accuracy": score.accuracy,
+        "violation": score.violation,
+        "floor": score.floor,
+    }
+
+
+def write_lock(found: Sequence[Tuned], title: str) -> str:
+    """Return the lock file: each data set's and method's chosen values, and what they scored."""
+    lines = [f"# {title}"]
+    for data, of_data in itertools.groupby(found, key=lambda one: one.subject.data):
+        for one in of_data:
+            lines += ["", f"[{json.dumps(data)}.{json.dumps(one.subject.strategy)}]"]
+            lines += [f"# {one.reason}"]
+            lines += [
+                f"# accuracy {one.score.accuracy:.4f}, violation {one.score.violation:.4f} "
+                f"(noise floor {one.score.floor:.4f})"
+            ]
+            # JSON's numbers, strings and booleans are TOML's.
+            lines += [f"{json.dumps(k)} = {json.dumps(v)}" for k, v in one.setting.items()]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,283 @@
+"""An experiment file: data × split × strategies × notions × seeds × budgets, as one work list.
+
+A method that is trained for no notion is run once and stands in every notion's column. Two studies
+that ask for the same run share its directory.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from mfairfl.errors import ConfigError
+from mfairfl.experiments.config import Config, explain, load_toml, make_config
+from mfairfl.experiments.train import nested, settings
+from mfairfl.fairness import notion
+from mfairfl.strategies import describe
+from mfairfl.strategies.base import trains_for_groups
+
+__all__ = ["Lock", "Study", "Trial", "load_study", "trials"]
+
+Lock = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""Chosen values: data label → strategy → dotted key of the configuration → value."""
+
+_FOR_A_NOTION = ("select", "mixture", "threshold")  # output rules that look at the violation
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class DataVariant(_Part):
+    """Rows: a data set of the catalogue by `name`, or a run's configuration file (`config`)."""
+
+    label: str
+    name: str | None = None
+    config: str | None = None
+    sensitive: tuple[str, ...] | None = None
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            key = "config" if value.endswith(".toml") else "name"
+            return {"label": Path(value).stem, key: value}
+        if isinstance(value, dict) and "label" not in value:
+            given = value.get("name") or value.get("config") or ""
+            return {"label": Path(str(given)).stem, **value}
+        return value
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.name is None) == (self.config is None):
+            raise ValueError("give either name (of the catalogue) or config (a TOML file)")
+        return self
+
+
+class StrategyVariant(BaseModel):
+    """A method; further keys are its hyper-parameters, and a list of values is a grid.
+
+    `tuned_as` names the method whose locked values it takes; `search` replaces the grids a tuner
+    would go through.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    name: str
+    label: str
+    tuned_as: str
+    search: dict[str, tuple[Any, ...]] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short(cls, value: Any) -> Any:
+        given = {"name": value} if isinstance(value, str) else dict(value)
+        given.setdefault("label", given.get("name", ""))
+        given.setdefault("tuned_as", given["label"])
+        return given
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        try:
+            describe(value)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None  # pydantic then names the key
+        return value
+
+    def expanded(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield a label and dotted settings for every point of the grid."""
+        given = self.model_extra or {}
+        grid = {key: value for key, value in given.items() if isinstance(value, list)}
+        fixed = {key: value for key, value in given.items() if key not in grid}
+        for point in itertools.product(*grid.values()):
+            chosen = dict(zip(grid, point, strict=True))
+            label = " ".join([self.label, *(f"{key}={value}" for key, value in chosen.items())])
+            values = fixed | chosen
+            yield (
+                label,
+                {
+                    "strategy.name": self.name,
+                    **{f"strategy.{key}": value for key, value in values.items()},
+                },
+            )
+
+
+def _seeds(value: Any) -> Any:
+    return tuple(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class Study(_Part):
+    """What an experiment file says.
+
+    Parameters
+    ----------
+    data
+        Names of the catalogue, configuration files, or tables with `label`, `name` or `config`,
+        `sensitive`, and `options` of the split.
+    splits
+        Schemes of `mfairfl.partition`; "own" leaves it to the data's configuration.
+    protocols
+        Budgets, "rounds x local epochs".
+    seeds
+        Their number, or a list of them.
+    reference
+        The method (its label) the others are tested against.
+    lock
+        A file of chosen hyper-parameters, relative to this file.
+    published
+        The table of the paper whose numbers stand beside ours, for `published_split`.
+    base
+        Keys of a run's configuration that hold for all runs.
+    """
+
+    title: str = "Comparison"
+    data: tuple[DataVariant, ...] = Field(min_length=1)
+    splits: tuple[str, ...] = Field(default=("own",), min_length=1)
+    notions: tuple[str, ...] = ()
+    protocols: tuple[Annotated[str, Field(pattern=r"^[1-9]\d*x[1-9]\d*$")], ...] = Field(
+        default=("40x5",), min_length=1
+    )
+    seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds), Field(min_length=1)] = (0, 1, 2)
+    strategies: tuple[StrategyVariant, ...] = Field(min_length=1)
+    reference: str = "mfairfl"
+    lock: str | None = None
+    published: str | None = None
+    published_split: str | None = None
+    base: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("notions")
+    @classmethod
+    def _long_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        try:
+            return tuple(notion(name).name for name in value)
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        named: tuple[tuple[str, list[Any]], ...] = (
+            ("data", [d.label for d in self.data]),
+            ("strategies", [label for s in self.strategies for label, _ in s.expanded()]),
+            ("seeds", list(self.seeds)),
+        )
+        for what, labels in named:
+            if twice := {label for label in labels if labels.count(label) > 1}:
+                raise ValueError(f"{what}: {sorted(twice)[0]!r} is there twice; give it a label")
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One run of a study, and where it stands in the tables; `notion` is "" for none."""
+
+    data: str
+    split: str
+    protocol: str
+    strategy: str
+    notion: str
+    seed: int
+    config: Config
+
+
+def load_study(path: Path) -> Study:
+    """Read an experiment file; every error is one line that names file and key."""
+    values = load_toml(path)
+    try:
+        study = Study.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{path}: {explain(error, Study)}") from None
+    # Files are named relative to the experiment file.
+    data = tuple(
+        d if d.config is None else d.model_copy(update={"config": str(path.parent / d.config)})
+        for d in study.data
+    )
+    lock = None if study.lock is None else str(path.parent / study.lock)
+    return study.model_copy(update={"data": data, "lock": lock})
+
+
+def trials(study: Study) -> list[Trial]:
+    """Return the work list, budget by budget, data set by data set.
+
+    Examples
+    --------
+    >>> study = Study(data=("adult",), strategies=("fedavg", "mfairfl"), notions=("dp", "eo"))
+    >>> [(t.strategy, t.notion) for t in trials(study) if t.seed == 0]
+    [('fedavg', ''), ('mfairfl', 'demographic_parity'), ('mfairfl', 'equalized_odds')]
+    """
+    lock: Lock = {} if study.lock is None else load_toml(Path(study.lock))
+    places = itertools.product(study.protocols, study.data, study.splits, study.seeds)
+    return [
+        trial
+        for place in places
+        for variant in study.strategies
+        for trial in _of(study, lock, place, variant)
+    ]
+
+
+def _of(
+    study: Study,
+    lock: Lock,
+    place: tuple[str, DataVariant, str, int],
+    variant: StrategyVariant,
+) -> Iterator[Trial]:
+    protocol, data, split, seed = place
+    rounds, epochs = (int(part) for part in protocol.split("x"))
+    chosen = lock.get(data.label, {}).get(variant.tuned_as, {})
+    for label, hyper_parameters in variant.expanded():
+        options = {
+            **({} if data.name is None else {"data.name": data.name}),
+            **({} if data.sensitive is None else {"data.sensitive": list(data.sensitive)}),
+            **({} if split == "own" else {"clients.scheme": split}),
+            **({} if not data.options else {"clients.options": data.options}),
+            **chosen,
+            **hyper_parameters,
+            "training.rounds": rounds,
+            "training.local_epochs": epochs,
+            "seed": seed,
+        }
+        base = _merged(study.base, {} if data.config is None else settings(data.config, {}))
+        who = f"{label} on {data.label}"
+        for name in _notions(study, make_config(nested(options, base), who)):
+            wanted = options | ({"fairness.notion": name} if name else {})
+            yield Trial(
+                data=data.label,
+                split=split,
+                protocol=protocol,
+                strategy=label,
+                notion=name,
+                seed=seed,
+                config=make_config(nested(wanted, base), who),
+            )
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Lay one nested configuration over another, section by section."""
+    return {
+        key: {**base.get(key, {}), **over[key]}
+        if isinstance(over.get(key), dict)
+        else over.get(key, base.get(key))
+        for key in {**base, **over}
+    }
+
+
+def _notions(study: Study, config: Config) -> tuple[str, ...]:
+    """Return the notions a method is trained for one by one, or "" if it knows none."""
+    fair = trains_for_groups(config.strategy.create())
+    if not fair and config.output_rule().rule not in _FOR_A_NOTION:
+        return ("",)
+    return study.notions or config.fairness.notion
