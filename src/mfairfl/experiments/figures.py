@@ -23,22 +23,27 @@ from mfairfl.experiments.comparison import Comparison, Line, compare, finished_r
 from mfairfl.files import write_atomically
 
 __all__ = [
+    "MARKERS",
+    "STYLE",
     "draw_clients",
     "draw_comparison",
     "draw_rounds",
+    "number_in",
     "plot_clients",
     "plot_comparison",
     "plot_rounds",
+    "read_rows",
+    "save",
 ]
 
 # A client may be called "$A$": names are text, never formulas.
-_STYLE: Any = {"svg.hashsalt": "mfairfl", "text.parse_math": False}
+STYLE: Any = {"svg.hashsalt": "mfairfl", "text.parse_math": False}
 _SPLITS: dict[str, dict[str, Any]] = {
     "train": {"color": "0.55", "linewidth": 2.5},
     "validation": {"color": "black", "linestyle": ":"},
     "test": {"color": "black", "linewidth": 1.2},
 }
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _COLUMNS = 5
 
 
@@ -49,7 +54,7 @@ def draw_rounds(run_directory: str | Path, path: str | Path) -> None:
     --------
     >>> draw_rounds("runs/adult", "rounds.svg")  # doctest: +SKIP
     """
-    _save(plot_rounds(run_directory), Path(path))
+    save(plot_rounds(run_directory), Path(path))
 
 
 def draw_clients(run_directory: str | Path, path: str | Path) -> None:
@@ -59,7 +64,7 @@ def draw_clients(run_directory: str | Path, path: str | Path) -> None:
     --------
     >>> draw_clients("runs/adult", "clients.svg")  # doctest: +SKIP
     """
-    _save(plot_clients(run_directory), Path(path))
+    save(plot_clients(run_directory), Path(path))
 
 
 def draw_comparison(runs: Sequence[str | Path], path: str | Path) -> None:
@@ -69,10 +74,10 @@ def draw_comparison(runs: Sequence[str | Path], path: str | Path) -> None:
     --------
     >>> draw_comparison(["runs/fedavg", "runs/mfairfl"], "comparison.svg")  # doctest: +SKIP
     """
-    _save(plot_comparison(compare(runs)), Path(path))
+    save(plot_comparison(compare(runs)), Path(path))
 
 
-@rc_context(_STYLE)
+@rc_context(STYLE)
 def plot_rounds(run_directory: str | Path) -> Figure:
     """Return the figure of `draw_rounds`: a panel for accuracy, one for each notion of the goal.
 
@@ -80,7 +85,7 @@ def plot_rounds(run_directory: str | Path) -> Figure:
     there is no other. Undefined values leave gaps.
     """
     folder, record = Path(run_directory), finished_record(run_directory)
-    rows = _read(folder / "rounds.csv")
+    rows = read_rows(folder / "rounds.csv")
     rows = rows[1:] or rows
     metrics = ["accuracy", *goal_metrics(record)]
     figure = Figure(figsize=(7, 1 + 2.2 * len(metrics)), layout="constrained")
@@ -101,7 +106,7 @@ def _plot_metric(panel: Axes, rows: Sequence[dict[str, str]], metric: str) -> No
     panel.set_ylabel(metric.replace("_", " ").replace(" difference", "\ndifference"))
     for split, style in _SPLITS.items():
         if (column := f"{split}_{metric}") in rows[0]:
-            values = [_number(row[column]) for row in rows]
+            values = [number_in(row[column]) for row in rows]
             panel.plot(rounds, values, marker=".", label=split, **style)
     if not panel.lines:
         said = "not kept round by round; see run.json"
@@ -122,7 +127,7 @@ def _mark_served(panel: Axes, served: dict[str, Any]) -> None:
             panel.axvline(rounds[0], color="black", linestyle="--", linewidth=0.9, label=label)
 
 
-@rc_context(_STYLE)
+@rc_context(STYLE)
 def plot_clients(run_directory: str | Path) -> Figure:
     """Return the figure of `draw_clients`: a panel a client, its share of train rows dashed.
 
@@ -131,7 +136,7 @@ def plot_clients(run_directory: str | Path) -> Figure:
     """
     record = finished_record(run_directory)
     clients: dict[str, list[dict[str, str]]] = {}
-    for row in _read(Path(run_directory) / "clients.csv"):
+    for row in read_rows(Path(run_directory) / "clients.csv"):
         clients.setdefault(row["client"], []).append(row)
     known = {client["name"] for client in record["federation"]["clients"]}
     clients = {name: rows for name, rows in clients.items() if name not in known} or clients
@@ -145,7 +150,7 @@ def plot_clients(run_directory: str | Path) -> Figure:
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False)
     for panel, (name, rows) in zip(panels.flat, clients.items(), strict=False):
         rounds = [int(row["round"]) for row in rows]
-        values = [_number(row["coefficient"]) for row in rows]
+        values = [number_in(row["coefficient"]) for row in rows]
         panel.plot(rounds, values, color="black", marker=".", markersize=4, label="coefficient")
         share = sizes[name] / sum(sizes.values())
         label = "share of the train rows, n_k/n"
@@ -162,7 +167,7 @@ def plot_clients(run_directory: str | Path) -> Figure:
     return figure
 
 
-@rc_context(_STYLE)
+@rc_context(STYLE)
 def plot_comparison(comparison: Comparison) -> Figure:
     """Return the figure of `draw_comparison`: values with intervals, one mark a run.
 
@@ -211,7 +216,7 @@ def _plot_lines(panel: Axes, lines: Sequence[Line], runs: Sequence[str]) -> None
         # Not clipped: a rate of exactly 0 lies on the frame.
         style: dict[str, Any] = {"linestyle": "", "color": "black", "clip_on": False}
         fill = "white" if i == 0 else str(0.45 * (i % 2))
-        mark = _MARKERS[i % len(_MARKERS)]
+        mark = MARKERS[i % len(MARKERS)]
         panel.plot(values, heights, marker=mark, markerfacecolor=fill, label=run, **style)
         if not all(map(math.isnan, floors)):
             panel.plot(floors, heights, marker="|", markersize=9, label="noise floor", **style)
@@ -231,7 +236,7 @@ def _label(line: Line) -> str:
     return "everyone" if line.metric == "accuracy" else name
 
 
-def _read(path: Path) -> list[dict[str, str]]:
+def read_rows(path: Path) -> list[dict[str, str]]:
     """Read a CSV file of the run as text: a client may be called NA or 1."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
@@ -243,15 +248,17 @@ def _read(path: Path) -> list[dict[str, str]]:
     return rows
 
 
-def _number(text: str) -> float:
+def number_in(text: str) -> float:
+    """Return the number in a field of a CSV file; nan if it is empty."""
     return float(text) if text else math.nan
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure, the kind of file by its ending; the same figure is the same bytes."""
     kind = path.suffix.removeprefix(".")
     data = io.BytesIO()
     try:
-        with rc_context(_STYLE):
+        with rc_context(STYLE):
             figure.savefig(data, format=kind, metadata={"Date": None} if kind == "svg" else None)
     except ValueError as error:
         raise DataError(f"cannot draw into {path}: {str(error).splitlines()[0]}") from error

@@ -15,8 +15,16 @@ from mfairfl.errors import ConfigError
 from mfairfl.experiments.config import Config
 from mfairfl.models import MLP, Model, logistic
 from mfairfl.modules import ModuleModel
+from mfairfl.strategies.base import Strategy
 
-__all__ = ["ModuleFactory", "federation_of", "model_of", "setup_of", "table_of"]
+__all__ = [
+    "ModuleFactory",
+    "federation_of",
+    "model_of",
+    "setup_of",
+    "steps_by_gradient",
+    "table_of",
+]
 
 ModuleFactory = Callable[[int], nn.Module]
 
@@ -74,17 +82,20 @@ def model_of(config: Config, inputs: int, module: ModuleFactory | None = None) -
     return MLP(inputs=inputs, hidden=config.model.hidden)
 
 
+def steps_by_gradient(strategy: Strategy) -> bool:
+    """Say whether a method takes one gradient a server step: one for every local epoch, then."""
+    return getattr(strategy, "update", "local") == "gradient"
+
+
 def setup_of(config: Config, federation: Federation, module: ModuleFactory | None = None) -> Setup:
     """Put together what the loop needs."""
     names = tuple(attribute.name for attribute in federation.attributes)
     strategy, training = config.strategy.create(), config.training
-    # A method that takes one gradient a server step gets a step for every local epoch.
-    literal = getattr(strategy, "update", "local") == "gradient"
     return Setup(
         strategy=strategy,
         model=model_of(config, federation.pool.X.shape[1], module),
         recipe=config.training.recipe(),
-        rounds=training.rounds * (training.local_epochs if literal else 1),
+        rounds=training.rounds * (training.local_epochs if steps_by_gradient(strategy) else 1),
         seed=config.seed,
         summary=summarize(
             federation, config.goal(names), pooled=strategy.card.trains_on == "pooled"

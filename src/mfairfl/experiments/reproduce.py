@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pandas as pd
 
+from mfairfl.errors import ConfigError, unknown
 from mfairfl.experiments.config import Config
-from mfairfl.experiments.halving import RUNGS, halve, subjects, write_lock
-from mfairfl.experiments.launch import Progress, run_many
-from mfairfl.experiments.store import folder_name
-from mfairfl.experiments.study import load_study
+from mfairfl.experiments.launch import run_many
+from mfairfl.experiments.publish import Finished, publish_curves, publish_table
+from mfairfl.experiments.search.halving import RUNGS, halve, subjects, write_lock
+from mfairfl.experiments.store import carry_out, folder_name, path_of
+from mfairfl.experiments.study import Study, Trial, load_study, trials
 from mfairfl.files import write_atomically
 
-__all__ = ["experiments", "tune"]
+__all__ = ["PAPER", "Watcher", "experiments", "reproduce", "run_study", "tune"]
+
+PAPER = ("table-1", "table-2", "table-3", "table-s2", "table-s3", "figure-s1")
+
+
+class Watcher(Protocol):
+    """Told what is going on."""
+
+    def begin(self, name: str, total: int) -> None:
+        """Start a list of `total` runs."""
+
+    def on_round(self, out: str, round_: int, rounds: int) -> None:
+        """Take note of a run's completed round."""
 
 
 def experiments() -> Path:
@@ -24,13 +43,105 @@ def experiments() -> Path:
     return packed if packed.is_dir() else Path(__file__).parents[3] / "results" / "paper"
 
 
-def tune(file: Path, out: Path, runs: Path, progress: Progress | None = None) -> None:
+def reproduce(
+    names: Sequence[str],
+    out: Path,
+    *,
+    seeds: int | None = None,
+    protocols: Sequence[str] | None = None,
+    lock: Path | None = None,
+    watcher: Watcher | None = None,
+) -> dict[str, str]:
+    """Make tables and figures of the paper anew; return what a terminal shows of each.
+
+    Everything is written into `out`, the runs below ``out/runs``. Finished runs are not repeated,
+    and whatever the interruptions, the tables have the same bytes.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Some of `PAPER`.
+    seeds : int, optional
+        How many, instead of the files' number.
+    protocols : sequence of str, optional
+        Some of the files' budgets; by default all of them.
+    lock : Path, optional
+        Hyper-parameters, instead of the lock file beside the experiment files.
+    """
+    for name in names:
+        if name not in PAPER:
+            raise ConfigError(unknown("experiment", name, (*PAPER, "all", "tuning")))
+    changes: dict[str, Any] = {}
+    if seeds is not None:
+        changes["seeds"] = tuple(range(seeds))
+    if protocols is not None:
+        changes["protocols"] = tuple(protocols)
+    if lock is not None:
+        changes["lock"] = str(lock)
+    found = {}
+    for name in names:
+        study = load_study(experiments() / f"{name}.toml").model_copy(update=changes)
+        found[name] = run_study(name, study, out, watcher=watcher)
+    return found
+
+
+def run_study(name: str, study: Study, out: Path, *, watcher: Watcher | None = None) -> str:
+    """Carry out a study and publish it in `out`; return what a terminal shows."""
+    started = time.perf_counter()
+    work, runs = trials(study), out / "runs"
+    if watcher is not None:
+        watcher.begin(name, len({path_of(trial, runs) for trial in work}))
+    records = carry_out(work, runs, None if watcher is None else watcher.on_round)
+    done = Finished(name=name, study=study, work=work, records=records, runs=runs)
+    publish = publish_table if study.notions or study.published else publish_curves
+    text = publish(done, out)
+    _tell(out / "made.json", name, work, records, time.perf_counter() - started)
+    return text
+
+
+def _tell(
+    path: Path,
+    name: str,
+    work: Sequence[Trial],
+    records: Sequence[Mapping[str, Any]],
+    seconds: float,
+) -> None:
+    """Keep what the files took, on what machine; times stay out of the tables."""
+    made = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    taken = {
+        record["identity"]: record["timing"]["train_seconds"] / record["timing"]["runs_at_once"]
+        for record in records
+    }
+    made[name] = {
+        "runs": len(taken),
+        "seeds": len({trial.seed for trial in work}),
+        "protocols": list(dict.fromkeys(trial.protocol for trial in work)),
+        "processor_minutes_of_all_runs": round(sum(taken.values()) / 60, 1),
+        "minutes_of_this_call": round(seconds / 60, 1),
+        "machine": {
+            "processors": len(os.sched_getaffinity(0)),
+            "architecture": platform.machine(),
+            "system": platform.system(),
+            "python": platform.python_version(),
+            "torch": version("torch"),
+        },
+    }
+    text = json.dumps(made, indent=2, sort_keys=True) + "\n"
+    write_atomically(path, text.encode())
+
+
+def tune(file: Path, out: Path, *, watcher: Watcher | None = None) -> None:
     """Choose hyper-parameters as the file says: lock.toml and tuning.csv in `out`."""
     study = load_study(file)
 
     def run(configs: Sequence[Config]) -> list[dict[str, Any]]:
-        named = [(c, runs / folder_name(("tuning", c.strategy.name), c)) for c in configs]
-        return run_many(named, progress=progress)
+        if watcher is not None:
+            watcher.begin("tuning", len(configs))
+        folders = [
+            folder_name(("tuning", c.data.name or "own", c.strategy.name), c) for c in configs
+        ]
+        work = [(c, out / "runs" / folder) for c, folder in zip(configs, folders, strict=True)]
+        return run_many(work, progress=None if watcher is None else watcher.on_round)
 
     found = halve(subjects(study, RUNGS[0].settings), run)
     rows = pd.DataFrame([row for one in found for row in one.trials])

@@ -62,7 +62,8 @@ def carry_out(
 def path_of(trial: Trial, folder: Path) -> Path:
     """Return the run directory of a trial."""
     config = trial.config
-    words = (trial.data, trial.split, trial.protocol, config.strategy.name, trial.notion or "any")
+    budget = f"{config.training.rounds}x{config.training.local_epochs}"
+    words = (trial.data, trial.split, budget, config.strategy.name, trial.notion or "any")
     return folder / folder_name((*words, trial.seed), config)
 
 

@@ -24,6 +24,7 @@ from pydantic import (
 
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.config import Config, explain, load_toml, make_config
+from mfairfl.experiments.prepare import steps_by_gradient
 from mfairfl.experiments.train import nested, settings
 from mfairfl.fairness import notion
 from mfairfl.strategies import describe
@@ -252,7 +253,10 @@ def _of(
         }
         base = _merged(study.base, {} if data.config is None else settings(data.config, {}))
         who = f"{label} on {data.label}"
-        for name in _notions(study, make_config(nested(options, base), who)):
+        config = make_config(nested(options, base), who)
+        if steps_by_gradient(config.strategy.create()):  # the same steps however they are counted
+            options |= {"training.rounds": rounds * epochs, "training.local_epochs": 1}
+        for name in _notions(study, config):
             wanted = options | ({"fairness.notion": name} if name else {})
             yield Trial(
                 data=data.label,

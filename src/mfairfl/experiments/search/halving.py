@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from mfairfl.experiments.choice import Scored, choose
 from mfairfl.experiments.config import Config, TrainingConfig, make_config
+from mfairfl.experiments.search.choice import Scored, choose
 from mfairfl.experiments.study import StrategyVariant, Study, Trial, trials
 from mfairfl.experiments.train import nested
 from mfairfl.randomness import stream

@@ -1,0 +1,1 @@
+"""Choosing hyper-parameters: by halving for comparisons, by Optuna for one's own."""

@@ -1,0 +1,1 @@
+"""Tables of a study: statistics, published numbers, Markdown, CSV and LaTeX."""

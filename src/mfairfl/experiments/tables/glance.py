@@ -1,0 +1,95 @@
+"""The reference method beside its published numbers, with a yes or no to each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from mfairfl.experiments.tables.cells import (
+    Cells,
+    Column,
+    Place,
+    main_columns,
+    markdown,
+    number,
+    spread,
+)
+from mfairfl.experiments.tables.layout import Layout
+
+__all__ = ["verdict", "write_glance"]
+
+_SLACK = 1.3
+
+
+def verdict(ours: float, theirs: float, noise: float) -> str:
+    """Say whether a violation is at most the published one, or else no more than noise.
+
+    Examples
+    --------
+    >>> verdict(0.010, 0.012, 0.005), verdict(0.010, 0.005, 0.011), verdict(0.020, 0.005, 0.011)
+    ('yes', 'yes (noise)', 'no')
+    """
+    if ours <= theirs:
+        return "yes"
+    return "yes (noise)" if ours <= noise else "no"
+
+
+def write_glance(cells: Cells, layout: Layout) -> list[str]:
+    """Return a heading, a table of the reference and its explanation; nothing if unpublished."""
+    split = layout.published_split
+    if layout.published is None or split is None or split not in layout.splits:
+        return []
+    head = ["data", "protocol", *(["notion"] if layout.notions else []), "accuracy", "higher?"]
+    head += ["violation", "as low?"] if layout.notions else []
+    lines = [
+        [
+            data,
+            protocol,
+            *([notion] if notion else []),
+            *_claims(cells, layout, (protocol, data, split), notion),
+        ]
+        for data, protocol, notion in product(layout.data, layout.protocols, layout.models)
+    ]
+    several = any(layout.named_attributes(data) for data in layout.data)
+    said = [
+        f"{layout.reference}, split {split}: mean ± standard deviation over seeds (published).",
+        "Floor: what exactly fair decisions would show on these test rows.",
+        f"As low: at most the published number, or (noise) at most {_SLACK} floors of a violation "
+        "and one floor of CF std.",
+        "Of several attributes the largest violation counts." if several else "",
+    ]
+    grid = [[*head, "CF std", "as low?"], *lines]
+    return ["## At a glance", markdown(grid), " ".join(filter(None, said))]
+
+
+def _claims(cells: Cells, layout: Layout, table: Place, notion: str) -> Iterator[str]:
+    """Yield text and verdict of accuracy, violation and client fairness."""
+    row_of = partial(cells.row, table, layout.reference, notion)
+    first, *violations, last = main_columns(notion, layout.named_attributes(table[1]))
+    row = row_of(first)
+    if row.n == 0 or np.isnan(row.published):
+        yield from ("", "")
+    else:
+        yield f"{spread(row)} ({number(row.published)})"
+        yield "yes" if row.mean > row.published else "no"
+    if violations:
+        yield from _low(row_of, violations, _SLACK)
+    yield from _low(row_of, [last], 1.0)
+
+
+def _low(row_of: Callable[[Column], Any], columns: list[Column], slack: float) -> tuple[str, str]:
+    """Return text and verdict of a number that should be low: the largest of the columns."""
+    metric = columns[0].metric
+    ours, floor = row_of(Column("", metric)), row_of(Column("", f"floor_{metric}"))
+    if ours is None or ours.n == 0:
+        return "", ""
+    # Nan if one of them was not published.
+    theirs = float(np.max([row_of(column).published for column in columns]))
+    if np.isnan(theirs):
+        return "", ""
+    text = f"{spread(ours)} ({number(theirs)}), floor {number(floor.mean)}"
+    return text, verdict(ours.mean, theirs, slack * floor.mean)

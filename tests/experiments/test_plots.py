@@ -1,0 +1,582 @@
+"""Pictures of many runs: the right numbers at the right places, the same bytes every time."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import federations as fed
+import mfairfl
+from mfairfl.errors import ConfigError, DataError, RunDirectoryError
+from mfairfl.experiments.plots.curves import (
+    epochs_to_best,
+    multiplier_history,
+    read_history,
+    write_epochs_markdown,
+)
+from mfairfl.experiments.plots.drawings import (
+    draw_client_bars,
+    draw_convergence,
+    draw_multipliers,
+    plot_client_bars,
+    plot_convergence,
+    plot_multipliers,
+)
+from mfairfl.experiments.plots.looks import looks
+from mfairfl.experiments.plots.pareto import draw_pareto, plot_pareto
+
+DP = "demographic_parity_difference"
+WHERE = {"split": "high", "protocol": "40x5", "notion": "demographic_parity"}
+
+
+def run(strategy, seed, accuracy, violation, **more):
+    row = {
+        "data": "adult", "strategy": strategy, "seed": seed, "accuracy": accuracy, DP: violation,
+        f"floor_{DP}": 0.01, "constant_accuracy": 0.76, **WHERE,
+    }  # fmt: skip
+    return row | more
+
+
+def results():
+    """Two seeds of two methods on adult, one seed of one method on bank."""
+    return pd.DataFrame(
+        [
+            run("mfairfl", 0, 0.80, 0.01, **{f"floor_{DP}": 0.004}),
+            run("mfairfl", 1, 0.82, 0.03, **{f"floor_{DP}": 0.008}),
+            run("fedavg", 0, 0.85, 0.04, notion="", **{f"floor_{DP}": 0.004}),
+            run("fedavg", 1, 0.87, 0.08, notion="", **{f"floor_{DP}": 0.008}),
+            run("mfairfl", 0, 0.90, 0.02, data="bank", constant_accuracy=0.88),
+        ]
+    )
+
+
+def pareto(frame, data=("adult",), **more):
+    return plot_pareto(frame, data=data, **(WHERE | more))
+
+
+def points(panel):
+    """Return mean and both standard deviations (None without bars) of every method drawn."""
+    found = {}
+    for drawn in panel.containers:
+        (x,), (y,) = drawn.lines[0].get_data()
+        bars = [np.ptp(bar.get_segments()[0], axis=0).max() / 2 for bar in drawn.lines[2]]
+        found[drawn.get_label()] = (float(x), float(y), *map(float, bars))
+    return found
+
+
+def line(panel, label):
+    (found,) = [one for one in panel.lines if one.get_label() == label]
+    return [float(x) for x in found.get_xdata()], [float(y) for y in found.get_ydata()]
+
+
+def told(panel):
+    return [text for one in panel.texts for text in one.get_text().splitlines()]
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+# ------------------------------------------------------------------ looks
+
+
+def test_no_two_of_22_methods_share_marker_and_fill_nor_hatch_and_face():
+    found = looks([*(f"m{i}" for i in range(21)), "mfairfl"])
+    assert len({(look.marker, look.fill) for look in found.values()}) == 22
+    assert len({(look.hatch, look.face) for look in found.values()}) == 22
+    assert next(iter(found)) == "mfairfl"
+    assert (found["mfairfl"].marker, found["mfairfl"].fill) == ("*", "black")
+
+
+def test_a_reference_that_is_not_there_gets_no_look():
+    assert list(looks(["b", "a", "b"])) == ["b", "a"]
+    assert looks(["b", "a"], reference="a")["a"].marker == "*"
+
+
+# ------------------------------------------------------------------ pareto
+
+
+def test_points_are_means_and_bars_standard_deviations_over_seeds():
+    (panel,) = pareto(results()).axes
+    root = math.sqrt(2)  # two values 2a apart have the standard deviation √2·a
+    expected = {
+        "mfairfl": (0.02, 0.81, 0.01 * root, 0.01 * root),
+        "fedavg": (0.06, 0.86, 0.02 * root, 0.01 * root),
+    }
+    found = points(panel)
+    assert list(found) == list(expected)
+    for name, values in expected.items():
+        assert found[name] == pytest.approx(values, abs=1e-12)
+    floor, _ = line(panel, "noise floor")
+    assert floor == pytest.approx([0.006, 0.006])
+    assert panel.get_title() == "adult"
+
+
+def test_one_seed_has_no_bars_and_a_missing_method_no_point():
+    figure = pareto(results(), data=["adult", "bank"])
+    adult, bank = figure.axes
+    assert list(points(adult)) == ["mfairfl", "fedavg"]
+    assert points(bank) == {"mfairfl": (0.02, 0.90)}
+    assert legend(figure) == ["mfairfl", "fedavg", "noise floor", "constant classifier"]
+
+
+def test_only_the_asked_for_split_protocol_and_notion_are_drawn():
+    others = [
+        run("low", 0, 0.8, 0.1, split="low"),
+        run("short", 0, 0.8, 0.1, protocol="10x20"),
+        run("odds", 0, 0.8, 0.1, notion="equalized_odds"),
+        run("constant", 0, 0.76, 0.0, notion=""),
+    ]
+    frame = pd.concat([results(), pd.DataFrame(others)], ignore_index=True)
+    assert set(points(pareto(frame, notion="dp").axes[0])) == {"mfairfl", "fedavg"}
+
+
+def test_a_method_looks_the_same_in_every_picture_of_a_frame():
+    more = [run("fpfl", 0, 0.8, 0.1), run("fedavg", 0, 0.8, 0.1, split="low", notion="")]
+    frame = pd.concat([results(), pd.DataFrame(more)], ignore_index=True)
+
+    def marker(split):
+        (drawn,) = [
+            one for one in pareto(frame, split=split).axes[0].containers
+            if one.get_label() == "fedavg"
+        ]  # fmt: skip
+        return drawn.lines[0].get_marker()
+
+    assert marker("low") == marker("high") != "*"
+
+
+def test_violations_are_linear_from_0_and_logarithmic_only_where_they_spread():
+    (near,) = pareto(results()).axes
+    assert (near.get_xscale(), near.get_xlim()[0]) == ("linear", 0.0)
+    assert near.get_xlabel() == "demographic parity difference"
+    frame = results()
+    frame.loc[frame["strategy"] == "fedavg", DP] = [0.2, 0.21]  # more than ten times 0.02
+    (wide,) = pareto(frame).axes
+    assert wide.get_xscale() == "log"
+    assert wide.get_xlabel() == "demographic parity difference, log scale"
+    assert wide.get_xlim()[0] < 0.006  # the noise floor, lowest of all, is in sight
+    frame.loc[frame["strategy"] == "mfairfl", DP] = 0.0  # 0 has no logarithm
+    assert pareto(frame).axes[0].get_xscale() == "linear"
+
+
+def test_labels_of_the_logarithmic_axis_are_plain_numbers():
+    frame = results()
+    frame.loc[frame["strategy"] == "fedavg", DP] = [0.2, 0.21]
+    figure = pareto(frame)
+    figure.draw_without_rendering()
+    shown = [text.get_text() for text in figure.axes[0].get_xticklabels()]
+    assert {"0.01", "0.02", "0.05", "0.1", "0.2"} <= set(shown)
+
+
+def test_a_frontier_far_above_the_points_is_told_and_does_not_squeeze_them():
+    # The points and their bars lie within 0.796 and 0.874, so 0.076 above is still near.
+    curve = ([0.0, 0.1, 0.5], [0.96, 0.98, 0.99])
+    (panel,) = pareto(results(), frontiers={"adult": curve}).axes
+    low, high = panel.get_ylim()
+    assert low < 0.76 < high < 0.96
+    right = panel.get_xlim()[1]
+    assert 0.06 + 0.02 * math.sqrt(2) < right < 0.1  # fedavg's bar ends within the frame
+    assert told(panel) == [f"↑ frontier: 0.960 to {0.96 + 0.2 * right:.3f}"]
+    assert line(panel, "frontier: best of any classifier") == curve
+
+
+def test_a_frontier_near_the_points_is_in_the_picture():
+    figure = pareto(results(), frontiers={"adult": ([0.0, 0.5], [0.9, 1.0]), "else": ([], [])})
+    (panel,) = figure.axes
+    assert panel.get_ylim()[1] > 0.9
+    assert told(panel) == []
+    assert "frontier: best of any classifier" in legend(figure)
+
+
+@pytest.mark.parametrize(
+    ("constant", "said"),
+    [
+        (0.76, []),
+        (0.5, ["↓ constant classifier: 0.500"]),
+        (0.99, ["↑ constant classifier: 0.990"]),
+    ],
+)
+def test_the_constant_classifier_is_a_line_or_told_where_it_is(constant, said):
+    (panel,) = pareto(results().assign(constant_accuracy=constant)).axes
+    assert told(panel) == said
+    assert line(panel, "constant classifier")[1] == pytest.approx([constant] * 2)
+    low, high = panel.get_ylim()
+    assert (low < constant < high) == (said == [])
+
+
+def test_an_undefined_mean_is_named_and_the_others_are_drawn():
+    frame = results()
+    frame.loc[0, DP] = math.nan
+    (panel,) = pareto(frame).axes
+    assert list(points(panel)) == ["fedavg"]
+    assert told(panel) == ["undefined: mfairfl"]
+    assert math.isfinite(panel.get_xlim()[1])
+
+
+def test_a_panel_without_any_defined_violation_and_a_floor_of_0_leave_the_picture_whole():
+    frame = results()
+    frame.loc[frame["data"] == "bank", [DP, f"floor_{DP}"]] = math.nan
+    _, bank = pareto(frame, data=["adult", "bank"]).axes
+    assert points(bank) == {}
+    # One run, at 0.90, leaves room for lines within 0.01 of it.
+    assert told(bank) == ["undefined: mfairfl", "↓ constant classifier: 0.880"]
+    frame = results().assign(**{f"floor_{DP}": 0.0})
+    frame.loc[frame["strategy"] == "fedavg", DP] = [0.2, 0.21]
+    (panel,) = pareto(frame).axes
+    assert panel.get_xscale() == "log"
+    assert 0 < panel.get_xlim()[0] < 0.02  # mfairfl's mean
+
+
+def test_frames_that_cannot_be_drawn_are_refused_in_one_line():
+    frame = results()
+    with pytest.raises(DataError, match=r"split high.*: unknown data 'bnak': did you mean 'bank'"):
+        pareto(frame, data=["bnak"])
+    with pytest.raises(DataError, match=f"lacks column '{DP}'; add it"):
+        pareto(frame.drop(columns=DP))
+    with pytest.raises(DataError, match="two rows of data adult, strategy mfairfl, seed 0; keep"):
+        pareto(pd.concat([frame, frame.head(1)]))
+    with pytest.raises(DataError, match="has no rows"):
+        pareto(frame.head(0))
+    with pytest.raises(DataError, match="'notion' has nan; read it with keep_default_na=False"):
+        pareto(frame.replace({"notion": {"": None}}))
+    with pytest.raises(ConfigError, match="did you mean 'demographic_parity'"):
+        pareto(frame, notion="demographic_party")
+
+
+# ------------------------------------------------------------------ convergence
+
+
+def curve(strategy, seed, accuracy, std, *, data="adult", protocol="3x5", start=0):
+    epochs = range(start, start + 5 * len(accuracy), 5)
+    return pd.DataFrame(
+        {
+            "data": data, "split": "high", "protocol": protocol, "strategy": strategy,
+            "notion": "", "seed": seed, "epoch": epochs, "accuracy": accuracy,
+            "client_accuracy_std": std,
+        }
+    )  # fmt: skip
+
+
+def history():
+    """Return short curves; epoch 0 is before training."""
+    return pd.concat(
+        [
+            curve("mfairfl", 0, [0.2, 0.80, 0.849, 0.85], [0.0, 0.03, 0.02, 0.018]),
+            curve("mfairfl", 1, [0.3, 0.84, 0.842, 0.846], [0.0, 0.01, 0.02, 0.03]),
+            curve("fedavg", 0, [0.2, 0.845, 0.85, 0.84], [0.0, 0.04, 0.03, 0.035]),
+            curve("mfairfl", 0, [0.5, 0.90, 0.91, 0.92], [0.1, 0.01, 0.01, 0.02], data="bank"),
+        ],
+        ignore_index=True,
+    )
+
+
+def test_lines_are_means_over_seeds_from_the_first_round_on():
+    figure = plot_convergence(history(), data=["adult", "bank"], protocol="3x5")
+    above, other, below, _ = figure.axes
+    assert (above.get_title(), other.get_title()) == ("adult", "bank")
+    epochs, accuracy = line(above, "mfairfl")
+    assert epochs == [5, 10, 15]
+    assert accuracy == pytest.approx([0.82, 0.8455, 0.848])
+    assert line(below, "mfairfl")[1] == pytest.approx([0.02, 0.02, 0.024])
+    assert line(above, "fedavg") == ([5, 10, 15], [0.845, 0.85, 0.84])
+    assert [one.get_label() for one in other.lines] == ["mfairfl"]
+    assert legend(figure) == ["mfairfl", "fedavg"]
+    styles = {(str(one.get_linestyle()), one.get_marker()) for one in above.lines}
+    assert len(styles) == 2
+
+
+def test_a_band_reaches_from_the_lowest_to_the_highest_of_several_seeds():
+    figure = plot_convergence(history(), data=["adult", "bank"], protocol="3x5")
+    above, other, *_ = figure.axes
+    (band,) = above.collections  # fedavg has one seed and no band
+    corners = {tuple(corner) for corner in band.get_paths()[0].vertices.tolist()}
+    assert corners >= {(5, 0.80), (5, 0.84), (10, 0.842), (10, 0.849), (15, 0.846), (15, 0.85)}
+    assert len(other.collections) == 0
+
+
+def test_a_line_ends_where_a_seed_has_no_more_rounds():
+    frame = history()
+    frame = frame[~((frame["seed"] == 1) & (frame["epoch"] == 15))]
+    above, _ = plot_convergence(frame, data=["adult"], protocol="3x5").axes
+    assert line(above, "mfairfl")[1] == pytest.approx([0.82, 0.8455, math.nan], nan_ok=True)
+
+
+def test_early_bands_may_leave_the_frame_but_lines_never_do():
+    # In round 1 one seed of three is at 0.1: the mean, 0.6, is drawn and the band is cut.
+    frame = pd.concat(
+        [curve("a", seed, [0.0, first, *[0.85] * 30], 0.1) for seed, first in
+         enumerate([0.1, 0.85, 0.85])]
+    )  # fmt: skip
+    above, _ = plot_convergence(frame, data=["adult"], protocol="3x5").axes
+    low, high = above.get_ylim()
+    assert 0.1 < low < 0.6 < 0.85 < high
+
+
+def test_a_number_that_is_nowhere_defined_is_said():
+    frame = history().assign(client_accuracy_std=math.nan)
+    above, below = plot_convergence(frame, data=["adult"], protocol="3x5").axes
+    assert told(below) == ["undefined"]
+    assert told(above) == []
+
+
+def test_histories_that_cannot_be_drawn_are_refused():
+    with pytest.raises(DataError, match="protocol 10x20: unknown data 'adult'"):
+        plot_convergence(history(), data=["adult"], protocol="10x20")
+    both = pd.concat([history(), history().query("epoch == 5").assign(split="low")])
+    with pytest.raises(DataError, match=r"two rows of .*epoch 5; keep one split and one notion"):
+        plot_convergence(both, data=["adult"], protocol="3x5")
+    with pytest.raises(DataError, match="no rows of epochs after 0"):
+        epochs_to_best(history().query("epoch == 0"))
+
+
+# ------------------------------------------------------------------ epochs to the best
+
+
+def test_epochs_to_best_by_hand():
+    # mfairfl, accuracy: 0.849 at epoch 10 is within 0.005 of 0.85; 0.842 is within 0.005 of 0.846.
+    # Its client std: 0.02 at epoch 10 is within 0.005 of 0.018; the other starts at its lowest.
+    # fedavg: exactly 0.005 below the best at once; its std is at its lowest at epoch 10.
+    found = epochs_to_best(history().sample(frac=1, random_state=3)).set_index(
+        ["data", "strategy"]
+    )
+    ours = found.loc[("adult", "mfairfl")]
+    assert (ours["accuracy_epochs"], ours["accuracy_epochs_std"]) == (10, 0)
+    assert ours["client_accuracy_std_epochs"] == 7.5
+    assert ours["client_accuracy_std_epochs_std"] == pytest.approx(math.sqrt(12.5))
+    assert (ours["protocol"], ours["runs"], ours["within"]) == ("3x5", 2, 0.005)
+    theirs = found.loc[("adult", "fedavg")]
+    assert (theirs["accuracy_epochs"], theirs["client_accuracy_std_epochs"]) == (5, 10)
+    assert math.isnan(theirs["accuracy_epochs_std"])
+    bank = found.loc[("bank", "mfairfl")]
+    assert (bank["accuracy_epochs"], bank["client_accuracy_std_epochs"]) == (15, 5)
+    assert len(found) == 3
+
+
+def test_a_wider_margin_is_met_earlier():
+    found = epochs_to_best(history(), within=0.05).query("data == 'adult'")
+    assert found["accuracy_epochs"].tolist() == [5, 5]
+    with pytest.raises(DataError, match="within = -1; use 0 or more"):
+        epochs_to_best(history(), within=-1)
+
+
+def test_undefined_rounds_do_not_count_and_an_undefined_run_makes_the_mean_undefined():
+    frame = pd.concat(
+        [
+            curve("a", 0, [math.nan, 0.8, 0.9], [0.1, math.nan, 0.2], start=5),
+            curve("a", 1, [0.9, 0.9, 0.9], [math.nan] * 3, start=5),
+        ]
+    )
+    (found,) = epochs_to_best(frame).to_dict("records")
+    assert found["accuracy_epochs"] == 10  # epochs 15 and 5
+    assert math.isnan(found["client_accuracy_std_epochs"])
+
+
+def test_protocols_are_told_apart():
+    frame = pd.concat([history(), curve("mfairfl", 0, [0.1, 0.9], [0.1, 0.1], protocol="1x5")])
+    keys = epochs_to_best(frame)[["protocol", "data", "strategy"]].to_numpy().tolist()
+    assert sorted(map(tuple, keys)) == [
+        ("1x5", "adult", "mfairfl"),
+        ("3x5", "adult", "fedavg"),
+        ("3x5", "adult", "mfairfl"),
+        ("3x5", "bank", "mfairfl"),
+    ]
+
+
+def test_the_table_of_epochs():
+    frame = pd.concat(
+        [history(), curve("odd", 0, [0.1, 0.9], [math.nan] * 2)], ignore_index=True
+    )  # fmt: skip
+    first, table = write_epochs_markdown(epochs_to_best(frame)).split("\n\n")
+    assert first.startswith("First epoch within 0.005 of the run's best: mean ± standard dev")
+    assert sorted(table.splitlines()[2:]) == [
+        "| fedavg | 5.0 (n=1) | 10.0 (n=1) |  |  |",
+        "| mfairfl | 10.0 ± 0.0 | 7.5 ± 3.5 | 15.0 | 5.0 |",
+        "| odd | 5.0 (n=1) | undefined |  |  |",
+    ]
+    assert table.splitlines()[:2] == [
+        "| 3x5 | adult: accuracy | adult: client std | bank: accuracy | bank: client std |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+
+
+# ------------------------------------------------------------------ clients
+
+
+def client_rows():
+    rows = [
+        ("adult", "fedavg", "a", 0, 0.80), ("adult", "fedavg", "a", 1, 0.90),
+        ("adult", "fedavg", "b", 0, 0.70), ("adult", "fedavg", "b", 1, 0.70),
+        ("adult", "mfairfl", "b", 0, 0.75), ("bank", "mfairfl", "NA", 0, 0.01),
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["data", "strategy", "client", "seed", "accuracy"])
+
+
+def test_bars_are_means_with_standard_deviations_side_by_side_and_gaps_where_nothing_ran():
+    figure = plot_client_bars(client_rows())
+    adult, bank = figure.axes
+    bars = {c.get_label(): c for c in adult.containers if hasattr(c, "patches")}
+    heights = {name: [bar.get_height() for bar in c.patches] for name, c in bars.items()}
+    assert heights["fedavg"] == pytest.approx([0.85, 0.70])
+    assert heights["mfairfl"] == pytest.approx([math.nan, 0.75], nan_ok=True)
+    (ends,) = bars["fedavg"].errorbar.lines[2]
+    lengths = [float(np.ptp(segment[:, 1])) / 2 for segment in ends.get_segments()]
+    assert lengths == pytest.approx([0.05 * math.sqrt(2), 0.0])
+    assert [text.get_text() for text in adult.get_xticklabels()] == ["a", "b"]
+    ours, theirs = bars["mfairfl"].patches[1], bars["fedavg"].patches[1]
+    assert ours.get_x() + ours.get_width() == pytest.approx(theirs.get_x())
+    assert (ours.get_facecolor(), ours.get_hatch()) != (theirs.get_facecolor(), theirs.get_hatch())
+    assert [text.get_text() for text in bank.get_xticklabels()] == ["NA"]
+    assert legend(figure) == ["mfairfl", "fedavg"]
+
+
+def test_an_axis_of_bars_that_does_not_start_at_0_says_so():
+    adult, bank = plot_client_bars(client_rows()).axes
+    start = adult.get_ylim()[0]
+    assert 0 < start < 0.70  # the lowest bar, without spread, ends at 0.70
+    assert adult.get_ylabel() == f"accuracy (from {start:g} on)"
+    assert (bank.get_ylim()[0], bank.get_ylabel()) == (0.0, "accuracy")
+
+
+def test_two_runs_of_a_client_with_the_same_seed_are_refused():
+    with pytest.raises(DataError, match=r"client a, seed 0; keep one split, protocol and notion"):
+        plot_client_bars(pd.concat([client_rows(), client_rows().head(1)]))
+
+
+# ------------------------------------------------------------------ reading runs
+
+LOG = {"constraints": ["dp | all | sex | $F$", "dp | all | sex | M"], "multipliers": [0.0, 0.0]}
+
+
+def write_rounds(folder, rows, *, strategy="mfairfl", **settings):
+    """Write a finished run of these rounds: (accuracy, client std, log)."""
+    folder.mkdir()
+    config = {"strategy": {"name": strategy, **settings}, "training": {"local_epochs": 4}}
+    record = {"schema_version": 1, "identity": "by hand", "status": "complete", "config": config}
+    (folder / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    with (folder / "rounds.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["round", "test_accuracy", "test_client_accuracy_std", "log"])
+        for number, (accuracy, std, log) in enumerate(rows):
+            writer.writerow([number, accuracy, std, json.dumps(log) if log else ""])
+    return folder
+
+
+ROWS = [
+    (0.5, 0.0, None),
+    (0.7, "", LOG),
+    (0.8, 0.02, LOG | {"multipliers": [0.25, -0.125]}),
+]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "settings", "epochs"),
+    [
+        ("mfairfl", {}, [0, 4, 8]),
+        ("fedavg", {}, [0, 4, 8]),
+        ("qffl", {"update": "gradient"}, [0, 1, 2]),
+        ("mfairfl-paper", {}, [0, 1, 2]),
+        ("mfairfl-paper", {"update": "local"}, [0, 4, 8]),
+    ],
+)
+def test_a_round_is_its_local_epochs_or_one_gradient_step(tmp_path, strategy, settings, epochs):
+    found = read_history(write_rounds(tmp_path / "r", ROWS, strategy=strategy, **settings))
+    assert list(found.columns) == ["round", "epoch", "accuracy", "client_accuracy_std"]
+    assert found["round"].tolist() == [0, 1, 2]
+    assert found["epoch"].tolist() == epochs
+    assert found["accuracy"].tolist() == [0.5, 0.7, 0.8]
+    assert found["client_accuracy_std"].tolist() == pytest.approx([0, math.nan, 0.02], nan_ok=True)
+
+
+def test_multipliers_are_those_each_round_trained_under(tmp_path):
+    found = multiplier_history(write_rounds(tmp_path / "r", ROWS))
+    first, second = LOG["constraints"]
+    assert found.to_numpy().tolist() == [
+        [1, first, 0.0],
+        [1, second, 0.0],
+        [2, first, 0.25],
+        [2, second, -0.125],
+    ]
+    assert list(found.columns) == ["round", "cell", "value"]
+
+
+def test_what_a_run_does_not_hold_is_named(tmp_path):
+    plain = write_rounds(tmp_path / "plain", [(0.5, 0.0, None)] * 2)
+    with pytest.raises(RunDirectoryError, match=r"rounds\.csv: column 'log' holds no multipliers"):
+        multiplier_history(plain)
+    (plain / "rounds.csv").write_text("round,train_accuracy\n0,0.5\n", encoding="utf-8")
+    with pytest.raises(RunDirectoryError, match=r"rounds\.csv: lacks column 'test_accuracy'"):
+        read_history(plain)
+    (plain / "rounds.csv").unlink()
+    with pytest.raises(RunDirectoryError, match=r"rounds\.csv: missing or empty"):
+        read_history(plain)
+
+
+def test_real_runs_hold_all_epochs_of_their_budget_and_multipliers_of_every_round(tmp_path):
+    settings = {"rounds": 2, "hidden": (4,), "batch_size": 20, "local_epochs": 3}
+    for name, epochs in {"mfairfl": [0, 3, 6], "mfairfl-paper": [0, 1, 2, 3, 4, 5, 6]}.items():
+        out = tmp_path / name
+        mfairfl.train(fed.people_federation(), out=out, strategy=name, **settings)
+        found = read_history(out)
+        assert found["epoch"].tolist() == epochs
+        with (out / "rounds.csv").open(encoding="utf-8", newline="") as file:
+            expected = [float(row["test_accuracy"]) for row in csv.DictReader(file)]
+        assert found["accuracy"].tolist() == expected
+        multipliers = multiplier_history(out)
+        assert set(multipliers["round"]) == set(range(1, len(epochs)))
+        assert multipliers["cell"].nunique() == 4  # two sexes, two ages
+
+
+# ------------------------------------------------------------------ multipliers
+
+
+def test_every_cell_has_its_line_under_its_own_name(tmp_path):
+    rounds = multiplier_history(write_rounds(tmp_path / "r", ROWS))
+    (panel,) = plot_multipliers(rounds).axes
+    assert line(panel, "dp | all | sex | $F$") == ([1, 2], [0.0, 0.25])
+    assert line(panel, "dp | all | sex | M") == ([1, 2], [0.0, -0.125])
+    styles = {(str(one.get_linestyle()), one.get_marker()) for one in panel.get_lines()[:2]}
+    assert len(styles) == 2
+
+
+def test_every_run_has_its_panel(tmp_path):
+    rounds = multiplier_history(write_rounds(tmp_path / "r", ROWS))
+    other = rounds.assign(value=2 * rounds["value"], run="seed 1")
+    both = pd.concat([rounds.assign(run="seed 0"), other])
+    first, second = plot_multipliers(both).axes
+    assert (first.get_title(), second.get_title()) == ("seed 0", "seed 1")
+    assert line(first, "dp | all | sex | M")[1] == [0.0, -0.125]
+    assert line(second, "dp | all | sex | M")[1] == [0.0, -0.25]
+    with pytest.raises(DataError, match=r"two rows of round 1, .*; tell runs apart by a column"):
+        plot_multipliers(both.drop(columns="run"))
+
+
+# ------------------------------------------------------------------ files
+
+
+def draw_all(folder, rounds):
+    folder.mkdir()
+    curve = ([0.0, 0.1], [0.95, 0.99])
+    where = WHERE | {"data": ["adult", "bank"], "frontiers": {"adult": curve}}
+    draw_pareto(results(), folder / "pareto", **where)
+    draw_convergence(history(), folder / "s1.svg", data=["adult", "bank"], protocol="3x5")
+    draw_client_bars(client_rows(), folder / "bars.png")
+    draw_multipliers(rounds, str(folder / "multipliers"))
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_every_picture_is_an_svg_and_a_png_with_the_same_bytes_every_time(tmp_path):
+    rounds = multiplier_history(write_rounds(tmp_path / "r", ROWS))
+    first = draw_all(tmp_path / "one", rounds)
+    names = ("bars", "multipliers", "pareto", "s1")
+    assert sorted(first) == sorted(f"{n}.{kind}" for n in names for kind in ("png", "svg"))
+    assert draw_all(tmp_path / "two", rounds) == first
+    for name in names:
+        assert first[f"{name}.svg"].startswith(b"<?xml")
+        assert b"dc:date" not in first[f"{name}.svg"]
+        assert first[f"{name}.png"].startswith(b"\x89PNG")
+    assert b"$F$" in first["multipliers.svg"]  # a name is text, never a formula
