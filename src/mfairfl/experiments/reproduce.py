@@ -20,6 +20,7 @@ from mfairfl.experiments.publish import Finished, publish_curves, publish_table
 from mfairfl.experiments.search.halving import RUNGS, halve, subjects, write_lock
 from mfairfl.experiments.store import carry_out, folder_name, path_of
 from mfairfl.experiments.study import Study, Trial, load_study, trials
+from mfairfl.experiments.tables.claims import write_claims
 from mfairfl.files import write_atomically
 
 __all__ = ["PAPER", "Watcher", "experiments", "reproduce", "run_study", "tune"]
@@ -82,7 +83,21 @@ def reproduce(
     for name in names:
         study = load_study(experiments() / f"{name}.toml").model_copy(update=changes)
         found[name] = run_study(name, study, out, watcher=watcher)
+    _judge(out)
     return found
+
+
+def _judge(out: Path) -> None:
+    """Write what held and what did not, from the tables that are there."""
+    tables = {
+        name: pd.read_csv(out / f"{name}.csv", keep_default_na=False, na_values=[""]).fillna(
+            {"notion": "", "attribute": "", "mark": ""}
+        )
+        for name in PAPER
+        if name.startswith("table") and (out / f"{name}.csv").exists()
+    }
+    if tables:
+        write_atomically(out / "reproduction.md", write_claims(tables).encode())
 
 
 def run_study(name: str, study: Study, out: Path, *, watcher: Watcher | None = None) -> str:

@@ -20,9 +20,9 @@ from mfairfl.experiments.tables.cells import (
 )
 from mfairfl.experiments.tables.layout import Layout
 
-__all__ = ["verdict", "write_glance"]
+__all__ = ["SLACK", "verdict", "write_glance"]
 
-_SLACK = 1.3
+SLACK = 1.3
 
 
 def verdict(ours: float, theirs: float, noise: float) -> str:
@@ -58,7 +58,7 @@ def write_glance(cells: Cells, layout: Layout) -> list[str]:
     said = [
         f"{layout.reference}, split {split}: mean ± standard deviation over seeds (published).",
         "Floor: what exactly fair decisions would show on these test rows.",
-        f"As low: at most the published number, or (noise) at most {_SLACK} floors of a violation "
+        f"As low: at most the published number, or (noise) at most {SLACK} floors of a violation "
         "and one floor of CF std.",
         "Of several attributes the largest violation counts." if several else "",
     ]
@@ -77,7 +77,7 @@ def _claims(cells: Cells, layout: Layout, table: Place, notion: str) -> Iterator
         yield f"{spread(row)} ({number(row.published)})"
         yield "yes" if row.mean > row.published else "no"
     if violations:
-        yield from _low(row_of, violations, _SLACK)
+        yield from _low(row_of, violations, SLACK)
     yield from _low(row_of, [last], 1.0)
 
 
