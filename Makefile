@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
-.PHONY: help demo test lint format bench targets strategies group-fair surgery test-wheel test-lowest test-network kill-sweep clean
+.PHONY: help demo test lint format bench targets strategies group-fair surgery tuning reproduce test-wheel test-lowest test-network kill-sweep clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,13 @@ group-fair: $(VENV)/.dev ## the group-fair methods on Adult, and fairlearn besid
 
 surgery: $(VENV)/.dev ## where the conflict step lifts the worst client, and where not (ten minutes): results/
 	$(BIN)/python benchmarks/surgery.py
+
+tuning: $(VENV)/.dev ## choose the hyper-parameters of every method by cross-validation (an hour): results/paper
+	$(BIN)/mfairfl reproduce tuning --out runs/tuning
+	cp runs/tuning/lock.toml runs/tuning/tuning.csv results/paper/
+
+reproduce: $(VENV)/.dev ## the paper's tables and figures, five seeds, both budgets (hours): results/reproduction
+	$(BIN)/mfairfl reproduce all --seeds 5 --out results/reproduction
 
 test-wheel: $(VENV)/.dev ## build the wheel and test what users install
 	rm -rf dist .venv-wheel

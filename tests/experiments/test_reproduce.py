@@ -50,6 +50,8 @@ strategies = [
 """
 CURVES = """
 title = "Figure S1, small"
+kind = "curves"
+notions = []
 data = [{ label = "adult", config = "people.toml" }]
 protocols = ["2x2"]
 seeds = 2

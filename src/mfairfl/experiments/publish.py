@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mfairfl.errors import ConfigError, unknown
 from mfairfl.experiments.plots.curves import (
     epochs_to_best,
     multiplier_history,
@@ -53,9 +52,6 @@ class Finished:
 def layout_of(done: Finished) -> Layout:
     """Return how the study's table is laid out."""
     study = done.study
-    labels = tuple(label for variant in study.strategies for label, _ in variant.expanded())
-    if study.reference not in labels:
-        raise ConfigError(f"reference: {unknown('strategy', study.reference, labels)}")
     attributes = {
         trial.data: tuple(s["name"] or s["column"] for s in record["task"]["sensitive"])
         for trial, record in zip(done.work, done.records, strict=True)
@@ -63,12 +59,12 @@ def layout_of(done: Finished) -> Layout:
     return Layout(
         name=done.name,
         title=study.title,
-        strategies=labels,
+        strategies=study.labels,
         notions=study.notions,
         data=tuple(d.label for d in study.data),
         splits=study.splits,
         protocols=done.protocols,
-        reference=study.reference,
+        reference=study.tested_against,
         attributes=attributes,
         published=study.published,
         published_split=study.published_split,

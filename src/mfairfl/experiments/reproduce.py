@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -75,6 +76,9 @@ def reproduce(
     changes: dict[str, Any] = {}
     if seeds is not None:
         changes["seeds"] = tuple(range(seeds))
+    for protocol in protocols or ():
+        if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", protocol):
+            raise ConfigError(f"protocol '{protocol}': give rounds x local epochs, such as 10x20")
     if protocols is not None:
         changes["protocols"] = tuple(protocols)
     if lock is not None:
@@ -108,7 +112,7 @@ def run_study(name: str, study: Study, out: Path, *, watcher: Watcher | None = N
         watcher.begin(name, len({path_of(trial, runs) for trial in work}))
     records = carry_out(work, runs, None if watcher is None else watcher.on_round)
     done = Finished(name=name, study=study, work=work, records=records, runs=runs)
-    publish = publish_table if study.notions or study.published else publish_curves
+    publish = publish_table if study.kind == "table" else publish_curves
     text = publish(done, out)
     _tell(out / "made.json", name, work, records, time.perf_counter() - started)
     return text

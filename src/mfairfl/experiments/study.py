@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -22,7 +22,7 @@ from pydantic import (
     model_validator,
 )
 
-from mfairfl.errors import ConfigError
+from mfairfl.errors import ConfigError, unknown
 from mfairfl.experiments.config import Config, explain, load_toml, make_config
 from mfairfl.experiments.prepare import steps_by_gradient
 from mfairfl.experiments.train import nested, settings
@@ -136,8 +136,12 @@ class Study(_Part):
         Budgets, "rounds x local epochs".
     seeds
         Their number, or a list of them.
+    notions
+        One model is trained for each; none at all compares client fairness alone.
     reference
-        The method (its label) the others are tested against.
+        The method (its label) the others are tested against: mFairFL, or the first.
+    kind
+        "table", or "curves" for test numbers over rounds.
     lock
         A file of chosen hyper-parameters, relative to this file.
     published
@@ -149,13 +153,14 @@ class Study(_Part):
     title: str = "Comparison"
     data: tuple[DataVariant, ...] = Field(min_length=1)
     splits: tuple[str, ...] = Field(default=("own",), min_length=1)
-    notions: tuple[str, ...] = ()
+    notions: tuple[str, ...] = ("demographic_parity",)
     protocols: tuple[Annotated[str, Field(pattern=r"^[1-9]\d*x[1-9]\d*$")], ...] = Field(
         default=("40x5",), min_length=1
     )
     seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds), Field(min_length=1)] = (0, 1, 2)
     strategies: tuple[StrategyVariant, ...] = Field(min_length=1)
-    reference: str = "mfairfl"
+    reference: str | None = None
+    kind: Literal["table", "curves"] = "table"
     lock: str | None = None
     published: str | None = None
     published_split: str | None = None
@@ -173,13 +178,25 @@ class Study(_Part):
     def _distinct(self) -> Self:
         named: tuple[tuple[str, list[Any]], ...] = (
             ("data", [d.label for d in self.data]),
-            ("strategies", [label for s in self.strategies for label, _ in s.expanded()]),
+            ("strategies", list(self.labels)),
             ("seeds", list(self.seeds)),
         )
         for what, labels in named:
             if twice := {label for label in labels if labels.count(label) > 1}:
                 raise ValueError(f"{what}: {sorted(twice)[0]!r} is there twice; give it a label")
+        if self.reference is not None and self.reference not in self.labels:
+            raise ValueError(f"reference: {unknown('strategy', self.reference, self.labels)}")
         return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The methods, every point of a grid by itself."""
+        return tuple(label for variant in self.strategies for label, _ in variant.expanded())
+
+    @property
+    def tested_against(self) -> str:
+        """The reference, or what it is where the file names none."""
+        return self.reference or ("mfairfl" if "mfairfl" in self.labels else self.labels[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,66 @@
+"""`mfairfl compare` and `reproduce` as a user meets them."""
+
+from __future__ import annotations
+
+import pytest
+
+STUDY = """
+title = "Hiring"
+data = ["people.toml"]
+strategies = ["fedavg", "mfairfl"]
+notions = ["dp"]
+protocols = ["2x1"]
+seeds = 2
+[base.model]
+hidden = [4]
+"""
+
+
+@pytest.fixture
+def study(cli, csv, tmp_path):
+    answer = cli(
+        "init", "--csv", csv, "--label", "Hired", "--favourable", "yes", "--sensitive", "Gender",
+        "--client", "Site", "--out", "people.toml",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    path = tmp_path / "hiring.toml"
+    path.write_text(STUDY)
+    return path
+
+
+def test_a_file_that_init_wrote_can_be_compared_on(cli, study, tmp_path):
+    answer = cli("compare", study)
+    assert answer.code == 0, answer.err
+    lines = answer.out.splitlines()
+    assert lines[0] == "Hiring"
+    assert [line.split()[0] for line in lines[4:6]] == ["fedavg", "mfairfl"]
+    assert "written: runs/hiring/hiring.md" in answer.err
+    assert (tmp_path / "runs" / "hiring" / "hiring.tex").exists()
+    assert len(list((tmp_path / "runs" / "hiring" / "runs").iterdir())) == 4
+    again = cli("compare", study, "--seeds", "1", "--out", "other")
+    assert again.code == 0, again.err
+    assert "±" not in again.out.split("Mean ±")[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("compare", "absent.toml"), "absent.toml: no such file"),
+        (("reproduce", "table1"), "did you mean 'table-1'"),
+        (("reproduce", "tuning", "table-1"), "tuning: give it alone"),
+        (("reproduce", "table-1", "--protocol", "10*20"), "protocol"),
+    ],
+)
+def test_mistakes_are_one_line(cli, arguments, message):
+    answer = cli(*arguments)
+    assert answer.code == 2
+    (line,) = answer.err.strip().splitlines()
+    assert message in line
+
+
+def test_an_unknown_reference_is_named_before_anything_runs(cli, study, tmp_path):
+    study.write_text('reference = "fedavgg"\n' + STUDY)
+    answer = cli("compare", study)
+    assert answer.code == 2
+    assert "did you mean 'fedavg'" in answer.err
+    assert not (tmp_path / "runs").exists()

@@ -1,0 +1,39 @@
+"""Progress of many runs where there is no terminal."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from mfairfl.cli.many import ManyRuns
+
+
+def test_plain_lines_say_how_much_is_done_and_how_long_it_will_take(capsys):
+    now = [0.0]
+    with ManyRuns(Console(file=io.StringIO()), clock=lambda: now[0]) as watcher:
+        watcher.begin("table-1", 4)
+        now[0] = 30.0
+        watcher.on_round("a", 5, 10)  # half of one of four
+        watcher.on_round("a", 5, 10)  # nothing new: no line
+        now[0] = 150.0
+        watcher.on_round("a", 10, 10)
+        watcher.on_round("b", 0, 0)  # a run without rounds is done when it begins
+    said = capsys.readouterr().err.splitlines()
+    assert said == [
+        "table-1: 0/4 runs, 30 s gone, about 3.5 min left",
+        "table-1: 1/4 runs, 2.5 min gone, about 7.5 min left",
+        "table-1: 2/4 runs, 2.5 min gone, about 2.5 min left",
+    ]
+
+
+def test_a_new_list_starts_from_nothing(capsys):
+    now = [0.0]
+    with ManyRuns(Console(file=io.StringIO()), clock=lambda: now[0]) as watcher:
+        watcher.begin("one", 1)
+        watcher.on_round("a", 1, 1)
+        now[0] = 100.0
+        watcher.begin("two", 2)
+        now[0] = 110.0
+        watcher.on_round("a", 1, 1)
+    assert capsys.readouterr().err.splitlines()[-1] == "two: 1/2 runs, 10 s gone, about 10 s left"
