@@ -60,9 +60,9 @@ def allowed(trial: Scored, tolerance: float) -> float:
 def choose(trials: Sequence[Scored], tolerance: float) -> Choice:
     """Choose the highest accuracy subject to violation ≤ max(tolerance, 1.3 × noise floor).
 
-    If no trial is that fair: the lowest violation among those at least .01 more accurate than the
-    constant classifier; if there is none of these either, the most accurate. Of equals, the one
-    that is better in the other number, then the first.
+    Only trials at least .01 more accurate than the constant classifier count; if none of them is
+    that fair, the one of lowest violation. If there is none of these, the most accurate. Of
+    equals, the one that is better in the other number, then the first.
 
     Parameters
     ----------
@@ -85,33 +85,22 @@ def choose(trials: Sequence[Scored], tolerance: float) -> Choice:
     known = [i for i, trial in enumerate(trials) if not math.isnan(trial.accuracy)]
     if not known:
         raise ConfigError("no trial with an accuracy to choose from: run at least one to its end")
-    fair = [i for i in known if trials[i].violation <= allowed(trials[i], tolerance)]
-    if fair:
-        best = min(fair, key=lambda i: (-trials[i].accuracy, trials[i].violation))
-        return Choice(index=best, reason=_fair_reason(trials[best], len(fair), tolerance))
     defined = [i for i in known if not math.isnan(trials[i].violation)]
     useful = [i for i in defined if _useful(trials[i])]
-    none = "no trial has " + _bound(tolerance)
+    fair = [i for i in useful if trials[i].violation <= allowed(trials[i], tolerance)]
+    bound = f"violation ≤ max({tolerance:g}, {FLOOR_FACTOR:g} × noise floor)"
+    if fair:
+        best = min(fair, key=lambda i: (-trials[i].accuracy, trials[i].violation))
+        return Choice(index=best, reason=f"highest accuracy of the {len(fair)} with {bound}")
     if useful:
         best = min(useful, key=lambda i: (trials[i].violation, -trials[i].accuracy))
         why = f"lowest violation of the {len(useful)} clearly more accurate than a constant answer"
-        return Choice(index=best, reason=f"{none}; {why}")
+        return Choice(index=best, reason=f"none of use has {bound}; {why}")
     best = min(defined or known, key=lambda i: (-trials[i].accuracy, trials[i].violation))
-    why = f"nor is any {USEFUL:g} more accurate than a constant answer; highest accuracy"
-    return Choice(index=best, reason=f"{none}, {why}")
+    why = f"none is {USEFUL:g} more accurate than a constant answer; highest accuracy"
+    return Choice(index=best, reason=f"{why}: widen the search")
 
 
 def _useful(trial: Scored) -> bool:
     # Both are shares of the same rows: a gain of exactly .01 must not fail by rounding.
     return round(trial.accuracy - trial.constant_accuracy, 12) >= USEFUL
-
-
-def _bound(tolerance: float) -> str:
-    return f"violation ≤ max({tolerance:g}, {FLOOR_FACTOR:g} × noise floor)"
-
-
-def _fair_reason(trial: Scored, count: int, tolerance: float) -> str:
-    reason = f"highest accuracy of the {count} with {_bound(tolerance)}"
-    if _useful(trial):
-        return reason
-    return f"{reason}; but it is hardly more accurate than a constant answer: widen the search"
