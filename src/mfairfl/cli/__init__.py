@@ -16,15 +16,14 @@ from typing import Annotated, Any
 import typer
 
 from mfairfl import __version__
-from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
 from mfairfl.cli.doctor import doctor
 from mfairfl.cli.init import init
 from mfairfl.cli.predict import predict
-from mfairfl.cli.reproduce import reproduce
 from mfairfl.cli.show import say
 from mfairfl.cli.strategies import strategies
 from mfairfl.cli.train import train
+from mfairfl.cli.tune import tune
 from mfairfl.errors import MfairflError
 
 __all__ = ["app", "main"]
@@ -60,17 +59,11 @@ app.command(
 )(predict)
 app.command(
     epilog=_examples(
-        "mfairfl compare study.toml",
-        "mfairfl compare study.toml --seeds 10 --out results/study",
+        "mfairfl tune my.toml --trials 30",
+        "mfairfl tune --data adult --heterogeneity high --strategy fedfb --notion eo",
+        "mfairfl tune my.toml --search strategy.beta=0.4,0.8 --search lr=0.001:0.1:log",
     )
-)(compare)
-app.command(
-    epilog=_examples(
-        "mfairfl reproduce table-1 --quick",
-        "mfairfl reproduce all --seeds 5 --protocol 10x20 --out results",
-        "mfairfl reproduce tuning --out tuned",
-    )
-)(reproduce)
+)(tune)
 app.command(
     epilog=_examples(
         "mfairfl init --csv people.csv",

@@ -22,6 +22,7 @@ from mfairfl.experiments.search.halving import RUNGS, halve, subjects, write_loc
 from mfairfl.experiments.store import carry_out, folder_name, path_of
 from mfairfl.experiments.study import Study, Trial, load_study, trials
 from mfairfl.experiments.tables.claims import write_claims
+from mfairfl.experiments.tables.text import read_csv
 from mfairfl.files import write_atomically
 
 __all__ = ["PAPER", "Watcher", "experiments", "reproduce", "run_study", "tune"]
@@ -94,9 +95,7 @@ def reproduce(
 def _judge(out: Path) -> None:
     """Write what held and what did not, from the tables that are there."""
     tables = {
-        name: pd.read_csv(out / f"{name}.csv", keep_default_na=False, na_values=[""]).fillna(
-            {"notion": "", "attribute": "", "mark": ""}
-        )
+        name: read_csv(out / f"{name}.csv")
         for name in PAPER
         if name.startswith("table") and (out / f"{name}.csv").exists()
     }

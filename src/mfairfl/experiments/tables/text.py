@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from pathlib import Path
 
 import pandas as pd
 
@@ -18,7 +19,7 @@ from mfairfl.experiments.tables.cells import (
 from mfairfl.experiments.tables.glance import write_glance
 from mfairfl.experiments.tables.layout import Layout
 
-__all__ = ["write_csv", "write_latex", "write_markdown", "write_text"]
+__all__ = ["read_csv", "write_csv", "write_latex", "write_markdown", "write_text"]
 
 _SHORT = {
     "demographic_parity": "DP",
@@ -26,6 +27,7 @@ _SHORT = {
     "equal_opportunity": "EOpp",
     "accuracy_parity": "AP",
 }
+_TEXT = ("protocol", "data", "split", "strategy", "notion", "metric", "attribute", "mark")
 _MORE = (
     "CF gap: best less worst client's accuracy. Floor: what the test rows would show on average "
     "if the truth were exactly fair. Frontier: the best accuracy that any classifier could have "
@@ -55,6 +57,14 @@ def write_csv(long: pd.DataFrame) -> str:
     'metric,mean,std\naccuracy,0.333333,\n'
     """
     return long.to_csv(index=False, lineterminator="\n", float_format="%.6g")
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """Read what `write_csv` wrote: an empty notion, attribute or mark is text, not a gap."""
+    frame = pd.read_csv(
+        path, keep_default_na=False, na_values=[""], dtype=dict.fromkeys(_TEXT, str)
+    )
+    return frame.fillna(dict.fromkeys(_TEXT, ""))
 
 
 def write_markdown(long: pd.DataFrame, layout: Layout) -> str:
