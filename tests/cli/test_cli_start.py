@@ -9,7 +9,7 @@ import pytest
 
 import mfairfl
 
-VERBS = ["train", "predict", "init", "doctor", "strategies"]
+VERBS = ["train", "predict", "compare", "tune", "reproduce", "init", "doctor", "strategies"]
 
 
 def test_help_names_every_verb(cli):

@@ -161,18 +161,21 @@ def test_curves_have_every_round_of_every_run(made):
 def test_nothing_is_run_twice_and_the_same_bytes_come_out(made, monkeypatch):
     folder, out, _ = made
     before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    models = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/model.safetensors")}
     monkeypatch.setattr(paper, "experiments", lambda: folder)
-    rounds = []
+    told = {}
 
     class Watch:
         def begin(self, name, total):
-            assert (name, total) == ("table-1", 2 * 3 * 8 + 6)
+            assert (name, total) == ("table-1", len(models) - 4)  # the others are the figure's
 
-        def on_round(self, out, round_, total):
-            rounds.append(out)
+        def on_round(self, out, round_, rounds):
+            told[out] = round_ / rounds
 
     paper.reproduce(["table-1"], out, watcher=Watch())
-    assert rounds == []
+    assert len(told) == len(models) - 4
+    assert set(told.values()) == {1.0}  # finished before, and counted as finished
+    assert {path: path.stat().st_mtime_ns for path in models} == models
     after = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
     assert {name for name in before if before[name] != after[name]} <= {"made.json"}
 

@@ -16,10 +16,12 @@ from typing import Annotated, Any
 import typer
 
 from mfairfl import __version__
+from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
 from mfairfl.cli.doctor import doctor
 from mfairfl.cli.init import init
 from mfairfl.cli.predict import predict
+from mfairfl.cli.reproduce import reproduce
 from mfairfl.cli.show import say
 from mfairfl.cli.strategies import strategies
 from mfairfl.cli.train import train
@@ -57,6 +59,19 @@ app.command(
         "mfairfl predict runs/adult --csv new.csv --out scores.csv --force --json",
     )
 )(predict)
+app.command(
+    epilog=_examples(
+        "mfairfl compare study.toml",
+        "mfairfl compare study.toml --seeds 10 --out results/study",
+    )
+)(compare)
+app.command(
+    epilog=_examples(
+        "mfairfl reproduce table-1 --quick",
+        "mfairfl reproduce all --seeds 5 --protocol 10x20 --out results/reproduction",
+        "mfairfl reproduce tuning --out tuned",
+    )
+)(reproduce)
 app.command(
     epilog=_examples(
         "mfairfl tune my.toml --trials 30",

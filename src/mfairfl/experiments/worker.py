@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -52,6 +53,8 @@ def _read(parts: queue.SimpleQueue[str]) -> None:
 
 def main() -> int:
     """Work through the parts given on standard input."""
+    # Ctrl-C reaches every process of a terminal; the parent's end is what counts.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parts: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(parts,), daemon=True).start()
     while True:
@@ -61,6 +64,8 @@ def main() -> int:
         except MfairflError as error:
             _say({"error": str(error)})
             return 2
+        for item in items:  # also those that were finished before
+            _say({"out": item["out"], "round": 1, "rounds": 1})
         _say({"done": True})
 
 
