@@ -1,0 +1,59 @@
+"""docs/experiments.md: its file is valid, its commands exist, its numbers are the code's."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+
+from mfairfl.cli import app
+from mfairfl.experiments.reproduce import PAPER
+from mfairfl.experiments.search.choice import FLOOR_FACTOR, USEFUL
+from mfairfl.experiments.search.halving import FOLDS, RUNGS
+from mfairfl.experiments.study import Study
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
+
+
+def test_the_experiment_file_says_what_the_text_says():
+    (block,) = re.findall(r"```toml\n(.*?)```", PAGE, flags=re.S)
+    study = Study.model_validate(tomllib.loads(block))
+    assert study.labels == ("fedavg", "fedavg-threshold", "fairfed", "mfairfl")
+    assert study.notions == ("demographic_parity", "equalized_odds")
+    assert study.seeds == (0, 1, 2, 3, 4)
+    assert study.tested_against == "mfairfl"
+
+
+@pytest.mark.parametrize("key", ["reference", "kind", "notions", "lock", "base", "data"])
+def test_keys_the_page_names_exist(key):
+    assert f"`{key} = " in PAGE or f"[{key}." in PAGE
+    assert key in Study.model_fields
+
+
+COMMANDS = re.findall(r"^(mfairfl (?:reproduce|compare) [^#\n]*)", PAGE, flags=re.M)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands_are_understood(line):
+    command = typer.main.get_command(app)
+    _, verb, *arguments = shlex.split(line)
+    context = command.commands[verb].make_context(verb, arguments)
+    assert set(context.params["what"]) <= {*PAPER, "all", "tuning"}
+
+
+def test_the_rungs_and_the_rule_are_those_of_the_code():
+    assert FOLDS == 3
+    assert [rung.settings for rung in RUNGS] == [8, 3, 2]
+    assert [len(rung.folds) for rung in RUNGS] == [1, 1, 3]
+    assert [rung.share for rung in RUNGS] == [0.5, 1.0, 1.0]
+    text = " ".join(PAGE.split())
+    assert "eight settings from the grids" in text
+    assert "after half the rounds on one fold three are left, after all rounds two" in text
+    assert f"max(.01, {FLOOR_FACTOR} × noise floor)" in text
+    assert USEFUL == 0.01
+    assert "beat the constant classifier by a point" in text
