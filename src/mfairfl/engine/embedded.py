@@ -14,19 +14,17 @@ from typing import Any
 import numpy as np
 
 from mfairfl.data import Federation
+from mfairfl.engine.client import batch_stream, finish, work_of
 from mfairfl.engine.loop import Callback, Loop, Result, federate, first_state
 from mfairfl.engine.state import Ask, Measure, Measured, RunState, Score, Setup, Split, Train
-from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.histogram import ScoreHistogram
-from mfairfl.randomness import stream
 from mfairfl.strategies.base import Summary
 from mfairfl.training.batches import Pool
-from mfairfl.training.controller import Multipliers
 from mfairfl.training.measure import Probe, histograms, measure
-from mfairfl.training.plan import GLOBAL, Job, Report
-from mfairfl.training.trainer import Outcome, Work, train
+from mfairfl.training.plan import Job, Report
+from mfairfl.training.trainer import Work, train
 
 __all__ = ["Member", "run_all", "splits_of", "summarize"]
 
@@ -174,7 +172,7 @@ class _Desk:
         outcomes = train(works, self._model, self._pool)
         answers: dict[int, list[Report]] = {i: [] for i in requests}
         for (i, job), work, outcome in zip(jobs, works, outcomes, strict=True):
-            report = self._finish(self._slots(i, job.client), job, work, outcome)
+            report = finish(job, work, outcome, self._slots(i, job.client))
             if job.send:
                 answers[i].append(report)
         return answers
@@ -183,58 +181,14 @@ class _Desk:
         return self.states[i].slots.setdefault(client, {})
 
     def _work(self, i: int, request: Train, job: Job) -> Work:
-        member, slots, plan = self._members[i], self._slots(i, job.client), job.plan
-        rows = self._rows[i][member.setup.strategy.card.trains_on, job.client]
-        server = request.weights[job.client]
-        start = server if job.start == GLOBAL else slots.get(job.start, server)
-        linear = plan.linear
-        if plan.linear_slot is not None:
-            held = slots.get(plan.linear_slot, np.zeros_like(start))
-            linear = -held if linear is None else linear - held
-        moving = None
-        if plan.controller is not None:
-            key = plan.controller.slot
-            kept = None if key is None else slots.get(key)
-            moving = Multipliers(plan.controller, member.federation.attributes, rows, kept)
-        return Work(
-            plan=plan,
-            start=start,
-            rows=rows,
-            # Two jobs of one client in one round (Ditto) need streams of their own.
-            rng=stream(member.setup.seed, "batches", request.round, job.client, job.keep or ""),
-            centre=server,
-            linear=linear,
-            multipliers=moving,
-        )
-
-    @staticmethod
-    def _finish(slots: dict[str, np.ndarray], job: Job, work: Work, outcome: Outcome) -> Report:
-        """Store what the client keeps; return what it says."""
-        plan, change = job.plan, None
-        if job.keep is not None:
-            slots[job.keep] = work.start - outcome.update
-        if job.keep_control is not None:
-            # c_k⁺ = c_k − c + (w_t − w_k)/(steps·lr), so the change is that minus c_k.
-            if plan.optimizer.lr <= 0:
-                raise ConfigError(
-                    "training.lr_final = 0: a control variate divides by the rate; give a rate > 0"
-                )
-            drift = outcome.update / np.float32(outcome.steps * plan.optimizer.lr)
-            change = drift if plan.linear is None else drift - plan.linear
-            held = slots.get(job.keep_control, np.zeros_like(change))
-            slots[job.keep_control] = held + change
-        kept = None if plan.controller is None else plan.controller.slot
-        if kept is not None and outcome.memory is not None:
-            slots[kept] = outcome.memory
-        return Report(
-            client=job.client,
-            update=outcome.update,
-            steps=outcome.steps,
-            lr=plan.optimizer.lr,
-            # What a client keeps to itself the server does not see.
-            multipliers=() if kept else outcome.multipliers,
-            gaps=() if kept else outcome.gaps,
-            control_change=change,
+        member = self._members[i]
+        return work_of(
+            job,
+            server=request.weights[job.client],
+            slots=self._slots(i, job.client),
+            rows=self._rows[i][member.setup.strategy.card.trains_on, job.client],
+            attributes=member.federation.attributes,
+            rng=batch_stream(member.setup.seed, request.round, job),
         )
 
 
