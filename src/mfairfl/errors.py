@@ -13,6 +13,7 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "DataError",
+    "MessageError",
     "MfairflError",
     "RunDirectoryError",
     "unknown",
@@ -33,6 +34,10 @@ class DataError(MfairflError):
 
 class CheckpointError(MfairflError):
     """A checkpoint is damaged or belongs to another run."""
+
+
+class MessageError(MfairflError):
+    """A message between server and client is not what was agreed."""
 
 
 class RunDirectoryError(MfairflError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from mfairfl.data.attribute import Attribute
 from mfairfl.errors import ConfigError
@@ -35,6 +36,8 @@ class Goal:
     >>> len(Goal(notions=("eo",)).constraints((sex,)))  # two labels × two groups
     4
     """
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}  # for whoever reads it from text
 
     notions: tuple[str, ...] = ("demographic_parity",)
     attributes: tuple[str, ...] | None = None

@@ -7,7 +7,7 @@ something no field can say is a reason to add a field here, not a second trainin
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -32,6 +32,8 @@ Table2 = tuple[tuple[float, float], ...]
 GLOBAL = "global"
 """The start of a job that begins at the server's weights."""
 
+_STRICT = {"extra": "forbid", "arbitrary_types_allowed": True}  # for whoever reads them from text
+
 PERSONAL = "personal"
 """The slot a client's own model is kept in, where each client is served its own."""
 
@@ -43,6 +45,8 @@ class Optimizer:
     `gradient` takes no step: the job's update is the full-batch gradient itself, in row order
     (the literal reading of a server step).
     """
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
 
     name: Literal["adamw", "sgd", "gradient"] = "adamw"
     lr: float = 2e-3
@@ -83,6 +87,8 @@ class Controller:
         and kept in.
     """
 
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
     goal: Goal
     multipliers: tuple[float, ...]
     step: tuple[float, ...]
@@ -120,6 +126,8 @@ class Plan:
         Multipliers that move inside the job; its prices are added to A and B.
     """
 
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
     epochs: int
     batch_size: int
     optimizer: Optimizer = field(default_factory=Optimizer)
@@ -152,6 +160,8 @@ class Job:
         Whether the update goes to the server.
     """
 
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
     client: str
     plan: Plan
     start: str = GLOBAL
@@ -176,6 +186,8 @@ class Report:
     control_change : ndarray, optional
         Change of the control variate, when the job keeps one.
     """
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
 
     client: str
     update: np.ndarray
