@@ -13,6 +13,7 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "DataError",
+    "FederationError",
     "MessageError",
     "MfairflError",
     "RunDirectoryError",
@@ -34,6 +35,10 @@ class DataError(MfairflError):
 
 class CheckpointError(MfairflError):
     """A checkpoint is damaged or belongs to another run."""
+
+
+class FederationError(MfairflError):
+    """A federation cannot go on: too few clients, or a method that does not fit."""
 
 
 class MessageError(MfairflError):

@@ -288,7 +288,10 @@ def test_when_all_replies_are_bad_the_weights_stay():
     engine, run_state = FakeEngine(lambda _: [report("a", [np.nan] * 3)]), state(strategy)
     engine.run(setup(strategy, rounds=1), run_state, [listener])
     assert listener.heard[2][2].tolist() == START.tolist()
-    assert list(listener.heard[2][1].set_aside) == ["a"]
+    assert listener.heard[2][1].set_aside == {
+        "a": "its update holds a number that is not finite",
+        "b": "it sent no report",
+    }
     assert run_state.strategy == {"planned": 1, "combined": 0}  # what it planned still counts
 
 

@@ -9,12 +9,13 @@ import pytest
 
 import federations as fed
 from mfairfl.engine.checkpoint import parse
-from mfairfl.engine.loop import federate, first_state
-from mfairfl.engine.messages import Shape, pack_answer, pack_ask, unpack_answer, unpack_ask
+from mfairfl.engine.loop import first_state
+from mfairfl.engine.messages import Packet, Shape, pack_answer, unpack_ask
 from mfairfl.engine.output import Output
+from mfairfl.engine.remote import drive
 from mfairfl.engine.silo import Silo, SlotStore
-from mfairfl.engine.state import Score, Train
-from mfairfl.errors import CheckpointError
+from mfairfl.engine.state import Measure, Train
+from mfairfl.errors import CheckpointError, FederationError
 from mfairfl.fairness.cells import Cells
 from mfairfl.strategies import available, create
 
@@ -27,44 +28,39 @@ def setup_of(name, rounds=3):
     return replace(setup, output=Output(rule=create(name).card.output or "last"))
 
 
-def silos_of(setup, folder):
+def silos_of(setup, folder, kind=Silo):
     """Every client by itself, with its slots on its own disk."""
     return {
-        client.name: Silo(
+        client.name: kind(
             client, setup.model, PEOPLE.attributes, setup.seed, SlotStore(folder / client.name)
         )
         for client in PEOPLE.clients
     }
 
 
-def ask_all(silos, ask, shape):
-    """Send a request to every client and put the answers together as the loop wants them."""
-    found = {}
-    for name, silo in silos.items():
-        if isinstance(ask, Train) and not any(job.client == name for job in ask.jobs):
-            continue
-        said = silo.answer(unpack_ask(pack_ask(ask, name), name, shape))
-        found[name] = unpack_answer(pack_answer(said), ask, name, shape)
-    if isinstance(ask, Train):
-        return [report for said in found.values() for report in said]
-    if isinstance(ask, Score):
+class Table:
+    """A post that hands messages over the table; `lost` says what gets lost."""
+
+    def __init__(self, silos, shape, lost=lambda client, ask: False):
+        self._silos, self._shape, self._lost = silos, shape, lost
+
+    def exchange(self, asks):
+        found = {}
+        for name, packet in asks.items():
+            ask = unpack_ask(packet, name, self._shape)
+            if not self._lost(name, ask):
+                found[name] = pack_answer(self._silos[name].answer(ask))
         return found
-    return tuple(
-        {split: {name: said[i][split] for name, said in found.items()} for split in ask.splits}
-        for i in range(len(ask.weights))
-    )
 
 
-def rounds_of(setup, silos, state):
+def shape_of(setup):
+    return Shape(setup.model.size, Cells(PEOPLE.attributes).size)
+
+
+def rounds_of(setup, silos, state, callbacks=(), **options):
     """Run the loop until it ends."""
-    shape = Shape(setup.model.size, Cells(PEOPLE.attributes).size)
-    loop = federate(setup, state)
-    ask = next(loop)
-    while True:
-        try:
-            ask = loop.send(ask_all(silos, ask, shape))
-        except StopIteration as stop:
-            return stop.value
+    post = Table(silos, shape_of(setup), **options)
+    return drive(setup, state, post, minimum=2, callbacks=callbacks)
 
 
 @pytest.mark.parametrize("name", FEDERATED)
@@ -85,7 +81,7 @@ def test_clients_that_restart_and_a_server_that_repeats_a_round_change_nothing(n
     rounds_of(setup, silos_of(setup, tmp_path / "whole"), whole)
     # The server dies after clients have trained round 2 and takes up its state after round 1;
     # the clients are new processes with the same disk.
-    stopped, copies = first_state(setup), []
+    copies = []
 
     class Keep:
         def on_start(self, *_):
@@ -94,20 +90,89 @@ def test_clients_that_restart_and_a_server_that_repeats_a_round_change_nothing(n
         def on_round(self, setup, state, record):
             copies.append(fed.dump(state, "x"))
 
-    shape = Shape(setup.model.size, Cells(PEOPLE.attributes).size)
-    silos, trained = silos_of(setup, tmp_path / "stopped"), 0
-    loop = federate(setup, stopped, [Keep()])
-    ask = next(loop)
-    while trained < 2:
-        trained += isinstance(ask, Train)
-        answer = ask_all(silos, ask, shape)
-        if trained < 2:
-            ask = loop.send(answer)
+    def dies(client, ask):
+        return not isinstance(ask, Train) and len(copies) == 2 and trained == {*silos}
+
+    trained = set()
+
+    class Watched(Silo):
+        def answer(self, ask):
+            if isinstance(ask, Train) and ask.round == 1:
+                trained.add(self._name)
+            return super().answer(ask)
+
+    silos = silos_of(setup, tmp_path / "stopped", kind=Watched)
+    with pytest.raises(FederationError, match="0 of 4 clients answered and at least 2 must"):
+        rounds_of(setup, silos, first_state(setup), [Keep()], lost=dies)
     resumed = parse(copies[1], "x")
     assert resumed.round == 1
-    resumed.slots = {}  # clients hold their own
     rounds_of(setup, silos_of(setup, tmp_path / "stopped"), resumed)
     assert np.array_equal(resumed.weights, whole.weights)
+
+
+class Records:
+    def __init__(self):
+        self.seen = []
+
+    def on_start(self, setup, state):
+        pass
+
+    def on_round(self, setup, state, record):
+        self.seen.append(record)
+
+
+@pytest.mark.parametrize("name", FEDERATED)
+def test_a_client_that_is_away_for_a_round_comes_back(name, tmp_path):
+    setup, records = setup_of(name, rounds=4), Records()
+
+    def away(client, ask):
+        return client == "north" and isinstance(ask, Train) and ask.round == 1
+
+    state = first_state(setup)
+    found = rounds_of(setup, silos_of(setup, tmp_path), state, [records], lost=away)
+    assert np.isfinite(state.weights).all()
+    trained = [set(record.coefficients) for record in records.seen[1:]]
+    if trained[0]:  # a constant trains nobody
+        assert "north" in trained[0] & trained[2] & trained[3]
+        assert "north" not in trained[1]
+        assert records.seen[2].set_aside["north"] == "it sent no report"
+    assert set(found.measured[0]["test"]) == set(fed.SITES)
+
+
+def test_a_client_that_does_not_answer_a_measurement_is_not_asked_to_train(tmp_path):
+    setup, records, measured = setup_of("mfairfl", rounds=3), Records(), [0]
+
+    def silent(client, ask):
+        measured[0] += client == "east" and isinstance(ask, Measure)
+        return client == "west" and isinstance(ask, Measure) and measured[0] == 2
+
+    rounds_of(setup, silos_of(setup, tmp_path), first_state(setup), [records], lost=silent)
+    assert "west" in records.seen[1].coefficients
+    assert set(records.seen[1].measured["train"]) == {"east", "north", "south"}
+    assert "west" not in records.seen[2].coefficients
+    assert "west" in records.seen[3].coefficients
+
+
+def test_an_answer_that_is_wrong_is_as_good_as_none(tmp_path, caplog):
+    setup, records = setup_of("fedavg", rounds=2), Records()
+    silos = silos_of(setup, tmp_path)
+
+    class Spoils(Table):
+        def exchange(self, asks):
+            found = super().exchange(asks)
+            return found | {"east": Packet("{}", {}), "west": "ClientApp raised: disk full"}
+
+    post = Spoils(silos, shape_of(setup))
+    drive(setup, first_state(setup), post, minimum=2, callbacks=[records])
+    assert set(records.seen[-1].coefficients) == {"north", "south"}
+    assert "east is left out: a message of format None" in caplog.text
+    assert "west is left out: ClientApp raised: disk full" in caplog.text
+
+
+def test_a_method_that_pools_rows_is_refused(tmp_path):
+    setup = fed.setup_for(PEOPLE, "cenfair")
+    with pytest.raises(FederationError, match="trains on the rows of all clients in one place"):
+        drive(setup, first_state(setup), Table({}, None))
 
 
 def test_a_damaged_slot_file_is_named(tmp_path):

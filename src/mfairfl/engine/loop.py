@@ -103,7 +103,7 @@ def _tell(
 
 def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, Any, RoundRecord]:
     """One round: plan, train, combine, measure the new weights."""
-    context = _context(setup, state)
+    context = _context(setup, state, measured)
     known = _known(setup, context, measured)
     planned, jobs = setup.strategy.plan(state.strategy, context, known)
     reports: list[Report] = []
@@ -143,9 +143,15 @@ def _known(setup: Setup, context: Context, measured: Measured) -> list[Measureme
     return [Measurement(name, measured["train"][name]) for name in context.participants]
 
 
-def _context(setup: Setup, state: RunState) -> Context:
+def _context(setup: Setup, state: RunState, measured: Measured) -> Context:
     # A client without training rows has nothing to say; it is still measured on its other rows.
-    names = sorted(name for name, n in setup.summary.counts.items() if n.sum() > 0)
+    # One that did not answer the last measurement is left out until it answers again.
+    pooled_rows = setup.strategy.card.trains_on == "pooled"
+    names = sorted(
+        name
+        for name, n in setup.summary.counts.items()
+        if n.sum() > 0 and (pooled_rows or name in measured["train"])
+    )
     count = max(1, round(setup.participation * len(names)))
     drawn = stream(setup.seed, "participants", state.round).permutation(len(names))[:count]
     return Context(

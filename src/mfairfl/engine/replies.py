@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ __all__ = ["accept", "measurable"]
 
 
 def accept(
-    answers: Sequence[Report], asked: Container[str], size: int
+    answers: Sequence[Report], asked: Collection[str], size: int
 ) -> tuple[list[Report], dict[str, str]]:
     """Sort reports by client and set those aside that would poison the model.
 
@@ -28,8 +28,10 @@ def accept(
             set_aside[report.client] = fault
         else:
             accepted.setdefault(report.client, report)
+    for client in asked:
+        set_aside.setdefault(client, "it sent no report")
     return list(accepted.values()), {
-        client: reason for client, reason in set_aside.items() if client not in accepted
+        client: reason for client, reason in sorted(set_aside.items()) if client not in accepted
     }
 
 
