@@ -170,12 +170,23 @@ def dominating(long: pd.DataFrame, data: str, notion: str) -> list[str]:
     return found
 
 
+def _survives(long: pd.DataFrame, data: str, notion: str, strategy: str) -> bool:
+    """Say whether what makes a method dominate also passes Holm's correction."""
+    here = (long["data"] == data) & (long["notion"] == notion) & (long["strategy"] == strategy)
+    numbers = long["metric"].isin(["accuracy", f"{notion}_difference"]) & (long["attribute"] == "")
+    worse = long[here & numbers & (long["mark"] == "∘")]
+    return bool((worse["holm_p"] < LEVEL).any())
+
+
 def _dominance(tables: Mapping[str, pd.DataFrame]) -> str:
     lines = [["table", "data", "notion", "methods that dominate mfairfl"]]
     for name, long in tables.items():
         notions = [n for n in dict.fromkeys(long["notion"]) if n]
         for data, notion in product(dict.fromkeys(long["data"]), notions):
-            found = dominating(long, data, notion)
+            found = [
+                name + ("" if _survives(long, data, notion, name) else " (not after Holm)")
+                for name in dominating(long, data, notion)
+            ]
             if found:
                 lines.append([name, data, _NAMES.get(notion, notion), ", ".join(found)])
     said = (
