@@ -141,7 +141,9 @@ def _roles(
     numeric, categorical = list(task.numeric or ()), list(task.categorical or ())
     notes = []
     names = dict.fromkeys(column.name for profile in profiles for column in profile.columns)
-    for name in sorted(set(names) - never - set(numeric) - set(categorical)):
+    for name in names:  # in the order of the files, as a single table has it
+        if name in {*never, *numeric, *categorical}:
+            continue
         held = [column for p in profiles if (column := p.column(name)) is not None]
         if 2 * len(held) <= len(profiles):
             notes.append(f"column '{name}' is in {len(held)} of {len(profiles)} files: left out")

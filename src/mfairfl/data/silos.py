@@ -24,7 +24,7 @@ from mfairfl.data.table import Table
 from mfairfl.errors import DataError
 from mfairfl.randomness import stream
 
-__all__ = ["Silo", "assemble", "federation_from_tables", "make_silo"]
+__all__ = ["Silo", "assemble", "federation_from_tables", "make_silo", "sums_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,7 +71,8 @@ def make_silo(
     return Silo(name, table, {p: rows[at] for p, at in zip(PARTS, split, strict=True)})
 
 
-def _sums(silo: Silo, parts: Sequence[Part]) -> EncoderStatistics:
+def sums_of(silo: Silo, parts: Sequence[Part]) -> EncoderStatistics:
+    """Return the sums over a client's rows that an encoder is fitted from."""
     rows = np.concatenate([silo.parts[part] for part in parts])
     return statistics(silo.table.X.iloc[rows], silo.table.task)
 
@@ -85,8 +86,8 @@ def assemble(silos: Sequence[Silo], *, notes: tuple[str, ...], **about: Any) -> 
     """
     silos = sorted(silos, key=lambda silo: silo.name)
     task = silos[0].table.task
-    train = [_sums(silo, ("train",)) for silo in silos]
-    others = [_sums(silo, ("validation", "test")) for silo in silos]
+    train = [sums_of(silo, ("train",)) for silo in silos]
+    others = [sums_of(silo, ("validation", "test")) for silo in silos]
     fitted = functools.reduce(operator.add, train)
     encoder = Encoder.fit(fitted, task, schema=functools.reduce(operator.add, others, fitted))
     cuts = [(part, silo) for part in PARTS for silo in silos]

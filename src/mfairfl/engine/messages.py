@@ -22,7 +22,18 @@ from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.training.plan import Job, Report
 
-__all__ = ["Answer", "Packet", "Shape", "pack_answer", "pack_ask", "unpack_answer", "unpack_ask"]
+__all__ = [
+    "Answer",
+    "Measures",
+    "Packet",
+    "Shape",
+    "make_packet",
+    "pack_answer",
+    "pack_ask",
+    "read_header",
+    "unpack_answer",
+    "unpack_ask",
+]
 
 T = TypeVar("T")
 VERSION = 1
@@ -58,9 +69,9 @@ def pack_ask(ask: Ask, client: str) -> Packet:
         arrays |= {} if ask.shares is None else {"shares": ask.shares}
         rule = None if ask.thresholds is None else ask.thresholds.to_json()
         header = {"splits": ask.splits, "slot": ask.slot, "thresholds": rule}
-        return _packet("measure", header | {"models": len(ask.weights)}, arrays)
+        return make_packet("measure", header | {"models": len(ask.weights)}, arrays)
     if isinstance(ask, Score):
-        return _packet("score", {"split": ask.split}, {"model/0": ask.weights})
+        return make_packet("score", {"split": ask.split}, {"model/0": ask.weights})
     jobs = [job for job in ask.jobs if job.client == client]
     arrays = {"server": ask.weights[client]}
     plain = []
@@ -68,12 +79,12 @@ def pack_ask(ask: Ask, client: str) -> Packet:
         if job.plan.linear is not None:
             arrays[f"linear/{i}"] = job.plan.linear
         plain.append(asdict(replace(job, plan=replace(job.plan, linear=None))))
-    return _packet("train", {"round": ask.round, "jobs": plain}, arrays)
+    return make_packet("train", {"round": ask.round, "jobs": plain}, arrays)
 
 
 def unpack_ask(packet: Packet, client: str, shape: Shape) -> Ask:
     """Return what a message asks of this client."""
-    kind, header = _header(packet)
+    kind, header = read_header(packet)
     try:
         if kind == "measure":
             return _measure(header, packet.arrays, shape)
@@ -90,13 +101,13 @@ def unpack_ask(packet: Packet, client: str, shape: Shape) -> Ask:
 def pack_answer(answer: Answer) -> Packet:
     """Return the message with a client's answer."""
     if isinstance(answer, ScoreHistogram):
-        return _packet("histogram", {}, {"counts": answer.counts})
+        return make_packet("histogram", {}, {"counts": answer.counts})
     arrays: dict[str, np.ndarray] = {}
     if isinstance(answer, tuple):
         for i, measured in enumerate(answer):
             for split, sums in measured.items():
                 arrays[f"{i}/{split}"] = np.stack([getattr(sums, name) for name in _SUMS])
-        return _packet("sums", {"models": len(answer)}, arrays)
+        return make_packet("sums", {"models": len(answer)}, arrays)
     plain = []
     for i, report in enumerate(answer):
         arrays[f"update/{i}"] = report.update
@@ -104,12 +115,12 @@ def pack_answer(answer: Answer) -> Packet:
             arrays[f"control/{i}"] = report.control_change
         said = asdict(replace(report, update=np.zeros(0), control_change=None))
         plain.append({k: v for k, v in said.items() if k not in ("update", "control_change")})
-    return _packet("reports", {"reports": plain}, arrays)
+    return make_packet("reports", {"reports": plain}, arrays)
 
 
 def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer:
     """Return a client's answer to what it was asked."""
-    kind, header = _header(packet)
+    kind, header = read_header(packet)
     expected = {Measure: "sums", Score: "histogram", Train: "reports"}[type(ask)]
     if kind != expected:
         raise MessageError(f"'{client}' answered with '{kind}'; '{expected}' was asked for")
@@ -134,12 +145,17 @@ def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer
 # ------------------------------------------------------------------ parts
 
 
-def _packet(kind: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Packet:
+def make_packet(
+    kind: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None
+) -> Packet:
+    """Return a message of this kind."""
     text = json.dumps({"version": VERSION, "kind": kind, **header}, allow_nan=False)
-    return Packet(text, {name: np.asarray(array, order="C") for name, array in arrays.items()})
+    named = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
+    return Packet(text, named)
 
 
-def _header(packet: Packet) -> tuple[str, dict[str, Any]]:
+def read_header(packet: Packet) -> tuple[str, dict[str, Any]]:
+    """Return a message's kind and what its text says; other formats are refused."""
     try:
         header = json.loads(packet.text)
     except ValueError:
