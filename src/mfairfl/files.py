@@ -1,11 +1,15 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and settings read from them."""
 
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
+from typing import Any
 
-__all__ = ["write_atomically"]
+from mfairfl.errors import ConfigError
+
+__all__ = ["load_toml", "write_atomically"]
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -21,3 +25,17 @@ def write_atomically(path: Path, data: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def load_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file; syntax errors name file and line."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; `mfairfl init` writes one from a CSV") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a folder; give a TOML file") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; TOML must be") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: {error}") from None

@@ -8,8 +8,9 @@ import pytest
 
 from mfairfl.data import Task
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.config import Config, load_toml, make_config
+from mfairfl.experiments.config import Config, make_config
 from mfairfl.experiments.train import OPTIONS, nested, settings
+from mfairfl.files import load_toml
 
 TASK = {"label": "y", "favourable": 1, "sensitive": ["s"]}
 

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -32,7 +30,7 @@ from mfairfl.strategies import create, describe
 from mfairfl.strategies.base import Strategy, trains_for_groups
 from mfairfl.training.plan import Recipe
 
-__all__ = ["Config", "explain", "load_toml", "make_config"]
+__all__ = ["Config", "explain", "make_config"]
 
 
 def _one_or_several(value: Any) -> Any:
@@ -234,20 +232,6 @@ def make_config(values: Mapping[str, Any], source: str = "configuration") -> Con
         raise ConfigError(f"{source}: {explain(error, Config)}") from None
     except MfairflError as error:
         raise ConfigError(f"{source}: {error}") from None
-
-
-def load_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file; syntax errors name file and line."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file; `mfairfl init` writes one from a CSV") from None
-    except IsADirectoryError:
-        raise ConfigError(f"{path}: is a folder; give a TOML file") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; TOML must be") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path}: {error}") from None
 
 
 def explain(error: ValidationError, model: type[BaseModel]) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 from mfairfl.data import Federation, Table
 from mfairfl.engine.loop import Callback
 from mfairfl.errors import ConfigError, unknown
-from mfairfl.experiments.config import load_toml, make_config
+from mfairfl.experiments.config import make_config
 from mfairfl.experiments.execute import Request, Run, run_requests
 from mfairfl.experiments.prepare import ModuleFactory
+from mfairfl.files import load_toml
 
 __all__ = ["OPTIONS", "nested", "settings", "train"]
 

@@ -1,0 +1,106 @@
+"""Flower's Grid as a post: clients by their enrolled names, a deadline for every exchange."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from flwr.app import Message, MessageType, RecordDict
+from flwr.serverapp import Grid
+
+from mfairfl.engine.flower.records import from_records, to_records
+from mfairfl.engine.messages import Packet, make_packet, read_header
+from mfairfl.errors import FederationError, MessageError
+
+__all__ = ["GridPost"]
+
+
+class GridPost:
+    """Carries packets over a Grid.
+
+    Nodes are asked for their names: a node's number is random, the enrolled name is not.
+
+    Parameters
+    ----------
+    run : str
+        The run that every message belongs to.
+    deadline : float
+        Seconds after which an exchange goes on without those who have not answered.
+    """
+
+    def __init__(self, grid: Grid, run: str, *, deadline: float) -> None:
+        self._grid, self._run, self._deadline = grid, run, deadline
+        self._names: dict[int, str] = {}
+
+    def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | str]:
+        """Send each client its packet and wait for the answers until the deadline."""
+        self._meet()
+        nodes = {name: node for node, name in sorted(self._names.items(), reverse=True)}
+        online = {name: packet for name, packet in asks.items() if name in nodes}
+        found: dict[str, Packet | str] = dict.fromkeys(set(asks) - set(online), "it is not online")
+        sent = {name: self._message(packet, nodes[name]) for name, packet in online.items()}
+        return found | self._send(sent)
+
+    def wait_for(self, names: Sequence[str], *, minimum: int, seconds: float) -> list[str]:
+        """Wait until all of these clients are online, or the time is up and `minimum` are."""
+        end = time.monotonic() + seconds
+        while True:
+            self._meet()
+            there = sorted(set(self._names.values()) & set(names))
+            late = time.monotonic() >= end
+            if len(there) == len(set(names)) or (late and len(there) >= minimum):
+                return there
+            if late:
+                missing = ", ".join(sorted(set(names) - set(there)))
+                raise FederationError(
+                    f"{len(there)} clients are online after {seconds:g} s, at least {minimum} "
+                    f"must be; missing: {missing}"
+                )
+            time.sleep(0.2)
+
+    def _meet(self) -> None:
+        """Ask nodes that are new for their names; forget those that are gone."""
+        present = set(self._grid.get_node_ids())
+        self._names = {node: name for node, name in self._names.items() if node in present}
+        new = sorted(present - set(self._names))
+        sent = {str(node): self._message(make_packet("hello", {}), node) for node in new}
+        for node, reply in self._send(sent).items():
+            if isinstance(reply, Packet):
+                kind, header = read_header(reply)
+                if kind == "hello" and isinstance(header.get("name"), str):
+                    self._names[int(node)] = header["name"]
+
+    def _message(self, packet: Packet, node: int) -> Message:
+        content = to_records(packet, self._run)
+        return Message(content, dst_node_id=node, message_type=MessageType.QUERY)
+
+    def _send(self, sent: Mapping[str, Message]) -> dict[str, Packet | str]:
+        """Return what comes back under the key of what was sent."""
+        if not sent:
+            return {}
+        # A list: the deployed Grid walks over the messages twice.
+        replies = self._grid.send_and_receive(list(sent.values()), timeout=self._deadline)
+        return _sorted_out(sent, replies)
+
+
+def _sorted_out(
+    sent: Mapping[str, Message], replies: Iterable[Message]
+) -> dict[str, Packet | str]:
+    # By the message it answers: a reply about a node that died comes from the server itself.
+    keys = {message.metadata.message_id: key for key, message in sent.items()}
+    found: dict[str, Packet | str] = {}
+    for reply in replies:
+        key = keys.get(reply.metadata.reply_to_message_id)
+        if key is not None and key not in found:
+            found[key] = _read(reply)
+    return found
+
+
+def _read(reply: Message) -> Packet | str:
+    if reply.has_error():
+        return f"error {reply.error.code}: {' '.join((reply.error.reason or '').split())}"
+    content: RecordDict = reply.content
+    try:
+        return from_records(content)[1]
+    except MessageError as error:
+        return str(error)
