@@ -20,7 +20,7 @@ from mfairfl.experiments.directory import RunDirectory
 from mfairfl.experiments.history import History
 from mfairfl.experiments.predictor import Predictor, load
 from mfairfl.experiments.prepare import ModuleFactory, federation_of, setup_of, table_of
-from mfairfl.experiments.record import closing_record, opening_record
+from mfairfl.experiments.record import closing_record, facts_of, opening_record
 from mfairfl.training.arithmetic import steady_arithmetic
 
 __all__ = ["Request", "Run", "run_requests"]
@@ -111,7 +111,7 @@ def _begin(
     """Prepare a run, or return it if its directory already holds the result."""
     federation = _federation(request, federations)
     module = None if request.module is None else _name(request.module)
-    opening = opening_record(request.config, federation, module)
+    opening = opening_record(request.config, facts_of(federation), module)
     setup = setup_of(request.config, federation, request.module)
     callbacks, state, directory = request.callbacks, None, None
     if request.out is not None:

@@ -10,12 +10,12 @@ from torch import nn
 
 from mfairfl.data import Federation, Table, Task, load_dataset, partition, read_table
 from mfairfl.engine.embedded import splits_of, summarize
-from mfairfl.engine.state import Setup
+from mfairfl.engine.state import Setup, Split
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.config import Config
 from mfairfl.models import MLP, Model, logistic
 from mfairfl.modules import ModuleModel
-from mfairfl.strategies.base import Strategy
+from mfairfl.strategies.base import Strategy, Summary
 
 __all__ = [
     "ModuleFactory",
@@ -88,20 +88,31 @@ def steps_by_gradient(strategy: Strategy) -> bool:
 
 
 def setup_of(config: Config, federation: Federation, module: ModuleFactory | None = None) -> Setup:
-    """Put together what the loop needs."""
+    """Put together what the loop needs, for clients whose rows are here."""
     names = tuple(attribute.name for attribute in federation.attributes)
+    pooled = config.strategy.create().card.trains_on == "pooled"
+    return setup_for(
+        config,
+        model=model_of(config, federation.pool.X.shape[1], module),
+        summary=summarize(federation, config.goal(names), pooled=pooled),
+        splits=splits_of(federation),
+    )
+
+
+def setup_for(
+    config: Config, *, model: Model, summary: Summary, splits: tuple[Split, ...]
+) -> Setup:
+    """Put together what the loop needs, wherever the clients are."""
     strategy, training = config.strategy.create(), config.training
     return Setup(
         strategy=strategy,
-        model=model_of(config, federation.pool.X.shape[1], module),
-        recipe=config.training.recipe(),
+        model=model,
+        recipe=training.recipe(),
         rounds=training.rounds * (training.local_epochs if steps_by_gradient(strategy) else 1),
         seed=config.seed,
-        summary=summarize(
-            federation, config.goal(names), pooled=strategy.card.trains_on == "pooled"
-        ),
+        summary=summary,
         output=config.output_rule(),
-        participation=config.training.participation,
-        patience=config.training.patience,
-        splits=splits_of(federation),
+        participation=training.participation,
+        patience=training.patience,
+        splits=splits,
     )

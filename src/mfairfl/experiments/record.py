@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import platform
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
-from mfairfl.data import Federation
+from mfairfl.data import Federation, Task
 from mfairfl.engine.loop import Result
 from mfairfl.engine.state import Setup, Split
 from mfairfl.engine.tallies import mean_loss, served_statistics, served_tally
@@ -21,15 +22,48 @@ from mfairfl.fairness.summary import constant_classifier, summarise
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import intervals, noise_floor
 
-__all__ = ["closing_record", "measured_numbers", "opening_record"]
+__all__ = ["Facts", "closing_record", "facts_of", "measured_numbers", "opening_record"]
 
 NEAR_CONSTANT = 0.01  # a model that selects fewer (or all but fewer) is no decision at all
 _LIBRARIES = ("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors")
 
 
-def opening_record(
-    config: Config, federation: Federation, module: str | None = None
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a record tells of its rows and clients.
+
+    Parameters
+    ----------
+    identity : tuple
+        What decides the result beside the configuration, for JSON.
+    summary : dict
+        Who holds what.
+    """
+
+    name: str
+    sha256: str
+    rows: int
+    task: Task
+    identity: tuple[Any, ...]
+    summary: dict[str, Any]
+
+
+def facts_of(federation: Federation) -> Facts:
+    """Return the facts of clients whose rows are here."""
+    task = federation.task.model_dump(mode="json")
+    # Rows in memory come with a task, a split and a seed that the configuration does not know.
+    about = (federation.scheme, federation.seed, federation.options)
+    return Facts(
+        name=federation.table_name,
+        sha256=federation.sha256,
+        rows=len(federation.pool),
+        task=federation.task,
+        identity=(federation.sha256, task, *about),
+        summary=federation.summary(),
+    )
+
+
+def opening_record(config: Config, facts: Facts, module: str | None = None) -> dict[str, Any]:
     """Return the record of a run that has not finished: who it is.
 
     `module` names the factory of a model that is code, and therefore not in the configuration.
@@ -37,26 +71,19 @@ def opening_record(
     settings = config.model_dump(mode="json")
     if module is not None:
         settings["model"] = {"kind": "module", "factory": module}
-    task = federation.task.model_dump(mode="json")
-    # Rows in memory come with a task, a split and a seed that the configuration does not know.
-    given = (federation.sha256, task, federation.scheme, federation.seed, federation.options)
     return {
         "schema_version": SCHEMA_VERSION,
         "status": "running",
-        "identity": config.identity(json.dumps([*given, module], sort_keys=True)),
+        "identity": config.identity(json.dumps([*facts.identity, module], sort_keys=True)),
         "config": settings,
         "seed": config.seed,
         "versions": {
             "python": platform.python_version(),
             **{name: version(name) for name in _LIBRARIES},
         },
-        "data": {
-            "name": federation.table_name,
-            "sha256": federation.sha256,
-            "rows": len(federation.pool),
-        },
-        "task": task,
-        "federation": federation.summary(),
+        "data": {"name": facts.name, "sha256": facts.sha256, "rows": facts.rows},
+        "task": facts.task.model_dump(mode="json"),
+        "federation": facts.summary,
     }
 
 
