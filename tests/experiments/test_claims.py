@@ -17,6 +17,7 @@ def row(strategy, metric, mean, mark="", published=None, holm=0.5, **place):
         "metric": metric,
         "mean": mean,
         "std": 0.01,
+        "n": 1,
         "published": published,
         "mark": mark,
         "holm_p": holm,
@@ -76,11 +77,17 @@ def test_the_published_row_is_reached_by_the_number_or_by_the_noise_floor():
     above = method("mfairfl", 0.80, 0.006, published=(0.792, 0.001), data="compas")
     text = write_claims({"table-1": table(good, noise, above)})
     # .005 ≤ 1.3 × .004 < .006
-    assert "| table-1 | 2 of 3 | 2 of 3 | 0 of 0 |" in text
+    assert "| table-1 | 2 of 3 | 2 of 3, 0 open | 0 of 0, 0 open |" in text
+
+
+def test_what_the_seeds_do_not_tell_is_open():
+    long = table(method("mfairfl", 0.84, 0.006, published=(0.792, 0.001)))
+    # five seeds, standard deviation .01: the mean is known to ± .0124
+    assert "| 0 of 1, 1 open |" in write_claims({"table-1": long.assign(n=5)})
 
 
 def test_budgets_have_sections_of_their_own():
     long = table(OURS, method("mfairfl", 0.7, 0.5, published=(0.792, 0.012), protocol="40x5"))
     first, second = write_claims({"table-1": long}).split("## 40x5")
-    assert "| table-1 | 1 of 1 | 1 of 1 |" in first
-    assert "| table-1 | 0 of 1 | 0 of 1 |" in second
+    assert "| table-1 | 1 of 1 | 1 of 1, 0 open |" in first
+    assert "| table-1 | 0 of 1 | 0 of 1, 0 open |" in second

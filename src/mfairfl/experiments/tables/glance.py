@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from scipy.stats import t as student
 
 from mfairfl.experiments.tables.cells import (
     Cells,
@@ -20,22 +21,39 @@ from mfairfl.experiments.tables.cells import (
 )
 from mfairfl.experiments.tables.layout import Layout
 
-__all__ = ["SLACK", "verdict", "write_glance"]
+__all__ = ["SLACK", "error_of", "verdict", "write_glance"]
 
 SLACK = 1.3
 
 
-def verdict(ours: float, theirs: float, noise: float) -> str:
+def verdict(ours: float, theirs: float, noise: float, error: float = 0.0) -> str:
     """Say whether a violation is at most the published one, or else no more than noise.
+
+    Where our mean is above both by no more than its error, the seeds do not tell: "open".
 
     Examples
     --------
     >>> verdict(0.010, 0.012, 0.005), verdict(0.010, 0.005, 0.011), verdict(0.020, 0.005, 0.011)
     ('yes', 'yes (noise)', 'no')
+    >>> verdict(0.020, 0.005, 0.011, error=0.010)
+    'open'
     """
     if ours <= theirs:
         return "yes"
-    return "yes (noise)" if ours <= noise else "no"
+    if ours <= noise:
+        return "yes (noise)"
+    return "open" if ours - error <= max(theirs, noise) else "no"
+
+
+def error_of(std: float, n: int) -> float:
+    """Return half the width of a mean's 95 % interval (Student's t); 0 for a single run.
+
+    Examples
+    --------
+    >>> round(error_of(0.01, 5), 4)
+    0.0124
+    """
+    return 0.0 if n < 2 else float(student.ppf(0.975, n - 1) * std / np.sqrt(n))
 
 
 def write_glance(cells: Cells, layout: Layout) -> list[str]:
@@ -59,7 +77,7 @@ def write_glance(cells: Cells, layout: Layout) -> list[str]:
         f"{layout.reference}, split {split}: mean ± standard deviation over seeds (published).",
         "Floor: what exactly fair decisions would show on these test rows.",
         f"As low: at most the published number, or (noise) at most {SLACK} floors of a violation "
-        "and one floor of CF std.",
+        "and one floor of CF std. Open: above, by no more than the 95 % interval of the mean.",
         "Of several attributes the largest violation counts." if several else "",
     ]
     grid = [[*head, "CF std", "as low?"], *lines]
@@ -92,4 +110,5 @@ def _low(row_of: Callable[[Column], Any], columns: list[Column], slack: float) -
     if np.isnan(theirs):
         return "", ""
     text = f"{spread(ours)} ({number(theirs)}), floor {number(floor.mean)}"
-    return text, verdict(ours.mean, theirs, slack * floor.mean)
+    error = error_of(ours.std, ours.n)
+    return text, verdict(ours.mean, theirs, slack * floor.mean, error)
