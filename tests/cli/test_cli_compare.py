@@ -34,7 +34,7 @@ def test_a_file_that_init_wrote_can_be_compared_on(cli, study, tmp_path):
     lines = answer.out.splitlines()
     assert lines[0] == "Hiring"
     assert [line.split()[0] for line in lines[4:6]] == ["fedavg", "mfairfl"]
-    assert "written: runs/hiring/hiring.md" in answer.err
+    assert "written: runs/hiring/hiring.md and the files beside it" in answer.err
     assert (tmp_path / "runs" / "hiring" / "hiring.tex").exists()
     assert len(list((tmp_path / "runs" / "hiring" / "runs").iterdir())) == 4
     again = cli("compare", study, "--seeds", "1", "--out", "other")

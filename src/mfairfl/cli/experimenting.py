@@ -68,4 +68,4 @@ def _show(found: dict[str, str], out: Path) -> None:
     for text in found.values():
         typer.echo(text)
     for name in found:
-        say(f"written: {out}/{name}.md, .csv, .tex, pictures and rows")
+        say(f"written: {out}/{name}.md and the files beside it")

@@ -1,0 +1,123 @@
+"""docs/reproduction.md: the numbers it quotes are those of the tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from mfairfl.experiments.tables.statistics import paired
+from mfairfl.experiments.tables.text import read_csv
+
+ROOT = Path(__file__).parents[2]
+TEXT = " ".join((ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8").split())
+FOLDER = ROOT / "results" / "reproduction"
+TABLE = read_csv(FOLDER / "table-1.csv")
+DP, EO, AP = "demographic_parity", "equalized_odds", "accuracy_parity"
+
+
+def cell(data, strategy, notion, metric):
+    rows = TABLE[
+        (TABLE["protocol"] == "10x20")
+        & (TABLE["data"] == data)
+        & (TABLE["strategy"] == strategy)
+        & (TABLE["notion"] == notion)
+        & (TABLE["metric"] == metric)
+        & (TABLE["attribute"] == "")
+    ]
+    return rows.iloc[0]
+
+
+@pytest.mark.parametrize(
+    ("quoted", "numbers"),
+    [
+        ("FedAvg has .855 on Adult", [("adult", "fedavg", DP, "accuracy")]),
+        (
+            "group thresholds on FedAvg: .752 at .026",
+            [
+                ("bank", "fedavg-threshold", AP, "accuracy"),
+                ("bank", "fedavg-threshold", AP, f"{AP}_difference"),
+            ],
+        ),
+        (
+            ".843 at .016 against .849 at .029",
+            [
+                ("adult", "fedavg-threshold", EO, "accuracy"),
+                ("adult", "fedavg-threshold", EO, f"{EO}_difference"),
+                ("adult", "mfairfl", EO, "accuracy"),
+                ("adult", "mfairfl", EO, f"{EO}_difference"),
+            ],
+        ),
+        (
+            "on Adult from .028 to .008",
+            [
+                ("adult", "fedavg", DP, "client_accuracy_std"),
+                ("adult", "mfairfl", AP, "client_accuracy_std"),
+            ],
+        ),
+    ],
+)
+def test_quoted_numbers_are_the_tables(quoted, numbers):
+    assert quoted in TEXT
+    found = [f"{cell(*place)['mean']:.3f}".removeprefix("0") for place in numbers]
+    rest = quoted
+    for number in found:
+        assert number in rest
+        rest = rest.split(number, 1)[1]
+
+
+def test_mfairfl_is_above_its_published_accuracy_in_eight_of_nine_cells():
+    assert "above its published accuracy in 8 of the 9 cells" in TEXT
+    rows = {
+        (data, notion): cell(data, "mfairfl", notion, "accuracy")
+        for data in ("adult", "compas", "bank")
+        for notion in (DP, EO, AP)
+    }
+    above = {place: row["mean"] > row["published"] for place, row in rows.items()}
+    assert [place for place, yes in above.items() if not yes] == [("bank", AP)]
+
+
+def test_only_drfl_is_fairer_to_clients_than_fedavg_and_only_on_one_split():
+    assert "is significantly fairer to clients than FedAvg on the split `high`" in TEXT
+    assert "only DRFL is (Bank: .062 instead of .085), for five points of accuracy" in TEXT
+    runs = pd.read_csv(FOLDER / "table-2-runs.csv", keep_default_na=False)
+    fairer = set()
+    for (split, data), part in runs[runs["protocol"] == "10x20"].groupby(["split", "data"]):
+        spread = part.pivot_table("client_accuracy_std", "seed", "strategy")
+        for name in spread.columns.drop("fedavg"):
+            test = paired(spread["fedavg"].to_numpy(float), spread[name].to_numpy(float))
+            if test.t_p < 0.05 and test.difference > 0:
+                fairer.add((split, data, name))
+    assert {(split, name) for split, _, name in fairer} == {("cf-literal", "drfl")}
+    assert ("cf-literal", "bank", "drfl") in fairer
+
+
+def test_the_order_makes_no_difference():
+    said = (
+        "of 27 comparisons with the random order two are significant, with the reversed one none"
+    )
+    assert said in TEXT
+    long = read_csv(FOLDER / "table-3.csv")
+    wanted = long["metric"].isin(["accuracy", "client_accuracy_std"])
+    wanted |= long["metric"] == long["notion"] + "_difference"
+    rows = long[wanted & (long["protocol"] == "10x20")]
+    marked = {}
+    for name in ("mfairfl-rnd", "mfairfl-rev"):
+        own = rows[rows["strategy"] == name]
+        marked[name] = (
+            len(own),
+            int((own["mark"] != "").sum()),
+            int((own["holm_p"] < 0.05).sum()),
+        )
+    assert marked == {"mfairfl-rnd": (27, 2, 0), "mfairfl-rev": (27, 0, 0)}
+
+
+def test_two_runs_of_qffl_stay_constant():
+    assert "Two of q-FFL's five runs on Adult never leave the constant classifier" in TEXT
+    runs = pd.read_csv(FOLDER / "table-2-runs.csv", keep_default_na=False)
+    own = runs[
+        (runs["strategy"] == "qffl") & (runs["data"] == "adult") & (runs["split"] == "high")
+    ]
+    still = own["accuracy"].astype(float) - own["constant_accuracy"].astype(float) < 0.001
+    assert still.tolist().count(True) == 2
