@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -127,14 +129,13 @@ def test_jobs_that_share_a_stack_equal_each_alone(job, changes, inputs, hidden):
     rows, plan, linear, seed = job
     drawn = []
     for i, (epochs, lr) in enumerate(changes):
-        fields = {name: getattr(plan, name) for name in plan.__dataclass_fields__}
         optimizer = Optimizer(
             name=plan.optimizer.name,
             lr=lr,
             weight_decay=plan.optimizer.weight_decay * i,
             momentum=plan.optimizer.momentum,
         )
-        changed = Plan(**(fields | {"epochs": epochs, "optimizer": optimizer}))
+        changed = replace(plan, epochs=epochs, optimizer=optimizer)
         drawn.append((rows, changed, linear, seed + i))
     check(drawn, MLP(inputs, hidden))
 
