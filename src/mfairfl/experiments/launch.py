@@ -25,7 +25,7 @@ Work = tuple[Config, str | Path]
 Progress = Callable[[str, int, int], None]
 """Called with the run directory, its completed rounds and their number."""
 
-_AT_ONCE = 8  # runs side by side: wide enough a stack, and little to wait for at the end
+_AT_ONCE = 5  # runs side by side: wide enough a stack, and little to wait for at the end
 
 
 def run_many(
