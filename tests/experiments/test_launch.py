@@ -57,6 +57,22 @@ def test_any_number_of_processes_gives_the_same_bits(csv, tmp_path):
     assert told >= {("2-0", 3), ("2-1", 3), ("2-2", 3)}
 
 
+def test_ctrl_c_ends_the_whole_list_and_not_only_the_wait_for_it(csv, tmp_path):
+    runs = [(config(csv, seed, rounds=200), tmp_path / str(seed)) for seed in range(12)]
+    pressed = []
+
+    def press(*_):
+        if not pressed:
+            pressed.append(True)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_many(runs, processes=1, progress=press)
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("*/run.json")]
+    assert {record["status"] for record in records} == {"running"}
+    assert len(records) < len(runs)  # parts that were not begun are not begun
+
+
 def test_a_worker_s_error_reaches_the_parent_in_one_line(csv, tmp_path):
     missing = config(csv.with_name("nobody.csv"), 0)
     with pytest.raises(MfairflError, match=r"nobody\.csv") as caught:

@@ -57,12 +57,15 @@ def run_many(
     parts = deque(_parts(runs, min(_AT_ONCE, -(-len(runs) // count))))
     with _workers(count) as workers, ThreadPoolExecutor(count) as pool:
         following = [pool.submit(_lead, worker, parts, progress) for worker in workers]
-        for done in as_completed(following):
-            if (error := done.result()) is not None:
-                parts.clear()
-                for worker in workers:
-                    worker.kill()
-                raise MfairflError(error)
+        try:
+            ends = (done.result() for done in as_completed(following))
+            error = next((end for end in ends if end is not None), None)
+        finally:  # also on Ctrl-C: the threads would carry on to the end of the list
+            parts.clear()
+            for worker in workers:
+                worker.kill()
+    if error is not None:
+        raise MfairflError(error)
     return [RunDirectory(out).read_record() for _, out in runs]
 
 
