@@ -8,14 +8,13 @@ from pathlib import Path
 import typer
 
 from mfairfl.cli.many import ManyRuns
+from mfairfl.cli.running import INTERRUPTED
 from mfairfl.cli.show import say, terminal
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.reproduce import PAPER, experiments, reproduce, run_study, tune
 from mfairfl.experiments.study import load_study
 
 __all__ = ["run_comparison", "run_paper"]
-
-INTERRUPTED = 130
 
 
 def run_paper(

@@ -17,7 +17,7 @@ from mfairfl.experiments.study import Trial
 from mfairfl.fairness import Tally, frontier
 from mfairfl.files import write_atomically
 
-__all__ = ["VIOLATIONS", "carry_out", "folder_name", "results", "write_results"]
+__all__ = ["VIOLATIONS", "carry_out", "folder_name", "path_of", "results", "write_results"]
 
 VIOLATIONS = (
     "demographic_parity_difference",

@@ -19,7 +19,6 @@ from mfairfl.experiments.tables.tabulate import LEVEL
 __all__ = ["dominating", "write_claims"]
 
 _GROUP_TABLES = ("table-1", "table-s2", "table-s3")
-_OURS = ("fedavg", "fedavg-threshold", "mfairfl-paper", "constant")
 _NAMES = {
     "demographic_parity": "DP",
     "equalized_odds": "EO",
