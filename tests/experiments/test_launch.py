@@ -58,7 +58,7 @@ def test_any_number_of_processes_gives_the_same_bits(csv, tmp_path):
 
 
 def test_ctrl_c_ends_the_whole_list_and_not_only_the_wait_for_it(csv, tmp_path):
-    runs = [(config(csv, seed, rounds=200), tmp_path / str(seed)) for seed in range(12)]
+    runs = [(config(csv, seed, rounds=9999), tmp_path / str(seed)) for seed in range(12)]
     pressed = []
 
     def press(*_):

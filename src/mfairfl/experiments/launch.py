@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -58,8 +58,7 @@ def run_many(
     with _workers(count) as workers, ThreadPoolExecutor(count) as pool:
         following = [pool.submit(_lead, worker, parts, progress) for worker in workers]
         try:
-            ends = (done.result() for done in as_completed(following))
-            error = next((end for end in ends if end is not None), None)
+            error = _first_error(following)
         finally:  # also on Ctrl-C: the threads would carry on to the end of the list
             parts.clear()
             for worker in workers:
@@ -67,6 +66,17 @@ def run_many(
     if error is not None:
         raise MfairflError(error)
     return [RunDirectory(out).read_record() for _, out in runs]
+
+
+def _first_error(following: Sequence[Future[str | None]]) -> str | None:
+    """Wait until all have ended, or one with an error."""
+    going = set(following)
+    while going:
+        # Not without end: where the system hands Ctrl-C to another thread, only waking up sees it.
+        ended, going = wait(going, timeout=0.2, return_when=FIRST_COMPLETED)
+        for error in filter(None, (each.result() for each in ended)):
+            return error
+    return None
 
 
 def _parts(runs: Sequence[Work], size: int) -> Iterator[list[Work]]:
