@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 
 from flwr.app import Context, Error, Message, RecordDict
+from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -12,13 +13,14 @@ from flwr.supercore.task_identity import TaskIdentity
 class LocalGrid(Grid):
     """Hands each message to the client app of its node, in a fresh context.
 
-    `lose(node, message)` says which messages never arrive.
+    `lose(node, message)` says which messages never arrive; `keys` are the nodes' public keys.
     """
 
-    def __init__(self, app, nodes, lose=lambda node, message: False):
+    def __init__(self, app, nodes, lose=lambda node, message: False, keys=None):
         # Message() asks for them; a deployed process has them set.
         TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
         self.app, self.nodes, self.lose = app, dict(nodes), lose
+        self.keys = keys or {}
 
     def set_run(self, run):
         raise NotImplementedError
@@ -32,6 +34,9 @@ class LocalGrid(Grid):
 
     def get_node_ids(self):
         return list(self.nodes)
+
+    def get_nodes(self):
+        return [NodeInfo(node_id=node, public_key=key) for node, key in self.keys.items()]
 
     def push_messages(self, messages):
         raise NotImplementedError

@@ -9,13 +9,14 @@ import pytest
 
 import federations as fed
 from mfairfl.data import Task, partition, table_from_frame
-from mfairfl.engine.desk import Desk, SiloSettings
+from mfairfl.engine.desk import Desk
 from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.engine.enrolment import Terms, enrol
 from mfairfl.engine.loop import first_state
 from mfairfl.engine.messages import Packet, make_packet
 from mfairfl.engine.output import Output
 from mfairfl.engine.remote import drive
+from mfairfl.engine.settings import SiloSettings
 from mfairfl.engine.state import Setup
 from mfairfl.errors import FederationError, MessageError, MfairflError
 from mfairfl.fairness.goal import Goal

@@ -11,11 +11,11 @@ import federations as fed
 from mfairfl.data import Task, partition, table_from_frame
 from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.engine.enrolment import Terms, enrol
-from mfairfl.engine.flower.client_app import app, load_settings
+from mfairfl.engine.flower.client_app import app, settings_of
 from mfairfl.engine.flower.post import GridPost
 from mfairfl.engine.flower.records import from_records, to_records
 from mfairfl.engine.loop import first_state
-from mfairfl.engine.messages import Packet
+from mfairfl.engine.messages import Packet, make_packet
 from mfairfl.engine.output import Output
 from mfairfl.engine.remote import drive
 from mfairfl.engine.state import Setup
@@ -102,9 +102,46 @@ def test_a_node_whose_app_raises_is_left_out_with_the_reason(nodes, caplog):
         return app(message, context)
 
     found, state = over_flower("fedavg", LocalGrid(broken, nodes))
-    assert "north is left out: error 2: disk full" in caplog.text
+    assert "north is left out: it refused: disk full" in caplog.text
     assert np.isfinite(state.weights).all()
     assert found.rounds == 2
+
+
+def test_keys_and_not_claims_decide_who_a_node_is(nodes):
+    keys = {node: f"key {node}".encode() for node in nodes}
+    members = {keys[23757]: "east", keys[15838]: "north"}
+    post = GridPost(LocalGrid(app, nodes, keys=keys), "run-1", deadline=10, members=members)
+    with pytest.raises(FederationError, match="missing: west"):
+        post.wait_for(["east", "north", "west"], minimum=3, seconds=0)
+    crossed = {keys[23757]: "north", keys[15838]: "east"}
+    post = GridPost(LocalGrid(app, nodes, keys=keys), "run-1", deadline=10, members=crossed)
+    with pytest.raises(FederationError, match="it describes itself as 'east'"):
+        enrol(post, ["east", "north"], TERMS, minimum=2)
+
+
+def test_what_an_error_quotes_of_a_file_stays_with_the_silo(nodes, tmp_path, caplog):
+    path = tmp_path / "west" / "rows.csv"
+    lines = path.read_text().splitlines()
+    lines[3] = lines[3].replace("yes", "secret").replace("no", "secret")
+    path.write_text("\n".join(lines) + "\n")
+    post = GridPost(LocalGrid(app, nodes), "run-1", deadline=10)
+    split = {"seed": 1, "test": 0.2, "validation": 0.0}
+    resolved = TASK.model_dump(mode="json") | {"unfavourable": "no"}
+    replies = post.exchange({"west": make_packet("sums", split | {"task": resolved})})
+    assert "secret" in caplog.text
+    assert replies["west"].startswith("it refused: its file cannot be used")
+
+
+def test_a_silo_answers_for_the_task_it_agreed_to_only(nodes, tmp_path):
+    (tmp_path / "west" / "agreed.toml").write_text(
+        '[task]\nlabel = "hired"\nfavourable = "yes"\nsensitive = ["sex"]\nignore = ["skill"]\n'
+    )
+    with (tmp_path / "west" / "silo.toml").open("a") as file:
+        file.write('task = "agreed.toml"\n')
+    post = GridPost(LocalGrid(app, nodes), "run-1", deadline=10)
+    enrolled = enrol(post, ["east", "north", "west"], TERMS, minimum=2)
+    assert list(enrolled.refused) == ["west"]
+    assert "ignore = (); 'west' agreed to ('skill',)" in enrolled.refused["west"]
 
 
 def test_a_node_that_does_not_answer_in_time_is_left_out(nodes, caplog):
@@ -195,16 +232,16 @@ def test_records_that_are_no_packet_are_refused(records, message):
     [
         ('name = "a"\ncsv = "a.csv"\n', "state: Field required"),
         ('name = "a/b"\ncsv = "a.csv"\nstate = "s"\n', "name: "),
-        ('name = "a"\ncsv = "a.csv"\nstate = "s"\nrun = "x"\n', "run: Extra inputs"),
+        ('name = "a"\ncsv = "a.csv"\nstate = "s"\nrun = "x"\n', "unknown key 'run'"),
     ],
 )
 def test_a_silo_s_file_is_checked(tmp_path, text, message):
     path = tmp_path / "silo.toml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
-        load_settings({"silo": str(path)})
+        settings_of({"silo": str(path)})
 
 
 def test_a_node_without_a_file_says_how_to_name_one():
-    with pytest.raises(ConfigError, match="--node-config"):
-        load_settings({})
+    with pytest.raises(ConfigError, match="mfairfl deploy silo"):
+        settings_of({})

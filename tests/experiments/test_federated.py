@@ -11,7 +11,8 @@ from safetensors.numpy import load_file
 import federations as fed
 import mfairfl
 from mfairfl.data import table_from_frame
-from mfairfl.engine.desk import Desk, SiloSettings
+from mfairfl.engine.desk import Desk
+from mfairfl.engine.settings import SiloSettings
 from mfairfl.errors import ConfigError, FederationError, MfairflError
 from mfairfl.experiments.config import make_config
 from mfairfl.experiments.federated import Federated, run_federated, run_name

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,40 +33,16 @@ from mfairfl.engine.messages import (
     read_header,
     unpack_ask,
 )
+from mfairfl.engine.settings import SiloSettings, require_consent
 from mfairfl.engine.silo import Silo, SlotStore
 from mfairfl.errors import DataError, MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import write_atomically
 from mfairfl.models import MLP
 
-__all__ = ["Desk", "SiloSettings"]
+__all__ = ["Desk"]
 
 _NAME = re.compile(r"[\w.-]{1,100}")
-
-
-class SiloSettings(BaseModel):
-    """What a silo decides for itself: silo.toml.
-
-    Parameters
-    ----------
-    name : str
-        The name it is enrolled under.
-    csv : Path
-        Its file.
-    state : Path
-        Its folder for what it keeps between messages.
-    min_count : int
-        A category in fewer rows is not named to anyone.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str = Field(pattern=r"^[\w. -]{1,60}$")
-    csv: Path
-    state: Path
-    delimiter: str | None = None
-    encoding: str | None = None
-    min_count: int = Field(default=5, ge=1)
 
 
 class _Agreed(BaseModel):
@@ -111,10 +86,16 @@ class Desk:
         name = self._settings.name
         return pack_answer(silo.answer(unpack_ask(packet, name, shape)))
 
+    def _task(self, header: dict[str, Any]) -> Task:
+        """Return the task that is asked for; it must be one this silo agreed to."""
+        task = Task.model_validate(header["task"])
+        require_consent(self._settings, task)
+        return task
+
     def _profile(self, run: str, header: dict[str, Any]) -> Packet:
         """Describe the file."""
         del run
-        s, task = self._settings, Task.model_validate(header["task"])
+        s, task = self._settings, self._task(header)
         content = read_file(s.csv, delimiter=s.delimiter, encoding=s.encoding)
         columns = columns_of(content.frame, s.csv.name)
         found = describe_columns(columns, task, s.name, min_count=s.min_count)
@@ -167,7 +148,7 @@ class Desk:
 
     def _split(self, header: dict[str, Any]) -> tuple[Table, Any]:
         """Read the file with the agreed task and split its rows as every engine would."""
-        s, task = self._settings, Task.model_validate(header["task"])
+        s, task = self._settings, self._task(header)
         table = read_table(s.csv, task, delimiter=s.delimiter, encoding=s.encoding)
         if table.task != task:
             raise DataError(f"{s.csv.name}: does not fit the agreed task; profile it again")

@@ -14,11 +14,13 @@ from mfairfl.errors import FederationError, MessageError
 
 __all__ = ["GridPost"]
 
+_CAUSES = {2: "it refused", 5: "it went offline"}  # Flower's codes: an app raised, a node is gone
+
 
 class GridPost:
     """Carries packets over a Grid.
 
-    Nodes are asked for their names: a node's number is random, the enrolled name is not.
+    Clients go by their enrolled names; a node's number is random.
 
     Parameters
     ----------
@@ -26,10 +28,21 @@ class GridPost:
         The run that every message belongs to.
     deadline : float
         Seconds after which an exchange goes on without those who have not answered.
+    members : mapping of bytes to str, optional
+        The name enrolled for each public key (PEM), which Flower checks; nodes with other keys do
+        not exist for us. None, for a Grid without keys: nodes are asked for their names.
     """
 
-    def __init__(self, grid: Grid, run: str, *, deadline: float) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        run: str,
+        *,
+        deadline: float,
+        members: Mapping[bytes, str] | None = None,
+    ) -> None:
         self._grid, self._run, self._deadline = grid, run, deadline
+        self._members = members
         self._names: dict[int, str] = {}
 
     def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | str]:
@@ -56,10 +69,15 @@ class GridPost:
                     f"{len(there)} clients are online after {seconds:g} s, at least {minimum} "
                     f"must be; missing: {missing}"
                 )
-            time.sleep(0.2)
+            time.sleep(0.5)
 
     def _meet(self) -> None:
-        """Ask nodes that are new for their names; forget those that are gone."""
+        """Learn who is online; forget those that are gone."""
+        if self._members is not None:
+            nodes = {node.node_id: bytes(node.public_key) for node in self._grid.get_nodes()}
+            known = self._members
+            self._names = {node: known[key] for node, key in nodes.items() if key in known}
+            return
         present = set(self._grid.get_node_ids())
         self._names = {node: name for node, name in self._names.items() if node in present}
         new = sorted(present - set(self._names))
@@ -72,7 +90,10 @@ class GridPost:
 
     def _message(self, packet: Packet, node: int) -> Message:
         content = to_records(packet, self._run)
-        return Message(content, dst_node_id=node, message_type=MessageType.QUERY)
+        # What is not fetched before the deadline is not worth doing any more.
+        return Message(
+            content, dst_node_id=node, message_type=MessageType.QUERY, ttl=self._deadline
+        )
 
     def _send(self, sent: Mapping[str, Message]) -> dict[str, Packet | str]:
         """Return what comes back under the key of what was sent."""
@@ -98,7 +119,8 @@ def _sorted_out(
 
 def _read(reply: Message) -> Packet | str:
     if reply.has_error():
-        return f"error {reply.error.code}: {' '.join((reply.error.reason or '').split())}"
+        reason = " ".join((reply.error.reason or "").split())
+        return f"{_CAUSES.get(reply.error.code, 'it failed')}: {reason}"
     content: RecordDict = reply.content
     try:
         return from_records(content)[1]

@@ -1,0 +1,103 @@
+"""What a silo decides for itself: silo.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from mfairfl.data import Task
+from mfairfl.errors import ConfigError, MessageError, MfairflError, unknown
+from mfairfl.files import load_toml
+
+__all__ = ["SiloSettings", "consented", "load_silo", "require_consent"]
+
+_PATHS = ("csv", "state", "task", "ca", "key")
+
+
+class SiloSettings(BaseModel):
+    """What a silo decides for itself.
+
+    Parameters
+    ----------
+    name : str
+        The name it is enrolled under.
+    csv : Path
+        Its file.
+    state : Path
+        Its folder for what it keeps between messages.
+    min_count : int
+        A category in fewer rows is not named to anyone.
+    task : Path, optional
+        A file with the ``[task]`` this silo agreed to: whoever asks for another label, other
+        sensitive columns or a column it ignores is refused.
+    server, ca, key
+        Address of the coordinator (``host:port``), the certificate it is known by, and this
+        silo's private key.
+    port : int
+        Where this silo's own processes meet, on loopback only.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[\w. -]{1,60}$")
+    csv: Path
+    state: Path
+    delimiter: str | None = None
+    encoding: str | None = None
+    min_count: int = Field(default=5, ge=1)
+    task: Path | None = None
+    server: str | None = Field(default=None, pattern=r"^[^\s:/]+:\d{1,5}$")
+    ca: Path | None = None
+    key: Path | None = None
+    port: int = Field(default=9094, ge=1, le=65535)
+
+
+def load_silo(file: Path) -> SiloSettings:
+    """Read a silo's file; paths in it are relative to its folder."""
+    values = load_toml(file)
+    for key in _PATHS:
+        if isinstance(values.get(key), str):
+            values[key] = file.resolve().parent / values[key]
+    try:
+        return SiloSettings.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        if first["type"] == "extra_forbidden":
+            raise ConfigError(
+                f"{file}: {unknown('key', where, SiloSettings.model_fields)}"
+            ) from None
+        raise ConfigError(f"{file}: {where}: {first['msg']}") from None
+
+
+def consented(settings: SiloSettings) -> Task | None:
+    """Return the task a silo agreed to, if it names one."""
+    if settings.task is None:
+        return None
+    values = load_toml(settings.task)
+    try:
+        return Task.model_validate(values["task"])
+    except KeyError:
+        raise ConfigError(f"{settings.task}: no [task]; copy the one you agreed to") from None
+    except (ValidationError, MfairflError) as error:
+        raise ConfigError(f"{settings.task}: {' '.join(str(error).split())}") from None
+
+
+def require_consent(settings: SiloSettings, asked: Task) -> None:
+    """Refuse a task that is not the one agreed to; it may be more detailed."""
+    own = consented(settings)
+    if own is None:
+        return
+    for key in ("label", "favourable", "ignore", "sensitive_as_features"):
+        if getattr(asked, key) != getattr(own, key):
+            raise MessageError(
+                f"the coordinator's task has {key} = {getattr(asked, key)!r}; "
+                f"'{settings.name}' agreed to {getattr(own, key)!r}"
+            )
+    mine, theirs = ([(s.column, s.bins) for s in task.sensitive] for task in (own, asked))
+    if mine != theirs:
+        raise MessageError(
+            f"the coordinator's task has sensitive columns {[c for c, _ in theirs]}; "
+            f"'{settings.name}' agreed to {[c for c, _ in mine]}, with its own bins"
+        )
