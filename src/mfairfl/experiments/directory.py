@@ -26,6 +26,8 @@ __all__ = ["SCHEMA_VERSION", "RunDirectory"]
 SCHEMA_VERSION = 1
 
 _MODEL_FILES = ("model.safetensors", "encoder.json")
+# What may be there before a run is: its lock, and what a deployment on this machine writes first.
+_EXPECTED = {".lock", "deployment", "journal.jsonl"}
 
 
 class RunDirectory:
@@ -128,7 +130,7 @@ class RunDirectory:
 
     def _refuse_strangers(self) -> None:
         names = [path.name for path in self.path.iterdir() if not path.match(".*.tmp")]
-        strangers = sorted({*names} - {".lock"})
+        strangers = sorted({*names} - _EXPECTED)
         if strangers:
             raise RunDirectoryError(
                 f"{self.path}: is not empty and holds no run ({strangers[0]} is there); "

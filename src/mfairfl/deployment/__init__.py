@@ -1,0 +1,1 @@
+"""Processes on real machines: coordinator, silos, keys and certificates, on Flower."""

@@ -1,0 +1,177 @@
+"""Start a run on a SuperLink that is up: enrol keys, hand over the app, follow the journal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mfairfl.deployment.credentials import read_public_key
+from mfairfl.deployment.journal import read_journal
+from mfairfl.deployment.processes import environment
+from mfairfl.deployment.settings import FederationSettings, ServerSettings, load_federation
+from mfairfl.errors import FederationError
+from mfairfl.experiments.directory import RunDirectory
+from mfairfl.files import write_atomically
+
+__all__ = ["Flower", "run_federation", "write_app"]
+
+_PROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "mfairfl-app"
+version = "1.0.0"
+license = "Apache-2.0"
+requires-python = ">=3.11"
+dependencies = []
+
+[tool.hatch.build.targets.wheel]
+packages = ["."]
+
+[tool.flwr.app]
+publisher = "mfairfl"
+
+[tool.flwr.app.components]
+serverapp = "mfairfl_app.server_app:app"
+clientapp = "mfairfl_app.client_app:app"
+
+[tool.flwr.app.config]
+federation = ""
+"""
+# An assignment: Flower looks for one before it hands an app over.
+_MODULES = {
+    "__init__": "",
+    "server_app": "from mfairfl.deployment import server_app\n\napp = server_app.app\n",
+    "client_app": "from mfairfl.engine.flower import client_app\n\napp = client_app.app\n",
+}
+_LOOK = 0.5  # seconds between looks at the journal
+_ASK = 10  # looks between questions to the SuperLink; each is a programme start
+
+Follower = Callable[[dict[str, Any]], None]
+
+
+def write_app(folder: Path) -> None:
+    """Write the Flower app: two imports of what is installed on every machine."""
+    package = folder / "mfairfl_app"
+    package.mkdir(parents=True)
+    (folder / "pyproject.toml").write_text(_PROJECT, encoding="utf-8")
+    for name, text in _MODULES.items():
+        (package / f"{name}.py").write_text(text, encoding="utf-8")
+
+
+class Flower:
+    """Flower's command line, for the SuperLink of this machine."""
+
+    def __init__(self, server: ServerSettings) -> None:
+        home = server.state / "flwr"
+        self._known = server.state / "registered.json"
+        self._env = environment(home)
+        config = (
+            '[superlink]\ndefault = "here"\n\n[superlink.here]\n'
+            f'address = "127.0.0.1:{server.superlink_port}"\n'
+            f"root-certificates = {json.dumps(str(server.ca), ensure_ascii=False)}\n"
+        )
+        (home / "config.toml").write_text(config, encoding="utf-8")
+
+    def ask(self, *words: str) -> dict[str, Any]:
+        """Run ``flwr …`` and return its answer."""
+        done = subprocess.run(
+            ["flwr", *words, "--format", "json"],
+            env=self._env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        try:
+            answer = json.loads(done.stdout[done.stdout.index("{") :])
+        except ValueError:
+            said = " ".join((done.stderr or done.stdout).split())[-300:]
+            raise FederationError(f"flwr {' '.join(words[:2])}: {said or 'no answer'}") from None
+        if not answer.get("success", False):
+            message = " ".join(str(answer.get("error-message", answer)).split())
+            raise FederationError(f"flwr {' '.join(words[:2])}: {message}")
+        found: dict[str, Any] = answer
+        return found
+
+    def register(self, silos: Mapping[str, Path]) -> None:
+        """Admit the silos' keys; those that are known already stay."""
+        known = json.loads(self._known.read_text()) if self._known.exists() else []
+        for name, path in sorted(silos.items()):
+            key = read_public_key(path).decode()
+            if key in known:
+                continue
+            try:
+                self.ask("supernode", "register", str(path), "here", "--name", name)
+            except FederationError as error:
+                if "already in use" not in str(error):
+                    raise
+            known.append(key)
+            write_atomically(self._known, json.dumps(known).encode())
+
+    def submit(self, federation: Path) -> str:
+        """Start a run and return its number."""
+        with tempfile.TemporaryDirectory() as folder:
+            app = Path(folder) / "app"
+            write_app(app)
+            named = json.dumps(str(federation.resolve()), ensure_ascii=False)
+            answer = self.ask("run", str(app), "here", "--run-config", f"federation={named}")
+        return str(answer["run-id"])
+
+    def status(self, run: str) -> str:
+        """Return how a run stands, for example ``running`` or ``finished:completed``."""
+        answer = self.ask("list", "here", "--run-id", run)
+        return str(answer["runs"][0]["status"])
+
+    def stop(self, run: str) -> None:
+        """End a run; what it completed is kept."""
+        self.ask("stop", run, "here")
+
+
+def run_federation(file: Path, follower: Follower) -> dict[str, Any]:
+    """Carry out a run, or go on with it, and return its record.
+
+    Parameters
+    ----------
+    follower : callable
+        Told of every line of the journal.
+    """
+    settings = load_federation(file)
+    settings.federated(), settings.members()  # what is wrong in the files is said here
+    flower = Flower(settings.server)
+    flower.register(settings.silos)
+    run = flower.submit(file)
+    try:
+        return _follow(flower, settings, run, follower)
+    except KeyboardInterrupt:
+        flower.stop(run)
+        raise
+
+
+def _follow(
+    flower: Flower, settings: FederationSettings, run: str, follower: Follower
+) -> dict[str, Any]:
+    journal, seen, looks, over = settings.out / "journal.jsonl", 0, 0, False
+    while True:
+        for line in read_journal(journal, run, seen):
+            seen += 1
+            follower(line)
+            if line["event"] == "failed":
+                raise FederationError(line["message"])
+            if line["event"] == "finished":
+                return RunDirectory(settings.out).read_record()
+        if over:
+            raise FederationError(
+                f"run {run} ended without a result; see the SuperLink's log, and run the same "
+                "command again to go on from the last completed round"
+            )
+        time.sleep(_LOOK)
+        looks += 1
+        if looks % _ASK == 0:
+            over = flower.status(run).startswith("finished")

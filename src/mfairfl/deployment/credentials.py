@@ -1,0 +1,154 @@
+"""Certificates for the coordinator and keys for the silos, in the forms that Flower reads."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from mfairfl.errors import ConfigError
+
+__all__ = ["make_certificates", "make_key", "read_public_key"]
+
+_DAYS = 730
+_PEM = serialization.Encoding.PEM
+_LOCAL = ("localhost", "127.0.0.1")  # the coordinator's own processes
+
+
+def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
+    """Write an authority (ca.crt, ca.key) and a server certificate for these names or addresses.
+
+    Nothing that exists is overwritten.
+    """
+    wanted = [folder / name for name in ("ca.crt", "ca.key", "server.crt", "server.key")]
+    _refuse_existing(wanted)
+    folder.mkdir(parents=True, exist_ok=True)
+    ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    issuer = _named("mfairfl federation")
+    authority = (
+        _builder(issuer, issuer, ca_key.public_key())
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs=True), critical=True)
+        .sign(ca_key, hashes.SHA256())
+    )
+    alternatives = x509.SubjectAlternativeName(
+        [_name(h) for h in dict.fromkeys((*hosts, *_LOCAL))]
+    )
+    identifier = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
+    certificate = (
+        _builder(_named(hosts[0] if hosts else "localhost"), issuer, key.public_key())
+        .add_extension(alternatives, critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
+            critical=False,
+        )
+        .sign(ca_key, hashes.SHA256())
+    )
+    for path, data in zip(
+        wanted,
+        (
+            authority.public_bytes(_PEM),
+            _private(ca_key, serialization.PrivateFormat.PKCS8),
+            certificate.public_bytes(_PEM),
+            _private(key, serialization.PrivateFormat.PKCS8),
+        ),
+        strict=True,
+    ):
+        _write(path, data, secret=path.suffix == ".key")
+
+
+def make_key(path: Path) -> Path:
+    """Write a silo's private key, and beside it the public one (``.pub``), which is returned."""
+    public = path.with_name(path.name + ".pub")
+    _refuse_existing([path, public])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    key = ec.generate_private_key(ec.SECP384R1())
+    _write(path, _private(key, serialization.PrivateFormat.OpenSSH), secret=True)
+    line = key.public_key().public_bytes(
+        serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
+    )
+    _write(public, line + b"\n", secret=False)
+    return public
+
+
+def read_public_key(path: Path) -> bytes:
+    """Return a silo's public key as Flower's server holds it."""
+    try:
+        key = serialization.load_ssh_public_key(path.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such key; ask the silo for its .pub file") from None
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise ConfigError(f"{path}: no public key in OpenSSH form ({error})") from None
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        raise ConfigError(f"{path}: not an elliptic-curve key; make one: `mfairfl deploy key`")
+    return key.public_bytes(_PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(minutes=5))  # clocks differ
+        .not_valid_after(now + datetime.timedelta(days=_DAYS))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+    )
+
+
+def _named(name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
+
+
+def _name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _usage(*, signs: bool) -> x509.KeyUsage:
+    off = dict.fromkeys(
+        ("content_commitment", "data_encipherment", "key_agreement", "encipher_only"), False
+    )
+    return x509.KeyUsage(
+        digital_signature=not signs,
+        key_encipherment=False,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        decipher_only=False,
+        **off,
+    )
+
+
+def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:
+    return key.private_bytes(_PEM, form, serialization.NoEncryption())
+
+
+def _refuse_existing(paths: Sequence[Path]) -> None:
+    for path in paths:
+        if path.exists():
+            raise ConfigError(f"{path}: exists; remove it first if it is no longer in use")
+
+
+def _write(path: Path, data: bytes, *, secret: bool) -> None:
+    # Secret from its first byte on: not readable by others for a moment either.
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(data)
+    if not secret:
+        path.chmod(0o644)

@@ -1,0 +1,76 @@
+"""What happens in a federated run, line by line: journal.jsonl in its folder.
+
+The server app writes it, whoever waits for the run reads it, and an auditor finds in it who was
+left out of which exchange, and why.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mfairfl.engine.loop import Callback
+from mfairfl.engine.state import RoundRecord, RunState, Setup
+from mfairfl.experiments.history import round_numbers
+
+__all__ = ["Journal", "read_journal"]
+
+
+class Journal(logging.Handler, Callback):
+    """Writes what happens; also a callback of the round loop and a handler of warnings.
+
+    Parameters
+    ----------
+    run : str
+        Flower's number of this attempt: a run that was stopped has several.
+    """
+
+    def __init__(self, path: Path, run: str) -> None:
+        logging.Handler.__init__(self, logging.WARNING)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path, self._run = path, run
+
+    def say(self, event: str, **facts: Any) -> None:
+        """Add a line."""
+        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "run": self._run}
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line | {"event": event} | facts, ensure_ascii=False) + "\n")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Add a warning."""
+        self.say("warning", message=record.getMessage())
+
+    def on_start(self, setup: Setup, state: RunState) -> None:
+        """Say who takes part, and from where the run goes on."""
+        self.say(
+            "started",
+            round=state.round,
+            rounds=setup.rounds,
+            clients=sorted(setup.summary.counts),
+        )
+
+    def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
+        """Say the round's numbers."""
+        del state
+        numbers = round_numbers(setup, record)
+        shown = ("train_loss", "train_accuracy", "train_violation", "train_client_accuracy_gap")
+        self.say(
+            "round",
+            round=record.round,
+            rounds=record.rounds,
+            counted=sorted(record.coefficients),
+            **{name: numbers[name] for name in shown},
+        )
+
+
+def read_journal(path: Path, run: str, skip: int = 0) -> Iterator[dict[str, Any]]:
+    """Return the lines of one attempt, from the one numbered `skip` on; a torn last line waits."""
+    if not path.exists():
+        return
+    text = path.read_text(encoding="utf-8")
+    lines = (json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines())
+    yield from [line for line in lines if line["run"] == run][skip:]

@@ -1,0 +1,179 @@
+"""A whole federation on this machine: TLS, keys, one process a silo, each with its own file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import tomli_w
+
+from mfairfl.data import Federation, Sensitive, Table, Task
+from mfairfl.data.federation import PARTS
+from mfairfl.deployment import programmes
+from mfairfl.deployment.coordinator import Flower, Follower, run_federation
+from mfairfl.deployment.credentials import make_certificates, make_key
+from mfairfl.deployment.processes import Process, free_ports, start, stop, wait_until_healthy
+from mfairfl.deployment.settings import FederationSettings, load_federation
+from mfairfl.engine.settings import load_silo
+from mfairfl.errors import ConfigError
+from mfairfl.experiments.config import ClientsConfig, Config, DataConfig
+from mfairfl.experiments.prepare import federation_of, table_of
+
+__all__ = ["lay_out", "nodes", "run_local", "servers"]
+
+Say = Callable[[str], None]
+
+
+def run_local(
+    config: Config,
+    out: Path,
+    *,
+    follower: Follower,
+    say: Say,
+    silos: Mapping[str, Path] | None = None,
+    deadline: float = 600,
+) -> dict[str, Any]:
+    """Carry out a run over processes on loopback, and return its record.
+
+    Parameters
+    ----------
+    out : Path
+        The run folder; the deployment's own files are in its folder ``deployment``.
+    silos : mapping of str to Path, optional
+        Files of the silos. By default the configuration's rows are dealt to clients, and each
+        gets a file with its own.
+    """
+    file = lay_out(config, out, silos=silos, deadline=deadline)
+    settings = load_federation(file)
+    with servers(settings, file, say), nodes(settings, file.parent, say):
+        say("handing over the run")
+        return run_federation(file, follower)
+
+
+def lay_out(
+    config: Config, out: Path, *, silos: Mapping[str, Path] | None, deadline: float
+) -> Path:
+    """Write the deployment's files, or use those that are there, and return federation.toml."""
+    folder = out / "deployment"
+    plain, files = _for_silos(config, folder, silos)
+    run = tomli_w.dumps(plain.model_dump(mode="json", exclude_none=True, exclude_defaults=True))
+    path = folder / "run.toml"
+    if path.exists() and path.read_text(encoding="utf-8") != run:
+        raise ConfigError(f"{out}: holds another federation; give another --out")
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(run, encoding="utf-8")
+    if not (folder / "certificates").exists():
+        make_certificates(folder / "certificates", [])
+    gate, link, *ports = free_ports(2 + len(files))
+    for (name, csv), port in zip(sorted(files.items()), ports, strict=True):
+        _silo(folder / "silos" / name, name, csv, gate=gate, port=port)
+    federation = {
+        "run": "run.toml",
+        "out": str(out.resolve()),
+        "minimum": len(files),
+        "deadline": deadline,
+        "server": {"host": "127.0.0.1", "port": gate, "superlink_port": link},
+        "silos": {name: f"silos/{name}/key.pub" for name in sorted(files)},
+    }
+    (folder / "federation.toml").write_text(tomli_w.dumps(federation), encoding="utf-8")
+    return folder / "federation.toml"
+
+
+def _silo(folder: Path, name: str, csv: Path, *, gate: int, port: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "key").exists():
+        make_key(folder / "key")
+    values = {
+        "name": name,
+        "csv": str(csv.resolve()),
+        "state": "state",
+        "min_count": 1,  # all files are of one owner: the same encoding as in one table
+        "task": "../../run.toml",
+        "server": f"127.0.0.1:{gate}",
+        "ca": "../../certificates/ca.crt",
+        "key": "key",
+        "port": port,
+    }
+    (folder / "silo.toml").write_text(tomli_w.dumps(values), encoding="utf-8")
+
+
+def _for_silos(
+    config: Config, folder: Path, silos: Mapping[str, Path] | None
+) -> tuple[Config, dict[str, Path]]:
+    """Return the configuration that silos with files of their own run, and the files."""
+    if silos is not None:
+        if config.task is None:
+            raise ConfigError("--silo needs a [task] in the TOML file (see `mfairfl init`)")
+        task, files = config.task, dict(silos)
+    else:
+        table = table_of(config)
+        task = _task_of(table)
+        files = _write_files(table, federation_of(config, table), folder / "silos")
+    clients = ClientsConfig(test=config.clients.test, validation=config.clients.validation)
+    update = {"data": DataConfig(), "task": task, "clients": clients}
+    return config.model_copy(update=update), files
+
+
+def _task_of(table: Table) -> Task:
+    """Return the task of files that hold a table's features, groups and labels only."""
+    task = table.task
+    held = set(table.X.columns)
+    sensitive = tuple(
+        s if s.column in held else Sensitive(column=s.name, groups=s.groups)
+        for s in task.sensitive
+    )
+    return task.model_copy(update={"client": None, "ignore": (), "sensitive": sensitive})
+
+
+def _write_files(table: Table, federation: Federation, folder: Path) -> dict[str, Path]:
+    """Write each client's rows, in the table's order, so that its split is the same."""
+    task, found = table.task, {}
+    values = pd.Series([task.unfavourable, task.favourable])
+    whole = table.X.assign(**{task.label: values.to_numpy()[table.y]})
+    for column, attribute in enumerate(table.attributes):
+        if task.sensitive[column].column not in table.X.columns:
+            names = pd.Series(attribute.groups).to_numpy()
+            whole[attribute.name] = names[table.groups[:, column]]
+    for client in federation.clients:
+        rows = sorted(row for part in PARTS for row in getattr(client, part).rows.tolist())
+        path = folder / client.name / "rows.csv"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        whole.iloc[rows].to_csv(path, index=False)
+        found[client.name] = path
+    return found
+
+
+@contextmanager
+def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list[Process]]:
+    """Run SuperLink and gate while the block lasts; the silos' keys are admitted."""
+    server, logs = settings.server, settings.server.state / "logs"
+    started: list[Process] = []
+    with ExitStack() as stack:
+        stack.callback(lambda: stop(started[::-1]))
+        for name, programme, port in (
+            ("superlink", programmes.superlink(server), server.superlink_port),
+            ("gate", programmes.gate(server, file), server.port),
+        ):
+            say(f"starting the {name} on 127.0.0.1:{port}")
+            started.append(start(programme.command, env=programme.env, log=logs / f"{name}.log"))
+            wait_until_healthy(f"127.0.0.1:{port}", server.ca, started[-1])
+        Flower(server).register(settings.silos)
+        yield started
+
+
+@contextmanager
+def nodes(settings: FederationSettings, folder: Path, say: Say) -> Iterator[dict[str, Process]]:
+    """Run a SuperNode for each silo while the block lasts."""
+    logs = settings.server.state / "logs"
+    started: dict[str, Process] = {}
+    with ExitStack() as stack:
+        stack.callback(lambda: stop(list(started.values())))
+        say(f"starting {len(settings.silos)} silos: {', '.join(sorted(settings.silos))}")
+        for name in sorted(settings.silos):
+            file = folder / "silos" / name / "silo.toml"
+            programme = programmes.silo(load_silo(file), file)
+            started[name] = start(programme.command, env=programme.env, log=logs / f"{name}.log")
+        yield started

@@ -1,0 +1,57 @@
+"""The app a SuperLink runs: one run over the silos of a federation.toml."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from mfairfl.deployment.journal import Journal
+from mfairfl.deployment.settings import FederationSettings, load_federation
+from mfairfl.engine.flower.post import GridPost
+from mfairfl.errors import ConfigError, MfairflError
+from mfairfl.experiments.federated import run_federated, run_name
+
+__all__ = ["app", "carry_out"]
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Carry out the run, or go on with it."""
+    path = context.run_config.get("federation")
+    if not isinstance(path, str) or not path:
+        raise ConfigError("no federation.toml was named: start runs with `mfairfl deploy run`")
+    carry_out(grid, load_federation(Path(path)), run=str(context.run_id))
+
+
+def carry_out(grid: Grid, settings: FederationSettings, *, run: str) -> None:
+    """Wait for the silos, then run; what happens is written to the journal."""
+    journal = Journal(settings.out / "journal.jsonl", run)
+    logger = logging.getLogger("mfairfl")
+    logger.addHandler(journal)
+    try:
+        wanted = settings.federated()
+        post = GridPost(
+            grid,
+            run_name(wanted.config),
+            deadline=settings.deadline,
+            members=settings.members(),
+        )
+        journal.say("waiting", clients=list(wanted.clients), seconds=settings.wait)
+        there = post.wait_for(wanted.clients, minimum=settings.minimum, seconds=settings.wait)
+        journal.say("enrolling", online=there)
+        record = run_federated(wanted, post, [journal])
+        refused = record["federation"]["warnings"]
+        journal.say("finished", rounds=record["rounds"], warnings=refused)
+    except MfairflError as error:
+        journal.say("failed", message=str(error))
+        raise
+    except Exception as error:
+        journal.say("failed", message=f"{type(error).__name__}: {' '.join(str(error).split())}")
+        raise
+    finally:
+        logger.removeHandler(journal)

@@ -1,0 +1,131 @@
+"""What a coordinator decides: federation.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from mfairfl.deployment.credentials import read_public_key
+from mfairfl.errors import ConfigError
+from mfairfl.experiments.config import Config, explain, make_config
+from mfairfl.experiments.federated import Federated
+from mfairfl.files import load_toml
+
+__all__ = ["FederationSettings", "ServerSettings", "load_federation"]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ServerSettings(_Section):
+    """Where the coordinator listens, and where it keeps its files.
+
+    Parameters
+    ----------
+    host, port
+        The one public address; only what silos need is answered there.
+    superlink_port : int
+        Flower's SuperLink, on loopback only: whoever reaches it can register keys and start code.
+    certificates : Path
+        Folder with ca.crt, server.crt and server.key.
+    state : Path
+        Folder for the SuperLink's database and logs.
+    """
+
+    host: str = "0.0.0.0"  # noqa: S104 - the public port of a coordinator
+    port: int = Field(default=9443, ge=1, le=65535)
+    superlink_port: int = Field(default=9444, ge=1, le=65535)
+    certificates: Path = Path("certificates")
+    state: Path = Path("state")
+
+    @property
+    def ca(self) -> Path:
+        """The certificate that silos know the coordinator by."""
+        return self.certificates / "ca.crt"
+
+
+class FederationSettings(_Section):
+    """What a coordinator decides.
+
+    Parameters
+    ----------
+    run : Path
+        Settings of the run, as for `mfairfl train`, with a ``[task]``.
+    out : Path
+        The run folder.
+    minimum : int
+        Clients that must answer each request; below it the run stops, and can be taken up again.
+    deadline : float
+        Seconds a request waits for answers.
+    wait : float
+        Seconds the run waits for clients to come online before it starts with those there are.
+    silos : dict of str to Path
+        For each name the public key it is enrolled with.
+    """
+
+    run: Path
+    out: Path
+    minimum: int = Field(default=2, ge=1)
+    deadline: float = Field(default=600, gt=0)
+    wait: float = Field(default=600, ge=0)
+    server: ServerSettings = Field(default_factory=ServerSettings)
+    silos: dict[str, Path] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _enough(self) -> Self:
+        if self.minimum > len(self.silos):
+            raise ValueError(f"minimum = {self.minimum}, but only {len(self.silos)} silos")
+        return self
+
+    def config(self) -> Config:
+        """Read the settings of the run."""
+        config = make_config(load_toml(self.run), str(self.run))
+        if config.task is None:
+            raise ConfigError(f"{self.run}: no [task]; silos with files of their own need one")
+        if config.strategy.create().card.trains_on == "pooled":
+            raise ConfigError(
+                f"{self.run}: strategy.name: '{config.strategy.name}' trains on the rows of all "
+                "clients in one place; choose one that leaves them where they are"
+            )
+        return config
+
+    def federated(self) -> Federated:
+        """Return what the run is carried out with."""
+        return Federated(
+            config=self.config(),
+            clients=tuple(sorted(self.silos)),
+            minimum=self.minimum,
+            out=self.out,
+        )
+
+    def members(self) -> dict[bytes, str]:
+        """Return the name for each enrolled key."""
+        found: dict[bytes, str] = {}
+        for name, path in sorted(self.silos.items()):
+            key = read_public_key(path)
+            if key in found:
+                raise ConfigError(f"{path}: '{found[key]}' and '{name}' have the same key")
+            found[key] = name
+        return found
+
+
+def load_federation(file: Path) -> FederationSettings:
+    """Read a coordinator's file; paths in it are relative to its folder."""
+    values, folder = load_toml(file), file.resolve().parent
+    try:
+        found = FederationSettings.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError(f"{file}: {explain(error, FederationSettings)}") from None
+    server = found.server
+    moved = {name: folder / getattr(server, name) for name in ("certificates", "state")}
+    return found.model_copy(
+        update={
+            "run": folder / found.run,
+            "out": folder / found.out,
+            "server": server.model_copy(update=moved),
+            "silos": {name: folder / path for name, path in found.silos.items()},
+        }
+    )

@@ -1,0 +1,140 @@
+"""A silo's process: keeps its SuperNode running, and answers messages in forks of itself."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+from mfairfl.deployment.only_ours import DOOR, Answer, load_answer
+from mfairfl.deployment.processes import Process, stop
+from mfairfl.deployment.programmes import supernode
+from mfairfl.engine.settings import load_silo
+
+__all__ = ["run_silo"]
+
+_PAUSE = 10.0  # seconds before a SuperNode that ended is started again
+_LOOK = 0.2
+_LONGEST = 1 << 16  # bytes of a command line
+_log = logging.getLogger("mfairfl")
+
+
+def run_silo(file: Path) -> None:
+    """Run until told to stop. A SuperNode that ends is started again, after a pause.
+
+    A server that was killed keeps its silos' places for a minute, and refuses them until then.
+    """
+    programme = supernode(load_silo(file), file)
+    folder = Path(programme.env["PATH"].split(os.pathsep)[0])
+    signal.signal(signal.SIGTERM, _leave)
+    answer, children, node = load_answer(), set[int](), None
+    again = 0.0
+    with _door(folder) as door:
+        try:
+            while True:
+                if node is not None and node.poll() is not None:
+                    _log.warning("the SuperNode ended with code %s", node.returncode)
+                    node, again = None, time.monotonic() + _PAUSE
+                if node is None and time.monotonic() >= again:
+                    node = subprocess.Popen(
+                        programme.command,
+                        env=dict(programme.env),
+                        stdin=subprocess.DEVNULL,
+                        preexec_fn=_end_with_parent(),  # noqa: PLW1509 - there is one thread
+                    )
+                children = {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0] == 0}
+                if (words := _knock(door)) is not None:
+                    children.add(_fork(answer, words, door))
+        finally:
+            _end(node, children)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    del frame
+    raise SystemExit(128 + number)
+
+
+def _end(node: Process | None, children: set[int]) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for pid in children:
+        os.kill(pid, signal.SIGTERM)
+    if node is not None:
+        stop([node], seconds=10)
+
+
+def _door(folder: Path) -> socket.socket:
+    """Open the door in its folder; the path of a socket must be short, so go there."""
+    here, door = Path.cwd(), socket.socket(socket.AF_UNIX)
+    os.chdir(folder)
+    try:
+        Path(DOOR).unlink(missing_ok=True)
+        door.bind(DOOR)
+    finally:
+        os.chdir(here)
+    door.listen(64)
+    door.settimeout(_LOOK)
+    return door
+
+
+def _knock(door: socket.socket) -> list[str] | None:
+    """Return the command line that somebody hands in, if anybody does."""
+    try:
+        visitor, _ = door.accept()
+    except TimeoutError:
+        return None
+    with visitor, visitor.makefile("rb") as lines:
+        visitor.settimeout(5)
+        try:
+            words = json.loads(lines.readline(_LONGEST))
+            visitor.sendall(b".")
+        except (OSError, ValueError) as error:
+            _log.warning("a knock without words (%s)", error)
+            return None
+    if not isinstance(words, list) or words[:1] != ["flwr-clientapp"]:
+        _log.warning("the server asked for %s; this silo only runs its client app", words[:1])
+        return None
+    return [str(word) for word in words]
+
+
+def _fork(answer: Answer, words: list[str], door: socket.socket) -> int:
+    """Answer a message in a copy of this process, which has one thread and all loaded."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if pid := os.fork():
+        return pid
+    code = 1
+    try:
+        door.close()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        answer(words)
+        code = 0
+    except SystemExit as leave:
+        code = leave.code if isinstance(leave.code, int) else 1
+    except BaseException:
+        _log.exception("a message could not be answered")
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _end_with_parent() -> Callable[[], None] | None:
+    """Return what makes a child end when this process is killed, where the system can."""
+    if not sys.platform.startswith("linux"):
+        return None
+    libc, set_death_signal = ctypes.CDLL(None), 1
+    return lambda: libc.prctl(set_death_signal, signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(format="%(asctime)s mfairfl: %(message)s")
+    run_silo(Path(sys.argv[1]))
