@@ -18,6 +18,7 @@ import typer
 from mfairfl import __version__
 from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
+from mfairfl.cli.deploy import app as deploy_app
 from mfairfl.cli.doctor import doctor
 from mfairfl.cli.init import init
 from mfairfl.cli.predict import predict
@@ -88,6 +89,7 @@ app.command(
 app.command(epilog=_examples("mfairfl doctor my.toml", "mfairfl doctor my.toml --json"))(doctor)
 app.command(epilog=_examples("mfairfl strategies", "mfairfl strategies --json"))(strategies)
 app.add_typer(data_app, name="data")
+app.add_typer(deploy_app, name="deploy")
 
 
 def _show_version(asked: bool) -> None:

@@ -136,5 +136,7 @@ def _end_with_parent() -> Callable[[], None] | None:
 
 
 if __name__ == "__main__":
-    logging.basicConfig(format="%(asctime)s mfairfl: %(message)s")
+    _handler = logging.StreamHandler()  # not of the root: Flower writes its own lines
+    _handler.setFormatter(logging.Formatter("%(asctime)s mfairfl: %(message)s"))
+    _log.addHandler(_handler)
     run_silo(Path(sys.argv[1]))

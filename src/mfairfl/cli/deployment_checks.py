@@ -1,0 +1,139 @@
+"""The checks of `mfairfl doctor` for a silo's and for a coordinator's file."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from mfairfl.cli.checks import SMALL_GROUP, Finding
+from mfairfl.data.columns import columns_of
+from mfairfl.data.joining import Profile, agree, describe_columns
+from mfairfl.data.reading import read_file
+from mfairfl.data.task import Task
+from mfairfl.deployment.settings import load_federation
+from mfairfl.engine.settings import SiloSettings, consented, load_silo
+from mfairfl.errors import ConfigError, DataError
+
+__all__ = ["examine_federation", "examine_silo"]
+
+_SOON = timedelta(days=30)
+
+
+def examine_silo(file: Path) -> Iterator[Finding]:
+    """Yield findings about a silo; what cannot work raises its error."""
+    silo = load_silo(file)
+    yield Finding("ok", "settings", f"{file}: silo '{silo.name}'")
+    content = read_file(silo.csv, delimiter=silo.delimiter, encoding=silo.encoding)
+    columns = columns_of(content.frame, silo.csv.name)
+    found = f"{silo.csv.name}: {len(content.frame):,} rows, {len(columns)} columns"
+    yield Finding("ok", "file", found)
+    task = consented(silo)
+    if task is None:
+        yield Finding("warn", "task", "no 'task': whatever task the coordinator asks for is used")
+    else:
+        profile = describe_columns(columns, task, silo.name, min_count=silo.min_count)
+        yield from _fit(profile, task)
+    yield _state(silo)
+    yield _key(silo)
+    yield from _certificate(silo.ca, "ca")
+    yield _reach(silo)
+
+
+def _fit(profile: Profile, task: Task) -> Iterator[Finding]:
+    """Compare the file with the task as the coordinator would."""
+    agreement = agree([profile], task)
+    why = agreement.refused.get(profile.client)
+    if why:
+        raise DataError(f"the file does not fit the task: {'; '.join(why)}")
+    yield Finding("ok", "schema", f"fits the task: label '{task.label}'")
+    for sensitive in task.sensitive:
+        column = profile.column(sensitive.column)
+        if column is None or sensitive.bins:
+            continue
+        sizes = ", ".join(f"{level} ({n:,})" for level, n in column.levels.items())
+        small = [level for level, n in column.levels.items() if n < SMALL_GROUP]
+        said = f"{sensitive.name}: {sizes}"
+        if small:
+            said += f"; fewer than {SMALL_GROUP} rows of {', '.join(small)} say little"
+        yield Finding("warn" if small else "ok", "groups", said)
+
+
+def _state(silo: SiloSettings) -> Finding:
+    folder = silo.state if silo.state.exists() else silo.state.parent
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"{silo.state}: cannot be written; choose another 'state'")
+    return Finding("ok", "state", f"{silo.state} can be written")
+
+
+def _key(silo: SiloSettings) -> Finding:
+    if silo.key is None:
+        raise ConfigError("no 'key': make one with `mfairfl deploy key key`")
+    try:
+        key = serialization.load_ssh_private_key(silo.key.read_bytes(), None)
+    except FileNotFoundError:
+        raise ConfigError(f"{silo.key}: no such key; make one: `mfairfl deploy key`") from None
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{silo.key}: no private key in OpenSSH form ({error})") from None
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ConfigError(f"{silo.key}: not an elliptic-curve key; make one: `mfairfl deploy key`")
+    if silo.key.stat().st_mode & 0o077:
+        return Finding("warn", "key", f"{silo.key}: others can read it; chmod 600 {silo.key}")
+    return Finding("ok", "key", f"{silo.key} is a private key that only you can read")
+
+
+def _certificate(path: Path | None, name: str) -> Iterator[Finding]:
+    if path is None:
+        raise ConfigError(f"no '{name}': ask the coordinator for its ca.crt")
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such certificate") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: no certificate ({error})") from None
+    ends = certificate.not_valid_after_utc
+    said = f"{path.name} is valid until {ends:%Y-%m-%d}"
+    if ends < datetime.now(UTC):
+        raise ConfigError(f"{path}: ended on {ends:%Y-%m-%d}; make a new one")
+    yield Finding("warn" if ends < datetime.now(UTC) + _SOON else "ok", "certificate", said)
+
+
+def _reach(silo: SiloSettings) -> Finding:
+    """Ask the coordinator whether it is there, over TLS, with the certificate we know it by."""
+    if silo.server is None:
+        raise ConfigError("no 'server': the coordinator's address, host:port")
+    known = ssl.create_default_context(cafile=str(silo.ca))
+    page = f"https://{silo.server}/health"
+    try:
+        reply = httpx.get(page, verify=known, timeout=10, trust_env=False)
+    except httpx.HTTPError as error:
+        raise ConfigError(
+            f"{silo.server}: the coordinator cannot be reached ({' '.join(str(error).split())})"
+        ) from None
+    if not reply.is_success:
+        raise ConfigError(f"{silo.server}: answers with code {reply.status_code}; is it mfairfl?")
+    return Finding("ok", "server", f"{silo.server} answers, with the certificate of ca.crt")
+
+
+def examine_federation(file: Path) -> Iterator[Finding]:
+    """Yield findings about a coordinator's file; what cannot work raises its error."""
+    settings = load_federation(file)
+    config = settings.config()
+    yield Finding("ok", "settings", f"{file}: strategy {config.strategy.name}")
+    members = settings.members()
+    yield Finding("ok", "silos", f"keys of {', '.join(sorted(members.values()))}")
+    if settings.minimum < 2:
+        yield Finding("warn", "minimum", "1 silo may train alone: its update is then the model")
+    server = settings.server
+    for name in ("ca.crt", "server.crt"):
+        yield from _certificate(server.certificates / name, name)
+    if not (server.certificates / "server.key").exists():
+        raise ConfigError(f"{server.certificates / 'server.key'}: no such key")
+    yield Finding("ok", "ports", f"public {server.port}; loopback only {server.superlink_port}")
