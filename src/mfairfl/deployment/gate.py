@@ -40,7 +40,8 @@ OPEN = frozenset(
 
 _HEALTH = "/health"
 _LARGEST = 64 << 20  # bytes; Flower cuts arrays into pieces of 5 MB
-_DROPPED = {b"host", b"connection", b"transfer-encoding", b"content-length"}
+_OF_A_CONNECTION = {b"host", b"connection", b"transfer-encoding", b"content-length"}
+_OF_AN_ANSWER = _OF_A_CONNECTION | {b"content-encoding"}  # httpx unpacks what was compressed
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -62,13 +63,13 @@ def make_gate(client: httpx.AsyncClient) -> Gate:
         if body is None:
             await _answer(send, 413, b"too large")
             return
-        headers = [pair for pair in scope["headers"] if pair[0] not in _DROPPED]
+        headers = [pair for pair in scope["headers"] if pair[0] not in _OF_A_CONNECTION]
         try:
             reply = await client.request(asked[0], asked[1], content=body, headers=headers)
         except httpx.HTTPError:
             await _answer(send, 502, b"the SuperLink does not answer")
             return
-        kept = [pair for pair in reply.headers.raw if pair[0].lower() not in _DROPPED]
+        kept = [pair for pair in reply.headers.raw if pair[0].lower() not in _OF_AN_ANSWER]
         await _answer(send, reply.status_code, reply.content, kept)
 
     return gate

@@ -1,0 +1,72 @@
+"""One real deployment: TLS, keys, a gate, processes; and what outsiders get."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+
+import httpx
+import pytest
+import tomli_w
+from consortium import SETTINGS, SITES, TASK, digests, embedded, mfairfl_cli, mine, write_files
+
+from mfairfl.deployment.local import lay_out, servers
+from mfairfl.deployment.settings import load_federation
+from mfairfl.experiments.config import make_config
+
+
+def test_a_deployment_ends_in_the_embedded_engine_s_bytes_and_leaves_nothing(tmp_path):
+    files = write_files(tmp_path)
+    (tmp_path / "run.toml").write_text(tomli_w.dumps(SETTINGS | {"task": TASK}))
+    out = tmp_path / "over-flower"
+    silos = [word for site in SITES for word in ("--silo", f"{site}={files[site]}")]
+    done = mfairfl_cli("deploy", "local", str(tmp_path / "run.toml"), *silos, "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    assert "round 3/3" in done.stderr
+    here = embedded(tmp_path / "here")
+    assert digests(out) == digests(tmp_path / "here")
+    record = json.loads((out / "run.json").read_text())
+    assert set(record) == set(here.record)
+    assert record["metrics"] == json.loads(json.dumps(here.record["metrics"]))
+    assert mine(tmp_path) == []
+    lines = (out / "journal.jsonl").read_text().splitlines()
+    events = [json.loads(line)["event"] for line in lines]
+    assert events == ["waiting", "enrolling", "started", *["round"] * 4, "finished"]
+
+
+@pytest.fixture
+def standing(tmp_path):
+    """The coordinator's two servers, and no silo."""
+    config = make_config(SETTINGS | {"task": TASK})
+    file = lay_out(config, tmp_path / "run", silos=write_files(tmp_path), deadline=30)
+    settings = load_federation(file)
+    with servers(settings, file, lambda line: None):
+        yield settings.server
+
+
+def test_what_an_outsider_gets(standing):
+    known = ssl.create_default_context(cafile=str(standing.ca))
+    with httpx.Client(
+        base_url=f"https://127.0.0.1:{standing.port}", verify=known, trust_env=False
+    ) as client:
+        assert client.get("/health").is_success
+        for path in (
+            "/v1/control/start-run",
+            "/v1/control/register-node",
+            "/v1/control/list-runs",
+        ):
+            assert client.post(path, content=b"").status_code == 404
+        assert client.post("/v1/runtime/pull-messages", content=b"").status_code == 404
+        assert client.post("/v1/fleet/register-node", content=b"").status_code == 404
+        assert client.get("/docs").status_code == 404
+        assert client.get("/openapi.json").status_code == 404
+        unsigned = {"content-type": "application/protobuf"}
+        reply = client.post("/v1/fleet/pull-messages", content=b"", headers=unsigned)
+        assert reply.status_code in (401, 403)
+    with pytest.raises(httpx.ConnectError, match="certificate verify failed"):
+        httpx.get(f"https://127.0.0.1:{standing.port}/health", trust_env=False)
+    for port in (standing.port, standing.superlink_port):  # no plain text is understood
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as plain:
+            plain.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert not plain.recv(100).startswith(b"HTTP/1.1 200")
