@@ -16,11 +16,11 @@ class LocalGrid(Grid):
     `lose(node, message)` says which messages never arrive; `keys` are the nodes' public keys.
     """
 
-    def __init__(self, app, nodes, lose=lambda node, message: False, keys=None):
+    def __init__(self, app, nodes, lose=lambda node, message: False, keys=None, run_config=None):
         # Message() asks for them; a deployed process has them set.
         TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
         self.app, self.nodes, self.lose = app, dict(nodes), lose
-        self.keys = keys or {}
+        self.keys, self.run_config = keys or {}, run_config or {}
 
     def set_run(self, run):
         raise NotImplementedError
@@ -56,7 +56,7 @@ class LocalGrid(Grid):
                 node_id=node,
                 node_config=self.nodes[node],
                 state=RecordDict(),
-                run_config={},
+                run_config=self.run_config,
             )
             try:
                 replies.append(self.app(message, context))

@@ -232,6 +232,8 @@ def _sums(arrays: Mapping[str, np.ndarray], name: str, shape: Shape) -> Statisti
     counts, positives = found[0], found[1]
     if not ((counts >= 0) & (positives >= 0) & (positives <= counts)).all():
         raise MessageError(f"'{name}' holds counts that cannot be")
+    if not np.isfinite(found).all():  # one would spoil the sums of all
+        raise MessageError(f"'{name}' holds a number that is not finite")
     return Statistics(**dict(zip(_SUMS, found, strict=True)))
 
 

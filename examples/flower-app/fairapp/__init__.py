@@ -1,0 +1,1 @@
+"""A Flower app of its own; mfairfl gives the strategy."""

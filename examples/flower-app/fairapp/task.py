@@ -1,0 +1,38 @@
+"""What is the app's own: a PyTorch model and the rows it is trained on."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from torch import Tensor, nn
+
+import mfairfl
+from mfairfl.data import Federation
+
+SENSITIVE = {"sex": ["Female", "Male"]}
+FEATURES = 91  # Adult, encoded
+
+
+class Net(nn.Module):
+    """A small network with one logit for each row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(FEATURES, 32)
+        self.head = nn.Linear(32, 1)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the logits, (n, 1)."""
+        logits: Tensor = self.head(nn.functional.relu(self.hidden(rows)))
+        return logits
+
+
+@lru_cache
+def load_clients(count: int) -> Federation:
+    """Deal the Adult data to so many clients, unlike in their shares of women and men.
+
+    In a real federation a client reads its own file here, and `mfairfl.engine.flower.cells_of`
+    turns its sensitive columns into cells.
+    """
+    table = mfairfl.load_dataset("adult")
+    return mfairfl.partition(table, "dirichlet", clients=count, on="group", alpha=1.0, seed=0)
