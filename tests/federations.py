@@ -48,6 +48,18 @@ def people(seed: int = 7, sites: dict[str, int] | None = None) -> pd.DataFrame:
     )
 
 
+def partly_recorded() -> Table:
+    """Sex is not recorded in west, sex and age not in south, and some ages not in east."""
+    frame = people()
+    frame.loc[frame["site"].isin(["west", "south"]), "sex"] = None
+    frame.loc[frame["site"] == "south", "age"] = None
+    frame.loc[frame.index[:9], "age"] = None
+    groups = {"sex": ("F", "M", "?"), "age": ("old", "young", "?")}
+    sensitive = [{"column": column, "groups": named} for column, named in groups.items()]
+    task = Task.model_validate(TASK.model_dump() | {"sensitive": sensitive})
+    return table_from_frame(frame, task, name="people")
+
+
 def people_table(frame: pd.DataFrame | None = None) -> Table:
     return table_from_frame(people() if frame is None else frame, TASK, name="people")
 

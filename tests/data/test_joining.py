@@ -102,3 +102,127 @@ def test_a_file_with_one_label_value_takes_part():
 def test_files_that_name_no_second_label_value_are_refused_together():
     with pytest.raises(DataError, match="names a value beside 'yes'"):
         agree([profile("a", frame(hired="yes"))], TASK)
+
+
+# ------------------------------------------------------------------ not recorded
+
+
+def without(*columns, seed=0):
+    return frame(seed=seed).drop(columns=list(columns))
+
+
+def test_a_file_that_lacks_a_sensitive_column_takes_part():
+    parts = {"a": without("sex"), "b": frame(seed=1), "c": frame(seed=2)}
+    found = agree([profile(name, part) for name, part in parts.items()], TASK)
+    assert found.refused == {}
+    assert found.task.sensitive[0].groups == ("f", "m", "?")
+    assert "sex" in found.task.categorical
+    pooled = pd.concat(parts.values(), ignore_index=True)
+    table = table_from_frame(pooled, found.task, name="all")
+    assert np.bincount(table.groups[:, 0]).sum() == 120
+    assert np.bincount(table.groups[:, 0])[2] == 40
+    # The order of the features, too, is that of the pooled rows.
+    given = TASK.model_copy(update={"sensitive": found.task.sensitive})
+    assert table_from_frame(pooled, given, name="all").task == found.task
+    for name, part in parts.items():
+        assert table_from_frame(part, found.task, name=name).task == found.task
+
+
+def test_a_file_that_lacks_some_values_takes_part():
+    some = frame(sex=["f"] * 20 + ["m"] * 17 + [None] * 3)
+    found = agree([profile("a", some), profile("b", frame(seed=1))], TASK)
+    assert found.refused == {}
+    assert found.task.sensitive[0].groups == ("f", "m", "?")
+
+
+def test_a_sensitive_column_of_one_file_is_a_feature_of_all():
+    profiles = [profile("a", frame()), *(profile(n, without("sex", seed=1)) for n in "bcd")]
+    found = agree(profiles, TASK)
+    assert found.refused == {}
+    assert found.notes == ()
+    assert "sex" in found.task.categorical
+
+
+def test_groups_and_bins_that_are_given_get_one_more():
+    ages = {"column": "age", "bins": [{"name": "old", "min": 40}], "rest": "young"}
+    sexes = {"column": "sex", "groups": ["m", "f", "x"]}
+    task = Task(label="hired", favourable="yes", sensitive=(ages, sexes))
+    parts = {"a": without("sex"), "b": without("age", seed=1), "c": frame(seed=2)}
+    found = agree([profile(name, part, task) for name, part in parts.items()], task)
+    assert found.refused == {}
+    assert [a.groups for a in found.task.attributes] == [
+        ("old", "young", "?"),
+        ("m", "f", "x", "?"),
+    ]
+    sent = Task.model_validate(found.task.model_dump(mode="json"))
+    tables = {name: table_from_frame(part, sent, name=name) for name, part in parts.items()}
+    assert all(table.task == sent for table in tables.values())
+    assert set(tables["b"].groups[:, 0]) == {2}
+    expected = np.where(parts["c"]["age"] >= 40, 0, 1)
+    assert tables["c"].groups[:, 0].tolist() == expected.tolist()
+
+
+def test_where_nothing_is_missing_no_group_is_added():
+    ages = {"column": "age", "bins": [{"name": "old", "min": 40}], "rest": "young"}
+    task = Task(label="hired", favourable="yes", sensitive=(ages,))
+    found = agree([profile(n, frame(seed=i), task) for i, n in enumerate("ab")], task)
+    assert found.task.attributes[0].groups == ("old", "young")
+    assert table_from_frame(frame(), found.task, name="a").task == found.task
+    # Nor for the sake of a file that stays out for another reason.
+    odd = without("age").assign(hired=["no", "maybe"] * 20)
+    found = agree([*(profile(n, frame(), task) for n in "ab"), profile("c", odd, task)], task)
+    assert list(found.refused) == ["c"]
+    assert found.task.attributes[0].groups == ("old", "young")
+
+
+@pytest.mark.parametrize(
+    ("task", "part"),
+    [
+        (TASK, without("sex").assign(Sex="f")),  # misspelt rather than lacking
+        (TASK.model_copy(update={"missing": "drop"}), without("sex")),
+        (TASK.model_copy(update={"missing": "error"}), without("sex")),
+        (
+            Task(
+                label="hired",
+                favourable="yes",
+                sensitive=(
+                    {
+                        "column": "sex",
+                        "bins": [
+                            {"name": "told", "values": ["f", "m"]},
+                            {"name": "not told", "values": ["?"]},
+                        ],
+                    },
+                ),
+            ),
+            without("sex"),
+        ),
+    ],
+    ids=["misspelt", "drop", "error", "a group of its own"],
+)
+def test_where_a_missing_value_means_something_else_the_column_is_needed(task, part):
+    parts = {"a": frame(), "b": frame(seed=1), "odd": part}
+    found = agree([profile(name, rows, task) for name, rows in parts.items()], task)
+    assert list(found.refused) == ["odd"]
+    assert any("unknown column 'sex'" in line for line in found.refused["odd"])
+    assert "?" not in found.task.attributes[0].groups
+
+
+@pytest.mark.parametrize("policy", ["level", "drop", "error"])
+def test_a_task_that_names_the_gap_allows_it_under_any_policy(policy):
+    gaps = {"sensitive": [{"column": "sex", "groups": ("?", "f", "m")}], "missing": policy}
+    task = TASK.model_validate(TASK.model_dump() | gaps)
+    parts = {"a": frame(), "b": without("sex", seed=1)}
+    found = agree([profile(name, rows, task) for name, rows in parts.items()], task)
+    assert found.refused == {}
+    assert found.task.attributes[0].groups == ("?", "f", "m")
+    assert set(table_from_frame(parts["b"], found.task, name="b").groups[:, 0]) == {0}
+
+
+@pytest.mark.parametrize("groups", [None, ("f", "m")])
+def test_some_file_must_hold_the_column(groups):
+    task = TASK.model_validate(
+        TASK.model_dump() | {"sensitive": [{"column": "sex", "groups": groups}]}
+    )
+    with pytest.raises(DataError, match=r"no file .*holds"):
+        agree([profile(name, without("sex"), task) for name in "ab"], task)

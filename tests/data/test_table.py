@@ -7,7 +7,16 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from mfairfl.data import Bin, Sensitive, Task, features_frame, read_table, table_from_frame
+from mfairfl.data import (
+    Bin,
+    Sensitive,
+    Task,
+    cells_of,
+    features_frame,
+    partition,
+    read_table,
+    table_from_frame,
+)
 from mfairfl.errors import ConfigError, DataError
 
 PEOPLE = """age,job,zip,sex,site,hired
@@ -415,3 +424,65 @@ def test_prediction_never_drops_rows(policy):
         features_frame(
             pd.DataFrame({"age": [3, None], "sex": ["f", "m"]}), resolved, name="new.csv"
         )
+
+
+# ------------------------------------------------------------------ not recorded
+
+
+def with_gaps() -> Task:
+    """A resolved task in which sex and age may be not recorded."""
+    old = (Bin(name="old", min=40), Bin(name="?", values=("?",)))
+    sensitive = (
+        {"column": "sex", "groups": ("f", "m", "?")},
+        {"column": "age", "bins": old, "rest": "young"},
+    )
+    rows = pd.DataFrame(
+        {
+            "job": list("ababa"),
+            "sex": ["f", "m", None, "", "m"],
+            "age": ["31", "?", "45", "20", "50"],
+            "hired": [1, 0, 0, 1, 1],
+        }
+    )
+    table = table_from_frame(rows, task(favourable=1, sensitive=sensitive), name="t")
+    assert table.groups.tolist() == [[0, 2], [1, 1], [2, 0], [2, 2], [1, 0]]
+    for column, gaps in (("sex", 2), ("age", 1)):  # one member is no small group
+        note = f"t: sensitive column '{column}': not recorded in {gaps} of 5 rows"
+        assert note in table.notes
+    assert table.attributes == table.task.attributes
+    assert table.attributes[1].recorded == ("old", "young")
+    return table.task
+
+
+def test_a_file_without_a_sensitive_column_has_it_missing_in_every_row():
+    bare = pd.DataFrame({"job": ["a", "b"], "hired": [1, 0]})
+    table = table_from_frame(bare, with_gaps(), name="bare")
+    assert table.task == with_gaps()
+    assert table.groups.tolist() == [[2, 1], [2, 1]]
+    assert table.X["sex"].tolist() == ["?", "?"]
+    assert np.isnan(table.X["age"]).all()
+    assert "bare: sensitive column 'sex': not recorded in 2 of 2 rows" in table.notes
+    pd.testing.assert_frame_equal(features_frame(bare, with_gaps()), table.X)
+    assert cells_of(bare, with_gaps()).tolist() == table.cells.tolist() == [7, 7]
+
+
+def test_a_column_of_nearly_the_name_is_taken_for_a_misspelt_one():
+    odd = pd.DataFrame({"job": ["a"], "hired": [1], "Sex ": ["f"], "age": [3]})
+    for read in (features_frame, cells_of, table_from_frame):
+        with pytest.raises(DataError, match=r"^odd: unknown column 'sex': did you mean 'Sex'"):
+            read(odd, with_gaps(), name="odd")
+
+
+def test_an_unresolved_task_needs_its_columns():
+    sensitive = ({"column": "sex", "groups": ("f", "m", "?")},)
+    with pytest.raises(DataError, match="unknown column 'sex'"):
+        table_from_frame(frame().drop(columns="sex"), task(sensitive=sensitive), name="t")
+
+
+def test_only_recorded_groups_are_missed_by_a_client():
+    rows = frame(site=list("aabb"), sex=["f", "m", None, None])
+    sensitive = ({"column": "sex", "groups": ("f", "?", "m")},)
+    made = task(favourable=1, sensitive=sensitive, client="site")
+    federation = partition(table_from_frame(rows, made, name="t"), "column", test=0.0)
+    missed = [warning for warning in federation.warnings if "no train row" in warning]
+    assert missed == ["b: no train row of sex f, m"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import federations as fed
@@ -94,6 +95,26 @@ def test_enrolled_files_train_to_the_embedded_engine_s_bits(settings, name):
     found = drive(setup, state, Office(settings), minimum=4)
     assert np.array_equal(state.weights, watch.weights[-1])
     assert fed.bits(found) == fed.bits(expected)
+
+
+def test_who_lacks_an_attribute_takes_part_and_a_note_says_so(settings):
+    for site, columns in {"west": ["sex"], "east": ["sex", "age"]}.items():
+        path = settings[site].csv
+        pd.read_csv(path).drop(columns=columns).to_csv(path, index=False)
+    enrolled = enrol(Office(settings), list(settings), TERMS, minimum=4)
+    assert enrolled.refused == {}
+    assert [a.groups for a in enrolled.attributes] == [("F", "M", "?"), ("old", "young", "?")]
+    assert {"sex=?", "age=?"} < set(enrolled.encoder.feature_names)
+    said = "{0}: {1} is not recorded in {2} of {2} rows; they are outside every comparison of {1}"
+    assert enrolled.notes == (
+        said.format("east", "sex", 90),
+        said.format("west", "sex", 60),
+        said.format("east", "age", 90),
+    )
+    # Cells: 3 · sex + age; 80 % of east's rows, less the validation ones, train in the last.
+    for name, held in {"east": [8], "west": [6, 7], "north": [3, 4]}.items():
+        rows = sum(enrolled.counts[part][name].sum(axis=1) for part in enrolled.counts)
+        assert np.flatnonzero(rows).tolist() == held
 
 
 def test_counts_are_those_of_the_rows(settings):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
@@ -90,6 +91,71 @@ def test_numbers_and_weights_are_those_of_the_embedded_engine(strategy, silos, t
     for name in ("rounds.csv", "clients.csv"):
         ours, theirs = ((tmp_path / one / name).read_bytes() for one in ("silos", "here"))
         assert ours == theirs
+
+
+BOTH = TASK | {"sensitive": ["sex", "age"]}
+LACKING = {"east": ["age"], "south": ["sex", "age"], "west": ["sex"]}
+
+
+def lacking(silos):
+    """Take columns out of the silos' files; return the files' rows one after the other."""
+    found = []
+    for site, silo in silos.items():
+        own = pd.read_csv(silo.csv).drop(columns=LACKING.get(site, []))
+        own.to_csv(silo.csv, index=False)
+        found.append(own.assign(site=site))
+    return pd.concat(found, ignore_index=True)
+
+
+@pytest.mark.parametrize("strategy", ["mfairfl", "fedfb", "fairfed", "fedavg-threshold"])
+def test_silos_that_lack_an_attribute_train_as_the_rows_together_would(strategy, silos, tmp_path):
+    rows, named = lacking(silos), {"strategy": {"name": strategy}}
+    settings = make_config(SETTINGS | {"task": BOTH} | named)
+    asked = Federated(config=settings, clients=tuple(fed.SITES), minimum=4, out=tmp_path / "silos")
+    record = run_federated(asked, Office(silos, run_name(settings)))
+    groups = {"sex": ["F", "M", "?"], "age": ["old", "young", "?"]}
+    sensitive = [{"column": column, "groups": named} for column, named in groups.items()]
+    task = mfairfl.data.Task.model_validate(BOTH | {"sensitive": sensitive, "client": "site"})
+    table = table_from_frame(rows, task, name="people")
+    here = mfairfl.train(table, config=SETTINGS | named, out=tmp_path / "here")
+    assert record["metrics"] == json.loads(json.dumps(here.record["metrics"]))
+    assert record["intervals"] == json.loads(json.dumps(here.record["intervals"]))
+    for name in ("encoder.json", "rounds.csv", "clients.csv", "model.safetensors"):
+        ours, theirs = ((tmp_path / one / name).read_bytes() for one in ("silos", "here"))
+        assert ours == theirs
+    assert list(record["metrics"]["test"]["by_group"]["sex"]) == ["F", "M"]
+    assert record["metrics"]["test"]["demographic_parity_difference"] is not None
+    notes = [note for note in record["federation"]["notes"] if "not recorded" in note]
+    assert [note.split(" rows")[0] for note in notes] == [
+        "south: sex is not recorded in 40 of 40",
+        "west: sex is not recorded in 60 of 60",
+        "east: age is not recorded in 90 of 90",
+        "south: age is not recorded in 40 of 40",
+    ]
+    assert json.loads((tmp_path / "silos" / "enrolment.json").read_text())["notes"] == notes
+    # A silo can ask about its own file, which lacks the column still.
+    answered = mfairfl.load(tmp_path / "silos").predict(silos["south"].csv)
+    expected = here.predictor.predict(rows[rows["site"] == "south"])
+    assert answered.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("strategy", ["mfairfl", "fpfl", "fedfb", "fairfed", "fedavg-threshold"])
+def test_an_attribute_recorded_of_one_group_constrains_nothing(strategy, tmp_path):
+    """Only north records sex, and employs men alone: nobody to compare them with."""
+    rows = fed.people()
+    rows.loc[rows["site"] != "north", "sex"] = None
+    sensitive = [{"column": "sex", "groups": ["M", "?"]}, "age"]
+    task = mfairfl.data.Task.model_validate(BOTH | {"sensitive": sensitive, "client": "site"})
+    table = table_from_frame(rows, task, name="people")
+    fairness = {"both": ["sex", "age"], "age": ["age"]}
+    for name, chosen in fairness.items():
+        settings = {
+            "strategy": {"name": strategy},
+            "fairness": {"notion": "dp", "sensitive": chosen},
+        }
+        mfairfl.train(table, config=SETTINGS | settings, out=tmp_path / name)
+    one, other = (load_file(tmp_path / name / "model.safetensors") for name in fairness)
+    assert np.array_equal(one["members"], other["members"])
 
 
 @pytest.mark.parametrize("exchanges", [1, 4, 6, 9])

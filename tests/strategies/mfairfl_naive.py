@@ -90,6 +90,8 @@ def masks(label, rows):
     """Rows of the event, and of the group in it, of a constraint's label."""
     _, event, grouping, group = label
     inside = np.ones(len(rows), dtype=bool) if event == "all" else rows.y.numpy() == int(event[-1])
+    for attribute in grouping.split(" × "):
+        inside &= rows.groups[attribute] != "?"  # not recorded: outside the comparison
     member = inside.copy()
     for attribute, name in zip(grouping.split(" × "), group.split(" × "), strict=True):
         member &= rows.groups[attribute] == name

@@ -242,3 +242,34 @@ def test_as_declearn_moves():
     (women_0, women_1), (men_0, men_1) = loss_table(constraints("dp"), after("dp", 0.01), N)
     assert women_0 < 1 < women_1
     assert men_1 < 1 < men_0
+
+
+# ------------------------------------------------------------------ rows that are not recorded
+
+
+@pytest.mark.parametrize("notion", ["dp", "eo", "eopp", "ap"])
+def test_rows_that_are_not_recorded_weigh_1_and_change_no_other_weight(notion):
+    """The weights after two steps are those of the recorded rows alone."""
+    own, more = constraints(notion), constraints(notion, (Attribute("sex", ("F", "?", "M")),))
+    n, selected, losses = (np.insert(a, 1, 50.0, axis=0) for a in (N, SELECTED, LOSSES))
+    everyone = statistics(n, selected, losses)
+
+    def weights(index, sums):
+        lam = masses(index, sums.counts)
+        for step in (0.1, 0.05):
+            lam = moved(index, lam, sums, sums.counts, step=step, driven_by="rates", alpha=0.0)
+        return loss_table(index, lam, sums.counts)
+
+    expected = weights(own, SUMS)
+    assert np.abs(expected - 1).max() > 0.05
+    close(weights(more, everyone), np.insert(expected, 1, 1.0, axis=0))
+
+
+def test_who_has_recorded_nothing_has_plain_weights():
+    index = constraints("dp", (Attribute("sex", ("F", "M", "?")),))
+    alone = np.array([[0.0, 0.0], [0.0, 0.0], [30.0, 10.0]])
+    sums = statistics(alone, alone / 2, alone)
+    start = masses(index, alone)
+    lam = moved(index, start, sums, alone, step=1.0, driven_by="loss", alpha=0.0)
+    assert lam.tolist() == start.tolist() == [0.0, 0.0]
+    assert loss_table(index, lam, alone).tolist() == [[1, 1]] * 3

@@ -162,6 +162,24 @@ def test_reweighting_without_a_cell_or_a_class():
     close(reweighting(index, np.array([[5.0, 0.0], [3.0, 0.0]])), np.ones((2, 2)))
 
 
+def test_rows_that_are_not_recorded_are_not_reweighted():
+    index = Goal().constraints((Attribute("sex", ("F", "M", "?")),))
+    table = reweighting(index, np.array([[30.0, 10.0], [30.0, 30.0], [500.0, 7.0]]))
+    close(table, [[0.8, 1.6], [1.2, 0.8], [1, 1]])  # 40 · 60/100 / 30 = .8, …
+    alone = np.array([[0.0, 0.0], [0.0, 0.0], [5.0, 7.0]])
+    close(reweighting(index, alone), np.ones((3, 2)))
+
+
+def test_who_has_recorded_nothing_is_compared_by_accuracy():
+    index = Goal().constraints((Attribute("sex", ("F", "M", "?")),))
+    whole = statistics([[10, 10], [10, 10], [10, 10]], [[2, 6], [4, 8], [1, 9]])
+    alone = statistics([[0, 0], [0, 0], [10, 10]], [[0, 0], [0, 0], [1, 9]])
+    # 18 of 20 decided rightly, and of all 8 + 6 + 6 + 8 + 9 + 9 = 46 of 60.
+    close(distance(index, alone, whole), 18 / 20 - 46 / 60)
+    some = statistics([[10, 10], [10, 10], [0, 0]], [[2, 4], [4, 8], [0, 0]])
+    close(distance(index, some, whole), abs((0.3 - 0.6) - (0.4 - 0.6)))
+
+
 def test_reweighting_several_attributes_adds_the_deviations():
     index = Goal(attributes=("sex", "age")).constraints((*SEX, AGE))
     n = np.array([[4, 6], [2, 8], [5, 5], [9, 1], [7, 3], [8, 2]], dtype=float)

@@ -20,6 +20,7 @@ import torch
 from hypothesis import given, settings
 
 import federations as fed
+from mfairfl.data import partition
 from mfairfl.data.attribute import Attribute
 from mfairfl.engine.embedded import Member, _Desk, summarize
 from mfairfl.engine.state import Measure, Train
@@ -233,9 +234,12 @@ BOTH = Goal(attributes=("sex", "age"))
 CROSSED = Goal(attributes=("sex", "age"), intersections=True)
 
 
-@pytest.fixture(scope="module")
-def federation():
-    return fed.people_federation()  # north has no women, south no favourable label
+@pytest.fixture(scope="module", params=["recorded", "partly recorded"])
+def federation(request):
+    """North has no women, south no favourable label; perhaps sites without an attribute."""
+    if request.param == "recorded":
+        return fed.people_federation()
+    return partition(fed.partly_recorded(), "column", seed=0)
 
 
 def federated_gradient(federation, goal, options, weights, **state):
@@ -278,7 +282,7 @@ def some_weights(federation, seed=5):
     return (2 * model.init(stream(seed, "init"))).astype(np.float32)
 
 
-def drawn(federation, goal, seed=1):
+def drawn(federation, goal, seed=2):
     """The goal's labels, and a multiplier for each."""
     labels = goal.constraints(federation.attributes).labels
     return labels, 3 * np.random.default_rng(seed).normal(size=len(labels))

@@ -257,14 +257,19 @@ def test_the_mean_is_over_those_who_reported():
     close(state["multipliers"], [0.3, -0.2])
 
 
-def test_damping_is_priced_inside_the_round_and_not_kept():
-    strategy = create("mfairfl", damping=0.5)
-    state, plans = planned(strategy, epochs=10)
-    close(plans["a"].controller.multipliers, [1.5 * D[0], 1.5 * D[1]])
+@pytest.mark.parametrize(
+    ("notion", "steps"),
+    # Equalized odds: gaps times the share of their label, .7 and .3.
+    [("dp", D), ("eo", [0.7 * 0.2, 0.7 * -0.15, 0.3 * 0.2, 0.3 * -0.1])],
+)
+def test_damping_is_priced_inside_the_round_and_not_kept(notion, steps):
+    strategy, where = create("mfairfl", damping=0.5), {"goal": Goal(notions=(notion,))}
+    state, plans = planned(strategy, epochs=10, **where)
+    close(plans["a"].controller.multipliers, 1.5 * np.array(steps))
     ended = tuple(x + 0.1 for x in plans["a"].controller.multipliers)
-    replies = [report(name, ended, (0.0, 0.0)) for name in "ab"]
-    state = answer(strategy, state, (A, B), replies, epochs=10)
-    close(state["multipliers"], [D[0] + 0.1, D[1] + 0.1])
+    replies = [report(name, ended, (0.0,) * len(steps)) for name in "ab"]
+    state = answer(strategy, state, (A, B), replies, epochs=10, **where)
+    close(state["multipliers"], np.array(steps) + 0.1)
 
 
 def test_other_clients_tell_nothing_about_what_averaging_did():

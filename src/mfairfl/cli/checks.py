@@ -143,7 +143,7 @@ def _groups(federation: Federation) -> Iterator[Finding]:
         said = ", ".join(f"{group} ({n:,} rows, {t:,} of them test)" for group, n, t in pairs)
         yield Finding("ok", "groups", f"{attribute.name}: {said}")
         for group, t in zip(attribute.groups, test.tolist(), strict=True):
-            if t < SMALL_GROUP:
+            if t < SMALL_GROUP and group in attribute.recorded:
                 yield Finding(
                     "warn", "groups", f"{attribute.name} {group} has {t} test rows: too few to "
                     "tell unfairness from chance; merge groups or collect rows"

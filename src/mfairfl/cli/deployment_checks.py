@@ -18,6 +18,7 @@ from mfairfl.data.columns import columns_of
 from mfairfl.data.joining import Profile, agree, describe_columns
 from mfairfl.data.reading import read_file
 from mfairfl.data.task import Task
+from mfairfl.data.text import lookalike
 from mfairfl.deployment.settings import load_federation
 from mfairfl.engine.settings import SiloSettings, consented, load_silo
 from mfairfl.errors import ConfigError, DataError
@@ -49,12 +50,20 @@ def examine_silo(file: Path) -> Iterator[Finding]:
 
 def _fit(profile: Profile, task: Task) -> Iterator[Finding]:
     """Compare the file with the task as the coordinator would."""
-    agreement = agree([profile], task)
+    names = [column.name for column in profile.columns]
+    lacking = [s for s in task.sensitive if not lookalike(s.column, names)]
+    for sensitive in lacking:
+        said = f"{sensitive.name} is not recorded here: these rows are outside its comparisons"
+        yield Finding("warn", "groups", said)
+    held = tuple(s for s in task.sensitive if s not in lacking)
+    if not held:
+        return
+    agreement = agree([profile], task.model_copy(update={"sensitive": held}))
     why = agreement.refused.get(profile.client)
     if why:
         raise DataError(f"the file does not fit the task: {'; '.join(why)}")
     yield Finding("ok", "schema", f"fits the task: label '{task.label}'")
-    for sensitive in task.sensitive:
+    for sensitive in held:
         column = profile.column(sensitive.column)
         if column is None or sensitive.bins:
             continue

@@ -121,7 +121,7 @@ def _tally(
     y = (labels == task.favourable).astype(np.intp)
     cells, clients = np.zeros(len(y), dtype=np.intp), np.full(len(y), "all")
     attributes: tuple[Attribute, ...] = ()
-    present = tuple(s for s in task.sensitive if s.column in frame)
+    present = tuple(s for s in task.sensitive if s.column in frame or MISSING in (s.groups or ()))
     if present:
         client = task.client if task.client in frame else None
         same = {"sensitive": present, "client": client, "missing": "level"}

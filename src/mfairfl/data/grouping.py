@@ -115,20 +115,23 @@ def _check_members(
 ) -> tuple[str, ...]:
     """Refuse groups that cannot be compared, unless the groups were fixed beforehand."""
     where = f"{column.table}: sensitive column '{column.name}'"
+    sizes = dict(zip(levels, counts.tolist(), strict=True))
+    out = sizes.pop(MISSING, 0)
+    notes = (f"{where}: not recorded in {out} of {counts.sum()} rows",) * bool(out)
     if sensitive.groups is not None:
-        small = [f"'{g}' ({n})" for g, n in zip(levels, counts, strict=True) if n < 2]
-        return (f"{where}: groups with fewer than two members: {', '.join(small)}",) * bool(small)
-    if (counts > 0).sum() < 2:
-        only = levels[int(counts.argmax())]
+        small = ", ".join(f"'{group}' ({n})" for group, n in sizes.items() if n < 2)
+        return notes + (f"{where}: groups with fewer than two members: {small}",) * bool(small)
+    if sum(n > 0 for n in sizes.values()) < 2:
+        only = max(sizes, key=lambda group: sizes[group], default=MISSING)
         raise DataError(
             f"{where} is constant: every row is in group '{only}': choose another column, or fix "
             "groups= if other files hold the other groups"
         )
-    for group, count in zip(levels, counts, strict=True):
+    for group, count in sizes.items():
         if count < 2:
             members = "no member" if count == 0 else "one member"
             raise DataError(
                 f"{where}: group '{group}' has {members}: merge it with others by bins"
                 " (or values and rest)"
             )
-    return ()
+    return notes

@@ -2,7 +2,8 @@
 
 Each client describes its file: columns, whether they hold numbers, how often each value of a text
 column occurs. A value in fewer rows than a minimum is not named. The majority decides what a
-column is; a client whose file does not fit is told exactly what differs, and stays out.
+column is; a client whose file does not fit is told exactly what differs, and stays out. A file may
+lack a sensitive column, or values of it, that others hold: those rows get the group ``?``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict
 
 from mfairfl.data.columns import Column, Columns
-from mfairfl.data.task import Task
+from mfairfl.data.task import Bin, Sensitive, Task
+from mfairfl.data.text import MISSING, lookalike
 from mfairfl.errors import DataError, unknown
 
 __all__ = ["Agreement", "ColumnProfile", "Profile", "agree", "describe_columns"]
@@ -118,15 +120,16 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
         update={
             "unfavourable": task.unfavourable or _other_label(ordered, task),
             "sensitive": tuple(
-                s
-                if s.levels is not None
-                else s.model_copy(update={"groups": _levels(ordered, s.column)})
+                s.model_copy(update={"groups": s.levels or _levels(ordered, s.column)})
                 for s in task.sensitive
             ),
         }
     )
-    refused = {profile.client: tuple(_differences(profile, resolved)) for profile in ordered}
-    return Agreement(resolved, {name: why for name, why in refused.items() if why}, notes)
+    found = {profile.client: tuple(_differences(profile, resolved)) for profile in ordered}
+    refused = {name: why for name, why in found.items() if why}
+    fitting = [profile for profile in ordered if profile.client not in refused]
+    sensitive = tuple(_with_unrecorded(s, fitting, task) for s in resolved.sensitive)
+    return Agreement(resolved.model_copy(update={"sensitive": sensitive}), refused, notes)
 
 
 def _roles(
@@ -145,7 +148,8 @@ def _roles(
         if name in {*never, *numeric, *categorical}:
             continue
         held = [column for p in profiles if (column := p.column(name)) is not None]
-        if 2 * len(held) <= len(profiles):
+        # A sensitive one is needed anyway: rows that lack it are marked by the encoder.
+        if 2 * len(held) <= len(profiles) and name not in protected:
             notes.append(f"column '{name}' is in {len(held)} of {len(profiles)} files: left out")
             continue
         known = [column for column in held if column.values]
@@ -161,6 +165,29 @@ def _levels(profiles: Sequence[Profile], name: str) -> tuple[str, ...]:
     if not found:
         raise DataError(f"no file holds column '{name}', or no value of it is frequent enough")
     return tuple(sorted(found))
+
+
+def _may_lack(sensitive: Sensitive, task: Task) -> bool:
+    """Say whether rows without a value may be not recorded; some bin may claim them instead."""
+    claimed = any(MISSING in (b.values or ()) for b in sensitive.bins if b.name != MISSING)
+    return MISSING in (sensitive.levels or ()) or (task.missing == "level" and not claimed)
+
+
+def _with_unrecorded(sensitive: Sensitive, profiles: Sequence[Profile], task: Task) -> Sensitive:
+    """Add the group ``?`` to a resolved attribute if a file has rows without a value."""
+    columns = [profile.column(sensitive.column) for profile in profiles]
+    if profiles and not any(column is not None and column.values for column in columns):
+        raise DataError(
+            f"sensitive column '{sensitive.column}': no file that fits holds a value of it; take "
+            "it out of the task, or let a client that has it take part"
+        )
+    whole = all(column is not None and not column.missing for column in columns)
+    groups = sensitive.groups or ()
+    if whole or MISSING in groups or not _may_lack(sensitive, task):
+        return sensitive
+    extra = (Bin(name=MISSING, values=(MISSING,)),) if sensitive.bins else ()
+    added = {"groups": (*groups, MISSING), "bins": (*sensitive.bins, *extra)}
+    return sensitive.model_copy(update=added)
 
 
 def _other_label(profiles: Sequence[Profile], task: Task) -> str:
@@ -187,8 +214,9 @@ def _differences(profile: Profile, task: Task) -> Iterator[str]:
     present = [column.name for column in profile.columns]
     needed = [task.label, *(s.column for s in task.sensitive)]
     needed += [*(task.numeric or ()), *(task.categorical or ())]
+    may_lack = {s.column for s in task.sensitive if _may_lack(s, task)}
     for name in dict.fromkeys(needed):
-        if name not in present:
+        if name not in present and (name not in may_lack or lookalike(name, present)):
             yield unknown("column", name, present)
     for name in task.numeric or ():
         column = profile.column(name)

@@ -11,7 +11,7 @@ import pandas as pd
 from mfairfl.data.columns import Column, Columns
 from mfairfl.data.grouping import group_gaps
 from mfairfl.data.task import Task
-from mfairfl.data.text import MISSING
+from mfairfl.data.text import MISSING, lookalike
 from mfairfl.errors import DataError, unknown
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "feature_notes",
     "refuse_missing",
     "require_columns",
+    "with_absent",
     "with_roles",
     "without_missing",
 ]
@@ -33,6 +34,24 @@ def require_columns(present: Iterable[str], needed: Iterable[str], name: str) ->
     for column in needed:
         if column not in known:
             raise DataError(f"{name}: {unknown('column', column, known)}")
+
+
+def with_absent(columns: Columns, task: Task, name: str) -> Columns:
+    """Add sensitive columns that one of several files lacks: a value is missing in every row.
+
+    For a resolved task only, where missing values have the group ``?``. A column of nearly that
+    name is taken for a misspelt one, and nothing is added.
+    """
+    lacking = [
+        s.column
+        for s in task.sensitive
+        if task.resolved and MISSING in (s.groups or ()) and not lookalike(s.column, columns)
+    ]
+    if not lacking or not columns:
+        return columns
+    index = next(iter(columns.values())).series.index
+    empty = {c: pd.Series(None, index=index, name=c, dtype=object) for c in lacking}
+    return {**columns, **{c: Column(name, series) for c, series in empty.items()}}
 
 
 def with_roles(columns: Columns, task: Task, name: str) -> tuple[Task, list[str]]:

@@ -133,7 +133,8 @@ def _warnings(silos: Sequence[Silo]) -> list[str]:
             found.append(f"{silo.name}: every train label is {which}")
         for column, attribute in enumerate(table.attributes):
             present = set(table.groups[rows, column].tolist())
-            absent = [g for code, g in enumerate(attribute.groups) if code not in present]
+            held = [attribute.groups[code] for code in present]
+            absent = [group for group in attribute.recorded if group not in held]
             if absent:
                 found.append(f"{silo.name}: no train row of {attribute.name} {', '.join(absent)}")
         if len(silo.parts["test"]) == 0:

@@ -27,6 +27,7 @@ from mfairfl.data.preparation import (
     feature_notes,
     refuse_missing,
     require_columns,
+    with_absent,
     with_roles,
     without_missing,
 )
@@ -142,7 +143,7 @@ def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.Dat
     """
     if task.numeric is None or task.categorical is None:
         raise ConfigError("the task's columns have no roles yet: use the task of a table")
-    columns = columns_of(read_frame(frame), name)
+    columns = with_absent(columns_of(read_frame(frame), name), task, name)
     require_columns(columns, (*task.numeric, *task.categorical), name)
     if task.missing != "level":
         refuse_missing(feature_gaps(columns, task), "fill it in")
@@ -161,16 +162,17 @@ def cells_of(frame: Any, task: Task, *, name: str = "the frame") -> npt.NDArray[
     >>> cells_of(pd.DataFrame({"sex": ["m", "f"]}), task).tolist()
     [1, 0]
     """
-    columns = columns_of(read_frame(frame), name)
+    columns = with_absent(columns_of(read_frame(frame), name), task, name)
     require_columns(columns, [s.column for s in task.sensitive], name)
     gaps = [(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
     refuse_missing(gaps, "fill it in: decisions depend on the group")
     codes = [group_codes(columns[s.column], s)[0] for s in task.sensitive]
-    sizes = [len(s.groups or ()) for s in task.sensitive]
+    sizes = [attribute.size for attribute in task.attributes]
     return np.asarray(np.ravel_multi_index(codes, sizes), dtype=np.intp)
 
 
 def _table(columns: Columns, task: Task, name: str, sha256: str, notes: tuple[str, ...]) -> Table:
+    columns = with_absent(columns, task, name)
     require_columns(columns, _named_columns(task), name)
     partial = task.resolved  # one of several files: it may lack values that others hold
     task, role_notes = with_roles(columns, task, name)
@@ -184,7 +186,7 @@ def _table(columns: Columns, task: Task, name: str, sha256: str, notes: tuple[st
         X=X,
         y=y,
         groups=np.stack([codes for codes, _, _ in coded], axis=1),
-        attributes=tuple(Attribute(s.name, s.groups or ()) for s in task.sensitive),
+        attributes=task.attributes,
         clients=clients,
         task=task,
         name=name,

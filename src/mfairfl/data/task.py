@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from mfairfl.data.attribute import Attribute
 from mfairfl.data.text import MISSING, canonical_text
 from mfairfl.errors import ConfigError
 
@@ -99,9 +100,11 @@ class Sensitive(_Model):
 
     Without `bins` each distinct value is a group, sorted as text. With `bins` the groups are the
     bins in their order, then `rest`, which takes every value outside them; without `rest` such a
-    value is an error. A missing value is never put into `rest`: list ``"?"`` in a bin's values or
-    in `groups` to make it a group. `groups` fixes the groups and the order of their codes, also
-    for files in which some of them have no member. `name` defaults to the column.
+    value is an error. A missing value is never put into `rest`. List ``"?"`` in `groups` to accept
+    missing values: their rows have the group ``?``, not recorded, and are compared with nobody.
+    With bins, list ``"?"`` in a bin's values: a bin called ``?`` means the same, a bin of any
+    other name makes them a group like the others. `groups` fixes the groups and the order of their
+    codes, also for files in which some of them have no member. `name` defaults to the column.
 
     Examples
     --------
@@ -181,7 +184,9 @@ class Task(_Model):
     missing
         "level": a missing category is the level "?", a missing number is filled by the encoder and
         marked. "drop": rows with a missing value in any used column go, with a note. "error":
-        they are refused. A missing label or sensitive value is an error unless "drop".
+        they are refused. A missing label is an error unless "drop"; so is a missing sensitive
+        value that is no group. Of several silos' files some may lack a sensitive column, or values
+        of it, if "level": the group "?" is added for their rows.
     unknown_category
         A category not seen in training: "ignore" encodes it as all zeros, "error" refuses it.
     unfavourable
@@ -235,6 +240,11 @@ class Task(_Model):
         if self.unfavourable == self.favourable:
             raise ConfigError(f"favourable and unfavourable are both '{self.favourable}'")
         return self
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The sensitive attributes of a resolved task, with their groups."""
+        return tuple(Attribute(s.name, s.levels or ()) for s in self.sensitive)
 
     @property
     def resolved(self) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable
 
 import numpy as np
 
-__all__ = ["MISSING", "canonical_text"]
+__all__ = ["MISSING", "canonical_text", "lookalike"]
 
 MISSING = "?"
 """The text of a missing value: an empty cell, a null and a literal ``?`` are the same."""
@@ -40,3 +41,18 @@ def canonical_text(value: object) -> str:
     if whole := _WHOLE.fullmatch(text):
         return whole[2] if whole[2] == "0" else whole[1] + whole[2]
     return text or MISSING
+
+
+def lookalike(name: str, known: Iterable[str]) -> bool:
+    """Say whether a known name differs in nothing but case, spaces and punctuation.
+
+    Examples
+    --------
+    >>> lookalike("race", ["Race ", "age"]), lookalike("race", ["place"])
+    (True, False)
+    """
+
+    def bare(text: str) -> str:
+        return "".join(filter(str.isalnum, text)).casefold()
+
+    return any(bare(other) == bare(name) for other in known)

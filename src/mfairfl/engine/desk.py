@@ -18,7 +18,6 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from mfairfl.data import Encoder, Task
-from mfairfl.data.attribute import Attribute
 from mfairfl.data.columns import columns_of
 from mfairfl.data.federation import PARTS, Client, Shard
 from mfairfl.data.joining import describe_columns
@@ -128,7 +127,7 @@ class Desk:
             hidden=tuple(header["hidden"]),
             features=len(encoder.feature_names),
         )
-        cells = Cells(_attributes(agreed.task)).size
+        cells = Cells(agreed.task.attributes).size
         arrays: dict[str, np.ndarray] = {}
         counts: dict[str, np.ndarray] = {}
         for part in PARTS:
@@ -182,14 +181,10 @@ class Desk:
                 )
                 for part in PARTS
             ]
-            attributes = _attributes(agreed.task)
+            attributes = agreed.task.attributes
             model = MLP(inputs=agreed.features, hidden=agreed.hidden)
             client = Client(self._settings.name, *shards)
             slots = SlotStore(folder / "slots")
             silo = Silo(client, model, attributes, agreed.seed, slots)
             self._silos[run] = silo, Shape(model.size, Cells(attributes).size)
         return self._silos[run]
-
-
-def _attributes(task: Task) -> tuple[Attribute, ...]:
-    return tuple(Attribute(s.name, s.groups or ()) for s in task.sensitive)

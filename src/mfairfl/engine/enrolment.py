@@ -1,14 +1,15 @@
 """Before the first round: one task, one encoder, and counts, over files that stay where they are.
 
 Three exchanges: each client describes its file, sends the sums an encoder is fitted from, and
-encodes its rows. Who does not fit or does not answer stays out, with the reason.
+encodes its rows. Who does not fit or does not answer stays out, with the reason. Who lacks a
+sensitive attribute takes part: its rows are outside the comparisons of it, and a note says so.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +66,7 @@ class Enrolled:
     @property
     def attributes(self) -> tuple[Attribute, ...]:
         """The sensitive attributes."""
-        return tuple(Attribute(s.name, s.groups or ()) for s in self.task.sensitive)
+        return self.task.attributes
 
 
 def enrol(post: Post, names: Sequence[str], terms: Terms, *, minimum: int = 1) -> Enrolled:
@@ -110,14 +111,31 @@ def enrol(post: Post, names: Sequence[str], terms: Terms, *, minimum: int = 1) -
     encoder = Encoder.fit(train, agreement.task, schema=schema)
     agreed = split | {"encoder": encoder.to_json(), "hidden": list(terms.hidden)}
     counts = ask(sorted(said), "encode", agreed)
+    by_part: dict[str, dict[str, np.ndarray]] = {
+        part: {name: counts[name][part] for name in sorted(counts)} for part in PARTS
+    }
     return Enrolled(
         task=agreement.task,
         encoder=encoder,
-        counts={part: {name: counts[name][part] for name in sorted(counts)} for part in PARTS},
+        counts=by_part,
         sha256={name: said[name][2] for name in sorted(counts)},
         refused=refused,
-        notes=agreement.notes,
+        notes=(*agreement.notes, *_unrecorded(agreement.task, by_part)),
     )
+
+
+def _unrecorded(task: Task, counts: Mapping[str, Mapping[str, np.ndarray]]) -> Iterator[str]:
+    """Say which clients' rows are outside the comparisons of which attribute."""
+    cells = Cells(task.attributes)
+    for grouping in cells.groupings():
+        for name in counts["train"]:
+            rows = sum(counts[part][name].sum(axis=1) for part in PARTS)
+            out = int(rows[~grouping.compared].sum())
+            if out:
+                yield (
+                    f"{name}: {grouping.name} is not recorded in {out} of {int(rows.sum())} rows; "
+                    f"they are outside every comparison of {grouping.name}"
+                )
 
 
 def _read_profile(name: str, reply: Packet, header: dict[str, Any]) -> Profile:
@@ -141,7 +159,7 @@ def _read_counts(name: str, reply: Packet, header: dict[str, Any]) -> dict[str, 
     del name
     _expect(reply, "counts")
     task = Task.model_validate(header["task"])
-    cells = Cells(tuple(Attribute(s.name, s.groups or ()) for s in task.sensitive)).size
+    cells = Cells(task.attributes).size
     found: dict[str, np.ndarray] = {}
     for part in PARTS:
         counts = reply.arrays.get(part)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mfairfl.data import Task
+from mfairfl.data import MISSING, Task
 from mfairfl.errors import ConfigError, MessageError, MfairflError, unknown
 from mfairfl.files import load_toml
 
@@ -95,7 +95,11 @@ def require_consent(settings: SiloSettings, asked: Task) -> None:
                 f"the coordinator's task has {key} = {getattr(asked, key)!r}; "
                 f"'{settings.name}' agreed to {getattr(own, key)!r}"
             )
-    mine, theirs = ([(s.column, s.bins) for s in task.sensitive] for task in (own, asked))
+    mine, theirs = (
+        # Rows without a value may get a group of their own when all files are known.
+        [(s.column, [b for b in s.bins if b.name != MISSING]) for s in task.sensitive]
+        for task in (own, asked)
+    )
     if mine != theirs:
         raise MessageError(
             f"the coordinator's task has sensitive columns {[c for c, _ in theirs]}; "

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mfairfl.data.attribute import Attribute
+from mfairfl.data.text import MISSING
 from mfairfl.errors import ConfigError, DataError, unknown
 
 __all__ = ["Cells", "Grouping", "Statistics"]
@@ -24,11 +25,19 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouping:
-    """A partition of the cells into named groups; `membership[g, c]` says cell c is in group g."""
+    """Cells in named groups; `membership[g, c]` says cell c is in group g.
+
+    A cell is in one group, or in none if an attribute is not recorded there.
+    """
 
     name: str
     groups: tuple[str, ...]
     membership: NDArray[np.bool_]
+
+    @property
+    def compared(self) -> NDArray[np.bool_]:
+        """The cells in a group: what is "overall" for these groups, (C,)."""
+        return np.asarray(self.membership.any(axis=0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,7 @@ class Cells:
             raise DataError(f"sensitive attributes {names}: a name occurs twice; rename one")
         for attribute in self.attributes:
             groups = attribute.groups
-            if not groups:
+            if not attribute.recorded:
                 raise DataError(f"sensitive attribute '{attribute.name}' has no groups; name them")
             if len(set(groups)) < len(groups):
                 raise DataError(f"sensitive attribute '{attribute.name}': a group occurs twice")
@@ -92,7 +101,10 @@ class Cells:
         return np.asarray(table @ strides.astype(np.intp), dtype=np.intp)
 
     def grouping(self, *names: str) -> Grouping:
-        """Return the marginal of one attribute or the intersection of several."""
+        """Return the marginal of one attribute or the intersection of several.
+
+        Cells where one of them is not recorded (``?``) are in no group.
+        """
         known = [attribute.name for attribute in self.attributes]
         for name in names:
             if name not in known:
@@ -100,9 +112,10 @@ class Cells:
         chosen = Cells(tuple(self.attributes[known.index(name)] for name in names))
         codes = np.indices(self.shape).reshape(len(known), -1)
         group = chosen.encode(codes[[known.index(name) for name in names]].T)
-        membership = group == np.arange(chosen.size)[:, None]
-        groups = tuple(" × ".join(chosen.decode(index)) for index in range(chosen.size))
-        return Grouping(" × ".join(names), groups, membership)
+        parts = [chosen.decode(index) for index in range(chosen.size)]
+        kept = [index for index, part in enumerate(parts) if MISSING not in part]
+        groups = tuple(" × ".join(parts[index]) for index in kept)
+        return Grouping(" × ".join(names), groups, group == np.array(kept)[:, None])
 
     def groupings(
         self, attributes: Sequence[str] | None = None, intersections: bool = False

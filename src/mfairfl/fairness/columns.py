@@ -11,9 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mfairfl.data.attribute import Attribute
+from mfairfl.data.text import MISSING
 from mfairfl.errors import DataError, unknown
 
-__all__ = ["binary_column", "coded_column", "named_columns"]
+__all__ = ["binary_column", "coded_column", "group_column", "named_columns"]
 
 
 def binary_column(values: Any, name: str) -> NDArray[np.intp]:
@@ -40,7 +41,7 @@ def coded_column(
 ) -> tuple[NDArray[np.intp], tuple[str, ...]]:
     """Return the code of each row and the names the codes stand for.
 
-    Without `groups` the names are the values that occur, sorted (numbers as numbers).
+    Without `groups` the names are the values that occur, sorted (numbers as numbers), ``?`` last.
 
     Examples
     --------
@@ -52,9 +53,10 @@ def coded_column(
     codes, found = pd.factorize(column)
     uniques = list(found)
     if groups is None:
-        numeric = all(isinstance(value, Number) for value in uniques)
-        uniques_sorted = sorted(uniques) if numeric else sorted(uniques, key=str)
-        groups = tuple(str(value) for value in uniques_sorted)
+        known = [value for value in uniques if value != MISSING]
+        numeric = all(isinstance(value, Number) for value in known)
+        ordered = sorted(known) if numeric else sorted(known, key=str)
+        groups = (*map(str, ordered), *[MISSING] * (len(known) < len(uniques)))
         if len(set(groups)) < len(groups):
             twice = next(group for group in groups if groups.count(group) > 1)
             raise DataError(f"{name}: {twice!r} occurs as text and as a number; use one type")
@@ -64,6 +66,25 @@ def coded_column(
             raise DataError(f"{name}: {unknown('group', str(value), groups)}")
     recode = np.array([place[str(value)] for value in uniques], dtype=np.intp)
     return (recode[codes] if len(codes) else np.zeros(0, dtype=np.intp)), groups
+
+
+def group_column(
+    values: Any, name: str, groups: tuple[str, ...] | None = None
+) -> tuple[NDArray[np.intp], tuple[str, ...]]:
+    """Return what `coded_column` does; a missing value has the group ``?``: not recorded.
+
+    Groups that are given without it allow no missing value.
+
+    Examples
+    --------
+    >>> codes, names = group_column(["m", None, "f"], "sex")
+    >>> codes.tolist(), names
+    ([1, 2, 0], ('f', 'm', '?'))
+    """
+    if groups is None or MISSING in groups:
+        column = np.asarray(values, dtype=object)
+        values = np.where(pd.isna(column), MISSING, column)
+    return coded_column(values, name, groups)
 
 
 def named_columns(

@@ -5,7 +5,8 @@ With signed multipliers μ the constraint term is a mean of per-row prices,
     Σ_j μ_j (F_e − F_{e,g}) = (1/n) Σ_i u(i) f_i,
     u(i) = Σ_{j: i ∈ e} [ μ_j n/n_e − 1{i ∈ g} μ_j n/n_{e,g} ],
 
-so u depends on a row only through its (cell, label), and no client needs another's rows.
+so u depends on a row only through its (cell, label), and no client needs another's rows. A row of
+which the attribute is not recorded is in no event e of its groups: there its price is 0.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ class Constraints:
         self._statistic = np.array([notion.statistic for notion, _, _, _ in rows])
         labels = np.array([[y in event.labels for y in (0, 1)] for _, event, _, _ in rows])
         groups = np.array([grouping.membership[index] for _, _, grouping, index in rows])
-        self._event = np.broadcast_to(labels[:, None, :], (len(rows), cells.size, 2))
+        # Who is not recorded is in no group, nor in the overall rate they are compared with.
+        compared = np.array([grouping.compared for _, _, grouping, _ in rows])
+        self._event = compared[:, :, None] & labels[:, None, :]
         self._member = groups[:, :, None] & labels[:, None, :]
 
     def __len__(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.errors import ConfigError
+from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.rates import (
     CLIENT_SPREADS,
     PROPORTIONS,
     Disparity,
     Spread,
+    compared_counts,
     group_spreads,
     pooled_table,
     single_groupings,
@@ -26,6 +28,7 @@ from mfairfl.fairness.tally import Tally
 __all__ = ["NoiseFloor", "noise_floor"]
 
 Floats = NDArray[np.float64]
+_Decisions = dict[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +49,8 @@ def noise_floor(tally: Tally, *, draws: int = 2000, seed: int = 0) -> NoiseFloor
     Decisions are drawn anew for the same rows at rates that are equal by construction: the overall
     selection rate (demographic parity), the overall rate of each label (equalized odds, equal
     opportunity), the overall error rate (accuracy parity, client spreads). A measured difference
-    near its floor is indistinguishable from fairness on this many rows.
+    near its floor is indistinguishable from fairness on this many rows. Groups are simulated on
+    the rows that are compared: those of which an attribute is recorded.
 
     Parameters
     ----------
@@ -66,34 +70,39 @@ def noise_floor(tally: Tally, *, draws: int = 2000, seed: int = 0) -> NoiseFloor
     rng = np.random.default_rng(seed)
     rows = np.rint(tally.counts.sum(axis=-1)).astype(np.int64)
     groupings = tally.cells.groupings()
-    fair = {name: _fair_rates(tally, name) for name in ("selection", "label", "error")}
-    simulated = {
-        key: decided(rows.sum(axis=0, keepdims=True), rates, draws, rng)
-        for key, rates in fair.items()
-    }
-    by_client = decided(rows.sum(axis=1, keepdims=True), fair["error"], draws, rng)
+    everyone = compared_counts(tally.counts, groupings) if groupings else tally.counts
+    simulated = _simulated(everyone, draws, rng)
+    fair = _fair_rates(tally.counts, "error")
+    by_client = decided(rows.sum(axis=1, keepdims=True), fair, draws, rng)
 
     def floor(spread: Spread, counts: NDArray[np.int64]) -> float | None:
         mean = float(spread.norm(spread.vectors(counts)).mean())
         return None if math.isnan(mean) else mean
 
-    def floors(spreads: Mapping[str, Disparity]) -> dict[str, float | None]:
+    def floors(compared: Sequence[Grouping], drawn: _Decisions) -> dict[str, float | None]:
         return {
-            name: floor(spread, simulated[_fairness_of(spread)])
-            for name, spread in spreads.items()
+            name: floor(spread, drawn[_fairness_of(spread)])
+            for name, spread in group_spreads(compared).items()
             if not spread.ratio
         }
 
-    values = floors(group_spreads(groupings)) if groupings else {}
+    values = floors(groupings, simulated) if groupings else {}
     if tally.clients:
         values |= {name: floor(spread, by_client) for name, spread in CLIENT_SPREADS.items()}
-    return NoiseFloor(
-        values=values,
-        by_attribute={
-            grouping.name: floors(group_spreads([grouping]))
-            for grouping in single_groupings(tally.cells)
-        },
-    )
+    by_attribute = {}
+    for grouping in single_groupings(tally.cells):
+        own = compared_counts(tally.counts, [grouping])
+        same = np.array_equal(own, everyone)
+        drawn = simulated if same else _simulated(own, draws, rng)
+        by_attribute[grouping.name] = floors([grouping], drawn)
+    return NoiseFloor(values=values, by_attribute=by_attribute)
+
+
+def _simulated(counts: NDArray[Any], draws: int, rng: np.random.Generator) -> _Decisions:
+    """Return, for each kind of fairness, decisions that have it on the rows of the tally."""
+    rows = np.rint(counts.sum(axis=-1)).astype(np.int64).sum(axis=0, keepdims=True)
+    kinds = ("selection", "label", "error")
+    return {kind: decided(rows, _fair_rates(counts, kind), draws, rng) for kind in kinds}
 
 
 def _fairness_of(spread: Disparity) -> str:
@@ -102,9 +111,9 @@ def _fairness_of(spread: Disparity) -> str:
     return "selection" if len(spread.notion.events[0].labels) == 2 else "label"
 
 
-def _fair_rates(tally: Tally, kind: str) -> Floats:
+def _fair_rates(counts: NDArray[Any], kind: str) -> Floats:
     """Return P(ŷ=1 | y) for y = 0, 1 that is exactly fair and keeps the overall rates."""
-    table = pooled_table(tally.counts)
+    table = pooled_table(counts)
     share = {name: float(p.value(table)) for name, p in PROPORTIONS.items()}
     rates = {
         "selection": [share["selection_rate"], share["selection_rate"]],

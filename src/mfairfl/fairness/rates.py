@@ -28,6 +28,7 @@ __all__ = [
     "Spread",
     "chosen_groupings",
     "client_accuracies",
+    "compared_counts",
     "divide",
     "group_spreads",
     "pooled_table",
@@ -142,12 +143,13 @@ class Disparity:
     def vectors(self, counts: NDArray[Any]) -> list[Floats]:
         """Return, for each grouping, (…, G, E): rates, or their differences to overall."""
         cells = np.asarray(counts.sum(axis=-4), dtype=np.float64)
-        overall = self._rates(cells.sum(axis=-3))[..., None, :]
         pieces = []
         for grouping in self.groupings:
             member = grouping.membership.astype(np.float64)
             rates = self._rates(np.einsum("gc,...cyp->...gyp", member, cells))
             if self.method == "to_overall":
+                whole = compared_counts(cells, [grouping]).sum(axis=-3)
+                overall = self._rates(whole)[..., None, :]
                 with np.errstate(invalid="ignore"):  # log 0 − log 0 is undefined: nan
                     rates = rates - overall
             pieces.append(rates)
@@ -247,6 +249,12 @@ def group_spreads(groupings: Sequence[Grouping]) -> dict[str, Disparity]:
             ("accuracy_parity", True),
         )
     }
+
+
+def compared_counts(counts: NDArray[Any], groupings: Sequence[Grouping]) -> NDArray[Any]:
+    """Return counts[…, cell, y, ŷ] with 0 in cells that none of these groupings compares."""
+    compared = np.any([grouping.compared for grouping in groupings], axis=0)
+    return np.where(compared[:, None, None], counts, 0)
 
 
 def single_groupings(cells: Cells) -> list[Grouping]:

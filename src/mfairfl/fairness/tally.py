@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.data.attribute import Attribute
-from mfairfl.errors import DataError
+from mfairfl.errors import ConfigError, DataError, unknown
 from mfairfl.fairness.cells import Cells
-from mfairfl.fairness.columns import binary_column, coded_column, named_columns
+from mfairfl.fairness.columns import binary_column, coded_column, group_column, named_columns
 from mfairfl.fairness.suppression import hidden_cells
 
 __all__ = ["Suppressed", "Tally"]
@@ -77,7 +77,9 @@ class Tally:
         y_true, y_pred
             Labels and decisions, 0 or 1 (1 = favourable).
         sensitive_features
-            One column, or several as a frame, a dict of columns or a 2-d array.
+            One column, or several as a frame, a dict of columns or a 2-d array. A row with a
+            missing value is not recorded (group ``?``): it counts for everything else, but is
+            outside the comparison of that attribute's groups.
         clients
             The client of each row; None means one client called ``all``.
         attributes
@@ -96,7 +98,7 @@ class Tally:
         y, decision = binary_column(y_true, "y_true"), binary_column(y_pred, "y_pred")
         columns = named_columns(sensitive_features, stated)
         groups = {attribute.name: attribute.groups for attribute in stated or ()}
-        coded = {name: coded_column(col, name, groups.get(name)) for name, col in columns.items()}
+        coded = {name: group_column(col, name, groups.get(name)) for name, col in columns.items()}
         one = clients is None
         client, names = coded_column(
             np.full(len(y), "all") if one else clients, "clients", ("all",) if one else None
@@ -162,11 +164,13 @@ class Tally:
         >>> tally.marginal("age").counts.tolist()
         [[[[0, 1], [0, 1]]]]
         """
-        grouping = self.cells.grouping(attribute)
-        member = grouping.membership.astype(self.counts.dtype)
-        counts = np.einsum("gc,kcyp->kgyp", member, self.counts)
-        chosen = next(item for item in self.attributes if item.name == attribute)
-        return Tally(counts, self.clients, (chosen,))
+        names = [item.name for item in self.attributes]
+        if attribute not in names:
+            raise ConfigError(unknown("sensitive attribute", attribute, names))
+        kept = names.index(attribute)
+        others = tuple(1 + axis for axis in range(len(names)) if axis != kept)
+        table = self.counts.reshape(len(self.clients), *self.cells.shape, 2, 2)
+        return Tally(table.sum(axis=others), self.clients, (self.attributes[kept],))
 
     def suppress(self, minimum: int = 10) -> Suppressed:
         """Hide each client's small (cell, label) counts so that no difference reveals them.

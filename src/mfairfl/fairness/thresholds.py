@@ -122,7 +122,8 @@ def fit_thresholds(
         The pooled counts: the sum of the clients' histograms.
     constraints
         Any notions but loss-based ones, on any groupings of the same cells. An empty group
-        constrains nothing; a cell without rows keeps the plain threshold 0.
+        constrains nothing; a cell without rows, or one that no grouping compares (not recorded),
+        keeps the plain threshold 0, that is, score ½.
     tolerance
         The largest |F_e − F_{e,g}|, for every constraint. 0 is always possible.
 
@@ -146,7 +147,10 @@ def fit_thresholds(
     if not n.any():
         raise DataError("score histogram: no cell has rows; count the clients' training rows")
     weight, offset = _gap_weights(constraints, n)
-    seen = np.flatnonzero(n.any(axis=1)).tolist()
+    compared = np.any([grouping.compared for grouping in constraints.groupings], axis=0)
+    seen = np.flatnonzero(n.any(axis=1) & compared).tolist()
+    if not seen:
+        return Thresholds(np.zeros((len(n), 1)), np.ones((len(n), 1)))
     choices = {cell: _vertices(histogram, cell) for cell in seen}
     matrix = np.hstack([weight[:, cell] @ points.T for cell, (_, points) in choices.items()])
     gain = np.hstack([points @ [-1.0, 1.0] for _, points in choices.values()]) / n.sum()

@@ -35,6 +35,7 @@ from mfairfl.fairness.rates import (
     CLIENT_SPREADS,
     PROPORTIONS,
     Spread,
+    compared_counts,
     group_spreads,
     pooled_table,
     single_groupings,
@@ -109,7 +110,8 @@ def intervals(tally: Tally, *, level: float = 0.95, draws: int = 2000, seed: int
     client_draws = resampled(by_client, draws, rng)
 
     def group(groupings: Sequence[Grouping], numbers: Numbers) -> dict[str, Interval | None]:
-        by_cell = smoothed(tally.counts, _group_sizes(tally, groupings), pseudo)
+        counts = compared_counts(tally.counts, groupings)
+        by_cell = smoothed(counts, _group_sizes(counts, groupings), pseudo)
         cell_draws = resampled(by_cell, draws, rng)
         return _spread_intervals(group_spreads(groupings), numbers, by_cell, cell_draws, level)
 
@@ -158,11 +160,14 @@ def verdict(found: Interval | float | None, tolerance: float) -> Verdict:
     return "fail" if lower > tolerance else "insufficient data"
 
 
-def _group_sizes(tally: Tally, groupings: Sequence[Grouping]) -> Floats:
+def _group_sizes(counts: NDArray[Any], groupings: Sequence[Grouping]) -> Floats:
     """Return (C, 2): the rows of the smallest of these groups that holds the cell."""
-    rows: Floats = tally.counts.sum(axis=(0, 3)).astype(np.float64)
-    members = [grouping.membership.astype(np.float64) for grouping in groupings]
-    smallest: Floats = np.min([m.T @ (m @ rows) for m in members], axis=0)
+    rows: Floats = counts.sum(axis=(0, 3)).astype(np.float64)
+    smallest = np.full(rows.shape, rows.sum())
+    for grouping in groupings:
+        member = grouping.membership.astype(np.float64)
+        held = member.T @ (member @ rows)
+        smallest = np.where(grouping.compared[:, None], np.minimum(smallest, held), smallest)
     return smallest
 
 

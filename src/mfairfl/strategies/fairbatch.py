@@ -3,9 +3,10 @@
 Y. Roh, K. Lee, S. E. Whang, C. Suh: FairBatch: Batch Selection for Model Fairness. ICLR 2021.
 Y. Zeng, H. Chen, K. Lee: Improving Fairness via Federated Learning. 2021 (FedFB).
 
-Symbols: constraint j = (event e, group z) with n_{e,z} of n rows, p_j = n_{e,z}/n, and
-q_z = n_{e,z}/n_e its share of the event; λ_j the mass that stands for it, at first p_j; F_e and
-F_{e,z} the rates, d_j = F_e − F_{e,z}.
+Symbols: constraint j = (event e, group z) with n_{e,z} of the n rows of which the attribute is
+recorded (normally all; others weigh 1), p_j = n_{e,z}/n, and q_z = n_{e,z}/n_e its share of the
+event; λ_j the mass that stands for it, at first p_j; F_e and F_{e,z} the rates, and
+d_j = F_e − F_{e,z}.
 
 Weight of a row, A = 1 + Σ_j of the deviations from 1 that its groups bring:
 - demographic parity: λ_z/p_z on y = 0 and 2 − λ_z/p_z on y = 1,
@@ -80,8 +81,12 @@ def _blocks(constraints: Constraints) -> Iterator[_Block]:
 
 def masses(constraints: Constraints, counts: Floats) -> Floats:
     """Return p_j = n_{e,z}/n for each constraint: the λ with which every row weighs 1."""
-    groups, rows = constraints.counts(counts)[1], float(counts.sum())
-    return groups / rows if rows > 0 else groups
+    groups = constraints.counts(counts)[1]
+    for block in _blocks(constraints):
+        rows = float((block.membership @ counts).sum())
+        if rows > 0:
+            groups[block.at] /= rows
+    return groups
 
 
 def loss_table(constraints: Constraints, lam: Floats, counts: Floats) -> Floats:

@@ -194,6 +194,8 @@ def distance(constraints: Constraints, own: Statistics, whole: Statistics) -> fl
 def reweighting(constraints: Constraints, counts: Floats) -> Floats:
     """Return n_g n_y / (n n_{g,y}) per (cell, label): group and label become independent.
 
+    The n are those of the rows of which the attribute is recorded; the others weigh 1.
+
     Examples
     --------
     >>> from mfairfl.data.attribute import Attribute
@@ -202,9 +204,12 @@ def reweighting(constraints: Constraints, counts: Floats) -> Floats:
     >>> reweighting(constraints, np.array([[30.0, 10.0], [30.0, 30.0]])).tolist()
     [[0.8, 1.6], [1.2, 0.8]]
     """
-    table, expected = np.ones_like(counts), counts.sum(axis=0) / counts.sum()
+    table = np.ones_like(counts)
     for grouping in constraints.groupings:
         found = grouping.membership @ counts
+        if not found.any():  # the client has not recorded the attribute
+            continue
+        expected = found.sum(axis=0) / found.sum()
         independent = found.sum(axis=1, keepdims=True) * expected
         weight = np.divide(independent, found, out=np.ones_like(found), where=found > 0)
         table += grouping.membership.T @ (weight - 1)

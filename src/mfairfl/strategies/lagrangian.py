@@ -9,7 +9,8 @@ the paper's:         λ_j ← max(0, λ_j + γ h_j), priced as max(0, λ_j + c h
 with dead(d) = sign(d)·max(|d| − α, 0), h_j = |d_j| − α, and [·]_j clipping to ±cap·n_{e,g}/n: a
 multiplier does not grow beyond what its group's price may show (`Constraints.limits`).
 Σ_j μ_j d_j is a mean of per-row prices (`Constraints.prices`), and prices are what clients train
-on. The factor n_e/n is 1 for demographic and accuracy parity; for equalized odds, the label's
+on. The factor n_e/n is 1 for demographic and accuracy parity (where the attribute is recorded of
+every row; else prices move as if the other rows were not there); for equalized odds, the label's
 share, it gives both labels the same step, and the same damping, relative to their rows. (Damped by
 c d_j the rarer label would swing from round to round.)
 """

@@ -297,8 +297,9 @@ def _followed(
 ) -> dict[str, Any]:
     """Take over what the clients' controllers ended in: μ ← Σ (n_k/n) μ_k."""
     p = shares(measurements, reports, "size")
-    damping = law.damping * law.gaps(pooled(measurements))  # they started at μ + c·d
+    damping = law.signed(np.zeros_like(state["multipliers"]), pooled(measurements))
     return {
+        # They started at the damped ones, μ + c·(n_e/n)·d.
         "multipliers": p @ np.array([r.multipliers for r in reports]) - damping,
         "tracked_on": [m.client for m in measurements],
         # Without the shift that was added: next round's shift is what averaging did anew.

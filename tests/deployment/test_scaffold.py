@@ -1,0 +1,144 @@
+"""`deploy init` and `doctor`: what a consortium starts from works once keys are there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from consortium import mfairfl_cli, write_files
+
+from mfairfl.cli import main
+from mfairfl.deployment.settings import load_federation
+from mfairfl.engine.settings import load_silo
+
+NAMES = ["--silo", "north", "--silo", "west", "--silo", "east"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    made = tmp_path / "credit"
+    assert main(["deploy", "init", str(made), *NAMES, "--host", "fl.example.org"]) == 0
+    return made
+
+
+def test_every_member_gets_its_files(folder):
+    found = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
+    silo = ["mfairfl-silo.service", "run.toml", "silo.toml"]
+    assert found == sorted(
+        [
+            "GUIDE.md",
+            "coordinator/federation.toml",
+            "coordinator/mfairfl-server.service",
+            "coordinator/run.toml",
+            *(f"silos/{name}/{one}" for name in ("east", "north", "west") for one in silo),
+        ]
+    )
+    texts = "".join(p.read_text() for p in folder.rglob("*") if p.is_file())
+    assert not re.search(r"\$\{?[a-z]", texts)  # nothing is left to fill in
+    settings = load_federation(folder / "coordinator" / "federation.toml")
+    assert settings.minimum == 2
+    assert load_silo(folder / "silos" / "west" / "silo.toml").server == "fl.example.org:9443"
+
+
+def test_no_command_of_the_guide_is_unknown(folder):
+    lines = (folder / "GUIDE.md").read_text().splitlines()
+    commands = [line.split() for line in lines if line.startswith("    mfairfl ")]
+    assert len(commands) >= 6
+    for words in commands:
+        verb = words[1:3] if words[1] == "deploy" else words[1:2]
+        assert main([*verb, "--help"]) == 0
+
+
+def test_doctor_leads_through_what_is_missing(folder, tmp_path, capsys):
+    coordinator, north = folder / "coordinator", folder / "silos" / "north"
+    federation, silo = str(coordinator / "federation.toml"), str(north / "silo.toml")
+
+    def failing(path):
+        assert main(["doctor", path]) == 2
+        return capsys.readouterr().err
+
+    assert "east.pub: no such key" in failing(federation)
+    for name in ("north", "west", "east"):
+        key = folder / "silos" / name / "key"
+        assert main(["deploy", "key", str(key)]) == 0
+        (coordinator / "keys" / f"{name}.pub").write_bytes(key.with_suffix(".pub").read_bytes())
+    assert "ca.crt: no such certificate" in failing(federation)
+    folder_ = str(coordinator / "certificates")
+    assert main(["deploy", "certificates", folder_, "--host", "127.0.0.1"]) == 0
+    assert main(["doctor", federation]) == 0
+    assert "ready to serve, 0 warnings" in capsys.readouterr().out
+
+    assert "rows.csv: check the path" in failing(silo)
+    rows = write_files(tmp_path)["north"].read_text()
+    (north / "rows.csv").write_text(rows.replace("hired", "hird", 1))
+    assert "unknown column 'hired': did you mean 'hird'" in failing(silo)
+    (north / "rows.csv").write_text(rows)
+    assert "ca.crt: no such certificate" in failing(silo)
+    (north / "ca.crt").write_bytes((coordinator / "certificates" / "ca.crt").read_bytes())
+    text = (north / "silo.toml").read_text()
+    (north / "silo.toml").write_text(text.replace("fl.example.org:9443", "127.0.0.1:9"))
+    assert "127.0.0.1:9: the coordinator cannot be reached" in failing(silo)
+    (north / "key").chmod(0o644)
+    assert main(["doctor", silo]) == 2
+    assert "warn  key" in capsys.readouterr().out
+
+
+def test_a_silo_that_lacks_the_attribute_is_told_what_that_means(folder, tmp_path, capsys):
+    north = folder / "silos" / "north"
+    frame_rows = write_files(tmp_path)["north"].read_text().splitlines()
+    at = frame_rows[0].split(",").index("sex")
+    cut = [",".join(v for i, v in enumerate(r.split(",")) if i != at) for r in frame_rows]
+    (north / "rows.csv").write_text("\n".join(cut) + "\n")
+    main(["doctor", str(north / "silo.toml")])
+    assert "sex is not recorded here" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--silo", "one"], "at least two silos"),
+        (["--silo", "one", "--silo", "one"], "given twice"),
+        (["--silo", "one", "--silo", "Two!"], "use lower-case letters"),
+    ],
+)
+def test_what_is_wrong_with_the_names_is_said(tmp_path, words, message, capsys):
+    assert main(["deploy", "init", str(tmp_path / "x"), *words, "--host", "h"]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_settings_of_one_s_own_are_taken_over_without_their_rows(tmp_path):
+    (tmp_path / "my.toml").write_text(
+        'seed = 4\n[data]\ncsv = "all.csv"\n[task]\nlabel = "y"\nfavourable = 1\n'
+        'sensitive = ["s"]\nclient = "site"\n[clients]\ntest = 0.3\n[strategy]\nname = "fedfb"\n'
+    )
+    made = tmp_path / "made"
+    words = ["--silo", "a", "--silo", "b", "--host", "h", "--run", str(tmp_path / "my.toml")]
+    assert main(["deploy", "init", str(made), *words]) == 0
+    config = load_federation(made / "coordinator" / "federation.toml").config()
+    assert (config.seed, config.strategy.name, config.clients.test) == (4, "fedfb", 0.3)
+    assert (config.data.csv, config.task.client) == (None, None)
+    assert main(["deploy", "init", str(made), *words]) == 2  # never into a folder in use
+
+
+def test_without_flower_one_line_says_what_to_install(tmp_path):
+    code = (
+        "import sys; sys.modules['flwr'] = None\n"
+        "from mfairfl.cli import main; sys.exit(main(['deploy', 'key', sys.argv[1]]))"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "key")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "pip install 'mfairfl[flower]'" in done.stderr
+
+
+def test_help_of_deploy_names_examples():
+    done = mfairfl_cli("deploy", "--help")
+    assert done.returncode == 0
+    assert "mfairfl deploy local --data adult --clients 3" in " ".join(done.stdout.split())
