@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
-.PHONY: help demo test lint format bench targets strategies group-fair surgery tuning reproduce test-wheel test-lowest test-network kill-sweep clean
+.PHONY: help demo test lint format bench targets strategies group-fair surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network kill-sweep clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -62,6 +62,17 @@ tuning: $(VENV)/.dev ## choose the hyper-parameters of every method by cross-val
 
 reproduce: $(VENV)/.dev ## the paper's tables and figures, five seeds, both budgets (hours): results/reproduction
 	$(BIN)/mfairfl reproduce all --seeds 5 --out results/reproduction
+
+deploy-demo: $(VENV)/.dev ## three silos with a CSV each, over TLS on loopback; compared with the embedded engine
+	$(BIN)/python scripts/deploy_demo.py
+
+deploy-faults: $(VENV)/.dev ## kill, stop, starve and mislead a real deployment (ten minutes): results/
+	cd tests && PYTHONPATH=.:deployment ../$(BIN)/python deployment/faults.py > ../results/deployment-faults.txt
+	cat results/deployment-faults.txt
+
+federation-cost: $(VENV)/.dev ## seconds and bytes of a federation over Flower (minutes): benchmarks/
+	$(ONE_THREAD) $(BIN)/python benchmarks/federation.py > benchmarks/federation.txt
+	cat benchmarks/federation.txt
 
 test-wheel: $(VENV)/.dev ## build the wheel and test what users install
 	rm -rf dist .venv-wheel

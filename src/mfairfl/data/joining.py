@@ -199,6 +199,9 @@ def _other_label(profiles: Sequence[Profile], task: Task) -> str:
         for value in column.levels
         if value != task.favourable
     )
+    if all(profile.column(task.label) is None for profile in profiles):
+        columns = [column.name for profile in profiles for column in profile.columns]
+        raise DataError("no file has the label: " + unknown("column", task.label, set(columns)))
     if not counts:
         known = ", ".join(f"'{p.client}'" for p in profiles)
         raise DataError(

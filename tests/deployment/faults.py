@@ -1,0 +1,338 @@
+"""Faults on a real deployment, one after the other: `make deploy-faults`, some minutes.
+
+Not collected with the other tests. Each fault ends as the documentation says; what was seen is
+printed, line by line.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import tomli_w
+from consortium import TASK, config, digests, embedded, mine, settings, write_files
+
+from mfairfl.deployment import programmes
+from mfairfl.deployment.coordinator import Flower, run_federation, write_app
+from mfairfl.deployment.credentials import make_key
+from mfairfl.deployment.local import lay_out, nodes, servers
+from mfairfl.deployment.processes import descendants, start, stop
+from mfairfl.deployment.settings import load_federation
+from mfairfl.engine.settings import load_silo
+from mfairfl.errors import FederationError
+
+DEADLINE = 40.0
+
+
+class World:
+    """Three silos and a coordinator; every fault has a run of its own."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.files = write_files(folder)
+        self.file = lay_out(config(), folder / "world", silos=self.files, deadline=DEADLINE)
+        self.settings = load_federation(self.file)
+        self.silos = {}
+
+    def federation(self, name, **changes):
+        """Write a federation.toml for a run of its own beside the first, with other settings."""
+        values = settings(**changes) | {"task": TASK}
+        (self.folder / f"{name}.run.toml").write_text(tomli_w.dumps(values))
+        server = self.settings.server
+        path = self.folder / f"{name}.toml"
+        plain = {
+            "run": f"{name}.run.toml",
+            "out": f"runs/{name}",
+            "minimum": 2,
+            "deadline": DEADLINE,
+            "wait": 60,
+            "server": {
+                "host": "127.0.0.1",
+                "port": server.port,
+                "superlink_port": server.superlink_port,
+                "certificates": str(server.certificates),
+                "state": str(server.state),
+            },
+            "silos": {one: str(key) for one, key in self.settings.silos.items()},
+        }
+        path.write_text(tomli_w.dumps(plain))
+        return path, load_federation(path).out
+
+    def silo_file(self, name):
+        return self.file.parent / "silos" / name / "silo.toml"
+
+    def start_silo(self, name):
+        programme = programmes.silo(load_silo(self.silo_file(name)), self.silo_file(name))
+        log = self.settings.server.state / "logs" / f"{name}.log"
+        return start(programme.command, env=programme.env, log=log)
+
+    def run(self, name, at=None, **changes):
+        """Carry out a run; `at` says what happens after which round. Return its journal too."""
+        file, out = self.federation(name, **changes)
+        waiting = dict(at or {})
+
+        def follow(line):
+            if line["event"] == "round" and line["round"] in waiting:
+                waiting.pop(line["round"])()
+
+        record = run_federation(file, follow)
+        lines = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
+        return record, lines, out
+
+
+def counted(lines):
+    return {line["round"]: line["counted"] for line in lines if line["event"] == "round"}
+
+
+def say(fault, seen):
+    print(f"{fault}: {seen}", flush=True)
+
+
+def whole(pid, number):
+    """Send a signal to a process and all it started."""
+    for each in [pid, *descendants(pid)]:
+        os.kill(each, number)
+
+
+def untroubled(world):
+    record, _, out = world.run("untroubled", seed=1)
+    embedded(world.folder / "here", seed=1)
+    assert digests(out) == digests(world.folder / "here")
+    say("no fault", f"{record['rounds']} rounds, the embedded engine's bytes")
+
+
+def killed_and_restarted(world, silos):
+    """A silo is killed in a round, started again, and comes back in the same run."""
+    back = {}
+
+    def kill():
+        whole(silos["north"].pid, signal.SIGKILL)
+        silos["north"].wait()
+        silos["north"] = world.start_silo("north")
+        back["at"] = time.monotonic()
+
+    record, lines, _ = world.run("killed", at={1: kill}, rounds=12, seed=2)
+    found = counted(lines)
+    without = [r for r, names in found.items() if r and "north" not in names]
+    assert record["rounds"] == 12
+    assert without, "nobody noticed"
+    assert "north" in found[12], f"it never came back: {found}"
+    assert all({"east", "west"} <= set(found[r]) for r in range(1, 13))
+    reasons = {line["message"] for line in lines if line["event"] == "warning"}
+    say(
+        "silo killed with -9 after round 1 and started again",
+        f"left out of rounds {without}, back in round {max(without) + 1} of 12; "
+        f"journal: {sorted(reasons)}",
+    )
+
+
+def raising(world):
+    """A silo cannot answer (its rows are gone for a while): left out, and back."""
+    state = load_silo(world.silo_file("east")).state
+    hidden, moved = world.folder / "hidden", []
+
+    def hide():
+        rows = max(state.glob("mfairfl-*/rows.safetensors"), key=lambda p: p.stat().st_mtime)
+        shutil.move(rows, hidden)
+        moved.append(rows)
+
+    record, lines, _ = world.run(
+        "raising",
+        at={1: hide, 2: lambda: shutil.move(hidden, moved[0])},
+        rounds=4,
+        seed=3,
+    )
+    found = counted(lines)
+    assert record["rounds"] == 4
+    assert "east" not in found[2]
+    assert "east" in found[4]
+    (reason,) = {line["message"] for line in lines if line["event"] == "warning"}
+    assert "east is left out: it refused" in reason
+    say("client raises", f"counted by round {found}; journal: {reason}")
+
+
+def sleeping(world, silos):
+    """A silo sleeps past the deadline: left out, and back when it wakes."""
+
+    def wake():
+        whole(silos["west"].pid, signal.SIGCONT)
+
+    record, lines, _ = world.run(
+        "sleeping",
+        at={1: lambda: whole(silos["west"].pid, signal.SIGSTOP), 2: wake},
+        rounds=5,
+        seed=4,
+    )
+    found = counted(lines)
+    assert record["rounds"] == 5
+    assert "west" not in found[2]
+    assert "west" in found[5]
+    reasons = {line["message"] for line in lines if line["event"] == "warning"}
+    say("client sleeps past the deadline", f"counted {found}; journal: {sorted(reasons)}")
+
+
+def wrong_column(world):
+    """A silo's file does not fit: told what differs, stays out; the others train."""
+    path = world.files["west"]
+    before = path.read_text()
+    path.write_text(before.replace("skill", "skil", 1))
+    record, lines, _ = world.run("column", seed=5)
+    path.write_text(before)
+    (warning,) = record["federation"]["warnings"]
+    assert warning.startswith("west stays out: unknown column 'skill': did you mean 'skil'")
+    assert counted(lines)[3] == ["east", "north"]
+    say("wrong column", warning)
+
+
+def server_killed(world, superlink):
+    """SuperLink and ServerApp are killed in a run; started again, it ends in the same bytes."""
+    file, out = world.federation("server", rounds=5, seed=6, strategy="scaffold")
+
+    def kill(line):
+        if line["event"] == "round" and line["round"] == 2:
+            whole(superlink.pid, signal.SIGKILL)
+
+    try:
+        run_federation(file, kill)
+    except FederationError as error:
+        first = str(error)
+    else:
+        raise AssertionError("the run went on without a server")
+    superlink.wait()
+    return file, out, first
+
+
+def server_resumed(world, file, out, first):
+    started = time.monotonic()
+    record = run_federation(file, lambda line: None)
+    embedded(world.folder / "here-6", rounds=5, seed=6, strategy="scaffold")
+    assert record["rounds"] == 5
+    assert digests(out) == digests(world.folder / "here-6")
+    lines = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
+    went_on = [line["round"] for line in lines if line["event"] == "started"]
+    say(
+        "SuperLink and ServerApp killed after round 2",
+        f"said: {first[:90]}…; started again at round {went_on[-1]}, 5 rounds, the embedded "
+        f"engine's bytes (SCAFFOLD: silos keep state), {time.monotonic() - started:.0f} s",
+    )
+
+
+def unknown_key(world):
+    """A silo with a key that nobody enrolled is not let in."""
+    folder = world.folder / "stranger"
+    folder.mkdir()
+    make_key(folder / "key")
+    text = world.silo_file("east").read_text().replace('name = "east"', 'name = "stranger"')
+    text = text.replace("../../", f"{world.file.parent}/").replace("9094", "0")
+    (folder / "silo.toml").write_text(text.replace("port = ", "port = 1"))
+    programme = programmes.supernode(load_silo(folder / "silo.toml"), folder / "silo.toml")
+    log = folder / "log"
+    node = start(programme.command, env=programme.env, log=log)
+    end = time.monotonic() + 60
+    while "Exit Code" not in log.read_text() and time.monotonic() < end:
+        time.sleep(0.5)
+    said = log.read_text()
+    stop([node])
+    assert "SuperNode ID" not in said
+    assert "Exit Code: 305" in said, said
+    line = next(part for part in said.splitlines() if "305" in part)
+    say("unknown key", f"refused: {line.strip()[-60:]}")
+
+
+def plaintext(world):
+    """A node that wants no TLS gets no connection."""
+    silo = load_silo(world.silo_file("east"))
+    command = ["flower-supernode", "--insecure", "--superlink", silo.server, "--max-retries", "1"]
+    env = programmes.silo(silo, world.silo_file("east")).env
+    log = world.folder / "plain.log"
+    node = start([*command, "--host", "127.0.0.1", "--port", "18999"], env=env, log=log)
+    time.sleep(12)
+    stop([node])
+    assert "SuperNode ID" not in log.read_text()
+    say("plaintext", f"no connection: {log.read_text().strip().splitlines()[-1][-90:]}")
+
+
+def foreign_code(world):
+    """The coordinator hands over an app with code of its own: no silo runs it."""
+    app, trace = world.folder / "evil", world.folder / "trace"
+    package = app / "mfairfl_app"
+    package.mkdir(parents=True)
+    project = world.folder / "project"
+    write_app(project)
+    text = (project / "pyproject.toml").read_text()
+    (app / "pyproject.toml").write_text(text)
+    (package / "__init__.py").write_text("")
+    mark = f"import pathlib\npathlib.Path({str(trace)!r} + '-client').write_text('x')\n"
+    (package / "client_app.py").write_text(
+        mark + "from flwr.clientapp import ClientApp\napp = ClientApp()\n"
+    )
+    (package / "server_app.py").write_text(
+        "import pathlib\n"
+        "from flwr.app import ConfigRecord, Message, MessageType, RecordDict\n"
+        "from flwr.serverapp import ServerApp\napp = ServerApp()\n"
+        "@app.main()\ndef main(grid, context):\n"
+        "    asks = [Message(RecordDict({'c': ConfigRecord({'a': 1})}), dst_node_id=n,\n"
+        "            message_type=MessageType.QUERY) for n in grid.get_node_ids()]\n"
+        "    found = list(grid.send_and_receive(asks, timeout=40))\n"
+        f"    pathlib.Path({str(trace)!r} + '-server').write_text(\n"
+        "        '; '.join(sorted(m.error.reason for m in found)))\n"
+    )
+    flower = Flower(world.settings.server)
+    answer = flower.ask("run", str(app), "here")
+    end = time.monotonic() + 90
+    while not flower.status(str(answer["run-id"])).startswith("finished"):
+        assert time.monotonic() < end, "it never ended"
+        time.sleep(1)
+    said = Path(f"{trace}-server").read_text()
+    assert not Path(f"{trace}-client").exists(), "a silo ran foreign code"
+    assert said.count("is it mfairfl's?") == 3, said
+    say("foreign app", f"not run by any silo; each answered: {said.split(';')[0]}")
+
+
+@contextmanager
+def timed():
+    before = time.monotonic()
+    yield
+    print(f"    ({time.monotonic() - before:.0f} s)", flush=True)
+
+
+def main():
+    folder = Path(tempfile.mkdtemp(prefix="faults-"))
+    world = World(folder)
+    quiet = world.settings
+    with (
+        servers(quiet, world.file, lambda line: None) as (superlink, gate),
+        nodes(quiet, world.file.parent, lambda line: None) as silos,
+    ):
+        for fault, arguments in (
+            (untroubled, ()),
+            (raising, ()),
+            (sleeping, (silos,)),
+            (wrong_column, ()),
+            (unknown_key, ()),
+            (plaintext, ()),
+            (foreign_code, ()),
+            (killed_and_restarted, (silos,)),
+        ):
+            with timed():
+                fault(world, *arguments)
+        with timed():
+            file, out, first = server_killed(world, superlink)
+            stop([gate])
+            with servers(quiet, world.file, lambda line: None):
+                server_resumed(world, file, out, first)
+    left = mine(folder)
+    assert left == [], f"left behind: {left}"
+    say("at the end", "no process left behind")
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
