@@ -63,7 +63,8 @@ def main() -> None:
     keys = set(records[0]) == set(records[1])
     print(
         f"\nlargest difference between the weights over Flower and embedded: {gap:g}"
-        f"\nthe same bytes: {one == other}; the same metrics: {same}; the same keys in run.json: {keys}"
+        f"\nthe same bytes: {one == other}; the same metrics: {same}; "
+        f"the same keys in run.json: {keys}"
         f"\nmfairfl {mfairfl.__version__}; everything is in {FOLDER}"
     )
     if gap > 1e-6:

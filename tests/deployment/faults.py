@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -23,7 +24,7 @@ from mfairfl.deployment import programmes
 from mfairfl.deployment.coordinator import Flower, run_federation, write_app
 from mfairfl.deployment.credentials import make_key
 from mfairfl.deployment.local import lay_out, nodes, servers
-from mfairfl.deployment.processes import descendants, start, stop
+from mfairfl.deployment.processes import descendants, free_ports, start, stop
 from mfairfl.deployment.settings import load_federation
 from mfairfl.engine.settings import load_silo
 from mfairfl.errors import FederationError
@@ -230,8 +231,9 @@ def unknown_key(world):
     folder.mkdir()
     make_key(folder / "key")
     text = world.silo_file("east").read_text().replace('name = "east"', 'name = "stranger"')
-    text = text.replace("../../", f"{world.file.parent}/").replace("9094", "0")
-    (folder / "silo.toml").write_text(text.replace("port = ", "port = 1"))
+    (port,) = free_ports(1)
+    text = re.sub(r"port = \d+", f"port = {port}", text.replace("../../", f"{world.file.parent}/"))
+    (folder / "silo.toml").write_text(text)
     programme = programmes.supernode(load_silo(folder / "silo.toml"), folder / "silo.toml")
     log = folder / "log"
     node = start(programme.command, env=programme.env, log=log)

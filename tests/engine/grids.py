@@ -20,7 +20,7 @@ class LocalGrid(Grid):
         # Message() asks for them; a deployed process has them set.
         TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
         self.app, self.nodes, self.lose = app, dict(nodes), lose
-        self.keys, self.run_config = keys or {}, run_config or {}
+        self.keys, self.run_config, self.box = keys or {}, run_config or {}, {}
 
     def set_run(self, run):
         raise NotImplementedError
@@ -39,27 +39,33 @@ class LocalGrid(Grid):
         return [NodeInfo(node_id=node, public_key=key) for node, key in self.keys.items()]
 
     def push_messages(self, messages):
-        raise NotImplementedError
+        ids = []
+        for message in messages:
+            ids.append(uuid.uuid4().hex)
+            message.metadata.__dict__["_message_id"] = ids[-1]
+            if (reply := self._answer(message)) is not None:
+                self.box[ids[-1]] = reply
+        return ids
+
+    def _answer(self, message):
+        node = message.metadata.dst_node_id
+        if self.lose(node, message):
+            return None
+        context = Context(
+            run_id=1,
+            node_id=node,
+            node_config=self.nodes[node],
+            state=RecordDict(),
+            run_config=self.run_config,
+        )
+        try:
+            return self.app(message, context)
+        except Exception as error:
+            return Message(Error(code=2, reason=str(error)), reply_to=message)
 
     def pull_messages(self, message_ids):
-        raise NotImplementedError
+        found = [self.box.pop(one) for one in message_ids if one in self.box]
+        return found[::-1]  # in another order than they were asked
 
     def send_and_receive(self, messages, *, timeout=None):
-        replies = []
-        for message in messages:
-            message.metadata.__dict__["_message_id"] = uuid.uuid4().hex
-            node = message.metadata.dst_node_id
-            if self.lose(node, message):
-                continue
-            context = Context(
-                run_id=1,
-                node_id=node,
-                node_config=self.nodes[node],
-                state=RecordDict(),
-                run_config=self.run_config,
-            )
-            try:
-                replies.append(self.app(message, context))
-            except Exception as error:
-                replies.append(Message(Error(code=2, reason=str(error)), reply_to=message))
-        return replies[::-1]  # in another order than they were asked
+        return self.pull_messages(self.push_messages(messages))

@@ -69,7 +69,7 @@ def setup_of(name, summary, inputs, splits, rounds=2):
 
 
 def over_flower(name, grid, rounds=2, minimum=3):
-    post = GridPost(grid, "run-1", deadline=10)
+    post = GridPost(grid, "run-1", deadline=2)
     names = post.wait_for(["east", "north", "west"], minimum=minimum, seconds=0)
     enrolled = enrol(post, names, TERMS, minimum=minimum)
     summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=GOAL)
@@ -110,11 +110,11 @@ def test_a_node_whose_app_raises_is_left_out_with_the_reason(nodes, caplog):
 def test_keys_and_not_claims_decide_who_a_node_is(nodes):
     keys = {node: f"key {node}".encode() for node in nodes}
     members = {keys[23757]: "east", keys[15838]: "north"}
-    post = GridPost(LocalGrid(app, nodes, keys=keys), "run-1", deadline=10, members=members)
+    post = GridPost(LocalGrid(app, nodes, keys=keys), "run-1", deadline=2, members=members)
     with pytest.raises(FederationError, match="missing: west"):
         post.wait_for(["east", "north", "west"], minimum=3, seconds=0)
     crossed = {keys[23757]: "north", keys[15838]: "east"}
-    post = GridPost(LocalGrid(app, nodes, keys=keys), "run-1", deadline=10, members=crossed)
+    post = GridPost(LocalGrid(app, nodes, keys=keys), "run-1", deadline=2, members=crossed)
     with pytest.raises(FederationError, match="it describes itself as 'east'"):
         enrol(post, ["east", "north"], TERMS, minimum=2)
 
@@ -124,7 +124,7 @@ def test_what_an_error_quotes_of_a_file_stays_with_the_silo(nodes, tmp_path, cap
     lines = path.read_text().splitlines()
     lines[3] = lines[3].replace("yes", "secret").replace("no", "secret")
     path.write_text("\n".join(lines) + "\n")
-    post = GridPost(LocalGrid(app, nodes), "run-1", deadline=10)
+    post = GridPost(LocalGrid(app, nodes), "run-1", deadline=2)
     split = {"seed": 1, "test": 0.2, "validation": 0.0}
     resolved = TASK.model_dump(mode="json") | {"unfavourable": "no"}
     replies = post.exchange({"west": make_packet("sums", split | {"task": resolved})})
@@ -138,7 +138,7 @@ def test_a_silo_answers_for_the_task_it_agreed_to_only(nodes, tmp_path):
     )
     with (tmp_path / "west" / "silo.toml").open("a") as file:
         file.write('task = "agreed.toml"\n')
-    post = GridPost(LocalGrid(app, nodes), "run-1", deadline=10)
+    post = GridPost(LocalGrid(app, nodes), "run-1", deadline=2)
     enrolled = enrol(post, ["east", "north", "west"], TERMS, minimum=2)
     assert list(enrolled.refused) == ["west"]
     assert "ignore = (); 'west' agreed to ('skill',)" in enrolled.refused["west"]
@@ -158,7 +158,7 @@ def test_a_node_that_does_not_answer_in_time_is_left_out(nodes, caplog):
 
 def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog):
     grid = LocalGrid(app, nodes)
-    post = GridPost(grid, "run-1", deadline=10)
+    post = GridPost(grid, "run-1", deadline=2)
     names = ["east", "north", "west"]
     assert post.wait_for(names, minimum=3, seconds=0) == names
     gone = grid.nodes.pop(7919)
@@ -170,7 +170,7 @@ def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog
 
 def test_too_few_nodes_are_named(nodes):
     nodes.pop(7919)
-    post = GridPost(LocalGrid(app, nodes), "run-1", deadline=10)
+    post = GridPost(LocalGrid(app, nodes), "run-1", deadline=2)
     with pytest.raises(FederationError, match=r"2 clients are online after 0 s.*missing: west"):
         post.wait_for(["east", "north", "west"], minimum=3, seconds=0)
     assert post.wait_for(["east", "north", "west"], minimum=2, seconds=0) == ["east", "north"]

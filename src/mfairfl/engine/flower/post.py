@@ -14,7 +14,13 @@ from mfairfl.errors import FederationError, MessageError
 
 __all__ = ["GridPost"]
 
-_CAUSES = {2: "it refused", 5: "it went offline"}  # Flower's codes: an app raised, a node is gone
+_LOOK = 0.2  # seconds between looks for replies
+_REFUSED = 2  # Flower's code of an app that raised
+_CAUSES = {  # Flower's codes of messages and replies that are gone, and of a node that is
+    3: "it did not fetch the message before the deadline",
+    4: "it did not answer before the deadline",
+    5: "it went offline",
+}
 
 
 class GridPost:
@@ -99,8 +105,17 @@ class GridPost:
         """Return what comes back under the key of what was sent."""
         if not sent:
             return {}
-        # A list: the deployed Grid walks over the messages twice.
-        replies = self._grid.send_and_receive(list(sent.values()), timeout=self._deadline)
+        end = time.monotonic() + self._deadline
+        # A list: the deployed Grid walks over the messages twice. It names those it accepted.
+        left = set(filter(None, self._grid.push_messages(list(sent.values()))))
+        replies: list[Message] = []
+        while left:  # the Grid's own waiting looks every three seconds only
+            found = list(self._grid.pull_messages(sorted(left)))
+            replies += found
+            left -= {reply.metadata.reply_to_message_id for reply in found}
+            if time.monotonic() >= end:
+                break
+            time.sleep(_LOOK if left else 0)
         return _sorted_out(sent, replies)
 
 
@@ -120,7 +135,8 @@ def _sorted_out(
 def _read(reply: Message) -> Packet | str:
     if reply.has_error():
         reason = " ".join((reply.error.reason or "").split())
-        return f"{_CAUSES.get(reply.error.code, 'it failed')}: {reason}"
+        said = f"it {'refused' if reply.error.code == _REFUSED else 'failed'}: {reason}"
+        return _CAUSES.get(reply.error.code, said)
     content: RecordDict = reply.content
     try:
         return from_records(content)[1]
