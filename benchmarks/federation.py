@@ -204,6 +204,7 @@ class Loopback(Grid):
         TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = 1
         self.names, self._handle, self._clock = dict(enumerate(names, start=2)), handle, clock
         self.count: Count | None = None
+        self._replies: list[Message] = []
 
     def post(self) -> post.GridPost:
         """Return the server's end; nodes are known by keys, as in a deployment."""
@@ -214,12 +215,15 @@ class Loopback(Grid):
         """Everybody is online."""
         return [NodeInfo(node_id=n, public_key=name.encode()) for n, name in self.names.items()]
 
-    def send_and_receive(
-        self, messages: Iterable[Message], *, timeout: float | None = None
-    ) -> list[Message]:
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
         """Let each client answer, one after the other."""
-        del timeout
-        return [self._carry(message) for message in messages]
+        self._replies = [self._carry(message) for message in messages]
+        return [reply.metadata.reply_to_message_id for reply in self._replies]
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        """Return the answers."""
+        del message_ids
+        return self._replies
 
     def _carry(self, message: Message) -> Message:
         there = self._bytes("down", message, OBJECTS)
@@ -249,7 +253,7 @@ class Loopback(Grid):
     def _unused(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError
 
-    set_run = create_message = get_node_ids = push_messages = pull_messages = _unused
+    set_run = create_message = get_node_ids = send_and_receive = _unused
     run = property(_unused)
 
 

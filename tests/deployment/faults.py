@@ -146,14 +146,14 @@ def raising(world):
 
     record, lines, _ = world.run(
         "raising",
-        at={1: hide, 2: lambda: shutil.move(hidden, moved[0])},
-        rounds=4,
+        at={1: hide, 3: lambda: shutil.move(hidden, moved[0])},
+        rounds=6,
         seed=3,
     )
     found = counted(lines)
-    assert record["rounds"] == 4
-    assert "east" not in found[2]
-    assert "east" in found[4]
+    assert record["rounds"] == 6
+    assert "east" not in found[3]
+    assert "east" in found[6]
     (reason,) = {line["message"] for line in lines if line["event"] == "warning"}
     assert "east is left out: it refused" in reason
     say("client raises", f"counted by round {found}; journal: {reason}")
@@ -167,14 +167,14 @@ def sleeping(world, silos):
 
     record, lines, _ = world.run(
         "sleeping",
-        at={1: lambda: whole(silos["west"].pid, signal.SIGSTOP), 2: wake},
-        rounds=5,
+        at={1: lambda: whole(silos["west"].pid, signal.SIGSTOP), 3: wake},
+        rounds=7,
         seed=4,
     )
     found = counted(lines)
-    assert record["rounds"] == 5
-    assert "west" not in found[2]
-    assert "west" in found[5]
+    assert record["rounds"] == 7
+    assert "west" not in found[3]
+    assert "west" in found[7]
     reasons = {line["message"] for line in lines if line["event"] == "warning"}
     say("client sleeps past the deadline", f"counted {found}; journal: {sorted(reasons)}")
 

@@ -20,11 +20,13 @@ from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.engine.settings import load_silo
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.config import ClientsConfig, Config, DataConfig
+from mfairfl.experiments.directory import RunDirectory
 from mfairfl.experiments.prepare import federation_of, table_of
 
 __all__ = ["lay_out", "nodes", "run_local", "servers"]
 
 Say = Callable[[str], None]
+_EVERYWHERE = ("0.0.0.0", "")  # noqa: S104 - compared with, not bound to
 
 
 def run_local(
@@ -47,7 +49,10 @@ def run_local(
         gets a file with its own.
     """
     file = lay_out(config, out, silos=silos, deadline=deadline)
-    settings = load_federation(file)
+    settings, directory = load_federation(file), RunDirectory(out)
+    if directory.record_path.exists() and directory.read_record()["status"] == "complete":
+        say(f"{out}: already complete; this is its result")
+        return directory.read_record()
     with servers(settings, file, say), nodes(settings, file.parent, say):
         say("handing over the run")
         return run_federation(file, follower)
@@ -153,13 +158,14 @@ def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list
     started: list[Process] = []
     with ExitStack() as stack:
         stack.callback(lambda: stop(started[::-1]))
-        for name, programme, port in (
-            ("superlink", programmes.superlink(server), server.superlink_port),
-            ("gate", programmes.gate(server, file), server.port),
+        public = "127.0.0.1" if server.host in _EVERYWHERE else server.host
+        for name, programme, host, port in (
+            ("superlink", programmes.superlink(server), "127.0.0.1", server.superlink_port),
+            ("gate", programmes.gate(server, file), public, server.port),
         ):
-            say(f"starting the {name} on 127.0.0.1:{port}")
+            say(f"starting the {name} at {host}:{port}")
             started.append(start(programme.command, env=programme.env, log=logs / f"{name}.log"))
-            wait_until_healthy(f"127.0.0.1:{port}", server.ca, started[-1])
+            wait_until_healthy(f"{host}:{port}", server.ca, started[-1])
         Flower(server).register(settings.silos)
         yield started
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import logging
@@ -139,4 +140,5 @@ if __name__ == "__main__":
     _handler = logging.StreamHandler()  # not of the root: Flower writes its own lines
     _handler.setFormatter(logging.Formatter("%(asctime)s mfairfl: %(message)s"))
     _log.addHandler(_handler)
-    run_silo(Path(sys.argv[1]))
+    with contextlib.suppress(KeyboardInterrupt):
+        run_silo(Path(sys.argv[1]))

@@ -282,11 +282,19 @@ def _text_or_none(value: Any) -> str | None:
     return value
 
 
+_ADAPTERS: Mapping[type, TypeAdapter[Any]] = {
+    # Once: building one takes milliseconds.
+    kind: TypeAdapter(kind)
+    for kind in (Job, Report)
+}
+
+
 def _validated(kind: type[T], plain: Any) -> T:
     """Return the dataclass a mapping describes; unknown keys and wrong types are refused."""
     try:
-        return TypeAdapter(kind).validate_python(plain)
+        found: T = _ADAPTERS[kind].validate_python(plain)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join([kind.__name__, *(str(part) for part in first["loc"])])
         raise MessageError(f"{where}: {first['msg']}") from None
+    return found

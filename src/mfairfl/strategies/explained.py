@@ -16,6 +16,7 @@ from mfairfl.strategies.lagrangian import Lagrangian
 __all__ = ["conflict_log", "fairness_log"]
 
 Floats = NDArray[np.float64]
+_SHOWN = 50  # clients
 
 
 def fairness_log(state: State, law: Lagrangian, whole: Statistics) -> dict[str, Any]:
@@ -34,16 +35,19 @@ def fairness_log(state: State, law: Lagrangian, whole: Statistics) -> dict[str, 
 def conflict_log(
     found: Conflicts, gram: Floats, goals: Floats, names: Sequence[str]
 ) -> dict[str, Any]:
-    """Return who gave way to whom, and how far: row k is client k, column i its target."""
+    """Return who gave way to whom, and how far: row k is client k, column i its target.
+
+    Tables of pairs are left out where there are more than 2,500 pairs: megabytes a round.
+    """
     before = cosines(gram)
+    pairs = {"cosines": before, "cosines_after": _turned(found, gram), "goals": goals}
+    shown = len(names) <= _SHOWN
     return {
         "order": [names[i] for i in found.order],
         "adjusted": [name for name, yes in zip(names, found.adjusted, strict=True) if yes],
         "conflicts": int((np.triu(before, 1) < 0).sum()),
         "adjustments": int(found.conflicts.sum()),
-        "cosines": [[_known(x) for x in row] for row in before],
-        "cosines_after": [[_known(x) for x in row] for row in _turned(found, gram)],
-        "goals": goals.tolist(),
+        **{name: _plain(table) if shown else None for name, table in pairs.items()},
     }
 
 
@@ -57,6 +61,13 @@ def _turned(found: Conflicts, gram: Floats) -> Floats:
     turned = np.full_like(product, np.nan)
     np.divide(found.rows @ gram, product, out=turned, where=product > 0)
     return np.clip(turned, -1.0, 1.0)
+
+
+def _plain(table: Floats) -> list[list[float | None]]:
+    found = table.astype(object)
+    found[np.isnan(table)] = None
+    plain: list[list[float | None]] = found.tolist()
+    return plain
 
 
 def _known(value: float) -> float | None:
