@@ -31,9 +31,11 @@ from mfairfl.engine.tallies import pooled
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import Statistics
 from mfairfl.fairness.goal import Goal
+from mfairfl.geometry import diminish_conflicts
 from mfairfl.randomness import stream
 from mfairfl.strategies import create
 from mfairfl.strategies.base import Context, Measurement, Summary
+from mfairfl.strategies.explained import conflict_log
 from mfairfl.training.plan import Recipe, Report
 
 SEX = (Attribute("sex", ("F", "M")),)
@@ -793,3 +795,15 @@ def test_it_lowers_the_violation_of_fedavg(notion):
         assert right / sums.counts.sum() > 0.6  # not by answering the same to everyone
     assert found["fedavg"] > 0.08
     assert found["mfairfl"] < found["fedavg"] / 3
+
+
+def test_tables_of_pairs_are_left_out_where_they_would_be_megabytes():
+    rng = np.random.default_rng(0)
+    for count, shown in ((50, True), (51, False)):
+        updates = rng.normal(size=(count, 60))
+        gram, goals = updates @ updates.T, np.zeros((count, count))
+        found = diminish_conflicts(gram, np.arange(count), goals, beta=0.8, delta=0.1)
+        log = conflict_log(found, gram, goals, [f"c{k}" for k in range(count)])
+        assert log["conflicts"] == (np.triu(gram, 1) < 0).sum()
+        for name in ("cosines", "cosines_after", "goals"):
+            assert (log[name] is not None) == shown
