@@ -1,0 +1,46 @@
+"""The page on deployments names commands that exist and files that are there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mfairfl.cli import main
+from mfairfl.deployment.settings import FederationSettings, ServerSettings
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
+COMMANDS = sorted(set(re.findall(r"mfairfl (deploy [a-z]+|doctor|train|strategies|init)", PAGE)))
+
+
+def test_all_steps_are_commands():
+    assert {"deploy certificates", "deploy key", "deploy run", "doctor"} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_known(command):
+    assert main([*command.split(), "--help"]) == 0
+
+
+@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\((?!http)([^)#]+)", PAGE))))
+def test_a_link_leads_somewhere(link):
+    assert (ROOT / "docs" / link).exists()
+
+
+@pytest.mark.parametrize("flag", sorted(set(re.findall(r"--[a-z][a-z-]+", PAGE))))
+def test_a_flag_is_known(flag, capsys):
+    main(["deploy", "local", "--help"])
+    main(["deploy", "init", "--help"])
+    main(["deploy", "certificates", "--help"])
+    assert flag in capsys.readouterr().out
+
+
+def test_the_ports_are_the_defaults():
+    defaults = ServerSettings()
+    assert f"`port` ({defaults.port})" in PAGE
+    assert f"`superlink_port` ({defaults.superlink_port})" in PAGE
+    for key in ("minimum", "deadline", "wait"):
+        assert f"`{key}`" in PAGE
+        assert key in FederationSettings.model_fields
