@@ -12,8 +12,9 @@ from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
 from flwr.supernode.runtime import run_clientapp
 
 from mfairfl.deployment.only_ours import guards, replace_loading
-from mfairfl.deployment.silo import _door, _knock
-from mfairfl.errors import ConfigError
+from mfairfl.deployment.silo import _alone, _door, _knock
+from mfairfl.engine.settings import SiloSettings
+from mfairfl.errors import ConfigError, FederationError
 
 
 def test_the_server_s_app_is_neither_unpacked_nor_loaded(monkeypatch):
@@ -51,6 +52,16 @@ def test_only_client_work_is_let_in(tmp_path, name, caplog):
     else:
         assert words is None
         assert f"asked for ['{name}']" in caplog.text
+
+
+def test_a_second_process_with_the_same_state_is_refused(tmp_path):
+    settings = SiloSettings(name="a", csv="a.csv", state=tmp_path)
+    with (
+        _alone(settings),
+        pytest.raises(FederationError, match="another process of silo 'a'"),
+        _alone(settings),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("line", [b"\n", b"{]\n", json.dumps("flwr-clientapp").encode() + b"\n"])

@@ -12,9 +12,9 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
-from grids import LocalGrid
 
 import federations as fed
+from grids import LocalGrid
 from mfairfl.engine.flower import (
     FairStrategy,
     Recipe,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
-from grids import LocalGrid
 
 import federations as fed
+from grids import LocalGrid
 from mfairfl.data import Task, partition, table_from_frame
 from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.engine.enrolment import Terms, enrol

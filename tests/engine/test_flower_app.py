@@ -13,8 +13,8 @@ import pytest
 import torch
 from flwr.app import Context, RecordDict
 from flwr.serverapp.strategy import Strategy
-from grids import LocalGrid
 
+from grids import LocalGrid
 from mfairfl.engine.flower import FairStrategy
 from mfairfl.strategies import available
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import tempfile
 import time
@@ -52,7 +53,7 @@ _MODULES = {
     "client_app": "from mfairfl.engine.flower import client_app\n\napp = client_app.app\n",
 }
 _LOOK = 0.5  # seconds between looks at the journal
-_ASK = 10  # looks between questions to the SuperLink; each is a programme start
+_ASK = 40  # looks between questions to the SuperLink; each is a programme start
 
 Follower = Callable[[dict[str, Any]], None]
 
@@ -70,7 +71,7 @@ class Flower:
     """Flower's command line, for the SuperLink of this machine."""
 
     def __init__(self, server: ServerSettings) -> None:
-        home = server.state / "flwr"
+        home, self._port = server.state / "flwr", server.superlink_port
         self._known = server.state / "registered.json"
         self._env = environment(home)
         config = (
@@ -92,13 +93,25 @@ class Flower:
         try:
             answer = json.loads(done.stdout[done.stdout.index("{") :])
         except ValueError:
+            self._require_superlink()
             said = " ".join((done.stderr or done.stdout).split())[-300:]
             raise FederationError(f"flwr {' '.join(words[:2])}: {said or 'no answer'}") from None
         if not answer.get("success", False):
+            self._require_superlink()
             message = " ".join(str(answer.get("error-message", answer)).split())
             raise FederationError(f"flwr {' '.join(words[:2])}: {message}")
         found: dict[str, Any] = answer
         return found
+
+    def _require_superlink(self) -> None:
+        """Say so if nobody listens where the SuperLink should."""
+        try:
+            socket.create_connection(("127.0.0.1", self._port), timeout=5).close()
+        except OSError:
+            raise FederationError(
+                f"no SuperLink answers on 127.0.0.1:{self._port}: start `mfairfl deploy server`, "
+                "then give the same command again; a run goes on from its last completed round"
+            ) from None
 
     def register(self, silos: Mapping[str, Path]) -> None:
         """Admit the silos' keys; those that are known already stay."""

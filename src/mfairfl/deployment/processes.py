@@ -91,12 +91,8 @@ def stop(processes: Sequence[Process], *, seconds: float = 15) -> None:
 
 def descendants(pid: int) -> list[int]:
     """Return the processes that a process started, directly or not."""
-    listed = subprocess.run(
-        ["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
-    ).stdout
     children: dict[int, list[int]] = {}
-    for line in listed.splitlines():
-        child, parent = (int(word) for word in line.split())
+    for child, parent in _running().items():
         children.setdefault(parent, []).append(child)
     found, rest = [], [pid]
     while rest:
@@ -107,16 +103,30 @@ def descendants(pid: int) -> list[int]:
 
 def alive(pids: Sequence[int]) -> list[int]:
     """Return those of these processes that still run."""
-    if not pids:
-        return []
-    listed = subprocess.run(
-        ["ps", "-o", "pid=,stat=", "-p", ",".join(map(str, pids))],
-        capture_output=True,
-        text=True,
-        check=False,  # it exits with 1 if none is left
-    ).stdout
-    rows = [line.split() for line in listed.splitlines()]
-    return [int(row[0]) for row in rows if not row[1].startswith("Z")]
+    running = _running() if pids else {}
+    return [pid for pid in pids if pid in running]
+
+
+def _running() -> dict[int, int]:
+    """Return every running process with its parent; who has ended but was not waited for is out.
+
+    Small containers have no `ps`, other systems than Linux no /proc.
+    """
+    if not Path("/proc/self/stat").exists():
+        command = ["ps", "-A", "-o", "pid=,ppid=,stat="]
+        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        rows = [line.split() for line in text.splitlines()]
+        return {int(pid): int(parent) for pid, parent, state in rows if state[0] != "Z"}
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            # After the name, which may hold anything: state, parent, ...
+            state, parent, *_ = path.read_text(encoding="utf-8").rpartition(")")[2].split()
+        except OSError:
+            continue  # it has just ended
+        if state != "Z":
+            found[int(path.parent.name)] = int(parent)
+    return found
 
 
 def wait_until_healthy(address: str, ca: Path, process: Process, *, seconds: float = 90) -> None:

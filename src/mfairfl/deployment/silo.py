@@ -12,14 +12,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
+
+from filelock import FileLock, Timeout
 
 from mfairfl.deployment.only_ours import DOOR, Answer, load_answer
 from mfairfl.deployment.processes import Process, stop
 from mfairfl.deployment.programmes import supernode
-from mfairfl.engine.settings import load_silo
+from mfairfl.engine.settings import SiloSettings, load_silo
+from mfairfl.errors import FederationError, MfairflError
 
 __all__ = ["run_silo"]
 
@@ -34,12 +37,12 @@ def run_silo(file: Path) -> None:
 
     A server that was killed keeps its silos' places for a minute, and refuses them until then.
     """
-    programme = supernode(load_silo(file), file)
-    folder = Path(programme.env["PATH"].split(os.pathsep)[0])
+    settings = load_silo(file)
+    programme = supernode(settings, file)
     signal.signal(signal.SIGTERM, _leave)
     answer, children, node = load_answer(), set[int](), None
     again = 0.0
-    with _door(folder) as door:
+    with _alone(settings), _door(settings.state / "bin") as door:
         try:
             while True:
                 if node is not None and node.poll() is not None:
@@ -57,6 +60,18 @@ def run_silo(file: Path) -> None:
                     children.add(_fork(answer, words, door))
         finally:
             _end(node, children)
+
+
+@contextlib.contextmanager
+def _alone(settings: SiloSettings) -> Iterator[None]:
+    """Refuse a second process with the same state: it would take the first one's messages."""
+    try:
+        with FileLock(settings.state / ".lock", timeout=0):
+            yield
+    except Timeout:
+        raise FederationError(
+            f"{settings.state}: another process of silo '{settings.name}' uses it; stop it first"
+        ) from None
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
@@ -140,5 +155,9 @@ if __name__ == "__main__":
     _handler = logging.StreamHandler()  # not of the root: Flower writes its own lines
     _handler.setFormatter(logging.Formatter("%(asctime)s mfairfl: %(message)s"))
     _log.addHandler(_handler)
-    with contextlib.suppress(KeyboardInterrupt):
+    try:
         run_silo(Path(sys.argv[1]))
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except MfairflError as error:
+        sys.exit(f"error: {error}")
