@@ -63,13 +63,17 @@ def lay_out(
 ) -> Path:
     """Write the deployment's files, or use those that are there, and return federation.toml."""
     folder = out / "deployment"
-    plain, files = _for_silos(config, folder, silos)
+    dealt = None if silos is not None else _deal(config)
+    plain = _for_silos(config, None if dealt is None else _task_of(dealt[0]))
     run = tomli_w.dumps(plain.model_dump(mode="json", exclude_none=True, exclude_defaults=True))
     path = folder / "run.toml"
     if path.exists() and path.read_text(encoding="utf-8") != run:
         raise ConfigError(f"{out}: holds another federation; give another --out")
+    if not path.exists() and out.exists() and any(out.iterdir()):
+        raise ConfigError(f"{out}: is not empty and holds no federation; give another --out")
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(run, encoding="utf-8")
+    files = dict(silos or {}) if dealt is None else _write_files(*dealt, folder / "silos")
     if not (folder / "certificates").exists():
         make_certificates(folder / "certificates", [])
     gate, link, *ports = free_ports(2 + len(files))
@@ -105,21 +109,18 @@ def _silo(folder: Path, name: str, csv: Path, *, gate: int, port: int) -> None:
     (folder / "silo.toml").write_text(tomli_w.dumps(values), encoding="utf-8")
 
 
-def _for_silos(
-    config: Config, folder: Path, silos: Mapping[str, Path] | None
-) -> tuple[Config, dict[str, Path]]:
-    """Return the configuration that silos with files of their own run, and the files."""
-    if silos is not None:
-        if config.task is None:
-            raise ConfigError("--silo needs a [task] in the TOML file (see `mfairfl init`)")
-        task, files = config.task, dict(silos)
-    else:
-        table = table_of(config)
-        task = _task_of(table)
-        files = _write_files(table, federation_of(config, table), folder / "silos")
+def _deal(config: Config) -> tuple[Table, Federation]:
+    table = table_of(config)
+    return table, federation_of(config, table)
+
+
+def _for_silos(config: Config, task: Task | None) -> Config:
+    """Return the configuration that silos with files of their own run."""
+    if task is None and config.task is None:
+        raise ConfigError("--silo needs a [task] in the TOML file (see `mfairfl init`)")
     clients = ClientsConfig(test=config.clients.test, validation=config.clients.validation)
-    update = {"data": DataConfig(), "task": task, "clients": clients}
-    return config.model_copy(update=update), files
+    update = {"data": DataConfig(), "task": task or config.task, "clients": clients}
+    return config.model_copy(update=update)
 
 
 def _task_of(table: Table) -> Task:

@@ -40,7 +40,7 @@ class SiloSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(pattern=r"^[\w. -]{1,60}$")
+    name: str = Field(pattern=r"^\w[\w. -]{0,59}$")
     csv: Path
     state: Path
     delimiter: str | None = None
