@@ -15,7 +15,7 @@ def _examples(*lines: str) -> str:
 
 
 app = typer.Typer(
-    help="Silos on machines of their own, over TLS (needs mfairfl[flower]).",
+    help="Silos on machines of their own, over TLS (needs the extra 'flower').",
     epilog=_examples(
         "mfairfl deploy local --data adult --clients 3",
         "mfairfl deploy init credit --silo north --silo south --host fl.example.org",
