@@ -57,22 +57,6 @@ def test_any_number_of_processes_gives_the_same_bits(csv, tmp_path):
     assert told >= {("2-0", 3), ("2-1", 3), ("2-2", 3)}
 
 
-def test_ctrl_c_ends_the_whole_list_and_not_only_the_wait_for_it(csv, tmp_path):
-    runs = [(config(csv, seed, rounds=9999), tmp_path / str(seed)) for seed in range(12)]
-    pressed = []
-
-    def press(*_):
-        if not pressed:
-            pressed.append(True)
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        run_many(runs, processes=1, progress=press)
-    records = [json.loads(path.read_text()) for path in tmp_path.glob("*/run.json")]
-    assert {record["status"] for record in records} == {"running"}
-    assert len(records) < len(runs)  # parts that were not begun are not begun
-
-
 def test_a_worker_s_error_reaches_the_parent_in_one_line(csv, tmp_path):
     missing = config(csv.with_name("nobody.csv"), 0)
     with pytest.raises(MfairflError, match=r"nobody\.csv") as caught:
@@ -98,7 +82,7 @@ def alive(pid):
     return state != "Z"
 
 
-def wait_until(condition, seconds=60):
+def wait_until(condition, seconds=180):
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
@@ -106,25 +90,55 @@ def wait_until(condition, seconds=60):
         time.sleep(0.02)
 
 
+SCRIPT = textwrap.dedent(
+    """
+    import json, signal, sys
+    from mfairfl.experiments.config import make_config
+    from mfairfl.experiments.launch import run_many
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+    settings, outs, processes = json.loads(sys.argv[1])
+    run_many([(make_config(s), o) for s, o in zip(settings, outs)], processes=processes)
+    """
+)
+
+
+def launch(settings, outs, processes):
+    command = [sys.executable, "-c", SCRIPT, json.dumps([settings, outs, processes])]
+    return subprocess.Popen(
+        command, env=os.environ | {"OMP_NUM_THREADS": "1"}, stderr=subprocess.DEVNULL
+    )
+
+
+def test_ctrl_c_ends_the_whole_list_and_not_only_the_wait_for_it(csv, tmp_path):
+    settings = [config(csv, seed, rounds=9999).model_dump(mode="json") for seed in range(12)]
+    outs = [str(tmp_path / str(seed)) for seed in range(12)]
+    parent = launch(settings, outs, 1)
+    try:
+        wait_until(lambda: any(tmp_path.glob("*/checkpoint/round-*")))
+        (worker,) = children_of(parent.pid)
+        parent.send_signal(signal.SIGINT)
+        parent.wait(60)
+    finally:
+        parent.kill()
+        parent.wait()
+    assert parent.returncode in (1, -signal.SIGINT)
+    wait_until(lambda: not alive(worker))
+    records = [json.loads(path.read_text()) for path in tmp_path.glob("*/run.json")]
+    assert {record["status"] for record in records} == {"running"}
+    assert len(records) < len(settings)  # parts that were not begun are not begun
+
+
 def test_workers_end_when_their_parent_is_killed_and_the_runs_go_on(csv, tmp_path):
     settings = [config(csv, seed, rounds=150).model_dump(mode="json") for seed in range(2)]
     outs = [str(tmp_path / f"run-{seed}") for seed in range(2)]
-    script = textwrap.dedent(
-        """
-        import json, sys
-        from mfairfl.experiments.config import make_config
-        from mfairfl.experiments.launch import run_many
-        settings, outs = json.loads(sys.argv[1])
-        run_many([(make_config(s), o) for s, o in zip(settings, outs)], processes=2)
-        """
-    )
-    command = [sys.executable, "-c", script, json.dumps([settings, outs])]
-    parent = subprocess.Popen(command, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    wait_until(lambda: all(any(Path(o).glob("checkpoint/round-*")) for o in outs))
-    workers = children_of(parent.pid)
-    assert len(workers) == 2
-    parent.send_signal(signal.SIGKILL)
-    parent.wait()
+    parent = launch(settings, outs, 2)
+    try:
+        wait_until(lambda: all(any(Path(o).glob("checkpoint/round-*")) for o in outs))
+        workers = children_of(parent.pid)
+        assert len(workers) == 2
+    finally:
+        parent.kill()
+        parent.wait()
     wait_until(lambda: not any(alive(pid) for pid in workers))
     assert not any((Path(o) / "model.safetensors").exists() for o in outs)
 
