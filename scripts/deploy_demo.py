@@ -35,7 +35,7 @@ def write_files() -> dict[str, Path]:
     (FOLDER / "people.toml").write_text(tomli_w.dumps({"task": task}), encoding="utf-8")
     frames = [pd.read_csv(path).assign(silo=name) for name, path in found.items()]
     pd.concat(frames).to_csv(FOLDER / "joined.csv", index=False)
-    joined = {"data": {"csv": str(FOLDER / "joined.csv")}, "task": task | {"client": "silo"}}
+    joined = {"data": {"csv": "joined.csv"}, "task": task | {"client": "silo"}}
     (FOLDER / "joined.toml").write_text(tomli_w.dumps(joined), encoding="utf-8")
     return found
 
