@@ -91,3 +91,18 @@ def test_budgets_have_sections_of_their_own():
     first, second = write_claims({"table-1": long}).split("## 40x5")
     assert "| table-1 | 1 of 1 | 1 of 1, 0 open |" in first
     assert "| table-1 | 0 of 1 | 0 of 1, 0 open |" in second
+
+
+def test_nothing_is_claimed_of_a_table_that_was_not_run_with_a_budget():
+    both = [method("mfairfl", 0.84, 0.005, protocol=p) for p in ("10x20", "40x5")]
+    rnd = [method("mfairfl-rnd", 0.84, 0.005, protocol=p) for p in ("10x20", "40x5")]
+    tables = {
+        "table-1": table(OURS, method("fedavg", 0.85, 0.1)),
+        "table-3": table(*both, *rnd),
+    }
+    text = write_claims(tables)
+    second = text.split("## 40x5", 1)[1]
+    assert "Not run with this budget: table-1." in second
+    assert "dominate" not in second
+    assert "0 of 0" not in second
+    assert "Does the order matter" in second

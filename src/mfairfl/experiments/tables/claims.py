@@ -38,8 +38,11 @@ def write_claims(tables: Mapping[str, pd.DataFrame]) -> str:
     ]
     protocols = dict.fromkeys(p for long in tables.values() for p in long["protocol"])
     for protocol in protocols:
-        here = {name: long[long["protocol"] == protocol] for name, long in tables.items()}
+        rows = {name: long[long["protocol"] == protocol] for name, long in tables.items()}
+        here = {name: long for name, long in rows.items() if len(long)}
         parts.append(f"## {protocol} (rounds x local epochs)")
+        if absent := sorted(set(rows) - set(here)):
+            parts.append(f"Not run with this budget: {', '.join(absent)}.")
         parts += [text for text in _sections(here) if text]
     return "\n\n".join(parts) + "\n"
 
