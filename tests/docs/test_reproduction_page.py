@@ -86,7 +86,7 @@ def cell(data, strategy, notion, metric, name="table-1"):
             ],
         ),
         (
-            "FPFL, FedFB and FairFed stop at .065, .090 and .107",
+            "FPFL, FedFB and FairFed stop at .065, .090 and .108",
             [
                 ("adult", strategy, DP, f"{DP}_difference", "table-s3")
                 for strategy in ("fpfl", "fedfb", "fairfed")
