@@ -70,9 +70,9 @@ deploy-faults: $(VENV)/.dev ## kill, stop, starve and mislead a real deployment 
 	cd tests && PYTHONPATH=.:deployment ../$(BIN)/python deployment/faults.py > ../results/deployment-faults.txt
 	cat results/deployment-faults.txt
 
-federation-cost: $(VENV)/.dev ## seconds and bytes of a federation over Flower (minutes): benchmarks/
+federation-cost: $(VENV)/.dev ## seconds and bytes of a federation over Flower (minutes): benchmarks/ and its page
 	$(ONE_THREAD) $(BIN)/python benchmarks/federation.py > benchmarks/federation.txt
-	cat benchmarks/federation.txt
+	$(BIN)/python benchmarks/federation.py --page
 
 test-wheel: $(VENV)/.dev ## build the wheel and test what users install
 	rm -rf dist .venv-wheel
