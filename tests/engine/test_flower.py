@@ -107,6 +107,25 @@ def test_a_node_whose_app_raises_is_left_out_with_the_reason(nodes, caplog):
     assert found.rounds == 2
 
 
+class Echoing(LocalGrid):
+    """Every reply comes twice, and once more when another message is waited for."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.late = []
+
+    def pull_messages(self, message_ids):
+        found = super().pull_messages(message_ids)
+        earlier, self.late = self.late, found
+        return [*earlier, *found, *found]
+
+
+def test_late_and_repeated_replies_change_nothing(nodes):
+    _, state = over_flower("mfairfl", Echoing(app, nodes))
+    _, quiet = over_flower("mfairfl", LocalGrid(app, nodes))
+    assert np.array_equal(state.weights, quiet.weights)
+
+
 def test_keys_and_not_claims_decide_who_a_node_is(nodes):
     keys = {node: f"key {node}".encode() for node in nodes}
     members = {keys[23757]: "east", keys[15838]: "north"}

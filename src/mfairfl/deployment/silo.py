@@ -35,7 +35,7 @@ _log = logging.getLogger("mfairfl")
 def run_silo(file: Path) -> None:
     """Run until told to stop. A SuperNode that ends is started again, after a pause.
 
-    A server that was killed keeps its silos' places for a minute, and refuses them until then.
+    The server holds the place of a silo that was killed for a minute, and refuses it until then.
     """
     settings = load_silo(file)
     programme = supernode(settings, file)
