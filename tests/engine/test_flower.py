@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Error,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
 
 import federations as fed
 from grids import LocalGrid
@@ -108,16 +116,21 @@ def test_a_node_whose_app_raises_is_left_out_with_the_reason(nodes, caplog):
 
 
 class Echoing(LocalGrid):
-    """Every reply comes twice, and once more when another message is waited for."""
+    """A second, other reply follows every reply; and the first comes again, too late."""
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
-        self.late = []
+        self.late, self.asked = [], []
+
+    def push_messages(self, messages):
+        self.asked = list(messages)
+        return super().push_messages(self.asked)
 
     def pull_messages(self, message_ids):
         found = super().pull_messages(message_ids)
+        second = [Message(Error(code=2, reason="again"), reply_to=m) for m in self.asked]
         earlier, self.late = self.late, found
-        return [*earlier, *found, *found]
+        return [*found, *second, *earlier]
 
 
 def test_late_and_repeated_replies_change_nothing(nodes):
