@@ -10,8 +10,6 @@ from pathlib import Path
 
 import httpx
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from mfairfl.cli.checks import SMALL_GROUP, Finding
 from mfairfl.data.columns import columns_of
@@ -19,6 +17,7 @@ from mfairfl.data.joining import Profile, agree, describe_columns
 from mfairfl.data.reading import read_file
 from mfairfl.data.task import Task
 from mfairfl.data.text import lookalike
+from mfairfl.deployment.credentials import require_private_key
 from mfairfl.deployment.settings import load_federation
 from mfairfl.engine.settings import SiloSettings, consented, load_silo
 from mfairfl.errors import ConfigError, DataError
@@ -85,14 +84,7 @@ def _state(silo: SiloSettings) -> Finding:
 def _key(silo: SiloSettings) -> Finding:
     if silo.key is None:
         raise ConfigError("no 'key': make one with `mfairfl deploy key key`")
-    try:
-        key = serialization.load_ssh_private_key(silo.key.read_bytes(), None)
-    except FileNotFoundError:
-        raise ConfigError(f"{silo.key}: no such key; make one: `mfairfl deploy key`") from None
-    except (ValueError, TypeError) as error:
-        raise ConfigError(f"{silo.key}: no private key in OpenSSH form ({error})") from None
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ConfigError(f"{silo.key}: not an elliptic-curve key; make one: `mfairfl deploy key`")
+    require_private_key(silo.key)
     if silo.key.stat().st_mode & 0o077:
         return Finding("warn", "key", f"{silo.key}: others can read it; chmod 600 {silo.key}")
     return Finding("ok", "key", f"{silo.key} is a private key that only you can read")

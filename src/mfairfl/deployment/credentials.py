@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cryptography import x509
@@ -16,10 +16,11 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from mfairfl.errors import ConfigError
 
-__all__ = ["make_certificates", "make_key", "read_public_key"]
+__all__ = ["make_certificates", "make_key", "read_public_key", "require_private_key"]
 
 _DAYS = 730
 _PEM = serialization.Encoding.PEM
+_OTHER_KIND = "not an elliptic-curve key; make one: `mfairfl deploy key`"
 _LOCAL = ("localhost", "127.0.0.1")  # the coordinator's own processes
 
 
@@ -84,15 +85,33 @@ def make_key(path: Path) -> Path:
 
 def read_public_key(path: Path) -> bytes:
     """Return a silo's public key as Flower's server holds it."""
-    try:
-        key = serialization.load_ssh_public_key(path.read_bytes())
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such key; ask the silo for its .pub file") from None
-    except (ValueError, UnsupportedAlgorithm) as error:
-        raise ConfigError(f"{path}: no public key in OpenSSH form ({error})") from None
+    key = _load(
+        path, "public", serialization.load_ssh_public_key, "ask the silo for its .pub file"
+    )
     if not isinstance(key, ec.EllipticCurvePublicKey):
-        raise ConfigError(f"{path}: not an elliptic-curve key; make one: `mfairfl deploy key`")
+        raise ConfigError(f"{path}: {_OTHER_KIND}")
     return key.public_bytes(_PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def require_private_key(path: Path) -> None:
+    """Refuse what is no private key of a silo."""
+    key = _load(
+        path,
+        "private",
+        lambda data: serialization.load_ssh_private_key(data, None),
+        "make one: `mfairfl deploy key`",
+    )
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ConfigError(f"{path}: {_OTHER_KIND}")
+
+
+def _load(path: Path, kind: str, read: Callable[[bytes], object], remedy: str) -> object:
+    try:
+        return read(path.read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such key; {remedy}") from None
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ConfigError(f"{path}: no {kind} key in OpenSSH form ({error})") from None
 
 
 def _builder(
