@@ -56,20 +56,23 @@ from mfairfl.data import Federation
 from mfairfl.data.attribute import Attribute
 from mfairfl.deployment.local import lay_out
 from mfairfl.deployment.settings import load_federation
-from mfairfl.engine import desk, embedded, remote, silo
+from mfairfl.engine import embedded, silo
 from mfairfl.engine.checkpoint import Checkpoints
-from mfairfl.engine.enrolment import Terms, enrol
-from mfairfl.engine.flower import client_app, post
-from mfairfl.engine.flower.records import from_records, to_records
 from mfairfl.engine.loop import first_state
-from mfairfl.engine.messages import Answer, Shape, pack_answer, read_header, unpack_ask
 from mfairfl.engine.state import Measure, RoundRecord, RunState, Setup, Train
-from mfairfl.experiments.config import Config, make_config
-from mfairfl.experiments.history import History
-from mfairfl.experiments.prepare import federation_of, setup_for, setup_of, table_of
 from mfairfl.fairness.cells import Statistics
 from mfairfl.files import write_atomically
+from mfairfl.flower import client_app, post
+from mfairfl.flower.records import from_records, to_records
 from mfairfl.models import MLP
+from mfairfl.remote import responder as desk
+from mfairfl.remote import transport as remote
+from mfairfl.engine.state import Answer
+from mfairfl.remote.codec import Shape, pack_answer, read_header, unpack_ask
+from mfairfl.remote.enrolment import EnrolmentTerms, enrol
+from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.history import History
+from mfairfl.runs.prepare import federation_of, setup_for, setup_of, table_of
 from mfairfl.strategies import available, create
 from mfairfl.strategies.base import Summary
 from mfairfl.training.arithmetic import steady_arithmetic
@@ -286,7 +289,7 @@ class Adult:
         self.enrolment = self.grid.count = Count()
         self._post, task = self.grid.post(), settings.config().task
         assert task is not None
-        terms = Terms(task=task, seed=config.seed, hidden=config.model.hidden)
+        terms = EnrolmentTerms(task=task, seed=config.seed, hidden=config.model.hidden)
         self._enrolled = enrol(self._post, sorted(self._files), terms, minimum=CLIENTS)
         self.grid.count = None
 

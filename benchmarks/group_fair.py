@@ -17,10 +17,10 @@ from rich.progress import Progress
 from scipy.stats import t as student
 
 import reductions
-from mfairfl.experiments.config import Config, make_config
-from mfairfl.experiments.launch import run_many
 from mfairfl.fairness import Tally
 from mfairfl.fairness.summary import summarise
+from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.workers import run_many
 
 SEEDS = range(100, 105)
 METHODS = (

@@ -29,9 +29,9 @@ from mfairfl.data import Federation
 from mfairfl.engine.embedded import Member, _Desk
 from mfairfl.engine.loop import federate
 from mfairfl.engine.state import Ask, Measure, RoundRecord, RunState, Setup, Train
-from mfairfl.experiments.config import Config, make_config
-from mfairfl.experiments.execute import Request, Run, run_requests
-from mfairfl.experiments.prepare import federation_of, setup_of, table_of
+from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.execute import Run, RunRequest, run_requests
+from mfairfl.runs.prepare import federation_of, setup_of, table_of
 from mfairfl.strategies import available
 from mfairfl.training.arithmetic import steady_arithmetic
 
@@ -111,7 +111,7 @@ def cover(rounds: int, epochs: int) -> None:
     columns = {}
     for task in TASKS:
         requests = [
-            Request(config=config(task, name, rounds, epochs), callbacks=(Strict(name),))
+            RunRequest(config=config(task, name, rounds, epochs), callbacks=(Strict(name),))
             for name in names
         ]
         columns[task] = [shown(run) for run in run_requests(requests)]

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from mfairfl.data import Table, load_dataset
-from mfairfl.experiments.config import Config, make_config
-from mfairfl.experiments.launch import run_many
 from mfairfl.randomness import stream
+from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.workers import run_many
 from surgery_page import draw, write_page
 
 FIRST_SEED = 100

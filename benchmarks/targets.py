@@ -16,8 +16,8 @@ import numpy as np
 from rich.progress import Progress
 from scipy.stats import t as student
 
-from mfairfl.experiments.config import Config, make_config
-from mfairfl.experiments.launch import run_many
+from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.workers import run_many
 
 FIRST_SEED = 100
 SEEDS = {"adult": 5, "compas": 10, "bank": 5}

@@ -15,7 +15,7 @@ import lzma
 from pathlib import Path
 
 from mfairfl.data.entries import CATALOG, Artefact
-from mfairfl.data.fetch import check_sum, from_artefact
+from mfairfl.data.sources import check_sum, from_artefact
 
 TARGET = Path(__file__).resolve().parent.parent / "src" / "mfairfl" / "data" / "bundled"
 

@@ -8,11 +8,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 from mfairfl.errors import MfairflError
-from mfairfl.experiments.comparison import compare
-from mfairfl.experiments.comparison_table import write_comparison
-from mfairfl.experiments.config import make_config
-from mfairfl.experiments.figures import draw_comparison
-from mfairfl.experiments.launch import run_many
+from mfairfl.experiments.comparison import compare, write_comparison
+from mfairfl.experiments.figures.runs import draw_comparison
+from mfairfl.runs.config import make_config
+from mfairfl.runs.workers import run_many
 
 FOLDER = Path("runs/demo")
 STRATEGIES = ("fedavg", "mfairfl")

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mfairfl.errors import ConfigError
-from mfairfl.models import MLP, logistic
-from mfairfl.modules import ModuleModel
+from mfairfl.models import MLP, ModuleModel, logistic
 
 SHAPES = st.sampled_from([(), (2,), (4,), (5, 3), (32, 32), (7, 2, 9)])
 

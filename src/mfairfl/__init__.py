@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mfairfl.data import load_dataset, partition
-    from mfairfl.experiments.execute import Run
-    from mfairfl.experiments.predictor import load
-    from mfairfl.experiments.train import train
+    from mfairfl.runs.execute import Run
+    from mfairfl.runs.predictor import load
+    from mfairfl.runs.train import train
 
 __all__ = ["Run", "__version__", "load", "load_dataset", "partition", "train"]
 
@@ -21,11 +21,11 @@ __version__ = "0.1.0"
 
 # Names are imported when first used, so that `mfairfl --help` need not wait for PyTorch.
 _HOME = {
-    "Run": "mfairfl.experiments.execute",
-    "load": "mfairfl.experiments.predictor",
+    "Run": "mfairfl.runs.execute",
+    "load": "mfairfl.runs.predictor",
     "load_dataset": "mfairfl.data",
     "partition": "mfairfl.data",
-    "train": "mfairfl.experiments.train",
+    "train": "mfairfl.runs.train",
 }
 
 

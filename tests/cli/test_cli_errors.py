@@ -198,7 +198,7 @@ def test_a_full_or_closed_disk_is_one_line(cli, csv, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device", "r/run.json")
 
-    monkeypatch.setattr("mfairfl.experiments.directory.write_atomically", full)
+    monkeypatch.setattr("mfairfl.runs.directory.write_atomically", full)
     answer = cli("train", "--csv", csv, *FLAGS)
     refused(answer, "r/run.json: No space left on device")
 

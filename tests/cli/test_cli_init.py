@@ -11,7 +11,7 @@ import pytest
 
 from mfairfl.cli.proposal import tercile_bins
 from mfairfl.cli.template import toml_text
-from mfairfl.experiments.config import Config
+from mfairfl.runs.config import Config
 
 GIVEN = ("--label", "Hired", "--favourable", "yes", "--sensitive", "Gender,Age")
 

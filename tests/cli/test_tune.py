@@ -11,9 +11,9 @@ import pytest
 
 from mfairfl.cli.searching import parse_search
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.config import make_config
-from mfairfl.experiments.execute import Request, run_requests
 from mfairfl.experiments.search.space import Choices, Range
+from mfairfl.runs.config import make_config
+from mfairfl.runs.execute import RunRequest, run_requests
 
 DP = "demographic_parity_difference"
 CONFIG = """
@@ -59,7 +59,7 @@ def one_process(monkeypatch):
 
     def run_many(runs, *, progress):
         told.append(len(runs))
-        found = run_requests([Request(config=config, out=out) for config, out in runs])
+        found = run_requests([RunRequest(config=config, out=out) for config, out in runs])
         for _, out in runs:
             progress(str(out), 1, 1)
         return [run.record for run in found]

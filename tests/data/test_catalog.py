@@ -17,7 +17,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mfairfl.data import catalog, official
+from mfairfl.data import catalog
+from mfairfl.data import sources as official
 from mfairfl.data.catalog import CATALOG, describe, load_dataset, verify
 from mfairfl.data.entries import Artefact
 from mfairfl.errors import DataError

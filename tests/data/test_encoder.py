@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from mfairfl.data import Encoder, EncoderStatistics, Task, statistics
-from mfairfl.data.sums import NumericStatistics
+from mfairfl.data.encoder import NumericStatistics
 from mfairfl.errors import ConfigError, DataError
 
 TASK = Task(

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mfairfl.data import read_frame
-from mfairfl.data.reading import read_file
+from mfairfl.data.frame import read_file
 from mfairfl.errors import DataError
 
 ROWS = [["Ann", "31", "007"], ["Bob", "45", "010"]]

@@ -11,7 +11,7 @@ from pathlib import Path
 import federations as fed
 import mfairfl
 from mfairfl.data import Task, table_from_frame
-from mfairfl.experiments.config import make_config
+from mfairfl.runs.config import make_config
 
 SITES = ("east", "north", "west")
 TASK = {"label": "hired", "favourable": "yes", "sensitive": ["sex"]}

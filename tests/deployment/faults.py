@@ -20,14 +20,14 @@ from pathlib import Path
 import tomli_w
 from consortium import TASK, config, digests, embedded, mine, settings, write_files
 
-from mfairfl.deployment import programmes
+from mfairfl.deployment import commands as programmes
 from mfairfl.deployment.coordinator import Flower, run_federation, write_app
 from mfairfl.deployment.credentials import make_key
 from mfairfl.deployment.local import lay_out, nodes, servers
 from mfairfl.deployment.processes import descendants, free_ports, start, stop
 from mfairfl.deployment.settings import load_federation
-from mfairfl.engine.settings import load_silo
 from mfairfl.errors import FederationError
+from mfairfl.remote.silo_file import load_silo
 
 DEADLINE = 40.0
 

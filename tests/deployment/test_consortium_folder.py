@@ -11,7 +11,7 @@ from consortium import mfairfl_cli, write_files
 
 from mfairfl.cli import main
 from mfairfl.deployment.settings import load_federation
-from mfairfl.engine.settings import load_silo
+from mfairfl.remote.silo_file import load_silo
 
 NAMES = ["--silo", "north", "--silo", "west", "--silo", "east"]
 

@@ -9,9 +9,9 @@ from consortium import config, write_files
 from mfairfl.data import load_dataset
 from mfairfl.deployment.local import lay_out, run_local
 from mfairfl.deployment.settings import load_federation
-from mfairfl.engine.settings import load_silo
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.config import make_config
+from mfairfl.remote.silo_file import load_silo
+from mfairfl.runs.config import make_config
 
 ADULT = {"data": {"name": "adult"}, "clients": {"count": 2, "scheme": "iid"}, "seed": 3}
 

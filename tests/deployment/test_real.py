@@ -13,7 +13,7 @@ from consortium import SETTINGS, SITES, TASK, digests, embedded, mfairfl_cli, mi
 
 from mfairfl.deployment.local import lay_out, servers
 from mfairfl.deployment.settings import load_federation
-from mfairfl.experiments.config import make_config
+from mfairfl.runs.config import make_config
 
 
 def test_a_deployment_ends_in_the_embedded_engine_s_bytes_and_leaves_nothing(tmp_path):

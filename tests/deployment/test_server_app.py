@@ -16,9 +16,9 @@ from mfairfl.deployment.journal import read_journal
 from mfairfl.deployment.local import lay_out
 from mfairfl.deployment.server_app import carry_out
 from mfairfl.deployment.settings import load_federation
-from mfairfl.engine.flower.client_app import app
-from mfairfl.engine.flower.records import from_records
 from mfairfl.errors import FederationError
+from mfairfl.flower.app import app
+from mfairfl.flower.records import from_records
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from mfairfl.data import Task
+from mfairfl.deployment.commands import superlink
 from mfairfl.deployment.credentials import make_certificates, make_key, read_public_key
-from mfairfl.deployment.programmes import superlink
 from mfairfl.deployment.settings import ServerSettings, load_federation
-from mfairfl.engine.settings import SiloSettings, require_consent
 from mfairfl.errors import ConfigError, MessageError
+from mfairfl.remote.silo_file import SiloSettings, require_consent
 
 FEDERATION = """\
 run = "run.toml"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from mfairfl.experiments.tables.statistics import paired
-from mfairfl.experiments.tables.text import read_csv
+from mfairfl.experiments.statistics import paired
+from mfairfl.experiments.tables.writers import read_csv
 
 ROOT = Path(__file__).parents[2]
 TEXT = " ".join((ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8").split())

@@ -11,9 +11,9 @@ import pytest
 
 from mfairfl.cli import main
 from mfairfl.cli.searching import parse_search
-from mfairfl.experiments.config import make_config
-from mfairfl.experiments.execute import Request, run_requests
 from mfairfl.experiments.search.space import Choices, Range, check_space
+from mfairfl.runs.config import make_config
+from mfairfl.runs.execute import RunRequest, run_requests
 from mfairfl.strategies import create
 
 PAGE = Path(__file__).parents[2] / "docs" / "tuning.md"
@@ -64,7 +64,7 @@ def test_the_commands_run_and_leave_the_files_named(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
 
     def run_many(runs, *, progress):  # here: starting processes takes longer than these runs
-        found = run_requests([Request(config=config, out=out) for config, out in runs])
+        found = run_requests([RunRequest(config=config, out=out) for config, out in runs])
         return [run.record for run in found]
 
     monkeypatch.setattr("mfairfl.experiments.search.tuning.run_many", run_many)

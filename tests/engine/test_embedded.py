@@ -16,7 +16,7 @@ from mfairfl.engine.embedded import Member, _Desk, run_all, splits_of, summarize
 from mfairfl.engine.loop import federate
 from mfairfl.engine.state import Train
 from mfairfl.fairness.goal import Goal
-from mfairfl.modules import ModuleModel
+from mfairfl.models import ModuleModel
 from mfairfl.strategies.base import Card, Step
 from mfairfl.training.plan import Job, Optimizer
 

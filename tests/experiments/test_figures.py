@@ -12,9 +12,8 @@ import pytest
 import federations as fed
 import mfairfl
 from mfairfl.errors import ConfigError, DataError, RunDirectoryError
-from mfairfl.experiments.comparison import compare
-from mfairfl.experiments.comparison_table import write_comparison
-from mfairfl.experiments.figures import (
+from mfairfl.experiments.comparison import compare, write_comparison
+from mfairfl.experiments.figures.runs import (
     draw_clients,
     draw_comparison,
     draw_rounds,

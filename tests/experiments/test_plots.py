@@ -13,13 +13,15 @@ import pytest
 import federations as fed
 import mfairfl
 from mfairfl.errors import ConfigError, DataError, RunDirectoryError
-from mfairfl.experiments.plots.curves import (
+from mfairfl.experiments.figures.histories import (
     epochs_to_best,
     multiplier_history,
     read_history,
     write_epochs_markdown,
 )
-from mfairfl.experiments.plots.drawings import (
+from mfairfl.experiments.figures.pareto import draw_pareto, plot_pareto
+from mfairfl.experiments.figures.style import looks
+from mfairfl.experiments.figures.training import (
     draw_client_bars,
     draw_convergence,
     draw_multipliers,
@@ -27,8 +29,6 @@ from mfairfl.experiments.plots.drawings import (
     plot_convergence,
     plot_multipliers,
 )
-from mfairfl.experiments.plots.looks import looks
-from mfairfl.experiments.plots.pareto import draw_pareto, plot_pareto
 
 DP = "demographic_parity_difference"
 WHERE = {"split": "high", "protocol": "40x5", "notion": "demographic_parity"}

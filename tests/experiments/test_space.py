@@ -7,7 +7,6 @@ import math
 import pytest
 
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.config import make_config
 from mfairfl.experiments.search.space import (
     Choices,
     Range,
@@ -16,6 +15,7 @@ from mfairfl.experiments.search.space import (
     default_space,
     own_values,
 )
+from mfairfl.runs.config import make_config
 from mfairfl.strategies import available, create, grids
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mfairfl.experiments.tables.statistics import holm, paired, summary
+from mfairfl.experiments.statistics import holm, paired, summary
 
 
 def test_three_pairs_by_hand():

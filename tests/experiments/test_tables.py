@@ -8,9 +8,9 @@ import pytest
 
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.experiments.tables.glance import verdict
-from mfairfl.experiments.tables.layout import Layout
+from mfairfl.experiments.tables.layout import TableLayout
 from mfairfl.experiments.tables.tabulate import tabulate
-from mfairfl.experiments.tables.text import write_csv, write_latex, write_markdown
+from mfairfl.experiments.tables.writers import write_csv, write_latex, write_markdown
 
 DP = "demographic_parity_difference"
 EO = "equalized_odds_difference"
@@ -45,7 +45,7 @@ def layout(*strategies, **changes):
         "splits": ("high",),
         "protocols": ("10x20",),
     }
-    return Layout(**{**facts, **changes})
+    return TableLayout(**{**facts, **changes})
 
 
 PUBLISHED = {"published": "table-1", "published_split": "high"}

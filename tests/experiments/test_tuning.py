@@ -15,12 +15,12 @@ from tuning_records import DP, EO, Pretence, by_rate, record
 
 import federations as fed
 from mfairfl.errors import ConfigError, DataError, MfairflError, RunDirectoryError
-from mfairfl.experiments.config import make_config
-from mfairfl.experiments.execute import Request, run_requests
 from mfairfl.experiments.search.space import Choices, Range
 from mfairfl.experiments.search.tuning import tune
 from mfairfl.experiments.search.tuning_output import plot_trials, write_trials
 from mfairfl.experiments.search.tuning_trials import Search, Tried, default_metrics
+from mfairfl.runs.config import make_config
+from mfairfl.runs.execute import RunRequest, run_requests
 
 RATES = {"training.lr": Range(0.001, 0.02, log=True)}
 
@@ -459,7 +459,7 @@ def test_the_picture_shows_every_trial_and_the_bound(pretend, tmp_path):
 
 def in_this_process(runs, *, progress):
     """Stand for `run_many` without the price of starting processes."""
-    found = run_requests([Request(config=config, out=out) for config, out in runs])
+    found = run_requests([RunRequest(config=config, out=out) for config, out in runs])
     return [run.record for run in found]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mfairfl.experiments.config import Config
+from mfairfl.runs.config import Config
 
 DP, EO = "demographic_parity_difference", "equalized_odds_difference"
 

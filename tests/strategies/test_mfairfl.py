@@ -35,7 +35,7 @@ from mfairfl.geometry import diminish_conflicts
 from mfairfl.randomness import stream
 from mfairfl.strategies import create
 from mfairfl.strategies.base import Context, Measurement, Summary
-from mfairfl.strategies.explained import conflict_log
+from mfairfl.strategies.logs import conflict_log
 from mfairfl.training.plan import Recipe, Report
 
 SEX = (Attribute("sex", ("F", "M")),)

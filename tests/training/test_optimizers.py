@@ -7,8 +7,8 @@ import pytest
 import torch
 from training_naive import make_optimizer
 
-from mfairfl.training.optimizers import make_rule
 from mfairfl.training.plan import Optimizer
+from mfairfl.training.trainer import make_rule
 
 WIDTH, STEPS = 64, 25
 ADAMW = [

@@ -11,8 +11,7 @@ from training_naive import make_shard, naive_train, net, objective
 
 from mfairfl.data.attribute import Attribute
 from mfairfl.fairness.goal import Goal
-from mfairfl.models import MLP
-from mfairfl.modules import ModuleModel
+from mfairfl.models import MLP, ModuleModel
 from mfairfl.training.batches import Pool
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.plan import Controller, Optimizer, Plan

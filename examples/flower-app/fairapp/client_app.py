@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, 
 from flwr.clientapp import ClientApp
 
 from fairapp.task import SENSITIVE, Net, load_clients
-from mfairfl.engine.flower import (
+from mfairfl.flower import (
     fair_loss,
     make_optimizer,
     measurement_record,

@@ -7,7 +7,7 @@ from flwr.app import ArrayRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fairapp.task import SENSITIVE, Net
-from mfairfl.engine.flower import FairStrategy, Recipe
+from mfairfl.flower import FairStrategy, Recipe
 
 app = ServerApp()
 

@@ -31,7 +31,7 @@ class Net(nn.Module):
 def load_clients(count: int) -> Federation:
     """Deal the Adult data to so many clients, unlike in their shares of women and men.
 
-    In a real federation a client reads its own file here, and `mfairfl.engine.flower.cells_of`
+    In a real federation a client reads its own file here, and `mfairfl.flower.cells_of`
     turns its sensitive columns into cells.
     """
     table = mfairfl.load_dataset("adult")

@@ -16,10 +16,10 @@ from mfairfl.cli.flags import configuration
 from mfairfl.cli.show import REVEALS
 from mfairfl.data import MISSING, Federation, Table
 from mfairfl.engine.state import Setup
-from mfairfl.experiments.config import Config
-from mfairfl.experiments.prepare import federation_of, setup_of, table_of
 from mfairfl.fairness import Tally, noise_floor
 from mfairfl.fairness.cells import Cells
+from mfairfl.runs.config import Config
+from mfairfl.runs.prepare import federation_of, setup_of, table_of
 
 __all__ = ["Finding", "best_alone", "examine"]
 

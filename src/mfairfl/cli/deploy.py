@@ -104,7 +104,7 @@ def init(
     from mfairfl.cli.federating import needs_flower  # noqa: PLC0415 - only when called
 
     needs_flower()
-    from mfairfl.deployment.scaffold import write_consortium  # noqa: PLC0415
+    from mfairfl.deployment.consortium import write_consortium  # noqa: PLC0415
 
     write_consortium(folder, silos=silo, host=host, port=port, run=run)
     typer.echo(f"{folder}: written. Next: read {folder}/GUIDE.md")

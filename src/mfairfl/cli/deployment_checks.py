@@ -12,15 +12,15 @@ import httpx
 from cryptography import x509
 
 from mfairfl.cli.checks import SMALL_GROUP, Finding
+from mfairfl.data.agreement import Profile, agree, describe_columns
 from mfairfl.data.columns import columns_of
-from mfairfl.data.joining import Profile, agree, describe_columns
-from mfairfl.data.reading import read_file
+from mfairfl.data.frame import read_file
 from mfairfl.data.task import Task
 from mfairfl.data.text import lookalike
 from mfairfl.deployment.credentials import require_private_key
 from mfairfl.deployment.settings import load_federation
-from mfairfl.engine.settings import SiloSettings, consented, load_silo
 from mfairfl.errors import ConfigError, DataError
+from mfairfl.remote.silo_file import SiloSettings, consented, load_silo
 
 __all__ = ["examine_federation", "examine_silo"]
 

@@ -11,8 +11,8 @@ from mfairfl.cli.many import ManyRuns
 from mfairfl.cli.running import INTERRUPTED
 from mfairfl.cli.show import say, terminal
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.reproduce import PAPER, experiments, reproduce, run_study, tune
 from mfairfl.experiments.study import load_study
+from mfairfl.paper.reproduce import PAPER, experiments, reproduce, run_study, tune_methods
 
 __all__ = ["run_comparison", "run_paper"]
 
@@ -29,7 +29,7 @@ def run_paper(
     if "tuning" in what:
         if len(what) > 1:
             raise ConfigError("tuning: give it alone; its lock file is for the others (--lock)")
-        _watched(lambda watcher: tune(experiments() / "tune.toml", out, watcher=watcher))
+        _watched(lambda watcher: tune_methods(experiments() / "tune.toml", out, watcher=watcher))
         typer.echo(f"{out}/lock.toml, {out}/tuning.csv")
         return
     names = PAPER if "all" in what else tuple(dict.fromkeys(what))

@@ -19,7 +19,7 @@ from mfairfl.cli.progress import JournalProgress
 from mfairfl.cli.running import default_folder
 from mfairfl.cli.show import print_record, say, terminal
 from mfairfl.errors import ConfigError, FederationError
-from mfairfl.experiments.directory import RunDirectory
+from mfairfl.runs.directory import RunDirectory
 
 __all__ = ["become_silo", "needs_flower", "run_here", "run_silos", "serve"]
 
@@ -130,8 +130,8 @@ def serve(file: Path) -> None:
 def become_silo(file: Path) -> None:
     """Replace this process by the silo's, which has its own environment."""
     needs_flower()
-    from mfairfl.deployment import programmes  # noqa: PLC0415 - loads Flower
-    from mfairfl.engine.settings import load_silo  # noqa: PLC0415
+    from mfairfl.deployment import commands as programmes  # noqa: PLC0415 - loads Flower
+    from mfairfl.remote.silo_file import load_silo  # noqa: PLC0415
 
     settings = load_silo(file)
     programmes.supernode(settings, file)  # what its file lacks is said here

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.config import Config, make_config
-from mfairfl.experiments.train import settings
+from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.train import settings
 
 __all__ = ["comma_list", "configuration", "parse_sets", "toml_value"]
 

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from mfairfl.cli.bar import Bar
 from mfairfl.engine.state import RoundRecord, RunState, Setup
-from mfairfl.experiments.history import round_numbers
+from mfairfl.runs.history import round_numbers
 
 __all__ = ["JournalProgress", "RoundProgress"]
 

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 from mfairfl.cli.flags import comma_list
 from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, read_table
 from mfairfl.data.columns import Column
-from mfairfl.data.decoding import read_bytes
-from mfairfl.data.preparation import require_columns
-from mfairfl.data.reading import read_file
+from mfairfl.data.frame import read_bytes, read_file
+from mfairfl.data.table import require_columns
 from mfairfl.errors import ConfigError, DataError
 
 __all__ = [

@@ -11,9 +11,9 @@ import typer
 from mfairfl.cli.flags import configuration
 from mfairfl.cli.progress import RoundProgress
 from mfairfl.cli.show import print_record, say, terminal
-from mfairfl.experiments.config import Config
-from mfairfl.experiments.directory import RunDirectory
-from mfairfl.experiments.execute import Request, run_requests
+from mfairfl.runs.config import Config
+from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.execute import RunRequest, run_requests
 
 __all__ = ["run_training"]
 
@@ -29,7 +29,7 @@ def run_training(
     console = terminal(stderr=True)
     try:
         with RoundProgress(console, folder, quiet=as_json) as progress:
-            request = Request(config=config, out=folder, callbacks=(progress,))
+            request = RunRequest(config=config, out=folder, callbacks=(progress,))
             (run,) = run_requests([request])
     except KeyboardInterrupt:
         done = RunDirectory(folder).committed()
@@ -51,7 +51,7 @@ def run_training(
 
 def _draw(folder: Path) -> None:
     # Loaded here: drawing is rare, and the library takes long to load.
-    from mfairfl.experiments.figures import draw_clients, draw_rounds  # noqa: PLC0415
+    from mfairfl.experiments.figures.runs import draw_clients, draw_rounds  # noqa: PLC0415
 
     draw_rounds(folder, folder / "rounds.svg")
     draw_clients(folder, folder / "clients.svg")
@@ -63,7 +63,7 @@ def default_folder(config: Config) -> Path:
 
     Examples
     --------
-    >>> from mfairfl.experiments.config import make_config
+    >>> from mfairfl.runs.config import make_config
     >>> default_folder(make_config({"data": {"name": "adult"}, "seed": 3})).as_posix()
     'runs/adult-mfairfl-iid-s3'
     """

@@ -21,12 +21,12 @@ from mfairfl.data import (
 )
 from mfairfl.data.attribute import Attribute
 from mfairfl.errors import DataError
-from mfairfl.experiments.directory import RunDirectory
-from mfairfl.experiments.predictor import load
-from mfairfl.experiments.record import measured_numbers
 from mfairfl.fairness import Tally
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import write_atomically
+from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.predictor import load
+from mfairfl.runs.record import measured_numbers
 
 __all__ = ["score_file"]
 

@@ -18,13 +18,13 @@ from mfairfl.cli.show import number, print_json, print_table, say, terminal
 from mfairfl.cli.template import toml_text
 from mfairfl.cli.trial_progress import TrialProgress
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.config import make_config
 from mfairfl.experiments.search.space import Choices, Range, default_space
 from mfairfl.experiments.search.tuning import tune
 from mfairfl.experiments.search.tuning_output import draw_trials, write_trials
-from mfairfl.experiments.search.tuning_trials import Search, Tried, Tuned, default_metrics
-from mfairfl.experiments.train import OPTIONS
+from mfairfl.experiments.search.tuning_trials import Search, SearchResult, Tried, default_metrics
 from mfairfl.files import write_atomically
+from mfairfl.runs.config import make_config
+from mfairfl.runs.train import OPTIONS
 
 __all__ = ["Wanted", "best_toml", "parse_search", "run_search"]
 
@@ -116,7 +116,7 @@ def _part(text: str) -> Choices | Range:
     return Choices(tuple(values))
 
 
-def best_toml(tuned: Tuned, folder: Path) -> str:
+def best_toml(tuned: SearchResult, folder: Path) -> str:
     """Return the given settings with the chosen values, as a file for `mfairfl train`."""
     config = tuned.config
     values = config.model_dump(mode="json", exclude_unset=True, exclude_none=True)
@@ -141,16 +141,16 @@ def best_toml(tuned: Tuned, folder: Path) -> str:
     return text
 
 
-def _which(tuned: Tuned) -> str:
+def _which(tuned: SearchResult) -> str:
     return f"trial {tuned.best.number} (of {len(tuned.complete)} complete ones)"
 
 
-def _numbers(tuned: Tuned, trial: Tried) -> str:
+def _numbers(tuned: SearchResult, trial: Tried) -> str:
     found = {name: trial.mean(name) for name in ("accuracy", *tuned.search.metrics)}
     return ", ".join(f"{name} {value:.4f}" for name, value in found.items())
 
 
-def _print_choice(tuned: Tuned, folder: Path) -> None:
+def _print_choice(tuned: SearchResult, folder: Path) -> None:
     """Print the Pareto set and the choice, best accuracy first."""
     search, best = tuned.search, tuned.best
     shown = [t for t in tuned.complete if t.number in tuned.pareto or t.number == best.number]
@@ -193,7 +193,7 @@ def _shown(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _as_json(tuned: Tuned, study: str) -> dict[str, Any]:
+def _as_json(tuned: SearchResult, study: str) -> dict[str, Any]:
     search = tuned.search
 
     def plain(trial: Tried) -> dict[str, Any]:

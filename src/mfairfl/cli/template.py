@@ -11,7 +11,7 @@ from typing import Any
 
 from mfairfl.cli.proposal import Proposal
 from mfairfl.data import Task
-from mfairfl.experiments.config import Config, make_config
+from mfairfl.runs.config import Config, make_config
 
 __all__ = ["toml_text", "write_toml"]
 

@@ -11,7 +11,7 @@ __all__ = ["TrialProgress"]
 
 
 class TrialProgress(Bar):
-    """Watcher that shows trials.
+    """SearchWatcher that shows trials.
 
     Parameters
     ----------

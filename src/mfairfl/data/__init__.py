@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from mfairfl.data.assembly import federation_from_tables
 from mfairfl.data.attribute import Attribute
 from mfairfl.data.catalog import CATALOG, describe, load_dataset, verify
 from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
 from mfairfl.data.federation import Client, Federation, Shard
 from mfairfl.data.partition import SCHEMES, partition
-from mfairfl.data.silos import federation_from_tables
 from mfairfl.data.table import (
     Table,
     cells_of,

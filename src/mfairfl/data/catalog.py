@@ -14,9 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mfairfl.data.cache import cache_folder, read_cache
 from mfairfl.data.entries import CATALOG, Entry
-from mfairfl.data.official import bundled_bytes, propublica_rows, read_official
+from mfairfl.data.sources import (
+    bundled_bytes,
+    cache_folder,
+    propublica_rows,
+    read_cache,
+    read_official,
+)
 from mfairfl.data.table import Table, table_from_frame
 from mfairfl.data.task import Task
 from mfairfl.errors import DataError, unknown

@@ -31,11 +31,11 @@ def _repeated(names: tuple[str, ...]) -> str | None:
     return next((name for i, name in enumerate(names) if name in names[:i]), None)
 
 
-class _Model(BaseModel):
+class _TaskModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Bin(_Model):
+class Bin(_TaskModel):
     """A named group: a set of values, or the closed interval [min, max] of a numeric column.
 
     Leave out `min` or `max` for an interval without that end.
@@ -95,7 +95,7 @@ def _overlap(a: Bin, b: Bin) -> str | None:
     return None
 
 
-class Sensitive(_Model):
+class Sensitive(_TaskModel):
     """A sensitive attribute: a column, and optionally how its values form groups.
 
     Without `bins` each distinct value is a group, sorted as text. With `bins` the groups are the
@@ -159,7 +159,7 @@ class Sensitive(_Model):
         return tuple(b.name for b in self.bins) + rest if self.bins else None
 
 
-class Task(_Model):
+class Task(_TaskModel):
     """The meaning of a table: what is predicted, for whom it has to be fair, from which columns.
 
     Parameters

@@ -16,8 +16,8 @@ from mfairfl.deployment.journal import read_journal
 from mfairfl.deployment.processes import environment
 from mfairfl.deployment.settings import FederationSettings, ServerSettings, load_federation
 from mfairfl.errors import FederationError
-from mfairfl.experiments.directory import RunDirectory
 from mfairfl.files import write_atomically
+from mfairfl.runs.directory import RunDirectory
 
 __all__ = ["Flower", "run_federation", "write_app"]
 
@@ -50,7 +50,7 @@ federation = ""
 _MODULES = {
     "__init__": "",
     "server_app": "from mfairfl.deployment import server_app\n\napp = server_app.app\n",
-    "client_app": "from mfairfl.engine.flower import client_app\n\napp = client_app.app\n",
+    "client_app": "from mfairfl.flower import client_app\n\napp = client_app.app\n",
 }
 _LOOK = 0.5  # seconds between looks at the journal
 _ASK = 40  # looks between questions to the SuperLink; each is a programme start

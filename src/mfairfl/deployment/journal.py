@@ -15,7 +15,7 @@ from typing import Any
 
 from mfairfl.engine.loop import Callback
 from mfairfl.engine.state import RoundRecord, RunState, Setup
-from mfairfl.experiments.history import round_numbers
+from mfairfl.runs.history import round_numbers
 
 __all__ = ["Journal", "read_journal"]
 

@@ -12,16 +12,16 @@ import tomli_w
 
 from mfairfl.data import Federation, Sensitive, Table, Task
 from mfairfl.data.federation import PARTS
-from mfairfl.deployment import programmes
+from mfairfl.deployment import commands as programmes
 from mfairfl.deployment.coordinator import Flower, Follower, run_federation
 from mfairfl.deployment.credentials import make_certificates, make_key
 from mfairfl.deployment.processes import Process, free_ports, start, stop, wait_until_healthy
 from mfairfl.deployment.settings import FederationSettings, load_federation
-from mfairfl.engine.settings import load_silo
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.config import ClientsConfig, Config, DataConfig
-from mfairfl.experiments.directory import RunDirectory
-from mfairfl.experiments.prepare import federation_of, table_of
+from mfairfl.remote.silo_file import load_silo
+from mfairfl.runs.config import ClientsConfig, Config, DataConfig
+from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.prepare import federation_of, table_of
 
 __all__ = ["lay_out", "nodes", "run_local", "servers"]
 

@@ -10,9 +10,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from mfairfl.deployment.journal import Journal
 from mfairfl.deployment.settings import FederationSettings, load_federation
-from mfairfl.engine.flower.post import GridPost
 from mfairfl.errors import ConfigError, MfairflError
-from mfairfl.experiments.federated import run_federated, run_name
+from mfairfl.flower.grid import GridPost
+from mfairfl.runs.federated import run_federated, run_name
 
 __all__ = ["app", "carry_out"]
 

@@ -9,18 +9,18 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from mfairfl.deployment.credentials import read_public_key
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.config import Config, explain, make_config
-from mfairfl.experiments.federated import Federated
 from mfairfl.files import load_toml
+from mfairfl.runs.config import Config, explain, make_config
+from mfairfl.runs.federated import Federated
 
 __all__ = ["FederationSettings", "ServerSettings", "load_federation"]
 
 
-class _Section(BaseModel):
+class _FederationSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class ServerSettings(_Section):
+class ServerSettings(_FederationSection):
     """Where the coordinator listens, and where it keeps its files.
 
     Parameters
@@ -47,7 +47,7 @@ class ServerSettings(_Section):
         return self.certificates / "ca.crt"
 
 
-class FederationSettings(_Section):
+class FederationSettings(_FederationSection):
     """What a coordinator decides.
 
     Parameters

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from mfairfl.data import Federation
-from mfairfl.engine.client import batch_stream, finish, work_of
 from mfairfl.engine.loop import Callback, Loop, Result, federate, first_state
 from mfairfl.engine.state import Ask, Measure, Measured, RunState, Score, Setup, Split, Train
 from mfairfl.fairness.cells import Cells
@@ -22,6 +21,7 @@ from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.strategies.base import Summary
 from mfairfl.training.batches import Pool
+from mfairfl.training.jobs import batch_stream, finish, work_of
 from mfairfl.training.measure import Probe, histograms, measure
 from mfairfl.training.plan import Job, Report
 from mfairfl.training.trainer import Work, train

@@ -17,15 +17,14 @@ from safetensors.numpy import save as save_tensors
 
 from mfairfl.data.attribute import Attribute
 from mfairfl.data.federation import Client
-from mfairfl.engine.client import batch_stream, finish, work_of
-from mfairfl.engine.messages import Answer, Measures
-from mfairfl.engine.state import Ask, Measure, Score, Split, Train
+from mfairfl.engine.state import Answer, Ask, Measure, Measures, Score, Split, Train
 from mfairfl.errors import CheckpointError
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import write_atomically
 from mfairfl.models import Model
 from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.batches import Pool
+from mfairfl.training.jobs import batch_stream, finish, work_of
 from mfairfl.training.measure import Probe, histograms, measure
 from mfairfl.training.plan import Report
 from mfairfl.training.trainer import train

@@ -11,15 +11,18 @@ import numpy as np
 from mfairfl.engine.output import RULES, Bank, Output
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.thresholds import Thresholds, refuse_losses
 from mfairfl.models import Model
 from mfairfl.strategies.base import State, Strategy, Summary
-from mfairfl.training.plan import Job, Recipe
+from mfairfl.training.plan import Job, Recipe, Report
 
 __all__ = [
+    "Answer",
     "Ask",
     "Measure",
     "Measured",
+    "Measures",
     "RoundRecord",
     "RunState",
     "Score",
@@ -157,6 +160,10 @@ class Train:
 
 Ask = Measure | Score | Train
 """What a loop may ask of the clients."""
+
+Measures = tuple[dict[Split, Statistics], ...]
+Answer = Measures | ScoreHistogram | list[Report]
+"""One client's answer to a `Measure`, a `Score` or a `Train`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,11 +23,11 @@ from pydantic import (
 )
 
 from mfairfl.errors import ConfigError, unknown
-from mfairfl.experiments.config import Config, explain, make_config
-from mfairfl.experiments.prepare import steps_by_gradient
-from mfairfl.experiments.train import nested, settings
 from mfairfl.fairness import notion
 from mfairfl.files import load_toml
+from mfairfl.runs.config import Config, explain, make_config
+from mfairfl.runs.prepare import steps_by_gradient
+from mfairfl.runs.train import nested, settings
 from mfairfl.strategies import describe
 from mfairfl.strategies.base import trains_for_groups
 

@@ -26,7 +26,7 @@ from mfairfl.fairness.metrics import (
     worst_client_accuracy,
 )
 from mfairfl.fairness.notions import NOTIONS, Event, Notion, notion
-from mfairfl.fairness.summary import Summary, constant_classifier, summarise
+from mfairfl.fairness.summary import TallySummary, constant_classifier, summarise
 from mfairfl.fairness.tally import Suppressed, Tally
 from mfairfl.fairness.thresholds import Thresholds, fit_thresholds
 from mfairfl.fairness.uncertainty import (
@@ -51,9 +51,9 @@ __all__ = [
     "Notion",
     "ScoreHistogram",
     "Statistics",
-    "Summary",
     "Suppressed",
     "Tally",
+    "TallySummary",
     "Thresholds",
     "UndefinedMetricWarning",
     "accuracy",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.fairness.columns import binary_column
+from mfairfl.fairness.arrays import binary_column
 
 __all__ = ["ScoreHistogram", "checked_rows"]
 

@@ -25,7 +25,7 @@ __all__ = [
     "CLIENT_NUMBERS",
     "OVERALL_NUMBERS",
     "TABLE_NUMBERS",
-    "Summary",
+    "TallySummary",
     "client_tables",
     "constant_classifier",
     "group_tables",
@@ -58,7 +58,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class TallySummary:
     """Every reported number; None where it is undefined.
 
     Attributes
@@ -84,7 +84,7 @@ class Summary:
         return asdict(self)
 
 
-def summarise(tally: Tally) -> Summary:
+def summarise(tally: Tally) -> TallySummary:
     """Return every number the tally can tell.
 
     Examples
@@ -114,7 +114,7 @@ def summarise(tally: Tally) -> Summary:
             for name, (value, reason) in own.items()
             if math.isnan(value)
         }
-    return Summary(
+    return TallySummary(
         values={name: _or_none(value) for name, (value, _) in found.items()},
         undefined=undefined,
         by_attribute=by_attribute,

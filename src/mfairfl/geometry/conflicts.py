@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mfairfl.errors import ConfigError, unknown
-from mfairfl.geometry.checks import (
+from mfairfl.geometry.gram import (
     Floats,
     checked,
     checked_goals,

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.geometry.checks import Floats, checked, checked_gram, checked_weights
+from mfairfl.geometry.gram import Floats, checked, checked_gram, checked_weights
 
 __all__ = ["min_norm_coefficients", "project_box_simplex"]
 

@@ -24,7 +24,7 @@ from mfairfl.strategies.fedfv import FedFV
 from mfairfl.strategies.fedmgda import FedMGDA
 from mfairfl.strategies.fedprox import FedProx
 from mfairfl.strategies.fpfl import FPFL
-from mfairfl.strategies.local import CenFair, FedAvgFair, IndFair
+from mfairfl.strategies.local_fairness import CenFair, FedAvgFair, IndFair
 from mfairfl.strategies.mfairfl import MFairFL
 from mfairfl.strategies.qffl import QFFL
 from mfairfl.strategies.scaffold import Scaffold

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from mfairfl.errors import ConfigError
 from mfairfl.geometry.conflicts import diminish_conflicts, rescaling
 from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
-from mfairfl.strategies.explained import conflict_log
+from mfairfl.strategies.logs import conflict_log
 from mfairfl.training.plan import Job, Report
 
 __all__ = ["FedFV"]

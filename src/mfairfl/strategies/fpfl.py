@@ -39,8 +39,8 @@ from numpy.typing import NDArray
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
-from mfairfl.strategies.explained import fairness_log
 from mfairfl.strategies.lagrangian import Lagrangian, as_table, pooled
+from mfairfl.strategies.logs import fairness_log
 from mfairfl.training.plan import Job, Report
 
 __all__ = ["FPFL"]

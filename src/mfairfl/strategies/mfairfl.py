@@ -40,12 +40,12 @@ from numpy.typing import NDArray
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.gain import adapted
 from mfairfl.geometry.conflicts import diminish_conflicts, rescaling
 from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
-from mfairfl.strategies.explained import conflict_log, fairness_log
 from mfairfl.strategies.lagrangian import Lagrangian, pooled
+from mfairfl.strategies.logs import conflict_log, fairness_log
 from mfairfl.strategies.pricing import Pricing
+from mfairfl.training.controller import adapted
 from mfairfl.training.plan import Job, Plan, Report
 
 __all__ = ["MFairFL"]

@@ -14,13 +14,31 @@ from torch import Tensor
 from mfairfl.data.attribute import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.gain import adapted
 from mfairfl.models import Model
 from mfairfl.training.batches import Pool
 from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import Controller
 
-__all__ = ["Multipliers"]
+__all__ = [
+    "Multipliers",
+    "adapted",
+]
+
+_GROWTH = 1.2  # Rprop's factors are ½ and 1.2 (Riedmiller & Braun, 1993)
+
+
+def adapted(gain: np.ndarray, gaps: np.ndarray, before: np.ndarray, shrink: float) -> np.ndarray:
+    """Return each multiplier's gain: smaller where its gap changed sign, else larger, at most 1.
+
+    A thresholded rate may jump when a price crosses a cliff; a fixed step then goes back and forth
+    over it for ever.
+
+    Examples
+    --------
+    >>> adapted(np.array([1.0, 0.5]), np.array([0.1, 0.1]), np.array([-0.1, 0.2]), 0.5).tolist()
+    [0.5, 0.6]
+    """
+    return np.where(gaps * before < 0, gain * shrink, np.minimum(1.0, gain * _GROWTH))
 
 
 @dataclass(slots=True)

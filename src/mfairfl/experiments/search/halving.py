@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from mfairfl.experiments.config import Config, TrainingConfig, make_config
 from mfairfl.experiments.search.choice import Scored, choose
 from mfairfl.experiments.study import StrategyVariant, Study, Trial, trials
-from mfairfl.experiments.train import nested
 from mfairfl.randomness import stream
+from mfairfl.runs.config import Config, TrainingConfig, make_config
+from mfairfl.runs.train import nested
 from mfairfl.strategies import create, describe, grids
 from mfairfl.strategies.base import trains_for_groups
 
@@ -31,7 +31,7 @@ __all__ = [
     "RUNGS",
     "Rung",
     "Subject",
-    "Tuned",
+    "TunedSubject",
     "candidates",
     "halve",
     "write_lock",
@@ -76,7 +76,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned:
+class TunedSubject:
     """A subject's setting, what it scored on all folds, why it was kept, and every trial."""
 
     subject: Subject
@@ -140,7 +140,7 @@ def halve(
     *,
     rungs: Sequence[Rung] = RUNGS,
     tolerance: float = 0.01,
-) -> list[Tuned]:
+) -> list[TunedSubject]:
     """Climb the rungs with all subjects at once, so that every processor always has work."""
     left = [list(range(len(subject.settings))) for subject in tuned]
     scores: list[list[Scored]] = [[] for _ in tuned]
@@ -162,7 +162,7 @@ def halve(
             left[i] = [left[i][place] for place in order]
             scores[i] = [scored[place] for place in order]
     return [
-        Tuned(
+        TunedSubject(
             subject=subject,
             setting=subject.settings[left[i][0]],
             score=scores[i][0],
@@ -242,7 +242,7 @@ def _log(subject: Subject, k: int, number: int, rung: Rung, score: Scored) -> di
     }
 
 
-def write_lock(found: Sequence[Tuned], title: str) -> str:
+def write_lock(found: Sequence[TunedSubject], title: str) -> str:
     """Return the lock file: each data set's and method's chosen values, and what they scored."""
     lines = [f"# {title}"]
     for data, of_data in itertools.groupby(found, key=lambda one: one.subject.data):

@@ -16,18 +16,18 @@ from typing import Any, Protocol
 import optuna
 
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.experiments.directory import RunDirectory
-from mfairfl.experiments.launch import run_many
 from mfairfl.experiments.search.choice import choose
 from mfairfl.experiments.search.sampler import decoded, encoded, suggested
 from mfairfl.experiments.search.space import own_values
 from mfairfl.experiments.search.tuning_study import next_trial, open_study, owner_of, same_for_all
-from mfairfl.experiments.search.tuning_trials import Search, Tried, Tuned
+from mfairfl.experiments.search.tuning_trials import Search, SearchResult, Tried
+from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.workers import run_many
 
-__all__ = ["Watcher", "tune"]
+__all__ = ["SearchWatcher", "tune"]
 
 
-class Watcher(Protocol):
+class SearchWatcher(Protocol):
     """Is told how a search goes on."""
 
     def on_start(self, complete: int) -> None:
@@ -48,8 +48,8 @@ def tune(
     study: str = "mfairfl",
     storage: str | None = None,
     tolerance: float = 0.01,
-    watcher: Watcher | None = None,
-) -> Tuned:
+    watcher: SearchWatcher | None = None,
+) -> SearchResult:
     """Search until the study has `trials` complete trials, and choose one.
 
     The first trial has the configuration's own values, where the space holds them. The same call
@@ -67,7 +67,7 @@ def tune(
 
     Examples
     --------
-    >>> from mfairfl.experiments.config import make_config
+    >>> from mfairfl.runs.config import make_config
     >>> from mfairfl.experiments.search.space import default_space
     >>> from mfairfl.experiments.search.tuning_trials import default_metrics
     >>> config = make_config({"data": {"name": "adult"}})
@@ -98,7 +98,7 @@ def _carry_out(
     study: optuna.Study,
     trial: optuna.Trial,
     folder: Path,
-    watcher: Watcher | None,
+    watcher: SearchWatcher | None,
 ) -> None:
     """Run a trial's folds at once and tell the study. What stops it is taken up next time."""
     values = {key: suggested(trial, key, part) for key, part in search.space.items()}
@@ -154,11 +154,11 @@ def _numbers(
     }
 
 
-def _outcome(search: Search, study: optuna.Study, tolerance: float) -> Tuned:
+def _outcome(search: Search, study: optuna.Study, tolerance: float) -> SearchResult:
     tried = tuple(_tried(search, trial) for trial in study.get_trials(deepcopy=False))
     complete = [trial for trial in tried if trial.state == "complete"]
     choice = choose([t.scored(search.metrics, tolerance) for t in complete], tolerance)
-    return Tuned(
+    return SearchResult(
         search=search,
         trials=tried,
         pareto=tuple(sorted(trial.number for trial in study.best_trials)),

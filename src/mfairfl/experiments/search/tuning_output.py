@@ -12,15 +12,15 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from mfairfl.experiments.figures import STYLE, save
+from mfairfl.experiments.figures.runs import STYLE, save
 from mfairfl.experiments.search.choice import allowed
-from mfairfl.experiments.search.tuning_trials import Tried, Tuned
+from mfairfl.experiments.search.tuning_trials import SearchResult, Tried
 from mfairfl.files import write_atomically
 
 __all__ = ["draw_trials", "plot_trials", "write_trials"]
 
 
-def write_trials(tuned: Tuned, path: str | Path) -> None:
+def write_trials(tuned: SearchResult, path: str | Path) -> None:
     """Write one row a trial: state, values, means over folds, then the numbers of each fold.
 
     `violation` is the largest of the metrics. Trials that are not complete have no numbers.
@@ -38,7 +38,7 @@ def write_trials(tuned: Tuned, path: str | Path) -> None:
     write_atomically(Path(path), text.getvalue().encode())
 
 
-def _row(tuned: Tuned, trial: Tried) -> dict[str, Any]:
+def _row(tuned: SearchResult, trial: Tried) -> dict[str, Any]:
     row: dict[str, Any] = {
         "trial": trial.number,
         "state": trial.state,
@@ -63,7 +63,7 @@ def _undefined(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def draw_trials(tuned: Tuned, path: str | Path) -> None:
+def draw_trials(tuned: SearchResult, path: str | Path) -> None:
     """Draw accuracy against violation of all complete trials (SVG or PNG by the ending).
 
     Examples
@@ -74,7 +74,7 @@ def draw_trials(tuned: Tuned, path: str | Path) -> None:
 
 
 @rc_context(STYLE)
-def plot_trials(tuned: Tuned) -> Figure:
+def plot_trials(tuned: SearchResult) -> Figure:
     """Return the figure of `draw_trials`: trials, the Pareto set, the choice and its bound."""
     metrics, best = tuned.search.metrics, tuned.best
     figure = Figure(figsize=(7, 4.5), layout="constrained")

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from mfairfl.errors import ConfigError, unknown
-from mfairfl.experiments.config import Config
 from mfairfl.experiments.search.choice import Scored, allowed
 from mfairfl.experiments.search.space import Space, applied, check_space, to_json
+from mfairfl.runs.config import Config
 
-__all__ = ["METRICS", "Search", "Tried", "Tuned", "default_metrics"]
+__all__ = ["METRICS", "Search", "SearchResult", "Tried", "default_metrics"]
 
 METRICS = (
     "demographic_parity_difference",
@@ -32,7 +32,7 @@ def default_metrics(config: Config) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> from mfairfl.experiments.config import make_config
+    >>> from mfairfl.runs.config import make_config
     >>> default_metrics(make_config({"fairness": {"notion": "eo"}}))
     ('equalized_odds_difference',)
     >>> default_metrics(make_config({"strategy": {"name": "qffl"}}))
@@ -130,7 +130,7 @@ class Tried:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tuned:
+class SearchResult:
     """The outcome: all trials in order, the Pareto set's numbers, and which one was chosen."""
 
     search: Search

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from mfairfl.experiments.tables.cells import (
-    Cells,
-    Column,
+from mfairfl.experiments.tables.formatting import (
+    CellTexts,
     Place,
+    TableColumn,
     main_columns,
     markdown,
     number,
     spread,
 )
-from mfairfl.experiments.tables.layout import Layout
+from mfairfl.experiments.tables.layout import TableLayout
 
 __all__ = ["SLACK", "error_of", "verdict", "write_glance"]
 
@@ -56,7 +56,7 @@ def error_of(std: float, n: int) -> float:
     return 0.0 if n < 2 else float(student.ppf(0.975, n - 1) * std / np.sqrt(n))
 
 
-def write_glance(cells: Cells, layout: Layout) -> list[str]:
+def write_glance(cells: CellTexts, layout: TableLayout) -> list[str]:
     """Return a heading, a table of the reference and its explanation; nothing if unpublished."""
     split = layout.published_split
     if layout.published is None or split is None or split not in layout.splits:
@@ -84,7 +84,7 @@ def write_glance(cells: Cells, layout: Layout) -> list[str]:
     return ["## At a glance", markdown(grid), " ".join(filter(None, said))]
 
 
-def _claims(cells: Cells, layout: Layout, table: Place, notion: str) -> Iterator[str]:
+def _claims(cells: CellTexts, layout: TableLayout, table: Place, notion: str) -> Iterator[str]:
     """Yield text and verdict of accuracy, violation and client fairness."""
     row_of = partial(cells.row, table, layout.reference, notion)
     first, *violations, last = main_columns(notion, layout.named_attributes(table[1]))
@@ -99,10 +99,12 @@ def _claims(cells: Cells, layout: Layout, table: Place, notion: str) -> Iterator
     yield from _low(row_of, [last], 1.0)
 
 
-def _low(row_of: Callable[[Column], Any], columns: list[Column], slack: float) -> tuple[str, str]:
+def _low(
+    row_of: Callable[[TableColumn], Any], columns: list[TableColumn], slack: float
+) -> tuple[str, str]:
     """Return text and verdict of a number that should be low: the largest of the columns."""
     metric = columns[0].metric
-    ours, floor = row_of(Column("", metric)), row_of(Column("", f"floor_{metric}"))
+    ours, floor = row_of(TableColumn("", metric)), row_of(TableColumn("", f"floor_{metric}"))
     if ours is None or ours.n == 0:
         return "", ""
     # Nan if one of them was not published.

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from mfairfl.errors import ConfigError, unknown
 from mfairfl.experiments.tables.paper import PUBLISHED_METRICS, PUBLISHED_TABLES
 
-__all__ = ["Layout", "Measure", "applies", "measures"]
+__all__ = ["TableLayout", "TableMeasure", "applies", "measures"]
 
 # As in the paper: IndFair serves an ensemble and CenFair has no clients.
 _NO_CLIENT_FAIRNESS = ("indfair", "cenfair")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class TableLayout:
     """What a table shows, and in which order.
 
     Parameters
@@ -39,7 +39,7 @@ class Layout:
 
     Examples
     --------
-    >>> layout = Layout(
+    >>> layout = TableLayout(
     ...     name="mine", title="Mine", strategies=("fedavg", "mfairfl"), notions=(),
     ...     data=("adult",), splits=("high",), protocols=("10x20",),
     ... )
@@ -88,7 +88,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class TableMeasure:
     """A number of a run.
 
     Parameters
@@ -115,7 +115,7 @@ class Measure:
         return f"{self.metric}[{self.attribute}]" if self.attribute else self.metric
 
 
-def measures(notion: str, attributes: tuple[str, ...] = ()) -> list[Measure]:
+def measures(notion: str, attributes: tuple[str, ...] = ()) -> list[TableMeasure]:
     """Return the numbers of a model that was trained for `notion` (empty: for none).
 
     Examples
@@ -125,28 +125,31 @@ def measures(notion: str, attributes: tuple[str, ...] = ()) -> list[Measure]:
 'floor_client_accuracy_std']
     """
     found = [
-        Measure(metric="accuracy", better=1, printed="accuracy"),
-        Measure(metric="client_accuracy_std", better=-1, printed="client_fairness"),
-        Measure(metric="client_accuracy_gap", better=-1),
-        Measure(metric="balanced_accuracy", better=1),
-        Measure(metric="floor_client_accuracy_std"),
+        TableMeasure(metric="accuracy", better=1, printed="accuracy"),
+        TableMeasure(metric="client_accuracy_std", better=-1, printed="client_fairness"),
+        TableMeasure(metric="client_accuracy_gap", better=-1),
+        TableMeasure(metric="balanced_accuracy", better=1),
+        TableMeasure(metric="floor_client_accuracy_std"),
     ]
     if not notion:
         return found
     violation = f"{notion}_difference"
     printed = notion if notion in PUBLISHED_METRICS else ""
     found += [
-        Measure(metric=violation, attribute=name, better=-1, printed=printed, number=number)
+        TableMeasure(metric=violation, attribute=name, better=-1, printed=printed, number=number)
         for number, name in enumerate(attributes, 1)
     ]
     # The largest over attributes is one of them again: no further test.
     found.append(
-        Measure(metric=violation)
+        TableMeasure(metric=violation)
         if attributes
-        else Measure(metric=violation, better=-1, printed=printed)
+        else TableMeasure(metric=violation, better=-1, printed=printed)
     )
-    found.append(Measure(metric=f"train_{violation}", better=-1))
-    return [*found, *(Measure(metric=f"{part}_{violation}") for part in ("floor", "frontier"))]
+    found.append(TableMeasure(metric=f"train_{violation}", better=-1))
+    return [
+        *found,
+        *(TableMeasure(metric=f"{part}_{violation}") for part in ("floor", "frontier")),
+    ]
 
 
 def applies(strategy: str, metric: str) -> bool:

@@ -13,11 +13,11 @@ from typing import Any
 import pandas as pd
 
 from mfairfl.errors import DataError
-from mfairfl.experiments.tables.layout import Layout, Measure, applies, measures
+from mfairfl.experiments.statistics import holm, paired, summary
+from mfairfl.experiments.tables.layout import TableLayout, TableMeasure, applies, measures
 from mfairfl.experiments.tables.paper import published
-from mfairfl.experiments.tables.statistics import holm, paired, summary
 
-__all__ = ["LEVEL", "Layout", "tabulate"]
+__all__ = ["LEVEL", "TableLayout", "tabulate"]
 
 LEVEL = 0.05
 _METHOD = ["protocol", "data", "split", "strategy", "notion"]
@@ -35,7 +35,7 @@ _NOT_TESTED = {
 Runs = dict[tuple[Any, ...], pd.DataFrame]
 
 
-def tabulate(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
+def tabulate(frame: pd.DataFrame, layout: TableLayout) -> pd.DataFrame:
     """Summarise runs over seeds and test every method against the reference, paired by seed.
 
     A strategy all of whose runs have an empty notion serves every notion with the same runs.
@@ -45,7 +45,7 @@ def tabulate(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     ----------
     frame : DataFrame
         One row a run.
-    layout : Layout
+    layout : TableLayout
         What to show.
 
     Returns
@@ -64,7 +64,7 @@ def tabulate(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
 
     Examples
     --------
-    >>> layout = Layout(
+    >>> layout = TableLayout(
     ...     name="mine", title="Mine", strategies=("fedavg", "mfairfl"), notions=(),
     ...     data=("adult",), splits=("high",), protocols=("10x20",),
     ... )
@@ -88,7 +88,7 @@ def tabulate(frame: pd.DataFrame, layout: Layout) -> pd.DataFrame:
     return long
 
 
-def _check_columns(frame: pd.DataFrame, layout: Layout) -> None:
+def _check_columns(frame: pd.DataFrame, layout: TableLayout) -> None:
     needed = _RUN + [
         measure.column
         for data, notion in product(layout.data, layout.models)
@@ -109,7 +109,7 @@ def _check_runs(frame: pd.DataFrame) -> None:
         raise DataError(f"results: the run of {run} is there twice; keep one of them")
 
 
-def _rows(runs: Runs, trained: set[str], layout: Layout) -> Iterator[dict[str, Any]]:
+def _rows(runs: Runs, trained: set[str], layout: TableLayout) -> Iterator[dict[str, Any]]:
     for *table, strategy, notion in product(
         layout.protocols, layout.data, layout.splits, layout.strategies, layout.models
     ):
@@ -137,14 +137,16 @@ def _rows(runs: Runs, trained: set[str], layout: Layout) -> Iterator[dict[str, A
             }  # fmt: skip
 
 
-def _values(part: pd.DataFrame | None, measure: Measure) -> pd.Series[float]:
+def _values(part: pd.DataFrame | None, measure: TableMeasure) -> pd.Series[float]:
     """Return the numbers that are defined, by seed."""
     if part is None:
         return pd.Series(dtype=float)
     return part[measure.column].astype(float).dropna()
 
 
-def _published(layout: Layout, data: str, split: str, strategy: str, measure: Measure) -> float:
+def _published(
+    layout: TableLayout, data: str, split: str, strategy: str, measure: TableMeasure
+) -> float:
     """Return the paper's number; nan if it prints none for this cell and split."""
     if layout.published is None or split != layout.published_split or not measure.printed:
         return math.nan
@@ -153,7 +155,7 @@ def _published(layout: Layout, data: str, split: str, strategy: str, measure: Me
 
 
 def _tests(
-    reference: pd.Series[float], other: pd.Series[float], measure: Measure
+    reference: pd.Series[float], other: pd.Series[float], measure: TableMeasure
 ) -> dict[str, Any]:
     """Test the seeds that both have."""
     seeds = reference.index.intersection(other.index)

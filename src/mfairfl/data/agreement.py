@@ -1,0 +1,250 @@
+"""Agree on one task over files that stay where they are.
+
+Each client describes its file: columns, whether they hold numbers, how often each value of a text
+column occurs. A value in fewer rows than a minimum is not named. The majority decides what a
+column is; a client whose file does not fit is told exactly what differs, and stays out. A file may
+lack a sensitive column, or values of it, that others hold: those rows get the group ``?``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+
+from mfairfl.data.columns import Column, Columns
+from mfairfl.data.task import Bin, Sensitive, Task
+from mfairfl.data.text import MISSING, lookalike
+from mfairfl.errors import DataError, unknown
+
+__all__ = ["Agreement", "ColumnProfile", "Profile", "agree", "describe_columns"]
+
+
+class _ProfileModel(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class ColumnProfile(_ProfileModel):
+    """One column: how many values are text, and how often each value occurs.
+
+    Parameters
+    ----------
+    values, texts, missing : int
+        Rows with a value, those whose value is no number, rows without a value.
+    levels : dict of str to int
+        Values in at least the minimum of rows; empty for a column of numbers.
+    rare : int
+        Rows with another value.
+    """
+
+    name: str
+    values: int
+    texts: int
+    missing: int
+    levels: dict[str, int]
+    rare: int
+
+
+class Profile(_ProfileModel):
+    """What a client tells of its file before anything is agreed."""
+
+    client: str
+    rows: int
+    columns: tuple[ColumnProfile, ...]
+
+    def column(self, name: str) -> ColumnProfile | None:
+        """Return a column, if the file has it."""
+        return next((column for column in self.columns if column.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The resolved task, why clients stay out, and what an auditor should know."""
+
+    task: Task
+    refused: Mapping[str, tuple[str, ...]]
+    notes: tuple[str, ...]
+
+
+def describe_columns(columns: Columns, task: Task, client: str, *, min_count: int) -> Profile:
+    """Describe a file without naming a value that fewer than `min_count` rows hold."""
+    named = {task.label, *(s.column for s in task.sensitive), *(task.categorical or ())}
+    rows = len(next(iter(columns.values())).series) if columns else 0
+    found = [
+        _describe(column, keep=name in named, min_count=min_count)
+        for name, column in columns.items()
+        if name not in {*task.ignore, task.client}
+    ]
+    return Profile(client=client, rows=rows, columns=tuple(found))
+
+
+def _describe(column: Column, *, keep: bool, min_count: int) -> ColumnProfile:
+    missing, text = column.missing, column.not_numbers
+    counts: Counter[str] = Counter()
+    if keep or text.any():
+        counts.update(str(value) for value in column.texts[~missing])
+    levels = {value: n for value, n in sorted(counts.items()) if n >= min_count}
+    return ColumnProfile(
+        name=column.name,
+        values=int((~missing).sum()),
+        texts=int(text.sum()),
+        missing=int(missing.sum()),
+        levels=levels,
+        rare=sum(counts.values()) - sum(levels.values()),
+    )
+
+
+def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
+    """Resolve a task over all files, or say who does not fit.
+
+    Examples
+    --------
+    >>> age = ColumnProfile(name="age", values=9, texts=0, missing=0, levels={}, rare=0)
+    >>> sex = ColumnProfile(name="sex", values=9, texts=9, missing=0, levels={"f": 4, "m": 5},
+    ...                     rare=0)
+    >>> hired = sex.model_copy(update={"name": "hired", "levels": {"no": 5, "yes": 4}})
+    >>> north = Profile(client="north", rows=9, columns=(age, sex, hired))
+    >>> task = Task(label="hired", favourable="yes", sensitive=("sex",))
+    >>> found = agree([north], task)
+    >>> found.task.numeric, found.task.unfavourable, found.task.sensitive[0].groups
+    (('age',), 'no', ('f', 'm'))
+    """
+    if not profiles:
+        raise DataError("no client described its file: start the clients first")
+    ordered = sorted(profiles, key=lambda profile: profile.client)
+    numeric, categorical, notes = _roles(ordered, task)
+    resolved = task.model_copy(update={"numeric": numeric, "categorical": categorical})
+    resolved = resolved.model_copy(
+        update={
+            "unfavourable": task.unfavourable or _other_label(ordered, task),
+            "sensitive": tuple(
+                s.model_copy(update={"groups": s.levels or _levels(ordered, s.column)})
+                for s in task.sensitive
+            ),
+        }
+    )
+    found = {profile.client: tuple(_differences(profile, resolved)) for profile in ordered}
+    refused = {name: why for name, why in found.items() if why}
+    fitting = [profile for profile in ordered if profile.client not in refused]
+    sensitive = tuple(_with_unrecorded(s, fitting, task) for s in resolved.sensitive)
+    return Agreement(resolved.model_copy(update={"sensitive": sensitive}), refused, notes)
+
+
+def _roles(
+    profiles: Sequence[Profile], task: Task
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return numeric and categorical columns; those in most files, as most files have them."""
+    if task.numeric is not None and task.categorical is not None:
+        return task.numeric, task.categorical, ()
+    protected = {s.column for s in task.sensitive}
+    never = {task.label, task.client, *task.ignore}
+    never |= set() if task.sensitive_as_features else protected
+    numeric, categorical = list(task.numeric or ()), list(task.categorical or ())
+    notes = []
+    names = dict.fromkeys(column.name for profile in profiles for column in profile.columns)
+    for name in names:  # in the order of the files, as a single table has it
+        if name in {*never, *numeric, *categorical}:
+            continue
+        held = [column for p in profiles if (column := p.column(name)) is not None]
+        # A sensitive one is needed anyway: rows that lack it are marked by the encoder.
+        if 2 * len(held) <= len(profiles) and name not in protected:
+            notes.append(f"column '{name}' is in {len(held)} of {len(profiles)} files: left out")
+            continue
+        known = [column for column in held if column.values]
+        as_text = sum(column.texts > 0 for column in known)
+        (categorical if 2 * as_text >= max(len(known), 1) else numeric).append(name)
+    return tuple(numeric), tuple(categorical), tuple(notes)
+
+
+def _levels(profiles: Sequence[Profile], name: str) -> tuple[str, ...]:
+    """Return the values of a column that any file names."""
+    held = [column for profile in profiles if (column := profile.column(name)) is not None]
+    found = {level for column in held for level in column.levels}
+    if not found:
+        raise DataError(f"no file holds column '{name}', or no value of it is frequent enough")
+    return tuple(sorted(found))
+
+
+def _may_lack(sensitive: Sensitive, task: Task) -> bool:
+    """Say whether rows without a value may be not recorded; some bin may claim them instead."""
+    claimed = any(MISSING in (b.values or ()) for b in sensitive.bins if b.name != MISSING)
+    return MISSING in (sensitive.levels or ()) or (task.missing == "level" and not claimed)
+
+
+def _with_unrecorded(sensitive: Sensitive, profiles: Sequence[Profile], task: Task) -> Sensitive:
+    """Add the group ``?`` to a resolved attribute if a file has rows without a value."""
+    columns = [profile.column(sensitive.column) for profile in profiles]
+    if profiles and not any(column is not None and column.values for column in columns):
+        raise DataError(
+            f"sensitive column '{sensitive.column}': no file that fits holds a value of it; take "
+            "it out of the task, or let a client that has it take part"
+        )
+    whole = all(column is not None and not column.missing for column in columns)
+    groups = sensitive.groups or ()
+    if whole or MISSING in groups or not _may_lack(sensitive, task):
+        return sensitive
+    extra = (Bin(name=MISSING, values=(MISSING,)),) if sensitive.bins else ()
+    added = {"groups": (*groups, MISSING), "bins": (*sensitive.bins, *extra)}
+    return sensitive.model_copy(update=added)
+
+
+def _other_label(profiles: Sequence[Profile], task: Task) -> str:
+    """Return the label value beside the favourable one that most files hold."""
+    counts = Counter(
+        value
+        for profile in profiles
+        if (column := profile.column(task.label)) is not None
+        for value in column.levels
+        if value != task.favourable
+    )
+    if all(profile.column(task.label) is None for profile in profiles):
+        columns = [column.name for profile in profiles for column in profile.columns]
+        raise DataError("no file has the label: " + unknown("column", task.label, set(columns)))
+    if not counts:
+        known = ", ".join(f"'{p.client}'" for p in profiles)
+        raise DataError(
+            f"label column '{task.label}': no file ({known}) names a value beside "
+            f"'{task.favourable}'; set task.label and task.favourable, or task.unfavourable"
+        )
+    most = max(counts.values())
+    return min(value for value, files in counts.items() if files == most)
+
+
+def _differences(profile: Profile, task: Task) -> Iterator[str]:
+    """Say how a file differs from what was agreed; nothing if it fits."""
+    present = [column.name for column in profile.columns]
+    needed = [task.label, *(s.column for s in task.sensitive)]
+    needed += [*(task.numeric or ()), *(task.categorical or ())]
+    may_lack = {s.column for s in task.sensitive if _may_lack(s, task)}
+    for name in dict.fromkeys(needed):
+        if name not in present and (name not in may_lack or lookalike(name, present)):
+            yield unknown("column", name, present)
+    for name in task.numeric or ():
+        column = profile.column(name)
+        if column is not None and column.texts:
+            yield (
+                f"column '{name}': {column.texts} of {column.values} values are no numbers; the "
+                "other files hold numbers"
+            )
+    label = profile.column(task.label)
+    if label is not None:
+        odd = sorted(set(label.levels) - {task.favourable, task.unfavourable})
+        if odd or label.rare:
+            shown = f"'{odd[0]}'" if odd else f"another value in {label.rare} rows"
+            yield (
+                f"label column '{task.label}' holds {shown}; agreed are '{task.favourable}' and "
+                f"'{task.unfavourable}'"
+            )
+    for sensitive in task.sensitive:
+        column = profile.column(sensitive.column)
+        if column is None or sensitive.bins or sensitive.rest is not None:
+            continue
+        odd = sorted(set(column.levels) - set(sensitive.levels or ()))
+        if odd or column.rare:
+            shown = f"'{odd[0]}'" if odd else f"values in too few rows to be named ({column.rare})"
+            yield (
+                f"sensitive column '{sensitive.column}' holds {shown}; agreed groups are "
+                f"{', '.join(sensitive.levels or ())}: add bins, or rest, to the task"
+            )

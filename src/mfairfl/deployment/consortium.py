@@ -1,0 +1,89 @@
+"""The folder a consortium starts from: settings, services and a guide for each member."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from string import Template
+
+import tomli_w
+
+from mfairfl.deployment.settings import load_federation
+from mfairfl.errors import ConfigError
+from mfairfl.files import load_toml
+from mfairfl.remote.silo_file import load_silo
+from mfairfl.runs.config import make_config
+
+__all__ = ["write_consortium"]
+
+_TEXTS = Path(__file__).parent / "texts"
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_SILO_PORT = 9094
+
+
+def write_consortium(
+    folder: Path, *, silos: Sequence[str], host: str, port: int, run: Path | None = None
+) -> None:
+    """Write a folder for the coordinator and one for each silo; no keys, those are made there.
+
+    Parameters
+    ----------
+    run : Path, optional
+        Settings with a ``[task]``; its rows, if it names any, are left out. By default an example
+        that has to be edited.
+    """
+    _check(folder, silos)
+    names = sorted(silos)
+    texts = {"host": host, "port": str(port), "silos": ", ".join(names), "first": names[0]}
+    coordinator = folder / "coordinator"
+    (coordinator / "keys").mkdir(parents=True)
+    _run_file(coordinator / "run.toml", run)
+    listed = "\n".join(f'{name} = "keys/{name}.pub"' for name in names)
+    minimum = str(max(2, len(names) - 1))
+    _fill(coordinator / "federation.toml", texts | {"listed": listed, "minimum": minimum})
+    _fill(coordinator / "mfairfl-server.service", texts)
+    for name in names:
+        silo = folder / "silos" / name
+        silo.mkdir(parents=True)
+        _fill(silo / "silo.toml", texts | {"name": name, "silo_port": str(_SILO_PORT)})
+        _fill(silo / "mfairfl-silo.service", texts | {"name": name})
+        shutil.copyfile(coordinator / "run.toml", silo / "run.toml")
+        load_silo(silo / "silo.toml")
+    _fill(folder / "GUIDE.md", texts)
+    load_federation(coordinator / "federation.toml")
+
+
+def _check(folder: Path, silos: Sequence[str]) -> None:
+    if folder.exists() and any(folder.iterdir()):
+        raise ConfigError(f"{folder}: is not empty; choose another folder")
+    if len(silos) < 2:
+        raise ConfigError("--silo: a federation has at least two silos; name each of them")
+    for name in silos:
+        if not _NAME.fullmatch(name):
+            raise ConfigError(
+                f"--silo {name}: use lower-case letters, digits, - and _ (it names files)"
+            )
+        if silos.count(name) > 1:
+            raise ConfigError(f"--silo {name}: given twice")
+
+
+def _run_file(path: Path, run: Path | None) -> None:
+    if run is None:
+        _fill(path, {})
+        return
+    values = load_toml(run)
+    values.pop("data", None)  # each silo names its own file
+    if "task" not in values:
+        raise ConfigError(f"{run}: no [task]; `mfairfl init` writes one from a CSV")
+    values["task"].pop("client", None)
+    kept = {k: v for k, v in values.get("clients", {}).items() if k in ("test", "validation")}
+    values["clients"] = kept
+    make_config(values, str(run))
+    path.write_text(tomli_w.dumps(values), encoding="utf-8")
+
+
+def _fill(path: Path, values: dict[str, str]) -> None:
+    text = (_TEXTS / path.name).read_text(encoding="utf-8")
+    path.write_text(Template(text).substitute(values), encoding="utf-8")

@@ -1,0 +1,222 @@
+"""A table as text: Markdown, LaTeX and CSV; the same numbers give the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from pathlib import Path
+
+import pandas as pd
+
+from mfairfl.experiments.tables.formatting import (
+    CellTexts,
+    Place,
+    TableColumn,
+    main_columns,
+    markdown,
+    more_columns,
+)
+from mfairfl.experiments.tables.glance import write_glance
+from mfairfl.experiments.tables.layout import TableLayout
+
+__all__ = ["read_csv", "write_csv", "write_latex", "write_markdown", "write_text"]
+
+_SHORT = {
+    "demographic_parity": "DP",
+    "equalized_odds": "EO",
+    "equal_opportunity": "EOpp",
+    "accuracy_parity": "AP",
+}
+_TEXT = ("protocol", "data", "split", "strategy", "notion", "metric", "attribute", "mark")
+_MORE = (
+    "CF gap: best less worst client's accuracy. Floor: what the test rows would show on average "
+    "if the truth were exactly fair. Frontier: the best accuracy that any classifier could have "
+    "on the test rows at this violation."
+)
+_ESCAPED = str.maketrans(
+    {
+        "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+        "+": "{+}", **{sign: f"\\{sign}" for sign in "%_&#${}"},
+    }
+)  # fmt: skip
+_SIGNS = {
+    "±": r"$\pm$",
+    "••": r"$\bullet\bullet$",
+    "∘∘": r"$\circ\circ$",
+    "•": r"$\bullet$",
+    "∘": r"$\circ$",
+}
+
+
+def write_csv(long: pd.DataFrame) -> str:
+    r"""Write the long frame of `tabulate`.
+
+    Examples
+    --------
+    >>> write_csv(pd.DataFrame({"metric": ["accuracy"], "mean": [1 / 3], "std": [None]}))
+    'metric,mean,std\naccuracy,0.333333,\n'
+    """
+    return long.to_csv(index=False, lineterminator="\n", float_format="%.6g")
+
+
+def read_csv(path: Path) -> pd.DataFrame:
+    """Read what `write_csv` wrote: an empty notion, attribute or mark is text, not a gap."""
+    frame = pd.read_csv(
+        path, keep_default_na=False, na_values=[""], dtype=dict.fromkeys(_TEXT, str)
+    )
+    return frame.fillna(dict.fromkeys(_TEXT, ""))
+
+
+def write_markdown(long: pd.DataFrame, layout: TableLayout) -> str:
+    r"""Write a glance at the reference, then tables for each protocol, data and split.
+
+    Parameters
+    ----------
+    long : DataFrame
+        From `tabulate`, with the same layout.
+
+    Examples
+    --------
+    >>> from mfairfl.experiments.tables.layout import measures
+    >>> from mfairfl.experiments.tables.tabulate import tabulate
+    >>> layout = TableLayout(
+    ...     name="mine", title="Mine", strategies=("mfairfl",), notions=(),
+    ...     data=("adult",), splits=("high",), protocols=("10x20",),
+    ... )
+    >>> run = {"protocol": "10x20", "data": "adult", "split": "high", "strategy": "mfairfl"}
+    >>> numbers = {measure.column: 0.25 for measure in measures("")}
+    >>> frame = pd.DataFrame([{**run, "notion": "", "seed": seed, **numbers} for seed in (0, 1)])
+    >>> print("\n".join(write_markdown(tabulate(frame, layout), layout).splitlines()[10:15]))
+    ### adult, split high
+    <BLANKLINE>
+    | method | accuracy | CF std |
+    | --- | --- | --- |
+    | mfairfl | .250 ± .000 | .250 ± .000 |
+    """
+    cells = CellTexts(long)
+    parts = [f"# {layout.title}", *write_glance(cells, layout)]
+    parts += ["## How to read the tables", _legend(layout), _MORE]
+    for protocol in layout.protocols:
+        parts.append(f"## {protocol} (rounds x local epochs)")
+        for data, split in product(layout.data, layout.splits):
+            table, names = (protocol, data, split), layout.named_attributes(data)
+            main = [(m, column) for m in layout.models for column in main_columns(m, names)]
+            parts += [f"### {data}, split {split}", markdown(_grid(cells, table, layout, main))]
+            for notion in layout.models:
+                more = [(notion, column) for column in more_columns(notion, names)]
+                parts.append(markdown(_grid(cells, table, layout, more)))
+    return "\n\n".join(parts) + "\n"
+
+
+def write_text(long: pd.DataFrame, layout: TableLayout) -> str:
+    """Write the main columns for a terminal: a table for each protocol, data, split and notion."""
+    cells, parts = CellTexts(long), [layout.title]
+    for protocol, data, split in product(layout.protocols, layout.data, layout.splits):
+        table, names = (protocol, data, split), layout.named_attributes(data)
+        for notion in layout.models:
+            grid = _grid(cells, table, layout, [(notion, c) for c in main_columns(notion, names)])
+            widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
+            rows = (zip(row, widths, strict=True) for row in grid)
+            parts.append(f"\n{data}, split {split}, {protocol}")
+            parts += ["  ".join(cell.ljust(width) for cell, width in row).rstrip() for row in rows]
+    return "\n".join([*parts, "", _legend(layout)])
+
+
+def _grid(
+    cells: CellTexts, table: Place, layout: TableLayout, columns: Sequence[tuple[str, TableColumn]]
+) -> list[list[str]]:
+    """Return one line a strategy below the heads; a column is a notion and a number."""
+    head = [
+        f"{_SHORT.get(notion, notion)}: {column.heading}" if notion else column.heading
+        for notion, column in columns
+    ]
+    lines = [
+        [strategy, *(cells.text(table, strategy, notion, column) for notion, column in columns)]
+        for strategy in layout.strategies
+    ]
+    return [["method", *head], *lines]
+
+
+def _legend(layout: TableLayout) -> str:
+    """Explain a main table's cells."""
+    said = [
+        "Mean ± standard deviation over seeds.",
+        f"• / ∘: {layout.reference} is significantly better / worse than the method (paired "
+        "t-test, 95 %); •• / ∘∘: also after Holm's correction over all tests of this protocol.",
+        "In parentheses: the published number." if layout.published else "",
+        "CF std: standard deviation of the clients' accuracies; -: not applicable.",
+    ]
+    return " ".join(filter(None, said))
+
+
+def write_latex(long: pd.DataFrame, layout: TableLayout) -> str:
+    r"""Write a booktabs table for each protocol, data and split, one block of rows a notion.
+
+    Parameters
+    ----------
+    long : DataFrame
+        From `tabulate`, with the same layout.
+
+    Examples
+    --------
+    >>> from mfairfl.experiments.tables.layout import measures
+    >>> from mfairfl.experiments.tables.tabulate import tabulate
+    >>> layout = TableLayout(
+    ...     name="mine", title="Mine", strategies=("mfairfl",), notions=(),
+    ...     data=("adult",), splits=("high",), protocols=("10x20",),
+    ... )
+    >>> run = {"protocol": "10x20", "data": "adult", "split": "high", "strategy": "mfairfl"}
+    >>> numbers = {measure.column: 0.25 for measure in measures("")}
+    >>> frame = pd.DataFrame([{**run, "notion": "", "seed": seed, **numbers} for seed in (0, 1)])
+    >>> print(write_latex(tabulate(frame, layout), layout).splitlines()[9])
+        mfairfl & .250 $\pm$ .000 & .250 $\pm$ .000 \\
+    """
+    cells = CellTexts(long)
+    tables = product(layout.protocols, layout.data, layout.splits)
+    return "\n".join("\n".join(_latex(cells, table, layout)) + "\n" for table in tables)
+
+
+def _latex(cells: CellTexts, table: Place, layout: TableLayout) -> Iterator[str]:
+    protocol, data, split = table
+    names = layout.named_attributes(data)
+    head = [column.heading for column in main_columns(layout.models[0], names)]
+    title = f"{layout.title}: {data}, split {split}, {protocol} rounds x local epochs."
+    yield r"\begin{table}"
+    yield r"  \centering"
+    yield r"  \footnotesize"
+    yield f"  \\caption{{{_escape(title)} {_escape(_legend(layout))}}}"
+    yield f"  \\label{{tab:{'-'.join((layout.name, *table))}}}"
+    yield f"  \\begin{{tabular}}{{{'l' * (len(head) + 1)}}}"
+    yield r"    \toprule"
+    yield _latex_row(["method", *head])
+    for notion in layout.models:
+        yield r"    \midrule"
+        if notion:
+            words = _escape(notion.replace("_", " "))
+            yield f"    \\multicolumn{{{len(head) + 1}}}{{l}}{{\\emph{{{words}}}}} \\\\"
+        for strategy in layout.strategies:
+            columns = main_columns(notion, names)
+            yield _latex_row(
+                [strategy, *(cells.text(table, strategy, notion, c) for c in columns)]
+            )
+    yield r"    \bottomrule"
+    yield r"  \end{tabular}"
+    yield r"\end{table}"
+
+
+def _latex_row(cells: Sequence[str]) -> str:
+    return f"    {' & '.join(map(_escape, cells))} \\\\"
+
+
+def _escape(text: str) -> str:
+    r"""Return the text as LaTeX shows it.
+
+    Examples
+    --------
+    >>> print(_escape("fedmgda+ 95 % ••"))
+    fedmgda{+} 95 \% $\bullet\bullet$
+    """
+    text = text.translate(_ESCAPED)
+    for sign, command in _SIGNS.items():
+        text = text.replace(sign, command)
+    return text

@@ -1,0 +1,62 @@
+"""The app a SuperNode runs: every message is one question to the silo's desk.
+
+The node's configuration names the silo's own file, ``silo="/etc/mfairfl/silo.toml"``: what is
+read, where state is kept, and the name it is enrolled under are the silo's decision. An error's
+text may quote the file: the coordinator learns of it without the quotation, the silo's log has it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from mfairfl.errors import ConfigError, DataError, MessageError
+from mfairfl.flower.records import from_records, to_records
+from mfairfl.remote.codec import make_packet, read_header
+from mfairfl.remote.responder import Desk
+from mfairfl.remote.silo_file import SiloSettings, load_silo
+
+__all__ = ["app"]
+
+_RAISED = 2  # Flower's code for an app that raised
+_log = logging.getLogger("mfairfl")
+
+app = ClientApp()
+
+
+@app.query()
+def answer(message: Message, context: Context) -> Message:
+    """Answer one message."""
+    try:
+        return Message(_reply(message, context), reply_to=message)
+    except (MessageError, ConfigError) as error:
+        said = str(error)
+    except DataError as error:
+        _log.error("%s", error)
+        said = "its file cannot be used with the agreed task; its own log says why"
+    except Exception as error:
+        _log.exception("a message could not be answered")
+        said = f"{type(error).__name__}; its own log says more"
+    return Message(Error(code=_RAISED, reason=said), reply_to=message)
+
+
+def _reply(message: Message, context: Context) -> RecordDict:
+    settings = settings_of(context.node_config)
+    run, packet = from_records(message.content)
+    kind, _ = read_header(packet)
+    if kind == "hello":
+        return to_records(make_packet("hello", {"name": settings.name}), run)
+    return to_records(Desk(settings).handle(run, packet), run)
+
+
+def settings_of(node_config: Mapping[str, Any]) -> SiloSettings:
+    """Return what the silo's own file says."""
+    path = node_config.get("silo")
+    if not isinstance(path, str):
+        raise ConfigError("the SuperNode has no file: start it with `mfairfl deploy silo FILE`")
+    return load_silo(Path(path))

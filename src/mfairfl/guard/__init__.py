@@ -1,0 +1,1 @@
+"""What the server accepts from clients."""

@@ -1,0 +1,1 @@
+"""The mFairFL paper: its published numbers, its experiments, and what held of its claims."""

@@ -1,0 +1,247 @@
+"""What held of the paper's claims and what did not, counted from the tables' own numbers.
+
+Input are the long frames of `tabulate`. A difference counts only if a paired t-test at 95 % finds
+it; in brackets how many of those survive Holm's correction over their table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Any
+
+import pandas as pd
+
+from mfairfl.experiments.tables.formatting import markdown, number, spread
+from mfairfl.experiments.tables.glance import SLACK, error_of, verdict
+from mfairfl.experiments.tables.tabulate import LEVEL
+
+__all__ = ["dominating", "write_claims"]
+
+_GROUP_TABLES = ("table-1", "table-s2", "table-s3")
+_NAMES = {
+    "demographic_parity": "DP",
+    "equalized_odds": "EO",
+    "accuracy_parity": "AP",
+    "": "-",
+}
+REFERENCE = "mfairfl"
+
+
+def write_claims(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Return the page, for whatever tables there are (by their names, such as "table-1")."""
+    parts = [
+        "# Reproduction: what held and what did not",
+        "Counted from the tables beside this page, budget by budget. *Held*: a paired t-test at "
+        "95 % over seeds says so; in brackets how many of these survive Holm's correction over "
+        "their table. One model was trained for each notion.",
+    ]
+    protocols = dict.fromkeys(p for long in tables.values() for p in long["protocol"])
+    for protocol in protocols:
+        rows = {name: long[long["protocol"] == protocol] for name, long in tables.items()}
+        here = {name: long for name, long in rows.items() if len(long)}
+        parts.append(f"## {protocol} (rounds x local epochs)")
+        if absent := sorted(set(rows) - set(here)):
+            parts.append(f"Not run with this budget: {', '.join(absent)}.")
+        parts += [text for text in _sections(here) if text]
+    return "\n\n".join(parts) + "\n"
+
+
+def _sections(tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    group = {name: tables[name] for name in _GROUP_TABLES if name in tables}
+    if group:
+        yield "### mFairFL against its own published row"
+        yield (
+            "As low: at most the published number, or at most 1.3 noise floors of a violation and "
+            "one of client std. Open: above, by no more than the 95 % interval of our mean."
+        )
+        yield markdown(_published(group))
+        yield "### mFairFL against each method"
+        yield (
+            "CellTexts: better / no difference / worse, over data sets and tables; accuracy and "
+            "client std over notions too. Published: in how many cells the paper has it better."
+        )
+        yield markdown(_against(group))
+        yield "### Does any method dominate it?"
+        yield _dominance(group)
+    if "table-2" in tables:
+        yield "### Client fairness without a group constraint (Table 2)"
+        yield markdown(_clients(tables["table-2"]))
+    if "table-3" in tables:
+        yield "### Does the order matter? (Table 3)"
+        yield markdown(_against({"table-3": tables["table-3"]}))
+    if {"table-1", "table-s2"} <= set(tables):
+        yield "### High against low heterogeneity"
+        yield markdown(_heterogeneity(tables["table-1"], tables["table-s2"]))
+
+
+def _published(tables: Mapping[str, pd.DataFrame]) -> list[list[str]]:
+    """Count, for each table, where our row is as good as the published one."""
+    head = ["table", "accuracy higher", "violation as low", "client std as low"]
+    lines = [head]
+    for name, long in tables.items():
+        own = long[long["strategy"] == REFERENCE]
+        parts = [_rows(own, metric) for metric in ("accuracy", "", "client_accuracy_std")]
+        accuracy, violations, clients = (part[part["published"].notna()] for part in parts)
+        higher = (accuracy["mean"] > accuracy["published"]).sum()
+        cells = [f"{higher} of {len(accuracy)}"]
+        for part, slack in ((violations, SLACK), (clients, 1.0)):
+            said = [_verdict(own, row, slack) for row in part.itertuples()]
+            held, still = sum(one.startswith("yes") for one in said), said.count("open")
+            cells.append(f"{held} of {len(said)}, {still} open")
+        lines.append([name, *cells])
+    return lines
+
+
+def _rows(long: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the rows of a metric; "" is each notion's own violation."""
+    if metric:
+        return long[long["metric"] == metric]
+    return long[long["metric"] == long["notion"] + "_difference"]
+
+
+def _verdict(own: pd.DataFrame, row: Any, slack: float) -> str:
+    """Compare a number with the published one and with `slack` noise floors."""
+    floors = own[
+        (own["data"] == row.data)
+        & (own["notion"] == row.notion)
+        & (own["metric"] == f"floor_{row.metric}")
+    ]["mean"]
+    floor = slack * float(floors.iloc[0]) if len(floors) else 0.0
+    return verdict(row.mean, row.published, floor, error_of(row.std, row.n))
+
+
+def _against(tables: Mapping[str, pd.DataFrame]) -> list[list[str]]:
+    """Count, for each method and measure, where the reference is better, and where worse."""
+    long = pd.concat(tables.values(), keys=tables.keys(), names=["table", None]).reset_index(
+        "table"
+    )
+    notions = [n for n in dict.fromkeys(long["notion"]) if n]
+    measures = ["accuracy", *(f"{n}_difference" for n in notions), "client_accuracy_std"]
+    heads = ["accuracy", *(f"{_NAMES.get(n, n)} violation" for n in notions), "client std"]
+    lines = [["method", *heads]]
+    for strategy in dict.fromkeys(long["strategy"]):
+        if strategy == REFERENCE:
+            continue
+        own = long[long["strategy"] == strategy]
+        cells = [_count(long, own[own["metric"] == measure]) for measure in measures]
+        lines.append([strategy, *cells])
+    return lines
+
+
+def _count(long: pd.DataFrame, rows: pd.DataFrame) -> str:
+    tested = rows[rows["t_p"].notna()]
+    if tested.empty:
+        return "-"
+    better, worse = (tested["mark"] == "•").sum(), (tested["mark"] == "∘").sum()
+    kept = tested[(tested["mark"] == "•") & (tested["holm_p"] < LEVEL)]
+    said = _said_better(long, rows)
+    text = f"{better} [{len(kept)}] / {len(tested) - better - worse} / {worse}"
+    return text if said is None else f"{text}; published {said}"
+
+
+def _said_better(long: pd.DataFrame, rows: pd.DataFrame) -> str | None:
+    """Return in how many cells the published numbers have the reference ahead."""
+    key = ["table", "data", "split", "notion", "metric", "attribute"]
+    reference = long[long["strategy"] == REFERENCE]
+    both = rows.merge(reference, on=key, suffixes=("", "_ours"))
+    both = both[both["published"].notna() & both["published_ours"].notna()]
+    if both.empty:
+        return None
+    sign = 1 if both["metric"].iloc[0] == "accuracy" else -1
+    ahead = (sign * (both["published_ours"] - both["published"]) > 0).sum()
+    return f"{ahead} of {len(both)}"
+
+
+def dominating(long: pd.DataFrame, data: str, notion: str) -> list[str]:
+    """Return the methods that are at least as accurate and as fair, and significantly more of one.
+
+    Significance is that of the paired t-test; a method that is significantly worse in the other
+    number does not dominate.
+    """
+    here = long[(long["data"] == data) & (long["notion"] == notion)]
+    marks = {}
+    for metric in ("accuracy", f"{notion}_difference"):
+        rows = here[(here["metric"] == metric) & (here["attribute"] == "")]
+        sign = 1 if metric == "accuracy" else -1
+        means = rows.set_index("strategy")["mean"]
+        ahead = sign * (means - means[REFERENCE]) >= 0
+        marks[metric] = (ahead, rows.set_index("strategy")["mark"])
+    found = []
+    for strategy in marks["accuracy"][1].index:
+        if strategy in (REFERENCE, "constant"):
+            continue
+        both = all(bool(ahead[strategy]) for ahead, _ in marks.values())
+        signs = [mark[strategy] for _, mark in marks.values()]
+        if both and "∘" in signs:
+            found.append(str(strategy))
+    return found
+
+
+def _survives(long: pd.DataFrame, data: str, notion: str, strategy: str) -> bool:
+    """Say whether what makes a method dominate also passes Holm's correction."""
+    here = (long["data"] == data) & (long["notion"] == notion) & (long["strategy"] == strategy)
+    numbers = long["metric"].isin(["accuracy", f"{notion}_difference"]) & (long["attribute"] == "")
+    worse = long[here & numbers & (long["mark"] == "∘")]
+    return bool((worse["holm_p"] < LEVEL).any())
+
+
+def _dominance(tables: Mapping[str, pd.DataFrame]) -> str:
+    lines = [["table", "data", "notion", "methods that dominate mfairfl"]]
+    for name, long in tables.items():
+        notions = [n for n in dict.fromkeys(long["notion"]) if n]
+        for data, notion in product(dict.fromkeys(long["data"]), notions):
+            found = [
+                name + ("" if _survives(long, data, notion, name) else " (not after Holm)")
+                for name in dominating(long, data, notion)
+            ]
+            if found:
+                lines.append([name, data, _NAMES.get(notion, notion), ", ".join(found)])
+    said = (
+        "A method dominates if its means of accuracy and violation are both at least as good and "
+        "one of them significantly better."
+    )
+    return f"{said}\n\n{markdown(lines)}" if len(lines) > 1 else f"{said} None does."
+
+
+def _clients(long: pd.DataFrame) -> list[list[str]]:
+    lines = [["split", "data", "method", "accuracy", "client std", "mfairfl better", "worse"]]
+    names = {"accuracy": "accuracy", "client_accuracy_std": "client std"}
+    places = long[["split", "data", "strategy"]].drop_duplicates()
+    for split, data, strategy in places.itertuples(index=False):
+        chosen = (long["split"] == split) & (long["data"] == data) & (long["strategy"] == strategy)
+        by = {row.metric: row for row in long[chosen].itertuples()}
+        marks = {
+            sign: ", ".join(name for metric, name in names.items() if by[metric].mark == sign)
+            for sign in ("•", "∘")
+        }
+        means = [spread(by[metric]) for metric in names]
+        lines.append([split, data, strategy, *means, marks["•"], marks["∘"]])
+    return lines
+
+
+def _heterogeneity(high: pd.DataFrame, low: pd.DataFrame) -> list[list[str]]:
+    """Show the reference's row under both splits, means and published."""
+    lines = [["data", "notion", "measure", "high (published)", "low (published)"]]
+    for data, notion in product(dict.fromkeys(high["data"]), dict.fromkeys(high["notion"])):
+        for metric in ("accuracy", f"{notion}_difference", "client_accuracy_std"):
+            cells = []
+            for long in (high, low):
+                row = long[
+                    (long["data"] == data)
+                    & (long["notion"] == notion)
+                    & (long["metric"] == metric)
+                    & (long["strategy"] == REFERENCE)
+                    & (long["attribute"] == "")
+                ]
+                cells.append(_told(row))
+            lines.append([data, _NAMES.get(notion, notion), metric, *cells])
+    return lines
+
+
+def _told(rows: pd.DataFrame) -> str:
+    if rows.empty:
+        return ""
+    row = rows.iloc[0]
+    published = "" if pd.isna(row["published"]) else f" ({number(row['published'])})"
+    return f"{number(row['mean'])} ± {number(row['std'])}{published}"

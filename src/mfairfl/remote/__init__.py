@@ -1,0 +1,1 @@
+"""Messages between a loop and clients elsewhere, whoever carries them."""

@@ -1,0 +1,294 @@
+"""Requests and answers as named arrays and one JSON text: what crosses between server and client.
+
+No code travels, and nothing is trusted: whoever receives a message knows how many weights the
+model has and how many cells the task, and refuses anything that does not fit, in one line. How the
+parts of a `Packet` are carried is an engine's business.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from mfairfl.engine.state import Answer, Ask, Measure, Score, Split, Train
+from mfairfl.errors import MessageError, MfairflError
+from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.histogram import ScoreHistogram
+from mfairfl.fairness.thresholds import Thresholds
+from mfairfl.training.plan import Job, Report
+
+__all__ = [
+    "Packet",
+    "Shape",
+    "make_packet",
+    "pack_answer",
+    "pack_ask",
+    "read_header",
+    "unpack_answer",
+    "unpack_ask",
+]
+
+T = TypeVar("T")
+VERSION = 1
+_SPLITS = ("train", "validation", "test")
+_SUMS = ("counts", "positives", "scores", "losses")
+_MOST = 4096  # models, jobs or members in one message; more is no honest request
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """One message: a JSON text and named arrays."""
+
+    text: str
+    arrays: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What both sides know: the model's number of weights, and the task's number of cells."""
+
+    weights: int
+    cells: int
+
+
+def pack_ask(ask: Ask, client: str) -> Packet:
+    """Return the message that asks one client."""
+    if isinstance(ask, Measure):
+        arrays = {f"model/{i}": weights for i, weights in enumerate(ask.weights)}
+        arrays |= {} if ask.shares is None else {"shares": ask.shares}
+        rule = None if ask.thresholds is None else ask.thresholds.to_json()
+        header = {"splits": ask.splits, "slot": ask.slot, "thresholds": rule}
+        return make_packet("measure", header | {"models": len(ask.weights)}, arrays)
+    if isinstance(ask, Score):
+        return make_packet("score", {"split": ask.split}, {"model/0": ask.weights})
+    jobs = [job for job in ask.jobs if job.client == client]
+    arrays = {"server": ask.weights[client]}
+    plain = []
+    for i, job in enumerate(jobs):
+        if job.plan.linear is not None:
+            arrays[f"linear/{i}"] = job.plan.linear
+        plain.append(asdict(replace(job, plan=replace(job.plan, linear=None))))
+    return make_packet("train", {"round": ask.round, "jobs": plain}, arrays)
+
+
+def unpack_ask(packet: Packet, client: str, shape: Shape) -> Ask:
+    """Return what a message asks of this client."""
+    kind, header = read_header(packet)
+    try:
+        if kind == "measure":
+            return _measure(header, packet.arrays, shape)
+        if kind == "score":
+            weights = _vector(packet.arrays, "model/0", shape.weights)
+            return Score(weights, _split(header["split"]))
+        if kind == "train":
+            return _train(header, packet.arrays, client, shape)
+    except (KeyError, TypeError) as error:
+        raise MessageError(f"a '{kind}' message lacks or misnames {error}") from None
+    raise MessageError(f"a message of unknown kind '{kind}'; client and server must be alike")
+
+
+def pack_answer(answer: Answer) -> Packet:
+    """Return the message with a client's answer."""
+    if isinstance(answer, ScoreHistogram):
+        return make_packet("histogram", {}, {"counts": answer.counts})
+    arrays: dict[str, np.ndarray] = {}
+    if isinstance(answer, tuple):
+        for i, measured in enumerate(answer):
+            for split, sums in measured.items():
+                arrays[f"{i}/{split}"] = np.stack([getattr(sums, name) for name in _SUMS])
+        return make_packet("sums", {"models": len(answer)}, arrays)
+    plain = []
+    for i, report in enumerate(answer):
+        arrays[f"update/{i}"] = report.update
+        if report.control_change is not None:
+            arrays[f"control/{i}"] = report.control_change
+        said = asdict(replace(report, update=np.zeros(0), control_change=None))
+        plain.append({k: v for k, v in said.items() if k not in ("update", "control_change")})
+    return make_packet("reports", {"reports": plain}, arrays)
+
+
+def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer:
+    """Return a client's answer to what it was asked."""
+    kind, header = read_header(packet)
+    expected = {Measure: "sums", Score: "histogram", Train: "reports"}[type(ask)]
+    if kind != expected:
+        raise MessageError(f"'{client}' answered with '{kind}'; '{expected}' was asked for")
+    try:
+        if isinstance(ask, Measure):
+            return tuple(
+                {split: _sums(packet.arrays, f"{i}/{split}", shape) for split in ask.splits}
+                for i in range(len(ask.weights))
+            )
+        if isinstance(ask, Score):
+            found = ScoreHistogram(_array(packet.arrays, "counts"))
+            if len(found.counts) != shape.cells:
+                raise MessageError(f"a histogram of {len(found.counts)} cells, not {shape.cells}")
+            return found
+        return _reports(header["reports"], packet.arrays, client, shape)
+    except (KeyError, TypeError) as error:
+        raise MessageError(f"'{client}': its answer lacks or misnames {error}") from None
+    except MfairflError as error:
+        raise MessageError(f"'{client}': {error}") from None
+
+
+# ------------------------------------------------------------------ parts
+
+
+def make_packet(
+    kind: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None
+) -> Packet:
+    """Return a message of this kind."""
+    text = json.dumps({"version": VERSION, "kind": kind, **header}, allow_nan=False)
+    named = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
+    return Packet(text, named)
+
+
+def read_header(packet: Packet) -> tuple[str, dict[str, Any]]:
+    """Return a message's kind and what its text says; other formats are refused."""
+    try:
+        header = json.loads(packet.text)
+    except ValueError:
+        raise MessageError("a message whose text is no JSON; client and server differ") from None
+    if not isinstance(header, dict) or header.get("version") != VERSION:
+        version = header.get("version") if isinstance(header, dict) else None
+        raise MessageError(
+            f"a message of format {version}, this mfairfl reads {VERSION}; install the same one"
+        )
+    return str(header.get("kind")), header
+
+
+def _measure(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], shape: Shape) -> Measure:
+    count = header["models"]
+    if not isinstance(count, int) or not 0 < count <= _MOST:
+        raise MessageError(f"a message with {count} models; from 1 to {_MOST} are allowed")
+    models = tuple(_models(arrays, f"model/{i}", shape.weights) for i in range(count))
+    shares = None
+    if "shares" in arrays:
+        shares = _vector(arrays, "shares", len(np.atleast_2d(models[0])), np.float64)
+    rule = header["thresholds"]
+    splits = tuple(_split(name) for name in header["splits"])
+    thresholds = None if rule is None else Thresholds.from_json(rule)
+    return Measure(models, splits, shares, _text_or_none(header["slot"]), thresholds)
+
+
+def _train(
+    header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], client: str, shape: Shape
+) -> Train:
+    jobs = []
+    if not isinstance(header["jobs"], list) or len(header["jobs"]) > _MOST:
+        raise MessageError("a message whose jobs are no list of a reasonable length")
+    for i, plain in enumerate(header["jobs"]):
+        job = _validated(Job, plain)
+        if job.client != client:
+            raise MessageError(f"a job for '{job.client}' reached '{client}'")
+        for table in (job.plan.loss_table, job.plan.score_table):
+            if table is not None and len(table) != shape.cells:
+                raise MessageError(f"a table of {len(table)} cells; the task has {shape.cells}")
+        if f"linear/{i}" in arrays:
+            linear = _vector(arrays, f"linear/{i}", shape.weights)
+            job = replace(job, plan=replace(job.plan, linear=linear))
+        jobs.append(job)
+    round_ = header["round"]
+    if not isinstance(round_, int) or isinstance(round_, bool) or round_ < 0:
+        raise MessageError(f"round {round_!r} is no whole number from 0")
+    return Train(round_, {client: _vector(arrays, "server", shape.weights)}, tuple(jobs))
+
+
+def _reports(
+    plain: Any, arrays: Mapping[str, np.ndarray], client: str, shape: Shape
+) -> list[Report]:
+    if not isinstance(plain, list) or len(plain) > _MOST:
+        raise MessageError("reports are no list of a reasonable length")
+    found = []
+    for i, said in enumerate(plain):
+        change = None
+        if f"control/{i}" in arrays:
+            change = _vector(arrays, f"control/{i}", shape.weights, finite=False)
+        # Numbers that are not finite are the loop's business: it sets the client aside by name.
+        update = _vector(arrays, f"update/{i}", shape.weights, finite=False)
+        report = _validated(Report, {**said, "update": update, "control_change": change})
+        if report.client != client:
+            raise MessageError(f"it reports as '{report.client}'")
+        found.append(report)
+    return found
+
+
+def _sums(arrays: Mapping[str, np.ndarray], name: str, shape: Shape) -> Statistics:
+    found = _array(arrays, name)
+    expected = (len(_SUMS), shape.cells, 2)
+    if found.shape != expected or found.dtype != np.float64:
+        raise MessageError(f"'{name}' is {found.dtype} {found.shape}; expected float64 {expected}")
+    counts, positives = found[0], found[1]
+    if not ((counts >= 0) & (positives >= 0) & (positives <= counts)).all():
+        raise MessageError(f"'{name}' holds counts that cannot be")
+    if not np.isfinite(found).all():  # one would spoil the sums of all
+        raise MessageError(f"'{name}' holds a number that is not finite")
+    return Statistics(**dict(zip(_SUMS, found, strict=True)))
+
+
+def _array(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    if name not in arrays:
+        raise MessageError(f"the array '{name}' is missing")
+    return arrays[name]
+
+
+def _vector(
+    arrays: Mapping[str, np.ndarray],
+    name: str,
+    size: int,
+    dtype: Any = np.float32,
+    *,
+    finite: bool = True,
+) -> np.ndarray:
+    found = _array(arrays, name)
+    if found.shape != (size,) or found.dtype != dtype:
+        wanted = f"{np.dtype(dtype)} ({size},)"
+        raise MessageError(f"'{name}' is {found.dtype} {found.shape}; expected {wanted}")
+    if finite and not np.isfinite(found).all():
+        raise MessageError(f"'{name}' holds a number that is not finite")
+    return found
+
+
+def _models(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
+    """Return one model, or an ensemble's members as rows."""
+    found = _array(arrays, name)
+    if found.ndim == 2 and found.shape[1] == size and 0 < len(found) <= _MOST:
+        _vector({name: found.reshape(-1)}, name, found.size)
+        return found
+    return _vector(arrays, name, size)
+
+
+def _split(name: Any) -> Split:
+    if name not in _SPLITS:
+        raise MessageError(f"unknown rows '{name}' (known: {', '.join(_SPLITS)})")
+    split: Split = name
+    return split
+
+
+def _text_or_none(value: Any) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise MessageError(f"{value!r} is no name")
+    return value
+
+
+_ADAPTERS: Mapping[type, TypeAdapter[Any]] = {
+    # Once: building one takes milliseconds.
+    kind: TypeAdapter(kind)
+    for kind in (Job, Report)
+}
+
+
+def _validated(kind: type[T], plain: Any) -> T:
+    """Return the dataclass a mapping describes; unknown keys and wrong types are refused."""
+    try:
+        found: T = _ADAPTERS[kind].validate_python(plain)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join([kind.__name__, *(str(part) for part in first["loc"])])
+        raise MessageError(f"{where}: {first['msg']}") from None
+    return found

@@ -1,0 +1,187 @@
+"""Before the first round: one task, one encoder, and counts, over files that stay where they are.
+
+Three exchanges: each client describes its file, sends the sums an encoder is fitted from, and
+encodes its rows. Who does not fit or does not answer stays out, with the reason. Who lacks a
+sensitive attribute takes part: its rows are outside the comparisons of it, and a note says so.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from mfairfl.data import Encoder, Task
+from mfairfl.data.agreement import Profile, agree
+from mfairfl.data.attribute import Attribute
+from mfairfl.data.encoder import EncoderStatistics
+from mfairfl.data.federation import PARTS
+from mfairfl.errors import FederationError, MessageError
+from mfairfl.fairness.cells import Cells
+from mfairfl.remote.codec import Packet, make_packet, read_header
+from mfairfl.remote.transport import Post
+
+__all__ = ["Enrolled", "EnrolmentTerms", "enrol"]
+
+_SUMS = TypeAdapter(EncoderStatistics)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnrolmentTerms:
+    """What the coordinator proposes."""
+
+    task: Task
+    seed: int
+    hidden: tuple[int, ...]
+    test: float = 0.2
+    validation: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enrolled:
+    """What was agreed, and by whom.
+
+    Parameters
+    ----------
+    counts : mapping of split to mapping of client to ndarray (C, 2)
+        Rows per (cell, label).
+    sha256 : mapping of client to str
+        Hash of each client's file, as it says.
+    refused : mapping of client to str
+        Who stays out, and why.
+    """
+
+    task: Task
+    encoder: Encoder
+    counts: Mapping[str, Mapping[str, np.ndarray]]
+    sha256: Mapping[str, str]
+    refused: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """The sensitive attributes."""
+        return self.task.attributes
+
+
+def enrol(
+    post: Post, names: Sequence[str], terms: EnrolmentTerms, *, minimum: int = 1
+) -> Enrolled:
+    """Agree with the clients; raise if fewer than `minimum` are left."""
+    refused: dict[str, str] = {}
+
+    def ask(who: Sequence[str], kind: str, header: dict[str, Any]) -> dict[str, Any]:
+        """Return each client's parsed answer; who has none is refused with the reason."""
+        replies = post.exchange({name: make_packet(kind, header) for name in who})
+        found = {}
+        for name in who:
+            reply = replies.get(name, "no answer before the deadline")
+            if isinstance(reply, Packet):
+                try:
+                    found[name] = _READERS[kind](name, reply, header)
+                    continue
+                except (MessageError, ValidationError, KeyError, TypeError) as error:
+                    reply = " ".join(str(error).split())
+            refused[name] = reply
+        if len(found) < minimum:
+            why = "; ".join(f"{name}: {reason}" for name, reason in sorted(refused.items()))
+            raise FederationError(
+                f"{len(found)} of {len(names)} clients take part, at least {minimum} must ({why})"
+            )
+        return found
+
+    task = terms.task.model_copy(update={"client": None})
+    profiles = ask(sorted(names), "profile", {"task": task.model_dump(mode="json")})
+    agreement = agree(list(profiles.values()), task)
+    refused |= {name: "; ".join(why) for name, why in agreement.refused.items()}
+    fitting = sorted(set(profiles) - set(agreement.refused))
+    split = {
+        "task": agreement.task.model_dump(mode="json"),
+        "seed": terms.seed,
+        "test": terms.test,
+        "validation": terms.validation,
+    }
+    said = ask(fitting, "sums", split)
+    train = functools.reduce(operator.add, (said[name][0] for name in sorted(said)))
+    others = (said[name][1] for name in sorted(said))
+    schema = functools.reduce(operator.add, others, train)
+    encoder = Encoder.fit(train, agreement.task, schema=schema)
+    agreed = split | {"encoder": encoder.to_json(), "hidden": list(terms.hidden)}
+    counts = ask(sorted(said), "encode", agreed)
+    by_part: dict[str, dict[str, np.ndarray]] = {
+        part: {name: counts[name][part] for name in sorted(counts)} for part in PARTS
+    }
+    return Enrolled(
+        task=agreement.task,
+        encoder=encoder,
+        counts=by_part,
+        sha256={name: said[name][2] for name in sorted(counts)},
+        refused=refused,
+        notes=(*agreement.notes, *_unrecorded(agreement.task, by_part)),
+    )
+
+
+def _unrecorded(task: Task, counts: Mapping[str, Mapping[str, np.ndarray]]) -> Iterator[str]:
+    """Say which clients' rows are outside the comparisons of which attribute."""
+    cells = Cells(task.attributes)
+    for grouping in cells.groupings():
+        for name in counts["train"]:
+            rows = sum(counts[part][name].sum(axis=1) for part in PARTS)
+            out = int(rows[~grouping.compared].sum())
+            if out:
+                yield (
+                    f"{name}: {grouping.name} is not recorded in {out} of {int(rows.sum())} rows; "
+                    f"they are outside every comparison of {grouping.name}"
+                )
+
+
+def _read_profile(name: str, reply: Packet, header: dict[str, Any]) -> Profile:
+    del header
+    found = Profile.model_validate(_expect(reply, "profile")["profile"])
+    if found.client != name:
+        raise MessageError(f"it describes itself as '{found.client}'")
+    return found
+
+
+def _read_sums(
+    name: str, reply: Packet, header: dict[str, Any]
+) -> tuple[EncoderStatistics, EncoderStatistics, str]:
+    del name, header
+    said = _expect(reply, "sums")
+    train, others = (_SUMS.validate_python(said["sums"][part]) for part in ("train", "others"))
+    return train, others, str(said["sha256"])
+
+
+def _read_counts(name: str, reply: Packet, header: dict[str, Any]) -> dict[str, np.ndarray]:
+    del name
+    _expect(reply, "counts")
+    task = Task.model_validate(header["task"])
+    cells = Cells(task.attributes).size
+    found: dict[str, np.ndarray] = {}
+    for part in PARTS:
+        counts = reply.arrays.get(part)
+        if counts is None or counts.shape != (cells, 2) or counts.dtype != np.int64:
+            raise MessageError(f"its counts of {part} rows are no whole numbers ({cells}, 2)")
+        if (counts < 0).any():
+            raise MessageError(f"its counts of {part} rows hold a negative number")
+        found[part] = counts.astype(np.float64)
+    return found
+
+
+_READERS: Mapping[str, Any] = {
+    "profile": _read_profile,
+    "sums": _read_sums,
+    "encode": _read_counts,
+}
+
+
+def _expect(reply: Packet, kind: str) -> dict[str, Any]:
+    found, header = read_header(reply)
+    if found != kind:
+        raise MessageError(f"it answered with '{found}'; '{kind}' was asked for")
+    return header

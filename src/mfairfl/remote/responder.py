@@ -1,0 +1,190 @@
+"""A client's end of the line: messages in, messages out, its own file, its own disk.
+
+A message may reach a new process each time; what was agreed and the encoded rows wait on disk, in
+a folder for each run. Nothing but descriptions, sums, counts and weight updates is ever answered.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from mfairfl.data import Encoder, Task
+from mfairfl.data.agreement import describe_columns
+from mfairfl.data.assembly import split_client, sums_of
+from mfairfl.data.columns import columns_of
+from mfairfl.data.federation import PARTS, Client, Shard
+from mfairfl.data.frame import read_file
+from mfairfl.data.table import Table, read_table
+from mfairfl.engine.silo import Silo, SlotStore
+from mfairfl.errors import DataError, MessageError
+from mfairfl.fairness.cells import Cells
+from mfairfl.files import write_atomically
+from mfairfl.models import MLP
+from mfairfl.remote.codec import (
+    Packet,
+    Shape,
+    make_packet,
+    pack_answer,
+    read_header,
+    unpack_ask,
+)
+from mfairfl.remote.silo_file import SiloSettings, require_consent
+
+__all__ = ["Desk"]
+
+_NAME = re.compile(r"[\w.-]{1,100}")
+
+
+class _Agreed(BaseModel):
+    """What a run's participants agreed on, as a silo keeps it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    task: Task
+    seed: int = Field(ge=0)
+    hidden: tuple[int, ...]
+    features: int = Field(ge=1)
+
+
+class Desk:
+    """Answers messages for one silo."""
+
+    def __init__(self, settings: SiloSettings) -> None:
+        self._settings = settings
+        self._silos: dict[str, tuple[Silo, Shape]] = {}
+
+    def handle(self, run: str, packet: Packet) -> Packet:
+        """Answer a message that belongs to `run`."""
+        if not _NAME.fullmatch(run) or run.startswith("."):
+            raise MessageError(f"'{run}' is no name of a run")
+        kind, header = read_header(packet)
+        steps: Mapping[str, Callable[[str, dict[str, Any]], Packet]] = {
+            "profile": self._profile,
+            "sums": self._sums,
+            "encode": self._encode,
+        }
+        try:
+            if kind in steps:
+                return steps[kind](run, header)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise MessageError(f"a '{kind}' message: {where}: {first['msg']}") from None
+        except KeyError as error:
+            raise MessageError(f"a '{kind}' message lacks {error}") from None
+        silo, shape = self._open(run)
+        name = self._settings.name
+        return pack_answer(silo.answer(unpack_ask(packet, name, shape)))
+
+    def _task(self, header: dict[str, Any]) -> Task:
+        """Return the task that is asked for; it must be one this silo agreed to."""
+        task = Task.model_validate(header["task"])
+        require_consent(self._settings, task)
+        return task
+
+    def _profile(self, run: str, header: dict[str, Any]) -> Packet:
+        """Describe the file."""
+        del run
+        s, task = self._settings, self._task(header)
+        content = read_file(s.csv, delimiter=s.delimiter, encoding=s.encoding)
+        columns = columns_of(content.frame, s.csv.name)
+        found = describe_columns(columns, task, s.name, min_count=s.min_count)
+        return make_packet("profile", {"profile": found.model_dump(mode="json")})
+
+    def _sums(self, run: str, header: dict[str, Any]) -> Packet:
+        """Return what the encoder is fitted from: train rows, and the others for their levels."""
+        del run
+        table, silo = self._split(header)
+        parts = {
+            "train": sums_of(silo, ("train",)),
+            "others": sums_of(silo, ("validation", "test")),
+        }
+        least = self._settings.min_count
+        plain = {name: asdict(sums) for name, sums in parts.items()}
+        for sums in plain.values():
+            sums["categorical"] = {
+                column: {level: n for level, n in levels.items() if n >= least}
+                for column, levels in sums["categorical"].items()
+            }
+        return make_packet("sums", {"sums": plain, "sha256": table.sha256, "rows": len(table)})
+
+    def _encode(self, run: str, header: dict[str, Any]) -> Packet:
+        """Encode the rows, keep them for this run, and return how many there are of each kind."""
+        table, silo = self._split(header)
+        encoder = Encoder.from_json(header["encoder"], name="the agreed encoder")
+        agreed = _Agreed(
+            task=table.task,
+            seed=header["seed"],
+            hidden=tuple(header["hidden"]),
+            features=len(encoder.feature_names),
+        )
+        cells = Cells(agreed.task.attributes).size
+        arrays: dict[str, np.ndarray] = {}
+        counts: dict[str, np.ndarray] = {}
+        for part in PARTS:
+            rows = silo.parts[part]
+            arrays[f"{part}/X"] = encoder.transform(table.X.iloc[rows])
+            arrays[f"{part}/y"] = table.y[rows]
+            arrays[f"{part}/cells"] = table.cells[rows].astype(np.int32)
+            strata = 2 * table.cells[rows].astype(np.int64) + table.y[rows]
+            counts[part] = np.bincount(strata, minlength=2 * cells).reshape(cells, 2)
+        folder = self._settings.state / run
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / "rows.safetensors", save_tensors(arrays))
+        # Last: with it, the run is known here.
+        write_atomically(folder / "agreed.json", agreed.model_dump_json().encode())
+        self._silos.pop(run, None)
+        return make_packet("counts", {}, counts)
+
+    def _split(self, header: dict[str, Any]) -> tuple[Table, Any]:
+        """Read the file with the agreed task and split its rows as every engine would."""
+        s, task = self._settings, self._task(header)
+        table = read_table(s.csv, task, delimiter=s.delimiter, encoding=s.encoding)
+        if table.task != task:
+            raise DataError(f"{s.csv.name}: does not fit the agreed task; profile it again")
+        silo = split_client(
+            s.name,
+            table,
+            np.arange(len(table)),
+            seed=header["seed"],
+            test=header["test"],
+            validation=header["validation"],
+        )
+        return table, silo
+
+    def _open(self, run: str) -> tuple[Silo, Shape]:
+        """Return the silo of a run, from memory or from disk."""
+        if run not in self._silos:
+            folder = self._settings.state / run
+            try:
+                agreed = _Agreed.model_validate(json.loads((folder / "agreed.json").read_text()))
+                arrays = load_tensors((folder / "rows.safetensors").read_bytes())
+            except FileNotFoundError:
+                raise MessageError(
+                    f"'{self._settings.name}' knows no run '{run}'; it must be enrolled first"
+                ) from None
+            shards = [
+                Shard(
+                    X=arrays[f"{part}/X"],
+                    y=arrays[f"{part}/y"],
+                    cells=arrays[f"{part}/cells"],
+                    rows=np.arange(0),  # row numbers are nobody's business here
+                )
+                for part in PARTS
+            ]
+            attributes = agreed.task.attributes
+            model = MLP(inputs=agreed.features, hidden=agreed.hidden)
+            client = Client(self._settings.name, *shards)
+            slots = SlotStore(folder / "slots")
+            silo = Silo(client, model, attributes, agreed.seed, slots)
+            self._silos[run] = silo, Shape(model.size, Cells(attributes).size)
+        return self._silos[run]

@@ -1,0 +1,1 @@
+"""One run: its configuration, its directory, its record, and the model it ends in."""

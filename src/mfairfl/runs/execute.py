@@ -1,0 +1,179 @@
+"""Carry out runs: prepare, lock, resume, train side by side, record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from mfairfl.data import Federation, Table
+from mfairfl.engine.embedded import Member, run_all
+from mfairfl.engine.loop import Callback, Result
+from mfairfl.errors import ConfigError
+from mfairfl.runs.config import Config
+from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.history import History
+from mfairfl.runs.predictor import Predictor, load
+from mfairfl.runs.prepare import ModuleFactory, federation_of, setup_of, table_of
+from mfairfl.runs.record import closing_record, facts_of, opening_record
+from mfairfl.training.arithmetic import steady_arithmetic
+
+__all__ = ["Run", "RunRequest", "run_requests"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRequest:
+    """A run to be made: a configuration, and where its result goes.
+
+    Parameters
+    ----------
+    out : Path, optional
+        Run directory; None keeps the result in memory only.
+    rows : Table or Federation, optional
+        Data in memory, instead of what the configuration names.
+    module : callable, optional
+        Factory of a `torch.nn.Module`, instead of the configured model.
+    """
+
+    config: Config
+    out: Path | None = None
+    rows: Table | Federation | None = None
+    module: ModuleFactory | None = None
+    callbacks: tuple[Callback, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """A finished run.
+
+    Parameters
+    ----------
+    record : dict
+        What run.json holds.
+    predictor : Predictor
+        The served model with its encoder.
+    path : Path, optional
+        The run directory, if there is one.
+    """
+
+    record: dict[str, Any]
+    predictor: Predictor
+    path: Path | None = None
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The numbers of each split."""
+        metrics: dict[str, Any] = self.record["metrics"]
+        return metrics
+
+
+def run_requests(requests: Sequence[RunRequest]) -> list[Run]:
+    """Carry out many runs side by side in this process, on one thread.
+
+    Interrupted runs go on from their last checkpoint; finished ones are not repeated.
+    """
+    with ExitStack() as locks:
+        runs: list[Run | None] = []
+        begun: list[tuple[int, _Begun]] = []
+        federations: dict[tuple[Any, ...], Federation] = {}
+        for i, request in enumerate(requests):
+            one = _begin(request, locks, federations)
+            runs.append(one if isinstance(one, Run) else None)
+            if isinstance(one, _Begun):
+                begun.append((i, one))
+        started = time.perf_counter()
+        with steady_arithmetic():
+            results = run_all([one.member for _, one in begun])
+        seconds = round(time.perf_counter() - started, 3)
+        for (i, one), result in zip(begun, results, strict=True):
+            timing = {"train_seconds": seconds, "runs_at_once": len(begun)}
+            runs[i] = _end(one, result, timing)
+        return [run for run in runs if run is not None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Begun:
+    """A run between its opening and its closing record."""
+
+    member: Member
+    opening: dict[str, Any]
+    directory: RunDirectory | None
+
+
+def _begin(
+    request: RunRequest, locks: ExitStack, federations: dict[tuple[Any, ...], Federation]
+) -> _Begun | Run:
+    """Prepare a run, or return it if its directory already holds the result."""
+    federation = _federation(request, federations)
+    module = None if request.module is None else _name(request.module)
+    opening = opening_record(request.config, facts_of(federation), module)
+    setup = setup_of(request.config, federation, request.module)
+    callbacks, state, directory = request.callbacks, None, None
+    if request.out is not None:
+        directory = RunDirectory(request.out)
+        locks.enter_context(directory.locked())
+        finished = directory.claim(opening)
+        if finished is not None:
+            predictor = load(request.out, model=request.module)
+            return Run(record=finished, predictor=predictor, path=request.out)
+        directory.write_encoder(federation.encoder)
+        checkpoints = directory.checkpoints(opening["identity"])
+        state = checkpoints.latest()
+        # The checkpoint comes last of all: it is what makes the round count.
+        callbacks = (*request.callbacks, History(directory.path), checkpoints)
+    member = Member(setup=setup, federation=federation, state=state, callbacks=callbacks)
+    return _Begun(member=member, opening=opening, directory=directory)
+
+
+def _federation(request: RunRequest, federations: dict[tuple[Any, ...], Federation]) -> Federation:
+    """Return the run's clients; runs on the same data, split and seed share them."""
+    config = request.config
+    if request.rows is not None:
+        _refuse("data", config.data, "the rows are given already")
+    if isinstance(request.rows, Federation):
+        _refuse("clients", config.clients, "the clients are given already")
+        return request.rows
+    parts = (config.data, config.task, config.clients, config.seed)
+    key = (id(request.rows), *(str(part) for part in parts))
+    if key not in federations:
+        table = table_of(config) if request.rows is None else request.rows
+        federations[key] = federation_of(config, table)
+    return federations[key]
+
+
+def _refuse(section: str, settings: BaseModel, why: str) -> None:
+    """Refuse settings that could have no effect."""
+    for key, default in type(settings)():
+        if getattr(settings, key) != default:
+            raise ConfigError(f"{section}.{key}: {why}; leave it out")
+
+
+def _end(begun: _Begun, result: Result, timing: dict[str, Any]) -> Run:
+    setup, federation = begun.member.setup, begun.member.federation
+    record = closing_record(begun.opening, setup, result, timing)
+    predictor = Predictor(
+        model=setup.model,
+        encoder=federation.encoder,
+        task=federation.task,
+        members=result.served.members,
+        weights=result.served.weights,
+        kind=result.served.kind,
+        clients=result.served.clients,
+        thresholds=result.served.thresholds,
+    )
+    path = None
+    if begun.directory is not None:
+        path = begun.directory.path
+        begun.directory.write_model(result.served)
+        record |= {"files": begun.directory.digests()}
+        begun.directory.write_record(record)
+    return Run(record=record, predictor=predictor, path=path)
+
+
+def _name(module: ModuleFactory) -> str:
+    return f"{getattr(module, '__module__', '?')}:{getattr(module, '__qualname__', '?')}"

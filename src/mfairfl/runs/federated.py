@@ -1,0 +1,182 @@
+"""A run over clients elsewhere: enrol, train, and the same run directory as any other run.
+
+What was agreed is kept in enrolment.json. A server that is started again asks nobody again: the
+clients still hold their encoded rows, and the run goes on from its last completed round.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mfairfl.data import Encoder, Task
+from mfairfl.data.federation import PARTS
+from mfairfl.engine.loop import Callback, Result, first_state
+from mfairfl.engine.state import Split
+from mfairfl.errors import ConfigError
+from mfairfl.files import write_atomically
+from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms, enrol
+from mfairfl.remote.transport import Post, drive
+from mfairfl.runs.config import Config
+from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.history import History
+from mfairfl.runs.prepare import model_of, setup_for
+from mfairfl.runs.record import Facts, closing_record, opening_record
+from mfairfl.strategies.base import Summary
+
+__all__ = ["Federated", "run_federated", "run_name"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Federated:
+    """What a coordinator decides beside the configuration."""
+
+    config: Config
+    clients: tuple[str, ...]
+    minimum: int
+    out: Path
+
+
+def run_name(config: Config) -> str:
+    """Return the name under which clients keep what belongs to a run with this configuration."""
+    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
+    return f"{config.strategy.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def run_federated(
+    wanted: Federated, post: Post, callbacks: Sequence[Callback] = ()
+) -> dict[str, Any]:
+    """Carry out a run, or go on with it, and return its record."""
+    config, directory = wanted.config, RunDirectory(wanted.out)
+    agreed = wanted.out / "enrolment.json"
+    with directory.locked():
+        enrolled = _read(agreed) if agreed.exists() else _enrol(wanted, post)
+        opening = opening_record(config, _facts(enrolled, config.seed))
+        finished = directory.claim(opening)
+        if finished is not None:
+            return finished
+        write_atomically(agreed, json.dumps(_plain(enrolled), indent=1).encode())
+        directory.write_encoder(enrolled.encoder)
+        summary = Summary(
+            counts=enrolled.counts["train"],
+            attributes=enrolled.attributes,
+            goal=config.goal(tuple(a.name for a in enrolled.attributes)),
+        )
+        setup = setup_for(
+            config,
+            model=model_of(config, len(enrolled.encoder.feature_names)),
+            summary=summary,
+            splits=_splits(enrolled),
+        )
+        checkpoints = directory.checkpoints(opening["identity"])
+        state = checkpoints.latest() or first_state(setup)
+        watchers = (*callbacks, History(directory.path), checkpoints)
+        started = time.perf_counter()
+        result = drive(setup, state, post, minimum=wanted.minimum, callbacks=watchers)
+        timing = {"train_seconds": round(time.perf_counter() - started, 3), "runs_at_once": 1}
+        result = _without_personal(result, state.weights)
+        directory.write_model(result.served)
+        record = closing_record(opening, setup, result, timing)
+        record |= {"files": directory.digests()}
+        directory.write_record(record)
+        return record
+
+
+def _enrol(wanted: Federated, post: Post) -> Enrolled:
+    config = wanted.config
+    if config.task is None:
+        raise ConfigError("[task]: clients with files of their own need one that all agree on")
+    terms = EnrolmentTerms(
+        task=config.task,
+        seed=config.seed,
+        hidden=() if config.model.kind == "logistic" else config.model.hidden,
+        test=config.clients.test,
+        validation=config.clients.validation,
+    )
+    return enrol(post, wanted.clients, terms, minimum=wanted.minimum)
+
+
+def _plain(enrolled: Enrolled) -> dict[str, Any]:
+    return {
+        "task": enrolled.task.model_dump(mode="json"),
+        "encoder": json.loads(enrolled.encoder.to_json()),
+        "counts": {
+            part: {name: counts.tolist() for name, counts in clients.items()}
+            for part, clients in enrolled.counts.items()
+        },
+        "sha256": dict(enrolled.sha256),
+        "refused": dict(enrolled.refused),
+        "notes": list(enrolled.notes),
+    }
+
+
+def _read(path: Path) -> Enrolled:
+    plain = json.loads(path.read_text(encoding="utf-8"))
+    counts = {
+        part: {name: np.array(table, dtype=np.float64) for name, table in clients.items()}
+        for part, clients in plain["counts"].items()
+    }
+    return Enrolled(
+        task=Task.model_validate(plain["task"]),
+        encoder=Encoder.from_json(json.dumps(plain["encoder"]), name=str(path)),
+        counts=counts,
+        sha256=plain["sha256"],
+        refused=plain["refused"],
+        notes=tuple(plain["notes"]),
+    )
+
+
+def _splits(enrolled: Enrolled) -> tuple[Split, ...]:
+    return tuple(p for p in PARTS if any(c.sum() for c in enrolled.counts[p].values()))
+
+
+def _facts(enrolled: Enrolled, seed: int) -> Facts:
+    """Return what the record tells of clients whose rows nobody else sees."""
+    sums = "".join(f"{name} {digest}\n" for name, digest in sorted(enrolled.sha256.items()))
+    digest = hashlib.sha256(sums.encode()).hexdigest()
+    sizes = {
+        name: {part: int(enrolled.counts[part][name].sum()) for part in PARTS}
+        for name in sorted(enrolled.sha256)
+    }
+    task = enrolled.task.model_dump(mode="json")
+    return Facts(
+        name="silos",
+        sha256=digest,
+        rows=sum(sum(parts.values()) for parts in sizes.values()),
+        task=enrolled.task,
+        identity=(digest, task, "silos", seed),
+        summary={
+            "table": "silos",
+            "sha256": digest,
+            "scheme": "silos",
+            "seed": seed,
+            "features": len(enrolled.encoder.feature_names),
+            "notes": list(enrolled.notes),
+            "warnings": [f"{name} stays out: {why}" for name, why in enrolled.refused.items()],
+            "clients": [{"name": name, **parts} for name, parts in sizes.items()],
+        },
+    )
+
+
+def _without_personal(result: Result, weights: np.ndarray) -> Result:
+    """Serve the server's model where each client keeps its own: those never leave them."""
+    if result.served.kind != "personal":
+        return result
+    said = "each client is served by the model on its own disk; this one is the server's"
+    served = replace(
+        result.served,
+        kind="single",
+        members=np.atleast_2d(weights),
+        weights=np.ones(1),
+        names=("server",),
+        clients=(),
+        note=said,
+    )
+    return replace(result, served=served)

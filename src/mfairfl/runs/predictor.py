@@ -1,0 +1,243 @@
+"""A served model on raw rows: `mfairfl.load(run)` gives scikit-learn's `predict` on a frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from pydantic import BaseModel, PositiveInt, ValidationError
+from scipy.special import expit
+
+from mfairfl.data import Encoder, Task, canonical_text, cells_of, features_frame, read_frame
+from mfairfl.engine.output import Kind
+from mfairfl.errors import ConfigError, DataError, RunDirectoryError, unknown
+from mfairfl.fairness.thresholds import Thresholds
+from mfairfl.models import MLP, Model, ModuleModel
+from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.prepare import ModuleFactory
+from mfairfl.training.arithmetic import steady_arithmetic
+from mfairfl.training.batches import Pool
+from mfairfl.training.measure import Probe, logits
+
+__all__ = ["Predictor", "load"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictor:
+    """The model a run serves, with all it needs to read raw rows.
+
+    Parameters
+    ----------
+    kind : {"single", "mixture", "ensemble", "personal"}
+        A mixture decides each row by a member drawn at random with `weights`; an ensemble by the
+        weighted mean of its members' probabilities; personal members are one for each client.
+    clients : tuple of str
+        Whose each member is, in an ensemble and where each client has its own.
+    thresholds : Thresholds, optional
+        How scores of each group become decisions (at random where a group has several).
+    """
+
+    model: Model
+    encoder: Encoder
+    task: Task
+    members: NDArray[np.float32]
+    weights: NDArray[np.float64]
+    kind: Kind = "single"
+    clients: tuple[str, ...] = ()
+    thresholds: Thresholds | None = None
+
+    @property
+    def randomised(self) -> bool:
+        """Whether two people alike in everything may be decided differently."""
+        rule = self.thresholds
+        drawn = rule is not None and bool(((rule.probabilities > 0).sum(axis=1) > 1).any())
+        return self.kind == "mixture" or drawn
+
+    def decision_function(
+        self, frame: Any, *, client: str | None = None, name: str = "the frame"
+    ) -> NDArray[np.float64]:
+        """Return the model's logits, (n,); those of each member, (R, n), for a mixture."""
+        if client is not None and self.kind != "personal":
+            raise DataError(
+                f"client '{client}': this run serves all clients alike; leave client= (--client) "
+                "out"
+            )
+        frame = read_frame(frame)
+        X = self.encoder.transform(features_frame(frame, self.task, name=name))
+        none = np.zeros(len(X), dtype=np.int64)
+        pool, (where,) = Pool.from_arrays([(X, none, none)], cells=1)
+        models = self.members[None] if self.kind == "ensemble" else self.members
+        with steady_arithmetic():  # as in training: the same rows get the same decisions
+            probes = [Probe(weights, where, self.weights) for weights in models]
+            z = np.stack([found.numpy() for found in logits(probes, self.model, pool)])
+        if self.kind == "personal":
+            return np.asarray(z[self._owners(frame, client, name), np.arange(len(X))])
+        return z if self.kind == "mixture" else np.asarray(z[0])
+
+    def predict_proba(
+        self, frame: Any, *, client: str | None = None, name: str = "the frame"
+    ) -> NDArray[np.float64]:
+        """Return P(unfavourable), P(favourable) per row, (n, 2), as scikit-learn does.
+
+        Of a model that decides by chance, or by thresholds for each group, this is the
+        probability of a favourable *decision*.
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, or path
+            Raw rows with the feature columns of the training data; others are ignored.
+        client : str, optional
+            Whose model answers every row, if each client has its own; without it the rows' client
+            column says.
+        name : str
+            What error messages call the rows.
+        """
+        z = self.decision_function(frame, client=client, name=name)
+        if self.kind == "mixture":
+            positive = np.tensordot(self.weights, z > 0, axes=1)
+        elif self.thresholds is not None:
+            cells = cells_of(frame, self.task, name=name)
+            positive = self.thresholds.positive_probability(z, cells)
+        else:
+            positive = expit(z)
+        return np.column_stack([1 - positive, positive])
+
+    def predict(
+        self,
+        frame: Any,
+        *,
+        client: str | None = None,
+        name: str = "the frame",
+        random_state: int = 0,
+    ) -> NDArray[np.int8]:
+        """Return decisions, 1 = favourable.
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, or path
+            Raw rows.
+        client, name : str, optional
+            As for `predict_proba`.
+        random_state : int
+            Seed of a randomised model's draws; no other model's decisions depend on it.
+        """
+        if self.kind == "mixture" or self.thresholds is not None:
+            chance = self.predict_proba(frame, client=client, name=name)[:, 1]
+            draws = np.random.default_rng(random_state).random(len(chance))
+            return np.asarray(draws < chance, dtype=np.int8)
+        z = self.decision_function(frame, client=client, name=name)
+        return np.asarray(z > 0, dtype=np.int8)
+
+    def _owners(self, frame: pd.DataFrame, client: str | None, name: str) -> NDArray[np.intp]:
+        """Return which member answers each row."""
+        place = {owner: i for i, owner in enumerate(self.clients)}
+        if client is not None:
+            if client not in place:
+                raise DataError(unknown("client", client, self.clients))
+            return np.full(len(frame), place[client], dtype=np.intp)
+        if self.task.client not in frame:
+            column = f"add the column '{self.task.client}', or " if self.task.client else ""
+            raise DataError(
+                f"{name}: each client has a model of its own: {column}give client= (--client), "
+                f"one of: {', '.join(self.clients)}"
+            )
+        owners = [canonical_text(value) for value in frame[self.task.client]]
+        strange = [owner for owner in owners if owner not in place]
+        if strange:
+            raise DataError(
+                f"{name}, column '{self.task.client}': "
+                + unknown("client", strange[0], self.clients)
+            )
+        return np.array([place[owner] for owner in owners], dtype=np.intp)
+
+    @property
+    def classes(self) -> tuple[str, str]:
+        """The label's two values, unfavourable first."""
+        return (str(self.task.unfavourable), self.task.favourable)
+
+
+def load(run: str | Path, *, model: ModuleFactory | None = None) -> Predictor:
+    """Load the model of a finished run.
+
+    Parameters
+    ----------
+    run : path
+        Run directory.
+    model : callable, optional
+        The factory, if the run was trained with one: code is never stored in a run.
+
+    Examples
+    --------
+    >>> import mfairfl
+    >>> mfairfl.load("runs/adult").predict("people.csv")  # doctest: +SKIP
+    """
+    directory = RunDirectory(run)
+    record = directory.read_record()
+    if record["status"] != "complete":
+        raise RunDirectoryError(f"{directory.path}: the run is not finished; train it again")
+    stored = _stored(directory, record)
+    directory.check(stored.files)
+    made = _model(directory, stored.model, model)
+    members, weights, thresholds = directory.read_model()
+    if members.shape[1] != made.size:
+        raise RunDirectoryError(
+            f"{directory.path}: model.safetensors has {members.shape[1]} weights, but the model "
+            f"has {made.size}"
+        )
+    return Predictor(
+        model=made,
+        encoder=Encoder.load(directory.path / "encoder.json"),
+        task=stored.task,
+        members=members,
+        weights=weights,
+        kind=stored.served.kind,
+        clients=stored.served.clients,
+        thresholds=thresholds,
+    )
+
+
+class _StoredModel(BaseModel):
+    kind: Literal["mlp", "module"]
+    inputs: PositiveInt
+    hidden: tuple[PositiveInt, ...] = ()
+
+
+class _StoredChoice(BaseModel):
+    kind: Kind
+    clients: tuple[str, ...] = ()
+
+
+class _Stored(BaseModel):
+    """The part of run.json that prediction needs."""
+
+    task: Task
+    model: _StoredModel
+    served: _StoredChoice
+    files: dict[str, str]
+
+
+def _stored(directory: RunDirectory, record: dict[str, Any]) -> _Stored:
+    try:
+        return _Stored.model_validate(record)
+    except ValidationError as error:
+        first = error.errors()[0]
+        problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except ConfigError as error:
+        problem = f"task: {error}"
+    raise RunDirectoryError(
+        f"{directory.record_path}: {problem}; the file was altered, restore it or train again"
+    )
+
+
+def _model(directory: RunDirectory, stored: _StoredModel, factory: ModuleFactory | None) -> Model:
+    if stored.kind == "mlp":
+        return MLP(inputs=stored.inputs, hidden=stored.hidden)
+    if factory is None:
+        raise RunDirectoryError(
+            f"{directory.path}: trained with a module of your own; give its factory with model="
+        )
+    return ModuleModel(factory, stored.inputs)

@@ -1,0 +1,117 @@
+"""From a configuration to what an engine runs: table, federation, setup."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from mfairfl.data import Federation, Table, Task, load_dataset, partition, read_table
+from mfairfl.engine.embedded import splits_of, summarize
+from mfairfl.engine.state import Setup, Split
+from mfairfl.errors import ConfigError
+from mfairfl.models import MLP, Model, ModuleModel, logistic
+from mfairfl.runs.config import Config
+from mfairfl.strategies.base import Strategy, Summary
+
+__all__ = [
+    "ModuleFactory",
+    "federation_of",
+    "model_of",
+    "setup_of",
+    "steps_by_gradient",
+    "table_of",
+]
+
+ModuleFactory = Callable[[int], nn.Module]
+
+
+def table_of(config: Config) -> Table:
+    """Read the rows the configuration names."""
+    data = config.data
+    if data.csv is not None and config.task is not None:
+        task = _only(config.task, data.sensitive)
+        return read_table(Path(data.csv), task, delimiter=data.delimiter, encoding=data.encoding)
+    if data.name is None:
+        raise ConfigError("no data: give data.name (see `mfairfl data list`) or data.csv")
+    options: dict[str, Any] = dict(data.options)
+    return load_dataset(
+        data.name, data.path, sensitive=data.sensitive, task=config.task, **options
+    )
+
+
+def _only(task: Task, names: tuple[str, ...] | None) -> Task:
+    """Keep the sensitive attributes that data.sensitive names, in its order."""
+    if names is None:
+        return task
+    known = {s.name: s for s in task.sensitive}
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"data.sensitive: '{name}' is no sensitive attribute of the [task] "
+                f"(known: {', '.join(known)})"
+            )
+    return task.model_copy(update={"sensitive": tuple(known[name] for name in names)})
+
+
+def federation_of(config: Config, table: Table) -> Federation:
+    """Deal the rows to clients as the configuration says."""
+    clients = config.clients
+    scheme = clients.scheme or ("iid" if table.clients is None else "column")
+    return partition(
+        table,
+        scheme,
+        seed=config.seed,
+        clients=clients.count,
+        test=clients.test,
+        validation=clients.validation,
+        fold=None if clients.folds is None else (clients.fold, clients.folds),
+        **clients.options,
+    )
+
+
+def model_of(config: Config, inputs: int, module: ModuleFactory | None = None) -> Model:
+    """Build the model for this many encoded features."""
+    if module is not None:
+        return ModuleModel(module, inputs)
+    if config.model.kind == "logistic":
+        return logistic(inputs)
+    return MLP(inputs=inputs, hidden=config.model.hidden)
+
+
+def steps_by_gradient(strategy: Strategy) -> bool:
+    """Say whether a method takes one gradient a server step: one for every local epoch, then."""
+    return getattr(strategy, "update", "local") == "gradient"
+
+
+def setup_of(config: Config, federation: Federation, module: ModuleFactory | None = None) -> Setup:
+    """Put together what the loop needs, for clients whose rows are here."""
+    names = tuple(attribute.name for attribute in federation.attributes)
+    pooled = config.strategy.create().card.trains_on == "pooled"
+    return setup_for(
+        config,
+        model=model_of(config, federation.pool.X.shape[1], module),
+        summary=summarize(federation, config.goal(names), pooled=pooled),
+        splits=splits_of(federation),
+    )
+
+
+def setup_for(
+    config: Config, *, model: Model, summary: Summary, splits: tuple[Split, ...]
+) -> Setup:
+    """Put together what the loop needs, wherever the clients are."""
+    strategy, training = config.strategy.create(), config.training
+    return Setup(
+        strategy=strategy,
+        model=model,
+        recipe=training.recipe(),
+        rounds=training.rounds * (training.local_epochs if steps_by_gradient(strategy) else 1),
+        seed=config.seed,
+        summary=summary,
+        output=config.output_rule(),
+        participation=training.participation,
+        patience=training.patience,
+        splits=splits,
+    )

@@ -1,0 +1,75 @@
+"""A silo runs the installed client app, and fails shut where it cannot."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from types import ModuleType
+
+import pytest
+from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
+from flwr.supernode.runtime import run_clientapp
+
+from mfairfl.deployment.installed_app import guards, replace_loading
+from mfairfl.deployment.silo_process import _alone, _door, _knock
+from mfairfl.errors import ConfigError, FederationError
+from mfairfl.remote.silo_file import SiloSettings
+
+
+def test_the_server_s_app_is_neither_unpacked_nor_loaded(monkeypatch):
+    for name in ("install_from_fab", "get_load_client_app_fn"):
+        monkeypatch.setattr(run_clientapp, name, getattr(run_clientapp, name))  # put back later
+    replace_loading(run_clientapp, "ours")
+    assert run_clientapp.install_from_fab(b"anything", skip_prompt=True) is None
+    load = run_clientapp.get_load_client_app_fn(default_app_ref="", app_path=None, multi_app=True)
+    assert load("evil/app", "1.0.0", "hash") == "ours"
+    used = run_clientapp.run_clientapp.__code__.co_names
+    assert {"install_from_fab", "get_load_client_app_fn"} <= set(used)  # looked up when called
+
+
+def test_a_flower_that_loads_apps_otherwise_is_refused():
+    with pytest.raises(ConfigError, match="has no 'install_from_fab'"):
+        replace_loading(ModuleType("another"), "ours")
+
+
+def test_every_programme_a_node_may_start_is_guarded(tmp_path):
+    folder = guards(tmp_path / "bin")
+    assert {path.name for path in folder.glob("flwr-*")} == set(TASK_TYPE_TO_COMMAND.values())
+
+
+@pytest.mark.parametrize("name", sorted(TASK_TYPE_TO_COMMAND.values()))
+def test_only_client_work_is_let_in(tmp_path, name, caplog):
+    folder = guards(tmp_path / "a folder" / "bin")
+    with _door(folder) as door:
+        knocking = subprocess.Popen([folder / name, "--token", "a b"], stdin=subprocess.DEVNULL)
+        words = None
+        while words is None and knocking.poll() is None:
+            words = _knock(door)
+        assert knocking.wait() == 0
+    if name == "flwr-clientapp":
+        assert words == [name, "--token", "a b"]
+    else:
+        assert words is None
+        assert f"asked for ['{name}']" in caplog.text
+
+
+def test_a_second_process_with_the_same_state_is_refused(tmp_path):
+    settings = SiloSettings(name="a", csv="a.csv", state=tmp_path)
+    with (
+        _alone(settings),
+        pytest.raises(FederationError, match="another process of silo 'a'"),
+        _alone(settings),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("line", [b"\n", b"{]\n", json.dumps("flwr-clientapp").encode() + b"\n"])
+def test_nonsense_at_the_door_is_turned_away(tmp_path, line, monkeypatch):
+    folder = guards(tmp_path / "bin")
+    with _door(folder) as door, socket.socket(socket.AF_UNIX) as visitor:
+        monkeypatch.chdir(folder)  # the path of a socket must be short
+        visitor.connect("door")
+        visitor.sendall(line)
+        visitor.shutdown(socket.SHUT_WR)
+        assert _knock(door) is None

@@ -1,0 +1,279 @@
+"""Flower's classes between the loop and the silos: the embedded engine's bits, and faults."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Error,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
+
+import federations as fed
+from grids import LocalGrid
+from mfairfl.data import Task, partition, table_from_frame
+from mfairfl.engine.embedded import splits_of, summarize
+from mfairfl.engine.loop import first_state
+from mfairfl.engine.output import Output
+from mfairfl.engine.state import Setup
+from mfairfl.errors import ConfigError, FederationError, MessageError
+from mfairfl.fairness.goal import Goal
+from mfairfl.flower.app import app, settings_of
+from mfairfl.flower.grid import GridPost
+from mfairfl.flower.records import from_records, to_records
+from mfairfl.models import MLP
+from mfairfl.remote.codec import Packet, make_packet
+from mfairfl.remote.enrolment import EnrolmentTerms, enrol
+from mfairfl.remote.transport import drive
+from mfairfl.strategies import available, create
+from mfairfl.strategies.base import Summary
+from mfairfl.training.plan import Recipe
+
+TASK = Task(label="hired", favourable="yes", sensitive=("sex",))
+TERMS = EnrolmentTerms(task=TASK, seed=5, hidden=(4,))
+GOAL = Goal(notions=("dp",), attributes=("sex",))
+FEDERATED = [name for name in available() if create(name).card.trains_on == "clients"]
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Three silos with a file and a folder each, on nodes with random numbers."""
+    frame = fed.people()
+    found = {}
+    for i, site in enumerate(["east", "north", "west"]):
+        folder = tmp_path / site
+        folder.mkdir()
+        rows = frame[frame["site"] == site].drop(columns="site")
+        rows.to_csv(folder / "rows.csv", index=False)
+        settings = f'name = "{site}"\ncsv = "rows.csv"\nstate = "state"\nmin_count = 1\n'
+        (folder / "silo.toml").write_text(settings)
+        found[7919 * (3 - i)] = {"silo": str(folder / "silo.toml")}
+    return found
+
+
+def embedded():
+    frame = fed.people()
+    frame = frame[frame["site"] != "south"].reset_index(drop=True)
+    task = TASK.model_copy(update={"client": "site"})
+    return partition(table_from_frame(frame, task, name="people"), "column", seed=TERMS.seed)
+
+
+def setup_of(name, summary, inputs, splits, rounds=2):
+    return Setup(
+        strategy=create(name),
+        model=MLP(inputs=inputs, hidden=TERMS.hidden),
+        recipe=Recipe(local_epochs=2, batch_size=16, lr=0.02),
+        rounds=rounds,
+        seed=TERMS.seed,
+        summary=summary,
+        output=Output(rule=create(name).card.output or "last"),
+        splits=splits,
+    )
+
+
+def over_flower(name, grid, rounds=2, minimum=3):
+    post = GridPost(grid, "run-1", deadline=2)
+    names = post.wait_for(["east", "north", "west"], minimum=minimum, seconds=0)
+    enrolled = enrol(post, names, TERMS, minimum=minimum)
+    summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=GOAL)
+    inputs = len(enrolled.encoder.feature_names)
+    setup = setup_of(name, summary, inputs, ("train", "test"), rounds)
+    state = first_state(setup)
+    return drive(setup, state, post, minimum=min(minimum, 2)), state
+
+
+@pytest.mark.parametrize("name", FEDERATED)
+def test_every_strategy_ends_where_the_embedded_engine_ends(name, nodes):
+    federation = embedded()
+    summary = summarize(federation, GOAL)
+    setup = setup_of(name, summary, federation.pool.X.shape[1], splits_of(federation))
+    expected, watch = fed.run(setup, federation)
+    found, state = over_flower(name, LocalGrid(app, nodes))
+    assert np.array_equal(state.weights, watch.weights[-1])
+    if setup.strategy.card.serves != "personal":  # those models never reach the server
+        assert fed.bits(found) == fed.bits(expected)
+
+
+def test_a_node_whose_app_raises_is_left_out_with_the_reason(nodes, caplog):
+    enrolled = []
+
+    def broken(message, context):
+        run, packet = from_records(message.content)
+        if '"train"' in packet.text and "north" in context.node_config["silo"] and enrolled:
+            raise RuntimeError("disk\nfull")
+        enrolled.append(run)
+        return app(message, context)
+
+    found, state = over_flower("fedavg", LocalGrid(broken, nodes))
+    assert "north is left out: it refused: disk full" in caplog.text
+    assert np.isfinite(state.weights).all()
+    assert found.rounds == 2
+
+
+class Echoing(LocalGrid):
+    """A second, other reply follows every reply; and the first comes again, too late."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.late, self.asked = [], []
+
+    def push_messages(self, messages):
+        self.asked = list(messages)
+        return super().push_messages(self.asked)
+
+    def pull_messages(self, message_ids):
+        found = super().pull_messages(message_ids)
+        second = [Message(Error(code=2, reason="again"), reply_to=m) for m in self.asked]
+        earlier, self.late = self.late, found
+        return [*found, *second, *earlier]
+
+
+def test_late_and_repeated_replies_change_nothing(nodes):
+    _, state = over_flower("mfairfl", Echoing(app, nodes))
+    _, quiet = over_flower("mfairfl", LocalGrid(app, nodes))
+    assert np.array_equal(state.weights, quiet.weights)
+
+
+def test_keys_and_not_claims_decide_who_a_node_is(nodes):
+    keys = {node: f"key {node}".encode() for node in nodes}
+    members = {keys[23757]: "east", keys[15838]: "north"}
+    post = GridPost(LocalGrid(app, nodes, keys=keys), "run-1", deadline=2, members=members)
+    with pytest.raises(FederationError, match="missing: west"):
+        post.wait_for(["east", "north", "west"], minimum=3, seconds=0)
+    crossed = {keys[23757]: "north", keys[15838]: "east"}
+    post = GridPost(LocalGrid(app, nodes, keys=keys), "run-1", deadline=2, members=crossed)
+    with pytest.raises(FederationError, match="it describes itself as 'east'"):
+        enrol(post, ["east", "north"], TERMS, minimum=2)
+
+
+def test_what_an_error_quotes_of_a_file_stays_with_the_silo(nodes, tmp_path, caplog):
+    path = tmp_path / "west" / "rows.csv"
+    lines = path.read_text().splitlines()
+    lines[3] = lines[3].replace("yes", "secret").replace("no", "secret")
+    path.write_text("\n".join(lines) + "\n")
+    post = GridPost(LocalGrid(app, nodes), "run-1", deadline=2)
+    split = {"seed": 1, "test": 0.2, "validation": 0.0}
+    resolved = TASK.model_dump(mode="json") | {"unfavourable": "no"}
+    replies = post.exchange({"west": make_packet("sums", split | {"task": resolved})})
+    assert "secret" in caplog.text
+    assert replies["west"].startswith("it refused: its file cannot be used")
+
+
+def test_a_silo_answers_for_the_task_it_agreed_to_only(nodes, tmp_path):
+    (tmp_path / "west" / "agreed.toml").write_text(
+        '[task]\nlabel = "hired"\nfavourable = "yes"\nsensitive = ["sex"]\nignore = ["skill"]\n'
+    )
+    with (tmp_path / "west" / "silo.toml").open("a") as file:
+        file.write('task = "agreed.toml"\n')
+    post = GridPost(LocalGrid(app, nodes), "run-1", deadline=2)
+    enrolled = enrol(post, ["east", "north", "west"], TERMS, minimum=2)
+    assert list(enrolled.refused) == ["west"]
+    assert "ignore = (); 'west' agreed to ('skill',)" in enrolled.refused["west"]
+
+
+def test_a_node_that_does_not_answer_in_time_is_left_out(nodes, caplog):
+    asked = []
+
+    def slow(node, message):
+        _, packet = from_records(message.content)
+        asked.append(packet.text)
+        return node == 7919 and '"kind": "train"' in packet.text
+
+    over_flower("mfairfl", LocalGrid(app, nodes, lose=slow))
+    assert "west is left out: no answer before the deadline" in caplog.text
+
+
+def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog):
+    grid = LocalGrid(app, nodes)
+    post = GridPost(grid, "run-1", deadline=2)
+    names = ["east", "north", "west"]
+    assert post.wait_for(names, minimum=3, seconds=0) == names
+    gone = grid.nodes.pop(7919)
+    ask = {name: Packet('{"version": 1, "kind": "x"}', {}) for name in names}
+    assert post.exchange(ask)["west"] == "it is not online"
+    grid.nodes[55] = gone
+    assert "knows no run" in str(post.exchange(ask)["west"])  # it answers again
+
+
+def test_too_few_nodes_are_named(nodes):
+    nodes.pop(7919)
+    post = GridPost(LocalGrid(app, nodes), "run-1", deadline=2)
+    with pytest.raises(FederationError, match=r"2 clients are online after 0 s.*missing: west"):
+        post.wait_for(["east", "north", "west"], minimum=3, seconds=0)
+    assert post.wait_for(["east", "north", "west"], minimum=2, seconds=0) == ["east", "north"]
+
+
+# ------------------------------------------------------------------ records
+
+
+def test_records_keep_every_bit():
+    arrays = {"a/0": np.array([np.pi, np.nan], np.float64), "b": np.arange(6).reshape(2, 3)}
+    run, found = from_records(to_records(Packet("{}", arrays), "r"))
+    assert (run, found.text) == ("r", "{}")
+    for name, array in arrays.items():
+        assert found.arrays[name].tobytes() == array.tobytes()
+        assert found.arrays[name].shape == array.shape
+
+
+def content(**changes):
+    parts = {
+        "text": ConfigRecord({"json": "{}", "run": "r"}),
+        "arrays": ArrayRecord({"a": Array(np.zeros(3, np.float32))}),
+    }
+    return RecordDict({k: v for k, v in (parts | changes).items() if v is not None})
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        (content(arrays=None), "other parts than text and arrays"),
+        (content(more=MetricRecord({"x": 1})), "other parts"),
+        (content(text=ConfigRecord({"json": "{}"})), "without its text or its run"),
+        (content(text=ConfigRecord({"json": b"{}", "run": "r"})), "without its text"),
+        (content(arrays=ArrayRecord({"a": Array(np.zeros(2, complex))})), "complex128"),
+        (
+            content(arrays=ArrayRecord({"a": Array("float32", (3,), "pickle", b"x" * 12)})),
+            "not plain numbers",
+        ),
+        (
+            content(
+                arrays=ArrayRecord({"a": Array("float32", (10**9,), "numpy.ndarray", b"x" * 140)})
+            ),
+            "140 bytes for shape",
+        ),
+        (
+            content(
+                arrays=ArrayRecord({"a": Array("float32", (3,), "numpy.ndarray", b"x" * 140)})
+            ),
+            "cannot be read",
+        ),
+    ],
+)
+def test_records_that_are_no_packet_are_refused(records, message):
+    with pytest.raises(MessageError, match=message):
+        from_records(records)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('name = "a"\ncsv = "a.csv"\n', "state: Field required"),
+        ('name = "a/b"\ncsv = "a.csv"\nstate = "s"\n', "name: "),
+        ('name = "a"\ncsv = "a.csv"\nstate = "s"\nrun = "x"\n', "unknown key 'run'"),
+    ],
+)
+def test_a_silo_s_file_is_checked(tmp_path, text, message):
+    path = tmp_path / "silo.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        settings_of({"silo": str(path)})
+
+
+def test_a_node_without_a_file_says_how_to_name_one():
+    with pytest.raises(ConfigError, match="mfairfl deploy silo"):
+        settings_of({})

@@ -1,0 +1,223 @@
+"""The whole path of an experiment on a small synthetic federation, from file to table."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pandas as pd
+import pytest
+
+import federations as fed
+from mfairfl.errors import ConfigError
+from mfairfl.experiments.results import path_of
+from mfairfl.experiments.study import load_study, trials
+from mfairfl.paper import reproduce as paper
+
+PEOPLE = """
+[data]
+csv = "people.csv"
+[task]
+label = "hired"
+favourable = "yes"
+sensitive = ["sex"]
+client = "site"
+[model]
+hidden = [4]
+"""
+TABLE = """
+title = "Table 1, small"
+data = [{ label = "adult", config = "people.toml" }]
+splits = ["own"]
+notions = ["dp", "ap"]
+protocols = ["2x2", "4x1"]
+seeds = 3
+lock = "lock.toml"
+published = "table-1"
+published_split = "own"
+strategies = [
+  "indfair",
+  "fedavg",
+  { name = "fedavg-threshold", tuned_as = "fedavg" },
+  "mfairfl",
+  "mfairfl-paper",
+  "constant",
+]
+"""
+CURVES = """
+title = "Figure S1, small"
+kind = "curves"
+notions = []
+data = [{ label = "adult", config = "people.toml" }]
+protocols = ["2x2"]
+seeds = 2
+strategies = ["fedavg", "ditto"]
+"""
+TUNE = """
+title = "Chosen"
+data = [{ label = "adult", config = "people.toml" }]
+notions = ["dp"]
+protocols = ["2x1"]
+seeds = [0]
+strategies = ["fedavg", { name = "mfairfl", search = { "strategy.beta" = [0.2, 1.0] } }]
+"""
+
+
+def write_files(folder):
+    fed.people().to_csv(folder / "people.csv", index=False)
+    for name, text in (
+        ("people", PEOPLE),
+        ("table-1", TABLE),
+        ("figure-s1", CURVES),
+        ("tune", TUNE),
+    ):
+        (folder / f"{name}.toml").write_text(text)
+    (folder / "lock.toml").write_text('[adult.fedavg]\n"training.lr" = 0.05\n')
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The small experiments, carried out once."""
+    folder, out = tmp_path_factory.mktemp("paper"), tmp_path_factory.mktemp("out")
+    write_files(folder)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(paper, "experiments", lambda: folder)
+        shown = paper.reproduce(["table-1", "figure-s1"], out)
+    return folder, out, shown
+
+
+def test_a_table_comes_as_markdown_csv_latex_rows_and_pictures(made):
+    _, out, shown = made
+    names = {path.name for path in out.iterdir()}
+    assert {f"table-1.{kind}" for kind in ("md", "csv", "tex")} <= names
+    assert {"table-1-runs.csv", "table-1-runs.parquet", "made.json"} <= names
+    for protocol in ("2x2", "4x1"):
+        for part in ("dp", "ap", "clients", "multipliers"):
+            assert {f"table-1-{protocol}-{part}.{kind}" for kind in ("svg", "png")} <= names
+    assert "(.792)" in (out / "table-1.md").read_text()  # mFairFL's published accuracy
+    assert "mfairfl-paper" in shown["table-1"]
+
+
+def test_rows_say_what_run_json_says(made):
+    folder, out, _ = made
+    rows = pd.read_csv(out / "table-1-runs.csv", keep_default_na=False, na_values=["nan"])
+    work = trials(load_study(folder / "table-1.toml"))
+    assert len(rows) == len(work) == 2 * 3 * (2 + 1 + 2 + 2 + 2 + 1)
+    for row, trial in zip(rows.to_dict("records"), work, strict=True):
+        record = json.loads((path_of(trial, out / "runs") / "run.json").read_text())
+        test = record["metrics"]["test"]
+        assert row["strategy"] == record["config"]["strategy"]["name"]
+        assert row["accuracy"] == test["accuracy"]
+        assert row["client_accuracy_std"] == test["client_accuracy_std"]
+        assert row["train_accuracy"] == record["metrics"]["train"]["accuracy"]
+        assert row["identity"] == record["identity"]
+        assert row["frontier_accuracy_parity_difference"] >= row["accuracy"] - 1e-9
+    locked = rows[rows["strategy"].isin(["fedavg", "fedavg-threshold"])]["hyper_parameters"]
+    assert {json.loads(text)["training"]["lr"] for text in locked} == {0.05}
+    parquet = pd.read_parquet(out / "table-1-runs.parquet")
+    assert parquet["accuracy"].tolist() == rows["accuracy"].tolist()
+
+
+def test_means_in_the_table_are_the_means_of_the_rows(made):
+    _, out, _ = made
+    rows = pd.read_csv(out / "table-1-runs.csv", keep_default_na=False, na_values=["nan"])
+    table = pd.read_csv(out / "table-1.csv", keep_default_na=False, na_values=["nan", ""])
+    own = rows[
+        (rows["strategy"] == "mfairfl")
+        & (rows["notion"] == "accuracy_parity")
+        & (rows["protocol"] == "4x1")
+    ]
+    cell = table[
+        (table["strategy"] == "mfairfl")
+        & (table["notion"] == "accuracy_parity")
+        & (table["protocol"] == "4x1")
+        & (table["metric"] == "accuracy_parity_difference")
+    ]
+    assert cell["mean"].item() == pytest.approx(own["accuracy_parity_difference"].mean(), abs=1e-5)
+    assert cell["n"].item() == 3
+
+
+def test_a_method_by_gradients_is_run_once_for_all_budgets(made):
+    folder, out, _ = made
+    literal = [
+        t for t in trials(load_study(folder / "table-1.toml")) if t.strategy == "mfairfl-paper"
+    ]
+    assert len(literal) == 12
+    assert len({path_of(trial, out / "runs") for trial in literal}) == 6
+
+
+def test_curves_have_every_round_of_every_run(made):
+    _, out, shown = made
+    rows = pd.read_csv(out / "figure-s1-rounds.csv", keep_default_na=False, na_values=["nan"])
+    assert len(rows) == 2 * 2 * 3  # methods, seeds, rounds 0 to 2
+    assert (out / "figure-s1-2x2.png").exists()
+    assert "ditto" in shown["figure-s1"]
+
+
+def test_nothing_is_run_twice_and_the_same_bytes_come_out(made, monkeypatch):
+    folder, out, _ = made
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    models = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/model.safetensors")}
+    monkeypatch.setattr(paper, "experiments", lambda: folder)
+    told = {}
+
+    class Watch:
+        def begin(self, name, total):
+            assert (name, total) == ("table-1", len(models) - 4)  # the others are the figure's
+
+        def on_round(self, out, round_, rounds):
+            told[out] = round_ / rounds
+
+    paper.reproduce(["table-1"], out, watcher=Watch())
+    assert len(told) == len(models) - 4
+    assert set(told.values()) == {1.0}  # finished before, and counted as finished
+    assert {path: path.stat().st_mtime_ns for path in models} == models
+    after = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    assert {name for name in before if before[name] != after[name]} <= {"made.json"}
+
+
+def test_killed_in_the_middle_and_started_again_the_tables_are_the_same(made, tmp_path):
+    folder, whole, _ = made
+    out = tmp_path / "out"
+    code = (
+        "import sys; from pathlib import Path; from mfairfl.paper import reproduce as r;"
+        "r.experiments = lambda: Path(sys.argv[1]); r.reproduce(['table-1'], Path(sys.argv[2]))"
+    )
+    command = [sys.executable, "-c", code, str(folder), str(out)]
+    first = subprocess.Popen(command)
+    limit = time.monotonic() + 120
+    while not list(out.glob("runs/*/rounds.csv")) and time.monotonic() < limit:
+        time.sleep(0.02)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert not (out / "table-1.md").exists()
+    subprocess.run(command, check=True)
+    for path in whole.glob("table-1*"):
+        assert (out / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_tuning_writes_a_lock_file_that_studies_can_use(made, tmp_path):
+    folder, _, _ = made
+    paper.tune_methods(folder / "tune.toml", tmp_path)
+    study = load_study(folder / "table-1.toml").model_copy(
+        update={"lock": str(tmp_path / "lock.toml")}
+    )
+    assert trials(study)
+    tried = pd.read_csv(tmp_path / "tuning.csv")
+    assert set(tried["strategy"]) == {"fedavg", "mfairfl"}
+    assert set(tried["rung"]) == {0, 1, 2}
+
+
+def test_an_unknown_experiment_is_named_with_the_known_ones(tmp_path):
+    with pytest.raises(ConfigError, match="did you mean 'table-1'"):
+        paper.reproduce(["table1"], tmp_path)
+
+
+@pytest.mark.parametrize("name", [*paper.PAPER, "tune"])
+def test_the_paper_s_files_are_valid(name):
+    study = load_study(paper.experiments() / f"{name}.toml")
+    assert {d.label for d in study.data} == {"adult", "compas", "bank"}

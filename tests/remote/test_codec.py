@@ -1,0 +1,177 @@
+"""Messages: every strategy's run is the same when all that is said crosses as text and arrays."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import federations as fed
+from mfairfl.engine.embedded import Member, _Desk
+from mfairfl.engine.loop import federate
+from mfairfl.engine.output import Output
+from mfairfl.engine.state import Measure, Score, Train
+from mfairfl.errors import MessageError
+from mfairfl.fairness.cells import Cells
+from mfairfl.remote.codec import (
+    Packet,
+    Shape,
+    pack_answer,
+    pack_ask,
+    unpack_answer,
+    unpack_ask,
+)
+from mfairfl.strategies import available, create
+from mfairfl.training.plan import Job, Plan
+
+PEOPLE = fed.people_federation()
+
+
+def through_messages(member):
+    """Run a member as the embedded engine does, but let every word cross as a packet."""
+    desk = _Desk([member])
+    loop = federate(member.setup, desk.states[0])
+    shape = Shape(member.setup.model.size, Cells(member.federation.attributes).size)
+    names = sorted(member.setup.summary.counts)
+    ask = next(loop)
+    while True:
+        asked = {name: unpack_ask(pack_ask(ask, name), name, shape) for name in names}
+        try:
+            ask = loop.send(answered(desk, ask, asked, shape))
+        except StopIteration as stop:
+            return stop.value
+
+
+def answered(desk, ask, asked, shape):
+    """Answer what each client understood, and read its answer as the server would."""
+    found = {}
+    for name, own in asked.items():
+        (whole,) = desk.answer({0: own}).values()
+        if isinstance(own, Train):
+            said = [report for report in whole if report.client == name]
+        elif isinstance(own, Score):
+            said = whole[name]
+        else:
+            said = tuple({s: sums[name] for s, sums in part.items()} for part in whole)
+        found[name] = unpack_answer(pack_answer(said), ask, name, shape)
+    if isinstance(ask, Train):
+        return [report for said in found.values() for report in said]
+    if isinstance(ask, Score):
+        return found
+    return tuple(
+        {split: {name: said[i][split] for name, said in found.items()} for split in ask.splits}
+        for i in range(len(ask.weights))
+    )
+
+
+def member(name):
+    setup = fed.setup_for(PEOPLE, name, rounds=2)
+    strategy = create(name)
+    rule = strategy.card.output or "last"
+    return Member(setup=replace(setup, output=Output(rule=rule)), federation=PEOPLE)
+
+
+@pytest.mark.parametrize("name", [n for n in available() if create(n).card.trains_on == "clients"])
+def test_a_run_through_messages_has_the_bits_of_a_run_without(name):
+    one = member(name)
+    plain, _ = fed.run(one.setup, one.federation)
+    assert fed.bits(through_messages(one)) == fed.bits(plain)
+
+
+SHAPE = Shape(weights=3, cells=2)
+WEIGHTS = np.array([1, 2, 3], dtype=np.float32)
+TRAIN = Train(
+    0, {"a": WEIGHTS}, (Job(client="a", plan=Plan(epochs=1, batch_size=8, linear=WEIGHTS)),)
+)
+MEASURE = Measure((WEIGHTS,), ("train",))
+
+
+def changed(packet, **changes):
+    return Packet(json.dumps(json.loads(packet.text) | changes), packet.arrays)
+
+
+@pytest.mark.parametrize(
+    ("packet", "message"),
+    [
+        (Packet("{", {}), "no JSON"),
+        (Packet("[]", {}), "format None, this mfairfl reads 1"),
+        (changed(pack_ask(MEASURE, "a"), version=2), "format 2"),
+        (changed(pack_ask(MEASURE, "a"), kind="shell"), "unknown kind 'shell'"),
+        (changed(pack_ask(MEASURE, "a"), splits=["all"]), "unknown rows 'all'"),
+        (changed(pack_ask(MEASURE, "a"), models=10**9), "with 1000000000 models"),
+        (changed(pack_ask(MEASURE, "a"), models=2), "'model/1' is missing"),
+        (changed(pack_ask(MEASURE, "a"), slot=3), "3 is no name"),
+        (Packet(pack_ask(MEASURE, "a").text, {"model/0": WEIGHTS[:2]}), "expected float32"),
+        (Packet(pack_ask(MEASURE, "a").text, {"model/0": WEIGHTS * np.nan}), "not finite"),
+        (Packet(pack_ask(MEASURE, "a").text, {"model/0": WEIGHTS.astype(object)}), "object"),
+        (changed(pack_ask(TRAIN, "a"), round=-1), "round -1"),
+        (changed(pack_ask(TRAIN, "a"), jobs={}), "no list"),
+        (changed(pack_ask(TRAIN, "a"), jobs=[{"client": "a"}]), "Job.plan: "),
+        (
+            changed(
+                pack_ask(TRAIN, "a"),
+                jobs=[{"client": "b", "plan": {"epochs": 1, "batch_size": 2}}],
+            ),
+            "a job for 'b' reached 'a'",
+        ),
+        (
+            changed(
+                pack_ask(TRAIN, "a"),
+                jobs=[{"client": "a", "plan": {"epochs": 1, "batch_size": 2, "run": "rm"}}],
+            ),
+            "Job.plan.run: ",
+        ),
+        (
+            changed(
+                pack_ask(TRAIN, "a"),
+                jobs=[
+                    {
+                        "client": "a",
+                        "plan": {"epochs": 1, "batch_size": 2, "loss_table": [[1.0, 1.0]]},
+                    }
+                ],
+            ),
+            "a table of 1 cells; the task has 2",
+        ),
+    ],
+)
+def test_a_bad_request_is_refused_in_one_line(packet, message):
+    with pytest.raises(MessageError, match=message) as caught:
+        unpack_ask(packet, "a", SHAPE)
+    assert "\n" not in str(caught.value)
+
+
+SUMS = np.ones((4, 2, 2))
+
+
+def sums(array, text='{"version": 1, "kind": "sums", "models": 1}'):
+    return Packet(text, {"0/train": array})
+
+
+@pytest.mark.parametrize(
+    ("packet", "message"),
+    [
+        (sums(SUMS[:, :1]), r"'a': '0/train' is float64 \(4, 1, 2\)"),
+        (sums(SUMS.astype(np.float32)), "float32"),
+        (sums(-SUMS), "counts that cannot be"),
+        (sums(SUMS * [[[1]], [[2]], [[1]], [[1]]]), "counts that cannot be"),
+        (sums(SUMS * [[[1]], [[1]], [[np.nan]], [[1]]]), "not finite"),
+        (sums(SUMS * [[[1]], [[1]], [[1]], [[np.inf]]]), "not finite"),
+        (Packet(sums(SUMS).text, {}), "'0/train' is missing"),
+        (sums(SUMS, '{"version": 1, "kind": "reports", "reports": []}'), "'sums' was asked for"),
+    ],
+)
+def test_a_bad_answer_is_refused_and_names_the_client(packet, message):
+    with pytest.raises(MessageError, match=message) as caught:
+        unpack_answer(packet, MEASURE, "a", SHAPE)
+    assert "'a'" in str(caught.value)
+
+
+def test_nobody_reports_under_another_name():
+    text = json.dumps(
+        {"version": 1, "kind": "reports", "reports": [{"client": "b", "steps": 1, "lr": 0.1}]}
+    )
+    with pytest.raises(MessageError, match="'a': it reports as 'b'"):
+        unpack_answer(Packet(text, {"update/0": WEIGHTS}), TRAIN, "a", SHAPE)

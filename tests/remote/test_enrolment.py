@@ -1,0 +1,192 @@
+"""From files that stay where they are to the embedded engine's bits."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import federations as fed
+from mfairfl.data import Task, partition, table_from_frame
+from mfairfl.engine.embedded import splits_of, summarize
+from mfairfl.engine.loop import first_state
+from mfairfl.engine.output import Output
+from mfairfl.engine.state import Setup
+from mfairfl.errors import FederationError, MessageError, MfairflError
+from mfairfl.fairness.goal import Goal
+from mfairfl.models import MLP
+from mfairfl.remote.codec import Packet, make_packet
+from mfairfl.remote.enrolment import EnrolmentTerms, enrol
+from mfairfl.remote.responder import Desk
+from mfairfl.remote.silo_file import SiloSettings
+from mfairfl.remote.transport import drive
+from mfairfl.strategies import create
+from mfairfl.strategies.base import Summary
+from mfairfl.training.plan import Recipe
+
+TASK = Task(label="hired", favourable="yes", sensitive=("sex", "age"))
+TERMS = EnrolmentTerms(task=TASK, seed=3, hidden=(4,), validation=0.1)
+
+
+class Office:
+    """A post whose every message meets a new process: nothing is kept in memory."""
+
+    def __init__(self, settings):
+        self._settings = settings
+
+    def exchange(self, asks):
+        found = {}
+        for name, packet in asks.items():
+            try:
+                found[name] = Desk(self._settings[name]).handle("run-1", packet)
+            except MfairflError as error:
+                found[name] = str(error)
+        return found
+
+
+@pytest.fixture
+def settings(tmp_path):
+    """Every site's rows in a file of its own."""
+    frame = fed.people()
+    found = {}
+    for site in fed.SITES:
+        path = tmp_path / f"{site}.csv"
+        frame[frame["site"] == site].drop(columns="site").to_csv(path, index=False)
+        found[site] = SiloSettings(
+            name=site, csv=path, state=tmp_path / "state" / site, min_count=1
+        )
+    return found
+
+
+def embedded():
+    task = TASK.model_copy(update={"client": "site"})
+    table = table_from_frame(fed.people(), task, name="people")
+    return partition(table, "column", seed=TERMS.seed, validation=TERMS.validation)
+
+
+def setup_of(summary, inputs, splits, name):
+    return Setup(
+        strategy=create(name),
+        model=MLP(inputs=inputs, hidden=TERMS.hidden),
+        recipe=Recipe(local_epochs=2, batch_size=16, lr=0.02),
+        rounds=2,
+        seed=TERMS.seed,
+        summary=summary,
+        output=Output(rule=create(name).card.output or "select"),
+        splits=splits,
+    )
+
+
+@pytest.mark.parametrize("name", ["mfairfl", "fedavg-threshold", "scaffold"])
+def test_enrolled_files_train_to_the_embedded_engine_s_bits(settings, name):
+    federation, goal = embedded(), Goal(notions=("eo",), attributes=("sex", "age"))
+    inputs = federation.pool.X.shape[1]
+    ours = setup_of(summarize(federation, goal), inputs, splits_of(federation), name)
+    expected, watch = fed.run(ours, federation)
+
+    enrolled = enrol(Office(settings), list(settings), TERMS, minimum=4)
+    assert enrolled.encoder == federation.encoder
+    assert enrolled.refused == {}
+    summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=goal)
+    setup = setup_of(summary, len(enrolled.encoder.feature_names), splits_of(federation), name)
+    state = first_state(setup)
+    found = drive(setup, state, Office(settings), minimum=4)
+    assert np.array_equal(state.weights, watch.weights[-1])
+    assert fed.bits(found) == fed.bits(expected)
+
+
+def test_who_lacks_an_attribute_takes_part_and_a_note_says_so(settings):
+    for site, columns in {"west": ["sex"], "east": ["sex", "age"]}.items():
+        path = settings[site].csv
+        pd.read_csv(path).drop(columns=columns).to_csv(path, index=False)
+    enrolled = enrol(Office(settings), list(settings), TERMS, minimum=4)
+    assert enrolled.refused == {}
+    assert [a.groups for a in enrolled.attributes] == [("F", "M", "?"), ("old", "young", "?")]
+    assert {"sex=?", "age=?"} < set(enrolled.encoder.feature_names)
+    said = "{0}: {1} is not recorded in {2} of {2} rows; they are outside every comparison of {1}"
+    assert enrolled.notes == (
+        said.format("east", "sex", 90),
+        said.format("west", "sex", 60),
+        said.format("east", "age", 90),
+    )
+    # Cells: 3 · sex + age; 80 % of east's rows, less the validation ones, train in the last.
+    for name, held in {"east": [8], "west": [6, 7], "north": [3, 4]}.items():
+        rows = sum(enrolled.counts[part][name].sum(axis=1) for part in enrolled.counts)
+        assert np.flatnonzero(rows).tolist() == held
+
+
+def test_counts_are_those_of_the_rows(settings):
+    enrolled, federation = enrol(Office(settings), list(settings), TERMS), embedded()
+    for client in federation.clients:
+        for part in ("train", "validation", "test"):
+            shard = getattr(client, part)
+            strata = 2 * shard.cells.astype(int) + shard.y
+            rows = np.bincount(strata, minlength=8).reshape(4, 2)
+            assert enrolled.counts[part][client.name].tolist() == rows.tolist()
+
+
+def test_a_file_with_a_wrong_column_stays_out_and_the_others_go_on(settings):
+    path = settings["west"].csv
+    path.write_text(path.read_text().replace("skill", "skil", 1))
+    enrolled = enrol(Office(settings), list(settings), TERMS, minimum=2)
+    assert sorted(enrolled.counts["train"]) == ["east", "north", "south"]
+    assert "unknown column 'skill': did you mean 'skil'?" in enrolled.refused["west"]
+
+
+def test_too_few_clients_are_named_with_their_reasons(settings):
+    settings["west"].csv.unlink()
+    with pytest.raises(
+        FederationError, match=r"3 of 4 clients take part, at least 4 must \(west:"
+    ):
+        enrol(Office(settings), list(settings), TERMS, minimum=4)
+
+
+def test_rare_categories_are_not_named_and_are_encoded_as_unknown(settings):
+    path = settings["east"].csv
+    path.write_text(path.read_text().replace("clerk", "astronaut", 2))
+    careful = {n: s.model_copy(update={"min_count": 3}) for n, s in settings.items()}
+    spoken = []
+
+    class Listening(Office):
+        def exchange(self, asks):
+            found = super().exchange(asks)
+            spoken.extend(p.text for p in found.values() if isinstance(p, Packet))
+            return found
+
+    enrolled = enrol(Listening(careful), list(careful), TERMS)
+    assert "east" in enrolled.counts["train"]
+    assert not any("astronaut" in text for text in spoken)
+    assert "job=astronaut" not in enrolled.encoder.feature_names
+
+
+def test_a_client_that_was_not_enrolled_says_so(settings):
+    desk = Desk(settings["east"])
+    with pytest.raises(MessageError, match="'east' knows no run 'run-1'; it must be enrolled"):
+        desk.handle("run-1", make_packet("score", {"split": "train"}))
+
+
+@pytest.mark.parametrize("run", ["../up", "", "a/b", ".hidden", "x" * 200])
+def test_a_run_s_name_is_no_path(settings, run):
+    with pytest.raises(MessageError, match="is no name of a run"):
+        Desk(settings["east"]).handle(run, make_packet("profile", {}))
+
+
+@pytest.mark.parametrize(
+    ("packet", "message"),
+    [
+        (make_packet("profile", {}), "lacks 'task'"),
+        (make_packet("profile", {"task": {"label": 1}}), "a 'profile' message"),
+        (make_packet("encode", {"task": json.loads(TASK.model_dump_json())}), "does not fit"),
+    ],
+)
+def test_a_message_that_says_too_little_is_refused(settings, packet, message):
+    with pytest.raises(MfairflError, match=message):
+        Desk(settings["east"]).handle("run-1", packet)
+
+
+def test_a_client_under_another_name_is_refused(settings):
+    swapped = settings | {"east": settings["west"]}
+    enrolled = enrol(Office(swapped), list(swapped), TERMS)
+    assert enrolled.refused == {"east": "it describes itself as 'west'"}

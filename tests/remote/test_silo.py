@@ -1,0 +1,197 @@
+"""Clients that answer for themselves: the embedded engine's bits, and slots that survive."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import federations as fed
+from mfairfl.engine.checkpoint import parse
+from mfairfl.engine.loop import first_state
+from mfairfl.engine.output import Output
+from mfairfl.engine.silo import Silo, SlotStore
+from mfairfl.engine.state import Measure, Train
+from mfairfl.errors import CheckpointError, FederationError
+from mfairfl.fairness.cells import Cells
+from mfairfl.remote.codec import Packet, Shape, pack_answer, unpack_ask
+from mfairfl.remote.transport import drive
+from mfairfl.strategies import available, create
+
+PEOPLE = fed.people_federation(validation=0.2)
+FEDERATED = [name for name in available() if create(name).card.trains_on == "clients"]
+
+
+def setup_of(name, rounds=3):
+    setup = fed.setup_for(PEOPLE, name, rounds=rounds)
+    return replace(setup, output=Output(rule=create(name).card.output or "last"))
+
+
+def silos_of(setup, folder, kind=Silo):
+    """Every client by itself, with its slots on its own disk."""
+    return {
+        client.name: kind(
+            client, setup.model, PEOPLE.attributes, setup.seed, SlotStore(folder / client.name)
+        )
+        for client in PEOPLE.clients
+    }
+
+
+class Table:
+    """A post that hands messages over the table; `lost` says what gets lost."""
+
+    def __init__(self, silos, shape, lost=lambda client, ask: False):
+        self._silos, self._shape, self._lost = silos, shape, lost
+
+    def exchange(self, asks):
+        found = {}
+        for name, packet in asks.items():
+            ask = unpack_ask(packet, name, self._shape)
+            if not self._lost(name, ask):
+                found[name] = pack_answer(self._silos[name].answer(ask))
+        return found
+
+
+def shape_of(setup):
+    return Shape(setup.model.size, Cells(PEOPLE.attributes).size)
+
+
+def rounds_of(setup, silos, state, callbacks=(), **options):
+    """Run the loop until it ends."""
+    post = Table(silos, shape_of(setup), **options)
+    return drive(setup, state, post, minimum=2, callbacks=callbacks)
+
+
+@pytest.mark.parametrize("name", FEDERATED)
+def test_silos_end_where_the_embedded_engine_ends(name, tmp_path):
+    setup = setup_of(name)
+    embedded, watch = fed.run(setup, PEOPLE)
+    state = first_state(setup)
+    found = rounds_of(setup, silos_of(setup, tmp_path), state)
+    assert np.array_equal(state.weights, watch.weights[-1])
+    if setup.strategy.card.serves != "personal":  # those models never reach the server
+        assert fed.bits(found) == fed.bits(embedded)
+
+
+@pytest.mark.parametrize("name", ["ditto", "scaffold", "fedavg-f"])
+def test_clients_that_restart_and_a_server_that_repeats_a_round_change_nothing(name, tmp_path):
+    setup = setup_of(name)
+    whole = first_state(setup)
+    rounds_of(setup, silos_of(setup, tmp_path / "whole"), whole)
+    # The server dies after clients have trained round 2 and takes up its state after round 1;
+    # the clients are new processes with the same disk.
+    copies = []
+
+    class Keep:
+        def on_start(self, *_):
+            pass
+
+        def on_round(self, setup, state, record):
+            copies.append(fed.dump(state, "x"))
+
+    def dies(client, ask):
+        return not isinstance(ask, Train) and len(copies) == 2 and trained == {*silos}
+
+    trained = set()
+
+    class Watched(Silo):
+        def answer(self, ask):
+            if isinstance(ask, Train) and ask.round == 1:
+                trained.add(self._name)
+            return super().answer(ask)
+
+    silos = silos_of(setup, tmp_path / "stopped", kind=Watched)
+    with pytest.raises(FederationError, match="0 of 4 clients answered and at least 2 must"):
+        rounds_of(setup, silos, first_state(setup), [Keep()], lost=dies)
+    resumed = parse(copies[1], "x")
+    assert resumed.round == 1
+    rounds_of(setup, silos_of(setup, tmp_path / "stopped"), resumed)
+    assert np.array_equal(resumed.weights, whole.weights)
+
+
+class Records:
+    def __init__(self):
+        self.seen = []
+
+    def on_start(self, setup, state):
+        pass
+
+    def on_round(self, setup, state, record):
+        self.seen.append(record)
+
+
+@pytest.mark.parametrize("name", FEDERATED)
+def test_a_client_that_is_away_for_a_round_comes_back(name, tmp_path):
+    setup, records = setup_of(name, rounds=4), Records()
+
+    def away(client, ask):
+        return client == "north" and isinstance(ask, Train) and ask.round == 1
+
+    state = first_state(setup)
+    found = rounds_of(setup, silos_of(setup, tmp_path), state, [records], lost=away)
+    assert np.isfinite(state.weights).all()
+    trained = [set(record.coefficients) for record in records.seen[1:]]
+    if trained[0]:  # a constant trains nobody
+        assert "north" in trained[0] & trained[2] & trained[3]
+        assert "north" not in trained[1]
+        assert records.seen[2].set_aside["north"] == "it sent no report"
+    assert set(found.measured[0]["test"]) == set(fed.SITES)
+
+
+def test_a_client_that_does_not_answer_a_measurement_is_not_asked_to_train(tmp_path):
+    setup, records, measured = setup_of("mfairfl", rounds=3), Records(), [0]
+
+    def silent(client, ask):
+        measured[0] += client == "east" and isinstance(ask, Measure)
+        return client == "west" and isinstance(ask, Measure) and measured[0] == 2
+
+    rounds_of(setup, silos_of(setup, tmp_path), first_state(setup), [records], lost=silent)
+    assert "west" in records.seen[1].coefficients
+    assert set(records.seen[1].measured["train"]) == {"east", "north", "south"}
+    assert "west" not in records.seen[2].coefficients
+    assert "west" in records.seen[3].coefficients
+
+
+def test_an_answer_that_is_wrong_is_as_good_as_none(tmp_path, caplog):
+    setup, records = setup_of("fedavg", rounds=2), Records()
+    silos = silos_of(setup, tmp_path)
+
+    class Spoils(Table):
+        def exchange(self, asks):
+            found = super().exchange(asks)
+            return found | {"east": Packet("{}", {}), "west": "ClientApp raised: disk full"}
+
+    post = Spoils(silos, shape_of(setup))
+    drive(setup, first_state(setup), post, minimum=2, callbacks=[records])
+    assert set(records.seen[-1].coefficients) == {"north", "south"}
+    assert "east is left out: a message of format None" in caplog.text
+    assert "west is left out: ClientApp raised: disk full" in caplog.text
+
+
+def test_a_method_that_pools_rows_is_refused(tmp_path):
+    setup = fed.setup_for(PEOPLE, "cenfair")
+    with pytest.raises(FederationError, match="trains on the rows of all clients in one place"):
+        drive(setup, first_state(setup), Table({}, None))
+
+
+def test_a_damaged_slot_file_is_named(tmp_path):
+    store = SlotStore(tmp_path)
+    store.keep(0, {"personal": np.ones(3, np.float32)})
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(CheckpointError, match=r"round-000000\.safetensors: damaged"):
+        SlotStore(tmp_path)
+
+
+def test_slots_of_the_last_two_rounds_are_kept(tmp_path):
+    store = SlotStore(tmp_path)
+    for round_ in range(5):
+        store.keep(round_, {"personal": np.full(2, round_, np.float32)})
+    again = SlotStore(tmp_path)
+    assert again.latest()["personal"].tolist() == [4, 4]
+    assert again.before(4)["personal"].tolist() == [3, 3]
+    assert again.before(3) == {}
+    assert len(list(tmp_path.iterdir())) == 2
+    again.keep(3, {"personal": np.full(2, 9, np.float32)})  # a server that is behind
+    assert again.latest()["personal"].tolist() == [9, 9]

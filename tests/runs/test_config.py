@@ -1,0 +1,260 @@
+"""Configurations: an error is one line with its source and key; identities tell runs apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mfairfl.data import Task
+from mfairfl.errors import ConfigError
+from mfairfl.files import load_toml
+from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.train import OPTIONS, nested, settings
+
+TASK = {"label": "y", "favourable": 1, "sensitive": ["s"]}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"sead": 1}, ["unknown key 'sead'", "did you mean 'seed'"]),
+        ({"training": {"round": 3}}, ["'training.round'", "did you mean 'training.rounds'"]),
+        ({"model": {"hiden": [4]}}, ["'model.hiden'", "did you mean 'model.hidden'"]),
+        ({"task": {**TASK, "lable": "y"}}, ["'task.lable'", "did you mean 'task.label'"]),
+        ({"training": {"rounds": -1}}, ["training.rounds", "greater than or equal to 0", "-1"]),
+        ({"training": {"lr": "x"}}, ["training.lr", "valid number", "'x'"]),
+        ({"training": {"lr": float("nan")}}, ["training.lr", "finite number"]),
+        ({"training": {"lr": 0}}, ["training.lr", "greater than 0"]),
+        ({"training": {"lr": 1.0, "weight_decay": 2.0}}, ["training.lr", "training.weight_decay"]),
+        ({"training": {"participation": 0}}, ["training.participation"]),
+        ({"training": {"optimizer": "adam"}}, ["training.optimizer", "'adamw'"]),
+        ({"training": 3}, ["training", "valid dictionary", "3"]),
+        ({"seed": -1}, ["seed", "-1"]),
+        ({"clients": {"count": 0}}, ["clients.count", "0"]),
+        ({"clients": {"test": 1.0}}, ["clients.test"]),
+        ({"model": {"hidden": [4, 0]}}, ["model.hidden", "at least one unit"]),
+        ({"model": {"kind": "tree"}}, ["model.kind", "'tree'"]),
+        ({"fairness": {"notion": "dpp"}}, ["fairness.notion", "unknown notion 'dpp'", "'dp'"]),
+        ({"fairness": {"notion": []}}, ["fairness.notion", "at least 1 item"]),
+        ({"fairness": {"sensitive": []}}, ["fairness.sensitive", "at least 1 item"]),
+        ({"fairness": {"alpha": 1}}, ["fairness.alpha", "less than 1"]),
+        ({"strategy": {"name": "fedavgg"}}, ["strategy.name", "did you mean 'fedavg'"]),
+        (
+            {"strategy": {"name": "fedavg", "beta": 0.5}},
+            ["hyper-parameter of strategy 'fedavg' 'beta'", "weights"],
+        ),
+        ({"strategy": {"weights": "big"}}, ["strategy.weights", "'big'", "'uniform'"]),
+        ({"output": {"rule": "best"}}, ["output.rule", "'mixture'", "'best'"]),
+        ({"output": {"tolerance": 2}}, ["output.tolerance", "2"]),
+        ({"data": {"name": "adult", "csv": "x.csv"}}, ["data.name", "data.csv", "not both"]),
+        ({"data": {"csv": "x.csv"}}, ["data.csv needs a [task]"]),
+        ({"task": {"label": "y", "favourable": 1, "sensitive": []}}, ["task.sensitive"]),
+    ],
+)
+def test_an_error_is_one_line_naming_source_and_key(values, words):
+    with pytest.raises(ConfigError) as caught:
+        make_config(values, "my.toml")
+    message = str(caught.value)
+    assert message.startswith("my.toml: ")
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+def test_toml_errors_name_file_and_line(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text("seed = 1\n[training]\nrounds = = 3\n")
+    with pytest.raises(ConfigError, match=rf"^{path}: .*line 3"):
+        load_toml(path)
+    path.write_bytes(b'name = "\xff"')
+    with pytest.raises(ConfigError, match=rf"^{path}: not UTF-8 at byte 8"):
+        load_toml(path)
+    with pytest.raises(ConfigError, match="no such file"):
+        load_toml(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="is a folder"):
+        load_toml(tmp_path)
+
+
+def test_defaults_are_those_of_the_design():
+    config = make_config({})
+    training = config.training
+    assert (training.rounds, training.local_epochs, training.batch_size) == (40, 5, 512)
+    assert (training.lr, training.lr_final, training.weight_decay) == (2e-3, 5e-5, 3.0)
+    assert (training.optimizer, training.schedule) == ("adamw", "cosine")
+    assert config.model.hidden == (32, 32, 32, 32)
+    assert (config.clients.test, config.clients.validation) == (0.2, 0.0)
+    assert config.fairness.notion == ("demographic_parity",)
+    assert config.fairness.alpha == 0.0
+
+
+def test_one_name_may_stand_for_several():
+    config = make_config(
+        {"fairness": {"notion": "eo", "sensitive": "sex"}, "data": {"sensitive": "sex"}}
+    )
+    assert config.fairness.notion == ("equalized_odds",)
+    assert config.fairness.sensitive == config.data.sensitive == ("sex",)
+
+
+def test_the_goal_is_checked_against_the_tasks_attributes():
+    config = make_config({"fairness": {"sensitive": ["sexx"]}})
+    with pytest.raises(ConfigError, match=r"^fairness.sensitive: .*'sexx'.*did you mean 'sex'"):
+        config.goal(("sex", "age"))
+    assert make_config({"fairness": {"sensitive": ["age"]}}).goal(("sex", "age")).attributes == (
+        "age",
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "rule", "tolerance"),
+    [
+        ({}, "select", 0.005),
+        ({"fairness": {"notion": "eo"}}, "select", 0.01),
+        ({"fairness": {"notion": ["dp", "eo"]}}, "select", 0.01),
+        ({"strategy": {"name": "fedavg"}}, "last", 0.005),
+        ({"strategy": {"name": "fedavg-threshold"}}, "threshold", 0.0),
+        # A constraint that is switched off, or on clients, is no goal to select by.
+        ({"strategy": {"constraint": False}}, "last", 0.005),
+        ({"strategy": {"name": "fedfb", "parity": "client"}}, "last", 0.005),
+        ({"output": {"rule": "select", "tolerance": 0}}, "select", 0.0),
+    ],
+)
+def test_output_rules_have_the_defaults_of_the_design(values, rule, tolerance):
+    output = make_config(values).output_rule()
+    assert (output.rule, output.tolerance) == (rule, tolerance)
+
+
+# ------------------------------------------------------------------ identity
+
+CHANGES: dict[str, Any] = {
+    "seed": 1,
+    "data.name": "adult",
+    "data.path": "here",
+    "data.sensitive": ("sex",),
+    "data.options": {"official_test": True},
+    "data.csv": "x.csv",
+    "data.delimiter": ";",
+    "data.encoding": "latin-1",
+    "task": TASK,
+    "clients.scheme": "iid",
+    "clients.count": 3,
+    "clients.test": 0.3,
+    "clients.validation": 0.1,
+    "clients.folds": 3,
+    "clients.fold": 1,
+    "clients.options": {"alpha": 1},
+    "model.kind": "logistic",
+    "model.hidden": (4,),
+    "training.rounds": 3,
+    "training.local_epochs": 1,
+    "training.batch_size": 3,
+    "training.optimizer": "sgd",
+    "training.lr": 1e-3,
+    "training.lr_final": 1e-6,
+    "training.schedule": "constant",
+    "training.weight_decay": 0.0,
+    "training.momentum": 0.5,
+    "training.participation": 0.5,
+    "training.patience": 2,
+    "fairness.notion": "eo",
+    "fairness.sensitive": ("sex",),
+    "fairness.intersections": True,
+    "fairness.alpha": 0.1,
+    "strategy.name": "constant",
+    "strategy.weights": "uniform",
+    "output.rule": "average",
+    "output.tolerance": 0.1,
+}
+
+
+def _keys(model: type = Config, prefix: str = "") -> set[str]:
+    """All keys of the configuration; the task counts as one."""
+    found = set()
+    for name, one in model.model_fields.items():
+        kind = one.annotation
+        nested_model = isinstance(kind, type) and hasattr(kind, "model_fields")
+        found |= _keys(kind, f"{prefix}{name}.") if nested_model else {prefix + name}
+    return found
+
+
+def test_the_table_of_changes_covers_every_key():
+    assert _keys() == set(CHANGES) - {"strategy.weights"}
+
+
+PLACES = {"data.csv", "data.path"}  # where a file lies; what it holds is hashed
+
+
+@pytest.mark.parametrize("key", CHANGES)
+def test_identity_changes_with_every_key_but_the_place_of_a_file(key):
+    base = {"data.csv": "y.csv", "task": TASK | {"label": "z"}} if key != "data.name" else {}
+    base |= {"clients.folds": 2} if key == "clients.fold" else {}
+    before = make_config(nested(base)).identity("data")
+    after = make_config(nested(base | {key: CHANGES[key]})).identity("data")
+    assert (after == before) == (key in PLACES)
+
+
+def test_identity_depends_on_the_data_and_not_on_how_defaults_are_written():
+    config = make_config({})
+    assert config.identity("one") != config.identity("two")
+    assert make_config({"training": {"rounds": 40}}).identity("one") == config.identity("one")
+    assert make_config({"fairness": {"notion": "dp"}}).identity("one") == config.identity("one")
+    again = make_config(config.model_dump(mode="json"))
+    assert again.identity("one") == config.identity("one")
+
+
+def test_a_task_survives_the_configuration():
+    config = make_config({"data": {"csv": "x.csv"}, "task": TASK})
+    assert config.task == Task(label="y", favourable=1, sensitive=("s",))
+
+
+# ------------------------------------------------------------------ options
+
+
+def test_nested_lays_dotted_keys_over_a_base_without_touching_it():
+    base = {"training": {"rounds": 40, "lr": 0.1}, "clients": {"options": {"alpha": 1}}, "seed": 3}
+    result = nested({"training.rounds": 3, "clients.options.beta": 2, "model.hidden": (4,)}, base)
+    assert result == {
+        "training": {"rounds": 3, "lr": 0.1},
+        "clients": {"options": {"alpha": 1, "beta": 2}},
+        "seed": 3,
+        "model": {"hidden": (4,)},
+    }
+    assert base["training"]["rounds"] == 40
+    assert base["clients"]["options"] == {"alpha": 1}
+
+
+def test_nested_refuses_a_section_that_is_a_value(tmp_path):
+    with pytest.raises(ConfigError, match=r"^training.rounds: 'training' is a single value"):
+        nested({"training.rounds": 3}, {"training": 5})
+    path = tmp_path / "run.toml"
+    path.write_text("training = 5\n")
+    with pytest.raises(ConfigError, match=rf"^{path}: training.rounds: 'training' is a single"):
+        settings(path, {"rounds": 3})
+
+
+def test_options_win_over_the_file(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text("seed = 4\n[training]\nrounds = 7\nlr = 0.01\n")
+    found = settings(path, {"rounds": 2, "strategy.weights": "uniform"})
+    assert found == {
+        "seed": 4,
+        "training": {"rounds": 2, "lr": 0.01},
+        "strategy": {"weights": "uniform"},
+    }
+
+
+def test_an_unknown_option_is_refused_with_the_nearest():
+    with pytest.raises(ConfigError, match="unknown option 'roundz': did you mean 'rounds'"):
+        settings(None, {"roundz": 2})
+
+
+def test_every_short_option_names_a_key():
+    known = {*_keys(), "strategy.weights"}  # FedAvg's hyper-parameter
+    assert set(OPTIONS.values()) <= known
+
+
+def test_identity_depends_on_the_version_of_mfairfl(monkeypatch):
+    config = make_config({})
+    before = config.identity("data")
+    monkeypatch.setattr("mfairfl.runs.config.__version__", "0.0.0")
+    assert config.identity("data") != before

@@ -1,0 +1,231 @@
+"""rounds.csv and clients.csv, and what becomes of them when a run is disturbed."""
+
+from __future__ import annotations
+
+import csv
+import math
+import shutil
+
+import pytest
+
+import federations as fed
+import mfairfl
+from mfairfl.engine.checkpoint import Checkpoints, CheckpointWarning
+from mfairfl.engine.state import RunState
+from mfairfl.errors import CheckpointError, RunDirectoryError
+from mfairfl.runs import execute
+from mfairfl.runs.history import History
+
+ROUNDS = 3
+SETTINGS = {
+    "strategy": "fedavg",
+    "rounds": ROUNDS,
+    "hidden": (4,),
+    "batch_size": 20,
+    "local_epochs": 1,
+    "lr": 0.02,
+}
+COMPARED = ("rounds.csv", "clients.csv", "model.safetensors", "encoder.json")
+
+
+def train(out, **changes):
+    return mfairfl.train(fed.people_table(), out=out, **(SETTINGS | changes))
+
+
+def contents(out):
+    return {name: (out / name).read_bytes() for name in COMPARED}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    out = tmp_path_factory.mktemp("undisturbed") / "run"
+    return out, train(out)
+
+
+def read(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# ------------------------------------------------------------------ what they say
+
+
+def test_rounds_end_with_the_numbers_of_the_record(undisturbed):
+    out, run = undisturbed
+    rows = read(out / "rounds.csv")
+    assert [row["round"] for row in rows] == ["0", "1", "2", "3"]
+    for split in ("train", "test"):
+        for name in ("accuracy", "demographic_parity_difference", "worst_client_accuracy", "loss"):
+            assert float(rows[-1][f"{split}_{name}"]) == run.metrics[split][name]
+
+
+def test_clients_say_how_much_each_counted(undisturbed):
+    out, run = undisturbed
+    rows = read(out / "clients.csv")
+    assert len(rows) == 4 * (ROUNDS + 1)
+    first, last = rows[:4], rows[-4:]
+    assert [row["client"] for row in first] == ["east", "north", "south", "west"]
+    assert {row["coefficient"] for row in first} == {""}  # nobody has trained yet
+    sizes = {"east": 72, "north": 56, "south": 32, "west": 48}
+    for row in last:
+        assert int(row["train_rows"]) == sizes[row["client"]]
+        assert float(row["coefficient"]) == pytest.approx(sizes[row["client"]] / 208)
+        own = run.metrics["test"]["by_client"][row["client"]]["accuracy"]
+        assert float(row["test_accuracy"]) == own
+        assert row["set_aside"] == ""
+        assert float(row["update_norm"]) > 0
+
+
+def test_a_client_without_test_rows_has_empty_fields(tmp_path):
+    frame = fed.people(sites={"east": 40, "solo": 1})
+    mfairfl.train(fed.people_table(frame), out=tmp_path / "run", **SETTINGS)
+    (solo,) = [r for r in read(tmp_path / "run" / "clients.csv")[-2:] if r["client"] == "solo"]
+    assert (solo["train_rows"], solo["test_rows"], solo["test_accuracy"]) == ("1", "0", "")
+    assert not math.isnan(float(solo["train_loss"]))
+
+
+# ------------------------------------------------------------------ stopped at bad moments
+
+
+class Stop:
+    """A callback that fails after a round, before the run's own callbacks hear of it."""
+
+    def __init__(self, round_: int) -> None:
+        self._round = round_
+
+    def on_start(self, setup, state):
+        pass
+
+    def on_round(self, setup, state, record):
+        if state.round == self._round:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("round_", [0, 2])
+def test_stopped_before_a_round_is_written(round_, undisturbed, tmp_path):
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train(out, callbacks=[Stop(round_)])
+    train(out)
+    assert contents(out) == contents(undisturbed[0])
+
+
+@pytest.mark.parametrize("round_", range(ROUNDS + 1))
+def test_stopped_between_the_history_and_the_checkpoint(
+    round_, undisturbed, tmp_path, monkeypatch
+):
+    out = tmp_path / "run"
+
+    def crash(self, setup, state, record):
+        if state.round == round_:
+            raise KeyboardInterrupt
+        original(self, setup, state, record)
+
+    original = Checkpoints.on_round
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoints, "on_round", crash)
+        with pytest.raises(KeyboardInterrupt):
+            train(out)
+    # The round's rows are on disk, but the round does not count yet.
+    assert read(out / "rounds.csv")[-1]["round"] == str(round_)
+    train(out)
+    assert contents(out) == contents(undisturbed[0])
+
+
+def test_stopped_before_the_record_is_closed(undisturbed, tmp_path, monkeypatch):
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    out = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(execute, "closing_record", crash)
+        with pytest.raises(KeyboardInterrupt):
+            train(out)
+    assert train(out).record["metrics"] == undisturbed[1].record["metrics"]
+    assert contents(out) == contents(undisturbed[0])
+
+
+@pytest.fixture(scope="module")
+def after_two(tmp_path_factory):
+    """A run as a kill after the second round's checkpoint leaves it."""
+    out = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.raises(KeyboardInterrupt):
+        train(out, callbacks=[Stop(3)])
+    return out
+
+
+@pytest.fixture
+def stopped(after_two, tmp_path):
+    return shutil.copytree(after_two, tmp_path / "run")
+
+
+@pytest.mark.parametrize("torn", [b"3,0.0", b"3", b"1", b'3,"a\nb', "3,Zoë".encode()[:-1], b"\n"])
+@pytest.mark.parametrize("name", ["rounds.csv", "clients.csv"])
+def test_a_torn_last_line_is_dropped(torn, name, stopped):
+    whole = (stopped / name).read_bytes()
+    (stopped / name).write_bytes(whole + torn)
+    History(stopped).on_start(None, RunState(round=2, weights=None, strategy={}))
+    assert (stopped / name).read_bytes() == whole
+
+
+def test_rows_of_rounds_that_do_not_count_are_dropped(stopped, undisturbed):
+    for name in ("rounds.csv", "clients.csv"):
+        whole = (stopped / name).read_bytes()
+        shutil.copy(undisturbed[0] / name, stopped / name)
+        History(stopped).on_start(None, RunState(round=2, weights=None, strategy={}))
+        assert (stopped / name).read_bytes() == whole
+
+
+def test_a_damaged_checkpoint_costs_a_round_and_nothing_else(undisturbed, stopped):
+    newest = stopped / "checkpoint" / "round-000002.ckpt"
+    newest.write_bytes(newest.read_bytes()[:-7])
+    with pytest.warns(CheckpointWarning, match="going on from round 1"):
+        train(stopped)
+    assert contents(stopped) == contents(undisturbed[0])
+
+
+def test_damaged_checkpoints_are_refused_and_nothing_is_lost(stopped):
+    for path in (stopped / "checkpoint").iterdir():
+        path.write_bytes(b"noise")
+    before = (stopped / "rounds.csv").read_bytes()
+    with pytest.raises(CheckpointError, match=r"delete .*checkpoint to start again"):
+        train(stopped)
+    assert (stopped / "rounds.csv").read_bytes() == before
+
+
+def test_deleting_the_checkpoints_starts_again(undisturbed, stopped):
+    shutil.rmtree(stopped / "checkpoint")
+    train(stopped)
+    assert contents(stopped) == contents(undisturbed[0])
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "gap"])
+def test_a_history_with_a_hole_is_not_continued(damage, stopped):
+    path = stopped / "rounds.csv"
+    lines = path.read_bytes().splitlines(keepends=True)
+    kept = {"missing": None, "empty": b"", "gap": b"".join(lines[:2] + lines[3:])}[damage]
+    path.unlink() if kept is None else path.write_bytes(kept)
+    with pytest.raises(RunDirectoryError, match=r"rounds.csv: lacks rounds .* delete"):
+        train(stopped)
+
+
+def test_names_with_commas_quotes_and_line_ends_survive_a_restart(tmp_path):
+    names = {"east": 'a "north", b', "north": "two\nlines", "south": "Zoë\u2028", "west": "7,x"}
+    frame = fed.people().assign(site=lambda f: f.site.map(names))
+    straight, stopped = tmp_path / "straight", tmp_path / "stopped"
+    table = fed.people_table(frame)
+    mfairfl.train(table, out=straight, **SETTINGS)
+    with pytest.raises(KeyboardInterrupt):
+        mfairfl.train(table, out=stopped, callbacks=[Stop(2)], **SETTINGS)
+    mfairfl.train(table, out=stopped, **SETTINGS)
+    assert contents(stopped) == contents(straight)
+    assert {row["client"] for row in read(straight / "clients.csv")} == {
+        name.strip() for name in names.values()
+    }
+
+
+def test_a_fresh_run_drops_what_an_unfinished_start_left(tmp_path):
+    (tmp_path / "rounds.csv").write_text("round,lr\n0,0.1\n")
+    history = History(tmp_path)
+    history.on_start(None, RunState(round=0, weights=None, strategy={}))
+    assert not (tmp_path / "rounds.csv").exists()
