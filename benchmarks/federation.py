@@ -59,15 +59,15 @@ from mfairfl.deployment.settings import load_federation
 from mfairfl.engine import embedded, silo
 from mfairfl.engine.checkpoint import Checkpoints
 from mfairfl.engine.loop import first_state
-from mfairfl.engine.state import Measure, RoundRecord, RunState, Setup, Train
+from mfairfl.engine.state import Answer, Measure, RoundRecord, RunState, Setup, Train
 from mfairfl.fairness.cells import Statistics
 from mfairfl.files import write_atomically
-from mfairfl.flower import client_app, post
+from mfairfl.flower import app as client_app
+from mfairfl.flower import grid as post
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.models import MLP
 from mfairfl.remote import responder as desk
 from mfairfl.remote import transport as remote
-from mfairfl.engine.state import Answer
 from mfairfl.remote.codec import Shape, pack_answer, read_header, unpack_ask
 from mfairfl.remote.enrolment import EnrolmentTerms, enrol
 from mfairfl.runs.config import Config, make_config
