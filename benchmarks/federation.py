@@ -52,8 +52,7 @@ from flwr.supercore.inflatable.inflatable_object import (
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
 
-from mfairfl.data import Federation
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute, Federation
 from mfairfl.deployment.local import lay_out
 from mfairfl.deployment.settings import load_federation
 from mfairfl.engine import embedded, silo

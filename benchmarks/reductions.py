@@ -68,7 +68,7 @@ def tally(federation: Federation, part: str, chance: Callable[[Shard], Floats]) 
     """Count expected decisions by client, group and label."""
     counts = np.zeros((len(federation.clients), federation.attributes[0].size, 2, 2))
     for k, client in enumerate(federation.clients):
-        shard = getattr(client, part)
+        shard = client.shard(part)
         p = chance(shard)
         np.add.at(counts[k, :, :, 1], (shard.cells, shard.y), p)
         np.add.at(counts[k, :, :, 0], (shard.cells, shard.y), 1 - p)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mfairfl.data import (
+    SPLITS,
     Sensitive,
     Task,
     federation_from_tables,
@@ -19,11 +20,9 @@ from mfairfl.data import (
     partition,
     table_from_frame,
 )
-from mfairfl.data.split import split_rows
+from mfairfl.data.assembly import split_rows
 from mfairfl.errors import DataError
 from mfairfl.randomness import stream
-
-PARTS = ("train", "validation", "test")
 
 
 def people(women, men, *, client=None, positive=0.5):
@@ -60,7 +59,7 @@ def shares(federation):
 
 
 def all_rows(federation):
-    return np.concatenate([getattr(c, p).rows for c in federation.clients for p in PARTS])
+    return np.concatenate([c.shard(p).rows for c in federation.clients for p in SPLITS])
 
 
 def test_adult_high_split_by_hand():
@@ -175,7 +174,7 @@ def test_the_client_column_is_the_default():
     assert [client.name for client in federation.clients] == ["east", "north", "south"]
     assert sorted(all_rows(federation)) == list(range(60))
     north = federation.clients[1]
-    assert {int(r) % 3 for part in PARTS for r in getattr(north, part).rows} == {0}
+    assert {int(r) % 3 for part in SPLITS for r in north.shard(part).rows} == {0}
 
 
 def test_own_tables_give_the_same_shards_as_the_client_column():
@@ -195,8 +194,8 @@ def test_own_tables_give_the_same_shards_as_the_client_column():
     assert [c.name for c in apart.clients] == [c.name for c in together.clients]
     for one, other in zip(apart.clients, together.clients, strict=True):
         rows = np.flatnonzero(whole.clients == one.name)
-        for part in PARTS:
-            a, b = getattr(one, part), getattr(other, part)
+        for part in SPLITS:
+            a, b = one.shard(part), other.shard(part)
             assert np.array_equal(rows[a.rows], b.rows)
             assert np.array_equal(a.X, b.X)
             assert np.array_equal(a.y, b.y)
@@ -214,9 +213,9 @@ def test_tables_of_different_tasks_are_refused():
 def test_shards_are_slices_of_one_pool():
     federation = partition(people(100, 200), "high", validation=0.1)
     start = 0
-    for part in PARTS:
+    for part in SPLITS:
         for client in federation.clients:
-            shard = getattr(client, part)
+            shard = client.shard(part)
             end = start + len(shard)
             assert np.shares_memory(shard.X, federation.pool.X)
             assert np.array_equal(shard.X, federation.pool.X[start:end])

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.engine.loop import federate, first_state
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, RunState, Setup, Train

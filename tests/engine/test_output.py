@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.engine.output import Bank, Candidate, Output, choose
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.engine.output import Served
 from mfairfl.engine.tallies import (
     mean_loss,

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.goal import Goal
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from mfairfl import fairness
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import Cells, Statistics, Tally, UndefinedMetricWarning
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import Tally, noise_floor
 

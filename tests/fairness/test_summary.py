@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from mfairfl import fairness
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import Tally, constant_classifier, summarise
 

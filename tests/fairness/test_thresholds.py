@@ -17,7 +17,7 @@ from scipy.optimize import linprog
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from mfairfl import fairness
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness import (
     Cells,

@@ -18,7 +18,7 @@ import pytest
 import sklearn.metrics as skm
 
 from mfairfl import fairness
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.errors import DataError
 from mfairfl.fairness import (
     Cells,

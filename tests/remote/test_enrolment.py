@@ -121,7 +121,7 @@ def test_counts_are_those_of_the_rows(settings):
     enrolled, federation = enrol(Office(settings), list(settings), TERMS), embedded()
     for client in federation.clients:
         for part in ("train", "validation", "test"):
-            shard = getattr(client, part)
+            shard = client.shard(part)
             strata = 2 * shard.cells.astype(int) + shard.y
             rows = np.bincount(strata, minlength=8).reshape(4, 2)
             assert enrolled.counts[part][client.name].tolist() == rows.tolist()

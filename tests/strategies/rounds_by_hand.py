@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.strategies.base import Context, Measurement, Summary

@@ -165,7 +165,7 @@ def test_every_row_is_decided_by_its_own_clients_model(federation, participation
         federation.clients, served.members, served.members[::-1], strict=True
     ):
         for split in ("train", "test"):
-            shard = getattr(client, split)
+            shard = client.shard(split)
             z, not_its = (
                 naive.logits(torch.tensor(w).double(), torch.tensor(shard.X).double()).numpy()
                 for w in (own, other)

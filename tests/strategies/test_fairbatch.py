@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from rounds_by_hand import SEX, close, statistics
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.fairness.goal import Goal
 from mfairfl.strategies.fairbatch import loss_table, masses, moved, moves, surrogate
 

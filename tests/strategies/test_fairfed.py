@@ -17,7 +17,7 @@ from biased_runs import violations
 from rounds_by_hand import SEX, close, measurement, play, statistics
 
 import federations as fed
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.engine.loop import first_state
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.goal import Goal

@@ -46,7 +46,7 @@ def chances(served, shard):
 
 def violation(federation, served, notion, split="train"):
     """max |F_e − F_{e,g}| of expected decisions over both attributes, from rows and masks."""
-    shards = [getattr(client, split) for client in federation.clients]
+    shards = [client.shard(split) for client in federation.clients]
     p = np.concatenate([chances(served, shard) for shard in shards])
     y = np.concatenate([shard.y for shard in shards])
     cells = np.concatenate([shard.cells for shard in shards])
@@ -70,7 +70,7 @@ def test_counts_are_the_expected_decisions_of_the_rows(federation, notion):
     (measured,) = result.measured
     for client in federation.clients:
         for split in ("train", "test"):
-            shard, found = getattr(client, split), measured[split][client.name]
+            shard, found = client.shard(split), measured[split][client.name]
             p = chances(result.served, shard)
             for cell in range(4):
                 for y in (0, 1):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 
 import federations as fed
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal

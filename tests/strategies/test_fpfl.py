@@ -21,8 +21,7 @@ import torch
 
 import federations as fed
 import mfairfl
-from mfairfl.data import Task, partition, table_from_frame
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute, Task, partition, table_from_frame
 from mfairfl.engine.embedded import summarize
 from mfairfl.engine.tallies import pooled
 from mfairfl.errors import ConfigError

@@ -20,8 +20,7 @@ import torch
 from hypothesis import given, settings
 
 import federations as fed
-from mfairfl.data import partition
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute, partition
 from mfairfl.engine.embedded import Member, _Desk, summarize
 from mfairfl.engine.state import Measure, Train
 from mfairfl.fairness import NOTIONS, Statistics

@@ -33,7 +33,7 @@ def lone(federation, index):
 
 
 def joined(federation, part):
-    shards = [getattr(client, part) for client in federation.clients]
+    shards = [client.shard(part) for client in federation.clients]
     columns = ("X", "y", "cells", "rows")
     return Shard(*(np.concatenate([getattr(s, c) for s in shards]) for c in columns))
 
@@ -126,7 +126,7 @@ def test_the_ensemble_answers_with_the_mean_of_the_probabilities(federation, wei
     (measured,) = result.measured
     for client in federation.clients:
         for split in ("train", "test"):
-            shard = getattr(client, split)
+            shard = client.shard(split)
             p = chance(result.served.members, shares, shard)
             found = measured[split][client.name]
             loss = -np.log(np.where(shard.y == 1, p, 1 - p))

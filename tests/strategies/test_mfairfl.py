@@ -23,8 +23,7 @@ from hypothesis import given, settings
 
 import federations as fed
 import mfairfl
-from mfairfl.data import Task, partition, table_from_frame
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute, Task, partition, table_from_frame
 from mfairfl.engine.embedded import summarize
 from mfairfl.engine.loop import first_state
 from mfairfl.engine.tallies import pooled

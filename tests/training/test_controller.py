@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import logistic

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 from training_naive import make_shard
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, ModuleModel
 from mfairfl.training.batches import Pool

@@ -13,10 +13,9 @@ from cryptography import x509
 
 from mfairfl.cli.checks import SMALL_GROUP, Finding
 from mfairfl.data.agreement import Profile, agree, describe_columns
-from mfairfl.data.columns import columns_of
+from mfairfl.data.columns import columns_of, lookalike
 from mfairfl.data.frame import read_file
 from mfairfl.data.task import Task
-from mfairfl.data.text import lookalike
 from mfairfl.deployment.credentials import require_private_key
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, DataError

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from mfairfl.cli.show import group_sizes, print_json, print_numbers, say
 from mfairfl.data import (
     MISSING,
+    Attribute,
     Task,
     canonical_text,
     read_frame,
     table_from_frame,
 )
-from mfairfl.data.attribute import Attribute
 from mfairfl.errors import DataError
 from mfairfl.fairness import Tally
 from mfairfl.fairness.cells import Cells

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from mfairfl.data.assembly import federation_from_tables
-from mfairfl.data.attribute import Attribute
 from mfairfl.data.catalog import CATALOG, describe, load_dataset, verify
 from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
-from mfairfl.data.federation import Client, Federation, Shard
+from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
 from mfairfl.data.partition import SCHEMES, partition
 from mfairfl.data.table import (
     Table,
@@ -16,13 +15,13 @@ from mfairfl.data.table import (
     read_table,
     table_from_frame,
 )
-from mfairfl.data.task import Bin, Sensitive, Task
-from mfairfl.data.text import MISSING, canonical_text
+from mfairfl.data.task import MISSING, Attribute, Bin, Sensitive, Task, canonical_text
 
 __all__ = [
     "CATALOG",
     "MISSING",
     "SCHEMES",
+    "SPLITS",
     "Attribute",
     "Bin",
     "Client",
@@ -31,6 +30,7 @@ __all__ = [
     "Federation",
     "Sensitive",
     "Shard",
+    "Split",
     "Table",
     "Task",
     "canonical_text",

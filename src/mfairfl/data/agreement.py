@@ -14,9 +14,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
-from mfairfl.data.columns import Column, Columns
-from mfairfl.data.task import Bin, Sensitive, Task
-from mfairfl.data.text import MISSING, lookalike
+from mfairfl.data.columns import Column, Columns, lookalike
+from mfairfl.data.task import MISSING, Bin, Sensitive, Task
 from mfairfl.errors import DataError, unknown
 
 __all__ = ["Agreement", "ColumnProfile", "Profile", "agree", "describe_columns"]

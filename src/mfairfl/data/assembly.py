@@ -18,13 +18,20 @@ import numpy as np
 import numpy.typing as npt
 
 from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
-from mfairfl.data.federation import PARTS, Client, Federation, Part, Shard
-from mfairfl.data.split import hold_out, split_rows
+from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
 from mfairfl.data.table import Table
 from mfairfl.errors import DataError
 from mfairfl.randomness import stream
 
-__all__ = ["ClientRows", "assemble", "federation_from_tables", "split_client", "sums_of"]
+__all__ = [
+    "ClientRows",
+    "assemble",
+    "federation_from_tables",
+    "hold_out",
+    "split_client",
+    "split_rows",
+    "sums_of",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +40,7 @@ class ClientRows:
 
     name: str
     table: Table
-    parts: Mapping[Part, npt.NDArray[np.int64]]
+    rows: Mapping[Split, npt.NDArray[np.int64]]
 
 
 def split_client(
@@ -68,12 +75,77 @@ def split_client(
         rng = stream(seed, "folds", name)
         kept, held = hold_out(strata[train], fold=number, folds=count, rng=rng)
         split = train[kept], train[:0], train[held]
-    return ClientRows(name, table, {p: rows[at] for p, at in zip(PARTS, split, strict=True)})
+    return ClientRows(name, table, {p: rows[at] for p, at in zip(SPLITS, split, strict=True)})
 
 
-def sums_of(silo: ClientRows, parts: Sequence[Part]) -> EncoderStatistics:
+def split_rows(
+    strata: npt.NDArray[np.int64], *, test: float, validation: float, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Split positions 0..n-1 into train, validation and test, alike in every stratum.
+
+    Sizes of test and validation are the shares of n, rounded, spread over the strata by largest
+    remainders. Train keeps at least one row of each stratum, so a single row stays in train.
+
+    Examples
+    --------
+    >>> from mfairfl.randomness import stream
+    >>> parts = split_rows(np.array([0] * 8 + [1] * 2), test=.2, validation=0, rng=stream(0))
+    >>> [len(part) for part in parts]
+    [8, 0, 2]
+    """
+    _, codes, sizes = np.unique(strata, return_inverse=True, return_counts=True)
+    n = len(strata)
+    out = _apportion(int(np.floor(n * test + 0.5)), sizes)
+    held = _apportion(int(np.floor(n * validation + 0.5)), sizes - out)
+    # Shuffle, then bring each stratum together: the first of each go to test, then validation.
+    shuffled = rng.permutation(n)
+    order = shuffled[np.argsort(codes[shuffled], kind="stable")]
+    rank = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    to_test = rank < np.repeat(out, sizes)
+    to_validation = ~to_test & (rank < np.repeat(out + held, sizes))
+    to_train = ~to_test & ~to_validation
+    return np.sort(order[to_train]), np.sort(order[to_validation]), np.sort(order[to_test])
+
+
+def hold_out(
+    strata: npt.NDArray[np.int64], *, fold: int, folds: int, rng: np.random.Generator
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Split positions 0..n-1 into those kept and fold number `fold`, alike in every stratum.
+
+    With the same stream, the folds 0 … folds − 1 are disjoint and cover every row.
+
+    Examples
+    --------
+    >>> from mfairfl.randomness import stream
+    >>> kept, held = hold_out(np.array([0] * 6 + [1] * 3), fold=0, folds=3, rng=stream(0))
+    >>> len(kept), held.tolist()
+    (6, [2, 4, 8])
+    """
+    shuffled = rng.permutation(len(strata))
+    order = shuffled[np.argsort(strata[shuffled], kind="stable")]
+    # Counted on from stratum to stratum: folds differ by one row at most, in all and in each.
+    chosen = np.arange(len(strata)) % folds == fold
+    return np.sort(order[~chosen]), np.sort(order[chosen])
+
+
+def _apportion(seats: int, sizes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Spread `seats` over strata in proportion to size, leaving at least one row in each."""
+    room = np.maximum(sizes - 1, 0)
+    weights = np.where(room > 0, sizes, 0)
+    seats = min(seats, int(room.sum()))
+    quotas = seats * weights / max(int(weights.sum()), 1)
+    given: npt.NDArray[np.intp] = np.minimum(np.floor(quotas).astype(np.intp), room)
+    while (left := seats - int(given.sum())) > 0:
+        # Ties go to the first stratum; a full one is passed over.
+        rest = np.where(given < room, quotas - given, -np.inf)
+        order = np.argsort(-rest, kind="stable")[:left]
+        given[order[rest[order] > -np.inf]] += 1
+    return given
+
+
+def sums_of(silo: ClientRows, parts: Sequence[Split]) -> EncoderStatistics:
     """Return the sums over a client's rows that an encoder is fitted from."""
-    rows = np.concatenate([silo.parts[part] for part in parts])
+    rows = np.concatenate([silo.rows[part] for part in parts])
     return statistics(silo.table.X.iloc[rows], silo.table.task)
 
 
@@ -90,18 +162,18 @@ def assemble(silos: Sequence[ClientRows], *, notes: tuple[str, ...], **about: An
     others = [sums_of(silo, ("validation", "test")) for silo in silos]
     fitted = functools.reduce(operator.add, train)
     encoder = Encoder.fit(fitted, task, schema=functools.reduce(operator.add, others, fitted))
-    cuts = [(part, silo) for part in PARTS for silo in silos]
-    total = sum(len(silo.parts[part]) for part, silo in cuts)
+    cuts = [(part, silo) for part in SPLITS for silo in silos]
+    total = sum(len(silo.rows[part]) for part, silo in cuts)
     pool = Shard(
         np.empty((total, len(encoder.feature_names)), np.float32),
         np.empty(total, np.int8),
         np.empty(total, np.int32),
         np.empty(total, np.int64),
     )
-    ends = np.cumsum([len(silo.parts[part]) for part, silo in cuts]).tolist()
+    ends = np.cumsum([len(silo.rows[part]) for part, silo in cuts]).tolist()
     places = [slice(a, b) for a, b in itertools.pairwise([0, *ends])]
     for (part, silo), place in zip(cuts, places, strict=True):
-        rows, table = silo.parts[part], silo.table
+        rows, table = silo.rows[part], silo.table
         pool.X[place] = encoder.transform(table.X.iloc[rows])
         pool.y[place], pool.cells[place], pool.rows[place] = table.y[rows], table.cells[rows], rows
     # Before the shards are cut: a slice taken earlier would stay writeable.
@@ -126,7 +198,7 @@ def _warnings(silos: Sequence[ClientRows]) -> list[str]:
     """Say which clients cannot see a class or a group in training, or have nothing to test on."""
     found = []
     for silo in silos:
-        rows, table = silo.parts["train"], silo.table
+        rows, table = silo.rows["train"], silo.table
         labels = table.y[rows]
         if labels.min() == labels.max():
             which = "favourable" if labels[0] == 1 else "unfavourable"
@@ -137,7 +209,7 @@ def _warnings(silos: Sequence[ClientRows]) -> list[str]:
             absent = [group for group in attribute.recorded if group not in held]
             if absent:
                 found.append(f"{silo.name}: no train row of {attribute.name} {', '.join(absent)}")
-        if len(silo.parts["test"]) == 0:
+        if len(silo.rows["test"]) == 0:
             found.append(f"{silo.name}: no test row")
     return found
 

@@ -20,8 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from mfairfl.data.columns import Column
 from mfairfl.data.table import require_columns
-from mfairfl.data.task import Task
-from mfairfl.data.text import MISSING
+from mfairfl.data.task import MISSING, Task
 from mfairfl.errors import ConfigError, DataError, unknown
 
 __all__ = [

@@ -10,17 +10,16 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from mfairfl.data.attribute import Attribute
 from mfairfl.data.encoder import Encoder
-from mfairfl.data.task import Task
+from mfairfl.data.task import Attribute, Task
 from mfairfl.errors import DataError
 
 __all__ = [
-    "PARTS",
+    "SPLITS",
     "Client",
     "Federation",
-    "Part",
     "Shard",
+    "Split",
     "draw",
     "write_text",
 ]
@@ -110,8 +109,8 @@ def draw(summary: dict[str, Any], path: Path) -> None:
         raise DataError(f"cannot draw into {path}: {str(error).splitlines()[0]}") from error
 
 
-Part = Literal["train", "validation", "test"]
-PARTS: tuple[Part, ...] = ("train", "validation", "test")
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -143,7 +142,16 @@ class Client:
 
     def __len__(self) -> int:
         """Return the number of rows in all shards."""
-        return len(self.train) + len(self.validation) + len(self.test)
+        return sum(len(self.shard(split)) for split in SPLITS)
+
+    def shard(self, split: Split) -> Shard:
+        """Return the rows of a split."""
+        shards: dict[Split, Shard] = {
+            "train": self.train,
+            "validation": self.validation,
+            "test": self.test,
+        }
+        return shards[split]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -168,10 +176,10 @@ class Federation:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def pooled(self, part: Part) -> Shard:
+    def pooled(self, part: Split) -> Shard:
         """Return the rows of all clients in one part, as a slice of `pool`."""
-        ends = np.cumsum([0, *(sum(len(getattr(c, p)) for c in self.clients) for p in PARTS)])
-        index = PARTS.index(part)
+        ends = np.cumsum([0, *(sum(len(c.shard(s)) for c in self.clients) for s in SPLITS)])
+        index = SPLITS.index(part)
         return self.pool[int(ends[index]) : int(ends[index + 1])]
 
     def summary(self) -> dict[str, Any]:
@@ -201,7 +209,7 @@ class Federation:
             for attribute, code in zip(self.attributes, codes, strict=True)
         }
         sizes: dict[str, int] = {
-            part: len(shard) for part, shard in zip(PARTS, shards, strict=True)
+            part: len(shard) for part, shard in zip(SPLITS, shards, strict=True)
         }
         return {"name": client.name, **sizes, **_counts(y, len(y)), "attributes": groups}
 

@@ -18,12 +18,16 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mfairfl.data.attribute import Attribute
-from mfairfl.data.columns import Column, Columns, columns_of
+from mfairfl.data.columns import (
+    Column,
+    Columns,
+    columns_of,
+    group_codes,
+    group_gaps,
+    lookalike,
+)
 from mfairfl.data.frame import read_file, read_frame
-from mfairfl.data.grouping import group_codes, group_gaps
-from mfairfl.data.task import Task
-from mfairfl.data.text import MISSING, lookalike
+from mfairfl.data.task import MISSING, Attribute, Task
 from mfairfl.errors import ConfigError, DataError, unknown
 
 __all__ = [

@@ -7,15 +7,48 @@ Values are compared as text in one canonical form (`canonical_text`), so that th
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from mfairfl.data.attribute import Attribute
-from mfairfl.data.text import MISSING, canonical_text
 from mfairfl.errors import ConfigError
 
-__all__ = ["MISSING", "Bin", "Sensitive", "Task", "canonical_text"]
+__all__ = ["MISSING", "Attribute", "Bin", "Sensitive", "StrictModel", "Task", "canonical_text"]
+
+MISSING = "?"
+"""The text of a missing value: an empty cell, a null and a literal ``?`` are the same."""
+
+_WHOLE = re.compile(r"(-?)(0|[1-9]\d*)\.0+")
+
+
+def canonical_text(value: object) -> str:
+    """Format a scalar as the text by which mfairfl compares values.
+
+    Surrounding spaces go, whole numbers lose their decimals, a missing value is ``?``. Anything
+    else stays as it is written: ``"007"`` is not ``"7"``, ``"1.50"`` is not ``"1.5"``.
+
+    Examples
+    --------
+    >>> [canonical_text(v) for v in (1, 1.0, "1", " 1.0 ", "007", 2.5, True, None, "")]
+    ['1', '1', '1', '1', '007', '2.5', 'True', '?', '?']
+    """
+    if value is None:
+        return MISSING
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, (float, np.floating)):
+        number = float(value)
+        if math.isnan(number):
+            return MISSING
+        if number.is_integer() and abs(number) < 1e18:
+            return str(int(number))
+    text = str(value).strip()
+    if whole := _WHOLE.fullmatch(text):
+        return whole[2] if whole[2] == "0" else whole[1] + whole[2]
+    return text or MISSING
 
 
 def _scalar(value: object) -> str:
@@ -31,11 +64,13 @@ def _repeated(names: tuple[str, ...]) -> str | None:
     return next((name for i, name in enumerate(names) if name in names[:i]), None)
 
 
-class _TaskModel(BaseModel):
+class StrictModel(BaseModel):
+    """Frozen data without unknown keys, infinities or nan."""
+
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class Bin(_TaskModel):
+class Bin(StrictModel):
     """A named group: a set of values, or the closed interval [min, max] of a numeric column.
 
     Leave out `min` or `max` for an interval without that end.
@@ -95,7 +130,7 @@ def _overlap(a: Bin, b: Bin) -> str | None:
     return None
 
 
-class Sensitive(_TaskModel):
+class Sensitive(StrictModel):
     """A sensitive attribute: a column, and optionally how its values form groups.
 
     Without `bins` each distinct value is a group, sorted as text. With `bins` the groups are the
@@ -158,8 +193,46 @@ class Sensitive(_TaskModel):
             return self.groups + tuple(name for name in rest if name not in self.groups)
         return tuple(b.name for b in self.bins) + rest if self.bins else None
 
+    @property
+    def bin_of_value(self) -> dict[str, str]:
+        """The name of the bin of every value that a bin lists."""
+        return {value: b.name for b in self.bins for value in b.values or ()}
 
-class Task(_TaskModel):
+    @property
+    def intervals(self) -> tuple[Bin, ...]:
+        """The bins that are intervals."""
+        return tuple(b for b in self.bins if b.values is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A sensitive attribute; a row's group code is an index into `groups`.
+
+    The group ``?`` holds the rows of which the attribute is not recorded. They count like all
+    others, but are outside every comparison of its groups, on both sides.
+
+    Examples
+    --------
+    >>> race = Attribute("race", ("Black", "White", "?"))
+    >>> race.size, race.recorded
+    (3, ('Black', 'White'))
+    """
+
+    name: str
+    groups: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """How many groups the attribute has."""
+        return len(self.groups)
+
+    @property
+    def recorded(self) -> tuple[str, ...]:
+        """The groups that are compared: all but ``?``."""
+        return tuple(group for group in self.groups if group != MISSING)
+
+
+class Task(StrictModel):
     """The meaning of a table: what is predicted, for whom it has to be fair, from which columns.
 
     Parameters

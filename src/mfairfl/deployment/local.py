@@ -10,8 +10,7 @@ from typing import Any
 import pandas as pd
 import tomli_w
 
-from mfairfl.data import Federation, Sensitive, Table, Task
-from mfairfl.data.federation import PARTS
+from mfairfl.data import SPLITS, Federation, Sensitive, Table, Task
 from mfairfl.deployment import commands as programmes
 from mfairfl.deployment.coordinator import Flower, Follower, run_federation
 from mfairfl.deployment.credentials import make_certificates, make_key
@@ -144,7 +143,7 @@ def _write_files(table: Table, federation: Federation, folder: Path) -> dict[str
             names = pd.Series(attribute.groups).to_numpy()
             whole[attribute.name] = names[table.groups[:, column]]
     for client in federation.clients:
-        rows = sorted(row for part in PARTS for row in getattr(client, part).rows.tolist())
+        rows = sorted(row for part in SPLITS for row in client.shard(part).rows.tolist())
         path = folder / client.name / "rows.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
         whole.iloc[rows].to_csv(path, index=False)

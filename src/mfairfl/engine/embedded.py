@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from mfairfl.data import Federation
+from mfairfl.data import SPLITS, Federation, Split
 from mfairfl.engine.loop import Callback, Loop, Result, federate, first_state
-from mfairfl.engine.state import Ask, Measure, Measured, RunState, Score, Setup, Split, Train
+from mfairfl.engine.state import Ask, Measure, Measured, RunState, Score, Setup, Train
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.histogram import ScoreHistogram
@@ -53,10 +53,7 @@ class Member:
 
 def splits_of(federation: Federation) -> tuple[Split, ...]:
     """Return the splits that hold any rows."""
-    names: tuple[Split, ...] = ("train", "validation", "test")
-    return tuple(
-        name for name in names if any(len(getattr(c, name).y) for c in federation.clients)
-    )
+    return tuple(s for s in SPLITS if any(len(c.shard(s)) for c in federation.clients))
 
 
 def summarize(federation: Federation, goal: Goal, *, pooled: bool = False) -> Summary:
@@ -218,7 +215,7 @@ def _pool(members: Sequence[Member]) -> tuple[Pool, list[dict[tuple[str, str], r
             shards.append(_all_rows(federation))
         for split in splits_of(federation):
             for client in federation.clients:
-                shard = getattr(client, split)
+                shard = client.shard(split)
                 keys.append((key, split, client.name))
                 shards.append((shard.X, shard.y, shard.cells))
     cells = Cells(members[0].federation.attributes).size

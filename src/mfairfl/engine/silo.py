@@ -15,9 +15,8 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from mfairfl.data.attribute import Attribute
-from mfairfl.data.federation import Client
-from mfairfl.engine.state import Answer, Ask, Measure, Measures, Score, Split, Train
+from mfairfl.data import SPLITS, Attribute, Client
+from mfairfl.engine.state import Answer, Ask, Measure, Measures, Score, Train
 from mfairfl.errors import CheckpointError
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import write_atomically
@@ -31,7 +30,6 @@ from mfairfl.training.trainer import train
 
 __all__ = ["Silo", "SlotStore"]
 
-_SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 _KEEP = 2  # a server is never more than one completed round behind its clients
 
 
@@ -116,11 +114,11 @@ class Silo:
     ) -> None:
         self._name, self._model, self._seed = client.name, model, seed
         self._attributes, self._slots = tuple(attributes), slots
-        shards = [getattr(client, split) for split in _SPLITS]
+        shards = [client.shard(split) for split in SPLITS]
         cells = Cells(self._attributes).size
         arrays = [(shard.X, shard.y, shard.cells) for shard in shards]
         self._pool, ranges = Pool.from_arrays(arrays, cells)
-        self._rows = dict(zip(_SPLITS, ranges, strict=True))
+        self._rows = dict(zip(SPLITS, ranges, strict=True))
 
     def answer(self, ask: Ask) -> Answer:
         """Do what is asked."""

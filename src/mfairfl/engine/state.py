@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
+from mfairfl.data import Split
 from mfairfl.engine.output import RULES, Bank, Output
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
@@ -31,7 +32,6 @@ __all__ = [
     "Train",
 ]
 
-Split = Literal["train", "validation", "test"]
 Measured = Mapping[Split, Mapping[str, Statistics]]
 """For each split, each client's sums and counts under one weight vector."""
 

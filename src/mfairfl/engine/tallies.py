@@ -8,7 +8,7 @@ from operator import add
 
 import numpy as np
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.engine.output import Served
 from mfairfl.engine.state import Measured, Split
 from mfairfl.fairness.cells import Statistics

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.data.attribute import Attribute
-from mfairfl.data.text import MISSING
+from mfairfl.data import MISSING, Attribute
 from mfairfl.errors import DataError, unknown
 
 __all__ = ["binary_column", "coded_column", "group_column", "named_columns"]

@@ -14,8 +14,7 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mfairfl.data.attribute import Attribute
-from mfairfl.data.text import MISSING
+from mfairfl.data import MISSING, Attribute
 from mfairfl.errors import ConfigError, DataError, unknown
 
 __all__ = ["Cells", "Grouping", "Statistics"]

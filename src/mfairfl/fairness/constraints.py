@@ -41,7 +41,7 @@ class Constraints:
 
     Examples
     --------
-    >>> from mfairfl.data.attribute import Attribute
+    >>> from mfairfl.data import Attribute
     >>> from mfairfl.fairness.notions import notion
     >>> constraints = Constraints(Cells((Attribute("sex", ("F", "M")),)), notion("dp"))
     >>> constraints.labels

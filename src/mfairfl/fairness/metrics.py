@@ -244,7 +244,7 @@ def accuracy_parity_loss_difference(
 
     Examples
     --------
-    >>> from mfairfl.data.attribute import Attribute
+    >>> from mfairfl.data import Attribute
     >>> rows = dict(cells=[0, 1], y=[1, 0], decisions=[1, 1], scores=[0.9, 0.6])
     >>> sums = Statistics.from_rows(size=2, losses=[0.1, 0.9], **rows)
     >>> accuracy_parity_loss_difference(sums, Cells((Attribute("sex", ("F", "M")),)))

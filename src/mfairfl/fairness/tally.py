@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError, DataError, unknown
 from mfairfl.fairness.arrays import binary_column, coded_column, group_column, named_columns
 from mfairfl.fairness.cells import Cells

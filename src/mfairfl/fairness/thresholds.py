@@ -133,7 +133,7 @@ def fit_thresholds(
 
     Examples
     --------
-    >>> from mfairfl.data.attribute import Attribute
+    >>> from mfairfl.data import Attribute
     >>> from mfairfl.fairness import Cells, notion
     >>> parity = Constraints(Cells((Attribute("sex", ("F", "M")),)), notion("dp"))
     >>> z, cell, y = [-1, -1, 1, 1, 1], [0, 0, 0, 0, 1], [0, 0, 1, 1, 1]

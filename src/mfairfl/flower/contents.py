@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, MetricRecord, RecordDict
 
-from mfairfl.engine.state import Split
+from mfairfl.data import SPLITS, Split
 from mfairfl.errors import ConfigError, MessageError
 from mfairfl.fairness.cells import Statistics
 
@@ -24,7 +24,6 @@ CLIENT = "client"
 """The record of an evaluation reply that holds the client's `name`."""
 
 _SUMS = ("counts", "positives", "scores", "losses")
-_SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 _HEADER = 1024  # bytes that a .npy file may have beside its numbers
 _LONGEST = 100  # letters of a client's name
 
@@ -111,7 +110,7 @@ def read_evaluation(content: RecordDict, cells: int) -> tuple[str, dict[Split, S
             f'its reply names no client; add "{CLIENT}": ConfigRecord({{"name": …}})'
         )
     records = content.metric_records
-    found = {s: _sums(s, records[s], cells) for s in _SPLITS if s in records}
+    found = {s: _sums(s, records[s], cells) for s in SPLITS if s in records}
     if "train" not in found:
         raise MessageError("its reply has no record 'train'; add a measurement_record")
     if not found["train"].counts.any():

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from flwr.app import ArrayRecord
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.engine.loop import federate
 from mfairfl.engine.state import Ask, Measured, RoundRecord, RunState, Setup, Train
 from mfairfl.engine.tallies import mean_loss, pooled, tally_of

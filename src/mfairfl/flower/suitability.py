@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.goal import Goal

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from mfairfl.engine.state import Answer, Ask, Measure, Score, Split, Train
+from mfairfl.data import SPLITS, Split
+from mfairfl.engine.state import Answer, Ask, Measure, Score, Train
 from mfairfl.errors import MessageError, MfairflError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.histogram import ScoreHistogram
@@ -35,7 +36,6 @@ __all__ = [
 
 T = TypeVar("T")
 VERSION = 1
-_SPLITS = ("train", "validation", "test")
 _SUMS = ("counts", "positives", "scores", "losses")
 _MOST = 4096  # models, jobs or members in one message; more is no honest request
 
@@ -264,8 +264,8 @@ def _models(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarra
 
 
 def _split(name: Any) -> Split:
-    if name not in _SPLITS:
-        raise MessageError(f"unknown rows '{name}' (known: {', '.join(_SPLITS)})")
+    if name not in SPLITS:
+        raise MessageError(f"unknown rows '{name}' (known: {', '.join(SPLITS)})")
     split: Split = name
     return split
 

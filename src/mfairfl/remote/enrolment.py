@@ -16,11 +16,9 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from mfairfl.data import Encoder, Task
+from mfairfl.data import SPLITS, Attribute, Encoder, Task
 from mfairfl.data.agreement import Profile, agree
-from mfairfl.data.attribute import Attribute
 from mfairfl.data.encoder import EncoderStatistics
-from mfairfl.data.federation import PARTS
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.remote.codec import Packet, make_packet, read_header
@@ -114,7 +112,7 @@ def enrol(
     agreed = split | {"encoder": encoder.to_json(), "hidden": list(terms.hidden)}
     counts = ask(sorted(said), "encode", agreed)
     by_part: dict[str, dict[str, np.ndarray]] = {
-        part: {name: counts[name][part] for name in sorted(counts)} for part in PARTS
+        part: {name: counts[name][part] for name in sorted(counts)} for part in SPLITS
     }
     return Enrolled(
         task=agreement.task,
@@ -131,7 +129,7 @@ def _unrecorded(task: Task, counts: Mapping[str, Mapping[str, np.ndarray]]) -> I
     cells = Cells(task.attributes)
     for grouping in cells.groupings():
         for name in counts["train"]:
-            rows = sum(counts[part][name].sum(axis=1) for part in PARTS)
+            rows = sum(counts[part][name].sum(axis=1) for part in SPLITS)
             out = int(rows[~grouping.compared].sum())
             if out:
                 yield (
@@ -163,7 +161,7 @@ def _read_counts(name: str, reply: Packet, header: dict[str, Any]) -> dict[str, 
     task = Task.model_validate(header["task"])
     cells = Cells(task.attributes).size
     found: dict[str, np.ndarray] = {}
-    for part in PARTS:
+    for part in SPLITS:
         counts = reply.arrays.get(part)
         if counts is None or counts.shape != (cells, 2) or counts.dtype != np.int64:
             raise MessageError(f"its counts of {part} rows are no whole numbers ({cells}, 2)")

@@ -21,7 +21,7 @@ from mfairfl.data import Encoder, Task
 from mfairfl.data.agreement import describe_columns
 from mfairfl.data.assembly import split_client, sums_of
 from mfairfl.data.columns import columns_of
-from mfairfl.data.federation import PARTS, Client, Shard
+from mfairfl.data.federation import SPLITS, Client, Shard
 from mfairfl.data.frame import read_file
 from mfairfl.data.table import Table, read_table
 from mfairfl.engine.silo import Silo, SlotStore
@@ -130,8 +130,8 @@ class Desk:
         cells = Cells(agreed.task.attributes).size
         arrays: dict[str, np.ndarray] = {}
         counts: dict[str, np.ndarray] = {}
-        for part in PARTS:
-            rows = silo.parts[part]
+        for part in SPLITS:
+            rows = silo.rows[part]
             arrays[f"{part}/X"] = encoder.transform(table.X.iloc[rows])
             arrays[f"{part}/y"] = table.y[rows]
             arrays[f"{part}/cells"] = table.cells[rows].astype(np.int32)
@@ -179,7 +179,7 @@ class Desk:
                     cells=arrays[f"{part}/cells"],
                     rows=np.arange(0),  # row numbers are nobody's business here
                 )
-                for part in PARTS
+                for part in SPLITS
             ]
             attributes = agreed.task.attributes
             model = MLP(inputs=agreed.features, hidden=agreed.hidden)

@@ -16,10 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mfairfl.data import Encoder, Task
-from mfairfl.data.federation import PARTS
+from mfairfl.data import SPLITS, Encoder, Split, Task
 from mfairfl.engine.loop import Callback, Result, first_state
-from mfairfl.engine.state import Split
 from mfairfl.errors import ConfigError
 from mfairfl.files import write_atomically
 from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms, enrol
@@ -134,7 +132,7 @@ def _read(path: Path) -> Enrolled:
 
 
 def _splits(enrolled: Enrolled) -> tuple[Split, ...]:
-    return tuple(p for p in PARTS if any(c.sum() for c in enrolled.counts[p].values()))
+    return tuple(p for p in SPLITS if any(c.sum() for c in enrolled.counts[p].values()))
 
 
 def _facts(enrolled: Enrolled, seed: int) -> Facts:
@@ -142,7 +140,7 @@ def _facts(enrolled: Enrolled, seed: int) -> Facts:
     sums = "".join(f"{name} {digest}\n" for name, digest in sorted(enrolled.sha256.items()))
     digest = hashlib.sha256(sums.encode()).hexdigest()
     sizes = {
-        name: {part: int(enrolled.counts[part][name].sum()) for part in PARTS}
+        name: {part: int(enrolled.counts[part][name].sum()) for part in SPLITS}
         for name in sorted(enrolled.sha256)
     }
     task = enrolled.task.model_dump(mode="json")

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.training.plan import Job, Optimizer, Plan, Report

@@ -170,7 +170,7 @@ def distance(constraints: Constraints, own: Statistics, whole: Statistics) -> fl
 
     Examples
     --------
-    >>> from mfairfl.data.attribute import Attribute
+    >>> from mfairfl.data import Attribute
     >>> from mfairfl.fairness.goal import Goal
     >>> constraints = Goal(notions=("dp",)).constraints((Attribute("sex", ("F", "M")),))
     >>> def decided(positives):
@@ -198,7 +198,7 @@ def reweighting(constraints: Constraints, counts: Floats) -> Floats:
 
     Examples
     --------
-    >>> from mfairfl.data.attribute import Attribute
+    >>> from mfairfl.data import Attribute
     >>> from mfairfl.fairness.goal import Goal
     >>> constraints = Goal().constraints((Attribute("sex", ("F", "M")),))
     >>> reweighting(constraints, np.array([[30.0, 10.0], [30.0, 30.0]])).tolist()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from torch import Tensor
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.models import Model

@@ -10,7 +10,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 
 import numpy as np
 
-from mfairfl.data.attribute import Attribute
+from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.randomness import stream
 from mfairfl.training.controller import Multipliers
