@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from mfairfl import errors
-from mfairfl.errors import MfairflError, unknown
+from mfairfl.errors import MfairflError, first_problem, unknown
 
 
 @pytest.mark.parametrize(
@@ -30,3 +34,64 @@ def test_unknown_gives_no_hint_when_nothing_is_near():
 
 def test_unknown_accepts_any_iterable_once():
     assert "(known: a, b)" in unknown("key", "c", iter(["b", "a"]))
+
+
+class Leaf(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    count: int = Field(default=1, ge=1)
+    text: str = ""
+
+    @field_validator("text")
+    @classmethod
+    def _lower_case(cls, value: str) -> str:
+        if not value.islower() and value:
+            raise ValueError("write it in lower case")
+        return value
+
+
+class Tree(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    leaf: Leaf | None = None
+    leaves: tuple[Leaf, ...] = ()
+    by_name: dict[str, Leaf] = Field(default_factory=dict)
+    wanted: int = 0
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (
+            {"leaf": {"count": 0}},
+            "leaf.count: Input should be greater than or equal to 1 (got 0)",
+        ),
+        ({"leaf": {"text": "A"}}, "leaf.text: write it in lower case (got 'A')"),
+        ({"leaf": {"text": None}}, "leaf.text: Input should be a valid string (got None)"),
+        ({"leaf": {"text": "A" * 99}}, "leaf.text: write it in lower case"),
+        (
+            {"leaves": [{}, {"cuont": 2, "text": "A"}]},
+            "unknown key 'leaves.1.cuont': did you mean 'leaves.1.count'? "
+            "(known: leaves.1.count, leaves.1.text)",
+        ),
+        (
+            {"wnted": 1},
+            "unknown key 'wnted': did you mean 'wanted'? (known: by_name, leaf, leaves, wanted)",
+        ),
+        ({"by_name": {"a": {"count": 0}}}, "greater than or equal to 1 (got 0)"),
+        ([], "Input should be a valid dictionary or instance of Tree"),
+    ],
+)
+def test_first_problem_names_key_reason_and_value(values, said):
+    with pytest.raises(ValidationError) as caught:
+        Tree.model_validate(values)
+    found = first_problem(caught.value, Tree)
+    assert found.endswith(said)
+    assert "\n" not in found
+    inside = first_problem(caught.value, Tree, prefix="tree")
+    assert inside.startswith(("tree", "unknown key 'tree."))
+
+
+def test_a_user_error_does_not_cost_an_import_of_pydantic():
+    code = "import sys, mfairfl.errors; print('pydantic' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, get_args
+
+if TYPE_CHECKING:  # whoever catches its errors has imported it
+    from pydantic import BaseModel, ValidationError
 
 __all__ = [
     "CheckpointError",
@@ -17,8 +21,11 @@ __all__ = [
     "MessageError",
     "MfairflError",
     "RunDirectoryError",
+    "first_problem",
     "unknown",
 ]
+
+_SHOWN = 60  # characters of a value in a message
 
 
 class MfairflError(Exception):
@@ -50,7 +57,7 @@ class RunDirectoryError(MfairflError):
 
 
 def unknown(kind: str, name: str, options: Iterable[str]) -> str:
-    """Say that `name` is no known `kind`, with the nearest known name.
+    """Say that `name` is not a known `kind`, with the nearest known name.
 
     Examples
     --------
@@ -61,3 +68,54 @@ def unknown(kind: str, name: str, options: Iterable[str]) -> str:
     near = get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"did you mean '{near[0]}'? " if near else ""
     return f"unknown {kind} '{name}': {hint}(known: {', '.join(known)})"
+
+
+def first_problem(
+    error: ValidationError, model: type[BaseModel] | None = None, *, prefix: str = ""
+) -> str:
+    """Say the first problem that validation found: "dotted.key: message (got value)".
+
+    Parameters
+    ----------
+    error : pydantic.ValidationError
+    model : type of pydantic.BaseModel, optional
+        What was validated; an unknown key is then answered with the nearest known one.
+    prefix : str
+        The key of the validated values, if they are part of something larger.
+
+    Examples
+    --------
+    >>> from pydantic import TypeAdapter, ValidationError
+    >>> try:
+    ...     TypeAdapter(dict[str, int]).validate_python({"rounds": "many"})
+    ... except ValidationError as error:
+    ...     print(first_problem(error, prefix="training"))
+    training.rounds: Input should be a valid integer, unable to parse string as an integer \
+(got 'many')
+    """
+    problems = error.errors()
+    # A misspelt key also leaves the right one missing: name the misspelling.
+    first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
+    path = [str(part) for part in first["loc"]]
+    where = ".".join([prefix, *path] if prefix else path)
+    if first["type"] == "extra_forbidden" and model is not None:
+        section = where.rpartition(".")[0]
+        known = [f"{section}.{key}".lstrip(".") for key in _keys(model, path[:-1])]
+        return unknown("key", where, known)
+    message, value = first["msg"].removeprefix("Value error, "), first["input"]
+    # Not the whole section in which a key is missing, nor the whole text that is not JSON.
+    plain = path and not isinstance(value, dict) and len(repr(value)) <= _SHOWN
+    got = f" (got {value!r})" if plain and repr(value) not in message else ""
+    return f"{where}: {message}{got}" if where else message
+
+
+def _keys(model: Any, path: Iterable[str]) -> list[str]:
+    """Return the keys that the section at `path` of a pydantic model has."""
+    for part in path:
+        if part in model.model_fields:
+            kind = model.model_fields[part].annotation
+            models = [k for k in (kind, *get_args(kind)) if hasattr(k, "model_fields")]
+            if not models:
+                return []
+            model = models[0]
+    return list(model.model_fields)

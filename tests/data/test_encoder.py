@@ -254,5 +254,5 @@ def test_cut_and_absent_files_are_refused(tmp_path):
     with pytest.raises(DataError, match="No such file"):
         Encoder.load(path)
     path.write_text(Encoder.fit(statistics(X, TASK), TASK).to_json()[:-9], encoding="utf-8")
-    with pytest.raises(DataError, match="no encoder of mfairfl"):
+    with pytest.raises(DataError, match="not an encoder of mfairfl"):
         Encoder.load(path)

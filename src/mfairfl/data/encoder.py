@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from mfairfl.data.columns import Column
 from mfairfl.data.table import require_columns
 from mfairfl.data.task import MISSING, Task
-from mfairfl.errors import ConfigError, DataError, unknown
+from mfairfl.errors import ConfigError, DataError, first_problem, unknown
 
 __all__ = [
     "CategoricalColumn",
@@ -312,10 +312,8 @@ class Encoder(BaseModel):
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"])) or "JSON"
             raise DataError(
-                f"{name} is no encoder of mfairfl: {place}: {first['msg']}: write it again"
+                f"{name} is not an encoder of mfairfl: {first_problem(error)}: write it again"
             ) from error
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -8,9 +8,9 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from mfairfl.deployment.credentials import read_public_key
-from mfairfl.errors import ConfigError
+from mfairfl.errors import ConfigError, first_problem
 from mfairfl.files import load_toml
-from mfairfl.runs.config import Config, explain, make_config
+from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.federated import Federated
 
 __all__ = ["FederationSettings", "ServerSettings", "load_federation"]
@@ -118,7 +118,7 @@ def load_federation(file: Path) -> FederationSettings:
     try:
         found = FederationSettings.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{file}: {explain(error, FederationSettings)}") from None
+        raise ConfigError(f"{file}: {first_problem(error, FederationSettings)}") from None
     server = found.server
     moved = {name: folder / getattr(server, name) for name in ("certificates", "state")}
     return found.model_copy(

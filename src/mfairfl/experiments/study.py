@@ -22,10 +22,10 @@ from pydantic import (
     model_validator,
 )
 
-from mfairfl.errors import ConfigError, unknown
+from mfairfl.errors import ConfigError, first_problem, unknown
 from mfairfl.fairness import notion
 from mfairfl.files import load_toml
-from mfairfl.runs.config import Config, explain, make_config
+from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.prepare import steps_by_gradient
 from mfairfl.runs.train import nested, settings
 from mfairfl.strategies import describe
@@ -219,7 +219,7 @@ def load_study(path: Path) -> Study:
     try:
         study = Study.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {explain(error, Study)}") from None
+        raise ConfigError(f"{path}: {first_problem(error, Study)}") from None
     # Files are named relative to the experiment file.
     data = tuple(
         d if d.config is None else d.model_copy(update={"config": str(path.parent / d.config)})

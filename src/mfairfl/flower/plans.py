@@ -7,7 +7,7 @@ from typing import Any
 from flwr.app import ConfigRecord, Message
 from pydantic import TypeAdapter, ValidationError
 
-from mfairfl.errors import ConfigError, MessageError
+from mfairfl.errors import ConfigError, MessageError, first_problem
 from mfairfl.training.plan import GLOBAL, Job, Plan, Table2
 
 __all__ = ["PLAN", "plan_record", "read_plan"]
@@ -73,9 +73,7 @@ def read_plan(message: Message) -> Plan:
     try:
         return TypeAdapter(Plan).validate_python(plain)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise MessageError(f"the plan: {where}: {first['msg']}") from None
+        raise MessageError(f"the plan: {first_problem(error)}") from None
 
 
 def _pairs(key: str, numbers: Any) -> Table2:

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mfairfl.data import SPLITS, Split
 from mfairfl.engine.state import Answer, Ask, Measure, Score, Train
-from mfairfl.errors import MessageError, MfairflError
+from mfairfl.errors import MessageError, MfairflError, first_problem
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.thresholds import Thresholds
@@ -288,7 +288,5 @@ def _validated(kind: type[T], plain: Any) -> T:
     try:
         found: T = _ADAPTERS[kind].validate_python(plain)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join([kind.__name__, *(str(part) for part in first["loc"])])
-        raise MessageError(f"{where}: {first['msg']}") from None
+        raise MessageError(first_problem(error, prefix=kind.__name__)) from None
     return found

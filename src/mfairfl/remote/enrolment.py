@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from mfairfl.data import SPLITS, Attribute, Encoder, Task
 from mfairfl.data.agreement import Profile, agree
 from mfairfl.data.encoder import EncoderStatistics
-from mfairfl.errors import FederationError, MessageError
+from mfairfl.errors import FederationError, MessageError, first_problem
 from mfairfl.fairness.cells import Cells
 from mfairfl.remote.codec import Packet, make_packet, read_header
 from mfairfl.remote.transport import Post
@@ -83,7 +83,9 @@ def enrol(
                 try:
                     found[name] = _READERS[kind](name, reply, header)
                     continue
-                except (MessageError, ValidationError, KeyError, TypeError) as error:
+                except ValidationError as error:
+                    reply = first_problem(error)
+                except (MessageError, KeyError, TypeError) as error:
                     reply = " ".join(str(error).split())
             refused[name] = reply
         if len(found) < minimum:

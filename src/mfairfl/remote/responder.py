@@ -25,7 +25,7 @@ from mfairfl.data.federation import SPLITS, Client, Shard
 from mfairfl.data.frame import read_file
 from mfairfl.data.table import Table, read_table
 from mfairfl.engine.silo import Silo, SlotStore
-from mfairfl.errors import DataError, MessageError
+from mfairfl.errors import DataError, MessageError, first_problem
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import write_atomically
 from mfairfl.models import MLP
@@ -76,9 +76,7 @@ class Desk:
             if kind in steps:
                 return steps[kind](run, header)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise MessageError(f"a '{kind}' message: {where}: {first['msg']}") from None
+            raise MessageError(f"a '{kind}' message: {first_problem(error)}") from None
         except KeyError as error:
             raise MessageError(f"a '{kind}' message lacks {error}") from None
         silo, shape = self._open(run)

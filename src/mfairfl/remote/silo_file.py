@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mfairfl.data import MISSING, Task
-from mfairfl.errors import ConfigError, MessageError, MfairflError, unknown
+from mfairfl.errors import ConfigError, MessageError, MfairflError, first_problem
 from mfairfl.files import load_toml
 
 __all__ = ["SiloSettings", "consented", "load_silo", "require_consent"]
@@ -62,13 +62,7 @@ def load_silo(file: Path) -> SiloSettings:
     try:
         return SiloSettings.model_validate(values)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        if first["type"] == "extra_forbidden":
-            raise ConfigError(
-                f"{file}: {unknown('key', where, SiloSettings.model_fields)}"
-            ) from None
-        raise ConfigError(f"{file}: {where}: {first['msg']}") from None
+        raise ConfigError(f"{file}: {first_problem(error, SiloSettings)}") from None
 
 
 def consented(settings: SiloSettings) -> Task | None:
@@ -80,8 +74,12 @@ def consented(settings: SiloSettings) -> Task | None:
         return Task.model_validate(values["task"])
     except KeyError:
         raise ConfigError(f"{settings.task}: no [task]; copy the one you agreed to") from None
-    except (ValidationError, MfairflError) as error:
-        raise ConfigError(f"{settings.task}: {' '.join(str(error).split())}") from None
+    except ValidationError as error:
+        raise ConfigError(
+            f"{settings.task}: {first_problem(error, Task, prefix='task')}"
+        ) from None
+    except MfairflError as error:
+        raise ConfigError(f"{settings.task}: task: {error}") from None
 
 
 def require_consent(settings: SiloSettings, asked: Task) -> None:

@@ -23,14 +23,14 @@ from pydantic import (
 from mfairfl import __version__
 from mfairfl.data import Task
 from mfairfl.engine.output import Output, Rule
-from mfairfl.errors import ConfigError, MfairflError, unknown
+from mfairfl.errors import ConfigError, MfairflError, first_problem, unknown
 from mfairfl.fairness import notion
 from mfairfl.fairness.goal import Goal
 from mfairfl.strategies import create, describe
 from mfairfl.strategies.base import Strategy, trains_for_groups
 from mfairfl.training.plan import Recipe
 
-__all__ = ["Config", "explain", "make_config"]
+__all__ = ["Config", "make_config"]
 
 
 def _one_or_several(value: Any) -> Any:
@@ -229,36 +229,6 @@ def make_config(values: Mapping[str, Any], source: str = "configuration") -> Con
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{source}: {explain(error, Config)}") from None
+        raise ConfigError(f"{source}: {first_problem(error, Config)}") from None
     except MfairflError as error:
         raise ConfigError(f"{source}: {error}") from None
-
-
-def explain(error: ValidationError, model: type[BaseModel]) -> str:
-    """Say a model's first problem in one line, with the nearest key if a key is unknown."""
-    problems = error.errors()
-    # A misspelt key also leaves the right one missing: name the misspelling.
-    first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
-    where = [str(part) for part in first["loc"]]
-    if first["type"] == "extra_forbidden":
-        known = _keys(model, where[:-1])
-        return unknown("key", ".".join(where), [".".join([*where[:-1], k]) for k in known])
-    message = first["msg"].removeprefix("Value error, ")
-    value = first["input"]
-    plain = isinstance(value, str | int | float | bool)
-    shown = f" (got {value!r})" if plain and repr(value) not in message else ""
-    return f"{'.'.join(where)}: {message}{shown}" if where else message
-
-
-def _keys(model: Any, path: list[str]) -> list[str]:
-    """Return the keys a section of the configuration knows."""
-    for part in path:
-        if part.isdigit():
-            continue
-        field = model.model_fields[part]
-        kinds = [field.annotation, *getattr(field.annotation, "__args__", ())]
-        models = [k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)]
-        if not models:
-            return []
-        model = models[0]
-    return list(model.model_fields)

@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from mfairfl.data import Encoder, Task, canonical_text, cells_of, features_frame, read_frame
 from mfairfl.engine.output import Kind
-from mfairfl.errors import ConfigError, DataError, RunDirectoryError, unknown
+from mfairfl.errors import ConfigError, DataError, RunDirectoryError, first_problem, unknown
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.runs.directory import RunDirectory
@@ -224,8 +224,7 @@ def _stored(directory: RunDirectory, record: dict[str, Any]) -> _Stored:
     try:
         return _Stored.model_validate(record)
     except ValidationError as error:
-        first = error.errors()[0]
-        problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+        problem = first_problem(error)
     except ConfigError as error:
         problem = f"task: {error}"
     raise RunDirectoryError(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from mfairfl.errors import ConfigError, unknown
+from mfairfl.errors import ConfigError, first_problem, unknown
 from mfairfl.strategies.afl import AFL
 from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Strategy, Summary
 from mfairfl.strategies.constant import Constant
@@ -166,7 +166,5 @@ def create(name: str, **hyper_parameters: Any) -> Strategy:
     try:
         strategy: Strategy = _checked(kind, {**preset, **hyper_parameters})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(["strategy", *(str(part) for part in first["loc"])])
-        raise ConfigError(f"{where}: {first['msg']} (got {first['input']!r})") from None
+        raise ConfigError(first_problem(error, prefix="strategy")) from None
     return strategy
