@@ -74,7 +74,7 @@ def same(frame):
         (same, ("--lr", "x"), ["training.lr", "valid number", "(got 'x')"]),
         (same, ("--seed", "1.5"), ["seed", "valid integer", "(got 1.5)"]),
         (same, ("--lr", "0"), ["training.lr", "greater than 0"]),
-        (same, ("--hidden", "4,x"), ["--hidden 4,x", "'x'"]),
+        (same, ("--hidden", "4,x"), ["model.hidden", "valid integer", "(got 'x')"]),
         (same, ("--output-rule", "best"), ["output.rule", "'best'"]),
         (same, ("--rouns", "3"), ["--rouns", "--rounds"]),
         (same, ("--set", "data.delimiter=,"), ["one column", "semicolon seems right"]),

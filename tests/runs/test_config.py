@@ -10,7 +10,7 @@ from mfairfl.data import Task
 from mfairfl.errors import ConfigError
 from mfairfl.files import load_toml
 from mfairfl.runs.config import Config, make_config
-from mfairfl.runs.train import OPTIONS, nested, settings
+from mfairfl.runs.options import OPTIONS, nested, settings
 
 TASK = {"label": "y", "favourable": 1, "sensitive": ["s"]}
 
@@ -250,7 +250,8 @@ def test_an_unknown_option_is_refused_with_the_nearest():
 
 def test_every_short_option_names_a_key():
     known = {*_keys(), "strategy.weights"}  # FedAvg's hyper-parameter
-    assert set(OPTIONS.values()) <= known
+    known |= {f"task.{name}" for name in Task.model_fields}
+    assert {option.key for option in OPTIONS.values()} <= known
 
 
 def test_identity_depends_on_the_version_of_mfairfl(monkeypatch):

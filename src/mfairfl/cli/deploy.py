@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from mfairfl.cli.flags import ConfigFile, examples, run_flags
 
 __all__ = ["app"]
 
 
-def _examples(*lines: str) -> str:
-    return "\n\n".join(["Examples:", *lines])
-
-
 app = typer.Typer(
     help="Silos on machines of their own, over TLS (needs the extra 'flower').",
-    epilog=_examples(
+    epilog=examples(
         "mfairfl deploy local --data adult --clients 3",
         "mfairfl deploy init credit --silo north --silo south --host fl.example.org",
     ),
@@ -28,38 +27,22 @@ Federation = Annotated[
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "mfairfl deploy local --data adult --clients 3",
         "mfairfl deploy local my.toml --silo north=north.csv --silo south=south.csv",
     )
 )
+@run_flags()
 def local(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="CONFIG.toml", help="Settings; flags win over it.")
-    ] = None,
+    file: ConfigFile = None,
     *,
-    data: Annotated[str | None, typer.Option(help="Data set of `mfairfl data list`.")] = None,
+    flags: Mapping[str, Any],
     silo: Annotated[
         list[str] | None,
         typer.Option(help="NAME=FILE: a silo with a file of its own, instead of dealt rows."),
     ] = None,
-    heterogeneity: Annotated[str | None, typer.Option(help="How rows are dealt.")] = None,
-    clients: Annotated[
-        str | None, typer.Option(metavar="INTEGER", help="Number of silos.")
-    ] = None,
-    strategy: Annotated[str | None, typer.Option(help="Method.")] = None,
-    notion: Annotated[str | None, typer.Option(help="dp, eo, eopp, ap or several.")] = None,
-    sensitive: Annotated[str | None, typer.Option(help="Sensitive attributes.")] = None,
-    rounds: Annotated[str | None, typer.Option(metavar="INTEGER", help="Rounds.")] = None,
-    local_epochs: Annotated[
-        str | None, typer.Option(metavar="INTEGER", help="Epochs a round.")
-    ] = None,
-    seed: Annotated[
-        str | None, typer.Option(metavar="INTEGER", help="Same seed, same bits.")
-    ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder.")] = None,
     deadline: Annotated[float, typer.Option(help="Seconds a request waits for answers.")] = 600,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="Any key of the file.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print only run.json.")] = False,
 ) -> None:
     """Run a whole federation on this machine: TLS, keys, a process for every silo.
@@ -67,25 +50,13 @@ def local(
     The result is the one of `mfairfl train` with the same settings. An interrupted run goes on
     when the same command is given again.
     """
-    flags = {
-        "data": data,
-        "heterogeneity": heterogeneity,
-        "clients": clients,
-        "strategy": strategy,
-        "notion": notion,
-        "sensitive": sensitive,
-        "rounds": rounds,
-        "local_epochs": local_epochs,
-        "seed": seed,
-        "set": set_,
-    }
     from mfairfl.cli.federating import run_here  # noqa: PLC0415 - loads PyTorch and Flower
 
     run_here(file, flags, silo or [], out, deadline=deadline, as_json=json)
 
 
 @app.command(
-    epilog=_examples(
+    epilog=examples(
         "mfairfl deploy init credit --silo north --silo south --host fl.example.org",
         "mfairfl deploy init credit --silo north --silo south --host 10.0.0.5 --run my.toml",
     )
@@ -110,7 +81,7 @@ def init(
     typer.echo(f"{folder}: written. Next: read {folder}/GUIDE.md")
 
 
-@app.command(epilog=_examples("mfairfl deploy key key"))
+@app.command(epilog=examples("mfairfl deploy key key"))
 def key(
     path: Annotated[Path, typer.Argument(help="Private key to write; never give it away.")],
 ) -> None:
@@ -124,7 +95,7 @@ def key(
     typer.echo(f"{path}: stays here. Send {public} to the coordinator.")
 
 
-@app.command(epilog=_examples("mfairfl deploy certificates certificates --host fl.example.org"))
+@app.command(epilog=examples("mfairfl deploy certificates certificates --host fl.example.org"))
 def certificates(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write.")],
     *,
@@ -140,7 +111,7 @@ def certificates(
     typer.echo(f"{folder}/ca.crt: send it to every silo. The other files stay here.")
 
 
-@app.command(epilog=_examples("mfairfl deploy server federation.toml"))
+@app.command(epilog=examples("mfairfl deploy server federation.toml"))
 def server(file: Federation) -> None:
     """At the coordinator: run Flower's server and the public gate, until stopped."""
     from mfairfl.cli.federating import serve  # noqa: PLC0415 - only when called
@@ -148,7 +119,7 @@ def server(file: Federation) -> None:
     serve(file)
 
 
-@app.command(epilog=_examples("mfairfl deploy silo silo.toml"))
+@app.command(epilog=examples("mfairfl deploy silo silo.toml"))
 def silo(
     file: Annotated[Path, typer.Argument(metavar="SILO.toml", help="The silo's own file.")],
 ) -> None:
@@ -158,7 +129,7 @@ def silo(
     become_silo(file)
 
 
-@app.command(epilog=_examples("mfairfl deploy run federation.toml"))
+@app.command(epilog=examples("mfairfl deploy run federation.toml"))
 def run(
     file: Federation,
     json: Annotated[bool, typer.Option("--json", help="Print only run.json.")] = False,

@@ -1,51 +1,78 @@
-"""From flags to the keys of a configuration."""
+"""The flags that describe a run, from the table of `mfairfl.runs.options`, and what they set."""
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from mfairfl.errors import ConfigError
-from mfairfl.runs.config import Config, make_config
-from mfairfl.runs.train import settings
+from mfairfl.runs.options import OPTIONS, settings, toml_value
 
-__all__ = ["comma_list", "configuration", "parse_sets", "toml_value"]
+if TYPE_CHECKING:
+    from mfairfl.runs.config import Config
 
-_TASK_FLAGS = ("label", "favourable", "client")
-# Read as the file's values are, so that the same message names key and value.
-_NUMBER_FLAGS = (
-    *("clients", "alpha", "tolerance", "rounds", "local_epochs", "batch_size", "lr"),
-    *("weight_decay", "seed"),
-)
+__all__ = ["ConfigFile", "Json", "RunJson", "configuration", "examples", "parse_sets", "run_flags"]
+
+ConfigFile = Annotated[
+    Path | None, typer.Argument(metavar="CONFIG.toml", help="Settings; flags override them.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+RunJson = Annotated[
+    bool, typer.Option("--json", help="Print only run.json.", rich_help_panel="Run")
+]
 
 
-def comma_list(text: str) -> list[str]:
-    """Split `sex,age` at its commas; an empty text is an empty list.
+def examples(*lines: str) -> str:
+    """Return the end of a help text; blank lines keep the examples apart when it is wrapped."""
+    return "\n\n".join(["Examples:", *lines])
 
-    Examples
-    --------
-    >>> comma_list("sex, age"), comma_list("")
-    (['sex', 'age'], [])
+
+def run_flags(*, but: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add the flags of a run to a command, which gets those that were given as `flags`.
+
+    Parameters
+    ----------
+    but : sequence of str
+        Options left out, because the command has a flag of the same name.
     """
-    return [part.strip() for part in text.split(",") if part.strip()]
+    shared = [
+        _flag(name, str, option.metavar, option.help, option.panel)
+        for name, option in OPTIONS.items()
+        if name not in but
+    ]
+    any_key = "Any other key, for example strategy.beta=0.6; may be repeated."
+    shared.append(_flag("set", list[str], "KEY=VALUE", any_key, "Run"))
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = [
+            p for p in signature(command, eval_str=True).parameters.values() if p.name != "flags"
+        ]
+        first = [p for p in own if p.kind is not Parameter.KEYWORD_ONLY]
+
+        @wraps(command)
+        def call(**given: Any) -> None:
+            flags = {flag.name: given.pop(flag.name) for flag in shared}
+            command(**given, flags={k: v for k, v in flags.items() if v is not None})
+
+        # Typer reads the signature.
+        parameters = [*first, *shared, *own[len(first) :]]
+        call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
 
 
-def toml_value(text: str) -> Any:
-    """Read a TOML value; what is none is a plain text.
-
-    Examples
-    --------
-    >>> toml_value("0.6"), toml_value("[64, 64]"), toml_value("uniform")
-    (0.6, [64, 64], 'uniform')
-    """
-    try:
-        parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
-        return text
-    # A text with a line break could bring further keys.
-    return parsed["value"] if len(parsed) == 1 else text
+def _flag(name: str, kind: Any, metavar: str, text: str, panel: str) -> Parameter:
+    flag = f"--{name.replace('_', '-')}"
+    option = typer.Option(flag, metavar=metavar, help=text, rich_help_panel=panel)
+    return Parameter(
+        name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
+    )
 
 
 def parse_sets(pairs: Sequence[str]) -> dict[str, Any]:
@@ -66,44 +93,18 @@ def parse_sets(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def configuration(file: Path | None, flags: Mapping[str, Any]) -> Config:
-    """Lay flags over a TOML file and validate; `flags` are by the names of `mfairfl train`."""
-    given = {
-        name: toml_value(value) if name in _NUMBER_FLAGS else value
-        for name, value in flags.items()
-        if value is not None
-    }
-    sets = parse_sets(given.pop("set", ()))
-    options = {**given, **sets}
-    task = {name: options.pop(name) for name in _TASK_FLAGS if name in options}
-    for name in ("sensitive", "notion", "hidden"):
-        if name in given:
-            options[name] = comma_list(given[name])
-    if given.get("hidden") is not None:
-        options |= _hidden(given["hidden"])
-    base = settings(file, {})
-    if "csv" in given and "task" not in base:
-        task["sensitive"] = options.pop("sensitive", None)
-        _require(task)
-    merged = settings(base, options | {f"task.{name}": value for name, value in task.items()})
-    source = " and ".join([str(file)] * (file is not None) + ["flags"] * bool(given or sets))
+    """Lay flags (texts, by the names of `OPTIONS`, and `set`) over a TOML file and validate."""
+    sets = parse_sets(flags.get("set", ()))
+    given = {name: OPTIONS[name].parse(text) for name, text in flags.items() if name != "set"}
+    merged = settings(file, given | sets)
+    if "csv" in flags:
+        said = merged.get("task", {})
+        missing = [f"--{key}" for key in ("label", "favourable", "sensitive") if key not in said]
+        if missing:
+            raise ConfigError(
+                f"--csv needs {', '.join(missing)} as well, or a TOML file from `mfairfl init`"
+            )
+    from mfairfl.runs.config import make_config  # noqa: PLC0415 - a missing file needs no more
+
+    source = " and ".join([str(file)] * (file is not None) + ["flags"] * bool(flags))
     return make_config(merged, source or "flags")
-
-
-def _hidden(text: str) -> dict[str, Any]:
-    """Read --hidden: widths, or nothing for a logistic model."""
-    if not comma_list(text):
-        return {"model.kind": "logistic", "hidden": []}
-    widths = comma_list(text)
-    wrong = [width for width in widths if not width.isdecimal()]
-    if wrong:
-        raise ConfigError(f"--hidden {text}: '{wrong[0]}' is no layer width; write 64,64")
-    return {"hidden": [int(width) for width in widths]}
-
-
-def _require(task: Mapping[str, Any]) -> None:
-    """Refuse a CSV file whose meaning was not said."""
-    missing = [f"--{name}" for name in ("label", "favourable", "sensitive") if not task.get(name)]
-    if missing:
-        raise ConfigError(
-            f"--csv needs {', '.join(missing)} as well, or a TOML file from `mfairfl init`"
-        )

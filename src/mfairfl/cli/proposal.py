@@ -14,12 +14,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.cli.flags import comma_list
 from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, read_table
 from mfairfl.data.columns import Column
 from mfairfl.data.frame import read_bytes, read_file
 from mfairfl.data.table import require_columns
 from mfairfl.errors import ConfigError, DataError
+from mfairfl.runs.options import comma_list
 
 __all__ = [
     "Found",

@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from mfairfl.cli.flags import comma_list, configuration, toml_value
+from mfairfl.cli.flags import configuration
 from mfairfl.cli.running import INTERRUPTED, default_folder
 from mfairfl.cli.show import number, print_json, print_table, say, terminal
 from mfairfl.cli.template import toml_text
@@ -24,7 +24,7 @@ from mfairfl.experiments.search.tuning_output import draw_trials, write_trials
 from mfairfl.experiments.search.tuning_trials import Search, SearchResult, Tried, default_metrics
 from mfairfl.files import write_atomically
 from mfairfl.runs.config import make_config
-from mfairfl.runs.train import OPTIONS
+from mfairfl.runs.options import OPTIONS, comma_list, toml_value
 
 __all__ = ["Wanted", "best_toml", "parse_search", "run_search"]
 
@@ -99,7 +99,7 @@ def parse_search(pairs: Sequence[str]) -> dict[str, Choices | Range]:
                 f"--search {pair}: write key=a,b,c or key=low:high or key=low:high:log"
             )
         try:
-            found[OPTIONS.get(key, key)] = _part(text)
+            found[OPTIONS[key].key if key in OPTIONS else key] = _part(text)
         except ConfigError as error:
             raise ConfigError(f"--search {pair}: {error}") from None
     return found

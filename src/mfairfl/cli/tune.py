@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from mfairfl.cli.flags import ConfigFile, run_flags
 from mfairfl.errors import ConfigError
 
 __all__ = ["tune"]
 
-_RUN, _SEARCH, _STUDY = "What is trained", "Search", "Study"
+_SEARCH, _STUDY = "Search", "Study"
 
 
+@run_flags(but=["tolerance"])
 def tune(
-    file: Annotated[
-        Path | None, typer.Argument(metavar="CONFIG.toml", help="Settings; flags win over it.")
-    ] = None,
+    file: ConfigFile = None,
     *,
-    data: Annotated[
-        str | None, typer.Option(help="Data set of `mfairfl data list`.", rich_help_panel=_RUN)
-    ] = None,
-    heterogeneity: Annotated[
-        str | None,
-        typer.Option(help="How rows are dealt: high, low, iid, ...", rich_help_panel=_RUN),
-    ] = None,
-    strategy: Annotated[
-        str | None, typer.Option(help="Method of `mfairfl strategies`.", rich_help_panel=_RUN)
-    ] = None,
-    notion: Annotated[
-        str | None, typer.Option(help="dp, eo, eopp, ap or several: dp,eo.", rich_help_panel=_RUN)
-    ] = None,
-    seed: Annotated[
-        str | None,
-        typer.Option(
-            metavar="INTEGER", help="Same seed, same trials, same bits.", rich_help_panel=_RUN
-        ),
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any key: --set training.rounds=10", rich_help_panel=_RUN),
-    ] = None,
+    flags: Mapping[str, Any],
     trials: Annotated[
         int, typer.Option(min=1, help="Complete trials wanted in all.", rich_help_panel=_SEARCH)
     ] = 30,
@@ -107,14 +86,6 @@ def tune(
         raise ConfigError("mfairfl tune needs Optuna: pip install 'mfairfl[tune]'")
     from mfairfl.cli.searching import Wanted, run_search  # noqa: PLC0415 - loads PyTorch
 
-    flags = {
-        "data": data,
-        "heterogeneity": heterogeneity,
-        "strategy": strategy,
-        "notion": notion,
-        "seed": seed,
-        "set": set_,
-    }
     wanted = Wanted(
         trials=trials,
         folds=folds,

@@ -26,8 +26,8 @@ from mfairfl.errors import ConfigError, first_problem, unknown
 from mfairfl.fairness import notion
 from mfairfl.files import load_toml
 from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.options import nested, settings
 from mfairfl.runs.prepare import steps_by_gradient
-from mfairfl.runs.train import nested, settings
 from mfairfl.strategies import describe
 from mfairfl.strategies.base import trains_for_groups
 

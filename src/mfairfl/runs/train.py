@@ -8,60 +8,12 @@ from typing import Any
 
 from mfairfl.data import Federation, Table
 from mfairfl.engine.loop import Callback
-from mfairfl.errors import ConfigError, unknown
-from mfairfl.files import load_toml
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import Run, RunRequest, run_requests
+from mfairfl.runs.options import settings
 from mfairfl.runs.prepare import ModuleFactory
 
-__all__ = ["OPTIONS", "nested", "settings", "train"]
-
-OPTIONS: dict[str, str] = {
-    "data": "data.name",
-    "csv": "data.csv",
-    "heterogeneity": "clients.scheme",
-    "clients": "clients.count",
-    "strategy": "strategy.name",
-    "notion": "fairness.notion",
-    "sensitive": "data.sensitive",
-    "alpha": "fairness.alpha",
-    "tolerance": "output.tolerance",
-    "output_rule": "output.rule",
-    "hidden": "model.hidden",
-    "rounds": "training.rounds",
-    "local_epochs": "training.local_epochs",
-    "batch_size": "training.batch_size",
-    "lr": "training.lr",
-    "weight_decay": "training.weight_decay",
-    "weights": "strategy.weights",
-    "seed": "seed",
-}
-"""Short names of the command line and of `train`, and the configuration keys they set."""
-
-
-def nested(options: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return a nested configuration in which dotted keys of `options` win over `base`.
-
-    Examples
-    --------
-    >>> nested({"training.rounds": 3}, {"training": {"rounds": 40, "lr": 0.1}})
-    {'training': {'rounds': 3, 'lr': 0.1}}
-    """
-    result: dict[str, Any] = {
-        key: dict(value) if isinstance(value, Mapping) else value
-        for key, value in (base or {}).items()
-    }
-    for dotted, value in options.items():
-        *path, last = dotted.split(".")
-        level = result
-        for part in path:
-            inner = level.get(part, {})
-            if not isinstance(inner, Mapping):
-                raise ConfigError(f"{dotted}: '{part}' is a single value, not a section")
-            level[part] = dict(inner)
-            level = level[part]
-        level[last] = value
-    return result
+__all__ = ["train"]
 
 
 def train(
@@ -116,30 +68,3 @@ def train(
 
 def _source(config: str | Path | Mapping[str, Any] | None) -> str:
     return str(config) if isinstance(config, str | Path) else "configuration"
-
-
-def settings(
-    config: str | Path | Mapping[str, Any] | None, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Lay options (short or dotted names) over a TOML file or mapping.
-
-    Paths of the data in a TOML file are relative to that file's folder.
-    """
-    base = _anchored(Path(config)) if isinstance(config, str | Path) else config
-    for key in options:
-        if key not in OPTIONS and "." not in key:
-            raise ConfigError(unknown("option", key, OPTIONS))
-    try:
-        return nested({OPTIONS.get(key, key): value for key, value in options.items()}, base)
-    except ConfigError as error:
-        raise ConfigError(f"{_source(config)}: {error}") from None
-
-
-def _anchored(path: Path) -> dict[str, Any]:
-    values = load_toml(path)
-    data = values.get("data")
-    if isinstance(data, dict):
-        for key in ("csv", "path"):
-            if isinstance(data.get(key), str):
-                data[key] = str(path.parent / data[key])
-    return values

@@ -22,7 +22,7 @@ from mfairfl.experiments.search.choice import Scored, choose
 from mfairfl.experiments.study import StrategyVariant, Study, Trial, trials
 from mfairfl.randomness import stream
 from mfairfl.runs.config import Config, TrainingConfig, make_config
-from mfairfl.runs.train import nested
+from mfairfl.runs.options import nested
 from mfairfl.strategies import create, describe, grids
 from mfairfl.strategies.base import trains_for_groups
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from mfairfl.errors import ConfigError
 from mfairfl.runs.config import Config, make_config
-from mfairfl.runs.train import nested
+from mfairfl.runs.options import nested
 from mfairfl.strategies import grids
 
 __all__ = ["Choices", "Range", "Space", "applied", "check_space", "default_space", "own_values"]

@@ -1,0 +1,200 @@
+"""The options of a run, stated once.
+
+They are the flags of `mfairfl train` (with hyphens), the keywords of `mfairfl.train` (with
+underscores), and short names of configuration keys.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from mfairfl.errors import ConfigError, unknown
+from mfairfl.files import load_toml
+
+__all__ = ["OPTIONS", "Option", "comma_list", "nested", "settings", "toml_value"]
+
+Kind = Literal["text", "integer", "number", "names", "integers"]
+
+
+class Option(NamedTuple):
+    """An option of a run.
+
+    Parameters
+    ----------
+    key : str
+        The configuration key it sets.
+    kind : str
+        What it holds; `names` and `integers` are lists, separated by commas on the command line.
+    help : str
+        One line for the command line's help.
+    panel : str
+        Under which heading the help shows it.
+    """
+
+    key: str
+    kind: Kind
+    help: str
+    panel: str
+
+    @property
+    def metavar(self) -> str:
+        """What the help shows in place of a value."""
+        return {"names": "NAME,...", "integers": "INTEGER,..."}.get(self.kind, self.kind.upper())
+
+    def parse(self, text: str) -> Any:
+        """Read a value from the command line; the configuration checks it.
+
+        Examples
+        --------
+        >>> OPTIONS["lr"].parse("0.1"), OPTIONS["hidden"].parse("64,64")
+        (0.1, [64, 64])
+        """
+        if self.kind == "text":
+            return text
+        if self.kind == "names":
+            return comma_list(text)
+        if self.kind == "integers":
+            return [toml_value(part) for part in comma_list(text)]
+        return toml_value(text)
+
+
+_PANELS: dict[str, dict[str, tuple[str, Kind, str]]] = {
+    "Data": {
+        "data": ("data.name", "text", "Data set from `mfairfl data list`."),
+        "csv": ("data.csv", "text", "Your own CSV or Parquet file."),
+        "label": ("task.label", "text", "With --csv: column to predict."),
+        "favourable": ("task.favourable", "text", "With --csv: the desirable label value."),
+        "sensitive": ("data.sensitive", "names", "Sensitive attributes: sex,age."),
+        "client": ("task.client", "text", "With --csv: column that holds each row's client."),
+        "heterogeneity": (
+            "clients.scheme",
+            "text",
+            "How rows are split among clients: high, low, iid, dirichlet, size-skew, column, ...",
+        ),
+        "clients": ("clients.count", "integer", "Number of clients."),
+    },
+    "Fairness": {
+        "strategy": ("strategy.name", "text", "Method from `mfairfl strategies`."),
+        "notion": ("fairness.notion", "names", "Fairness notions: dp, eo, eopp, ap, or dp,eo."),
+        "alpha": ("fairness.alpha", "number", "Violation that training leaves uncorrected."),
+        "tolerance": ("output.tolerance", "number", "Largest violation of a selected model."),
+        "output_rule": (
+            "output.rule",
+            "text",
+            "Which model is served: last, average, select, mixture or threshold.",
+        ),
+        "weights": ("strategy.weights", "text", "Weights of the clients: size or uniform."),
+    },
+    "Model and training": {
+        "hidden": (
+            "model.hidden",
+            "integers",
+            "Widths of the hidden layers: 64,64; '' for logistic regression.",
+        ),
+        "rounds": ("training.rounds", "integer", "Communication rounds."),
+        "local_epochs": ("training.local_epochs", "integer", "Local epochs per round."),
+        "batch_size": ("training.batch_size", "integer", "Mini-batch size."),
+        "lr": ("training.lr", "number", "Initial learning rate."),
+        "weight_decay": ("training.weight_decay", "number", "Decoupled weight decay."),
+    },
+    "Run": {"seed": ("seed", "integer", "Random seed; equal seeds give equal results.")},
+}
+
+OPTIONS = {
+    name: Option(*option, panel)
+    for panel, rows in _PANELS.items()
+    for name, option in rows.items()
+}
+"""By the keyword of `mfairfl.train`; the flag has hyphens instead of underscores."""
+
+
+def comma_list(text: str) -> list[str]:
+    """Split `sex,age` at its commas; an empty text is an empty list.
+
+    Examples
+    --------
+    >>> comma_list("sex, age"), comma_list("")
+    (['sex', 'age'], [])
+    """
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def toml_value(text: str) -> Any:
+    """Read a TOML value; anything else is taken as plain text.
+
+    Examples
+    --------
+    >>> toml_value("0.6"), toml_value("[64, 64]"), toml_value("uniform")
+    (0.6, [64, 64], 'uniform')
+    """
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    # A text with a line break could bring further keys.
+    return parsed["value"] if len(parsed) == 1 else text
+
+
+def nested(options: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return a nested configuration in which dotted keys of `options` override `base`.
+
+    Examples
+    --------
+    >>> nested({"training.rounds": 3}, {"training": {"rounds": 40, "lr": 0.1}})
+    {'training': {'rounds': 3, 'lr': 0.1}}
+    """
+    result: dict[str, Any] = {
+        key: dict(value) if isinstance(value, Mapping) else value
+        for key, value in (base or {}).items()
+    }
+    for dotted, value in options.items():
+        *path, last = dotted.split(".")
+        level = result
+        for part in path:
+            inner = level.get(part, {})
+            if not isinstance(inner, Mapping):
+                raise ConfigError(f"{dotted}: '{part}' is a single value, not a section")
+            level[part] = dict(inner)
+            level = level[part]
+        level[last] = value
+    return result
+
+
+def settings(
+    config: str | Path | Mapping[str, Any] | None, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Lay options (short or dotted names) over a TOML file or mapping.
+
+    Paths of the data in a TOML file are relative to that file's folder. `sensitive` chooses among
+    the attributes of a task; together with `csv` or `label` it is part of a new task.
+
+    Examples
+    --------
+    >>> settings({"training": {"rounds": 40}}, {"rounds": 3, "strategy.beta": 0.6})
+    {'training': {'rounds': 3}, 'strategy': {'beta': 0.6}}
+    """
+    source = "configuration" if isinstance(config, Mapping) else str(config or "options")
+    base = config or {} if isinstance(config, Mapping | None) else _anchored(Path(config))
+    keys = {name: option.key for name, option in OPTIONS.items()}
+    if "task" not in base and not {"csv", "label"}.isdisjoint(options):
+        keys["sensitive"] = "task.sensitive"
+    for name in options:
+        if name not in keys and "." not in name:
+            raise ConfigError(unknown("option", name, keys))
+    try:
+        return nested({keys.get(name, name): value for name, value in options.items()}, base)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from None
+
+
+def _anchored(path: Path) -> dict[str, Any]:
+    values = load_toml(path)
+    data = values.get("data")
+    if isinstance(data, dict):
+        for key in ("csv", "path"):
+            if isinstance(data.get(key), str):
+                data[key] = str(path.parent / data[key])
+    return values
