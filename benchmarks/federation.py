@@ -62,11 +62,10 @@ from mfairfl.engine.state import Answer, Measure, RoundRecord, RunState, Setup, 
 from mfairfl.fairness.cells import Statistics
 from mfairfl.files import write_atomically
 from mfairfl.flower import app as client_app
-from mfairfl.flower import grid as post
+from mfairfl.flower import grid
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.models import MLP
-from mfairfl.remote import responder as desk
-from mfairfl.remote import transport as remote
+from mfairfl.remote import responder, transport
 from mfairfl.remote.codec import Shape, pack_answer, read_header, unpack_ask
 from mfairfl.remote.enrolment import EnrolmentTerms, enrol
 from mfairfl.runs.config import Config, make_config
@@ -144,10 +143,10 @@ class Clock:
 
 
 SERVER = (
-    (remote, "pack_ask", PACK),
-    (post.GridPost, "_message", PACK),
-    (remote, "unpack_answer", CHECK),
-    (post, "from_records", CHECK),
+    (transport, "pack_ask", PACK),
+    (grid.GridTransport, "_message", PACK),
+    (transport, "unpack_answer", CHECK),
+    (grid, "from_records", CHECK),
     (History, "on_round", RECORD),
     (Checkpoints, "on_round", RECORD),
 )
@@ -155,11 +154,11 @@ EVERYWHERE = (
     *SERVER,
     (embedded._Desk, "answer", WORK),
     (silo.Silo, "answer", WORK),
-    (desk.Desk, "_open", DISK),
+    (responder.Responder, "_open", DISK),
     (client_app, "settings_of", SETTINGS),
-    (desk, "pack_answer", PACK),
+    (responder, "pack_answer", PACK),
     (client_app, "to_records", PACK),
-    (desk, "unpack_ask", CHECK),
+    (responder, "unpack_ask", CHECK),
     (client_app, "from_records", CHECK),
 )
 
@@ -208,10 +207,10 @@ class Loopback(Grid):
         self.count: Count | None = None
         self._replies: list[Message] = []
 
-    def post(self) -> post.GridPost:
+    def transport(self) -> grid.GridTransport:
         """Return the server's end; nodes are known by keys, as in a deployment."""
         members = {name.encode(): name for name in self.names.values()}
-        return post.GridPost(self, RUN, deadline=600, members=members)
+        return grid.GridTransport(self, RUN, deadline=600, members=members)
 
     def get_nodes(self) -> list[NodeInfo]:
         """Everybody is online."""
@@ -286,10 +285,10 @@ class Adult:
         self.clock = Clock()
         self.grid = Loopback(sorted(self._files), self._answer, self.clock)
         self.enrolment = self.grid.count = Count()
-        self._post, task = self.grid.post(), settings.config().task
+        self._transport, task = self.grid.transport(), settings.config().task
         assert task is not None
         terms = EnrolmentTerms(task=task, seed=config.seed, hidden=config.model.hidden)
-        self._enrolled = enrol(self._post, sorted(self._files), terms, minimum=CLIENTS)
+        self._enrolled = enrol(self._transport, sorted(self._files), terms, minimum=CLIENTS)
         self.grid.count = None
 
     def _answer(self, message: Message) -> Message:
@@ -319,7 +318,7 @@ class Adult:
             splits=("train", "test"),
         )
         state = first_state(setup)
-        remote.drive(setup, state, self._post, minimum=CLIENTS, callbacks=callbacks)
+        transport.drive(setup, state, self._transport, minimum=CLIENTS, callbacks=callbacks)
         return state.weights
 
     def here(self, config: Config) -> np.ndarray:
@@ -502,13 +501,13 @@ def _rounds(name: str, clients: int, rounds: int, clock: Clock, folder: Path) ->
         summary=Summary(counts=counts, attributes=attributes, goal=config.goal(("sex",))),
         splits=("train", "test"),
     )
-    grid = Loopback(names, lambda message: message, clock)
-    grid._handle = partial(_stub, grid.names, counts, setup.model.size, rng)
+    loopback = Loopback(names, lambda message: message, clock)
+    loopback._handle = partial(_stub, loopback.names, counts, setup.model.size, rng)
     state = first_state(setup)
     folder.mkdir()
     with clock.watching(SERVER):
         callbacks = (History(folder), Checkpoints(folder / "checkpoint", "cost"))
-        remote.drive(setup, state, grid.post(), minimum=clients, callbacks=callbacks)
+        transport.drive(setup, state, loopback.transport(), minimum=clients, callbacks=callbacks)
     assert state.round == rounds
     assert np.isfinite(state.weights).all()
 

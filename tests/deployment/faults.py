@@ -156,7 +156,7 @@ def raising(world):
     assert "east" not in found[3]
     assert "east" in found[6]
     (reason,) = {line["message"] for line in lines if line["event"] == "warning"}
-    assert "east is left out: it refused" in reason
+    assert "east is left out: it reported an error" in reason
     say("client raises", f"counted by round {found}; journal: {reason}")
 
 

@@ -24,7 +24,7 @@ from mfairfl.engine.state import Setup
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.goal import Goal
 from mfairfl.flower.app import app, settings_of
-from mfairfl.flower.grid import GridPost
+from mfairfl.flower.grid import GridTransport
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.models import MLP
 from mfairfl.remote.codec import Packet, make_packet
@@ -77,14 +77,14 @@ def setup_of(name, summary, inputs, splits, rounds=2):
 
 
 def over_flower(name, grid, rounds=2, minimum=3):
-    post = GridPost(grid, "run-1", deadline=2)
-    names = post.wait_for(["east", "north", "west"], minimum=minimum, seconds=0)
-    enrolled = enrol(post, names, TERMS, minimum=minimum)
+    transport = GridTransport(grid, "run-1", deadline=2)
+    names = transport.wait_for(["east", "north", "west"], minimum=minimum, seconds=0)
+    enrolled = enrol(transport, names, TERMS, minimum=minimum)
     summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=GOAL)
     inputs = len(enrolled.encoder.feature_names)
     setup = setup_of(name, summary, inputs, ("train", "test"), rounds)
     state = first_state(setup)
-    return drive(setup, state, post, minimum=min(minimum, 2)), state
+    return drive(setup, state, transport, minimum=min(minimum, 2)), state
 
 
 @pytest.mark.parametrize("name", FEDERATED)
@@ -110,7 +110,7 @@ def test_a_node_whose_app_raises_is_left_out_with_the_reason(nodes, caplog):
         return app(message, context)
 
     found, state = over_flower("fedavg", LocalGrid(broken, nodes))
-    assert "north is left out: it refused: disk full" in caplog.text
+    assert "north is left out: it reported an error: disk full" in caplog.text
     assert np.isfinite(state.weights).all()
     assert found.rounds == 2
 
@@ -142,13 +142,17 @@ def test_late_and_repeated_replies_change_nothing(nodes):
 def test_keys_and_not_claims_decide_who_a_node_is(nodes):
     keys = {node: f"key {node}".encode() for node in nodes}
     members = {keys[23757]: "east", keys[15838]: "north"}
-    post = GridPost(LocalGrid(app, nodes, keys=keys), "run-1", deadline=2, members=members)
+    transport = GridTransport(
+        LocalGrid(app, nodes, keys=keys), "run-1", deadline=2, members=members
+    )
     with pytest.raises(FederationError, match="missing: west"):
-        post.wait_for(["east", "north", "west"], minimum=3, seconds=0)
+        transport.wait_for(["east", "north", "west"], minimum=3, seconds=0)
     crossed = {keys[23757]: "north", keys[15838]: "east"}
-    post = GridPost(LocalGrid(app, nodes, keys=keys), "run-1", deadline=2, members=crossed)
+    transport = GridTransport(
+        LocalGrid(app, nodes, keys=keys), "run-1", deadline=2, members=crossed
+    )
     with pytest.raises(FederationError, match="it describes itself as 'east'"):
-        enrol(post, ["east", "north"], TERMS, minimum=2)
+        enrol(transport, ["east", "north"], TERMS, minimum=2)
 
 
 def test_what_an_error_quotes_of_a_file_stays_with_the_silo(nodes, tmp_path, caplog):
@@ -156,12 +160,12 @@ def test_what_an_error_quotes_of_a_file_stays_with_the_silo(nodes, tmp_path, cap
     lines = path.read_text().splitlines()
     lines[3] = lines[3].replace("yes", "secret").replace("no", "secret")
     path.write_text("\n".join(lines) + "\n")
-    post = GridPost(LocalGrid(app, nodes), "run-1", deadline=2)
+    transport = GridTransport(LocalGrid(app, nodes), "run-1", deadline=2)
     split = {"seed": 1, "test": 0.2, "validation": 0.0}
     resolved = TASK.model_dump(mode="json") | {"unfavourable": "no"}
-    replies = post.exchange({"west": make_packet("sums", split | {"task": resolved})})
+    replies = transport.exchange({"west": make_packet("sums", split | {"task": resolved})})
     assert "secret" in caplog.text
-    assert replies["west"].startswith("it refused: its file cannot be used")
+    assert replies["west"].startswith("it reported an error: its file cannot be used")
 
 
 def test_a_silo_answers_for_the_task_it_agreed_to_only(nodes, tmp_path):
@@ -170,8 +174,8 @@ def test_a_silo_answers_for_the_task_it_agreed_to_only(nodes, tmp_path):
     )
     with (tmp_path / "west" / "silo.toml").open("a") as file:
         file.write('task = "agreed.toml"\n')
-    post = GridPost(LocalGrid(app, nodes), "run-1", deadline=2)
-    enrolled = enrol(post, ["east", "north", "west"], TERMS, minimum=2)
+    transport = GridTransport(LocalGrid(app, nodes), "run-1", deadline=2)
+    enrolled = enrol(transport, ["east", "north", "west"], TERMS, minimum=2)
     assert list(enrolled.refused) == ["west"]
     assert "ignore = (); 'west' agreed to ('skill',)" in enrolled.refused["west"]
 
@@ -190,22 +194,22 @@ def test_a_node_that_does_not_answer_in_time_is_left_out(nodes, caplog):
 
 def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog):
     grid = LocalGrid(app, nodes)
-    post = GridPost(grid, "run-1", deadline=2)
+    transport = GridTransport(grid, "run-1", deadline=2)
     names = ["east", "north", "west"]
-    assert post.wait_for(names, minimum=3, seconds=0) == names
+    assert transport.wait_for(names, minimum=3, seconds=0) == names
     gone = grid.nodes.pop(7919)
     ask = {name: Packet('{"version": 1, "kind": "x"}', {}) for name in names}
-    assert post.exchange(ask)["west"] == "it is not online"
+    assert transport.exchange(ask)["west"] == "it is not online"
     grid.nodes[55] = gone
-    assert "knows no run" in str(post.exchange(ask)["west"])  # it answers again
+    assert "knows no run" in str(transport.exchange(ask)["west"])  # it answers again
 
 
 def test_too_few_nodes_are_named(nodes):
     nodes.pop(7919)
-    post = GridPost(LocalGrid(app, nodes), "run-1", deadline=2)
+    transport = GridTransport(LocalGrid(app, nodes), "run-1", deadline=2)
     with pytest.raises(FederationError, match=r"2 clients are online after 0 s.*missing: west"):
-        post.wait_for(["east", "north", "west"], minimum=3, seconds=0)
-    assert post.wait_for(["east", "north", "west"], minimum=2, seconds=0) == ["east", "north"]
+        transport.wait_for(["east", "north", "west"], minimum=3, seconds=0)
+    assert transport.wait_for(["east", "north", "west"], minimum=2, seconds=0) == ["east", "north"]
 
 
 # ------------------------------------------------------------------ records
@@ -254,9 +258,32 @@ def content(**changes):
         ),
     ],
 )
-def test_records_that_are_no_packet_are_refused(records, message):
+def test_records_that_are_not_a_packet_are_refused(records, message):
     with pytest.raises(MessageError, match=message):
         from_records(records)
+
+
+GOOD = Array(np.zeros(3, np.float32)).data
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        GOOD.replace(b"(3,)", b"(9999999999,)"),  # more than the bytes hold
+        GOOD.replace(b"'<f4'", b"'|O'"),  # pickled objects
+        GOOD.replace(b"'<f4'", b"'>f4'"),
+        GOOD.replace(b"'descr'", b"'descr"),  # a header that is not a literal
+        GOOD.replace(b"{", b"(" * 500),
+        b"PK\x03\x04" + GOOD[4:],  # np.load would open a zip file
+        GOOD[:40],
+        b"",
+    ],
+)
+def test_a_damaged_array_is_refused_in_one_line(data):
+    arrays = ArrayRecord({"a": Array("float32", (3,), "numpy.ndarray", data)})
+    with pytest.raises(MessageError, match="array 'a'") as caught:
+        from_records(content(arrays=arrays))
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

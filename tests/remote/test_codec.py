@@ -155,8 +155,8 @@ def sums(array, text='{"version": 1, "kind": "sums", "models": 1}'):
     [
         (sums(SUMS[:, :1]), r"'a': '0/train' is float64 \(4, 1, 2\)"),
         (sums(SUMS.astype(np.float32)), "float32"),
-        (sums(-SUMS), "counts that cannot be"),
-        (sums(SUMS * [[[1]], [[2]], [[1]], [[1]]]), "counts that cannot be"),
+        (sums(-SUMS), "impossible counts"),
+        (sums(SUMS * [[[1]], [[2]], [[1]], [[1]]]), "impossible counts"),
         (sums(SUMS * [[[1]], [[1]], [[np.nan]], [[1]]]), "not finite"),
         (sums(SUMS * [[[1]], [[1]], [[1]], [[np.inf]]]), "not finite"),
         (Packet(sums(SUMS).text, {}), "'0/train' is missing"),

@@ -19,7 +19,7 @@ from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP
 from mfairfl.remote.codec import Packet, make_packet
 from mfairfl.remote.enrolment import EnrolmentTerms, enrol
-from mfairfl.remote.responder import Desk
+from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
 from mfairfl.remote.transport import drive
 from mfairfl.strategies import create
@@ -40,7 +40,7 @@ class Office:
         found = {}
         for name, packet in asks.items():
             try:
-                found[name] = Desk(self._settings[name]).handle("run-1", packet)
+                found[name] = Responder(self._settings[name]).handle("run-1", packet)
             except MfairflError as error:
                 found[name] = str(error)
         return found
@@ -162,7 +162,7 @@ def test_rare_categories_are_not_named_and_are_encoded_as_unknown(settings):
 
 
 def test_a_client_that_was_not_enrolled_says_so(settings):
-    desk = Desk(settings["east"])
+    desk = Responder(settings["east"])
     with pytest.raises(MessageError, match="'east' knows no run 'run-1'; it must be enrolled"):
         desk.handle("run-1", make_packet("score", {"split": "train"}))
 
@@ -170,7 +170,7 @@ def test_a_client_that_was_not_enrolled_says_so(settings):
 @pytest.mark.parametrize("run", ["../up", "", "a/b", ".hidden", "x" * 200])
 def test_a_run_s_name_is_no_path(settings, run):
     with pytest.raises(MessageError, match="is no name of a run"):
-        Desk(settings["east"]).handle(run, make_packet("profile", {}))
+        Responder(settings["east"]).handle(run, make_packet("profile", {}))
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_run_s_name_is_no_path(settings, run):
 )
 def test_a_message_that_says_too_little_is_refused(settings, packet, message):
     with pytest.raises(MfairflError, match=message):
-        Desk(settings["east"]).handle("run-1", packet)
+        Responder(settings["east"]).handle("run-1", packet)
 
 
 def test_a_client_under_another_name_is_refused(settings):

@@ -39,7 +39,7 @@ def silos_of(setup, folder, kind=Silo):
 
 
 class Table:
-    """A post that hands messages over the table; `lost` says what gets lost."""
+    """A transport that hands messages over the table; `lost` says what gets lost."""
 
     def __init__(self, silos, shape, lost=lambda client, ask: False):
         self._silos, self._shape, self._lost = silos, shape, lost
@@ -59,8 +59,8 @@ def shape_of(setup):
 
 def rounds_of(setup, silos, state, callbacks=(), **options):
     """Run the loop until it ends."""
-    post = Table(silos, shape_of(setup), **options)
-    return drive(setup, state, post, minimum=2, callbacks=callbacks)
+    transport = Table(silos, shape_of(setup), **options)
+    return drive(setup, state, transport, minimum=2, callbacks=callbacks)
 
 
 @pytest.mark.parametrize("name", FEDERATED)
@@ -162,8 +162,8 @@ def test_an_answer_that_is_wrong_is_as_good_as_none(tmp_path, caplog):
             found = super().exchange(asks)
             return found | {"east": Packet("{}", {}), "west": "ClientApp raised: disk full"}
 
-    post = Spoils(silos, shape_of(setup))
-    drive(setup, first_state(setup), post, minimum=2, callbacks=[records])
+    transport = Spoils(silos, shape_of(setup))
+    drive(setup, first_state(setup), transport, minimum=2, callbacks=[records])
     assert set(records.seen[-1].coefficients) == {"north", "south"}
     assert "east is left out: a message of format None" in caplog.text
     assert "west is left out: ClientApp raised: disk full" in caplog.text

@@ -13,7 +13,7 @@ import federations as fed
 import mfairfl
 from mfairfl.data import table_from_frame
 from mfairfl.errors import ConfigError, FederationError, MfairflError
-from mfairfl.remote.responder import Desk
+from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
 from mfairfl.runs.config import make_config
 from mfairfl.runs.federated import Federated, run_federated, run_name
@@ -41,7 +41,7 @@ class Office:
         found = {}
         for name, packet in asks.items():
             try:
-                found[name] = Desk(self.silos[name]).handle(self.run, packet)
+                found[name] = Responder(self.silos[name]).handle(self.run, packet)
             except MfairflError as error:
                 found[name] = str(error)
         return found

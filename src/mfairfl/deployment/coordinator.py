@@ -50,7 +50,7 @@ federation = ""
 _MODULES = {
     "__init__": "",
     "server_app": "from mfairfl.deployment import server_app\n\napp = server_app.app\n",
-    "client_app": "from mfairfl.flower import client_app\n\napp = client_app.app\n",
+    "client_app": "from mfairfl.flower import app as client_app\n\napp = client_app.app\n",
 }
 _LOOK = 0.5  # seconds between looks at the journal
 _ASK = 40  # looks between questions to the SuperLink; each is a programme start

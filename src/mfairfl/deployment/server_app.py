@@ -11,7 +11,7 @@ from flwr.serverapp import Grid, ServerApp
 from mfairfl.deployment.journal import Journal
 from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.errors import ConfigError, MfairflError
-from mfairfl.flower.grid import GridPost
+from mfairfl.flower.grid import GridTransport
 from mfairfl.runs.federated import run_federated, run_name
 
 __all__ = ["app", "carry_out"]
@@ -35,16 +35,16 @@ def carry_out(grid: Grid, settings: FederationSettings, *, run: str) -> None:
     logger.addHandler(journal)
     try:
         wanted = settings.federated()
-        post = GridPost(
+        transport = GridTransport(
             grid,
             run_name(wanted.config),
             deadline=settings.deadline,
             members=settings.members(),
         )
         journal.say("waiting", clients=list(wanted.clients), seconds=settings.wait)
-        there = post.wait_for(wanted.clients, minimum=settings.minimum, seconds=settings.wait)
+        there = transport.wait_for(wanted.clients, minimum=settings.minimum, seconds=settings.wait)
         journal.say("enrolling", online=there)
-        record = run_federated(wanted, post, [journal])
+        record = run_federated(wanted, transport, [journal])
         refused = record["federation"]["warnings"]
         journal.say("finished", rounds=record["rounds"], warnings=refused)
     except MfairflError as error:

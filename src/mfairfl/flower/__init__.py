@@ -1,8 +1,8 @@
-"""Flower carries the messages: the same loop, the same strategies, clients in other places.
+"""Flower carries the messages: the same loop and strategies, with clients on other machines.
 
-Two ways to use it. `mfairfl deploy` runs mfairfl's own clients behind a Flower Grid. Or keep your
-own Flower app, model and training code, and take the strategy alone: `FairStrategy` on the
-server, and on the client the functions beside it here (docs/flower-app.md).
+There are two ways to use it. `mfairfl deploy` runs mfairfl's own clients behind a Flower Grid. Or
+keep your own Flower app, model and training code, and use only the strategy: `FairStrategy` on the
+server, and on the client the functions exported here (docs/flower-app.md).
 """
 
 from importlib import import_module
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         measurement_record,
         proximal_term,
     )
-    from mfairfl.flower.plans import read_plan
+    from mfairfl.flower.records import read_plan
     from mfairfl.flower.strategy import FairStrategy
     from mfairfl.training.plan import Recipe
 
@@ -40,7 +40,7 @@ _HOME = {
     "make_optimizer": "mfairfl.flower.client",
     "measurement_record": "mfairfl.flower.client",
     "proximal_term": "mfairfl.flower.client",
-    "read_plan": "mfairfl.flower.plans",
+    "read_plan": "mfairfl.flower.records",
 }
 
 

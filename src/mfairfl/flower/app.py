@@ -18,7 +18,7 @@ from flwr.clientapp import ClientApp
 from mfairfl.errors import ConfigError, DataError, MessageError
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.remote.codec import make_packet, read_header
-from mfairfl.remote.responder import Desk
+from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings, load_silo
 
 __all__ = ["app"]
@@ -51,7 +51,7 @@ def _reply(message: Message, context: Context) -> RecordDict:
     kind, _ = read_header(packet)
     if kind == "hello":
         return to_records(make_packet("hello", {"name": settings.name}), run)
-    return to_records(Desk(settings).handle(run, packet), run)
+    return to_records(Responder(settings).handle(run, packet), run)
 
 
 def settings_of(node_config: Mapping[str, Any]) -> SiloSettings:

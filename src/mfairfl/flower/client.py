@@ -22,7 +22,7 @@ from mfairfl import data
 from mfairfl.data import Attribute, Task
 from mfairfl.errors import DataError
 from mfairfl.fairness.cells import Cells, Statistics
-from mfairfl.flower.contents import sums_record
+from mfairfl.flower.records import sums_record
 from mfairfl.training.plan import Plan, Table2
 
 __all__ = [

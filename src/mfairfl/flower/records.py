@@ -1,20 +1,51 @@
-"""Packets as Flower's records, and back: one text, named arrays, nothing else."""
+"""What messages hold, as Flower's records: packets, a model's arrays, plans and measurements.
+
+Nothing is trusted. Whatever does not fit what was asked for is refused in one line, before it is
+unpacked where sizes tell.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from pydantic import TypeAdapter, ValidationError
 
-from mfairfl.errors import MessageError
-from mfairfl.remote.codec import Packet
+from mfairfl.data import SPLITS, Split
+from mfairfl.errors import ConfigError, MessageError, first_problem
+from mfairfl.fairness.cells import Statistics
+from mfairfl.remote.codec import Packet, check_statistics
+from mfairfl.training.plan import GLOBAL, Job, Plan, Table2
 
-__all__ = ["from_records", "to_records"]
+__all__ = [
+    "PLAN",
+    "ModelLayout",
+    "from_records",
+    "plan_record",
+    "read_measurement",
+    "read_plan",
+    "sums_record",
+    "to_records",
+]
 
+PLAN = "plan"
+"""The record of a training message that holds the plan."""
+
+_CLIENT = "client"  # the record of an evaluation's reply that holds the client's name
 _TEXT, _ARRAYS, _KEY, _RUN = "text", "arrays", "json", "run"
-_KINDS = ("float32", "float64", "int64")
+_DTYPES = ("float32", "float64", "int64")
 _LARGEST = 1 << 30  # bytes of one message; a model of 10 million weights has 40 million
+_HEADER = 1024  # bytes that a .npy file may have beside its numbers
+_LONGEST = 100  # characters of a client's name
+_SUMS = ("counts", "positives", "scores", "losses")
+
+
+# ------------------------------------------------------------------ packets and arrays
 
 
 def to_records(packet: Packet, run: str) -> RecordDict:
@@ -25,10 +56,7 @@ def to_records(packet: Packet, run: str) -> RecordDict:
 
 
 def from_records(content: RecordDict) -> tuple[str, Packet]:
-    """Return the run and the packet; whatever is no plain array of numbers is refused.
-
-    Sizes are compared with what is announced before anything is unpacked.
-    """
+    """Return the run and the packet; anything but one text and plain arrays is refused."""
     texts, records = content.config_records, content.array_records
     if set(texts) != {_TEXT} or set(records) != {_ARRAYS} or content.metric_records:
         raise MessageError("a message with other parts than text and arrays; is it mfairfl's?")
@@ -38,19 +66,212 @@ def from_records(content: RecordDict) -> tuple[str, Packet]:
     total = sum(len(array.data) for array in records[_ARRAYS].values())
     if total > _LARGEST:
         raise MessageError(f"a message of {total} bytes; at most {_LARGEST} are read")
-    return run, Packet(text, {name: _plain(name, a) for name, a in records[_ARRAYS].items()})
+    return run, Packet(text, {name: _numbers(name, a) for name, a in records[_ARRAYS].items()})
 
 
-def _plain(name: str, array: Array) -> np.ndarray:
-    if array.dtype not in _KINDS or array.stype != "numpy.ndarray":
+def _numbers(name: str, array: Array) -> np.ndarray:
+    """Return an array's numbers; whatever is not a plain array of numbers is refused.
+
+    What it announces is compared with its size and its header before memory is allocated for it.
+    """
+    if array.dtype not in _DTYPES or array.stype != "numpy.ndarray":
         raise MessageError(f"array '{name}' is {array.dtype} ({array.stype}), not plain numbers")
-    announced = math.prod(array.shape) * np.dtype(array.dtype).itemsize
-    if not announced <= len(array.data) <= announced + 1024:  # the header of a .npy file
+    announced = np.dtype(array.dtype), tuple(array.shape)
+    size = math.prod(array.shape) * announced[0].itemsize
+    if not size <= len(array.data) <= size + _HEADER:
         raise MessageError(f"array '{name}' has {len(array.data)} bytes for shape {array.shape}")
     try:
-        found: np.ndarray = array.numpy()
-    except ValueError as error:
-        raise MessageError(f"array '{name}' cannot be read ({error})") from None
-    if found.shape != tuple(array.shape) or str(found.dtype) != array.dtype:
+        file = BytesIO(array.data)
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        same = (dtype, shape) == announced
+        found = array.numpy() if same else np.zeros(0)
+    except Exception as error:  # a damaged header raises nearly anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise MessageError(f"array '{name}' cannot be read ({reason})") from None
+    if not same:
         raise MessageError(f"array '{name}' is not what it says it is")
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLayout:
+    """How the arrays of a model lie in one flat vector.
+
+    Examples
+    --------
+    >>> arrays = ArrayRecord({"w": Array(np.ones((2, 3), np.float32))})
+    >>> layout = ModelLayout.of(arrays)
+    >>> layout.size, layout.record(layout.flat(arrays))["w"].shape
+    (6, (2, 3))
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, arrays: ArrayRecord) -> ModelLayout:
+        """Return the layout of a model's arrays; all must be float32 (running counts are not)."""
+        for name, array in arrays.items():
+            if array.dtype != "float32":
+                raise ConfigError(
+                    f"initial_arrays: '{name}' is {array.dtype}; give float32 weights (a layer "
+                    "with running statistics, such as BatchNorm, has no agreed average)"
+                )
+        if not arrays:
+            raise ConfigError("initial_arrays: the model has no arrays; give its state_dict")
+        return cls({name: tuple(array.shape) for name, array in arrays.items()})
+
+    @property
+    def size(self) -> int:
+        """Number of weights."""
+        return sum(math.prod(shape) for shape in self.shapes.values())
+
+    def flat(self, arrays: ArrayRecord) -> np.ndarray:
+        """Return the weights as one float32 vector; arrays of another layout are refused."""
+        if set(arrays) != set(self.shapes):
+            odd = sorted(set(arrays) ^ set(self.shapes))[0]
+            where = "not in the model" if odd in arrays else "missing"
+            raise MessageError(f"array '{odd}' is {where}; return the arrays that were sent")
+        parts = []
+        for name, shape in self.shapes.items():
+            array = arrays[name]
+            if array.dtype != "float32" or tuple(array.shape) != shape:
+                raise MessageError(
+                    f"array '{name}' is {array.dtype} {tuple(array.shape)}; float32 {shape} "
+                    "was sent"
+                )
+            numbers = _numbers(name, array)
+            if not np.isfinite(numbers).all():
+                raise MessageError(f"array '{name}' holds a number that is not finite")
+            parts.append(numbers.reshape(-1))
+        return np.concatenate(parts)
+
+    def record(self, flat: np.ndarray) -> ArrayRecord:
+        """Return a vector as the model's arrays."""
+        found, at = {}, 0
+        for name, shape in self.shapes.items():
+            stop = at + math.prod(shape)
+            found[name] = Array(flat[at:stop].reshape(shape).astype(np.float32))
+            at = stop
+        return ArrayRecord(found)
+
+
+# ------------------------------------------------------------------ measurements
+
+
+def sums_record(statistics: Statistics) -> MetricRecord:
+    """Return sums and counts as a record: a list over (cell, label) for each."""
+    return MetricRecord({name: getattr(statistics, name).reshape(-1).tolist() for name in _SUMS})
+
+
+def read_measurement(content: RecordDict, cells: int) -> tuple[str, dict[Split, Statistics]]:
+    """Return a client's name, and the sums and counts of each split that it sent."""
+    record = content.config_records.get(_CLIENT)
+    name: Any = None if record is None else record.get("name")
+    if not isinstance(name, str) or not 0 < len(name) <= _LONGEST:
+        raise MessageError(
+            f'its reply does not name the client; add "{_CLIENT}": ConfigRecord({{"name": …}})'
+        )
+    records = content.metric_records
+    found = {s: _read_sums(s, records[s], cells) for s in SPLITS if s in records}
+    if "train" not in found:
+        raise MessageError("its reply has no record 'train'; add a measurement_record")
+    if not found["train"].counts.any():
+        raise MessageError("it has no training rows")
+    return name, found
+
+
+def _read_sums(split: str, record: MetricRecord, cells: int) -> Statistics:
+    lists = [record.get(name) for name in _SUMS]
+    for name, numbers in zip(_SUMS, lists, strict=True):
+        if not isinstance(numbers, list) or len(numbers) != 2 * cells:
+            raise MessageError(
+                f"record '{split}': '{name}' is not a list of {2 * cells} numbers, two for each "
+                f"of {cells} cells; use measurement_record with the server's sensitive attributes"
+            )
+    table = np.array(lists, dtype=np.float64).reshape(len(_SUMS), cells, 2)
+    return check_statistics(table, cells, f"record '{split}'")
+
+
+# ------------------------------------------------------------------ plans
+
+_NUMBERS = {"epochs": "epochs", "batch_size": "batch-size", "proximal": "proximal"}
+_OPTIMIZER = {
+    "name": "optimizer",
+    "lr": "lr",
+    "weight_decay": "weight-decay",
+    "momentum": "momentum",
+}
+_TABLES = {"loss_table": "loss-table", "score_table": "score-table"}
+
+
+def plan_record(job: Job) -> ConfigRecord:
+    """Return a job's plan as plain values; a job that needs mfairfl's own clients is refused.
+
+    Tables are lists (cell 0 label 0, cell 0 label 1, cell 1 label 0, …), absent where all rows
+    count alike.
+
+    Examples
+    --------
+    >>> table = ((0.5, 1.5), (1.0, 1.0))
+    >>> record = plan_record(Job(client="a", plan=Plan(epochs=1, batch_size=32, loss_table=table)))
+    >>> record["epochs"], record["optimizer"], record["loss-table"]
+    (1, 'adamw', [0.5, 1.5, 1.0, 1.0])
+    """
+    if obstacle := _obstacle(job):
+        raise ConfigError(obstacle)
+    plan = job.plan
+    values: dict[str, Any] = {key: getattr(plan, name) for name, key in _NUMBERS.items()}
+    values |= {key: getattr(plan.optimizer, name) for name, key in _OPTIMIZER.items()}
+    for name, key in _TABLES.items():
+        table: Table2 | None = getattr(plan, name)
+        if table is not None:
+            values[key] = [float(number) for pair in table for number in pair]
+    return ConfigRecord(values)
+
+
+def read_plan(message: Message) -> Plan:
+    """Return what a `FairStrategy` asks this client to do in this round.
+
+    Read from it `epochs`, `batch_size` and `optimizer` (`name`, `lr`, `weight_decay`,
+    `momentum`); `fair_loss` reads the tables and `proximal_term` the pull. The round is
+    ``message.content["config"]["server-round"]``.
+    """
+    record = message.content.config_records.get(PLAN)
+    if record is None:
+        raise MessageError(
+            "the message has no plan: only training messages of a FairStrategy have one"
+        )
+    try:
+        plain: dict[str, Any] = {name: record[key] for name, key in _NUMBERS.items()}
+        plain["optimizer"] = {name: record[key] for name, key in _OPTIMIZER.items()}
+    except KeyError as error:
+        raise MessageError(
+            f"the plan lacks {error}; install the same mfairfl on server and client"
+        ) from None
+    for name, key in _TABLES.items():
+        if key in record:
+            plain[name] = _pairs(key, record[key])
+    try:
+        return TypeAdapter(Plan).validate_python(plain)
+    except ValidationError as error:
+        raise MessageError(f"the plan: {first_problem(error)}") from None
+
+
+def _pairs(key: str, numbers: Any) -> Table2:
+    if not isinstance(numbers, list) or len(numbers) % 2:
+        raise MessageError(f"the plan: {key} is not a list of pairs, one for each cell")
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _obstacle(job: Job) -> str:
+    """Say what in a job only mfairfl's own clients can do; empty if there is nothing."""
+    plan, slot = job.plan, None if job.plan.controller is None else job.plan.controller.slot
+    held = (job.keep, job.keep_control, plan.linear_slot, slot)
+    if job.start != GLOBAL or plan.linear is not None or any(name is not None for name in held):
+        return "clients must keep something between rounds"
+    if plan.controller is not None:
+        return "multipliers move inside a round"
+    if plan.optimizer.name == "gradient":
+        return "clients send full-batch gradients, not weights"
+    return ""

@@ -10,35 +10,40 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from logging import INFO
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.common import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from mfairfl.engine.state import Measured, RoundRecord, Split
+from mfairfl.data import Attribute, Split
+from mfairfl.engine.state import Measured, RoundRecord
 from mfairfl.errors import ConfigError, FederationError, MessageError
-from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.flower.client import Groups, attributes_of
-from mfairfl.flower.contents import read_evaluation
-from mfairfl.flower.letters import Letters, leave_out
-from mfairfl.flower.plans import PLAN, plan_record
-from mfairfl.flower.stepper import AppTerms, Course
-from mfairfl.flower.suitability import fitting_strategy
+from mfairfl.flower.grid import match_replies
+from mfairfl.flower.records import PLAN, plan_record, read_measurement
+from mfairfl.flower.stepwise import AppSettings, StepwiseLoop
+from mfairfl.remote.transport import log_left_out, read_replies
+from mfairfl.strategies import available, create
+from mfairfl.strategies import base as methods
 from mfairfl.training.plan import Job, Recipe, Report
 
 __all__ = ["FairStrategy"]
+
+T = TypeVar("T")
 
 
 class FairStrategy(Strategy):
     """A strategy of mfairfl in a Flower app with its own clients and its own model.
 
     Clients are known by the names they send, so a node may come back under another number. Those
-    who answer the first evaluation are enrolled. Who does not answer an evaluation, or answers
-    with something that cannot be used, is left out of the next round, with the reason in the log,
-    and may return later. The model has one logit a row and float32 weights.
+    that answer the first evaluation are enrolled. A client that does not answer an evaluation, or
+    whose answer cannot be used, is left out of the next round, with the reason in the log, and may
+    return later. The model has one logit per row and float32 weights.
 
     Parameters
     ----------
@@ -48,22 +53,22 @@ class FairStrategy(Strategy):
     sensitive : mapping of str to sequence of str
         The sensitive attributes and their groups; clients number cells by the same mapping.
     notion : str or sequence of str
-        What is to be equal, such as "demographic_parity" or "equalized_odds".
+        What should be equal across groups, such as "demographic_parity" or "equalized_odds".
     alpha : float
-        Tolerance: gaps up to here are left alone.
+        Tolerance: larger gaps are penalised.
     intersections : bool
         Whether intersections of the attributes are constrained as well.
     hyper_parameters : mapping, optional
-        The strategy's own.
+        Hyper-parameters of the strategy.
     recipe : Recipe, optional
         Epochs, batch size, optimiser and rates that clients are asked to use.
     seed : int
-        Of the server's draws.
+        Seed of the server's random draws.
     fraction_train : float
         Share of the clients drawn for each round; all are evaluated.
     min_available_nodes : int
-        Nodes the first round waits for. Give the number you expect: who comes after the first
-        evaluation is not part of the run.
+        Nodes the first round waits for. Give the number you expect: a client that comes after the
+        first evaluation is not part of the run.
 
     Attributes
     ----------
@@ -77,9 +82,9 @@ class FairStrategy(Strategy):
     >>> FairStrategy("ditto", sensitive={"sex": ["Female", "Male"]})
     Traceback (most recent call last):
     ...
-    mfairfl.errors.ConfigError: strategy 'ditto' does not fit a plain Flower app: what it serves \
-is no global model (personal); those that do, with their defaults: afl, drfl, fairfed, fedavg, \
-fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd, qffl, term
+    mfairfl.errors.ConfigError: strategy 'ditto' does not work in a plain Flower app: its model \
+is not a single global one (personal); those that do, with their defaults: afl, drfl, fairfed, \
+fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd, qffl, term
     """
 
     def __init__(
@@ -107,8 +112,8 @@ fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd, qffl, 
             intersections=intersections,
             alpha=alpha,
         )
-        self._terms = AppTerms(
-            strategy=fitting_strategy(strategy, hyper_parameters or {}, recipe, goal, attributes),
+        self._settings = AppSettings(
+            strategy=_supported(strategy, hyper_parameters or {}, recipe, goal, attributes),
             recipe=recipe,
             goal=goal,
             attributes=attributes,
@@ -116,15 +121,16 @@ fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd, qffl, 
             participation=fraction_train,
         )
         self._name, self._minimum = strategy, min_available_nodes
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
-        """Be as before the first round."""
+    def _reset(self) -> None:
+        """Return to the state before the first round."""
         self.history: list[RoundRecord] = []
         self._rounds, self._timeout, self._evaluate_config = 0, 0.0, ConfigRecord()
-        self._course: Course | None = None
-        self._letters = Letters()
+        self._loop: StepwiseLoop | None = None
+        self._sent: dict[int, Message] = {}
         self._nodes: dict[str, int] = {}
+        self._names: dict[int, str] = {}
         self._jobs: dict[int, Job] = {}
 
     def start(  # noqa: PLR0917 - Flower's own signature
@@ -139,9 +145,9 @@ fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd, qffl, 
     ) -> Result:
         """Run all rounds; arguments as for any Flower strategy.
 
-        `num_rounds` is also what the learning rate's schedule is laid out for.
+        `num_rounds` is also the length of the learning rate's schedule.
         """
-        self._forget()
+        self._reset()
         self._rounds, self._timeout = num_rounds, timeout
         self._evaluate_config = evaluate_config or ConfigRecord()
         return super().start(
@@ -150,10 +156,10 @@ fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd, qffl, 
 
     def summary(self) -> None:
         """Log what was decided."""
-        card, goal = self._terms.strategy.card, self._terms.goal
+        card, goal = self._settings.strategy.card, self._settings.goal
         log(INFO, "\t├── %s: %s (%s)", self._name, card.title, card.paper)
         log(INFO, "\t├── %s of %s", ", ".join(goal.notions), ", ".join(goal.attributes or ()))
-        log(INFO, "\t└── %s", self._terms.recipe)
+        log(INFO, "\t└── %s", self._settings.recipe)
 
     # ------------------------------------------------------------------ training
 
@@ -161,27 +167,27 @@ fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd, qffl, 
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> list[Message]:
         """Return each participant's plan; measure first where no measurement is at hand."""
-        if self._course is None or not self._course.jobs:
+        if self._loop is None or not self._loop.jobs:
             self._measure(server_round - 1, arrays, grid)
         # What Flower sends is the model, also where someone changed it between the rounds.
-        self._started.set_model(arrays)
+        self._started.arrays = arrays
         config = ConfigRecord({**config, "server-round": server_round})
         self._jobs = {self._nodes[job.client]: job for job in self._started.jobs}
         contents = {
             node: RecordDict({"arrays": arrays, "config": config, PLAN: plan_record(job)})
             for node, job in self._jobs.items()
         }
-        return self._letters.write(contents, MessageType.TRAIN)
+        return self._messages(contents, MessageType.TRAIN)
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord, MetricRecord]:
         """Return the combined model, and how many clients it is made of."""
         del server_round
-        reports = list(self._letters.read(replies, self._report).values())
-        self._started.take(reports)
+        reports = list(self._read(replies, self._report).values())
+        self._started.send(reports)
         left_out = len(self._jobs) - len(reports)
-        return self._started.model(), MetricRecord({"clients": len(reports), "left_out": left_out})
+        return self._started.arrays, MetricRecord({"clients": len(reports), "left_out": left_out})
 
     def _report(self, node: int, content: RecordDict) -> Report:
         records = list(content.array_records.values())
@@ -198,25 +204,25 @@ fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd, qffl, 
         config = ConfigRecord({**config, "server-round": server_round})
         content = RecordDict({"arrays": arrays, "config": config})
         nodes = sorted(grid.get_node_ids())
-        return self._letters.write(dict.fromkeys(nodes, content), MessageType.EVALUATE)
+        return self._messages(dict.fromkeys(nodes, content), MessageType.EVALUATE)
 
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Return the global numbers; the measurements serve the next round."""
+        """Return the metrics of all clients together; the next round uses the measurements."""
         del server_round
         measured = self._measured(replies)
         if not measured["train"]:
             return None  # the next round asks again
-        self._started.take((measured,))
-        return MetricRecord({**self._terms.numbers(measured)})
+        self._started.send((measured,))
+        return MetricRecord({**self._settings.metrics(measured)})
 
     def _measure(self, server_round: int, arrays: ArrayRecord, grid: Grid) -> None:
         """Ask outside of Flower's own evaluations: before the first round, or if one failed."""
         if not self._rounds:
             raise ConfigError("FairStrategy: call start(grid, arrays, num_rounds=…) to run it")
         needed = 1
-        if self._course is None:
+        if self._loop is None:
             needed = self._minimum
             self._wait(grid)
         messages = self.configure_evaluate(server_round, arrays, self._evaluate_config, grid)
@@ -227,26 +233,46 @@ fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd, qffl, 
                 f"{len(known)} of {len(messages)} nodes measured the model and at least {needed} "
                 "must; the log says why the others did not"
             )
-        if self._course is None:
-            self._course = Course(self._terms, self._rounds, arrays, known, self.history)
-        self._course.take((measured,))
+        if self._loop is None:
+            self._loop = StepwiseLoop(self._settings, self._rounds, arrays, known, self.history)
+        self._loop.send((measured,))
 
     def _measured(self, replies: Iterable[Message]) -> Measured:
-        """Return the sound measurements by split and client, and remember who is where."""
-        cells = self._terms.cells
-        found = self._letters.read(replies, lambda _, content: read_evaluation(content, cells))
-        self._nodes = {}
+        """Return the usable measurements by split and client, and remember each one's node."""
+        cells, nodes = self._settings.cells, dict[str, int]()
+        found = self._read(replies, lambda _, content: read_measurement(content, cells))
         measured: dict[Split, dict[str, Statistics]] = {"train": {}}
         for node, (name, splits) in sorted(found.items()):
-            if name in self._nodes:
-                leave_out(f"node {node}", f"node {self._nodes[name]} is '{name}' already")
-            elif self._course is not None and not self._course.knows(name):
-                leave_out(name, "it was not there when the run began")
+            if name in nodes:
+                log_left_out(f"node {node}", f"node {nodes[name]} is '{name}' already")
+            elif self._loop is not None and name not in self._loop.clients:
+                log_left_out(name, "it was not there when the run began")
             else:
-                self._letters.names[node], self._nodes[name] = name, node
+                nodes[name] = node
                 for split, sums in splits.items():
                     measured.setdefault(split, {})[name] = sums
+        self._nodes = nodes
+        self._names |= {node: name for name, node in nodes.items()}
         return measured
+
+    # ------------------------------------------------------------------ messages
+
+    def _messages(self, contents: Mapping[int, RecordDict], kind: str) -> list[Message]:
+        """Return a message for each node. A list: the deployed Grid iterates over it twice."""
+        self._sent = {
+            node: Message(content, dst_node_id=node, message_type=kind)
+            for node, content in contents.items()
+        }
+        return list(self._sent.values())
+
+    def _read(
+        self, replies: Iterable[Message], read: Callable[[int, RecordDict], T]
+    ) -> dict[int, T]:
+        """Return what can be used of the replies, by node; log why the rest cannot."""
+        found, reasons = read_replies(self._sent, match_replies(self._sent, replies), read)
+        for node, reason in reasons.items():
+            log_left_out(self._names.get(node, f"node {node}"), reason)
+        return found
 
     def _wait(self, grid: Grid) -> None:
         """Wait until enough nodes are online to begin."""
@@ -260,7 +286,87 @@ fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd, qffl, 
             time.sleep(0.2)
 
     @property
-    def _started(self) -> Course:
-        if self._course is None:
+    def _started(self) -> StepwiseLoop:
+        if self._loop is None:
             raise ConfigError("FairStrategy: configure_train comes first")
-        return self._course
+        return self._loop
+
+
+# ------------------------------------------------------------------ which strategies work
+
+
+def _supported(
+    name: str,
+    hyper_parameters: Mapping[str, Any],
+    recipe: Recipe,
+    goal: Goal,
+    attributes: tuple[Attribute, ...],
+) -> methods.Strategy:
+    """Return a strategy that a plain app can carry out; any other is refused in one line.
+
+    Multipliers that would move inside a round (mfairfl's `every`, in epochs) move between rounds
+    instead, unless `every` is given.
+    """
+    rows = np.full((Cells(attributes).size, 2), 10.0)
+    summary = methods.Summary(counts={"one": rows}, attributes=attributes, goal=goal)
+    strategy = _between_rounds(name, hyper_parameters, recipe)
+    if recipe.optimizer == "gradient":
+        raise ConfigError("recipe.optimizer = 'gradient' sends no weights; use 'adamw' or 'sgd'")
+    if obstacle := _obstacle(strategy, recipe, summary):
+        supported = [
+            other
+            for other in available()
+            if not _obstacle(_between_rounds(other, {}, recipe), recipe, summary)
+        ]
+        raise ConfigError(
+            f"strategy '{name}' does not work in a plain Flower app: {obstacle}; those that do, "
+            f"with their defaults: {', '.join(supported)}"
+        )
+    return strategy
+
+
+def _between_rounds(
+    name: str, hyper_parameters: Mapping[str, Any], recipe: Recipe
+) -> methods.Strategy:
+    strategy = create(name, **hyper_parameters)
+    if hasattr(strategy, "every") and "every" not in hyper_parameters:
+        longest = max(strategy.every, recipe.local_epochs)
+        return create(name, **{**hyper_parameters, "every": longest})
+    return strategy
+
+
+def _obstacle(strategy: methods.Strategy, recipe: Recipe, summary: methods.Summary) -> str:
+    """Say why a strategy does not work; empty if it does. Its own plans decide, not its name."""
+    card = strategy.card
+    if card.trains_on == "pooled":
+        return "it trains on the rows of all clients in one place"
+    if card.serves != "global":
+        return f"its model is not a single global one ({card.serves})"
+    if card.output == "threshold":
+        return "it fits a threshold for each group when training is over"
+    jobs = _trial_jobs(strategy, recipe, summary)
+    if not jobs:
+        return "nobody trains"
+    try:
+        for job in jobs:
+            plan_record(job)
+    except ConfigError as error:
+        return str(error)
+    return ""
+
+
+def _trial_jobs(strategy: methods.Strategy, recipe: Recipe, summary: methods.Summary) -> list[Job]:
+    """Return what a client would be asked in a first round."""
+    rows = summary.pooled
+    sums = Statistics(counts=rows, positives=rows / 2, scores=rows / 2, losses=rows / 2)
+    context = methods.Context(
+        round=0,
+        rounds=1,
+        participants=("one",),
+        plan=recipe.plan(0, 1),
+        rng=np.random.default_rng(0),
+        summary=summary,
+    )
+    known = [methods.Measurement("one", sums)]
+    _, jobs = strategy.plan(strategy.start(summary), context, known)
+    return jobs

@@ -26,6 +26,7 @@ from mfairfl.training.plan import Job, Report
 __all__ = [
     "Packet",
     "Shape",
+    "check_statistics",
     "make_packet",
     "pack_answer",
     "pack_ask",
@@ -121,7 +122,12 @@ def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer
     try:
         if isinstance(ask, Measure):
             return tuple(
-                {split: _sums(packet.arrays, f"{i}/{split}", shape) for split in ask.splits}
+                {
+                    split: check_statistics(
+                        _array(packet.arrays, f"{i}/{split}"), shape.cells, f"'{i}/{split}'"
+                    )
+                    for split in ask.splits
+                }
                 for i in range(len(ask.weights))
             )
         if isinstance(ask, Score):
@@ -218,17 +224,17 @@ def _reports(
     return found
 
 
-def _sums(arrays: Mapping[str, np.ndarray], name: str, shape: Shape) -> Statistics:
-    found = _array(arrays, name)
-    expected = (len(_SUMS), shape.cells, 2)
-    if found.shape != expected or found.dtype != np.float64:
-        raise MessageError(f"'{name}' is {found.dtype} {found.shape}; expected float64 {expected}")
-    counts, positives = found[0], found[1]
-    if not ((counts >= 0) & (positives >= 0) & (positives <= counts)).all():
-        raise MessageError(f"'{name}' holds counts that cannot be")
-    if not np.isfinite(found).all():  # one would spoil the sums of all
-        raise MessageError(f"'{name}' holds a number that is not finite")
-    return Statistics(**dict(zip(_SUMS, found, strict=True)))
+def check_statistics(table: np.ndarray, cells: int, name: str) -> Statistics:
+    """Return the sums and counts in a table (4, cells, 2); what cannot be true is refused."""
+    expected = (len(_SUMS), cells, 2)
+    if table.shape != expected or table.dtype != np.float64:
+        raise MessageError(f"{name} is {table.dtype} {table.shape}; expected float64 {expected}")
+    if not np.isfinite(table).all():  # one would spoil the sums of all
+        raise MessageError(f"{name} holds a number that is not finite")
+    counts, positives = table[0], table[1]
+    if not ((positives >= 0) & (positives <= counts)).all():
+        raise MessageError(f"{name} holds impossible counts")
+    return Statistics(**dict(zip(_SUMS, table, strict=True)))
 
 
 def _array(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:

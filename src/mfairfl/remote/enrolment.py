@@ -22,7 +22,7 @@ from mfairfl.data.encoder import EncoderStatistics
 from mfairfl.errors import FederationError, MessageError, first_problem
 from mfairfl.fairness.cells import Cells
 from mfairfl.remote.codec import Packet, make_packet, read_header
-from mfairfl.remote.transport import Post
+from mfairfl.remote.transport import Transport, read_replies
 
 __all__ = ["Enrolled", "EnrolmentTerms", "enrol"]
 
@@ -68,26 +68,17 @@ class Enrolled:
 
 
 def enrol(
-    post: Post, names: Sequence[str], terms: EnrolmentTerms, *, minimum: int = 1
+    transport: Transport, names: Sequence[str], terms: EnrolmentTerms, *, minimum: int = 1
 ) -> Enrolled:
     """Agree with the clients; raise if fewer than `minimum` are left."""
     refused: dict[str, str] = {}
 
     def ask(who: Sequence[str], kind: str, header: dict[str, Any]) -> dict[str, Any]:
-        """Return each client's parsed answer; who has none is refused with the reason."""
-        replies = post.exchange({name: make_packet(kind, header) for name in who})
-        found = {}
-        for name in who:
-            reply = replies.get(name, "no answer before the deadline")
-            if isinstance(reply, Packet):
-                try:
-                    found[name] = _READERS[kind](name, reply, header)
-                    continue
-                except ValidationError as error:
-                    reply = first_problem(error)
-                except (MessageError, KeyError, TypeError) as error:
-                    reply = " ".join(str(error).split())
-            refused[name] = reply
+        """Return each client's parsed answer; one without is refused with the reason."""
+        replies = transport.exchange({name: make_packet(kind, header) for name in who})
+        read = functools.partial(_read, kind, header)
+        found, reasons = read_replies(who, replies, read)
+        refused.update(reasons)
         if len(found) < minimum:
             why = "; ".join(f"{name}: {reason}" for name, reason in sorted(refused.items()))
             raise FederationError(
@@ -178,6 +169,15 @@ _READERS: Mapping[str, Any] = {
     "sums": _read_sums,
     "encode": _read_counts,
 }
+
+
+def _read(kind: str, header: dict[str, Any], name: str, reply: Packet) -> Any:
+    try:
+        return _READERS[kind](name, reply, header)
+    except ValidationError as error:
+        raise MessageError(first_problem(error)) from None
+    except (KeyError, TypeError) as error:
+        raise MessageError(f"its answer lacks or misnames {error}") from None
 
 
 def _expect(reply: Packet, kind: str) -> dict[str, Any]:

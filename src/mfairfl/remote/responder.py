@@ -39,7 +39,7 @@ from mfairfl.remote.codec import (
 )
 from mfairfl.remote.silo_file import SiloSettings, require_consent
 
-__all__ = ["Desk"]
+__all__ = ["Responder"]
 
 _NAME = re.compile(r"[\w.-]{1,100}")
 
@@ -55,7 +55,7 @@ class _Agreed(BaseModel):
     features: int = Field(ge=1)
 
 
-class Desk:
+class Responder:
     """Answers messages for one silo."""
 
     def __init__(self, settings: SiloSettings) -> None:

@@ -1,15 +1,15 @@
-"""Drive the round loop over clients elsewhere: ask, wait, go on with those who answered.
+"""Drive the round loop over clients elsewhere: ask, wait, continue with those who answered.
 
-How messages travel is a `Post`'s business (Flower's Grid is one). Whatever comes back is checked;
-an answer that is late, missing or wrong is as good as none, is said aloud, and the round goes on.
-Below the minimum the run stops, and can be taken up again from its last completed round.
+A `Transport` carries the messages; Flower's Grid is one. Every answer is checked. A client whose
+answer is late, missing or wrong is logged and left out, and the round goes on. Below the minimum
+the run stops, and can be resumed from its last completed round.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
 
 from mfairfl.engine.loop import Callback, Result, federate
 from mfairfl.engine.state import Answer, Ask, RunState, Score, Setup, Train
@@ -17,27 +17,61 @@ from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.remote.codec import Packet, Shape, pack_ask, unpack_answer
 
-__all__ = ["Post", "drive"]
+__all__ = ["Transport", "drive", "log_left_out", "read_replies"]
 
+K = TypeVar("K")
+R = TypeVar("R")
+T = TypeVar("T")
 _log = logging.getLogger("mfairfl")
 
 
-class Post(Protocol):
-    """Carries messages to clients by name, and what they answer back."""
+class Transport(Protocol):
+    """Carries messages to clients by name, and their answers back."""
 
     def exchange(self, asks: Mapping[str, Packet]) -> Mapping[str, Packet | str]:
-        """Return each client's answer, or why there is none; who is missing did not answer."""
+        """Return each client's answer, or why there is none; a missing one did not answer."""
+
+
+def read_replies(
+    asked: Iterable[K], replies: Mapping[K, R | str], read: Callable[[K, R], T]
+) -> tuple[dict[K, T], dict[K, str]]:
+    """Return what `read` makes of each reply, and the reasons of those without a usable one.
+
+    Examples
+    --------
+    >>> def read(name: str, reply: bytes) -> int:
+    ...     return len(reply)
+    >>> read_replies(["a", "b", "c"], {"a": b"three", "b": "disk full"}, read)
+    ({'a': 5}, {'b': 'disk full', 'c': 'no answer before the deadline'})
+    """
+    found: dict[K, T] = {}
+    reasons: dict[K, str] = {}
+    for key in asked:
+        reply = replies.get(key, "no answer before the deadline")
+        if isinstance(reply, str):
+            reasons[key] = reply
+            continue
+        try:
+            found[key] = read(key, reply)
+        except MessageError as error:
+            reasons[key] = str(error)
+    return found, reasons
+
+
+def log_left_out(client: str, reason: str) -> None:
+    """Log that a client does not count this time."""
+    _log.warning("%s is left out: %s", client, reason)
 
 
 def drive(
     setup: Setup,
     state: RunState,
-    post: Post,
+    transport: Transport,
     *,
     minimum: int = 1,
     callbacks: Iterable[Callback] = (),
 ) -> Result:
-    """Run the rounds that are left with clients behind a post.
+    """Run the remaining rounds with clients behind a transport.
 
     Parameters
     ----------
@@ -52,41 +86,36 @@ def drive(
     loop = federate(setup, state, callbacks)
     ask = next(loop)
     while True:
-        answers = _ask(setup, ask, post, minimum)
+        answers = _ask(setup, ask, transport, minimum)
         try:
-            ask = loop.send(_together(ask, answers))
+            ask = loop.send(_combined(ask, answers))
         except StopIteration as stop:
             result: Result = stop.value
             return result
 
 
-def _ask(setup: Setup, ask: Ask, post: Post, minimum: int) -> dict[str, Answer]:
-    """Return the sound answers, in client order."""
+def _ask(setup: Setup, ask: Ask, transport: Transport, minimum: int) -> dict[str, Answer]:
+    """Return the usable answers, in client order."""
     names = sorted(setup.summary.counts)
     if isinstance(ask, Train):
         names = sorted({job.client for job in ask.jobs})
     shape = Shape(setup.model.size, Cells(setup.summary.attributes).size)
-    replies = post.exchange({name: pack_ask(ask, name) for name in names})
-    answers: dict[str, Answer] = {}
-    for name in names:
-        reply = replies.get(name, "no answer before the deadline")
-        if isinstance(reply, Packet):
-            try:
-                answers[name] = unpack_answer(reply, ask, name, shape)
-                continue
-            except MessageError as error:
-                reply = str(error)
-        _log.warning("%s is left out: %s", name, reply)
+    replies = transport.exchange({name: pack_ask(ask, name) for name in names})
+    answers, reasons = read_replies(
+        names, replies, lambda name, reply: unpack_answer(reply, ask, name, shape)
+    )
+    for name, reason in reasons.items():
+        log_left_out(name, reason)
     if len(answers) < min(minimum, len(names)):
         raise FederationError(
             f"{len(answers)} of {len(names)} clients answered and at least {minimum} must; run "
-            "the same command again to go on from the last completed round"
+            "the same command again to resume from the last completed round"
         )
     return answers
 
 
-def _together(ask: Ask, answers: Mapping[str, Any]) -> Any:
-    """Return the answers as the loop wants them."""
+def _combined(ask: Ask, answers: Mapping[str, Any]) -> Any:
+    """Return the clients' answers in the form that the loop expects."""
     if isinstance(ask, Train):
         return [report for reports in answers.values() for report in reports]
     if isinstance(ask, Score):

@@ -21,7 +21,7 @@ from mfairfl.engine.loop import Callback, Result, first_state
 from mfairfl.errors import ConfigError
 from mfairfl.files import write_atomically
 from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms, enrol
-from mfairfl.remote.transport import Post, drive
+from mfairfl.remote.transport import Transport, drive
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import History
@@ -49,13 +49,13 @@ def run_name(config: Config) -> str:
 
 
 def run_federated(
-    wanted: Federated, post: Post, callbacks: Sequence[Callback] = ()
+    wanted: Federated, transport: Transport, callbacks: Sequence[Callback] = ()
 ) -> dict[str, Any]:
     """Carry out a run, or go on with it, and return its record."""
     config, directory = wanted.config, RunDirectory(wanted.out)
     agreed = wanted.out / "enrolment.json"
     with directory.locked():
-        enrolled = _read(agreed) if agreed.exists() else _enrol(wanted, post)
+        enrolled = _read(agreed) if agreed.exists() else _enrol(wanted, transport)
         opening = opening_record(config, _facts(enrolled, config.seed))
         finished = directory.claim(opening)
         if finished is not None:
@@ -77,7 +77,7 @@ def run_federated(
         state = checkpoints.latest() or first_state(setup)
         watchers = (*callbacks, History(directory.path), checkpoints)
         started = time.perf_counter()
-        result = drive(setup, state, post, minimum=wanted.minimum, callbacks=watchers)
+        result = drive(setup, state, transport, minimum=wanted.minimum, callbacks=watchers)
         timing = {"train_seconds": round(time.perf_counter() - started, 3), "runs_at_once": 1}
         result = _without_personal(result, state.weights)
         directory.write_model(result.served)
@@ -87,7 +87,7 @@ def run_federated(
         return record
 
 
-def _enrol(wanted: Federated, post: Post) -> Enrolled:
+def _enrol(wanted: Federated, transport: Transport) -> Enrolled:
     config = wanted.config
     if config.task is None:
         raise ConfigError("[task]: clients with files of their own need one that all agree on")
@@ -98,7 +98,7 @@ def _enrol(wanted: Federated, post: Post) -> Enrolled:
         test=config.clients.test,
         validation=config.clients.validation,
     )
-    return enrol(post, wanted.clients, terms, minimum=wanted.minimum)
+    return enrol(transport, wanted.clients, terms, minimum=wanted.minimum)
 
 
 def _plain(enrolled: Enrolled) -> dict[str, Any]:

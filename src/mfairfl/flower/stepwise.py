@@ -1,4 +1,4 @@
-"""The engines' round loop, run one answer at a time by whoever holds the rounds."""
+"""The round loop, advanced one answer at a time by a caller that owns the rounds."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from mfairfl.engine.tallies import mean_loss, pooled, tally_of
 from mfairfl.fairness import accuracy, worst_client_accuracy
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.goal import Goal
-from mfairfl.flower.contents import ModelLayout
+from mfairfl.flower.records import ModelLayout
 from mfairfl.models import Model
 from mfairfl.strategies.base import Strategy, Summary
 from mfairfl.training.plan import Job, Recipe, Report
 
-__all__ = ["AppTerms", "Course"]
+__all__ = ["AppSettings", "StepwiseLoop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppTerms:
-    """What is decided before anyone is asked."""
+class AppSettings:
+    """What a `FairStrategy` decides before any client is asked."""
 
     strategy: Strategy
     recipe: Recipe
@@ -40,8 +40,8 @@ class AppTerms:
         """The number of cells."""
         return Cells(self.attributes).size
 
-    def numbers(self, measured: Measured) -> dict[str, float]:
-        """Return the global numbers of each split that has rows."""
+    def metrics(self, measured: Measured) -> dict[str, float]:
+        """Return the metrics of all clients together, for each split that has rows."""
         constraints = self.goal.constraints(self.attributes)
         found: dict[str, float] = {}
         for split, clients in measured.items():
@@ -55,48 +55,49 @@ class AppTerms:
         return found
 
 
-class Course:
+class StepwiseLoop:
     """A run of the loop with these clients; it waits for an answer between two calls.
 
     Parameters
     ----------
-    terms : AppTerms
+    settings : AppSettings
         What was decided.
     rounds : int
         How many.
     arrays : ArrayRecord
         The first model.
     known : mapping of str to Statistics
-        Who takes part, with their training rows under the first model.
+        The clients, with sums and counts of their training rows under the first model.
     history : list
         Gets the record of every round.
     """
 
     def __init__(
         self,
-        terms: AppTerms,
+        settings: AppSettings,
         rounds: int,
         arrays: ArrayRecord,
         known: Mapping[str, Statistics],
         history: list[RoundRecord],
     ) -> None:
         counts = {name: known[name].counts for name in sorted(known)}
-        summary = Summary(counts=counts, attributes=terms.attributes, goal=terms.goal)
+        summary = Summary(counts=counts, attributes=settings.attributes, goal=settings.goal)
         self._layout, self._history = ModelLayout.of(arrays), history
         self._rows = {name: int(table.sum()) for name, table in counts.items()}
         setup = Setup(
-            strategy=terms.strategy,
+            strategy=settings.strategy,
             # The loop asks a model for its size alone; the rest is the clients' business.
             model=cast("Model", self._layout),
-            recipe=terms.recipe,
+            recipe=settings.recipe,
             rounds=rounds,
-            seed=terms.seed,
+            seed=settings.seed,
             summary=summary,
-            participation=terms.participation,
+            participation=settings.participation,
             splits=("train",),
         )
         weights = self._layout.flat(arrays)
-        self._state = RunState(round=0, weights=weights, strategy=terms.strategy.start(summary))
+        state = settings.strategy.start(summary)
+        self._state = RunState(round=0, weights=weights, strategy=state)
         self._loop = federate(setup, self._state, [self])
         self._ask: Ask = next(self._loop)
 
@@ -108,29 +109,31 @@ class Course:
         del setup, state
         self._history.append(record)
 
-    def knows(self, name: str) -> bool:
-        """Say whether a client takes part."""
-        return name in self._rows
+    @property
+    def clients(self) -> frozenset[str]:
+        """Names of the clients that take part in the run."""
+        return frozenset(self._rows)
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """What the participants are to train now; nothing while a measurement is awaited."""
+        """What the participants are to train now; empty while a measurement is awaited."""
         return self._ask.jobs if isinstance(self._ask, Train) else ()
 
-    def take(self, answer: Any) -> None:
-        """Go on with reports, or with a measurement, up to the next request."""
+    def send(self, answer: Any) -> None:
+        """Continue with reports, or with a measurement, up to the next request."""
         self._ask = self._loop.send(answer)
 
-    def set_model(self, arrays: ArrayRecord) -> None:
-        """Take these for the server's weights."""
-        self._state.weights = self._layout.flat(arrays)
-
-    def model(self) -> ArrayRecord:
-        """Return the server's weights."""
+    @property
+    def arrays(self) -> ArrayRecord:
+        """The server's weights, as the model's arrays."""
         return self._layout.record(np.asarray(self._state.weights))
 
+    @arrays.setter
+    def arrays(self, arrays: ArrayRecord) -> None:
+        self._state.weights = self._layout.flat(arrays)
+
     def report(self, job: Job, arrays: ArrayRecord) -> Report:
-        """Return what a client's trained arrays mean: its update."""
+        """Return the update that a client's trained arrays amount to."""
         return Report(
             client=job.client,
             update=self._state.weights - self._layout.flat(arrays),
