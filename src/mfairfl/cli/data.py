@@ -29,31 +29,22 @@ def _examples(*lines: str) -> str:
 @app.command("list", epilog=_examples("mfairfl data list", "mfairfl data list --json"))
 def list_(json: Json = False) -> None:
     """List the data sets."""
-    from mfairfl.data.entries import CATALOG  # noqa: PLC0415 - only when called
+    from mfairfl.data import list_datasets  # noqa: PLC0415 - only when called
 
-    rows: list[dict[str, Any]] = [
-        {
-            "name": entry.name,
-            "title": entry.title,
-            "rows": entry.rows,
-            "sensitive": list(entry.attributes),
-            "bundled": entry.bundled,
-            "licence": entry.licence,
-        }
-        for entry in CATALOG.values()
-    ]
+    rows = list_datasets()
+    sources = {True: "bundled", False: "fetched once", None: "registered"}
     if json:
         print_json(rows)
         return
     print_table(
-        ["name", "data set", "rows", "sensitive attributes", "file"],
+        ["name", "data set", "rows", "sensitive attributes", "source"],
         [
             [
                 row["name"],
                 row["title"],
-                f"{row['rows']:,}",
+                "-" if row["rows"] is None else f"{row['rows']:,}",
                 ", ".join(row["sensitive"]),
-                "bundled" if row["bundled"] else "fetched once",
+                sources[row["bundled"]],
             ]
             for row in rows
         ],
@@ -79,7 +70,10 @@ def describe(name: Name, json: Json = False) -> None:
     print_table(
         ["attribute", "group", "rows", "favourable", "base rate"],
         [
-            [attribute, group, f"{n['rows']:,}", f"{n['favourable']:,}", f"{n['base_rate']:.1%}"]
+            [
+                *(attribute, group, f"{n['rows']:,}", f"{n['favourable']:,}"),
+                "-" if n["base_rate"] is None else f"{n['base_rate']:.1%}",
+            ]
             for attribute, groups in facts["attributes"].items()
             for group, n in groups.items()
         ],

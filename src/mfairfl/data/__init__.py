@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from mfairfl.data.assembly import federation_from_tables
-from mfairfl.data.catalog import CATALOG, describe, load_dataset, verify
+from mfairfl.data.catalog import (
+    CATALOG,
+    Dataset,
+    describe,
+    find_dataset,
+    list_datasets,
+    load_dataset,
+    register_dataset,
+    verify,
+)
 from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
 from mfairfl.data.partition import SCHEMES, partition
@@ -25,6 +34,7 @@ __all__ = [
     "Attribute",
     "Bin",
     "Client",
+    "Dataset",
     "Encoder",
     "EncoderStatistics",
     "Federation",
@@ -38,10 +48,13 @@ __all__ = [
     "describe",
     "features_frame",
     "federation_from_tables",
+    "find_dataset",
+    "list_datasets",
     "load_dataset",
     "partition",
     "read_frame",
     "read_table",
+    "register_dataset",
     "statistics",
     "table_from_frame",
     "verify",

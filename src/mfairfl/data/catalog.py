@@ -1,24 +1,27 @@
-"""Published data sets by name: Adult and Bank are bundled, COMPAS and German are fetched once.
+"""Data sets by name: the published ones (`catalog.toml`) and those that users register.
 
-Every byte is compared with the official sha256 before it is parsed, and the source that was used
-ends in the table's notes.
+Adult and Bank are bundled, COMPAS and German are fetched once. The source that was used is the
+first of the table's notes.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
-from mfairfl.data.entries import CATALOG, Entry
 from mfairfl.data.sources import (
+    PublishedDataset,
     bundled_bytes,
     cache_folder,
-    propublica_rows,
     read_cache,
     read_official,
 )
@@ -26,7 +29,234 @@ from mfairfl.data.table import Table, table_from_frame
 from mfairfl.data.task import Task
 from mfairfl.errors import DataError, unknown
 
-__all__ = ["CATALOG", "Check", "describe", "load_dataset", "verify"]
+__all__ = [
+    "CATALOG",
+    "Check",
+    "Dataset",
+    "describe",
+    "find_dataset",
+    "list_datasets",
+    "load_dataset",
+    "register_dataset",
+    "verify",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A data set of one's own, for `load_dataset` or, once registered, wherever a name is taken.
+
+    Parameters
+    ----------
+    name
+        Letters, digits and ``. _ + -``.
+    read
+        Takes a path, or None where the user gave none, and returns a pandas, polars or pyarrow
+        frame.
+    task
+        What the columns mean.
+    title
+        One line for `mfairfl data list`.
+
+    Examples
+    --------
+    >>> people = pd.DataFrame({"x": range(6), "sex": list("fmfmfm"), "hired": [0, 1, 1, 0, 1, 0]})
+    >>> task = Task(label="hired", favourable=1, sensitive=("sex",))
+    >>> table = load_dataset(Dataset("people", lambda path: people, task))
+    >>> len(table), table.name
+    (6, 'people')
+    """
+
+    name: str
+    read: Callable[[Path | None], Any]
+    task: Task
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not re.fullmatch(r"[\w.+-]+", self.name):
+            raise DataError(
+                f"{self.name!r} is not a valid name of a data set: use letters, digits and . _ + -"
+            )
+        if not callable(self.read):
+            raise DataError(f"data set '{self.name}': read= must be a function that takes a path")
+        if not isinstance(self.task, Task):
+            raise DataError(f"data set '{self.name}': task= must be a mfairfl.data.Task")
+
+
+def _published() -> dict[str, PublishedDataset | Dataset]:
+    text = (resources.files("mfairfl.data") / "catalog.toml").read_text(encoding="utf-8")
+    return {
+        name: PublishedDataset(name=name, **facts) for name, facts in tomllib.loads(text).items()
+    }
+
+
+CATALOG = _published()
+"""Every data set that has a name; `register_dataset` adds to it."""
+
+
+def register_dataset(dataset: Dataset) -> None:
+    """Let `load_dataset`, `mfairfl data list` and every `--data` find a data set by its name.
+
+    Registering a name again replaces the earlier one; the published names are taken.
+
+    Examples
+    --------
+    >>> task = Task(label="hired", favourable=1, sensitive=("sex",))
+    >>> register_dataset(Dataset("people", pd.read_csv, task))
+    >>> "people" in CATALOG
+    True
+    >>> del CATALOG["people"]
+    """
+    if isinstance(CATALOG.get(dataset.name), PublishedDataset):
+        raise DataError(f"data set '{dataset.name}' is a published one: choose another name")
+    CATALOG[dataset.name] = dataset
+
+
+def find_dataset(name: str) -> PublishedDataset | Dataset:
+    """Return the data set of that name, or raise with the nearest one.
+
+    Examples
+    --------
+    >>> find_dataset("adult").title
+    'Adult (census income, 1994)'
+    """
+    if not isinstance(name, str):
+        raise DataError(
+            f"a {type(name).__name__} is not a data set: give a name or a Dataset; for a frame "
+            "use table_from_frame, for a file read_table"
+        )
+    if name not in CATALOG:
+        raise DataError(unknown("data set", name, CATALOG))
+    return CATALOG[name]
+
+
+def list_datasets() -> list[dict[str, Any]]:
+    """List every data set in plain types, without reading it.
+
+    `rows`, `bundled` and `licence` are None for one that was registered.
+
+    Examples
+    --------
+    >>> [(one["name"], one["rows"], one["bundled"]) for one in list_datasets()][:3]
+    [('adult', 48842, True), ('bank', 45211, True), ('compas', 7214, False)]
+    """
+    found = []
+    for dataset in CATALOG.values():
+        published = None if isinstance(dataset, Dataset) else dataset
+        facts = {
+            "name": dataset.name,
+            "title": dataset.title or dataset.name,
+            "rows": published and published.rows,
+            "sensitive": [s.name for s in dataset.task.sensitive],
+            "bundled": published and published.bundled,
+            "licence": published and published.licence,
+        }
+        found.append(facts)
+    return found
+
+
+def load_dataset(
+    dataset: str | Dataset,
+    path: str | Path | None = None,
+    *,
+    sensitive: Sequence[str] | None = None,
+    task: Task | None = None,
+    data_home: str | Path | None = None,
+    offline: bool = False,
+    verify: bool = True,
+    **options: bool,
+) -> Table:
+    """Load a data set by name, or one of your own.
+
+    Parameters
+    ----------
+    dataset
+        ``adult``, ``bank``, ``compas``, ``german``, a registered name, or a `Dataset`.
+    path
+        A raw file of your own (for Adult the folder of both files) instead of the bundled or
+        fetched one; a `Dataset` gets it as the argument of its `read`.
+    sensitive
+        Names of sensitive attributes (adult: sex, age, race; bank: age, age3, marital; compas:
+        sex, race, race6, age_cat; german: sex, age). Default: the first, for a `Dataset` all of
+        its task.
+    task
+        A task of your own on the same columns, in place of the data set's.
+    data_home
+        Folder of the cache; also the environment variable ``MFAIRFL_DATA_HOME``.
+    offline
+        Never open a connection: what is neither bundled, cached nor installed is an error.
+    verify
+        False accepts a file at `path` whose sha256 is not the official one; a note says so.
+    **options
+        Switches: ``fnlwgt`` and ``education`` (adult, False), ``duration`` (bank, True: it leaks
+        the label), ``filtered`` (compas, False: ProPublica's 6,172 rows).
+
+    Examples
+    --------
+    >>> table = load_dataset("adult")
+    >>> len(table), int(table.y.sum()), table.attributes[0].groups
+    (48842, 11687, ('Female', 'Male'))
+    """
+    found = dataset if isinstance(dataset, Dataset) else find_dataset(dataset)
+    switches = _switches(found, options)
+    if task is not None and sensitive is not None:
+        raise DataError("give task= or sensitive=, not both: a task names its own attributes")
+    if task is None:
+        task = _task(found, sensitive, switches)
+    if isinstance(found, Dataset):
+        frame, digest = found.read(None if path is None else Path(path)), None
+        source = f"read by data set {found.name}" + ("" if path is None else f" from {path}")
+    else:
+        frame, digest, source = read_official(
+            found, path, data_home, offline=offline, strict=verify
+        )
+    if switches.get("filtered"):
+        frame = _propublica_rows(frame)
+    table = table_from_frame(frame, task, name=found.name, sha256=digest)
+    used = (f"option {key}={value}" for key, value in switches.items())
+    return replace(table, notes=(source, *used, *table.notes))
+
+
+def _switches(dataset: PublishedDataset | Dataset, options: Mapping[str, bool]) -> dict[str, bool]:
+    known = {} if isinstance(dataset, Dataset) else dataset.options
+    for key, value in options.items():
+        if not known:
+            raise DataError(f"data set {dataset.name} takes no option '{key}': remove it")
+        if key not in known:
+            raise DataError(unknown(f"option of data set {dataset.name}", key, known))
+        if not isinstance(value, bool):
+            raise DataError(
+                f"option {key}={value!r} of data set {dataset.name}: give True or False"
+            )
+    return {**known, **options}
+
+
+def _task(
+    dataset: PublishedDataset | Dataset,
+    sensitive: Sequence[str] | None,
+    switches: Mapping[str, bool],
+) -> Task:
+    if isinstance(dataset, Dataset):
+        return dataset.task.select(sensitive)
+    first = (dataset.task.sensitive[0].name,)
+    task = dataset.task.select(first if sensitive is None else sensitive)
+    used = {
+        "numeric": tuple(c for c in task.numeric or () if switches.get(c, True)),
+        "categorical": tuple(c for c in task.categorical or () if switches.get(c, True)),
+    }
+    return task.model_copy(update=used)
+
+
+def _propublica_rows(frame: pd.DataFrame) -> pd.DataFrame:
+    """Keep the rows of ProPublica's analysis: screened within 30 days of the arrest."""
+    days = pd.to_numeric(frame["days_b_screening_arrest"], errors="coerce")
+    keep = (
+        days.between(-30, 30)
+        & (frame["is_recid"] != "-1")
+        & (frame["c_charge_degree"] != "O")
+        & (frame["score_text"] != "N/A")
+    )
+    return frame[keep].reset_index(drop=True)
 
 
 class Check(NamedTuple):
@@ -38,95 +268,8 @@ class Check(NamedTuple):
     ok: bool
 
 
-def load_dataset(
-    name: str,
-    path: str | Path | None = None,
-    *,
-    sensitive: Sequence[str] | None = None,
-    task: Task | None = None,
-    data_home: str | Path | None = None,
-    offline: bool = False,
-    verify: bool = True,
-    **options: bool,
-) -> Table:
-    """Load a data set of the catalogue.
-
-    Parameters
-    ----------
-    name
-        ``adult``, ``bank``, ``compas`` or ``german``.
-    path
-        A raw file of your own (for Adult the folder of both files) instead of the bundled or
-        fetched one.
-    sensitive
-        Sensitive attributes, by the entry's names (adult: sex, age, race; bank: age, age3,
-        marital; compas: sex, race, race6, age_cat; german: sex, age). Default: the first.
-    task
-        A task of your own on the same columns, in place of the entry's.
-    data_home
-        Folder of the cache; also the environment variable ``MFAIRFL_DATA_HOME``.
-    offline
-        Never open a connection: what is neither bundled, cached nor installed is an error.
-    verify
-        False accepts a file at `path` whose sha256 is not the official one; a note says so.
-    **options
-        The entry's switches: ``fnlwgt`` and ``education`` (adult, False), ``duration`` (bank,
-        True: it leaks the label), ``filtered`` (compas, False: ProPublica's 6,172 rows).
-
-    Examples
-    --------
-    >>> table = load_dataset("adult")
-    >>> len(table), int(table.y.sum()), table.attributes[0].groups
-    (48842, 11687, ('Female', 'Male'))
-    """
-    entry = _entry(name)
-    switches = _switches(entry, options)
-    if task is not None and sensitive is not None:
-        raise DataError("give task= or sensitive=, not both: a task names its own attributes")
-    frame, total, source = read_official(entry, path, data_home, offline=offline, strict=verify)
-    if switches.get("filtered"):
-        frame = propublica_rows(frame)
-    if task is None:
-        task = _task(entry, sensitive, switches)
-    table = table_from_frame(frame, task, name=entry.name, sha256=total)
-    said = (source, *(f"option {key}={value}" for key, value in switches.items()))
-    return replace(table, notes=(*said, *table.notes))
-
-
-def _entry(name: str) -> Entry:
-    if name not in CATALOG:
-        raise DataError(unknown("data set", name, CATALOG))
-    return CATALOG[name]
-
-
-def _switches(entry: Entry, options: Mapping[str, bool]) -> dict[str, bool]:
-    for key, value in options.items():
-        if key not in entry.options:
-            raise DataError(unknown(f"option of data set {entry.name}", key, entry.options))
-        if not isinstance(value, bool):
-            raise DataError(f"option {key}={value!r} of data set {entry.name}: give True or False")
-    return dict(entry.options) | dict(options)
-
-
-def _task(entry: Entry, sensitive: Sequence[str] | None, switches: Mapping[str, bool]) -> Task:
-    names = [next(iter(entry.attributes))] if sensitive is None else list(sensitive)
-    if isinstance(sensitive, str) or not names:
-        raise DataError(f"sensitive={sensitive!r}: give a sequence of names, such as ('sex',)")
-    for name in names:
-        if name not in entry.attributes:
-            kind = f"sensitive attribute of data set {entry.name}"
-            raise DataError(unknown(kind, name, entry.attributes))
-    return Task(
-        label=entry.label,
-        favourable=entry.favourable,
-        sensitive=tuple(entry.attributes[name] for name in names),
-        numeric=tuple(name for name in entry.numeric if switches.get(name, True)),
-        categorical=tuple(name for name in entry.categorical if switches.get(name, True)),
-    )
-
-
 def verify(name: str | None = None, *, data_home: str | Path | None = None) -> list[Check]:
-    """Compare the bundled and cached files with their sums.
+    """Compare the bundled and cached files of published data sets with their sums.
 
     Without a name every file on this machine is compared; with one, a data set that was never
     fetched is reported as not found. Nothing is downloaded.
@@ -137,24 +280,28 @@ def verify(name: str | None = None, *, data_home: str | Path | None = None) -> l
     [('bank-full.csv', True)]
     """
     checks = []
-    for entry in CATALOG.values() if name is None else (_entry(name),):
-        if entry.bundled:
-            for file in entry.files:
+    for dataset in CATALOG.values() if name is None else (find_dataset(name),):
+        if isinstance(dataset, Dataset):
+            if name is not None:
+                raise DataError(f"data set '{name}' is registered: it has no official sha256")
+            continue
+        if dataset.bundled:
+            for file in dataset.files:
                 found = hashlib.sha256(bundled_bytes(file)).hexdigest()
                 checks.append(Check(file.name, file.sha256, found, found == file.sha256))
             continue
-        folder = cache_folder(data_home) / entry.name
-        cached = read_cache(entry, folder)
+        folder = cache_folder(data_home) / dataset.name
+        cached = read_cache(dataset, folder)
         if cached is not None:
             same = cached.sha256 == cached.expected
             checks.append(Check(f"{folder}/table.csv", cached.expected, cached.sha256, same))
         elif name is not None:
-            checks.append(Check(entry.files[0].name, entry.files[0].sha256, None, False))
+            checks.append(Check(dataset.files[0].name, dataset.files[0].sha256, None, False))
     return checks
 
 
 def describe(
-    name: str,
+    dataset: str | Dataset,
     path: str | Path | None = None,
     *,
     data_home: str | Path | None = None,
@@ -162,8 +309,9 @@ def describe(
 ) -> dict[str, Any]:
     """Describe a data set: rows, base rates by group, licence, citation, traps.
 
-    The counts are taken from the data, over every attribute the entry offers; like
-    `load_dataset` it fetches what is neither bundled nor cached, unless `offline`.
+    The counts are taken from the data, over every attribute on offer; like `load_dataset` it
+    fetches what is neither bundled nor cached, unless `offline`. Files, licence, citation and
+    traps are empty for a data set that is not a published one.
 
     Examples
     --------
@@ -171,35 +319,35 @@ def describe(
     >>> facts["rows"], facts["favourable"]["rows"], facts["attributes"]["age"]["other"]
     (45211, 5289, {'rows': 1997, 'favourable': 709, 'base_rate': 0.355})
     """
-    entry = _entry(name)
-    table = load_dataset(
-        name, path, sensitive=tuple(entry.attributes), data_home=data_home, offline=offline
-    )
-    attributes: dict[str, dict[str, dict[str, float]]] = {}
+    found = dataset if isinstance(dataset, Dataset) else find_dataset(dataset)
+    names = tuple(s.name for s in found.task.sensitive)
+    table = load_dataset(dataset, path, sensitive=names, data_home=data_home, offline=offline)
+    attributes: dict[str, dict[str, dict[str, float | None]]] = {}
     for column, attribute in enumerate(table.attributes):
         codes = table.groups[:, column]
         rows = np.bincount(codes, minlength=attribute.size).tolist()
         good = np.bincount(codes[table.y == 1], minlength=attribute.size).tolist()
         attributes[attribute.name] = {
-            group: {"rows": n, "favourable": k, "base_rate": round(k / n, 3)}
+            group: {"rows": n, "favourable": k, "base_rate": round(k / n, 3) if n else None}
             for group, n, k in zip(attribute.groups, rows, good, strict=True)
         }
     good_rows = int(table.y.sum())
+    published = None if isinstance(found, Dataset) else found
     return {
-        "name": entry.name,
-        "title": entry.title,
+        "name": found.name,
+        "title": found.title or found.name,
         "rows": len(table),
-        "label": entry.label,
+        "label": table.task.label,
         "favourable": {
-            "value": entry.favourable,
+            "value": table.task.favourable,
             "rows": good_rows,
             "share": round(good_rows / len(table), 3),
         },
         "attributes": attributes,
-        "options": dict(entry.options),
-        "files": {file.name: file.sha256 for file in entry.files},
+        "options": published.options if published else {},
+        "files": {file.name: file.sha256 for file in published.files} if published else {},
         "source": table.notes[0],
-        "licence": entry.licence,
-        "citation": entry.citation,
-        "traps": list(entry.traps),
+        "licence": published.licence if published else "",
+        "citation": published.citation if published else "",
+        "traps": list(published.traps) if published else [],
     }

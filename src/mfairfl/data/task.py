@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from mfairfl.errors import ConfigError
+from mfairfl.errors import ConfigError, unknown
 
 __all__ = ["MISSING", "Attribute", "Bin", "Sensitive", "StrictModel", "Task", "canonical_text"]
 
@@ -318,6 +319,25 @@ class Task(StrictModel):
     def attributes(self) -> tuple[Attribute, ...]:
         """The sensitive attributes of a resolved task, with their groups."""
         return tuple(Attribute(s.name, s.levels or ()) for s in self.sensitive)
+
+    def select(self, names: Sequence[str] | None) -> Task:
+        """Keep the sensitive attributes of these names, in this order; None keeps all.
+
+        Examples
+        --------
+        >>> task = Task(label="hired", favourable=1, sensitive=("sex", "race"))
+        >>> [s.name for s in task.select(["race"]).sensitive]
+        ['race']
+        """
+        if names is None:
+            return self
+        if isinstance(names, str) or not names:
+            raise ConfigError(f"sensitive={names!r}: give a sequence of names, such as ('sex',)")
+        known = {s.name: s for s in self.sensitive}
+        for name in names:
+            if name not in known:
+                raise ConfigError(unknown("sensitive attribute", name, known))
+        return self.model_copy(update={"sensitive": tuple(known[name] for name in names)})
 
     @property
     def resolved(self) -> bool:

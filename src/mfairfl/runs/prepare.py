@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from mfairfl.data import Federation, Table, Task, load_dataset, partition, read_table
+from mfairfl.data import Federation, Table, load_dataset, partition, read_table
 from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.engine.state import Setup, Split
 from mfairfl.errors import ConfigError
@@ -32,7 +32,7 @@ def table_of(config: Config) -> Table:
     """Read the rows the configuration names."""
     data = config.data
     if data.csv is not None and config.task is not None:
-        task = _only(config.task, data.sensitive)
+        task = config.task.select(data.sensitive)
         return read_table(Path(data.csv), task, delimiter=data.delimiter, encoding=data.encoding)
     if data.name is None:
         raise ConfigError("no data: give data.name (see `mfairfl data list`) or data.csv")
@@ -40,20 +40,6 @@ def table_of(config: Config) -> Table:
     return load_dataset(
         data.name, data.path, sensitive=data.sensitive, task=config.task, **options
     )
-
-
-def _only(task: Task, names: tuple[str, ...] | None) -> Task:
-    """Keep the sensitive attributes that data.sensitive names, in its order."""
-    if names is None:
-        return task
-    known = {s.name: s for s in task.sensitive}
-    for name in names:
-        if name not in known:
-            raise ConfigError(
-                f"data.sensitive: '{name}' is no sensitive attribute of the [task] "
-                f"(known: {', '.join(known)})"
-            )
-    return task.model_copy(update={"sensitive": tuple(known[name] for name in names)})
 
 
 def federation_of(config: Config, table: Table) -> Federation:
