@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from mfairfl.errors import ConfigError
 
-__all__ = ["load_toml", "write_atomically"]
+__all__ = ["load_toml", "toml_text", "write_atomically"]
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -39,3 +41,27 @@ def load_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; TOML must be") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+def toml_text(value: Any) -> str:
+    r"""Write a value as TOML.
+
+    Examples
+    --------
+    >>> toml_text({"column": "a\tb", "bins": [1.5, True]})
+    '{ column = "a\\tb", bins = [1.5, true] }'
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{_key(k)} = {toml_text(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(toml_text(one) for one in value) + "]"
+    if isinstance(value, str):
+        # JSON's escapes are TOML's; TOML wants DEL escaped as well.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(value)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy.stats import binom
-
-from mfairfl.cli.checks import best_alone
 
 
 @pytest.fixture
@@ -49,7 +46,7 @@ def test_a_sound_file_has_no_fail_and_says_what_it_is(diagnose, people, cli):
     assert texts(findings, "fail") == []
     lines = cli("doctor", "my.toml").out.splitlines()
     warned = sum(line.startswith("warn  ") for line in lines)
-    assert lines[-1] == f"ready to train, {warned} warnings"
+    assert lines[-1] == f"ready, {warned} warnings"
 
 
 def test_cost_is_train_rows_times_epochs(diagnose, people):
@@ -124,22 +121,6 @@ def test_noise_floor_of_two_groups_is_the_binomial_one(diagnose, people):
     assert "on 40 test rows" in said
     # 2,000 draws: the standard error of the mean is 0.0011; three digits are shown.
     assert float(said.split(": ")[1].split()[0]) == pytest.approx(expected, abs=0.005)
-
-
-@pytest.mark.parametrize(
-    ("column", "y", "right"),
-    [
-        ([1.0, 2.0, 3.0, 4.0], [0, 0, 1, 1], 1.0),
-        ([1.0, 2.0, 3.0, 4.0], [1, 1, 0, 0], 1.0),  # the other way round
-        ([1.0, 1.0, 2.0, 2.0], [0, 1, 1, 1], 0.75),  # no cut between equal values
-        ([5.0, 5.0, 5.0, 5.0], [0, 0, 0, 1], 0.75),
-        ([3.0, 1.0, 2.0, np.nan], [1, 0, 0, 1], 1.0),  # missing ones lie above
-        (["a", "a", "b", "b"], [0, 0, 1, 0], 0.75),
-        (["a", "b", "c", "c"], [0, 1, 1, 1], 0.5),  # single rows say nothing
-    ],
-)
-def test_best_rule_on_one_column_by_hand(column, y, right):
-    assert best_alone(pd.Series(column), np.array(y, dtype=np.int8)) == right
 
 
 def test_a_failure_is_in_the_findings_and_on_stderr(diagnose, people):

@@ -68,7 +68,7 @@ def test_doctor_leads_through_what_is_missing(folder, tmp_path, capsys):
     folder_ = str(coordinator / "certificates")
     assert main(["deploy", "certificates", folder_, "--host", "127.0.0.1"]) == 0
     assert main(["doctor", federation]) == 0
-    assert "ready to serve, 0 warnings" in capsys.readouterr().out
+    assert "ready, 0 warnings" in capsys.readouterr().out
 
     assert "rows.csv: check the path" in failing(silo)
     rows = write_files(tmp_path)["north"].read_text()

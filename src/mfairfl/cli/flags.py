@@ -16,12 +16,25 @@ from mfairfl.runs.options import OPTIONS, settings, toml_value
 if TYPE_CHECKING:
     from mfairfl.runs.config import Config
 
-__all__ = ["ConfigFile", "Json", "RunJson", "configuration", "examples", "parse_sets", "run_flags"]
+__all__ = [
+    "ConfigFile",
+    "Delimiter",
+    "Encoding",
+    "Json",
+    "RunJson",
+    "check_target",
+    "configuration",
+    "examples",
+    "parse_sets",
+    "run_flags",
+]
 
 ConfigFile = Annotated[
     Path | None, typer.Argument(metavar="CONFIG.toml", help="Settings; flags override them.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Delimiter = Annotated[str | None, typer.Option(help="Delimiter of the rows; detected if omitted.")]
+Encoding = Annotated[str | None, typer.Option(help="Encoding of the rows; detected if omitted.")]
 RunJson = Annotated[
     bool, typer.Option("--json", help="Print only run.json.", rich_help_panel="Run")
 ]
@@ -108,3 +121,13 @@ def configuration(file: Path | None, flags: Mapping[str, Any]) -> Config:
 
     source = " and ".join([str(file)] * (file is not None) + ["flags"] * bool(flags))
     return make_config(merged, source or "flags")
+
+
+def check_target(path: Path, fix: str, *, replace: bool = False) -> None:
+    """Refuse an output file that exists or cannot be made; `fix` says what to do if it exists."""
+    if path.is_dir():
+        raise ConfigError(f"{path}: is a folder; give a file name with --out")
+    if path.exists() and not replace:
+        raise ConfigError(f"{path}: exists; {fix}")
+    if not path.parent.is_dir():
+        raise ConfigError(f"{path}: there is no folder {path.parent}; create it first")

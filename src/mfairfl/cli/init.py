@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from mfairfl.cli.flags import Delimiter, Encoding, check_target
 from mfairfl.errors import ConfigError
+from mfairfl.runs.options import comma_list
 
 __all__ = ["init"]
 
@@ -20,50 +22,49 @@ def init(
     *,
     csv: Annotated[Path, typer.Option(help="Rows with a header line (CSV or Parquet).")],
     label: Annotated[str | None, typer.Option(help="Column to predict; two values.")] = None,
-    favourable: Annotated[
-        str | None, typer.Option(help="The label value that is good for a person.")
-    ] = None,
+    favourable: Annotated[str | None, typer.Option(help="The desirable label value.")] = None,
     sensitive: Annotated[
-        str | None, typer.Option(help="Sensitive columns: sex or sex,age.")
+        str | None, typer.Option(metavar="NAME,...", help="Sensitive columns: sex,age.")
     ] = None,
     client: Annotated[
-        str | None, typer.Option(help="Column that names the client of each row.")
+        str | None, typer.Option(help="Column that holds each row's client.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="File to write; by default CSV's name with .toml.")
+        Path | None, typer.Option(help="File to write; by default the CSV's name with .toml.")
     ] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Found unless given.")] = None,
-    encoding: Annotated[str | None, typer.Option(help="Found unless given.")] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
 ) -> None:
     """Write a commented TOML file for your own CSV.
 
     On a terminal it asks for what is missing and proposes answers.
     """
-    from mfairfl.cli import proposal  # noqa: PLC0415 - only when called
-    from mfairfl.cli.template import write_toml  # noqa: PLC0415
-
     target = csv.with_suffix(".toml") if out is None else out
-    proposal.check_target(target)
+    check_target(target, "choose another --out, or delete it first")
+    from mfairfl.checks import proposal  # noqa: PLC0415 - only when called
+    from mfairfl.checks.template import write_toml  # noqa: PLC0415
+
     found = proposal.read(csv, delimiter, encoding)
     asking = sys.stdin.isatty() and not (label and favourable and sensitive)
     label = label or _ask("label", proposal.two_valued(found.frame), "column to predict")
     options = proposal.label_values(found, label)
-    favourable = favourable or _ask("favourable", options, f"good value of {label}")
+    favourable = favourable or _ask("favourable", options, f"desirable value of {label}")
     likely = [c for c in proposal.likely_sensitive(found.frame) if c != label]
-    sensitive = sensitive or _ask("sensitive", likely, "sensitive columns, comma between")
+    sensitive = sensitive or _ask("sensitive", likely, "sensitive columns, separated by commas")
     if client is None and asking:
         near = proposal.likely_client(found.frame) or _NONE
-        answer = typer.prompt(f"column that names the client ({_NONE} for none)", default=near)
+        answer = typer.prompt(f"column that holds the client ({_NONE} for none)", default=near)
         client = None if answer.strip() == _NONE else answer.strip()
-    made = proposal.propose(found, label, favourable, sensitive, client)
-    proposal.write(target, write_toml(made, target))
+    made = proposal.propose(found, label, favourable, comma_list(sensitive), client)
+    with target.open("x", encoding="utf-8") as file:  # an existing file is never replaced
+        file.write(write_toml(made, target))
     for note in made.notes:
         typer.echo(f"note: {note}")
     typer.echo(f"{target}: written. Next: mfairfl doctor {target}, then mfairfl train {target}")
 
 
 def _ask(flag: str, options: Sequence[str], question: str) -> str:
-    """Ask on a terminal; elsewhere name the flag and what it could be."""
+    """Ask on a terminal; elsewhere name the flag and its candidates."""
     if not sys.stdin.isatty():
         hint = f", for example one of: {', '.join(options)}" if options else ""
         raise ConfigError(f"--{flag} is missing ({question}){hint}")

@@ -15,14 +15,13 @@ import typer
 from mfairfl.cli.flags import configuration
 from mfairfl.cli.running import INTERRUPTED, default_folder
 from mfairfl.cli.show import number, print_json, print_table, say, terminal
-from mfairfl.cli.template import toml_text
 from mfairfl.cli.trial_progress import TrialProgress
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.search.space import Choices, Range, default_space
 from mfairfl.experiments.search.tuning import tune
 from mfairfl.experiments.search.tuning_output import draw_trials, write_trials
 from mfairfl.experiments.search.tuning_trials import Search, SearchResult, Tried, default_metrics
-from mfairfl.files import write_atomically
+from mfairfl.files import toml_text, write_atomically
 from mfairfl.runs.config import make_config
 from mfairfl.runs.options import OPTIONS, comma_list, toml_value
 

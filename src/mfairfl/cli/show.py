@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 __all__ = [
-    "REVEALS",
     "group_sizes",
     "number",
     "print_json",
@@ -24,12 +23,6 @@ __all__ = [
     "say",
     "terminal",
 ]
-
-REVEALS = {
-    "individual": "each client's update",
-    "sums": "only the sum of the updates",
-    "rows": "every row of every client",
-}
 
 PIPE_WIDTH = 120
 _NUMBERS = (

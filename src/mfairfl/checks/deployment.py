@@ -11,7 +11,8 @@ from pathlib import Path
 import httpx
 from cryptography import x509
 
-from mfairfl.cli.checks import SMALL_GROUP, Finding
+from mfairfl.checks.finding import Finding
+from mfairfl.checks.run import SMALL_GROUP
 from mfairfl.data.agreement import Profile, agree, describe_columns
 from mfairfl.data.columns import columns_of, lookalike
 from mfairfl.data.frame import read_file

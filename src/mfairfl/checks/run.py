@@ -1,19 +1,15 @@
-"""The checks of `mfairfl doctor`; each yields findings in words."""
+"""Checks of a run's data and settings; each yields findings."""
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator
-from importlib.metadata import version
-from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.cli.flags import configuration
-from mfairfl.cli.show import REVEALS
+from mfairfl.checks.finding import Finding
 from mfairfl.data import MISSING, Federation, Table
 from mfairfl.engine.state import Setup
 from mfairfl.fairness import Tally, noise_floor
@@ -21,27 +17,23 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.runs.config import Config
 from mfairfl.runs.prepare import federation_of, setup_of, table_of
 
-__all__ = ["Finding", "best_alone", "examine"]
+__all__ = ["REVEALS", "SMALL_GROUP", "best_alone", "examine_run"]
 
 SMALL_GROUP = 30
 RARE_LABEL = 0.05
 LEAK = 0.99
 
 
-class Finding(NamedTuple):
-    """One line of the doctor."""
+REVEALS = {
+    "individual": "each client's update",
+    "sums": "only the sum of the updates",
+    "rows": "every row of every client",
+}
+"""What a method shows the server, by `Card.reveals`."""
 
-    level: Literal["ok", "note", "warn", "fail"]
-    check: str
-    message: str
 
-
-def examine(file: Path) -> Iterator[Finding]:
-    """Yield findings in the order they are made; what cannot be trained raises its error."""
-    versions = ", ".join(f"{name} {version(name)}" for name in ("mfairfl", "torch", "numpy"))
-    yield Finding("ok", "versions", f"{versions}, python {platform.python_version()}")
-    config = configuration(file, {})
-    yield Finding("ok", "settings", f"{file}: strategy {config.strategy.name}")
+def examine_run(config: Config) -> Iterator[Finding]:
+    """Yield findings about the data of a run; an error is raised where it cannot be trained."""
     table = table_of(config)
     yield from _columns(table)
     yield from _label(table)

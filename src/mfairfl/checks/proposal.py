@@ -7,6 +7,7 @@ import io
 import itertools
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,13 +19,11 @@ from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, read_tab
 from mfairfl.data.columns import Column
 from mfairfl.data.frame import read_bytes, read_file
 from mfairfl.data.table import require_columns
-from mfairfl.errors import ConfigError, DataError
-from mfairfl.runs.options import comma_list
+from mfairfl.errors import DataError
 
 __all__ = [
     "Found",
     "Proposal",
-    "check_target",
     "label_values",
     "likely_client",
     "likely_sensitive",
@@ -32,7 +31,6 @@ __all__ = [
     "read",
     "tercile_bins",
     "two_valued",
-    "write",
 ]
 
 _SENSITIVE = re.compile(
@@ -47,7 +45,7 @@ _MANY_VALUES = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A file as read, with the delimiter and encoding that read it; None where not needed."""
+    """A file's rows, with its delimiter and encoding; None where they need not be given."""
 
     path: Path
     frame: pd.DataFrame
@@ -64,22 +62,8 @@ class Proposal:
     notes: tuple[str, ...]
 
 
-def check_target(path: Path) -> None:
-    """Refuse to overwrite."""
-    if path.exists():
-        raise ConfigError(f"{path}: exists: choose another --out, or delete it first")
-    if not path.parent.is_dir():
-        raise ConfigError(f"{path}: no folder {path.parent}: make it first")
-
-
-def write(path: Path, text: str) -> None:
-    """Write a new file; an existing one is never replaced."""
-    with path.open("x", encoding="utf-8") as file:
-        file.write(text)
-
-
 def read(path: Path, delimiter: str | None, encoding: str | None) -> Found:
-    """Read a file and say which delimiter and encoding did it."""
+    """Read a file and detect its delimiter and encoding."""
     content = read_file(path, delimiter=delimiter, encoding=encoding)
     if content.frame.index.name != "line":  # Parquet has neither
         return Found(path=path, frame=content.frame, delimiter=None, encoding=None)
@@ -107,33 +91,33 @@ def _values(frame: pd.DataFrame, column: str) -> list[str]:
 
 
 def two_valued(frame: pd.DataFrame) -> list[str]:
-    """Return the columns that could be a label, the last first: files tend to end with it."""
+    """Return the columns that could be a label, last one first: it tends to be the last column."""
     names = [c for c in frame.columns if len(frame[c].unique()) <= 3]
     return [c for c in reversed(names) if len(_values(frame, c)) == 2]
 
 
 def label_values(found: Found, label: str) -> list[str]:
-    """Return a label's values, one that sounds favourable first."""
+    """Return a label's values, likely favourable ones first."""
     require_columns({str(c): c for c in found.frame.columns}, [label], str(found.path))
     values = _values(found.frame, label)
     return sorted(values[:20], key=lambda value: (value.lower() not in _GOOD, value))
 
 
 def likely_sensitive(frame: pd.DataFrame) -> list[str]:
-    """Return the columns whose name sounds like a sensitive attribute."""
+    """Return the columns whose name suggests a sensitive attribute."""
     return [c for c in frame.columns if _SENSITIVE.search(c.lower())]
 
 
 def likely_client(frame: pd.DataFrame) -> str:
-    """Return the column whose name sounds like a client's, or an empty text."""
+    """Return the column whose name suggests a client, or an empty text."""
     return next((c for c in frame.columns if _CLIENT.search(c.lower())), "")
 
 
 def propose(
-    found: Found, label: str, favourable: str, sensitive: str, client: str | None
+    found: Found, label: str, favourable: str, sensitive: Sequence[str], client: str | None = None
 ) -> Proposal:
     """Propose a task and check it against the file."""
-    frame, names = found.frame, comma_list(sensitive)
+    frame, names = found.frame, list(sensitive)
     key_columns = [label, *names, *([client] if client else [])]
     columns = {str(c): Column(str(found.path), frame[c]) for c in frame.columns}
     require_columns(columns, key_columns, str(found.path))
@@ -142,9 +126,9 @@ def propose(
     notes = []
     if lost:
         said = ", ".join(f"{c} {n}" for c, n in lost.items())
-        notes.append(f'missing = "drop": rows without a value go ({said})')
-    ignore = [c for c in columns if c not in key_columns and _names_rows(columns[c])]
-    notes += [f"column '{c}' is ignored: it names the rows or is empty" for c in ignore]
+        notes.append(f'missing = "drop": rows without a value are left out ({said})')
+    ignore = [c for c in columns if c not in key_columns and _identifies_rows(columns[c])]
+    notes += [f"column '{c}' is ignored: it identifies rows or is empty" for c in ignore]
     groups = []
     for name in names:
         bins = _bins_of(columns[name])
@@ -166,8 +150,8 @@ def propose(
     return Proposal(found=found, task=task.model_copy(update=done), notes=tuple(notes))
 
 
-def _names_rows(column: Column) -> bool:
-    """Say whether a column is empty, or text with another value in each row."""
+def _identifies_rows(column: Column) -> bool:
+    """Whether a column is empty, or text that differs in every row."""
     empty = bool(column.missing_number.all())
     distinct = len(set(column.texts)) == len(column.texts) > 20
     return empty or (distinct and bool(column.not_numbers.all()))
@@ -179,9 +163,7 @@ def _bins_of(column: Column) -> tuple[Bin, ...]:
         return ()
     bins = tercile_bins(column.numbers[~np.isnan(column.numbers)])
     if not bins:
-        raise DataError(
-            f"{column.table}: column '{column.name}': nearly all values are equal: choose another"
-        )
+        raise DataError(f"{column.table}: column '{column.name}': nearly all values are equal")
     return bins
 
 

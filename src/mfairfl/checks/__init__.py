@@ -1,0 +1,67 @@
+"""What `mfairfl doctor` and `mfairfl init` know about data and settings, as functions."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from mfairfl.checks.finding import Finding, require_extra
+from mfairfl.errors import MfairflError
+from mfairfl.files import load_toml
+from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.options import settings
+
+__all__ = ["Finding", "doctor", "examine", "require_extra"]
+
+
+def doctor(source: str | Path | Config) -> list[Finding]:
+    """Check settings and data without training.
+
+    Parameters
+    ----------
+    source : path or Config
+        A TOML file for `mfairfl train`, a silo's file, a coordinator's file, or a configuration.
+
+    Returns
+    -------
+    list of Finding
+        What was found, in this order; the last has level `fail` if the input cannot be used.
+
+    Examples
+    --------
+    >>> import mfairfl
+    >>> for finding in mfairfl.doctor("my.toml"):  # doctest: +SKIP
+    ...     print(finding)
+    """
+    return list(examine(source))
+
+
+def examine(source: str | Path | Config) -> Iterator[Finding]:
+    """Yield the findings of `doctor` as they are made."""
+    try:
+        yield from _findings(source)
+    except MfairflError as error:
+        yield Finding("fail", "input", str(error))
+
+
+def _findings(source: str | Path | Config) -> Iterator[Finding]:
+    if not isinstance(source, Config):
+        keys = load_toml(Path(source)).keys()
+        if keys & {"silos", "state"}:
+            require_extra("flwr", "flower")
+            from mfairfl.checks import deployment  # noqa: PLC0415 - loads Flower's libraries
+
+            silo = "silos" not in keys
+            examiner = deployment.examine_silo if silo else deployment.examine_federation
+            yield from examiner(Path(source))
+            return
+    versions = ", ".join(f"{name} {version(name)}" for name in ("mfairfl", "torch", "numpy"))
+    yield Finding("ok", "versions", f"{versions}, python {platform.python_version()}")
+    where = "configuration" if isinstance(source, Config) else str(source)
+    config = source if isinstance(source, Config) else make_config(settings(source, {}), where)
+    yield Finding("ok", "settings", f"{where}: strategy {config.strategy.name}")
+    from mfairfl.checks.run import examine_run  # noqa: PLC0415 - loads PyTorch
+
+    yield from examine_run(config)
