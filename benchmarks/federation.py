@@ -53,7 +53,7 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from flwr.supercore.task_identity import TaskIdentity
 
 from mfairfl.data import Attribute, Federation
-from mfairfl.deployment.local import lay_out
+from mfairfl.deployment.local import write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.engine import embedded, silo
 from mfairfl.engine.checkpoint import Checkpoints
@@ -279,7 +279,7 @@ class Adult:
     def __init__(self, folder: Path) -> None:
         config = configure("fedavg", 1, 1)
         self.federation: Federation = federation_of(config, table_of(config))
-        self._folder = lay_out(config, folder, silos=None, deadline=600).parent
+        self._folder = write_deployment(config, folder, silos=None, deadline=600).parent
         settings = load_federation(self._folder / "federation.toml")
         self._files = {n: self._folder / "silos" / n / "silo.toml" for n in settings.silos}
         self.clock = Clock()

@@ -20,11 +20,11 @@ from pathlib import Path
 import tomli_w
 from consortium import TASK, config, digests, embedded, mine, settings, write_files
 
-from mfairfl.deployment import commands as programmes
-from mfairfl.deployment.coordinator import Flower, run_federation, write_app
+from mfairfl.deployment.commands import silo_command, supernode_command
+from mfairfl.deployment.coordinator import FlowerCli, run_federation, write_app
 from mfairfl.deployment.credentials import make_key
-from mfairfl.deployment.local import lay_out, nodes, servers
-from mfairfl.deployment.processes import descendants, free_ports, start, stop
+from mfairfl.deployment.local import nodes, servers, write_deployment
+from mfairfl.deployment.processes import Command, descendants, free_ports, start, stop
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import FederationError
 from mfairfl.remote.silo_file import load_silo
@@ -38,7 +38,9 @@ class World:
     def __init__(self, folder):
         self.folder = folder
         self.files = write_files(folder)
-        self.file = lay_out(config(), folder / "world", silos=self.files, deadline=DEADLINE)
+        self.file = write_deployment(
+            config(), folder / "world", silos=self.files, deadline=DEADLINE
+        )
         self.settings = load_federation(self.file)
         self.silos = {}
 
@@ -70,9 +72,9 @@ class World:
         return self.file.parent / "silos" / name / "silo.toml"
 
     def start_silo(self, name):
-        programme = programmes.silo(load_silo(self.silo_file(name)), self.silo_file(name))
+        command = silo_command(load_silo(self.silo_file(name)), self.silo_file(name))
         log = self.settings.server.state / "logs" / f"{name}.log"
-        return start(programme.command, env=programme.env, log=log)
+        return start(command, log=log)
 
     def run(self, name, at=None, **changes):
         """Carry out a run; `at` says what happens after which round. Return its journal too."""
@@ -99,7 +101,7 @@ def say(fault, seen):
 
 def whole(pid, number):
     """Send a signal to a process and all it started."""
-    for each in [pid, *descendants(pid)]:
+    for each in [pid, *(child.pid for child in descendants(pid))]:
         os.kill(each, number)
 
 
@@ -235,9 +237,9 @@ def unknown_key(world):
     (port,) = free_ports(1)
     text = re.sub(r"port = \d+", f"port = {port}", text.replace("../../", f"{world.file.parent}/"))
     (folder / "silo.toml").write_text(text)
-    programme = programmes.supernode(load_silo(folder / "silo.toml"), folder / "silo.toml")
+    command = supernode_command(load_silo(folder / "silo.toml"), folder / "silo.toml")
     log = folder / "log"
-    node = start(programme.command, env=programme.env, log=log)
+    node = start(command, log=log)
     end = time.monotonic() + 60
     while "Exit Code" not in log.read_text() and time.monotonic() < end:
         time.sleep(0.5)
@@ -252,10 +254,10 @@ def unknown_key(world):
 def plaintext(world):
     """A node that wants no TLS gets no connection."""
     silo = load_silo(world.silo_file("east"))
-    command = ["flower-supernode", "--insecure", "--superlink", silo.server, "--max-retries", "1"]
-    env = programmes.silo(silo, world.silo_file("east")).env
+    words = ["flower-supernode", "--insecure", "--superlink", silo.server, "--max-retries", "1"]
+    env = silo_command(silo, world.silo_file("east")).env
     log = world.folder / "plain.log"
-    node = start([*command, "--host", "127.0.0.1", "--port", "18999"], env=env, log=log)
+    node = start(Command([*words, "--host", "127.0.0.1", "--port", "18999"], env), log=log)
     time.sleep(12)
     stop([node])
     said = log.read_text()
@@ -289,7 +291,7 @@ def foreign_code(world):
         f"    pathlib.Path({str(trace)!r} + '-server').write_text(\n"
         "        '; '.join(sorted(m.error.reason for m in found)))\n"
     )
-    flower = Flower(world.settings.server)
+    flower = FlowerCli(world.settings.server)
     answer = flower.ask("run", str(app), "here")
     end = time.monotonic() + 90
     while not flower.status(str(answer["run-id"])).startswith("finished"):

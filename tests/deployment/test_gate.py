@@ -9,10 +9,10 @@ import httpx
 import pytest
 from flwr.superlink.routers.fleet.router import router
 
-from mfairfl.deployment.gate import OPEN, make_gate
+from mfairfl.deployment.gate import OPEN_PATHS, make_gate
 
 
-def through(method, path, body=b"", *, answer=None, headers=()):
+def through(method, path, body=b"", *, answer=None, headers=(), **limits):
     """Ask the gate; return status, body, headers and what arrived behind it."""
     arrived, sent = [], []
 
@@ -33,7 +33,7 @@ def through(method, path, body=b"", *, answer=None, headers=()):
         transport = httpx.MockTransport(behind)
         async with httpx.AsyncClient(transport=transport, base_url="https://link") as client:
             scope = {"type": "http", "method": method, "path": path, "headers": list(headers)}
-            await make_gate(client)(scope, receive, send)
+            await make_gate(client, **limits)(scope, receive, send)
 
     asyncio.run(ask())
     return sent[0]["status"], sent[1]["body"], dict(sent[0]["headers"]), arrived
@@ -92,9 +92,9 @@ def test_a_server_that_is_down_is_said_so():
     assert through("POST", "/v1/fleet/get-run", answer=down)[0] == 502
 
 
-def test_a_flood_is_cut_off(monkeypatch):
-    monkeypatch.setattr("mfairfl.deployment.gate._LARGEST", 5000)
-    status, _, _, arrived = through("POST", "/v1/fleet/push-object", b"x" * 6000)
+def test_a_flood_is_cut_off():
+    flood = b"x" * 6000
+    status, _, _, arrived = through("POST", "/v1/fleet/push-object", flood, largest_body=5000)
     assert (status, arrived) == (413, [])
 
 
@@ -112,5 +112,5 @@ def test_a_compressed_answer_is_passed_on_as_plain_bytes():
 
 def test_open_paths_are_those_of_an_enrolled_silo():
     there = {route.path for route in router.routes}
-    assert there >= OPEN
-    assert there - OPEN == {"/v1/fleet/register-node", "/v1/fleet/unregister-node"}
+    assert there >= OPEN_PATHS
+    assert there - OPEN_PATHS == {"/v1/fleet/register-node", "/v1/fleet/unregister-node"}

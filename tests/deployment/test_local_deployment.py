@@ -7,7 +7,7 @@ import pytest
 from consortium import config, write_files
 
 from mfairfl.data import load_dataset
-from mfairfl.deployment.local import lay_out, run_local
+from mfairfl.deployment.local import run_local, write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.remote.silo_file import load_silo
@@ -17,7 +17,7 @@ ADULT = {"data": {"name": "adult"}, "clients": {"count": 2, "scheme": "iid"}, "s
 
 
 def test_dealt_rows_are_all_rows_once_and_every_value_is_kept(tmp_path):
-    file = lay_out(make_config(ADULT), tmp_path / "run", silos=None, deadline=9)
+    file = write_deployment(make_config(ADULT), tmp_path / "run", silos=None, deadline=9)
     settings = load_federation(file)
     silos = [load_silo(file.parent / "silos" / name / "silo.toml") for name in settings.silos]
     frames = [pd.read_csv(silo.csv, keep_default_na=False, dtype=str) for silo in silos]
@@ -33,28 +33,30 @@ def test_dealt_rows_are_all_rows_once_and_every_value_is_kept(tmp_path):
 def test_a_folder_in_use_is_refused_before_anything_is_written(tmp_path):
     out = tmp_path / "run"
     files = write_files(tmp_path)
-    lay_out(config(), out, silos=files, deadline=9)
+    write_deployment(config(), out, silos=files, deadline=9)
     before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     with pytest.raises(ConfigError, match="holds another federation"):
-        lay_out(config(seed=1), out, silos=files, deadline=9)
+        write_deployment(config(seed=1), out, silos=files, deadline=9)
     with pytest.raises(ConfigError, match="holds another federation"):
-        lay_out(make_config(ADULT), out, silos=None, deadline=9)
+        write_deployment(make_config(ADULT), out, silos=None, deadline=9)
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
     other = tmp_path / "other"
     other.mkdir()
     (other / "run.json").write_text("{}")
     with pytest.raises(ConfigError, match="is not empty and holds no federation"):
-        lay_out(config(), other, silos=files, deadline=9)
+        write_deployment(config(), other, silos=files, deadline=9)
 
 
 def test_files_without_a_task_are_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"--silo needs a \[task\]"):
-        lay_out(make_config({}), tmp_path / "run", silos=write_files(tmp_path), deadline=9)
+        write_deployment(
+            make_config({}), tmp_path / "run", silos=write_files(tmp_path), deadline=9
+        )
 
 
 def test_a_finished_federation_answers_without_a_process(tmp_path, monkeypatch):
     files, out = write_files(tmp_path), tmp_path / "run"
-    lay_out(config(), out, silos=files, deadline=9)
+    write_deployment(config(), out, silos=files, deadline=9)
     (out / "run.json").write_text('{"schema_version": 1, "status": "complete", "identity": "x"}')
     monkeypatch.setattr("mfairfl.deployment.local.start", None)
     said = []

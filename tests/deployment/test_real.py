@@ -11,7 +11,7 @@ import pytest
 import tomli_w
 from consortium import SETTINGS, SITES, TASK, digests, embedded, mfairfl_cli, mine, write_files
 
-from mfairfl.deployment.local import lay_out, servers
+from mfairfl.deployment.local import servers, write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.runs.config import make_config
 
@@ -39,7 +39,7 @@ def test_a_deployment_ends_in_the_embedded_engine_s_bytes_and_leaves_nothing(tmp
 def standing(tmp_path):
     """The coordinator's two servers, and no silo."""
     config = make_config(SETTINGS | {"task": TASK})
-    file = lay_out(config, tmp_path / "run", silos=write_files(tmp_path), deadline=30)
+    file = write_deployment(config, tmp_path / "run", silos=write_files(tmp_path), deadline=30)
     settings = load_federation(file)
     with servers(settings, file, lambda line: None):
         yield settings.server

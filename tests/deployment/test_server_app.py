@@ -13,7 +13,7 @@ from grids import LocalGrid
 from mfairfl.cli.progress import JournalProgress
 from mfairfl.deployment.credentials import read_public_key
 from mfairfl.deployment.journal import read_journal
-from mfairfl.deployment.local import lay_out
+from mfairfl.deployment.local import write_deployment
 from mfairfl.deployment.server_app import carry_out
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import FederationError
@@ -23,7 +23,7 @@ from mfairfl.flower.records import from_records
 
 @pytest.fixture
 def laid(tmp_path):
-    file = lay_out(config(), tmp_path / "run", silos=write_files(tmp_path), deadline=5)
+    file = write_deployment(config(), tmp_path / "run", silos=write_files(tmp_path), deadline=5)
     return load_federation(file).model_copy(update={"minimum": 2, "wait": 0.0})
 
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
 from mfairfl.data import Task
-from mfairfl.deployment.commands import superlink
+from mfairfl.deployment.commands import superlink_command
 from mfairfl.deployment.credentials import make_certificates, make_key, read_public_key
 from mfairfl.deployment.settings import ServerSettings, load_federation
 from mfairfl.errors import ConfigError, MessageError
@@ -45,7 +45,7 @@ def test_paths_are_relative_to_the_file(folder, monkeypatch):
 
 
 def test_the_superlink_is_never_public(tmp_path):
-    command = superlink(ServerSettings(host="0.0.0.0", state=tmp_path)).command  # noqa: S104
+    command = superlink_command(ServerSettings(host="0.0.0.0", state=tmp_path)).words  # noqa: S104
     assert command[command.index("--host") + 1] == "127.0.0.1"
     assert "--enable-supernode-auth" in command
     assert "--insecure" not in command
@@ -59,7 +59,7 @@ def test_the_superlink_is_never_public(tmp_path):
         ("minimum = 2", "deadline = 0", "deadline: Input should be greater than 0"),
         ('b = "b.pub"', 'b = "a.pub"', "'a' and 'b' have the same key"),
         ('b = "b.pub"', 'b = "c.pub"', "no such key; ask the silo"),
-        ('b = "b.pub"', 'b = "run.toml"', "no public key in OpenSSH form"),
+        ('b = "b.pub"', 'b = "run.toml"', "not a public key in OpenSSH format"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(folder, old, new, message):

@@ -130,10 +130,10 @@ def serve(file: Path) -> None:
 def become_silo(file: Path) -> None:
     """Replace this process by the silo's, which has its own environment."""
     needs_flower()
-    from mfairfl.deployment import commands as programmes  # noqa: PLC0415 - loads Flower
+    from mfairfl.deployment import commands  # noqa: PLC0415 - loads Flower
     from mfairfl.remote.silo_file import load_silo  # noqa: PLC0415
 
     settings = load_silo(file)
-    programmes.supernode(settings, file)  # what its file lacks is said here
-    programme = programmes.silo(settings, file)
-    os.execve(programme.command[0], list(programme.command), dict(programme.env))  # noqa: S606
+    commands.supernode_command(settings, file)  # reports what its file lacks
+    command = commands.silo_command(settings, file)
+    os.execve(command.words[0], list(command.words), dict(command.env))  # noqa: S606

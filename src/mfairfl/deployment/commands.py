@@ -1,34 +1,24 @@
-"""The command lines of a federation: SuperLink and gate at the coordinator, a SuperNode a silo."""
+"""The command lines of a federation: SuperLink, gate, and each silo's process and SuperNode."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from mfairfl.deployment.installed_app import guards
-from mfairfl.deployment.processes import environment
+from mfairfl.deployment.installed_app import write_launchers
+from mfairfl.deployment.processes import Command, environment
 from mfairfl.deployment.settings import ServerSettings
 from mfairfl.errors import ConfigError
 from mfairfl.remote.silo_file import SiloSettings
 
-__all__ = ["Programme", "gate", "silo", "superlink", "supernode"]
+__all__ = ["gate_command", "silo_command", "superlink_command", "supernode_command"]
 
 
-@dataclass(frozen=True, slots=True)
-class Programme:
-    """A command and the environment it needs."""
-
-    command: tuple[str, ...]
-    env: Mapping[str, str]
-
-
-def superlink(server: ServerSettings) -> Programme:
+def superlink_command(server: ServerSettings) -> Command:
     """Return Flower's server: on loopback, with TLS, a database and registered keys only."""
     certificates = server.certificates
-    command = (
+    words = (
         "flower-superlink",
         *("--host", "127.0.0.1", "--port", str(server.superlink_port)),
         *("--ssl-ca-certfile", str(server.ca)),
@@ -38,28 +28,28 @@ def superlink(server: ServerSettings) -> Programme:
         *("--database", str(server.state / "superlink.db")),
         "--disable-runtime-dependency-installation",
     )
-    return Programme(command, environment(server.state / "flwr"))
+    return Command(words, environment(server.state / "flwr"))
 
 
-def gate(server: ServerSettings, federation: Path) -> Programme:
-    """Return the coordinator's public port."""
-    command = (sys.executable, "-m", "mfairfl.deployment.gate", str(federation))
-    return Programme(command, environment(server.state / "flwr"))
+def gate_command(server: ServerSettings, federation: Path) -> Command:
+    """Return the process behind the coordinator's public port."""
+    words = (sys.executable, "-m", "mfairfl.deployment.gate", str(federation))
+    return Command(words, environment(server.state / "flwr"))
 
 
-def silo(settings: SiloSettings, file: Path) -> Programme:
+def silo_command(settings: SiloSettings, file: Path) -> Command:
     """Return a silo's own process, which keeps a SuperNode running."""
-    command = (sys.executable, "-m", "mfairfl.deployment.silo_process", str(file.resolve()))
-    return Programme(command, environment(settings.state / "flwr"))
+    words = (sys.executable, "-m", "mfairfl.deployment.silo_process", str(file.resolve()))
+    return Command(words, environment(settings.state / "flwr"))
 
 
-def supernode(settings: SiloSettings, file: Path) -> Programme:
-    """Return a silo's node. It runs the client app that is installed here, and no other code."""
+def supernode_command(settings: SiloSettings, file: Path) -> Command:
+    """Return a silo's SuperNode. It runs the installed client app, and no other code."""
     for key in ("server", "ca", "key"):
         if getattr(settings, key) is None:
             raise ConfigError(f"{file}: no '{key}'; a silo needs it to reach the coordinator")
     config = f"silo={json.dumps(str(file.resolve()), ensure_ascii=False)}"
-    command = (
+    words = (
         "flower-supernode",
         *("--superlink", str(settings.server)),
         *("--root-certificates", str(settings.ca)),
@@ -67,4 +57,5 @@ def supernode(settings: SiloSettings, file: Path) -> Programme:
         *("--host", "127.0.0.1", "--port", str(settings.port)),
         *("--node-config", config),
     )
-    return Programme(command, environment(settings.state / "flwr", guards(settings.state / "bin")))
+    launchers = write_launchers(settings.state / "bin")
+    return Command(words, environment(settings.state / "flwr", launchers))

@@ -1,4 +1,4 @@
-"""The folder a consortium starts from: settings, services and a guide for each member."""
+"""The files a consortium starts from: settings, services and a guide for each member."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mfairfl.runs.config import make_config
 
 __all__ = ["write_consortium"]
 
-_TEXTS = Path(__file__).parent / "texts"
+_TEMPLATES = Path(__file__).parent / "templates"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _SILO_PORT = 9094
 
@@ -26,12 +26,12 @@ _SILO_PORT = 9094
 def write_consortium(
     folder: Path, *, silos: Sequence[str], host: str, port: int, run: Path | None = None
 ) -> None:
-    """Write a folder for the coordinator and one for each silo; no keys, those are made there.
+    """Write a folder for the coordinator and one for each silo; they make their own keys there.
 
     Parameters
     ----------
     run : Path, optional
-        Settings with a ``[task]``; its rows, if it names any, are left out. By default an example
+        Settings with a ``[task]``; a data file that it names is left out. By default an example
         that has to be edited.
     """
     _check(folder, silos)
@@ -85,5 +85,5 @@ def _run_file(path: Path, run: Path | None) -> None:
 
 
 def _fill(path: Path, values: dict[str, str]) -> None:
-    text = (_TEXTS / path.name).read_text(encoding="utf-8")
+    text = (_TEMPLATES / path.name).read_text(encoding="utf-8")
     path.write_text(Template(text).substitute(values), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Start a run on a SuperLink that is up: enrol keys, hand over the app, follow the journal."""
+"""Start a run on a running SuperLink: register keys, submit the app, follow the journal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mfairfl.errors import FederationError
 from mfairfl.files import write_atomically
 from mfairfl.runs.directory import RunDirectory
 
-__all__ = ["Flower", "run_federation", "write_app"]
+__all__ = ["FlowerCli", "run_federation", "write_app"]
 
 _PROJECT = """\
 [build-system]
@@ -46,20 +46,20 @@ clientapp = "mfairfl_app.client_app:app"
 [tool.flwr.app.config]
 federation = ""
 """
-# An assignment: Flower looks for one before it hands an app over.
+# An assignment: Flower looks for one before it accepts an app.
 _MODULES = {
     "__init__": "",
     "server_app": "from mfairfl.deployment import server_app\n\napp = server_app.app\n",
     "client_app": "from mfairfl.flower import app as client_app\n\napp = client_app.app\n",
 }
-_LOOK = 0.5  # seconds between looks at the journal
-_ASK = 40  # looks between questions to the SuperLink; each is a programme start
+_POLL = 0.5  # seconds between two looks at the journal
+_STATUS_EVERY = 40  # looks between two calls of the SuperLink; each starts a process
 
 Follower = Callable[[dict[str, Any]], None]
 
 
 def write_app(folder: Path) -> None:
-    """Write the Flower app: two imports of what is installed on every machine."""
+    """Write the Flower app: it only imports what is installed on every machine."""
     package = folder / "mfairfl_app"
     package.mkdir(parents=True)
     (folder / "pyproject.toml").write_text(_PROJECT, encoding="utf-8")
@@ -67,7 +67,7 @@ def write_app(folder: Path) -> None:
         (package / f"{name}.py").write_text(text, encoding="utf-8")
 
 
-class Flower:
+class FlowerCli:
     """Flower's command line, for the SuperLink of this machine."""
 
     def __init__(self, server: ServerSettings) -> None:
@@ -104,17 +104,17 @@ class Flower:
         return found
 
     def _require_superlink(self) -> None:
-        """Say so if nobody listens where the SuperLink should."""
+        """Refuse to go on if nothing listens at the SuperLink's port."""
         try:
             socket.create_connection(("127.0.0.1", self._port), timeout=5).close()
         except OSError:
             raise FederationError(
                 f"no SuperLink answers on 127.0.0.1:{self._port}: start `mfairfl deploy server`, "
-                "then give the same command again; a run goes on from its last completed round"
+                "then run the same command again; it resumes from the last completed round"
             ) from None
 
     def register(self, silos: Mapping[str, Path]) -> None:
-        """Admit the silos' keys; those that are known already stay."""
+        """Register the silos' keys; those that are registered already stay."""
         known = json.loads(self._known.read_text()) if self._known.exists() else []
         for name, path in sorted(silos.items()):
             key = read_public_key(path).decode()
@@ -138,7 +138,7 @@ class Flower:
         return str(answer["run-id"])
 
     def status(self, run: str) -> str:
-        """Return how a run stands, for example ``running`` or ``finished:completed``."""
+        """Return a run's status, for example ``running`` or ``finished:completed``."""
         answer = self.ask("list", "here", "--run-id", run)
         return str(answer["runs"][0]["status"])
 
@@ -148,16 +148,16 @@ class Flower:
 
 
 def run_federation(file: Path, follower: Follower) -> dict[str, Any]:
-    """Carry out a run, or go on with it, and return its record.
+    """Carry out a run, or resume it, and return its record.
 
     Parameters
     ----------
     follower : callable
-        Told of every line of the journal.
+        Called with every line of the journal.
     """
     settings = load_federation(file)
-    settings.federated(), settings.members()  # what is wrong in the files is said here
-    flower = Flower(settings.server)
+    settings.federated(), settings.members()  # so that mistakes in the files are reported here
+    flower = FlowerCli(settings.server)
     flower.register(settings.silos)
     run = flower.submit(file)
     try:
@@ -168,7 +168,7 @@ def run_federation(file: Path, follower: Follower) -> dict[str, Any]:
 
 
 def _follow(
-    flower: Flower, settings: FederationSettings, run: str, follower: Follower
+    flower: FlowerCli, settings: FederationSettings, run: str, follower: Follower
 ) -> dict[str, Any]:
     journal, seen, looks, over = settings.out / "journal.jsonl", 0, 0, False
     while True:
@@ -182,9 +182,9 @@ def _follow(
         if over:
             raise FederationError(
                 f"run {run} ended without a result; see the SuperLink's log, and run the same "
-                "command again to go on from the last completed round"
+                "command again to resume from the last completed round"
             )
-        time.sleep(_LOOK)
+        time.sleep(_POLL)
         looks += 1
-        if looks % _ASK == 0:
+        if looks % _STATUS_EVERY == 0:
             over = flower.status(run).startswith("finished")

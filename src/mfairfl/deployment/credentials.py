@@ -1,4 +1,4 @@
-"""Certificates for the coordinator and keys for the silos, in the forms that Flower reads."""
+"""Certificates for the coordinator and keys for the silos, in the formats that Flower reads."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def read_public_key(path: Path) -> bytes:
 
 
 def require_private_key(path: Path) -> None:
-    """Refuse what is no private key of a silo."""
+    """Refuse a file that is not a silo's private key."""
     key = _load(
         path,
         "private",
@@ -111,7 +111,7 @@ def _load(path: Path, kind: str, read: Callable[[bytes], object], remedy: str) -
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such key; {remedy}") from None
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise ConfigError(f"{path}: no {kind} key in OpenSSH form ({error})") from None
+        raise ConfigError(f"{path}: not a {kind} key in OpenSSH format ({error})") from None
 
 
 def _builder(
@@ -166,7 +166,7 @@ def _refuse_existing(paths: Sequence[Path]) -> None:
 
 
 def _write(path: Path, data: bytes, *, secret: bool) -> None:
-    # Secret from its first byte on: not readable by others for a moment either.
+    # Created with mode 600: not readable by others even for a moment.
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
     if not secret:

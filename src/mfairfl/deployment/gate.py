@@ -1,9 +1,9 @@
-"""The coordinator's one public port: it passes on what silos need, and nothing else.
+"""The coordinator's only public port: it forwards what silos need, and nothing else.
 
 Flower's SuperLink answers silos, operators and its own processes on one port. Operators need no
 credentials there: whoever reaches it can register keys and start code. So the SuperLink listens on
-loopback only, and silos meet this gate, which knows the paths of their side. Flower checks the
-silos' signatures behind it.
+loopback only, and silos connect to this gate, which forwards the paths that they need. Flower
+checks the silos' signatures behind it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import uvicorn
 
 from mfairfl.deployment.settings import ServerSettings, load_federation
 
-__all__ = ["OPEN", "make_gate", "serve"]
+__all__ = ["OPEN_PATHS", "make_gate", "serve_gate"]
 
-OPEN = frozenset(
+OPEN_PATHS = frozenset(
     f"/v1/fleet/{name}"
     for name in (
         "activate-node",
@@ -36,53 +36,53 @@ OPEN = frozenset(
         "confirm-message-received",
     )
 )
-"""What a silo that is already enrolled may ask; `register-node` is the coordinator's."""
+"""What an enrolled silo may request; `register-node` is for the coordinator only."""
 
 _HEALTH = "/health"
-_LARGEST = 64 << 20  # bytes; Flower cuts arrays into pieces of 5 MB
-_OF_A_CONNECTION = {b"host", b"connection", b"transfer-encoding", b"content-length"}
-_OF_AN_ANSWER = _OF_A_CONNECTION | {b"content-encoding"}  # httpx unpacks what was compressed
+_LARGEST_BODY = 64 << 20  # bytes; Flower cuts arrays into pieces of 5 MB
+_CONNECTION_HEADERS = {b"host", b"connection", b"transfer-encoding", b"content-length"}
+_REPLY_HEADERS = _CONNECTION_HEADERS | {b"content-encoding"}  # httpx decompresses replies
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-Gate = Callable[[Message, Receive, Send], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
-def make_gate(client: httpx.AsyncClient) -> Gate:
-    """Return the ASGI application that passes open paths on through `client`."""
+def make_gate(client: httpx.AsyncClient, *, largest_body: int = _LARGEST_BODY) -> Application:
+    """Return the ASGI application that forwards requests for open paths through `client`."""
 
     async def gate(scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":  # no lifespan, no websockets
             return
         asked = (scope["method"], scope["path"])
-        if asked != ("GET", _HEALTH) and not (asked[0] == "POST" and asked[1] in OPEN):
+        if asked != ("GET", _HEALTH) and not (asked[0] == "POST" and asked[1] in OPEN_PATHS):
             await _answer(send, 404, b"not here")
             return
-        body = await _body(receive)
+        body = await _body(receive, largest_body)
         if body is None:
             await _answer(send, 413, b"too large")
             return
-        headers = [pair for pair in scope["headers"] if pair[0] not in _OF_A_CONNECTION]
+        headers = [pair for pair in scope["headers"] if pair[0] not in _CONNECTION_HEADERS]
         try:
             reply = await client.request(asked[0], asked[1], content=body, headers=headers)
         except httpx.HTTPError:
             await _answer(send, 502, b"the SuperLink does not answer")
             return
-        kept = [pair for pair in reply.headers.raw if pair[0].lower() not in _OF_AN_ANSWER]
+        kept = [pair for pair in reply.headers.raw if pair[0].lower() not in _REPLY_HEADERS]
         await _answer(send, reply.status_code, reply.content, kept)
 
     return gate
 
 
-async def _body(receive: Receive) -> bytes | None:
+async def _body(receive: Receive, largest: int) -> bytes | None:
     """Return the request's body; None if it is too large."""
     parts, size = [], 0
     while True:
         message = await receive()
         part = message.get("body", b"")
         size += len(part)
-        if size > _LARGEST or message["type"] == "http.disconnect":
+        if size > largest or message["type"] == "http.disconnect":
             return None
         parts.append(part)
         if not message.get("more_body", False):
@@ -98,14 +98,14 @@ async def _answer(
     await send({"type": "http.response.body", "body": body})
 
 
-def serve(server: ServerSettings) -> None:
-    """Stand at the public port until told to stop."""
-    known = ssl.create_default_context(cafile=str(server.ca))
+def serve_gate(server: ServerSettings) -> None:
+    """Serve the public port until stopped."""
+    trusted = ssl.create_default_context(cafile=str(server.ca))
     client = httpx.AsyncClient(
         base_url=f"https://127.0.0.1:{server.superlink_port}",
-        verify=known,
+        verify=trusted,
         timeout=60,
-        trust_env=False,  # never through a proxy: it is this machine
+        trust_env=False,  # never through a proxy: the SuperLink is on this machine
     )
     uvicorn.run(
         make_gate(client),
@@ -121,4 +121,4 @@ def serve(server: ServerSettings) -> None:
 
 
 if __name__ == "__main__":
-    serve(load_federation(Path(sys.argv[1])).server)
+    serve_gate(load_federation(Path(sys.argv[1])).server)

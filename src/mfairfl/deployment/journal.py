@@ -1,7 +1,7 @@
-"""What happens in a federated run, line by line: journal.jsonl in its folder.
+"""The events of a federated run, one per line: journal.jsonl in its folder.
 
-The server app writes it, whoever waits for the run reads it, and an auditor finds in it who was
-left out of which exchange, and why.
+The server app writes it, the process that waits for the run reads it, and an auditor finds in it
+which clients were left out of which exchange, and why.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Journal", "read_journal"]
 
 
 class Journal(logging.Handler, Callback):
-    """Writes what happens; also a callback of the round loop and a handler of warnings.
+    """Writes events; also a callback of the round loop and a log handler for warnings.
 
     Parameters
     ----------
@@ -34,19 +34,19 @@ class Journal(logging.Handler, Callback):
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path, self._run = path, run
 
-    def say(self, event: str, **facts: Any) -> None:
-        """Add a line."""
+    def add(self, event: str, **facts: Any) -> None:
+        """Append a line."""
         line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "run": self._run}
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line | {"event": event} | facts, ensure_ascii=False) + "\n")
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Add a warning."""
-        self.say("warning", message=record.getMessage())
+        """Append a warning."""
+        self.add("warning", message=record.getMessage())
 
     def on_start(self, setup: Setup, state: RunState) -> None:
-        """Say who takes part, and from where the run goes on."""
-        self.say(
+        """Append who takes part, and the round from which the run continues."""
+        self.add(
             "started",
             round=state.round,
             rounds=setup.rounds,
@@ -54,11 +54,11 @@ class Journal(logging.Handler, Callback):
         )
 
     def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
-        """Say the round's numbers."""
+        """Append the round's metrics."""
         del state
         numbers = round_numbers(setup, record)
         shown = ("train_loss", "train_accuracy", "train_violation", "train_client_accuracy_gap")
-        self.say(
+        self.add(
             "round",
             round=record.round,
             rounds=record.rounds,
@@ -68,7 +68,7 @@ class Journal(logging.Handler, Callback):
 
 
 def read_journal(path: Path, run: str, skip: int = 0) -> Iterator[dict[str, Any]]:
-    """Return the lines of one attempt, from the one numbered `skip` on; a torn last line waits."""
+    """Return the complete lines of one attempt, after the first `skip`."""
     if not path.exists():
         return
     text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A whole federation on this machine: TLS, keys, one process a silo, each with its own file."""
+"""A whole federation on this machine: TLS, keys, one process per silo, each with its own file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pandas as pd
 import tomli_w
 
 from mfairfl.data import SPLITS, Federation, Sensitive, Table, Task
-from mfairfl.deployment import commands as programmes
-from mfairfl.deployment.coordinator import Flower, Follower, run_federation
+from mfairfl.deployment.commands import gate_command, silo_command, superlink_command
+from mfairfl.deployment.coordinator import FlowerCli, Follower, run_federation
 from mfairfl.deployment.credentials import make_certificates, make_key
 from mfairfl.deployment.processes import Process, free_ports, start, stop, wait_until_healthy
 from mfairfl.deployment.settings import FederationSettings, load_federation
@@ -22,7 +22,7 @@ from mfairfl.runs.config import ClientsConfig, Config, DataConfig
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.prepare import federation_of, table_of
 
-__all__ = ["lay_out", "nodes", "run_local", "servers"]
+__all__ = ["nodes", "run_local", "servers", "write_deployment"]
 
 Say = Callable[[str], None]
 _EVERYWHERE = ("0.0.0.0", "")  # noqa: S104 - compared with, not bound to
@@ -44,40 +44,40 @@ def run_local(
     out : Path
         The run folder; the deployment's own files are in its folder ``deployment``.
     silos : mapping of str to Path, optional
-        Files of the silos. By default the configuration's rows are dealt to clients, and each
+        Files of the silos. By default the configuration's rows are split among clients, and each
         gets a file with its own.
     """
-    file = lay_out(config, out, silos=silos, deadline=deadline)
+    file = write_deployment(config, out, silos=silos, deadline=deadline)
     settings, directory = load_federation(file), RunDirectory(out)
     if directory.record_path.exists() and directory.read_record()["status"] == "complete":
         say(f"{out}: already complete; this is its result")
         return directory.read_record()
     with servers(settings, file, say), nodes(settings, file.parent, say):
-        say("handing over the run")
+        say("submitting the run")
         return run_federation(file, follower)
 
 
-def lay_out(
+def write_deployment(
     config: Config, out: Path, *, silos: Mapping[str, Path] | None, deadline: float
 ) -> Path:
-    """Write the deployment's files, or use those that are there, and return federation.toml."""
+    """Write the deployment's files, or use existing ones, and return federation.toml."""
     folder = out / "deployment"
-    dealt = None if silos is not None else _deal(config)
-    plain = _for_silos(config, None if dealt is None else _task_of(dealt[0]))
+    parts = None if silos is not None else _partition(config)
+    plain = _for_silos(config, None if parts is None else _task_of(parts[0]))
     run = tomli_w.dumps(plain.model_dump(mode="json", exclude_none=True, exclude_defaults=True))
     path = folder / "run.toml"
     if path.exists() and path.read_text(encoding="utf-8") != run:
-        raise ConfigError(f"{out}: holds another federation; give another --out")
+        raise ConfigError(f"{out}: holds another federation; choose another --out")
     if not path.exists() and out.exists() and any(out.iterdir()):
-        raise ConfigError(f"{out}: is not empty and holds no federation; give another --out")
+        raise ConfigError(f"{out}: is not empty and holds no federation; choose another --out")
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(run, encoding="utf-8")
-    files = dict(silos or {}) if dealt is None else _write_files(*dealt, folder / "silos")
+    files = dict(silos or {}) if parts is None else _write_files(*parts, folder / "silos")
     if not (folder / "certificates").exists():
         make_certificates(folder / "certificates", [])
     gate, link, *ports = free_ports(2 + len(files))
     for (name, csv), port in zip(sorted(files.items()), ports, strict=True):
-        _silo(folder / "silos" / name, name, csv, gate=gate, port=port)
+        _write_silo(folder / "silos" / name, name, csv, gate=gate, port=port)
     federation = {
         "run": "run.toml",
         "out": str(out.resolve()),
@@ -90,7 +90,7 @@ def lay_out(
     return folder / "federation.toml"
 
 
-def _silo(folder: Path, name: str, csv: Path, *, gate: int, port: int) -> None:
+def _write_silo(folder: Path, name: str, csv: Path, *, gate: int, port: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "key").exists():
         make_key(folder / "key")
@@ -98,7 +98,7 @@ def _silo(folder: Path, name: str, csv: Path, *, gate: int, port: int) -> None:
         "name": name,
         "csv": str(csv.resolve()),
         "state": "state",
-        "min_count": 1,  # all files are of one owner: the same encoding as in one table
+        "min_count": 1,  # all files have one owner: the same encoding as in one table
         "task": "../../run.toml",
         "server": f"127.0.0.1:{gate}",
         "ca": "../../certificates/ca.crt",
@@ -108,13 +108,13 @@ def _silo(folder: Path, name: str, csv: Path, *, gate: int, port: int) -> None:
     (folder / "silo.toml").write_text(tomli_w.dumps(values), encoding="utf-8")
 
 
-def _deal(config: Config) -> tuple[Table, Federation]:
+def _partition(config: Config) -> tuple[Table, Federation]:
     table = table_of(config)
     return table, federation_of(config, table)
 
 
 def _for_silos(config: Config, task: Task | None) -> Config:
-    """Return the configuration that silos with files of their own run."""
+    """Return the configuration for silos with their own files."""
     if task is None and config.task is None:
         raise ConfigError("--silo needs a [task] in the TOML file (see `mfairfl init`)")
     clients = ClientsConfig(test=config.clients.test, validation=config.clients.validation)
@@ -153,20 +153,20 @@ def _write_files(table: Table, federation: Federation, folder: Path) -> dict[str
 
 @contextmanager
 def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list[Process]]:
-    """Run SuperLink and gate while the block lasts; the silos' keys are admitted."""
+    """Run SuperLink and gate while the block lasts, with the silos' keys registered."""
     server, logs = settings.server, settings.server.state / "logs"
     started: list[Process] = []
     with ExitStack() as stack:
         stack.callback(lambda: stop(started[::-1]))
         public = "127.0.0.1" if server.host in _EVERYWHERE else server.host
-        for name, programme, host, port in (
-            ("superlink", programmes.superlink(server), "127.0.0.1", server.superlink_port),
-            ("gate", programmes.gate(server, file), public, server.port),
+        for name, command, host, port in (
+            ("superlink", superlink_command(server), "127.0.0.1", server.superlink_port),
+            ("gate", gate_command(server, file), public, server.port),
         ):
             say(f"starting the {name} at {host}:{port}")
-            started.append(start(programme.command, env=programme.env, log=logs / f"{name}.log"))
+            started.append(start(command, log=logs / f"{name}.log"))
             wait_until_healthy(f"{host}:{port}", server.ca, started[-1])
-        Flower(server).register(settings.silos)
+        FlowerCli(server).register(settings.silos)
         yield started
 
 
@@ -180,6 +180,6 @@ def nodes(settings: FederationSettings, folder: Path, say: Say) -> Iterator[dict
         say(f"starting {len(settings.silos)} silos: {', '.join(sorted(settings.silos))}")
         for name in sorted(settings.silos):
             file = folder / "silos" / name / "silo.toml"
-            programme = programmes.silo(load_silo(file), file)
-            started[name] = start(programme.command, env=programme.env, log=logs / f"{name}.log")
+            command = silo_command(load_silo(file), file)
+            started[name] = start(command, log=logs / f"{name}.log")
         yield started

@@ -1,26 +1,30 @@
-"""Flower's programmes as processes: their environment, readiness, and an end without leftovers."""
+"""Flower's programs as processes: environment, readiness, and an end that leaves none behind."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-import signal
 import socket
 import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
+import psutil
 
 from mfairfl.errors import FederationError
 
 __all__ = [
+    "Command",
     "Process",
     "descendants",
     "environment",
     "free_ports",
+    "is_alive",
     "start",
     "stop",
     "wait_until_healthy",
@@ -39,15 +43,23 @@ _QUIET = {
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command line and the environment it needs."""
+
+    words: Sequence[str]
+    env: Mapping[str, str]
+
+
 def environment(home: Path, *first: Path) -> dict[str, str]:
-    """Return the environment of a Flower programme.
+    """Return the environment of a Flower program.
 
     Parameters
     ----------
     home : Path
-        Its own folder; nothing is shared with other Flower programmes of this user.
+        Its own folder; nothing is shared with other Flower programs of this user.
     *first : Path
-        Folders whose programmes come before all others.
+        Folders that come first in the search path of programs.
     """
     home.mkdir(parents=True, exist_ok=True)
     folders = [*map(str, first), str(Path(sys.executable).parent), os.environ.get("PATH", "")]
@@ -55,13 +67,13 @@ def environment(home: Path, *first: Path) -> dict[str, str]:
     return os.environ | _QUIET | _ONE_THREAD | own
 
 
-def start(command: Sequence[str], *, env: Mapping[str, str], log: Path) -> Process:
-    """Start a programme in a group of its own, so that Ctrl-C reaches it only through us."""
+def start(command: Command, *, log: Path) -> Process:
+    """Start a program in its own process group, so that Ctrl-C does not reach it directly."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
         return subprocess.Popen(
-            list(command),
-            env=dict(env),
+            list(command.words),
+            env=dict(command.env),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
@@ -70,8 +82,8 @@ def start(command: Sequence[str], *, env: Mapping[str, str], log: Path) -> Proce
 
 
 def stop(processes: Sequence[Process], *, seconds: float = 15) -> None:
-    """End programmes in this order, with all they started; what does not end is killed."""
-    children = [pid for process in processes for pid in descendants(process.pid)]
+    """End processes and all that they started; what does not end in time is killed."""
+    children = [child for process in processes for child in descendants(process.pid)]
     for process in processes:
         if process.poll() is None:
             process.terminate()
@@ -83,56 +95,33 @@ def stop(processes: Sequence[Process], *, seconds: float = 15) -> None:
             process.kill()
             process.wait()
     # Flower's helpers watch their parent and end by themselves, a few seconds later.
-    while alive(children) and time.monotonic() < end:
+    while any(map(is_alive, children)) and time.monotonic() < end:
         time.sleep(0.1)
-    for pid in alive(children):
-        os.kill(pid, signal.SIGKILL)
+    for child in filter(is_alive, children):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
 
 
-def descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[psutil.Process]:
     """Return the processes that a process started, directly or not."""
-    children: dict[int, list[int]] = {}
-    for child, parent in _running().items():
-        children.setdefault(parent, []).append(child)
-    found, rest = [], [pid]
-    while rest:
-        rest = [child for parent in rest for child in children.get(parent, [])]
-        found += rest
-    return found
+    try:
+        return list(psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return []
 
 
-def alive(pids: Sequence[int]) -> list[int]:
-    """Return those of these processes that still run."""
-    running = _running() if pids else {}
-    return [pid for pid in pids if pid in running]
-
-
-def _running() -> dict[int, int]:
-    """Return every running process with its parent; who has ended but was not waited for is out.
-
-    Small containers have no `ps`, other systems than Linux no /proc.
-    """
-    if not Path("/proc/self/stat").exists():
-        command = ["ps", "-A", "-o", "pid=,ppid=,stat="]
-        text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        rows = [line.split() for line in text.splitlines()]
-        return {int(pid): int(parent) for pid, parent, state in rows if state[0] != "Z"}
-    found = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            # After the name, which may hold anything: state, parent, ...
-            state, parent, *_ = path.read_text(encoding="utf-8").rpartition(")")[2].split()
-        except OSError:
-            continue  # it has just ended
-        if state != "Z":
-            found[int(path.parent.name)] = int(parent)
-    return found
+def is_alive(process: psutil.Process) -> bool:
+    """Say whether a process still runs; one that ended but was not waited for does not."""
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def wait_until_healthy(address: str, ca: Path, process: Process, *, seconds: float = 90) -> None:
     """Wait until a server answers over TLS; raise if its process ends or the time is up."""
     known, end = ssl.create_default_context(cafile=str(ca)), time.monotonic() + seconds
-    known.check_hostname = False  # it is our own, by whatever name silos call it
+    known.check_hostname = False  # it is our own server, whatever name silos use for it
     page = f"https://{address}/health"
     while time.monotonic() < end:
         if process.poll() is not None:
@@ -149,7 +138,7 @@ def wait_until_healthy(address: str, ca: Path, process: Process, *, seconds: flo
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports on loopback that nobody uses now."""
+    """Return ports on loopback that are free now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

@@ -21,7 +21,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Carry out the run, or go on with it."""
+    """Carry out the run, or resume it."""
     path = context.run_config.get("federation")
     if not isinstance(path, str) or not path:
         raise ConfigError("no federation.toml was named: start runs with `mfairfl deploy run`")
@@ -29,7 +29,7 @@ def main(grid: Grid, context: Context) -> None:
 
 
 def carry_out(grid: Grid, settings: FederationSettings, *, run: str) -> None:
-    """Wait for the silos, then run; what happens is written to the journal."""
+    """Wait for the silos, then run; events are written to the journal."""
     journal = Journal(settings.out / "journal.jsonl", run)
     logger = logging.getLogger("mfairfl")
     logger.addHandler(journal)
@@ -41,17 +41,19 @@ def carry_out(grid: Grid, settings: FederationSettings, *, run: str) -> None:
             deadline=settings.deadline,
             members=settings.members(),
         )
-        journal.say("waiting", clients=list(wanted.clients), seconds=settings.wait)
-        there = transport.wait_for(wanted.clients, minimum=settings.minimum, seconds=settings.wait)
-        journal.say("enrolling", online=there)
+        journal.add("waiting", clients=list(wanted.clients), seconds=settings.wait)
+        online = transport.wait_for(
+            wanted.clients, minimum=settings.minimum, seconds=settings.wait
+        )
+        journal.add("enrolling", online=online)
         record = run_federated(wanted, transport, [journal])
-        refused = record["federation"]["warnings"]
-        journal.say("finished", rounds=record["rounds"], warnings=refused)
+        warnings = record["federation"]["warnings"]
+        journal.add("finished", rounds=record["rounds"], warnings=warnings)
     except MfairflError as error:
-        journal.say("failed", message=str(error))
+        journal.add("failed", message=str(error))
         raise
     except Exception as error:
-        journal.say("failed", message=f"{type(error).__name__}: {' '.join(str(error).split())}")
+        journal.add("failed", message=f"{type(error).__name__}: {' '.join(str(error).split())}")
         raise
     finally:
         logger.removeHandler(journal)

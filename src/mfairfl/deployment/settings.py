@@ -16,17 +16,16 @@ from mfairfl.runs.federated import Federated
 __all__ = ["FederationSettings", "ServerSettings", "load_federation"]
 
 
-class _FederationSection(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class ServerSettings(_FederationSection):
+class ServerSettings(BaseModel):
     """Where the coordinator listens, and where it keeps its files.
 
     Parameters
     ----------
     host, port
-        The one public address; only what silos need is answered there.
+        The only public address; only what silos need is answered there.
     superlink_port : int
         Flower's SuperLink, on loopback only: whoever reaches it can register keys and start code.
     certificates : Path
@@ -34,6 +33,8 @@ class ServerSettings(_FederationSection):
     state : Path
         Folder for the SuperLink's database and logs.
     """
+
+    model_config = _STRICT
 
     host: str = "0.0.0.0"  # noqa: S104 - the public port of a coordinator
     port: int = Field(default=9443, ge=1, le=65535)
@@ -43,11 +44,11 @@ class ServerSettings(_FederationSection):
 
     @property
     def ca(self) -> Path:
-        """The certificate that silos know the coordinator by."""
+        """The certificate that identifies the coordinator to silos."""
         return self.certificates / "ca.crt"
 
 
-class FederationSettings(_FederationSection):
+class FederationSettings(BaseModel):
     """What a coordinator decides.
 
     Parameters
@@ -57,14 +58,16 @@ class FederationSettings(_FederationSection):
     out : Path
         The run folder.
     minimum : int
-        Clients that must answer each request; below it the run stops, and can be taken up again.
+        Clients that must answer each request; below it the run stops, and can be resumed.
     deadline : float
         Seconds a request waits for answers.
     wait : float
-        Seconds the run waits for clients to come online before it starts with those there are.
+        Seconds the run waits for all clients to come online before it starts without the rest.
     silos : dict of str to Path
-        For each name the public key it is enrolled with.
+        The public key that each silo is enrolled with, by the silo's name.
     """
+
+    model_config = _STRICT
 
     run: Path
     out: Path
@@ -93,7 +96,7 @@ class FederationSettings(_FederationSection):
         return config
 
     def federated(self) -> Federated:
-        """Return what the run is carried out with."""
+        """Return the run and its clients."""
         return Federated(
             config=self.config(),
             clients=tuple(sorted(self.silos)),

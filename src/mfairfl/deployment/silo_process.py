@@ -18,52 +18,53 @@ from types import FrameType
 
 from filelock import FileLock, Timeout
 
-from mfairfl.deployment.commands import supernode
-from mfairfl.deployment.installed_app import DOOR, Answer, load_answer
+from mfairfl.deployment.commands import supernode_command
+from mfairfl.deployment.installed_app import SOCKET, ClientProcess, load_client_app
 from mfairfl.deployment.processes import Process, stop
 from mfairfl.errors import FederationError, MfairflError
 from mfairfl.remote.silo_file import SiloSettings, load_silo
 
-__all__ = ["run_silo"]
+__all__ = ["listen", "receive_command", "run_silo", "state_lock"]
 
 _PAUSE = 10.0  # seconds before a SuperNode that ended is started again
-_LOOK = 0.2
+_POLL = 0.2
 _LONGEST = 1 << 16  # bytes of a command line
 _log = logging.getLogger("mfairfl")
 
 
 def run_silo(file: Path) -> None:
-    """Run until told to stop. A SuperNode that ends is started again, after a pause.
+    """Run until stopped. A SuperNode that ends is started again, after a pause.
 
-    The server holds the place of a silo that was killed for a minute, and refuses it until then.
+    The server reserves the place of a silo that was killed for a minute, and refuses it until
+    then.
     """
     settings = load_silo(file)
-    programme = supernode(settings, file)
-    signal.signal(signal.SIGTERM, _leave)
-    answer, children, node = load_answer(), set[int](), None
-    again = 0.0
-    with _alone(settings), _door(settings.state / "bin") as door:
+    command = supernode_command(settings, file)
+    signal.signal(signal.SIGTERM, _exit)
+    answer, children, node = load_client_app(), set[int](), None
+    restart_at = 0.0
+    with state_lock(settings), listen(settings.state / "bin") as listener:
         try:
             while True:
                 if node is not None and node.poll() is not None:
                     _log.warning("the SuperNode ended with code %s", node.returncode)
-                    node, again = None, time.monotonic() + _PAUSE
-                if node is None and time.monotonic() >= again:
+                    node, restart_at = None, time.monotonic() + _PAUSE
+                if node is None and time.monotonic() >= restart_at:
                     node = subprocess.Popen(
-                        programme.command,
-                        env=dict(programme.env),
+                        command.words,
+                        env=dict(command.env),
                         stdin=subprocess.DEVNULL,
                         preexec_fn=_end_with_parent(),  # noqa: PLW1509 - there is one thread
                     )
                 children = {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0] == 0}
-                if (words := _knock(door)) is not None:
-                    children.add(_fork(answer, words, door))
+                if (words := receive_command(listener)) is not None:
+                    children.add(_fork(answer, words, listener))
         finally:
             _end(node, children)
 
 
 @contextlib.contextmanager
-def _alone(settings: SiloSettings) -> Iterator[None]:
+def state_lock(settings: SiloSettings) -> Iterator[None]:
     """Refuse a second process with the same state: it would take the first one's messages."""
     try:
         with FileLock(settings.state / ".lock", timeout=0):
@@ -74,7 +75,7 @@ def _alone(settings: SiloSettings) -> Iterator[None]:
         ) from None
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
+def _exit(number: int, frame: FrameType | None) -> None:
     del frame
     raise SystemExit(128 + number)
 
@@ -87,33 +88,33 @@ def _end(node: Process | None, children: set[int]) -> None:
         stop([node], seconds=10)
 
 
-def _door(folder: Path) -> socket.socket:
-    """Open the door in its folder; the path of a socket must be short, so go there."""
-    here, door = Path.cwd(), socket.socket(socket.AF_UNIX)
-    os.chdir(folder)
+def listen(folder: Path) -> socket.socket:
+    """Return the socket that launchers in `folder` connect to."""
+    before, listener = Path.cwd(), socket.socket(socket.AF_UNIX)
+    os.chdir(folder)  # the path of a socket must be short
     try:
-        Path(DOOR).unlink(missing_ok=True)
-        door.bind(DOOR)
+        Path(SOCKET).unlink(missing_ok=True)
+        listener.bind(SOCKET)
     finally:
-        os.chdir(here)
-    door.listen(64)
-    door.settimeout(_LOOK)
-    return door
+        os.chdir(before)
+    listener.listen(64)
+    listener.settimeout(_POLL)
+    return listener
 
 
-def _knock(door: socket.socket) -> list[str] | None:
-    """Return the command line that somebody hands in, if anybody does."""
+def receive_command(listener: socket.socket) -> list[str] | None:
+    """Return the command line of a launcher, if one connects and it is for the client app."""
     try:
-        visitor, _ = door.accept()
+        connection, _ = listener.accept()
     except TimeoutError:
         return None
-    with visitor, visitor.makefile("rb") as lines:
-        visitor.settimeout(5)
+    with connection, connection.makefile("rb") as lines:
+        connection.settimeout(5)
         try:
             words = json.loads(lines.readline(_LONGEST))
-            visitor.sendall(b".")
+            connection.sendall(b".")
         except (OSError, ValueError) as error:
-            _log.warning("a knock without words (%s)", error)
+            _log.warning("a connection without a command line (%s)", error)
             return None
     if not isinstance(words, list) or words[:1] != ["flwr-clientapp"]:
         _log.warning("the server asked for %s; this silo only runs its client app", words[:1])
@@ -121,7 +122,7 @@ def _knock(door: socket.socket) -> list[str] | None:
     return [str(word) for word in words]
 
 
-def _fork(answer: Answer, words: list[str], door: socket.socket) -> int:
+def _fork(answer: ClientProcess, words: list[str], listener: socket.socket) -> int:
     """Answer a message in a copy of this process, which has one thread and all loaded."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -129,7 +130,7 @@ def _fork(answer: Answer, words: list[str], door: socket.socket) -> int:
         return pid
     code = 1
     try:
-        door.close()
+        listener.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         answer(words)
         code = 0
@@ -144,7 +145,7 @@ def _fork(answer: Answer, words: list[str], door: socket.socket) -> int:
 
 
 def _end_with_parent() -> Callable[[], None] | None:
-    """Return what makes a child end when this process is killed, where the system can."""
+    """Return what makes a child end when this process is killed (Linux only)."""
     if not sys.platform.startswith("linux"):
         return None
     libc, set_death_signal = ctypes.CDLL(None), 1
