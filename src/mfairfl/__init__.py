@@ -12,22 +12,36 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mfairfl.checks import doctor
     from mfairfl.data import load_dataset, partition
+    from mfairfl.experiments.compare import compare
+    from mfairfl.experiments.search.tune import tune
     from mfairfl.runs.execute import Run
     from mfairfl.runs.predictor import load
     from mfairfl.runs.train import train
 
-__all__ = ["Run", "__version__", "doctor", "load", "load_dataset", "partition", "train"]
+__all__ = [
+    "Run",
+    "__version__",
+    "compare",
+    "doctor",
+    "load",
+    "load_dataset",
+    "partition",
+    "train",
+    "tune",
+]
 
 __version__ = "0.1.0"
 
 # Names are imported when first used, so that `mfairfl --help` need not wait for PyTorch.
 _HOME = {
     "Run": "mfairfl.runs.execute",
+    "compare": "mfairfl.experiments.compare",
     "doctor": "mfairfl.checks",
     "load": "mfairfl.runs.predictor",
     "load_dataset": "mfairfl.data",
     "partition": "mfairfl.data",
     "train": "mfairfl.runs.train",
+    "tune": "mfairfl.experiments.search.tune",
 }
 
 

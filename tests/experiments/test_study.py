@@ -106,8 +106,8 @@ def test_own_data_come_from_a_run_s_configuration(tmp_path):
         ('data = ["adult"]\nstrategies = ["fedavg"]\nnotion = ["dp"]', "did you mean 'notions'"),
         ('data = ["adult"]\nstrategies = ["fedavg"]\nnotions = ["dpp"]', "notions"),
         ('data = ["adult"]\nstrategies = ["fedavg"]\nprotocols = ["10*20"]', "protocols.0"),
-        ('data = ["adult", "adult"]\nstrategies = ["fedavg"]', "'adult' is there twice"),
-        ('data = ["adult"]\nstrategies = ["fedavg", "fedavg"]', "'fedavg' is there twice"),
+        ('data = ["adult", "adult"]\nstrategies = ["fedavg"]', "'adult' appears twice"),
+        ('data = ["adult"]\nstrategies = ["fedavg", "fedavg"]', "'fedavg' appears twice"),
         ('data = [{label = "a"}]\nstrategies = ["fedavg"]', "either name"),
     ],
 )

@@ -15,10 +15,9 @@ from tuning_records import DP, EO, Pretence, by_rate, record
 
 import federations as fed
 from mfairfl.errors import ConfigError, DataError, MfairflError, RunDirectoryError
-from mfairfl.experiments.search.space import Choices, Range
-from mfairfl.experiments.search.tuning import tune
-from mfairfl.experiments.search.tuning_output import plot_trials, write_trials
-from mfairfl.experiments.search.tuning_trials import Search, Tried, default_metrics
+from mfairfl.experiments.search.space import Choices, Range, Search, default_metrics
+from mfairfl.experiments.search.trials import Tried, plot_trials, write_trials
+from mfairfl.experiments.search.tune import tune
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import RunRequest, run_requests
 
@@ -31,7 +30,7 @@ def pretend(monkeypatch):
 
     def start(rule):
         pretence = Pretence(rule)
-        monkeypatch.setattr("mfairfl.experiments.search.tuning.run_many", pretence)
+        monkeypatch.setattr("mfairfl.experiments.search.tune.run_many", pretence)
         return pretence
 
     return start
@@ -224,7 +223,7 @@ def test_a_stopped_search_goes_on_as_if_it_had_not_been(pretend, tmp_path):
 KILLED = """
 import os, signal, sys
 sys.path[:0] = sys.argv[2:]
-import mfairfl.experiments.search.tuning as tuning
+import mfairfl.experiments.search.tune as tuning
 from test_tuning import by_rate, search
 from tuning_records import Pretence
 
@@ -464,7 +463,7 @@ def in_this_process(runs, *, progress):
 
 
 def test_real_runs_are_scored_by_their_records(monkeypatch, tmp_path):
-    monkeypatch.setattr("mfairfl.experiments.search.tuning.run_many", in_this_process)
+    monkeypatch.setattr("mfairfl.experiments.search.tune.run_many", in_this_process)
     fed.people().to_csv(tmp_path / "people.csv", index=False)
     config = {
         "data": {"csv": str(tmp_path / "people.csv")},

@@ -11,8 +11,10 @@ from mfairfl.cli.many import ManyRuns
 from mfairfl.cli.running import INTERRUPTED
 from mfairfl.cli.show import say, terminal
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.study import load_study
-from mfairfl.paper.reproduce import PAPER, experiments, reproduce, run_study, tune_methods
+from mfairfl.experiments.compare import compare
+from mfairfl.experiments.results import StudyResult
+from mfairfl.experiments.search.halving import make_lock
+from mfairfl.paper.reproduce import PAPER, reproduce, studies_folder
 
 __all__ = ["run_comparison", "run_paper"]
 
@@ -29,7 +31,7 @@ def run_paper(
     if "tuning" in what:
         if len(what) > 1:
             raise ConfigError("tuning: give it alone; its lock file is for the others (--lock)")
-        _watched(lambda watcher: tune_methods(experiments() / "tune.toml", out, watcher=watcher))
+        _watched(lambda watcher: make_lock(studies_folder() / "tune.toml", out, watcher=watcher))
         typer.echo(f"{out}/lock.toml, {out}/tuning.csv")
         return
     names = PAPER if "all" in what else tuple(dict.fromkeys(what))
@@ -43,13 +45,10 @@ def run_paper(
 
 def run_comparison(file: Path, out: Path | None, *, seeds: int | None) -> None:
     """Carry out an experiment file and show its table."""
-    study = load_study(file)
-    if seeds is not None:
-        study = study.model_copy(update={"seeds": tuple(range(seeds))})
     folder = Path("runs") / file.stem if out is None else out
     _watched(
         lambda watcher: _show(
-            {file.stem: run_study(file.stem, study, folder, watcher=watcher)}, folder
+            {file.stem: compare(file, out=folder, seeds=seeds, watcher=watcher)}, folder
         )
     )
 
@@ -63,8 +62,8 @@ def _watched(work: Callable[[ManyRuns], None]) -> None:
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _show(found: dict[str, str], out: Path) -> None:
-    for text in found.values():
-        typer.echo(text)
+def _show(found: dict[str, StudyResult], out: Path) -> None:
+    for result in found.values():
+        typer.echo(str(result))
     for name in found:
         say(f"written: {out}/{name}.md and the files beside it")

@@ -51,10 +51,10 @@ def run_training(
 
 def _draw(folder: Path) -> None:
     # Loaded here: drawing is rare, and the library takes long to load.
-    from mfairfl.experiments.figures.runs import draw_clients, draw_rounds  # noqa: PLC0415
+    from mfairfl.runs.figures import plot_clients, plot_rounds, save_figure  # noqa: PLC0415
 
-    draw_rounds(folder, folder / "rounds.svg")
-    draw_clients(folder, folder / "clients.svg")
+    save_figure(plot_rounds(folder), folder / "rounds.svg")
+    save_figure(plot_clients(folder), folder / "clients.svg")
     say(f"pictures: {folder}/rounds.svg, {folder}/clients.svg")
 
 

@@ -17,12 +17,18 @@ from mfairfl.cli.running import INTERRUPTED, default_folder
 from mfairfl.cli.show import number, print_json, print_table, say, terminal
 from mfairfl.cli.trial_progress import TrialProgress
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.search.space import Choices, Range, default_space
-from mfairfl.experiments.search.tuning import tune
-from mfairfl.experiments.search.tuning_output import draw_trials, write_trials
-from mfairfl.experiments.search.tuning_trials import Search, SearchResult, Tried, default_metrics
+from mfairfl.experiments.search.space import (
+    Choices,
+    Range,
+    Search,
+    default_metrics,
+    default_space,
+)
+from mfairfl.experiments.search.trials import SearchResult, Tried, plot_trials, write_trials
+from mfairfl.experiments.search.tune import tune
 from mfairfl.files import toml_text, write_atomically
 from mfairfl.runs.config import make_config
+from mfairfl.runs.figures import save_figure
 from mfairfl.runs.options import OPTIONS, comma_list, toml_value
 
 __all__ = ["Wanted", "best_toml", "parse_search", "run_search"]
@@ -72,8 +78,7 @@ def run_search(
         raise typer.Exit(INTERRUPTED) from None
     write_trials(tuned, folder / "trials.csv")
     write_atomically(folder / "best.toml", best_toml(tuned, folder).encode())
-    for ending in ("svg", "png"):
-        draw_trials(tuned, folder / f"trials.{ending}")
+    save_figure(plot_trials(tuned), folder / "trials", kinds=("svg", "png"))
     if as_json:
         print_json(_as_json(tuned, study))
     else:

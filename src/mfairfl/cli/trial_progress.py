@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 
 from mfairfl.cli.bar import Bar
-from mfairfl.experiments.search.tuning_trials import Search, Tried
+from mfairfl.experiments.search.space import Search
+from mfairfl.experiments.search.trials import Tried
 
 __all__ = ["TrialProgress"]
 

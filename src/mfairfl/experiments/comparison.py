@@ -1,7 +1,7 @@
 """Finished runs side by side: what fairness cost in accuracy, and for whom.
 
-Everything is rebuilt from the runs' records. Runs are compared only if the same rows measured
-them.
+Everything is rebuilt from the runs' records. Runs are compared only if they were measured on the
+same rows.
 """
 
 from __future__ import annotations
@@ -11,20 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mfairfl.errors import ConfigError, RunDirectoryError
+from mfairfl.errors import ConfigError
 from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.execute import Run
+from mfairfl.runs.record import goal_metrics
 
-__all__ = [
-    "Comparison",
-    "Line",
-    "Number",
-    "compare",
-    "finished_record",
-    "goal_metrics",
-    "write_comparison",
-]
+__all__ = ["Comparison", "Line", "Number", "compare_runs"]
 
 GROUP_METRICS = ("accuracy", "selection_rate", "true_positive_rate")
+_GOAL = (
+    "* the fairness goal: largest gap between a group's rate and the overall rate; noise floor: "
+    "its mean\nif decisions were exactly fair, on this many rows."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,12 +49,12 @@ class Number:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """The same number of every run, in the order of the runs.
+    """The same metric for every run, in the order of the runs.
 
     Parameters
     ----------
     part : {"all", "group", "client"}
-        Whose number it is.
+        The rows it is measured on.
     whom : str
         The group or the client; empty for all.
     """
@@ -69,20 +67,31 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Runs side by side.
+    r"""Runs side by side: `print` shows the table, `plot` draws it.
 
     Parameters
     ----------
     runs : tuple of str
         Their names: the strategies, or the folders where those are not distinct.
     title : str
-        Data, clients, rows and seed, in words.
+        Data, number of clients, and number of rows.
     level : float
-        Of the intervals.
+        Confidence level of the intervals.
     goal : tuple of str
         The metrics that some run was asked to lower.
     warnings : tuple of str
         What makes a run's numbers doubtful, with the run's name.
+
+    Examples
+    --------
+    >>> numbers = (Number(value=0.86, interval=(0.85, 0.87)), Number(value=0.84))
+    >>> line = Line(part="all", whom="", metric="accuracy", numbers=numbers)
+    >>> facts = {"title": "adult, 5 clients, 9,769 test rows", "level": 0.95, "goal": ()}
+    >>> both = Comparison(runs=("fedavg", "mfairfl"), lines=(line,), **facts)
+    >>> print("\n".join(str(both).splitlines()[:3]))
+    adult, 5 clients, 9,769 test rows: value, 95% interval, change from fedavg
+              fedavg                    mfairfl   change
+    accuracy  0.8600  0.8500 to 0.8700  0.8400   -0.0200
     """
 
     runs: tuple[str, ...]
@@ -92,52 +101,68 @@ class Comparison:
     lines: tuple[Line, ...]
     warnings: tuple[str, ...] = ()
 
-
-def finished_record(run_directory: str | Path) -> dict[str, Any]:
-    """Read the record of a finished run; one that is still running is refused."""
-    record = RunDirectory(run_directory).read_record()
-    if record["status"] != "complete":
-        raise RunDirectoryError(
-            f"{run_directory}: the run is not finished; give its `mfairfl train` command again"
+    def __str__(self) -> str:
+        """Return the text table: value and interval of each run, and the change from the first."""
+        first, *others = self.runs
+        changes = ["change"] if len(others) == 1 else [f"change {name}" for name in others]
+        table = [["", "", *self.runs, *changes]]
+        part = "all"
+        for line in self.lines:
+            if line.part != part:
+                part = line.part
+                table.append([""] * len(table[0]))
+            mark = " *" if line.metric in self.goal else ""
+            values = [_cell(number) for number in line.numbers]
+            table.append([line.whom, line.metric + mark, *values, *_changes(line)])
+            if any(number.floor is not None for number in line.numbers):
+                floors = ["" if n.floor is None else f"{n.floor:.4f}" for n in line.numbers]
+                table.append(["", "  noise floor", *floors, *([""] * len(changes))])
+        return "\n".join(
+            [
+                f"{self.title}: value, {self.level:.0%} interval, change from {first}",
+                *_aligned(table, right=len(changes)),
+                *([_GOAL] if self.goal else []),
+                *(f"warning: {warning}" for warning in self.warnings),
+            ]
         )
-    return record
+
+    def plot(self, path: str | Path) -> None:
+        """Draw the comparison into a file (SVG, PNG or PDF by its suffix)."""
+        # Loaded here: drawing is rare, and the library takes long to load.
+        from mfairfl.experiments.figures.comparison import plot_comparison  # noqa: PLC0415
+        from mfairfl.runs.figures import save_figure  # noqa: PLC0415
+
+        save_figure(plot_comparison(self), path)
 
 
-def goal_metrics(record: dict[str, Any]) -> list[str]:
-    """Return the metrics of the notions a run was asked for.
-
-    Examples
-    --------
-    >>> goal_metrics({"config": {"fairness": {"notion": ["demographic_parity"]}}})
-    ['demographic_parity_difference']
-    """
-    return [f"{name}_difference" for name in record["config"]["fairness"]["notion"]]
-
-
-def compare(runs: Sequence[str | Path]) -> Comparison:
-    """Put finished runs side by side; changes are told against the first.
+def compare_runs(runs: Sequence[Run | str | Path]) -> Comparison:
+    """Put finished runs side by side; changes are relative to the first.
 
     Parameters
     ----------
-    runs : sequence of path
-        Run directories, each complete, of the same data, split and seed of the split.
+    runs : sequence of Run or path
+        Runs in memory or run directories, each complete, all of the same data, split and seed of
+        the split.
 
     Raises
     ------
     ConfigError
-        If other rows measured one of them.
+        If fewer than two are given, or one was measured on other rows.
 
     Examples
     --------
-    >>> compare(["runs/a", "runs/b"]).runs  # doctest: +SKIP
+    >>> print(compare_runs(["runs/fedavg", "runs/mfairfl"]))  # doctest: +SKIP
     """
     if len(runs) < 2:
-        raise ConfigError(f"compare: {len(runs)} run directories given; give two or more")
-    records = [finished_record(run) for run in runs]
-    for run, record in zip(runs, records, strict=True):
-        _refuse_other_rows(f"{runs[0]} and {run}", records[0], record)
-    names = _names(runs, records)
-    first = records[0]
+        raise ConfigError(f"compare: got {len(runs)} run; give two or more, or an experiment file")
+    paths = [run.path if isinstance(run, Run) else Path(run) for run in runs]
+    records = [
+        run.record if isinstance(run, Run) else RunDirectory(run).read_finished() for run in runs
+    ]
+    first, *others = records
+    names = _names(paths, records)
+    for path, name, other in zip(paths[1:], names[1:], others, strict=True):
+        _refuse_other_rows(f"{paths[0] or names[0]} and {path or name}", first, other)
     split = next(s for s in ("test", "validation", "train") if first["metrics"][s] is not None)
     clients = first["metrics"][split]["by_client"]
     count = sum(client["n"] for client in clients.values())
@@ -149,9 +174,9 @@ def compare(runs: Sequence[str | Path]) -> Comparison:
         goal=goal,
         lines=tuple(_lines(records, split, goal)),
         warnings=tuple(
-            f"{name}: {said}"
+            f"{name}: {warning}"
             for name, record in zip(names, records, strict=True)
-            for said in [*filter(None, [record["served"]["note"]]), *record["warnings"]]
+            for warning in [*filter(None, [record["served"]["note"]]), *record["warnings"]]
         ),
     )
 
@@ -172,14 +197,15 @@ def _refuse_other_rows(who: str, one: dict[str, Any], other: dict[str, Any]) -> 
                               "the same data, split and seed")  # fmt: skip
 
 
-def _names(runs: Sequence[str | Path], records: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+def _names(paths: Sequence[Path | None], records: Sequence[dict[str, Any]]) -> tuple[str, ...]:
     """Return the shortest names that tell the runs apart."""
-    strategies = [record["config"]["strategy"]["name"] for record in records]
-    folders = [Path(run).name for run in runs]
+    strategies = [str(record["config"]["strategy"]["name"]) for record in records]
+    numbered = [f"{name} {i}" for i, name in enumerate(strategies, 1)]
+    folders = [path.name if path else name for path, name in zip(paths, numbered, strict=True)]
     for names in (strategies, folders):
         if len(set(names)) == len(names):
             return tuple(names)
-    return tuple(str(run) for run in runs)
+    return tuple(str(path or name) for path, name in zip(paths, numbered, strict=True))
 
 
 def _lines(records: Sequence[dict[str, Any]], split: str, goal: Sequence[str]) -> Iterator[Line]:
@@ -232,52 +258,6 @@ def _worst(clients: dict[str, dict[str, Any]]) -> str:
     """Name the client of lowest accuracy; empty if no client has one."""
     known = {name: c["accuracy"] for name, c in clients.items() if c["accuracy"] is not None}
     return min(known, key=lambda name: known[name], default="")
-
-
-_GOAL = (
-    "* the fairness goal: largest gap between a group's rate and the overall rate; noise floor: "
-    "its mean\nif decisions were exactly fair, on this many rows."
-)
-
-
-def write_comparison(comparison: Comparison) -> str:
-    r"""Write one line a number: each run's value and interval, and the change from the first run.
-
-    Examples
-    --------
-    >>> numbers = (Number(value=0.86, interval=(0.85, 0.87)), Number(value=0.84))
-    >>> line = Line(part="all", whom="", metric="accuracy", numbers=numbers)
-    >>> facts = {"title": "adult, 5 clients, 9,769 test rows", "level": 0.95, "goal": ()}
-    >>> both = Comparison(runs=("fedavg", "mfairfl"), lines=(line,), **facts)
-    >>> print("\n".join(write_comparison(both).splitlines()[:3]))
-    adult, 5 clients, 9,769 test rows: value, 95% interval, change from fedavg
-              fedavg                    mfairfl   change
-    accuracy  0.8600  0.8500 to 0.8700  0.8400   -0.0200
-    """
-    changes = [
-        "change" if len(comparison.runs) == 2 else f"change {name}" for name in comparison.runs[1:]
-    ]
-    table = [["", "", *comparison.runs, *changes]]
-    part = "all"
-    for line in comparison.lines:
-        if line.part != part:
-            part = line.part
-            table.append([""] * len(table[0]))
-        mark = " *" if line.metric in comparison.goal else ""
-        values = [_cell(number) for number in line.numbers]
-        table.append([line.whom, line.metric + mark, *values, *_changes(line)])
-        if any(number.floor is not None for number in line.numbers):
-            floors = ["" if n.floor is None else f"{n.floor:.4f}" for n in line.numbers]
-            table.append(["", "  noise floor", *floors, *([""] * len(changes))])
-    return "\n".join(
-        [
-            f"{comparison.title}: value, {comparison.level:.0%} interval, change from "
-            f"{comparison.runs[0]}",
-            *_aligned(table, right=len(changes)),
-            *([_GOAL] if comparison.goal else []),
-            *(f"warning: {said}" for said in comparison.warnings),
-        ]
-    )
 
 
 def _cell(number: Number) -> str:

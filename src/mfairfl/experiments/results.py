@@ -1,23 +1,43 @@
-"""Runs of a study on disk: one directory a run, and one row a run in results.csv and .parquet."""
+"""What a study found: one row per run, and the tables and figures made from them."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from mfairfl.experiments.study import Trial
+from mfairfl.experiments.figures.clients import plot_client_bars
+from mfairfl.experiments.figures.curves import plot_convergence, plot_multipliers
+from mfairfl.experiments.figures.pareto import plot_pareto
+from mfairfl.experiments.histories import (
+    epochs_to_best,
+    multiplier_history,
+    read_history,
+    write_epochs_markdown,
+)
+from mfairfl.experiments.study import Study, Trial
+from mfairfl.experiments.tables.layout import TableLayout
+from mfairfl.experiments.tables.tabulate import Published, tabulate
+from mfairfl.experiments.tables.writers import write_csv, write_latex, write_markdown, write_text
 from mfairfl.fairness import Tally, frontier
 from mfairfl.files import write_atomically
 from mfairfl.runs.config import Config
-from mfairfl.runs.workers import Progress, run_many
+from mfairfl.runs.figures import save_figure
 
-__all__ = ["VIOLATIONS", "carry_out", "folder_name", "path_of", "results", "write_results"]
+__all__ = [
+    "FinishedStudy",
+    "PublishedFor",
+    "Sections",
+    "StudyResult",
+    "write_curves",
+    "write_table",
+]
 
 VIOLATIONS = (
     "demographic_parity_difference",
@@ -37,60 +57,145 @@ _NUMBERS = (
     "worst_client_accuracy",
 )
 _FLOORS = (*VIOLATIONS, "client_accuracy_std", "client_accuracy_gap")
+_SHORT = {"demographic_parity": "dp", "equalized_odds": "eo", "accuracy_parity": "ap"}
+_WIDEST, _STEPS = 0.3, 61  # where a frontier line ends, and its points
+_KINDS = ("svg", "png")
+
+PublishedFor = Callable[[TableLayout], Published]
+"""Finds the published numbers of a table."""
+Sections = Callable[[pd.DataFrame, TableLayout], Sequence[str]]
+"""Writes further paragraphs for the Markdown page of a table."""
 
 
-def folder_name(words: Sequence[str | int], config: Config) -> str:
-    """Return a run directory's name: readable, and different for different settings."""
-    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
-    return re.sub(r"[^\w.+-]+", "_", "-".join(str(word) for word in words)) + f"-{digest}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StudyResult:
+    """What a study found; `print` shows its main table.
 
-
-def carry_out(
-    work: Sequence[Trial], folder: Path, progress: Progress | None = None
-) -> list[dict[str, Any]]:
-    """Run what has not been run yet, each trial in its directory below `folder`.
-
-    Trials that ask for the same run share it. Returns the records in order.
+    Parameters
+    ----------
+    folder : Path
+        Where tables, figures and runs are.
+    runs : DataFrame
+        One row per run: test metrics, noise floors, frontier, hyper-parameters, provenance. For
+        curves, one row per round of each run.
+    table : DataFrame
+        One row per number of the table: mean, standard deviation and tests over seeds. For
+        curves, the epochs that each method needs.
+    text : str
+        The main table.
     """
-    runs = {path_of(trial, folder): trial.config for trial in work}
-    records = run_many([(config, path) for path, config in runs.items()], progress=progress)
-    found = dict(zip(runs, records, strict=True))
-    return [found[path_of(trial, folder)] for trial in work]
+
+    folder: Path
+    runs: pd.DataFrame
+    table: pd.DataFrame
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
-def path_of(trial: Trial, folder: Path) -> Path:
-    """Return the run directory of a trial."""
-    config = trial.config
-    budget = f"{config.training.rounds}x{config.training.local_epochs}"
-    words = (trial.data, trial.split, budget, config.strategy.name, trial.notion or "any")
-    return folder / folder_name((*words, trial.seed), config)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedStudy:
+    """A study whose runs are all there: `records` of `trials`, in `folder`/runs."""
+
+    name: str
+    study: Study
+    trials: Sequence[Trial]
+    records: Sequence[Mapping[str, Any]]
+    folder: Path
+
+    def layout(self) -> TableLayout:
+        """Return how the study's table is laid out."""
+        study, pairs = self.study, list(zip(self.trials, self.records, strict=True))
+        cards = {trial.strategy: trial.config.strategy.create().card for trial in self.trials}
+        return TableLayout(
+            name=self.name,
+            title=study.title,
+            strategies=study.labels,
+            notions=study.notions,
+            data=tuple(d.label for d in study.data),
+            splits=study.splits,
+            protocols=study.protocols,
+            reference=study.tested_against,
+            attributes={trial.data: _attributes(record) for trial, record in pairs},
+            # As in the paper: an ensemble of clients' models and pooled rows have no clients.
+            without_clients=tuple(
+                name
+                for name, card in cards.items()
+                if card.serves == "ensemble" or card.trains_on == "pooled"
+            ),
+        )
+
+    def directory(self, trial: Trial) -> Path:
+        """Return the run directory of a trial."""
+        return trial.directory(self.folder / "runs")
 
 
-def results(work: Sequence[Trial], records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return one row a run: where it stands, test numbers, floors, frontier, provenance."""
-    rows = [_row(trial, record) for trial, record in zip(work, records, strict=True)]
-    return pd.DataFrame(rows)
+def write_table(
+    done: FinishedStudy,
+    *,
+    published: PublishedFor | None = None,
+    sections: Sections | None = None,
+) -> StudyResult:
+    """Write rows, table and figures into the study's folder."""
+    layout, folder = done.layout(), done.folder
+    pairs = zip(done.trials, done.records, strict=True)
+    frame = pd.DataFrame([_row(trial, record) for trial, record in pairs])
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_rows(frame, folder / f"{done.name}-runs")
+    long = tabulate(frame, layout, None if published is None else published(layout))
+    extra = () if sections is None else sections(long, layout)
+    for suffix, content in (
+        ("md", write_markdown(long, layout, sections=extra)),
+        ("csv", write_csv(long)),
+        ("tex", write_latex(long, layout)),
+    ):
+        write_atomically(folder / f"{done.name}.{suffix}", content.encode())
+    for protocol in layout.protocols:
+        for split in layout.splits:
+            _draw(done, frame, layout, protocol, split)
+    return StudyResult(folder=folder, runs=frame, table=long, text=write_text(long, layout))
 
 
-def write_results(frame: pd.DataFrame, folder: Path, name: str = "results") -> None:
-    """Write the rows as CSV and Parquet; the same rows are the same bytes."""
+def write_curves(done: FinishedStudy) -> StudyResult:
+    """Write every round's test numbers, their curves, and the epochs each method needs."""
+    parts = [read_history(done.directory(trial)).assign(**_place(trial)) for trial in done.trials]
+    history, folder, study = pd.concat(parts, ignore_index=True), done.folder, done.study
+    folder.mkdir(parents=True, exist_ok=True)
+    _write_rows(history, folder / f"{done.name}-rounds")
+    data = [d.label for d in study.data]
+    for protocol in study.protocols:
+        figure = plot_convergence(history, data=data, protocol=protocol)
+        save_figure(figure, folder / f"{done.name}-{protocol}", kinds=_KINDS)
+    epochs = epochs_to_best(history)
+    text = f"# {study.title}\n\n{write_epochs_markdown(epochs)}"
+    write_atomically(folder / f"{done.name}.md", text.encode())
+    write_atomically(folder / f"{done.name}.csv", write_csv(epochs).encode())
+    return StudyResult(folder=folder, runs=history, table=epochs, text=text)
+
+
+def _write_rows(frame: pd.DataFrame, path: Path) -> None:
+    """Write CSV and Parquet; the same rows are the same bytes."""
     text = frame.to_csv(index=False, lineterminator="\n")
-    write_atomically(folder / f"{name}.csv", text.encode())
-    write_atomically(folder / f"{name}.parquet", frame.to_parquet(index=False))
+    write_atomically(Path(f"{path}.csv"), text.encode())
+    write_atomically(Path(f"{path}.parquet"), frame.to_parquet(index=False))
+
+
+def _attributes(record: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(s["name"] or s["column"] for s in record["task"]["sensitive"])
+
+
+def _place(trial: Trial) -> dict[str, Any]:
+    names = ("data", "split", "protocol", "strategy", "notion", "seed")
+    return {name: getattr(trial, name) for name in names}
 
 
 def _row(trial: Trial, record: Mapping[str, Any]) -> dict[str, Any]:
     test, train = record["metrics"]["test"], record["metrics"]["train"]
     floors = record["noise_floor"]["test"]
-    names = [s["name"] or s["column"] for s in record["task"]["sensitive"]]
+    names = _attributes(record)
     return {
-        "data": trial.data,
-        "split": trial.split,
-        "protocol": trial.protocol,
-        "strategy": trial.strategy,
-        "notion": trial.notion,
-        "seed": trial.seed,
+        **_place(trial),
         **{name: _number(test[name]) for name in _NUMBERS},
         **{
             f"{name}[{attribute}]": _number(test["by_attribute"][attribute][name])
@@ -98,7 +203,7 @@ def _row(trial: Trial, record: Mapping[str, Any]) -> dict[str, Any]:
             for attribute in (names if len(names) > 1 else ())
         },
         **{f"floor_{name}": _number(floors[name]) for name in _FLOORS},
-        **_frontiers(record),
+        **_own_frontiers(record),
         "train_accuracy": _number(train["accuracy"]),
         **{f"train_{name}": _number(train[name]) for name in VIOLATIONS},
         "constant_accuracy": _number(record["constant_classifier"]["test"]["accuracy"]),
@@ -115,7 +220,7 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _frontiers(record: Mapping[str, Any]) -> dict[str, float]:
+def _own_frontiers(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the best accuracy any classifier could have at the run's own violations."""
     tally = Tally.from_json(record["tallies"]["test"])
     found = {}
@@ -135,3 +240,77 @@ def _hyper_parameters(config: Config) -> str:
         "strategy": config.strategy.model_dump(mode="json"),
     }
     return json.dumps(given, sort_keys=True)
+
+
+def _draw(
+    done: FinishedStudy, frame: pd.DataFrame, layout: TableLayout, protocol: str, split: str
+) -> None:
+    """Draw the plane of every notion, the clients, the multipliers."""
+    words = [done.name, *([split] if len(layout.splits) > 1 else []), protocol]
+
+    def save(figure: Figure, what: str) -> None:
+        save_figure(figure, done.folder / "-".join([*words, what]), kinds=_KINDS)
+
+    for notion in layout.notions:
+        figure = plot_pareto(
+            frame,
+            data=layout.data,
+            split=split,
+            protocol=protocol,
+            notion=notion,
+            frontiers=_frontiers(done, split, notion),
+            reference=layout.reference,
+        )
+        save(figure, _SHORT.get(notion, notion))
+    here = [
+        (trial, record)
+        for trial, record in zip(done.trials, done.records, strict=True)
+        if (trial.protocol, trial.split) == (protocol, split)
+        and trial.notion in {"", *layout.notions[:1]}
+    ]
+    save(plot_client_bars(_clients(here)), "clients")
+    rounds = _multipliers(done, [trial for trial, _ in here if trial.strategy == layout.reference])
+    if not rounds.empty:
+        save(plot_multipliers(rounds), "multipliers")
+
+
+def _frontiers(done: FinishedStudy, split: str, notion: str) -> dict[str, tuple[Any, Any]]:
+    """Return each data set's best accuracy at every violation, on the first seed's rows."""
+    found: dict[str, tuple[Any, Any]] = {}
+    for trial, record in zip(done.trials, done.records, strict=True):
+        if trial.split != split or trial.data in found:
+            continue
+        tally = Tally.from_json(record["tallies"]["test"])
+        bounds = np.linspace(0, _WIDEST, _STEPS)
+        wanted: list[dict[str, Any]] = [{notion: float(bound)} for bound in bounds]
+        best = [frontier(tally, **bound).accuracy for bound in wanted]
+        found[trial.data] = (bounds, np.array(best))
+    return found
+
+
+def _clients(runs: Sequence[tuple[Trial, Mapping[str, Any]]]) -> pd.DataFrame:
+    return pd.DataFrame(
+        [
+            {
+                "data": trial.data,
+                "strategy": trial.strategy,
+                "client": name,
+                "seed": trial.seed,
+                "accuracy": numbers["accuracy"],
+            }
+            for trial, record in runs
+            for name, numbers in record["metrics"]["test"]["by_client"].items()
+        ]
+    )
+
+
+def _multipliers(done: FinishedStudy, runs: Sequence[Trial]) -> pd.DataFrame:
+    """Return the multipliers of one run per data set: that of the first seed."""
+    first: dict[str, Trial] = {}
+    for trial in runs:
+        if trial.notion:
+            first.setdefault(trial.data, trial)
+    found = [
+        multiplier_history(done.directory(trial)).assign(run=data) for data, trial in first.items()
+    ]
+    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()

@@ -6,8 +6,11 @@ that ask for the same run share its directory.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
-from collections.abc import Iterator, Mapping
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -25,13 +28,12 @@ from pydantic import (
 from mfairfl.errors import ConfigError, first_problem, unknown
 from mfairfl.fairness import notion
 from mfairfl.files import load_toml
-from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.config import Config, StrategyConfig, make_config
 from mfairfl.runs.options import nested, settings
 from mfairfl.runs.prepare import steps_by_gradient
-from mfairfl.strategies import describe
 from mfairfl.strategies.base import trains_for_groups
 
-__all__ = ["Lock", "Study", "Trial", "load_study", "trials"]
+__all__ = ["Lock", "StrategyVariant", "Study", "Trial", "load_study", "run_name", "trials"]
 
 Lock = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Chosen values: data label → strategy → dotted key of the configuration → value."""
@@ -70,14 +72,12 @@ class DataVariant(_Part):
         return self
 
 
-class StrategyVariant(BaseModel):
+class StrategyVariant(StrategyConfig):
     """A method; further keys are its hyper-parameters, and a list of values is a grid.
 
     `tuned_as` names the method whose locked values it takes; `search` replaces the grids a tuner
     would go through.
     """
-
-    model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str
     label: str
@@ -91,15 +91,6 @@ class StrategyVariant(BaseModel):
         given.setdefault("label", given.get("name", ""))
         given.setdefault("tuned_as", given["label"])
         return given
-
-    @field_validator("name")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        try:
-            describe(value)
-        except ConfigError as error:
-            raise ValueError(str(error)) from None  # pydantic then names the key
-        return value
 
     def expanded(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield a label and dotted settings for every point of the grid."""
@@ -145,8 +136,6 @@ class Study(_Part):
         "table", or "curves" for test numbers over rounds.
     lock
         A file of chosen hyper-parameters, relative to this file.
-    published
-        The table of the paper whose numbers stand beside ours, for `published_split`.
     base
         Keys of a run's configuration that hold for all runs.
     """
@@ -163,8 +152,6 @@ class Study(_Part):
     reference: str | None = None
     kind: Literal["table", "curves"] = "table"
     lock: str | None = None
-    published: str | None = None
-    published_split: str | None = None
     base: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("notions")
@@ -184,7 +171,7 @@ class Study(_Part):
         )
         for what, labels in named:
             if twice := {label for label in labels if labels.count(label) > 1}:
-                raise ValueError(f"{what}: {sorted(twice)[0]!r} is there twice; give it a label")
+                raise ValueError(f"{what}: {sorted(twice)[0]!r} appears twice; give it a label")
         if self.reference is not None and self.reference not in self.labels:
             raise ValueError(f"reference: {unknown('strategy', self.reference, self.labels)}")
         return self
@@ -212,20 +199,39 @@ class Trial:
     seed: int
     config: Config
 
+    def directory(self, folder: Path) -> Path:
+        """Return the run directory below `folder`."""
+        training, strategy = self.config.training, self.config.strategy.name
+        budget = f"{training.rounds}x{training.local_epochs}"
+        words = (self.data, self.split, budget, strategy, self.notion or "any", self.seed)
+        return folder / run_name(words, self.config)
 
-def load_study(path: Path) -> Study:
-    """Read an experiment file; every error is one line that names file and key."""
-    values = load_toml(path)
+
+def run_name(words: Sequence[str | int], config: Config) -> str:
+    """Return a run directory's name: readable, and different for different settings."""
+    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+    return re.sub(r"[^\w.+-]+", "_", "-".join(str(word) for word in words)) + f"-{digest}"
+
+
+def load_study(source: str | Path | Mapping[str, Any]) -> Study:
+    """Read an experiment file, or its contents; every error is one line that names file and key.
+
+    Files are named relative to the experiment file.
+    """
+    if isinstance(source, str | Path):
+        where, folder, values = str(source), Path(source).parent, load_toml(Path(source))
+    else:
+        where, folder, values = "study", Path(), dict(source)
     try:
         study = Study.model_validate(values)
     except ValidationError as error:
-        raise ConfigError(f"{path}: {first_problem(error, Study)}") from None
-    # Files are named relative to the experiment file.
+        raise ConfigError(f"{where}: {first_problem(error, Study)}") from None
     data = tuple(
-        d if d.config is None else d.model_copy(update={"config": str(path.parent / d.config)})
+        d if d.config is None else d.model_copy(update={"config": str(folder / d.config)})
         for d in study.data
     )
-    lock = None if study.lock is None else str(path.parent / study.lock)
+    lock = None if study.lock is None else str(folder / study.lock)
     return study.model_copy(update={"data": data, "lock": lock})
 
 

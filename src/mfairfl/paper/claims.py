@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 
 from mfairfl.experiments.tables.formatting import markdown, number, spread
-from mfairfl.experiments.tables.glance import SLACK, error_of, verdict
 from mfairfl.experiments.tables.tabulate import LEVEL
+from mfairfl.paper.verdicts import SLACK, error_of, verdict
 
 __all__ = ["dominating", "write_claims"]
 
@@ -58,7 +58,7 @@ def _sections(tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
         yield markdown(_published(group))
         yield "### mFairFL against each method"
         yield (
-            "CellTexts: better / no difference / worse, over data sets and tables; accuracy and "
+            "Cells: better / no difference / worse, over data sets and tables; accuracy and "
             "client std over notions too. Published: in how many cells the paper has it better."
         )
         yield markdown(_against(group))

@@ -97,6 +97,15 @@ class RunDirectory:
                 )
         return record
 
+    def read_finished(self) -> dict[str, Any]:
+        """Read the record of a finished run; one that is still running is refused."""
+        record = self.read_record()
+        if record["status"] != "complete":
+            raise RunDirectoryError(
+                f"{self.path}: the run is not finished; give its `mfairfl train` command again"
+            )
+        return record
+
     def write_record(self, record: dict[str, Any]) -> None:
         """Write run.json atomically; nan has no place in it."""
         text = json.dumps(record, indent=2, allow_nan=False, ensure_ascii=False)

@@ -25,7 +25,7 @@ from mfairfl.fairness.notions import notion
 from mfairfl.fairness.summary import summarise
 from mfairfl.files import write_atomically
 
-__all__ = ["History", "round_numbers"]
+__all__ = ["History", "number_in", "read_rows", "round_numbers"]
 
 _NUMBERS = (
     "accuracy",
@@ -151,3 +151,20 @@ def _number(row: bytes) -> float:
     """Return a row's round; what a torn row leaves behind belongs to no round."""
     first = row.split(b",", 1)[0]
     return int(first) if first.isdigit() else float("inf")
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Read rounds.csv or clients.csv as text: a client may be called NA or 1."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+    except FileNotFoundError:
+        rows = []
+    if not rows:
+        raise RunDirectoryError(f"{path}: missing or empty; restore it or train again")
+    return rows
+
+
+def number_in(text: str) -> float:
+    """Return the number in a field of these files; nan if it is empty."""
+    return float(text) if text else math.nan

@@ -22,7 +22,14 @@ from mfairfl.fairness.uncertainty import intervals, noise_floor
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import SCHEMA_VERSION
 
-__all__ = ["Facts", "closing_record", "facts_of", "measured_numbers", "opening_record"]
+__all__ = [
+    "Facts",
+    "closing_record",
+    "facts_of",
+    "goal_metrics",
+    "measured_numbers",
+    "opening_record",
+]
 
 NEAR_CONSTANT = 0.01  # a model that selects fewer (or all but fewer) is no decision at all
 _LIBRARIES = ("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors")
@@ -126,6 +133,17 @@ def closing_record(
         "timing": timing,
         "machine": {"system": platform.system(), "machine": platform.machine()},
     }
+
+
+def goal_metrics(record: dict[str, Any]) -> list[str]:
+    """Return the metrics of the notions a run was asked for.
+
+    Examples
+    --------
+    >>> goal_metrics({"config": {"fairness": {"notion": ["demographic_parity"]}}})
+    ['demographic_parity_difference']
+    """
+    return [f"{name}_difference" for name in record["config"]["fairness"]["notion"]]
 
 
 def _losses(setup: Setup, result: Result, split: Split) -> dict[str, float | None]:

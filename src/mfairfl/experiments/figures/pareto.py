@@ -1,13 +1,9 @@
-"""Accuracy against violation: every method, its spread over seeds, and what bounds them all.
-
-From frames to files, drawn and written as in `plots`.
-"""
+"""Accuracy against violation: every method, its spread over seeds, and what bounds them all."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,60 +14,18 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
 from mfairfl.errors import DataError, unknown
-from mfairfl.experiments.figures.style import (
-    DPI,
-    STYLE,
-    Look,
-    legend_below,
-    looks,
-    need,
-    once,
-    save_both,
-)
+from mfairfl.experiments.figures.style import DPI, MethodStyle, legend_below, method_styles
+from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.fairness import notion as notion_of
+from mfairfl.runs.figures import STYLE
 
-__all__ = ["Frontiers", "draw_pareto", "plot_pareto"]
+__all__ = ["Frontiers", "plot_pareto"]
 
 Frontiers = Mapping[str, tuple[ArrayLike, ArrayLike]]
 """For a data set, violations (rising) and the best accuracy any classifier has at them."""
 
 # Means that differ by more than this factor are drawn on a logarithmic axis.
 _DECADE = 10.0
-
-
-def draw_pareto(
-    frame: pd.DataFrame,
-    path: str | Path,
-    *,
-    data: Sequence[str],
-    split: str,
-    protocol: str,
-    notion: str,
-    frontiers: Frontiers | None = None,
-    reference: str = "mfairfl",
-) -> None:
-    """Draw accuracy against violation, a panel a data set, into `path` as .svg and .png.
-
-    Parameters
-    ----------
-    frame
-        Results, one row a run. Runs that were trained for no notion (empty `notion`) are drawn
-        with those of `notion`.
-    frontiers
-        For a data set, violations (rising) and the best accuracy any classifier has at them.
-    reference
-        The method drawn as a black star.
-
-    Examples
-    --------
-    >>> draw_pareto(results, "dp", data=["adult"], split="high", protocol="40x5",
-    ...             notion="demographic_parity")  # doctest: +SKIP
-    """
-    figure = plot_pareto(
-        frame, data=data, split=split, protocol=protocol, notion=notion, frontiers=frontiers,
-        reference=reference,
-    )  # fmt: skip
-    save_both(figure, path)
 
 
 @rc_context(STYLE)
@@ -85,22 +39,37 @@ def plot_pareto(
     frontiers: Frontiers | None = None,
     reference: str = "mfairfl",
 ) -> Figure:
-    """Return the figure of `draw_pareto`.
+    """Draw accuracy against violation, one panel per data set.
 
     Bars are standard deviations over seeds. The constant classifier is a line, not a point: a
     violation of 0 has no place on a logarithmic axis. An undefined mean is named, not drawn.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Results, one row per run. Runs that were trained for no notion (empty `notion`) are drawn
+        with those of `notion`.
+    frontiers : mapping, optional
+        For a data set, violations (rising) and the best accuracy any classifier has at them.
+    reference : str
+        The method drawn as a black star.
+
+    Examples
+    --------
+    >>> plot_pareto(results, data=["adult"], split="high", protocol="40x5",
+    ...             notion="demographic_parity")  # doctest: +SKIP
     """
     name = notion_of(notion).name
     violation = f"{name}_difference"
     floor = f"floor_{violation}"
     keys = ["data", "split", "protocol", "strategy", "notion", "seed"]
-    need(frame, [*keys, "accuracy", violation, floor, "constant_accuracy"])
+    require_columns(frame, [*keys, "accuracy", violation, floor, "constant_accuracy"])
     if frame["notion"].isna().any():
         raise DataError("frame: column 'notion' has nan; read it with keep_default_na=False")
     chosen = (frame["split"] == split) & (frame["protocol"] == protocol)
     chosen &= frame["notion"].isin([name, ""]) & (frame["strategy"] != "constant")
     runs = frame[chosen]
-    once(runs, ["data", "strategy", "seed"], "keep one run of each")
+    require_unique(runs, ["data", "strategy", "seed"], "keep one run of each")
     for label in data:
         if label not in set(runs["data"]):
             where = f"no runs of split {split}, protocol {protocol}, notion {name}"
@@ -109,7 +78,7 @@ def plot_pareto(
     logarithmic = _spreads(runs, violation)
     figure = Figure(figsize=(max(6.5, 1 + 3.6 * len(data)), 4.8), layout="constrained", dpi=DPI)
     panels = figure.subplots(1, len(data), squeeze=False)[0]
-    styles = looks(frame["strategy"], reference)
+    styles = method_styles(frame["strategy"], reference)
     for panel, label in zip(panels, data, strict=True):
         rows = runs[runs["data"] == label]
         middle = float(rows[floor].mean())
@@ -132,14 +101,14 @@ def _spreads(runs: pd.DataFrame, violation: str) -> bool:
 
 
 def _plot_points(
-    panel: Axes, rows: pd.DataFrame, violation: str, styles: Mapping[str, Look]
+    panel: Axes, rows: pd.DataFrame, violation: str, styles: Mapping[str, MethodStyle]
 ) -> None:
     """Draw every method's mean with a bar of one standard deviation to either side.
 
     The star lies lowest: its tips show below a smaller mark on the same spot.
     """
     undefined = []
-    for name, look in styles.items():
+    for name, style in styles.items():
         own = rows.loc[rows["strategy"] == name, [violation, "accuracy"]].to_numpy(dtype=float)
         if not len(own):
             continue
@@ -150,8 +119,8 @@ def _plot_points(
         wide, high = own.std(axis=0, ddof=1) if len(own) > 1 else (None, None)
         panel.errorbar(
             x, y, xerr=wide, yerr=high, label=name, linestyle="", color="black", elinewidth=0.7,
-            ecolor="0.45", marker=look.marker, markersize=look.size, markerfacecolor=look.fill,
-            markeredgewidth=0.9, zorder=2.5 if look.marker == "*" else 3,
+            ecolor="0.45", marker=style.marker, markersize=style.size, markerfacecolor=style.fill,
+            markeredgewidth=0.9, zorder=2.5 if style.marker == "*" else 3,
         )  # fmt: skip
     if undefined:
         said = f"undefined: {', '.join(undefined)}"

@@ -1,19 +1,16 @@
-"""What the pictures of many runs share: how methods look, legends, checks of frames, saving."""
+"""What the figures of many runs share: a style for each method, legends, checks of frames."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import pandas as pd
 from matplotlib.figure import Figure
 
-from mfairfl.errors import DataError
-from mfairfl.experiments.figures.runs import MARKERS, STYLE, save
+from mfairfl.runs.figures import MARKERS
 
-__all__ = ["DPI", "STYLE", "Look", "legend_below", "looks", "need", "once", "save_both"]
+__all__ = ["DPI", "MethodStyle", "legend_below", "method_styles"]
 
 DPI = 160
 
@@ -24,8 +21,8 @@ _DASHES: tuple[Any, ...] = ("--", "-.", ":", (0, (7, 2, 1, 2, 1, 2)), (0, (3, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """How one method looks: as a point, as a line and as a bar.
+class MethodStyle:
+    """How one method is drawn: as a point, as a line and as a bar.
 
     Parameters
     ----------
@@ -47,17 +44,17 @@ class Look:
     over: str = "black"
 
 
-_REFERENCE = Look(
+_REFERENCE = MethodStyle(
     marker="*", fill="black", size=12, shade="black", dashes="-", face="0.15", hatch="", over="0.5"
 )
 
 
-def looks(strategies: Iterable[str], reference: str = "mfairfl") -> dict[str, Look]:
-    """Return every method's look, `reference` (the black star) first, then by appearance.
+def method_styles(strategies: Iterable[str], reference: str = "mfairfl") -> dict[str, MethodStyle]:
+    """Return each method's style, `reference` (the black star) first, then by appearance.
 
     Examples
     --------
-    >>> {name: look.marker for name, look in looks(["fedavg", "mfairfl", "fedavg"]).items()}
+    >>> {name: style.marker for name, style in method_styles(["fedavg", "mfairfl"]).items()}
     {'mfairfl': '*', 'fedavg': 'o'}
     """
     names = list(dict.fromkeys(strategies))
@@ -65,7 +62,7 @@ def looks(strategies: Iterable[str], reference: str = "mfairfl") -> dict[str, Lo
     marks = [mark for mark in MARKERS if mark != "*"]
     for i, name in enumerate(name for name in names if name != reference):
         again = i // len(marks)
-        found[name] = Look(
+        found[name] = MethodStyle(
             marker=marks[i % len(marks)],
             fill=_FILLS[again % len(_FILLS)],
             size=6.5,
@@ -77,25 +74,8 @@ def looks(strategies: Iterable[str], reference: str = "mfairfl") -> dict[str, Lo
     return found
 
 
-def need(frame: pd.DataFrame, columns: Sequence[str]) -> None:
-    """Refuse a frame that is empty or lacks one of the columns."""
-    for column in columns:
-        if column not in frame.columns:
-            raise DataError(f"frame: lacks column '{column}'; add it (it has {[*frame.columns]})")
-    if frame.empty:
-        raise DataError("frame: has no rows; give at least one run")
-
-
-def once(frame: pd.DataFrame, key: Sequence[str], fix: str) -> None:
-    """Refuse a frame with two rows of the same key: they would mix what is to be told apart."""
-    twice = frame[frame.duplicated([*key])]
-    if len(twice):
-        values = ", ".join(f"{name} {twice.iloc[0][name]}" for name in key)
-        raise DataError(f"frame: two rows of {values}; {fix}")
-
-
 def legend_below(figure: Figure, first: Iterable[str] = ()) -> None:
-    """Put one legend for all panels below them: the names in `first` by their order, then more."""
+    """Put one legend for all panels below them, the names in `first` at its beginning."""
     known = {
         str(label): handle
         for panel in figure.axes
@@ -108,9 +88,3 @@ def legend_below(figure: Figure, first: Iterable[str] = ()) -> None:
         [known[name] for name in order], order, loc="outside lower center", ncols=across,
         fontsize="small", handlelength=3,
     )  # fmt: skip
-
-
-def save_both(figure: Figure, path: str | Path) -> None:
-    """Write the figure as SVG and as PNG, whatever the ending of `path`."""
-    for suffix in (".svg", ".png"):
-        save(figure, Path(path).with_suffix(suffix))

@@ -14,16 +14,29 @@ import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from mfairfl.experiments.compare import StudyWatcher
 from mfairfl.experiments.search.choice import Scored, choose
-from mfairfl.experiments.study import StrategyVariant, Study, Trial, trials
+from mfairfl.experiments.search.space import Choices, default_space
+from mfairfl.experiments.study import (
+    StrategyVariant,
+    Study,
+    Trial,
+    load_study,
+    run_name,
+    trials,
+)
+from mfairfl.files import write_atomically
 from mfairfl.randomness import stream
 from mfairfl.runs.config import Config, TrainingConfig, make_config
 from mfairfl.runs.options import nested
-from mfairfl.strategies import create, describe, grids
+from mfairfl.runs.workers import run_many
+from mfairfl.strategies import create, describe
 from mfairfl.strategies.base import trains_for_groups
 
 __all__ = [
@@ -34,6 +47,7 @@ __all__ = [
     "TunedSubject",
     "candidates",
     "halve",
+    "make_lock",
     "write_lock",
 ]
 
@@ -96,10 +110,8 @@ def candidates(variant: StrategyVariant, count: int, seed: int) -> tuple[Setting
     >>> [setting.get("training.lr") for setting in candidates(fedavg, 3, seed=0)]
     [None, 0.01, 0.005]
     """
-    search = variant.search
-    if search is None:
-        own = {f"strategy.{key}": grid for key, grid in grids(variant.name).items()}
-        search = {"training.lr": LEARNING_RATES, **own}
+    space = default_space(variant.name, Choices(LEARNING_RATES))
+    search = variant.search or {key: part.examples for key, part in space.items()}
     product = itertools.product(*search.values())
     points = [dict(zip(search, values, strict=True)) for values in product]
     defaults = _defaults(variant)
@@ -256,3 +268,27 @@ def write_lock(found: Sequence[TunedSubject], title: str) -> str:
             # JSON's numbers, strings and booleans are TOML's.
             lines += [f"{json.dumps(k)} = {json.dumps(v)}" for k, v in one.setting.items()]
     return "\n".join(lines) + "\n"
+
+
+def make_lock(
+    study: Study | str | Path | Mapping[str, Any],
+    out: Path,
+    *,
+    watcher: StudyWatcher | None = None,
+) -> None:
+    """Choose hyper-parameters for every method of a study: lock.toml and tuning.csv in `out`."""
+    read = study if isinstance(study, Study) else load_study(study)
+
+    def run(configs: Sequence[Config]) -> list[dict[str, Any]]:
+        if watcher is not None:
+            watcher.begin("tuning", len(configs))
+        names = [run_name(("tuning", c.data.name or "own", c.strategy.name), c) for c in configs]
+        work = [(c, out / "runs" / name) for c, name in zip(configs, names, strict=True)]
+        return run_many(work, progress=None if watcher is None else watcher.on_round)
+
+    found = halve(subjects(read, RUNGS[0].settings), run)
+    rows = pd.DataFrame([row for one in found for row in one.trials])
+    text = rows.to_csv(index=False, lineterminator="\n", float_format="%.6g")
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "tuning.csv", text.encode())
+    write_atomically(out / "lock.toml", write_lock(found, read.title).encode())

@@ -1,4 +1,4 @@
-"""What a search may change: keys of a configuration, with values to choose from or ranges."""
+"""What a search may change, and by which metrics its trials are measured."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from mfairfl.errors import ConfigError
+from mfairfl.errors import ConfigError, unknown
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.options import nested
 from mfairfl.strategies import grids
 
-__all__ = ["Choices", "Range", "Space", "applied", "check_space", "default_space", "own_values"]
+__all__ = [
+    "METRICS",
+    "Choices",
+    "Range",
+    "Search",
+    "Space",
+    "applied",
+    "check_space",
+    "default_metrics",
+    "default_space",
+    "own_values",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +75,13 @@ class Range:
 Space = Mapping[str, Choices | Range]
 """By dotted key of the configuration."""
 
-LEARNING_RATES = Range(0.0005, 0.02, log=True)
+DEFAULT_RATES = Range(0.0005, 0.02, log=True)
 
 
-def default_space(strategy: str) -> dict[str, Choices | Range]:
-    """Return the learning rate's range, and the grids of a strategy.
+def default_space(
+    strategy: str, rates: Choices | Range = DEFAULT_RATES
+) -> dict[str, Choices | Range]:
+    """Return the learning rates, and the grids of a strategy.
 
     Examples
     --------
@@ -75,7 +89,7 @@ def default_space(strategy: str) -> dict[str, Choices | Range]:
     ['training.lr', 'strategy.gamma', 'strategy.beta', 'strategy.delta']
     """
     own = {f"strategy.{name}": Choices(grid) for name, grid in grids(strategy).items()}
-    return {"training.lr": LEARNING_RATES, **own}
+    return {"training.lr": rates, **own}
 
 
 def applied(config: Config, values: Mapping[str, Any], source: str = "configuration") -> Config:
@@ -104,7 +118,7 @@ def own_values(config: Config, space: Space) -> dict[str, Any]:
 
     Examples
     --------
-    >>> own_values(make_config({}), {"training.lr": LEARNING_RATES, "seed": Choices((7, 8))})
+    >>> own_values(make_config({}), {"training.lr": DEFAULT_RATES, "seed": Choices((7, 8))})
     {'training.lr': 0.002}
     """
     values = config.model_dump(mode="json")
@@ -119,9 +133,81 @@ def own_values(config: Config, space: Space) -> dict[str, Any]:
     return found
 
 
-def to_json(space: Space) -> dict[str, str]:
-    """Return the space as one text a key, to be compared and kept."""
-    return {
-        key: json.dumps(part.values if isinstance(part, Choices) else asdict(part))
-        for key, part in space.items()
-    }
+METRICS = (
+    "demographic_parity_difference",
+    "equalized_odds_difference",
+    "equal_opportunity_difference",
+    "accuracy_parity_difference",
+    "client_accuracy_std",
+    "client_accuracy_gap",
+)
+
+
+def default_metrics(config: Config) -> tuple[str, ...]:
+    """Return what must be small: the notions' violations, or how far clients are apart.
+
+    Examples
+    --------
+    >>> default_metrics(make_config({"fairness": {"notion": "eo"}}))
+    ('equalized_odds_difference',)
+    >>> default_metrics(make_config({"strategy": {"name": "qffl"}}))
+    ('client_accuracy_std',)
+    """
+    strategy = config.strategy.create()
+    if strategy.card.protects == "clients" or getattr(strategy, "parity", None) == "client":
+        return ("client_accuracy_std",)
+    return tuple(f"{name}_difference" for name in config.fairness.notion)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What is searched and how a trial is scored; the same for all who share a study.
+
+    Parameters
+    ----------
+    config : Config
+        What the trials have in common.
+    space : mapping of str to Choices or Range
+        What they differ in, by dotted key.
+    metrics : tuple of str
+        Names of `METRICS`; the largest mean over folds is a trial's violation.
+    folds : int
+        Parts of each client's train rows; each is measured once, on training with the others.
+    """
+
+    config: Config
+    space: Space
+    metrics: tuple[str, ...]
+    folds: int = 3
+
+    def __post_init__(self) -> None:
+        for name in self.metrics:
+            if name not in METRICS:
+                raise ConfigError(unknown("metric", name, METRICS))
+        if self.config.clients.folds is not None:
+            raise ConfigError("clients.folds: a search makes its own folds; leave it out")
+        check_space(self.config, self.space)
+
+    def settings(self) -> dict[str, Any]:
+        """Return all that must be equal in one study; where files lie does not matter."""
+        values = self.config.model_dump(mode="json", exclude={"data": {"csv", "path"}})
+        flat: dict[str, Any] = {}
+        for section, inner in values.items():
+            entries = inner.items() if isinstance(inner, dict) else ()
+            flat |= {f"{section}.{key}": value for key, value in entries} or {section: inner}
+        searched = {
+            f"search of {key}": json.dumps(
+                part.values if isinstance(part, Choices) else asdict(part)
+            )
+            for key, part in self.space.items()
+        }
+        keys = {"searched keys": sorted(self.space)}
+        return {"folds": self.folds, "metric": list(self.metrics), **keys, **searched, **flat}
+
+    def runs(self, values: Mapping[str, Any], folder: Path) -> list[tuple[Config, Path]]:
+        """Return a trial's run for each fold, and its directory."""
+        parts = [{"clients.folds": self.folds, "clients.fold": k} for k in range(self.folds)]
+        return [
+            (applied(self.config, {**values, **part}, "trial"), folder / f"fold-{k}")
+            for k, part in enumerate(parts)
+        ]

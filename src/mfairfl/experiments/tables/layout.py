@@ -6,12 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mfairfl.errors import ConfigError, unknown
-from mfairfl.experiments.tables.paper import PUBLISHED_METRICS, PUBLISHED_TABLES
 
-__all__ = ["TableLayout", "TableMeasure", "applies", "measures"]
-
-# As in the paper: IndFair serves an ensemble and CenFair has no clients.
-_NO_CLIENT_FAIRNESS = ("indfair", "cenfair")
+__all__ = ["TableLayout", "TableMeasure", "measures"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +25,13 @@ class TableLayout:
     notions : tuple of str
         Each has its own models; empty for a table of client fairness alone.
     data, splits, protocols : tuple of str
-        One table each.
+        One table for each combination.
     reference : str
         The strategy against which the others are tested.
     attributes : mapping of str to tuple of str
-        The sensitive attributes of the data that have more than one: a violation each.
-    published, published_split : str, optional
-        A table of the paper, and the split whose numbers it shows.
+        The sensitive attributes of each data set; where there are several, each has a violation.
+    without_clients : tuple of str
+        The strategies for which client fairness means nothing.
 
     Examples
     --------
@@ -56,24 +52,12 @@ class TableLayout:
     protocols: tuple[str, ...]
     reference: str = "mfairfl"
     attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    published: str | None = None
-    published_split: str | None = None
+    without_clients: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.reference not in self.strategies:
             raise ConfigError(
                 f"{self.name}: {unknown('reference', self.reference, self.strategies)}"
-            )
-        if self.published is None:
-            return
-        if self.published not in PUBLISHED_TABLES:
-            raise ConfigError(
-                f"{self.name}: {unknown('published table', self.published, PUBLISHED_TABLES)}"
-            )
-        if self.published_split is None:
-            raise ConfigError(
-                f"{self.name}: published '{self.published}' needs published_split, the split "
-                f"its numbers belong to (one of {', '.join(self.splits)})"
             )
 
     @property
@@ -86,6 +70,10 @@ class TableLayout:
         found = self.attributes.get(data, ())
         return found if len(found) > 1 else ()
 
+    def applies(self, strategy: str, metric: str) -> bool:
+        """Return whether the metric means anything for the strategy."""
+        return not (strategy in self.without_clients and "client_accuracy" in metric)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMeasure:
@@ -97,17 +85,11 @@ class TableMeasure:
         Name its column in the results; attribute is empty for the largest over attributes.
     better : {1, -1, 0}
         Higher is better, lower is better, not tested.
-    printed : str
-        What the paper calls it; empty if it does not print it.
-    number : int, optional
-        1 or 2 for the paper's S₁ or S₂.
     """
 
     metric: str
     attribute: str = ""
     better: int = 0
-    printed: str = ""
-    number: int | None = None
 
     @property
     def column(self) -> str:
@@ -125,8 +107,8 @@ def measures(notion: str, attributes: tuple[str, ...] = ()) -> list[TableMeasure
 'floor_client_accuracy_std']
     """
     found = [
-        TableMeasure(metric="accuracy", better=1, printed="accuracy"),
-        TableMeasure(metric="client_accuracy_std", better=-1, printed="client_fairness"),
+        TableMeasure(metric="accuracy", better=1),
+        TableMeasure(metric="client_accuracy_std", better=-1),
         TableMeasure(metric="client_accuracy_gap", better=-1),
         TableMeasure(metric="balanced_accuracy", better=1),
         TableMeasure(metric="floor_client_accuracy_std"),
@@ -134,30 +116,12 @@ def measures(notion: str, attributes: tuple[str, ...] = ()) -> list[TableMeasure
     if not notion:
         return found
     violation = f"{notion}_difference"
-    printed = notion if notion in PUBLISHED_METRICS else ""
-    found += [
-        TableMeasure(metric=violation, attribute=name, better=-1, printed=printed, number=number)
-        for number, name in enumerate(attributes, 1)
-    ]
-    # The largest over attributes is one of them again: no further test.
-    found.append(
-        TableMeasure(metric=violation)
-        if attributes
-        else TableMeasure(metric=violation, better=-1, printed=printed)
-    )
-    found.append(TableMeasure(metric=f"train_{violation}", better=-1))
     return [
         *found,
-        *(TableMeasure(metric=f"{part}_{violation}") for part in ("floor", "frontier")),
+        *(TableMeasure(metric=violation, attribute=name, better=-1) for name in attributes),
+        # The largest over attributes is one of them again: no further test.
+        TableMeasure(metric=violation, better=0 if attributes else -1),
+        TableMeasure(metric=f"train_{violation}", better=-1),
+        TableMeasure(metric=f"floor_{violation}"),
+        TableMeasure(metric=f"frontier_{violation}"),
     ]
-
-
-def applies(strategy: str, metric: str) -> bool:
-    """Say whether the number means anything for the strategy.
-
-    Examples
-    --------
-    >>> applies("indfair", "client_accuracy_std"), applies("indfair", "accuracy")
-    (False, True)
-    """
-    return not (strategy in _NO_CLIENT_FAIRNESS and "client_accuracy" in metric)

@@ -1,23 +1,22 @@
-"""From runs to a table: means over seeds, tests against the reference, the published numbers.
+"""From runs to a table: means over seeds, tests against the reference, published numbers.
 
-A table is first a long frame, one row a number; `table_text` writes it as Markdown, LaTeX and CSV.
+A table is first a long frame, one row per number; `writers` turns it into Markdown, LaTeX and CSV.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
 import pandas as pd
 
-from mfairfl.errors import DataError
+from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.experiments.statistics import holm, paired, summary
-from mfairfl.experiments.tables.layout import TableLayout, TableMeasure, applies, measures
-from mfairfl.experiments.tables.paper import published
+from mfairfl.experiments.tables.layout import TableLayout, TableMeasure, measures
 
-__all__ = ["LEVEL", "TableLayout", "tabulate"]
+__all__ = ["LEVEL", "Published", "tabulate"]
 
 LEVEL = 0.05
 _METHOD = ["protocol", "data", "split", "strategy", "notion"]
@@ -32,10 +31,15 @@ _NOT_TESTED = {
     **dict.fromkeys(("difference", "t_p", "wilcoxon_p", "holm_p", "effect"), math.nan),
 }
 
-Runs = dict[tuple[Any, ...], pd.DataFrame]
+Published = Mapping[tuple[str, str, str, str, str], float]
+"""Numbers of others, by data, split, strategy, metric and attribute."""
+
+_Runs = dict[tuple[Any, ...], pd.DataFrame]
 
 
-def tabulate(frame: pd.DataFrame, layout: TableLayout) -> pd.DataFrame:
+def tabulate(
+    frame: pd.DataFrame, layout: TableLayout, published: Published | None = None
+) -> pd.DataFrame:
     """Summarise runs over seeds and test every method against the reference, paired by seed.
 
     A strategy all of whose runs have an empty notion serves every notion with the same runs.
@@ -44,9 +48,11 @@ def tabulate(frame: pd.DataFrame, layout: TableLayout) -> pd.DataFrame:
     Parameters
     ----------
     frame : DataFrame
-        One row a run.
+        One row per run.
     layout : TableLayout
         What to show.
+    published : mapping, optional
+        Numbers of others that stand beside ours.
 
     Returns
     -------
@@ -60,7 +66,7 @@ def tabulate(frame: pd.DataFrame, layout: TableLayout) -> pd.DataFrame:
     Raises
     ------
     DataError
-        If a column is missing or a run is there twice.
+        If a column is missing or a run appears twice.
 
     Examples
     --------
@@ -75,41 +81,28 @@ def tabulate(frame: pd.DataFrame, layout: TableLayout) -> pd.DataFrame:
     >>> tabulate(frame, layout)[["strategy", "metric", "mean", "t_p"]].head(1).to_dict("records")
     [{'strategy': 'fedavg', 'metric': 'accuracy', 'mean': 0.25, 't_p': 1.0}]
     """
-    _check_columns(frame, layout)
+    columns = [
+        measure.column
+        for data, notion in product(layout.data, layout.models)
+        for measure in measures(notion, layout.named_attributes(data))
+    ]
+    require_columns(frame, [*_RUN, *columns])
     # An empty cell of a CSV file reads back as missing.
     frame = frame.assign(notion=frame["notion"].fillna(""))
-    _check_runs(frame)
+    require_unique(frame, _RUN, "keep one of them")
     frame = frame.set_index("seed").sort_index()  # sums in the same order, whatever the rows'
-    runs: Runs = dict(iter(frame.groupby(_METHOD)))
+    runs: _Runs = dict(iter(frame.groupby(_METHOD)))
     trained = set(frame.loc[frame["notion"] != "", "strategy"])
-    long = pd.DataFrame(list(_rows(runs, trained, layout)), columns=_COLUMNS)
+    rows = list(_rows(runs, trained, layout, published or {}))
+    long = pd.DataFrame(rows, columns=_COLUMNS)
     for _, family in long.groupby("protocol"):
         long.loc[family.index, "holm_p"] = holm(family["t_p"].tolist())
     return long
 
 
-def _check_columns(frame: pd.DataFrame, layout: TableLayout) -> None:
-    needed = _RUN + [
-        measure.column
-        for data, notion in product(layout.data, layout.models)
-        for measure in measures(notion, layout.named_attributes(data))
-    ]
-    missing = [name for name in needed if name not in frame.columns]
-    if missing:
-        raise DataError(
-            f"results: no column '{missing[0]}', which {layout.name} shows; "
-            "give results that have it, or a table without it"
-        )
-
-
-def _check_runs(frame: pd.DataFrame) -> None:
-    twice = frame[frame.duplicated(_RUN)]
-    if len(twice):
-        run = ", ".join(f"{name} {twice[name].iloc[0]}" for name in _RUN)
-        raise DataError(f"results: the run of {run} is there twice; keep one of them")
-
-
-def _rows(runs: Runs, trained: set[str], layout: TableLayout) -> Iterator[dict[str, Any]]:
+def _rows(
+    runs: _Runs, trained: set[str], layout: TableLayout, published: Published
+) -> Iterator[dict[str, Any]]:
     for *table, strategy, notion in product(
         layout.protocols, layout.data, layout.splits, layout.strategies, layout.models
     ):
@@ -119,7 +112,7 @@ def _rows(runs: Runs, trained: set[str], layout: TableLayout) -> Iterator[dict[s
         )
         _, data, split = table
         for measure in measures(notion, layout.named_attributes(data)):
-            if not applies(strategy, measure.metric):
+            if not layout.applies(strategy, measure.metric):
                 continue
             values = _values(own, measure)
             mean, std = summary(values)
@@ -131,7 +124,9 @@ def _rows(runs: Runs, trained: set[str], layout: TableLayout) -> Iterator[dict[s
                 "std": std,
                 "n": len(values),
                 "runs": 0 if own is None else len(own),
-                "published": _published(layout, data, split, strategy, measure),
+                "published": published.get(
+                    (data, split, strategy, measure.metric, measure.attribute), math.nan
+                ),
                 **(_tests(_values(reference, measure), values, measure)
                    if strategy != layout.reference else _NOT_TESTED),
             }  # fmt: skip
@@ -142,16 +137,6 @@ def _values(part: pd.DataFrame | None, measure: TableMeasure) -> pd.Series[float
     if part is None:
         return pd.Series(dtype=float)
     return part[measure.column].astype(float).dropna()
-
-
-def _published(
-    layout: TableLayout, data: str, split: str, strategy: str, measure: TableMeasure
-) -> float:
-    """Return the paper's number; nan if it prints none for this cell and split."""
-    if layout.published is None or split != layout.published_split or not measure.printed:
-        return math.nan
-    found = published(layout.published, data, strategy, measure.printed, measure.number)
-    return math.nan if found is None else found
 
 
 def _tests(

@@ -16,7 +16,6 @@ from mfairfl.experiments.tables.formatting import (
     markdown,
     more_columns,
 )
-from mfairfl.experiments.tables.glance import write_glance
 from mfairfl.experiments.tables.layout import TableLayout
 
 __all__ = ["read_csv", "write_csv", "write_latex", "write_markdown", "write_text"]
@@ -67,13 +66,17 @@ def read_csv(path: Path) -> pd.DataFrame:
     return frame.fillna(dict.fromkeys(_TEXT, ""))
 
 
-def write_markdown(long: pd.DataFrame, layout: TableLayout) -> str:
-    r"""Write a glance at the reference, then tables for each protocol, data and split.
+def write_markdown(
+    long: pd.DataFrame, layout: TableLayout, *, sections: Sequence[str] = ()
+) -> str:
+    r"""Write tables for each protocol, data and split.
 
     Parameters
     ----------
     long : DataFrame
         From `tabulate`, with the same layout.
+    sections : sequence of str
+        Paragraphs to put between the title and the tables.
 
     Examples
     --------
@@ -94,8 +97,8 @@ def write_markdown(long: pd.DataFrame, layout: TableLayout) -> str:
     | mfairfl | .250 ± .000 | .250 ± .000 |
     """
     cells = CellTexts(long)
-    parts = [f"# {layout.title}", *write_glance(cells, layout)]
-    parts += ["## How to read the tables", _legend(layout), _MORE]
+    parts = [f"# {layout.title}", *sections]
+    parts += ["## How to read the tables", _legend(long, layout), _MORE]
     for protocol in layout.protocols:
         parts.append(f"## {protocol} (rounds x local epochs)")
         for data, split in product(layout.data, layout.splits):
@@ -119,7 +122,7 @@ def write_text(long: pd.DataFrame, layout: TableLayout) -> str:
             rows = (zip(row, widths, strict=True) for row in grid)
             parts.append(f"\n{data}, split {split}, {protocol}")
             parts += ["  ".join(cell.ljust(width) for cell, width in row).rstrip() for row in rows]
-    return "\n".join([*parts, "", _legend(layout)])
+    return "\n".join([*parts, "", _legend(long, layout)])
 
 
 def _grid(
@@ -137,13 +140,13 @@ def _grid(
     return [["method", *head], *lines]
 
 
-def _legend(layout: TableLayout) -> str:
+def _legend(long: pd.DataFrame, layout: TableLayout) -> str:
     """Explain a main table's cells."""
     said = [
         "Mean ± standard deviation over seeds.",
         f"• / ∘: {layout.reference} is significantly better / worse than the method (paired "
         "t-test, 95 %); •• / ∘∘: also after Holm's correction over all tests of this protocol.",
-        "In parentheses: the published number." if layout.published else "",
+        "In parentheses: the published number." if long["published"].notna().any() else "",
         "CF std: standard deviation of the clients' accuracies; -: not applicable.",
     ]
     return " ".join(filter(None, said))
@@ -171,12 +174,12 @@ def write_latex(long: pd.DataFrame, layout: TableLayout) -> str:
     >>> print(write_latex(tabulate(frame, layout), layout).splitlines()[9])
         mfairfl & .250 $\pm$ .000 & .250 $\pm$ .000 \\
     """
-    cells = CellTexts(long)
+    cells, legend = CellTexts(long), _legend(long, layout)
     tables = product(layout.protocols, layout.data, layout.splits)
-    return "\n".join("\n".join(_latex(cells, table, layout)) + "\n" for table in tables)
+    return "\n".join("\n".join(_latex(cells, table, layout, legend)) + "\n" for table in tables)
 
 
-def _latex(cells: CellTexts, table: Place, layout: TableLayout) -> Iterator[str]:
+def _latex(cells: CellTexts, table: Place, layout: TableLayout, legend: str) -> Iterator[str]:
     protocol, data, split = table
     names = layout.named_attributes(data)
     head = [column.heading for column in main_columns(layout.models[0], names)]
@@ -184,7 +187,7 @@ def _latex(cells: CellTexts, table: Place, layout: TableLayout) -> Iterator[str]
     yield r"\begin{table}"
     yield r"  \centering"
     yield r"  \footnotesize"
-    yield f"  \\caption{{{_escape(title)} {_escape(_legend(layout))}}}"
+    yield f"  \\caption{{{_escape(title)} {_escape(legend)}}}"
     yield f"  \\label{{tab:{'-'.join((layout.name, *table))}}}"
     yield f"  \\begin{{tabular}}{{{'l' * (len(head) + 1)}}}"
     yield r"    \toprule"

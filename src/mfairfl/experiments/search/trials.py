@@ -1,4 +1,4 @@
-"""What a search leaves on disk beside its study: a table of trials and a picture of them."""
+"""What a trial of a search showed, what came of the search, and the files about it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,84 @@ import csv
 import io
 import json
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from mfairfl.experiments.figures.runs import STYLE, save
-from mfairfl.experiments.search.choice import allowed
-from mfairfl.experiments.search.tuning_trials import SearchResult, Tried
+from mfairfl.experiments.search.choice import Scored, allowed
+from mfairfl.experiments.search.space import Search, applied
 from mfairfl.files import write_atomically
+from mfairfl.runs.config import Config
+from mfairfl.runs.figures import STYLE
 
-__all__ = ["draw_trials", "plot_trials", "write_trials"]
+__all__ = ["SearchResult", "Tried", "plot_trials", "write_trials"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A trial: its values, and what each fold showed once it is complete.
+
+    `folds` has one mapping per fold: ``accuracy``, ``constant_accuracy``, and for each metric
+    ``<metric>`` and ``floor_<metric>``; None where undefined.
+    """
+
+    number: int
+    state: str
+    values: Mapping[str, Any]
+    folds: tuple[Mapping[str, float | None], ...] = ()
+
+    def mean(self, name: str) -> float:
+        """Return the mean over folds; nan if a fold has none."""
+        found = [fold[name] for fold in self.folds]
+        return float(np.mean([math.nan if value is None else value for value in found]))
+
+    def violation(self, metrics: Sequence[str]) -> float:
+        """Return the largest of the metrics' means."""
+        return max(self.mean(metric) for metric in metrics)
+
+    def scored(self, metrics: Sequence[str], tolerance: float) -> Scored:
+        """Return what the rule of choice reads; of several metrics, the one that fails most."""
+        each = [
+            Scored(
+                accuracy=self.mean("accuracy"),
+                violation=self.mean(metric),
+                floor=self.mean(f"floor_{metric}"),
+                constant_accuracy=self.mean("constant_accuracy"),
+            )
+            for metric in metrics
+        ]
+        return max(each, key=lambda score: score.violation - allowed(score, tolerance))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchResult:
+    """The outcome: all trials in order, the Pareto set's numbers, and which one was chosen."""
+
+    search: Search
+    trials: tuple[Tried, ...]
+    pareto: tuple[int, ...]
+    best: Tried
+    reason: str
+    tolerance: float
+
+    @property
+    def config(self) -> Config:
+        """The configuration with the chosen values."""
+        return applied(self.search.config, self.best.values)
+
+    @property
+    def complete(self) -> tuple[Tried, ...]:
+        """The trials that were measured."""
+        return tuple(trial for trial in self.trials if trial.state == "complete")
 
 
 def write_trials(tuned: SearchResult, path: str | Path) -> None:
-    """Write one row a trial: state, values, means over folds, then the numbers of each fold.
+    """Write one row per trial: state, values, means over folds, then the numbers of each fold.
 
     `violation` is the largest of the metrics. Trials that are not complete have no numbers.
 
@@ -63,19 +125,9 @@ def _undefined(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def draw_trials(tuned: SearchResult, path: str | Path) -> None:
-    """Draw accuracy against violation of all complete trials (SVG or PNG by the ending).
-
-    Examples
-    --------
-    >>> draw_trials(tuned, "trials.svg")  # doctest: +SKIP
-    """
-    save(plot_trials(tuned), Path(path))
-
-
 @rc_context(STYLE)
 def plot_trials(tuned: SearchResult) -> Figure:
-    """Return the figure of `draw_trials`: trials, the Pareto set, the choice and its bound."""
+    """Draw accuracy against violation: trials, the Pareto set, the choice and its bound."""
     metrics, best = tuned.search.metrics, tuned.best
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     panel = figure.subplots()

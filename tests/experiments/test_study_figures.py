@@ -13,22 +13,17 @@ import pytest
 import federations as fed
 import mfairfl
 from mfairfl.errors import ConfigError, DataError, RunDirectoryError
-from mfairfl.experiments.figures.histories import (
+from mfairfl.experiments.figures.clients import plot_client_bars
+from mfairfl.experiments.figures.curves import plot_convergence, plot_multipliers
+from mfairfl.experiments.figures.pareto import plot_pareto
+from mfairfl.experiments.figures.style import method_styles
+from mfairfl.experiments.histories import (
     epochs_to_best,
     multiplier_history,
     read_history,
     write_epochs_markdown,
 )
-from mfairfl.experiments.figures.pareto import draw_pareto, plot_pareto
-from mfairfl.experiments.figures.style import looks
-from mfairfl.experiments.figures.training import (
-    draw_client_bars,
-    draw_convergence,
-    draw_multipliers,
-    plot_client_bars,
-    plot_convergence,
-    plot_multipliers,
-)
+from mfairfl.runs.figures import save_figure
 
 DP = "demographic_parity_difference"
 WHERE = {"split": "high", "protocol": "40x5", "notion": "demographic_parity"}
@@ -82,20 +77,20 @@ def legend(figure):
     return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
-# ------------------------------------------------------------------ looks
+# ------------------------------------------------------------------ styles
 
 
 def test_no_two_of_22_methods_share_marker_and_fill_nor_hatch_and_face():
-    found = looks([*(f"m{i}" for i in range(21)), "mfairfl"])
+    found = method_styles([*(f"m{i}" for i in range(21)), "mfairfl"])
     assert len({(look.marker, look.fill) for look in found.values()}) == 22
     assert len({(look.hatch, look.face) for look in found.values()}) == 22
     assert next(iter(found)) == "mfairfl"
     assert (found["mfairfl"].marker, found["mfairfl"].fill) == ("*", "black")
 
 
-def test_a_reference_that_is_not_there_gets_no_look():
-    assert list(looks(["b", "a", "b"])) == ["b", "a"]
-    assert looks(["b", "a"], reference="a")["a"].marker == "*"
+def test_a_reference_that_is_not_there_gets_no_style():
+    assert list(method_styles(["b", "a", "b"])) == ["b", "a"]
+    assert method_styles(["b", "a"], reference="a")["a"].marker == "*"
 
 
 # ------------------------------------------------------------------ pareto
@@ -506,8 +501,8 @@ def test_multipliers_are_those_each_round_trained_under(tmp_path):
 
 def test_what_a_run_does_not_hold_is_named(tmp_path):
     plain = write_rounds(tmp_path / "plain", [(0.5, 0.0, None)] * 2)
-    with pytest.raises(RunDirectoryError, match=r"rounds\.csv: column 'log' holds no multipliers"):
-        multiplier_history(plain)
+    with pytest.raises(DataError, match="has no rows"):
+        plot_multipliers(multiplier_history(plain))
     (plain / "rounds.csv").write_text("round,train_accuracy\n0,0.5\n", encoding="utf-8")
     with pytest.raises(RunDirectoryError, match=r"rounds\.csv: lacks column 'test_accuracy'"):
         read_history(plain)
@@ -562,10 +557,14 @@ def draw_all(folder, rounds):
     folder.mkdir()
     curve = ([0.0, 0.1], [0.95, 0.99])
     where = WHERE | {"data": ["adult", "bank"], "frontiers": {"adult": curve}}
-    draw_pareto(results(), folder / "pareto", **where)
-    draw_convergence(history(), folder / "s1.svg", data=["adult", "bank"], protocol="3x5")
-    draw_client_bars(client_rows(), folder / "bars.png")
-    draw_multipliers(rounds, str(folder / "multipliers"))
+    figures = {
+        "pareto": plot_pareto(results(), **where),
+        "s1": plot_convergence(history(), data=["adult", "bank"], protocol="3x5"),
+        "bars": plot_client_bars(client_rows()),
+        "multipliers": plot_multipliers(rounds),
+    }
+    for name, figure in figures.items():
+        save_figure(figure, folder / name, kinds=("svg", "png"))
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from mfairfl.errors import DataError, RunDirectoryError
-from mfairfl.experiments.comparison import finished_record
-from mfairfl.experiments.figures.runs import number_in, read_rows
-from mfairfl.experiments.figures.style import need, once
+from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.runs.config import make_config
+from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.history import number_in, read_rows
 from mfairfl.runs.prepare import steps_by_gradient
 
 __all__ = [
@@ -43,7 +43,7 @@ def read_history(run_directory: str | Path) -> pd.DataFrame:
     200
     """
     path = Path(run_directory) / "rounds.csv"
-    record = finished_record(run_directory)
+    record = RunDirectory(run_directory).read_finished()
     config = make_config(record["config"], str(Path(run_directory) / "run.json"))
     one = steps_by_gradient(config.strategy.create())
     rows = read_rows(path)
@@ -59,6 +59,8 @@ def read_history(run_directory: str | Path) -> pd.DataFrame:
 def multiplier_history(run_directory: str | Path) -> pd.DataFrame:
     """Read the multipliers that each round trained under: columns round, cell, value.
 
+    A run whose server has no multipliers has no rows.
+
     Examples
     --------
     >>> multiplier_history("runs/adult")["cell"].unique().tolist()  # doctest: +SKIP
@@ -71,11 +73,6 @@ def multiplier_history(run_directory: str | Path) -> pd.DataFrame:
         if "multipliers" in log:
             pairs = zip(log["constraints"], log["multipliers"], strict=True)
             found += [(int(row["round"]), cell, float(value)) for cell, value in pairs]
-    if not found:
-        raise RunDirectoryError(
-            f"{path}: column 'log' holds no multipliers; give a run whose server has some, such "
-            "as mfairfl or fpfl"
-        )
     return pd.DataFrame(found, columns=["round", "cell", "value"])
 
 
@@ -132,8 +129,8 @@ def epochs_to_best(history: pd.DataFrame, within: float = 0.005) -> pd.DataFrame
 
 def trained_rounds(history: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of a history, checked, without the models before training (epoch 0)."""
-    need(history, [*_RUN, "epoch", *NUMBERS])
-    once(history, [*_RUN, "epoch"], "keep one split and one notion")
+    require_columns(history, [*_RUN, "epoch", *NUMBERS])
+    require_unique(history, [*_RUN, "epoch"], "keep one split and one notion")
     trained = history[history["epoch"] > 0]
     if trained.empty:
         raise DataError("frame: no rows of epochs after 0; give runs with at least one round")

@@ -1,24 +1,26 @@
 """The numbers that the mFairFL paper printed, to stand beside ours.
 
-One line a method: its numbers for Adult, COMPAS and Bank, in the order in which they are printed.
-"-" is not applicable; "?" is a cell of which it is not certain what it belongs to.
+One line per method: its numbers for Adult, COMPAS and Bank, in the order in which they are
+printed. "-" is not applicable; "?" is a cell of which it is not certain what it belongs to.
 """
 
 from __future__ import annotations
 
 from mfairfl.errors import ConfigError, unknown
+from mfairfl.experiments.tables.layout import TableLayout
+from mfairfl.experiments.tables.tabulate import Published
 
-__all__ = ["PUBLISHED_METRICS", "PUBLISHED_TABLES", "published"]
+__all__ = ["PUBLISHED_METRICS", "PUBLISHED_TABLES", "published", "published_for"]
 
-Column = tuple[str, int | None]
+_Column = tuple[str, int | None]
 
 _NOTIONS = ("demographic_parity", "equalized_odds", "accuracy_parity")
 PUBLISHED_METRICS = ("accuracy", *_NOTIONS, "client_fairness")
 _DATA = ("adult", "compas", "bank")
 
-_BY_NOTION: tuple[Column, ...] = tuple((metric, None) for metric in PUBLISHED_METRICS)
-_CLIENTS: tuple[Column, ...] = (("accuracy", None), ("client_fairness", None))
-_BY_ATTRIBUTE: tuple[Column, ...] = (
+_BY_NOTION: tuple[_Column, ...] = tuple((metric, None) for metric in PUBLISHED_METRICS)
+_CLIENTS: tuple[_Column, ...] = (("accuracy", None), ("client_fairness", None))
+_BY_ATTRIBUTE: tuple[_Column, ...] = (
     ("accuracy", None),
     *((notion, attribute) for notion in _NOTIONS for attribute in (1, 2)),
     ("client_fairness", None),
@@ -91,7 +93,7 @@ mfairfl   .774 .010 .009 .004 .011 .006 .011 .038  .568 .008 .004 .006 .005 .003
 """
 
 
-def _numbers(text: str, columns: tuple[Column, ...]) -> dict[tuple[str, str, Column], float]:
+def _numbers(text: str, columns: tuple[_Column, ...]) -> dict[tuple[str, str, _Column], float]:
     """Name the numbers of one table by data, strategy and column."""
     found = {}
     for line in text.strip().splitlines():
@@ -148,3 +150,28 @@ def published(
     if metric not in PUBLISHED_METRICS:
         raise ConfigError(unknown("published metric", metric, PUBLISHED_METRICS))
     return _NUMBERS[table].get((data, strategy, (metric, attribute)))
+
+
+def published_for(table: str, layout: TableLayout) -> Published:
+    """Return the numbers of a table of the paper by the names of ours.
+
+    The first split of the layout is the paper's.
+
+    Examples
+    --------
+    >>> layout = TableLayout(
+    ...     name="table-1", title="Table 1", strategies=("mfairfl",), data=("adult",),
+    ...     notions=("demographic_parity",), splits=("high",), protocols=("10x20",),
+    ... )
+    >>> published_for("table-1", layout)["adult", "high", "mfairfl", "accuracy", ""]
+    0.792
+    """
+    names = {notion: f"{notion}_difference" for notion in _NOTIONS}
+    names |= {"accuracy": "accuracy", "client_fairness": "client_accuracy_std"}
+    found = {}
+    for (data, strategy, (metric, number)), value in _NUMBERS[table].items():
+        attributes = layout.named_attributes(data) if metric in _NOTIONS else ()
+        if (number or 0) <= len(attributes) and (number is None) == (not attributes):
+            attribute = "" if number is None else attributes[number - 1]
+            found[data, layout.splits[0], strategy, names[metric], attribute] = value
+    return found

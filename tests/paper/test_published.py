@@ -7,7 +7,13 @@ from itertools import product
 import pytest
 
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.tables.paper import PUBLISHED_METRICS, PUBLISHED_TABLES, published
+from mfairfl.experiments.tables.layout import TableLayout
+from mfairfl.paper.published import (
+    PUBLISHED_METRICS,
+    PUBLISHED_TABLES,
+    published,
+    published_for,
+)
 from mfairfl.strategies import available
 
 DATA = ("adult", "compas", "bank")
@@ -101,3 +107,23 @@ def test_unknown_names_are_refused_with_the_nearest():
         published("table-s1", "adult", "mfairfl", "accuracy")
     with pytest.raises(ConfigError, match="did you mean 'accuracy'"):
         published("table-1", "adult", "mfairfl", "acuracy")
+
+
+@pytest.mark.parametrize("table", PUBLISHED_TABLES)
+def test_every_number_stands_in_one_cell_of_our_table(table):
+    attributes = dict.fromkeys(DATA, ("one", "two") if table == "table-s3" else ("one",))
+    layout = TableLayout(
+        name=table, title=table, strategies=("mfairfl",), notions=(), data=DATA,
+        splits=("first", "second"), protocols=("10x20",), attributes=attributes,
+    )  # fmt: skip
+    names = {"accuracy": "accuracy", "client_fairness": "client_accuracy_std"}
+    expected = {}
+    for data, strategy, metric, number in product(
+        DATA, available(), PUBLISHED_METRICS, (None, 1, 2)
+    ):
+        value = published(table, data, strategy, metric, number)
+        if value is not None:
+            column = names.get(metric, f"{metric}_difference")
+            attribute = {None: "", 1: "one", 2: "two"}[number]
+            expected[data, "first", strategy, column, attribute] = value
+    assert published_for(table, layout) == expected

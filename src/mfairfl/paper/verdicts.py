@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.stats import t as student
 
 from mfairfl.experiments.tables.formatting import (
@@ -21,15 +22,15 @@ from mfairfl.experiments.tables.formatting import (
 )
 from mfairfl.experiments.tables.layout import TableLayout
 
-__all__ = ["SLACK", "error_of", "verdict", "write_glance"]
+__all__ = ["SLACK", "error_of", "verdict", "write_verdicts"]
 
 SLACK = 1.3
 
 
 def verdict(ours: float, theirs: float, noise: float, error: float = 0.0) -> str:
-    """Say whether a violation is at most the published one, or else no more than noise.
+    """Return whether a violation is at most the published one, or else no more than noise.
 
-    Where our mean is above both by no more than its error, the seeds do not tell: "open".
+    Where our mean is above both by no more than its error, the seeds cannot decide: "open".
 
     Examples
     --------
@@ -56,11 +57,11 @@ def error_of(std: float, n: int) -> float:
     return 0.0 if n < 2 else float(student.ppf(0.975, n - 1) * std / np.sqrt(n))
 
 
-def write_glance(cells: CellTexts, layout: TableLayout) -> list[str]:
+def write_verdicts(long: pd.DataFrame, layout: TableLayout) -> list[str]:
     """Return a heading, a table of the reference and its explanation; nothing if unpublished."""
-    split = layout.published_split
-    if layout.published is None or split is None or split not in layout.splits:
+    if long["published"].isna().all():
         return []
+    cells, split = CellTexts(long), layout.splits[0]
     head = ["data", "protocol", *(["notion"] if layout.notions else []), "accuracy", "higher?"]
     head += ["violation", "as low?"] if layout.notions else []
     lines = [

@@ -1,0 +1,174 @@
+"""`mfairfl.compare`: finished runs side by side, or a study carried out and tabulated."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol, overload
+
+from mfairfl.experiments.comparison import Comparison, compare_runs
+from mfairfl.experiments.results import (
+    FinishedStudy,
+    PublishedFor,
+    Sections,
+    StudyResult,
+    write_curves,
+    write_table,
+)
+from mfairfl.experiments.study import Study, load_study, trials
+from mfairfl.files import write_atomically
+from mfairfl.runs.execute import Run
+from mfairfl.runs.workers import run_many
+
+__all__ = ["StudyWatcher", "compare", "run_study"]
+
+
+class StudyWatcher(Protocol):
+    """Is told how a list of runs goes on."""
+
+    def begin(self, name: str, total: int) -> None:
+        """Start a list of `total` runs."""
+
+    def on_round(self, out: str, round_: int, rounds: int) -> None:
+        """Take note of a run's completed round."""
+
+
+@overload
+def compare(  # type: ignore[overload-overlap]
+    runs_or_study: str | Path | Mapping[str, Any] | Study,
+    *,
+    out: str | Path | None = None,
+    seeds: int | None = None,
+    watcher: StudyWatcher | None = None,
+) -> StudyResult: ...
+
+
+@overload
+def compare(runs_or_study: Sequence[Run | str | Path]) -> Comparison: ...
+
+
+def compare(
+    runs_or_study: str | Path | Mapping[str, Any] | Study | Sequence[Run | str | Path],
+    *,
+    out: str | Path | None = None,
+    seeds: int | None = None,
+    watcher: StudyWatcher | None = None,
+) -> StudyResult | Comparison:
+    """Compare finished runs with one another, or carry out a study of several methods.
+
+    Parameters
+    ----------
+    runs_or_study : sequence of Run or path, or a path, mapping or Study
+        Two or more finished runs, in memory or as run directories, measured on the same rows; or
+        an experiment file (TOML), or its contents.
+    out : path, optional
+        For a study: folder of tables, figures and runs; by default ``runs/<name of the file>``.
+        Finished runs in it are not repeated.
+    seeds : int, optional
+        For a study: number of seeds; overrides the file.
+    watcher : StudyWatcher, optional
+        For a study: told of every completed round.
+
+    Returns
+    -------
+    Comparison
+        For runs: `print` shows the side-by-side table, `plot` draws it.
+    StudyResult
+        For a study: `print` shows the main table; `runs` and `table` are frames.
+
+    Examples
+    --------
+    What fairness cost, and whom:
+
+    >>> import mfairfl
+    >>> settings = {"heterogeneity": "high", "rounds": 10}
+    >>> runs = [
+    ...     mfairfl.train("adult", strategy=name, **settings) for name in ("fedavg", "mfairfl")
+    ... ]  # doctest: +SKIP
+    >>> both = mfairfl.compare(runs)  # doctest: +SKIP
+    >>> print(both)  # doctest: +SKIP
+    >>> both.plot("comparison.svg")  # doctest: +SKIP
+
+    Methods over seeds, with tests of significance:
+
+    >>> study = {"data": ["adult"], "splits": ["high"], "strategies": ["fedavg", "mfairfl"]}
+    >>> print(mfairfl.compare(study, out="runs/study"))  # doctest: +SKIP
+    """
+    if isinstance(runs_or_study, Sequence) and not isinstance(runs_or_study, str):
+        return compare_runs(runs_or_study)
+    is_file = isinstance(runs_or_study, str | Path)
+    name = Path(str(runs_or_study)).stem if is_file else "study"
+    study = runs_or_study if isinstance(runs_or_study, Study) else load_study(runs_or_study)
+    if seeds is not None:
+        study = study.model_copy(update={"seeds": tuple(range(seeds))})
+    return run_study(name, study, Path(out or Path("runs") / name), watcher=watcher)
+
+
+def run_study(
+    name: str,
+    study: Study,
+    out: Path,
+    *,
+    watcher: StudyWatcher | None = None,
+    published: PublishedFor | None = None,
+    sections: Sections | None = None,
+) -> StudyResult:
+    """Carry out a study and write its tables and figures into `out`, the runs below ``out/runs``.
+
+    Runs that are already there are not repeated; trials that ask for the same run share it.
+
+    Parameters
+    ----------
+    published : callable, optional
+        Finds numbers of others that stand beside ours in the table.
+    sections : callable, optional
+        Writes further paragraphs for the Markdown page.
+    """
+    started, work = time.perf_counter(), trials(study)
+    runs = {trial.directory(out / "runs"): trial.config for trial in work}
+    if watcher is not None:
+        watcher.begin(name, len(runs))
+    found = run_many(
+        [(config, path) for path, config in runs.items()],
+        progress=None if watcher is None else watcher.on_round,
+    )
+    by_path = dict(zip(runs, found, strict=True))
+    records = [by_path[trial.directory(out / "runs")] for trial in work]
+    done = FinishedStudy(name=name, study=study, trials=work, records=records, folder=out)
+    if study.kind == "table":
+        result = write_table(done, published=published, sections=sections)
+    else:
+        result = write_curves(done)
+    _write_costs(done, time.perf_counter() - started)
+    return result
+
+
+def _write_costs(done: FinishedStudy, seconds: float) -> None:
+    """Keep what the files took, and on what machine; times stay out of the tables."""
+    path = done.folder / "made.json"
+    made = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    taken = {
+        record["identity"]: record["timing"]["train_seconds"] / record["timing"]["runs_at_once"]
+        for record in done.records
+    }
+    made[done.name] = {
+        "runs": len(taken),
+        "seeds": len(done.study.seeds),
+        "protocols": list(done.study.protocols),
+        "processor_minutes_of_all_runs": round(sum(taken.values()) / 60, 1),
+        "minutes_of_this_call": round(seconds / 60, 1),
+        "machine": {
+            "processors": len(os.sched_getaffinity(0)),
+            "architecture": platform.machine(),
+            "system": platform.system(),
+            "python": platform.python_version(),
+            "torch": version("torch"),
+        },
+    }
+    text = json.dumps(made, indent=2, sort_keys=True) + "\n"
+    write_atomically(path, text.encode())

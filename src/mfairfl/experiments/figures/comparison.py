@@ -1,0 +1,85 @@
+"""The figure of a `Comparison`: every number of every run with its interval."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mfairfl.experiments.comparison import Comparison, Line
+from mfairfl.runs.figures import MARKERS, STYLE
+
+__all__ = ["plot_comparison"]
+
+
+@rc_context(STYLE)
+def plot_comparison(comparison: Comparison) -> Figure:
+    """Draw values with their intervals, one mark per run.
+
+    On the left the goal, who is selected, and who of those with the favourable label; on the
+    right the accuracy of everyone, of each group and of each client.
+    """
+    lines = comparison.lines
+    left: dict[str, list[Line]] = {
+        "violation of the goal": [line for line in lines if line.metric in comparison.goal],
+        "selection rate": [line for line in lines if line.metric == "selection_rate"],
+        "true positive rate": [line for line in lines if line.metric == "true_positive_rate"],
+    }
+    right = [line for line in lines if line.metric == "accuracy"]
+    ratios = [len(shown) for shown in left.values()]
+    height = 1.6 + 0.14 * (1 + len(comparison.runs)) * max(sum(ratios) + 3, len(right))
+    figure = Figure(figsize=(9.5, height), layout="constrained")
+    grid = figure.add_gridspec(len(left), 2, height_ratios=ratios)
+    for i, (title, shown) in enumerate(left.items()):
+        panel = figure.add_subplot(grid[i, 0])
+        _plot_lines(panel, shown, comparison.runs)
+        panel.set_title(title)
+        panel.set_xlim(left=0)
+    panel = figure.add_subplot(grid[:, 1])
+    _plot_lines(panel, right, comparison.runs)
+    panel.set_title("accuracy")
+    handles = {
+        str(h.get_label()): h for a in figure.axes for h in a.get_legend_handles_labels()[0]
+    }
+    names = [*comparison.runs, *(name for name in handles if name not in comparison.runs)]
+    figure.legend([handles[n] for n in names], names, loc="outside lower center", ncols=6)
+    figure.suptitle(f"{comparison.title}; bars are {comparison.level:.0%} intervals")
+    return figure
+
+
+def _plot_lines(panel: Axes, lines: Sequence[Line], runs: Sequence[str]) -> None:
+    """Draw every number as a mark with its interval, runs beneath one another."""
+    step = 0.6 / len(runs)
+    for i, run in enumerate(runs):
+        heights = [at + step * (i - (len(runs) - 1) / 2) for at in range(len(lines))]
+        numbers = [line.numbers[i] for line in lines]
+        for y, number in zip(heights, numbers, strict=True):
+            if number.interval is not None:
+                panel.plot(number.interval, [y, y], color="black", linewidth=1)
+        values = [math.nan if number.value is None else number.value for number in numbers]
+        floors = [math.nan if number.floor is None else number.floor for number in numbers]
+        # Not clipped: a rate of exactly 0 lies on the frame.
+        style: dict[str, Any] = {"linestyle": "", "color": "black", "clip_on": False}
+        fill = "white" if i == 0 else str(0.45 * (i % 2))
+        mark = MARKERS[i % len(MARKERS)]
+        panel.plot(values, heights, marker=mark, markerfacecolor=fill, label=run, **style)
+        if not all(map(math.isnan, floors)):
+            panel.plot(floors, heights, marker="|", markersize=9, label="noise floor", **style)
+    for at in range(1, len(lines)):
+        if lines[at].part != lines[at - 1].part:
+            panel.axhline(at - 0.5, color="0.6", linewidth=0.8)
+    panel.set_yticks(range(len(lines)), [_label(line) for line in lines])
+    panel.set_ylim(len(lines) - 0.5, -0.5)
+    panel.grid(axis="x", color="0.85", linewidth=0.6)
+    panel.set_axisbelow(True)
+
+
+def _label(line: Line) -> str:
+    if line.whom:
+        return line.whom
+    name = line.metric.removesuffix("_difference").replace("_", " ")
+    return "everyone" if line.metric == "accuracy" else name

@@ -1,0 +1,331 @@
+"""Search hyper-parameters by cross-validation inside the train rows, with Optuna.
+
+Two objectives: mean accuracy up, mean violation down. A study lives in a database, so that it can
+be stopped, resumed, and shared by several machines; each process has a folder of its own. What is
+chosen in the end is the rule of `mfairfl.experiments.search.choice`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import optuna
+import sqlalchemy
+from optuna.distributions import BaseDistribution
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from mfairfl.errors import ConfigError, DataError
+from mfairfl.experiments.search.choice import choose
+from mfairfl.experiments.search.space import Choices, Range, Search, own_values
+from mfairfl.experiments.search.trials import SearchResult, Tried
+from mfairfl.files import write_atomically
+from mfairfl.randomness import stream
+from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.workers import run_many
+
+__all__ = ["SearchWatcher", "tune"]
+
+_WAIT = 60.0  # seconds a process waits while another one writes to the SQLite file
+_OWNER = "owner"
+
+
+class SearchWatcher(Protocol):
+    """Is told how a search goes on."""
+
+    def on_start(self, complete: int) -> None:
+        """Take note of how many trials the study has already."""
+
+    def on_round(self, share: float) -> None:
+        """Take note of the share of the present trial that is done."""
+
+    def on_trial(self, trial: Tried, complete: int) -> None:
+        """Take note of a trial that is complete, and of how many there are in all."""
+
+
+def tune(
+    search: Search,
+    out: str | Path,
+    *,
+    trials: int = 30,
+    study: str = "mfairfl",
+    storage: str | None = None,
+    tolerance: float = 0.01,
+    watcher: SearchWatcher | None = None,
+) -> SearchResult:
+    """Search until the study has `trials` complete trials, and choose one.
+
+    The first trial has the configuration's own values, where the space holds them. The same call
+    again goes on where it was stopped, with the same trials as if it had not been.
+
+    Parameters
+    ----------
+    out : path
+        Folder of this process: the trials' runs, and the database unless `storage` names one.
+    study, storage : str
+        Name of the study, and the SQLAlchemy address of its database; processes that give the same
+        (and each its own `out`) share the work.
+    tolerance : float
+        Violation that is small enough, see `choose`.
+
+    Examples
+    --------
+    >>> from mfairfl.runs.config import make_config
+    >>> from mfairfl.experiments.search.space import default_metrics, default_space
+    >>> config = make_config({"data": {"name": "adult"}})
+    >>> search = Search(
+    ...     config=config, space=default_space("mfairfl"), metrics=default_metrics(config)
+    ... )
+    >>> tune(search, "runs/search", trials=30).config.strategy  # doctest: +SKIP
+    """
+    folder = Path(out)
+    with RunDirectory(folder).locked():
+        address = storage or f"sqlite:///{(folder / 'study.db').resolve()}"
+        opened = _open_study(address, study, search.config.seed)
+        _same_for_all(opened, "search", search.settings())
+        owner = _owner_of(folder)
+        if not opened.get_trials(deepcopy=False):
+            own = own_values(search.config, search.space)
+            start = {key: _encoded(search.space[key], value) for key, value in own.items()}
+            opened.enqueue_trial(start, skip_if_exists=True)
+        if watcher is not None:
+            watcher.on_start(_complete(opened))
+        while (trial := _next_trial(opened, owner, trials)) is not None:
+            _carry_out(search, opened, trial, folder, watcher)
+        return _outcome(search, opened, tolerance)
+
+
+def _carry_out(
+    search: Search,
+    study: optuna.Study,
+    trial: optuna.Trial,
+    folder: Path,
+    watcher: SearchWatcher | None,
+) -> None:
+    """Run a trial's folds at once and tell the study. What stops it is taken up next time."""
+    values = {key: _suggested(trial, key, part) for key, part in search.space.items()}
+    # By its values, not its number: the same values again are not trained again.
+    name = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
+    try:
+        runs = search.runs(values, folder / "trials" / name)
+    except ConfigError:
+        # Each value is fine by itself but not with the others: no use to take it up again.
+        study.tell(trial, state=TrialState.FAIL)
+        raise
+    done: dict[str, float] = {}
+
+    def progress(run: str, rounds: int, of: int) -> None:
+        done[run] = rounds / max(of, 1)
+        if watcher is not None:
+            watcher.on_round(sum(done.values()) / len(runs))
+
+    records = run_many(runs, progress=progress)
+    _same_for_all(study, "data", {"data's sha256": records[0]["data"]["sha256"]})
+    folds = [_numbers(k, record, search.metrics) for k, record in enumerate(records)]
+    tried = Tried(number=trial.number, state="complete", values=values, folds=tuple(folds))
+    trial.set_user_attr("folds", folds)
+    study.tell(trial, [tried.mean("accuracy"), tried.violation(search.metrics)])
+    if watcher is not None:
+        watcher.on_trial(tried, _complete(study))
+
+
+def _complete(study: optuna.Study) -> int:
+    return len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
+
+
+def _numbers(
+    fold: int, record: Mapping[str, Any], metrics: Sequence[str]
+) -> dict[str, float | None]:
+    """Return what one fold showed on the rows it was not trained on."""
+    measured = record["metrics"]["test"]
+    if measured is None:
+        raise DataError(f"fold {fold}: no client has rows to measure on; give fewer --folds")
+    for name in metrics:
+        if measured[name] is None:
+            reason = measured["undefined"].get(name, "too few rows")
+            raise DataError(
+                f"fold {fold}: {name} is undefined ({reason}); give fewer --folds, another "
+                "--metric, or merge groups"
+            )
+    floors, constant = record["noise_floor"]["test"], record["constant_classifier"]["test"]
+    return {
+        "accuracy": measured["accuracy"],
+        "constant_accuracy": constant["accuracy"],
+        **{name: measured[name] for name in metrics},
+        **{f"floor_{name}": floors[name] for name in metrics},
+    }
+
+
+def _outcome(search: Search, study: optuna.Study, tolerance: float) -> SearchResult:
+    tried = tuple(_tried(search, trial) for trial in study.get_trials(deepcopy=False))
+    complete = [trial for trial in tried if trial.state == "complete"]
+    choice = choose([t.scored(search.metrics, tolerance) for t in complete], tolerance)
+    return SearchResult(
+        search=search,
+        trials=tried,
+        pareto=tuple(sorted(trial.number for trial in study.best_trials)),
+        best=complete[choice.index],
+        reason=choice.reason,
+        tolerance=tolerance,
+    )
+
+
+def _tried(search: Search, trial: FrozenTrial) -> Tried:
+    return Tried(
+        number=trial.number,
+        state=trial.state.name.lower(),
+        values={key: _decoded(search.space[key], text) for key, text in trial.params.items()},
+        folds=tuple(trial.user_attrs.get("folds", ())),
+    )
+
+
+def _open_study(storage: str, name: str, seed: int) -> optuna.Study:
+    """Create or load a study with the objectives accuracy (up) and violation (down)."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        url = sqlalchemy.engine.make_url(storage)
+    except ArgumentError:
+        # Not repeated: whatever it is, it may hold a password.
+        raise ConfigError(
+            "--storage: not the address of a database; write sqlite:///FILE or "
+            "postgresql://USER@HOST/DATABASE"
+        ) from None
+    wait = {"connect_args": {"timeout": _WAIT}} if url.get_backend_name() == "sqlite" else {}
+    try:
+        study = optuna.create_study(
+            storage=optuna.storages.RDBStorage(storage, engine_kwargs=wait),
+            study_name=name,
+            sampler=_Sampler(seed),
+            directions=["maximize", "minimize"],
+            load_if_exists=True,
+        )
+    except (ImportError, SQLAlchemyError, optuna.exceptions.StorageInternalError) as error:
+        shown = url.render_as_string(hide_password=True)
+        fix = "; install the driver, for PostgreSQL: pip install 'psycopg[binary]'"
+        fix *= isinstance(error, ImportError)
+        raise ConfigError(f"--storage {shown}: {_reason(error)}{fix}") from None
+    if [one.name for one in study.directions] != ["MAXIMIZE", "MINIMIZE"]:
+        raise ConfigError(f"study '{name}': is not one of mfairfl tune; give another --study")
+    return study
+
+
+def _reason(error: Exception) -> str:
+    """Say in one line what the database's driver said in many."""
+    deepest: BaseException = error
+    while (cause := deepest.__cause__ or deepest.__context__) is not None:
+        deepest = cause
+    return " ".join(str(deepest).split())
+
+
+def _same_for_all(study: optuna.Study, about: str, settings: Mapping[str, Any]) -> None:
+    """Write down what the study is about, or refuse to mix it with something else."""
+    known = study.user_attrs.get(about)
+    if known is None:
+        study.set_user_attr(about, dict(settings))
+        return
+    for key in [*settings, *known]:
+        if settings.get(key) != known.get(key):
+            raise ConfigError(
+                f"study '{study.study_name}': {key} is {known.get(key)} there and "
+                f"{settings.get(key)} here; give another --study or --out"
+            )
+
+
+def _owner_of(folder: Path) -> str:
+    """Return the name under which a folder takes trials; it is made up at the first call.
+
+    A folder is used by one process at a time. So trials that still run under its name when a
+    process starts were interrupted, without a doubt and without waiting.
+    """
+    path = folder / "owner.txt"
+    if not path.exists():
+        write_atomically(path, uuid.uuid4().hex.encode() + b"\n")
+    return path.read_text(encoding="ascii").strip()
+
+
+def _next_trial(study: optuna.Study, owner: str, wanted: int) -> optuna.Trial | None:
+    """Return an interrupted trial of this owner, else a new one, or None if there are enough.
+
+    Processes that ask at the same moment may make one trial more than wanted.
+    """
+    taken = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.RUNNING))
+    for trial in taken:
+        if trial.state == TrialState.RUNNING and trial.user_attrs.get(_OWNER) == owner:
+            return optuna.Trial(study, trial._trial_id)
+    # Without an owner: its process was killed in between, or is about to write it down.
+    if sum(t.state == TrialState.COMPLETE or _OWNER in t.user_attrs for t in taken) >= wanted:
+        return None
+    new = study.ask()
+    new.set_user_attr(_OWNER, owner)
+    return new
+
+
+class _Sampler(optuna.samplers.BaseSampler):
+    """Draws a trial's values by what finished trials showed.
+
+    The random numbers are a function of the seed, the trial's number and the key. So a search that
+    was stopped goes on as if it had not been, and processes that share a study never draw alike.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+
+    def infer_relative_search_space(
+        self, study: optuna.Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """Every key is drawn by itself."""
+        del study, trial
+        return {}
+
+    def sample_relative(
+        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Every key is drawn by itself."""
+        del study, trial, search_space
+        return {}
+
+    def sample_independent(
+        self,
+        study: optuna.Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> Any:
+        """Draw the value of one key."""
+        rng = stream(self._seed, "tune", trial.number, param_name)
+        tpe = optuna.samplers.TPESampler(seed=int(rng.integers(2**31)))
+        return tpe.sample_independent(study, trial, param_name, param_distribution)
+
+
+def _suggested(trial: optuna.Trial, key: str, part: Choices | Range) -> Any:
+    """Draw a trial's value for one key, or return what was drawn before."""
+    if isinstance(part, Choices):
+        texts = [_encoded(part, value) for value in part.values]
+        return _decoded(part, trial.suggest_categorical(key, texts))
+    if part.whole:
+        return trial.suggest_int(key, int(part.low), int(part.high), log=part.log)
+    return trial.suggest_float(key, part.low, part.high, log=part.log)
+
+
+def _encoded(part: Choices | Range, value: Any) -> Any:
+    """Return a value as it is stored: choices as JSON, for a database holds no lists.
+
+    Examples
+    --------
+    >>> _encoded(Choices(([8], [8, 8])), [8]), _encoded(Range(0.1, 0.2), 0.1)
+    ('[8]', 0.1)
+    """
+    if isinstance(part, Choices):
+        # As the space writes it: 1 and 1.0 are one value and two texts.
+        return json.dumps(part.values[part.values.index(value)])
+    return value
+
+
+def _decoded(part: Choices | Range, stored: Any) -> Any:
+    """Return the value that is stored like this."""
+    return json.loads(stored) if isinstance(part, Choices) else stored
