@@ -16,8 +16,9 @@ from mfairfl.data import (
     partition,
     read_table,
     table_from_frame,
+    task_from_roles,
 )
-from mfairfl.errors import ConfigError, DataError
+from mfairfl.errors import ConfigError, DataError, MfairflError
 
 PEOPLE = """age,job,zip,sex,site,hired
 31,clerk,007,f,north,yes
@@ -249,7 +250,7 @@ def test_notes_for_the_auditor():
     notes = "\n".join(table_from_frame(given, task(favourable=1), name="t").notes)
     assert "column 'same' is constant: 3" in notes
     assert "column 'name' has 40 levels in 40 rows" in notes
-    assert "row 39, column 'almost': 'many' is no number" in notes
+    assert "row 39, column 'almost': 'many' is not a number" in notes
     assert "1 of 40 values are text" in notes
     assert "column 'sex': 20 values trimmed" in notes
     assert "column 'hired': 10 values trimmed" in notes
@@ -486,3 +487,62 @@ def test_only_recorded_groups_are_missed_by_a_client():
     federation = partition(table_from_frame(rows, made, name="t"), "column", test=0.0)
     missed = [warning for warning in federation.warnings if "no train row" in warning]
     assert missed == ["b: no train row of sex f, m"]
+
+
+ROLES = {"age": [31, 45, 27, 52], "sex": list("fmfm"), "site": list("aabb")}
+
+
+@pytest.mark.parametrize(
+    ("labels", "favourable"),
+    [
+        ([1, 0, 0, 1], "1"),
+        ([1.0, -1.0, -1.0, 1.0], "1"),
+        ([True, False, False, True], "True"),
+        (["true", "false", "false", "true"], "true"),
+    ],
+)
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_an_obvious_favourable_value_is_detected(frame, labels, favourable):
+    rows = frame(ROLES | {"hired": labels})
+    task = task_from_roles(rows, label="hired", sensitive="sex", client="site")
+    assert task == Task(label="hired", favourable=favourable, sensitive=("sex",), client="site")
+    table = table_from_frame(rows, task)
+    assert table.y.tolist() == [1, 0, 0, 1]
+    assert table.name == "frame"
+
+
+def test_other_roles_are_those_of_the_task():
+    rows = pd.DataFrame(ROLES | {"hired": ["yes", "no", "no", "yes"], "id": list("wxyz")})
+    sex = Sensitive(column="sex", groups=("m", "f"))
+    task = task_from_roles(
+        rows, label="hired", favourable="yes", sensitive=[sex, "site"], ignore=("id",)
+    )
+    assert task == Task(label="hired", favourable="yes", sensitive=(sex, "site"), ignore=("id",))
+
+
+@pytest.mark.parametrize(
+    ("roles", "message"),
+    [
+        ({"sensitive": "sex"}, r"which column is predicted\? Pass label= \(columns: age, sex"),
+        ({"label": "hired"}, r"fair for whom\? Pass sensitive= \(columns: age, sex"),
+        (
+            {"label": "hired", "sensitive": "sex"},
+            r"which value of 'hired' .* Pass favourable= \(values: 'no', 'yes'\)",
+        ),
+        ({"label": "hire", "sensitive": "sex"}, "did you mean 'hired'"),
+        ({"label": "hired", "favourable": "yes", "sensitive": "sexx"}, "did you mean 'sex'"),
+        (
+            {"label": "hired", "favourable": "yes", "sensitive": "sex", "client": "sit"},
+            "did you mean 'site'",
+        ),
+        (
+            {"label": "hired", "favourable": "yes", "sensitive": "sex", "ignored": ("id",)},
+            "unknown key 'ignored': did you mean 'ignore'",
+        ),
+    ],
+)
+def test_roles_that_are_not_given_are_asked_for(roles, message):
+    rows = pd.DataFrame(ROLES | {"hired": ["yes", "no", "no", "yes"]})
+    with pytest.raises(MfairflError, match=message) as caught:
+        task_from_roles(rows, **roles)
+    assert "\n" not in str(caught.value)

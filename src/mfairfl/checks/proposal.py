@@ -16,9 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, read_table
-from mfairfl.data.columns import Column
+from mfairfl.data.columns import Column, require_columns
 from mfairfl.data.frame import read_bytes, read_file
-from mfairfl.data.table import require_columns
 from mfairfl.errors import DataError
 
 __all__ = [

@@ -15,14 +15,15 @@ from mfairfl.data.catalog import (
 )
 from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
+from mfairfl.data.frame import read_frame
 from mfairfl.data.partition import SCHEMES, partition
 from mfairfl.data.table import (
     Table,
     cells_of,
     features_frame,
-    read_frame,
     read_table,
     table_from_frame,
+    task_from_roles,
 )
 from mfairfl.data.task import MISSING, Attribute, Bin, Sensitive, Task, canonical_text
 
@@ -57,5 +58,6 @@ __all__ = [
     "register_dataset",
     "statistics",
     "table_from_frame",
+    "task_from_roles",
     "verify",
 ]

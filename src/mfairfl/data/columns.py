@@ -15,12 +15,20 @@ import pandas as pd
 from mfairfl.data.task import MISSING, Sensitive, canonical_text
 from mfairfl.errors import DataError, unknown
 
-__all__ = ["Column", "Columns", "columns_of", "group_codes", "group_gaps", "lookalike"]
+__all__ = [
+    "Column",
+    "Columns",
+    "columns_of",
+    "group_codes",
+    "group_gaps",
+    "lookalike",
+    "require_columns",
+]
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _LEADING_ZERO = re.compile(r"[+-]?0\d")
 # Only in numeric columns: in text, "NA" may be Namibia and "None" an answer.
-_NO_NUMBER = frozenset({MISSING, "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>"})
+_MISSING_NUMBERS = frozenset({MISSING, "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>"})
 _MOST_GROUPS = 50  # more are a number or an identifier that was meant to be binned
 _LARGEST = 1e100  # squares stay far from overflow
 
@@ -81,7 +89,7 @@ class Column:
             numbers = self.series.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
             numbers = self._spread(np.float64, _number, np.nan)
-        # nan is "missing"; inf marks what is no number, as no number may be that large.
+        # nan is "missing"; inf marks what is not a number, as no number may be that large.
         refused = np.abs(numbers) > _LARGEST
         if refused.any():
             self._refuse(int(refused.argmax()))
@@ -115,7 +123,7 @@ class Column:
         """Which rows have no value, read as a number: "NA" and its like are missing too."""
         if self.series.dtype.kind in "iuf":
             return self.series.isna().to_numpy(dtype=np.bool_)
-        return self._spread(np.bool_, lambda text: text in _NO_NUMBER, True)
+        return self._spread(np.bool_, lambda text: text in _MISSING_NUMBERS, True)
 
     @property
     def not_numbers(self) -> npt.NDArray[np.bool_]:
@@ -123,7 +131,7 @@ class Column:
         if self.series.dtype.kind in "iufb":
             return np.full(len(self.series), self.series.dtype.kind == "b")
         return self._spread(
-            np.bool_, lambda t: t not in _NO_NUMBER and not _plain_number(t), False
+            np.bool_, lambda t: t not in _MISSING_NUMBERS and not _plain_number(t), False
         )
 
     @property
@@ -137,12 +145,32 @@ class Column:
         return int(np.array([*changed, False])[codes].sum())
 
 
+def _plain_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None and _LEADING_ZERO.match(text) is None
+
+
+def _number(text: str) -> float:
+    if text in _MISSING_NUMBERS:
+        return np.nan
+    if text in ("True", "False"):
+        return float(text == "True")
+    return float(text) if _NUMBER.fullmatch(text) else np.inf
+
+
 Columns = Mapping[str, Column]
 
 
-def columns_of(frame: pd.DataFrame, table: str) -> dict[str, Column]:
-    """Take a frame apart, so that each column is read as text or numbers once only."""
+def columns_of(frame: pd.DataFrame, table: str) -> Columns:
+    """Split a frame into columns, each of which is converted to text or numbers only once."""
     return {str(name): Column(table, frame[name]) for name in frame.columns}
+
+
+def require_columns(present: Iterable[str], needed: Iterable[str], table: str) -> None:
+    """Refuse a table that lacks a column, naming the nearest one."""
+    known = list(present)
+    for column in needed:
+        if column not in known:
+            raise DataError(f"{table}: {unknown('column', column, known)}")
 
 
 def lookalike(name: str, known: Iterable[str]) -> bool:
@@ -158,18 +186,6 @@ def lookalike(name: str, known: Iterable[str]) -> bool:
         return "".join(filter(str.isalnum, text)).casefold()
 
     return any(bare(other) == bare(name) for other in known)
-
-
-def _plain_number(text: str) -> bool:
-    return _NUMBER.fullmatch(text) is not None and _LEADING_ZERO.match(text) is None
-
-
-def _number(text: str) -> float:
-    if text in _NO_NUMBER:
-        return np.nan
-    if text in ("True", "False"):
-        return float(text == "True")
-    return float(text) if _NUMBER.fullmatch(text) else np.inf
 
 
 def group_codes(
@@ -195,7 +211,7 @@ def group_codes(
             f"{column.table}: sensitive column '{column.name}' has {len(levels)} distinct values "
             f"('{levels[0]}', '{levels[1]}', ...): form a few groups with bins"
         )
-    codes = _binned(column, sensitive, levels) if sensitive.bins else _listed(column, levels)
+    codes = _codes(column, sensitive, levels)
     outside = codes < 0
     if outside.any():
         if sensitive.rest is None:
@@ -221,15 +237,10 @@ def group_gaps(column: Column, sensitive: Sensitive) -> npt.NDArray[np.bool_]:
     return gaps & ~np.isin(column.texts.astype(np.str_), list(sensitive.bin_of_value))
 
 
-def _listed(column: Column, levels: tuple[str, ...]) -> npt.NDArray[np.int16]:
-    code = {level: i for i, level in enumerate(levels)}
-    return np.array([code.get(text, -1) for text in column.texts], dtype=np.int16)
-
-
-def _binned(
-    column: Column, sensitive: Sensitive, levels: tuple[str, ...]
-) -> npt.NDArray[np.int16]:
-    code = {value: levels.index(name) for value, name in sensitive.bin_of_value.items()}
+def _codes(column: Column, sensitive: Sensitive, levels: tuple[str, ...]) -> npt.NDArray[np.int16]:
+    """Code each row's group as an index into `levels`; -1 where the value is in none."""
+    names = sensitive.bin_of_value if sensitive.bins else {level: level for level in levels}
+    code = {value: levels.index(name) for value, name in names.items()}
     codes = np.array([code.get(text, -1) for text in column.texts], dtype=np.int16)
     if sensitive.intervals:
         left = np.flatnonzero(codes < 0)

@@ -18,8 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from mfairfl.data.columns import Column
-from mfairfl.data.table import require_columns
+from mfairfl.data.columns import Column, require_columns
 from mfairfl.data.task import MISSING, Task
 from mfairfl.errors import ConfigError, DataError, first_problem, unknown
 

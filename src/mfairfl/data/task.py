@@ -316,6 +316,21 @@ class Task(StrictModel):
         return self
 
     @property
+    def named_columns(self) -> tuple[str, ...]:
+        """The columns that a table must have."""
+        named = [self.label, *(s.column for s in self.sensitive)]
+        named += [*(self.numeric or ()), *(self.categorical or ())]
+        if self.numeric is None or self.categorical is None:
+            named += self.ignore  # a misspelt one would become a feature
+        return (*named, *([] if self.client is None else [self.client]))
+
+    @property
+    def not_features(self) -> set[str | None]:
+        """The columns that are never a feature, whatever role they have."""
+        protected = () if self.sensitive_as_features else (s.column for s in self.sensitive)
+        return {self.label, self.client, *self.ignore, *protected}
+
+    @property
     def attributes(self) -> tuple[Attribute, ...]:
         """The sensitive attributes of a resolved task, with their groups."""
         return tuple(Attribute(s.name, s.levels or ()) for s in self.sensitive)
