@@ -67,7 +67,7 @@ from mfairfl.flower.records import from_records, to_records
 from mfairfl.models import MLP
 from mfairfl.remote import responder, transport
 from mfairfl.remote.codec import Shape, pack_answer, read_header, unpack_ask
-from mfairfl.remote.enrolment import EnrolmentTerms, enrol
+from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.history import History
 from mfairfl.runs.prepare import federation_of, setup_for, setup_of, table_of
@@ -287,7 +287,8 @@ class Adult:
         self.enrolment = self.grid.count = Count()
         self._transport, task = self.grid.transport(), settings.config().task
         assert task is not None
-        terms = EnrolmentTerms(task=task, seed=config.seed, hidden=config.model.hidden)
+        model = ModelTerms(hidden=config.model.hidden)
+        terms = EnrolmentTerms(task=task, seed=config.seed, model=model)
         self._enrolled = enrol(self._transport, sorted(self._files), terms, minimum=CLIENTS)
         self.grid.count = None
 

@@ -28,14 +28,14 @@ from mfairfl.flower.grid import GridTransport
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.models import MLP
 from mfairfl.remote.codec import Packet, make_packet
-from mfairfl.remote.enrolment import EnrolmentTerms, enrol
+from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.transport import drive
 from mfairfl.strategies import available, create
 from mfairfl.strategies.base import Summary
 from mfairfl.training.plan import Recipe
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex",))
-TERMS = EnrolmentTerms(task=TASK, seed=5, hidden=(4,))
+TERMS = EnrolmentTerms(task=TASK, seed=5, model=ModelTerms(hidden=(4,)))
 GOAL = Goal(notions=("dp",), attributes=("sex",))
 FEDERATED = [name for name in available() if create(name).card.trains_on == "clients"]
 
@@ -66,7 +66,7 @@ def embedded():
 def setup_of(name, summary, inputs, splits, rounds=2):
     return Setup(
         strategy=create(name),
-        model=MLP(inputs=inputs, hidden=TERMS.hidden),
+        model=MLP(inputs=inputs, hidden=TERMS.model.hidden),
         recipe=Recipe(local_epochs=2, batch_size=16, lr=0.02),
         rounds=rounds,
         seed=TERMS.seed,
@@ -198,7 +198,7 @@ def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog
     names = ["east", "north", "west"]
     assert transport.wait_for(names, minimum=3, seconds=0) == names
     gone = grid.nodes.pop(7919)
-    ask = {name: Packet('{"version": 1, "kind": "x"}', {}) for name in names}
+    ask = {name: Packet('{"version": 2, "kind": "x"}', {}) for name in names}
     assert transport.exchange(ask)["west"] == "it is not online"
     grid.nodes[55] = gone
     assert "knows no run" in str(transport.exchange(ask)["west"])  # it answers again

@@ -96,8 +96,8 @@ def changed(packet, **changes):
     ("packet", "message"),
     [
         (Packet("{", {}), "no JSON"),
-        (Packet("[]", {}), "format None, this mfairfl reads 1"),
-        (changed(pack_ask(MEASURE, "a"), version=2), "format 2"),
+        (Packet("[]", {}), "format None, this mfairfl reads 2"),
+        (changed(pack_ask(MEASURE, "a"), version=1), "format 1"),
         (changed(pack_ask(MEASURE, "a"), kind="shell"), "unknown kind 'shell'"),
         (changed(pack_ask(MEASURE, "a"), splits=["all"]), "unknown rows 'all'"),
         (changed(pack_ask(MEASURE, "a"), models=10**9), "with 1000000000 models"),
@@ -146,7 +146,7 @@ def test_a_bad_request_is_refused_in_one_line(packet, message):
 SUMS = np.ones((4, 2, 2))
 
 
-def sums(array, text='{"version": 1, "kind": "sums", "models": 1}'):
+def sums(array, text='{"version": 2, "kind": "sums", "models": 1}'):
     return Packet(text, {"0/train": array})
 
 
@@ -160,7 +160,7 @@ def sums(array, text='{"version": 1, "kind": "sums", "models": 1}'):
         (sums(SUMS * [[[1]], [[1]], [[np.nan]], [[1]]]), "not finite"),
         (sums(SUMS * [[[1]], [[1]], [[1]], [[np.inf]]]), "not finite"),
         (Packet(sums(SUMS).text, {}), "'0/train' is missing"),
-        (sums(SUMS, '{"version": 1, "kind": "reports", "reports": []}'), "'sums' was asked for"),
+        (sums(SUMS, '{"version": 2, "kind": "reports", "reports": []}'), "'sums' was asked for"),
     ],
 )
 def test_a_bad_answer_is_refused_and_names_the_client(packet, message):
@@ -171,7 +171,7 @@ def test_a_bad_answer_is_refused_and_names_the_client(packet, message):
 
 def test_nobody_reports_under_another_name():
     text = json.dumps(
-        {"version": 1, "kind": "reports", "reports": [{"client": "b", "steps": 1, "lr": 0.1}]}
+        {"version": 2, "kind": "reports", "reports": [{"client": "b", "steps": 1, "lr": 0.1}]}
     )
     with pytest.raises(MessageError, match="'a': it reports as 'b'"):
         unpack_answer(Packet(text, {"update/0": WEIGHTS}), TRAIN, "a", SHAPE)

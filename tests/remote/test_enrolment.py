@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,24 +12,23 @@ from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.engine.loop import first_state
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Setup
-from mfairfl.errors import FederationError, MessageError, MfairflError
+from mfairfl.errors import FederationError, MfairflError
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP
-from mfairfl.remote.codec import Packet, make_packet
-from mfairfl.remote.enrolment import EnrolmentTerms, enrol
+from mfairfl.remote.codec import Packet
+from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.responder import Responder
-from mfairfl.remote.silo_file import SiloSettings
 from mfairfl.remote.transport import drive
 from mfairfl.strategies import create
 from mfairfl.strategies.base import Summary
 from mfairfl.training.plan import Recipe
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex", "age"))
-TERMS = EnrolmentTerms(task=TASK, seed=3, hidden=(4,), validation=0.1)
+TERMS = EnrolmentTerms(task=TASK, seed=3, model=ModelTerms(hidden=(4,)), validation=0.1)
 
 
-class Office:
-    """A post whose every message meets a new process: nothing is kept in memory."""
+class Fresh:
+    """A transport whose every message reaches a new process: nothing is kept in memory."""
 
     def __init__(self, settings):
         self._settings = settings
@@ -46,20 +43,6 @@ class Office:
         return found
 
 
-@pytest.fixture
-def settings(tmp_path):
-    """Every site's rows in a file of its own."""
-    frame = fed.people()
-    found = {}
-    for site in fed.SITES:
-        path = tmp_path / f"{site}.csv"
-        frame[frame["site"] == site].drop(columns="site").to_csv(path, index=False)
-        found[site] = SiloSettings(
-            name=site, csv=path, state=tmp_path / "state" / site, min_count=1
-        )
-    return found
-
-
 def embedded():
     task = TASK.model_copy(update={"client": "site"})
     table = table_from_frame(fed.people(), task, name="people")
@@ -69,7 +52,7 @@ def embedded():
 def setup_of(summary, inputs, splits, name):
     return Setup(
         strategy=create(name),
-        model=MLP(inputs=inputs, hidden=TERMS.hidden),
+        model=MLP(inputs=inputs, hidden=TERMS.model.hidden),
         recipe=Recipe(local_epochs=2, batch_size=16, lr=0.02),
         rounds=2,
         seed=TERMS.seed,
@@ -86,13 +69,13 @@ def test_enrolled_files_train_to_the_embedded_engine_s_bits(settings, name):
     ours = setup_of(summarize(federation, goal), inputs, splits_of(federation), name)
     expected, watch = fed.run(ours, federation)
 
-    enrolled = enrol(Office(settings), list(settings), TERMS, minimum=4)
+    enrolled = enrol(Fresh(settings), list(settings), TERMS, minimum=4)
     assert enrolled.encoder == federation.encoder
     assert enrolled.refused == {}
     summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=goal)
     setup = setup_of(summary, len(enrolled.encoder.feature_names), splits_of(federation), name)
     state = first_state(setup)
-    found = drive(setup, state, Office(settings), minimum=4)
+    found = drive(setup, state, Fresh(settings), minimum=4)
     assert np.array_equal(state.weights, watch.weights[-1])
     assert fed.bits(found) == fed.bits(expected)
 
@@ -101,7 +84,7 @@ def test_who_lacks_an_attribute_takes_part_and_a_note_says_so(settings):
     for site, columns in {"west": ["sex"], "east": ["sex", "age"]}.items():
         path = settings[site].csv
         pd.read_csv(path).drop(columns=columns).to_csv(path, index=False)
-    enrolled = enrol(Office(settings), list(settings), TERMS, minimum=4)
+    enrolled = enrol(Fresh(settings), list(settings), TERMS, minimum=4)
     assert enrolled.refused == {}
     assert [a.groups for a in enrolled.attributes] == [("F", "M", "?"), ("old", "young", "?")]
     assert {"sex=?", "age=?"} < set(enrolled.encoder.feature_names)
@@ -118,7 +101,7 @@ def test_who_lacks_an_attribute_takes_part_and_a_note_says_so(settings):
 
 
 def test_counts_are_those_of_the_rows(settings):
-    enrolled, federation = enrol(Office(settings), list(settings), TERMS), embedded()
+    enrolled, federation = enrol(Fresh(settings), list(settings), TERMS), embedded()
     for client in federation.clients:
         for part in ("train", "validation", "test"):
             shard = client.shard(part)
@@ -130,7 +113,7 @@ def test_counts_are_those_of_the_rows(settings):
 def test_a_file_with_a_wrong_column_stays_out_and_the_others_go_on(settings):
     path = settings["west"].csv
     path.write_text(path.read_text().replace("skill", "skil", 1))
-    enrolled = enrol(Office(settings), list(settings), TERMS, minimum=2)
+    enrolled = enrol(Fresh(settings), list(settings), TERMS, minimum=2)
     assert sorted(enrolled.counts["train"]) == ["east", "north", "south"]
     assert "unknown column 'skill': did you mean 'skil'?" in enrolled.refused["west"]
 
@@ -140,7 +123,7 @@ def test_too_few_clients_are_named_with_their_reasons(settings):
     with pytest.raises(
         FederationError, match=r"3 of 4 clients take part, at least 4 must \(west:"
     ):
-        enrol(Office(settings), list(settings), TERMS, minimum=4)
+        enrol(Fresh(settings), list(settings), TERMS, minimum=4)
 
 
 def test_rare_categories_are_not_named_and_are_encoded_as_unknown(settings):
@@ -149,7 +132,7 @@ def test_rare_categories_are_not_named_and_are_encoded_as_unknown(settings):
     careful = {n: s.model_copy(update={"min_count": 3}) for n, s in settings.items()}
     spoken = []
 
-    class Listening(Office):
+    class Listening(Fresh):
         def exchange(self, asks):
             found = super().exchange(asks)
             spoken.extend(p.text for p in found.values() if isinstance(p, Packet))
@@ -161,32 +144,7 @@ def test_rare_categories_are_not_named_and_are_encoded_as_unknown(settings):
     assert "job=astronaut" not in enrolled.encoder.feature_names
 
 
-def test_a_client_that_was_not_enrolled_says_so(settings):
-    desk = Responder(settings["east"])
-    with pytest.raises(MessageError, match="'east' knows no run 'run-1'; it must be enrolled"):
-        desk.handle("run-1", make_packet("score", {"split": "train"}))
-
-
-@pytest.mark.parametrize("run", ["../up", "", "a/b", ".hidden", "x" * 200])
-def test_a_run_s_name_is_no_path(settings, run):
-    with pytest.raises(MessageError, match="is no name of a run"):
-        Responder(settings["east"]).handle(run, make_packet("profile", {}))
-
-
-@pytest.mark.parametrize(
-    ("packet", "message"),
-    [
-        (make_packet("profile", {}), "lacks 'task'"),
-        (make_packet("profile", {"task": {"label": 1}}), "a 'profile' message"),
-        (make_packet("encode", {"task": json.loads(TASK.model_dump_json())}), "does not fit"),
-    ],
-)
-def test_a_message_that_says_too_little_is_refused(settings, packet, message):
-    with pytest.raises(MfairflError, match=message):
-        Responder(settings["east"]).handle("run-1", packet)
-
-
 def test_a_client_under_another_name_is_refused(settings):
     swapped = settings | {"east": settings["west"]}
-    enrolled = enrol(Office(swapped), list(swapped), TERMS)
+    enrolled = enrol(Fresh(swapped), list(swapped), TERMS)
     assert enrolled.refused == {"east": "it describes itself as 'west'"}

@@ -11,7 +11,7 @@ from typing import Literal
 
 from mfairfl.errors import ConfigError, unknown
 
-__all__ = ["NOTIONS", "Event", "Notion", "Statistic", "notion"]
+__all__ = ["NOTIONS", "Event", "Notion", "Statistic", "is_built_in", "notion"]
 
 Statistic = Literal["selection", "error", "loss"]
 
@@ -116,3 +116,14 @@ equal_opportunity, equalized_odds)
     if full not in _REGISTRY:
         raise ConfigError(unknown("notion", name, [*_REGISTRY, *_ALIASES]))
     return _REGISTRY[full]
+
+
+def is_built_in(name: str) -> bool:
+    """Say whether a name or alias is that of a notion that comes with mfairfl.
+
+    Examples
+    --------
+    >>> is_built_in("dp"), is_built_in("package.module:Name")
+    (True, False)
+    """
+    return _ALIASES.get(name, name) in NOTIONS

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-VERSION = 1
+VERSION = 2
 _SUMS = ("counts", "positives", "scores", "losses")
 _MOST = 4096  # models, jobs or members in one message; more is no honest request
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -19,14 +19,45 @@ from pydantic import TypeAdapter, ValidationError
 from mfairfl.data import SPLITS, Attribute, Encoder, Task
 from mfairfl.data.agreement import Profile, agree
 from mfairfl.data.encoder import EncoderStatistics
-from mfairfl.errors import FederationError, MessageError, first_problem
+from mfairfl.errors import ConfigError, FederationError, MessageError, first_problem, unknown
 from mfairfl.fairness.cells import Cells
+from mfairfl.models import MLP, Model
 from mfairfl.remote.codec import Packet, make_packet, read_header
+from mfairfl.remote.silo_file import BUILT_IN_MODELS
 from mfairfl.remote.transport import Transport, read_replies
 
-__all__ = ["Enrolled", "EnrolmentTerms", "enrol"]
+__all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "enrol"]
 
 _SUMS = TypeAdapter(EncoderStatistics)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTerms:
+    """The model that all clients train, before the number of its inputs is known.
+
+    Parameters
+    ----------
+    kind : str
+        ``mlp``, or a model that every silo lists in its own file (`SiloSettings.extensions`).
+    hidden : tuple of int
+        Widths of an ``mlp``'s hidden layers.
+
+    Examples
+    --------
+    >>> ModelTerms(hidden=(4,)).build(inputs=3).size
+    21
+    """
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}  # for silos, which read it from text
+
+    kind: str = "mlp"
+    hidden: tuple[int, ...] = ()
+
+    def build(self, inputs: int) -> Model:
+        """Return the model for this many encoded features."""
+        if self.kind not in BUILT_IN_MODELS:
+            raise ConfigError(unknown("model", self.kind, BUILT_IN_MODELS))
+        return MLP(inputs=inputs, hidden=self.hidden)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +66,7 @@ class EnrolmentTerms:
 
     task: Task
     seed: int
-    hidden: tuple[int, ...]
+    model: ModelTerms
     test: float = 0.2
     validation: float = 0.0
 
@@ -102,7 +133,7 @@ def enrol(
     others = (said[name][1] for name in sorted(said))
     schema = functools.reduce(operator.add, others, train)
     encoder = Encoder.fit(train, agreement.task, schema=schema)
-    agreed = split | {"encoder": encoder.to_json(), "hidden": list(terms.hidden)}
+    agreed = split | {"encoder": encoder.to_json(), "model": asdict(terms.model)}
     counts = ask(sorted(said), "encode", agreed)
     by_part: dict[str, dict[str, np.ndarray]] = {
         part: {name: counts[name][part] for name in sorted(counts)} for part in SPLITS

@@ -28,7 +28,6 @@ from mfairfl.engine.silo import Silo, SlotStore
 from mfairfl.errors import DataError, MessageError, first_problem
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import write_atomically
-from mfairfl.models import MLP
 from mfairfl.remote.codec import (
     Packet,
     Shape,
@@ -37,7 +36,8 @@ from mfairfl.remote.codec import (
     read_header,
     unpack_ask,
 )
-from mfairfl.remote.silo_file import SiloSettings, require_consent
+from mfairfl.remote.enrolment import ModelTerms
+from mfairfl.remote.silo_file import SiloSettings, require_consent, require_listed
 
 __all__ = ["Responder"]
 
@@ -51,7 +51,7 @@ class _Agreed(BaseModel):
 
     task: Task
     seed: int = Field(ge=0)
-    hidden: tuple[int, ...]
+    model: ModelTerms
     features: int = Field(ge=1)
 
 
@@ -67,6 +67,7 @@ class Responder:
         if not _NAME.fullmatch(run) or run.startswith("."):
             raise MessageError(f"'{run}' is no name of a run")
         kind, header = read_header(packet)
+        require_listed(self._settings, header)  # before anything looks a name up
         steps: Mapping[str, Callable[[str, dict[str, Any]], Packet]] = {
             "profile": self._profile,
             "sums": self._sums,
@@ -122,7 +123,7 @@ class Responder:
         agreed = _Agreed(
             task=table.task,
             seed=header["seed"],
-            hidden=tuple(header["hidden"]),
+            model=header["model"],
             features=len(encoder.feature_names),
         )
         cells = Cells(agreed.task.attributes).size
@@ -170,6 +171,11 @@ class Responder:
                 raise MessageError(
                     f"'{self._settings.name}' knows no run '{run}'; it must be enrolled first"
                 ) from None
+            except ValidationError:
+                raise MessageError(
+                    f"'{self._settings.name}' was enrolled in run '{run}' with another version of "
+                    "mfairfl; start a new run"
+                ) from None
             shards = [
                 Shard(
                     X=arrays[f"{part}/X"],
@@ -180,7 +186,7 @@ class Responder:
                 for part in SPLITS
             ]
             attributes = agreed.task.attributes
-            model = MLP(inputs=agreed.features, hidden=agreed.hidden)
+            model = agreed.model.build(agreed.features)
             client = Client(self._settings.name, *shards)
             slots = SlotStore(folder / "slots")
             silo = Silo(client, model, attributes, agreed.seed, slots)

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mfairfl.data import MISSING, Task
 from mfairfl.errors import ConfigError, MessageError, MfairflError, first_problem
+from mfairfl.fairness.notions import is_built_in
 from mfairfl.files import load_toml
 
-__all__ = ["SiloSettings", "consented", "load_silo", "require_consent"]
+__all__ = [
+    "BUILT_IN_MODELS",
+    "SiloSettings",
+    "consented",
+    "load_silo",
+    "require_consent",
+    "require_listed",
+]
+
+BUILT_IN_MODELS = ("mlp",)
+"""Kinds of models that every silo can train."""
 
 _PATHS = ("csv", "state", "task", "ca", "key")
 
@@ -29,13 +42,16 @@ class SiloSettings(BaseModel):
     min_count : int
         A category in fewer rows is not named to anyone.
     task : Path, optional
-        A file with the ``[task]`` this silo agreed to: whoever asks for another label, other
-        sensitive columns or a column it ignores is refused.
+        A file with the ``[task]`` this silo agreed to: a request for another label, other
+        sensitive columns or a column that it ignores is refused.
+    extensions : tuple of str
+        Notions and models from outside mfairfl that this silo agreed to, each as
+        ``package.module:Name``. Nothing else is ever imported on behalf of a message.
     server, ca, key
-        Address of the coordinator (``host:port``), the certificate it is known by, and this
+        Address of the coordinator (``host:port``), the certificate that identifies it, and this
         silo's private key.
     port : int
-        Where this silo's own processes meet, on loopback only.
+        Port of Flower's own processes at this silo, on loopback only.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,6 +63,7 @@ class SiloSettings(BaseModel):
     encoding: str | None = None
     min_count: int = Field(default=5, ge=1)
     task: Path | None = None
+    extensions: tuple[Annotated[str, Field(pattern=r"^[^\W\d][\w.]*:[^\W\d][\w.]*$")], ...] = ()
     server: str | None = Field(default=None, pattern=r"^[^\s:/]+:\d{1,5}$")
     ca: Path | None = None
     key: Path | None = None
@@ -103,3 +120,31 @@ def require_consent(settings: SiloSettings, asked: Task) -> None:
             f"the coordinator's task has sensitive columns {[c for c, _ in theirs]}; "
             f"'{settings.name}' agreed to {[c for c, _ in mine]}, with its own bins"
         )
+
+
+def require_listed(settings: SiloSettings, header: Mapping[str, Any]) -> None:
+    """Refuse a message that names a notion or model neither built in nor listed by this silo."""
+    model = header.get("model")
+    kind = model.get("kind") if isinstance(model, Mapping) else None
+    outside = [("notion", n) for n in _notions(header.get("jobs")) if not is_built_in(n)]
+    if isinstance(kind, str) and kind not in BUILT_IN_MODELS:
+        outside.append(("model", kind))
+    for what, name in outside:
+        if name not in settings.extensions:
+            raise MessageError(
+                f"the coordinator asks for {what} '{name}', which is not built in and not listed "
+                "in extensions of silo.toml"
+            )
+
+
+def _notions(value: Any) -> Iterator[str]:
+    """Yield the notions of every goal inside a value read from JSON."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _notions(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key == "notions" and isinstance(item, list):
+                yield from (name for name in item if isinstance(name, str))
+            else:
+                yield from _notions(item)

@@ -20,7 +20,7 @@ from mfairfl.data import SPLITS, Encoder, Split, Task
 from mfairfl.engine.loop import Callback, Result, first_state
 from mfairfl.errors import ConfigError
 from mfairfl.files import write_atomically
-from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms, enrol
+from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.transport import Transport, drive
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
@@ -94,7 +94,7 @@ def _enrol(wanted: Federated, transport: Transport) -> Enrolled:
     terms = EnrolmentTerms(
         task=config.task,
         seed=config.seed,
-        hidden=() if config.model.kind == "logistic" else config.model.hidden,
+        model=ModelTerms(hidden=() if config.model.kind == "logistic" else config.model.hidden),
         test=config.clients.test,
         validation=config.clients.validation,
     )
