@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import math
 import re
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 
 from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, read_table
 from mfairfl.data.columns import Column, require_columns
-from mfairfl.data.frame import read_bytes, read_file
+from mfairfl.data.frame import read_file
 from mfairfl.errors import DataError
 
 __all__ = [
@@ -64,24 +62,12 @@ class Proposal:
 def read(path: Path, delimiter: str | None, encoding: str | None) -> Found:
     """Read a file and detect its delimiter and encoding."""
     content = read_file(path, delimiter=delimiter, encoding=encoding)
-    if content.frame.index.name != "line":  # Parquet has neither
-        return Found(path=path, frame=content.frame, delimiter=None, encoding=None)
-    guess = re.search(r"read as (\S+), a guess", " ".join(content.notes))
-    encoding = encoding or (guess[1] if guess else None)
-    text = read_bytes(path).decode(encoding or "utf-8-sig", errors="replace")
-    names = list(content.frame.columns)
-    fits = [d for d in ",;\t|" if _header(text, d) == names]
     return Found(
         path=path,
         frame=content.frame,
-        delimiter=delimiter or (fits[0] if fits else None),
-        encoding=encoding,
+        delimiter=content.delimiter,
+        encoding=content.encoding,
     )
-
-
-def _header(text: str, delimiter: str) -> list[str]:
-    lines = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    return [name.strip() for name in next((line for line in lines if line), [])]
 
 
 def _values(frame: pd.DataFrame, column: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""From clients' rows to an encoded federation; the encoder sees sums of train statistics only.
+"""From clients' rows to an encoded federation; only sums over train rows fit the encoder.
 
 A client's split depends on the seed, its name and its own rows, never on the other clients: a
 silo that holds only its own file arrives at the same split.
@@ -10,7 +10,7 @@ import functools
 import hashlib
 import itertools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,44 +26,164 @@ from mfairfl.randomness import stream
 __all__ = [
     "ClientRows",
     "assemble",
+    "check_seed",
     "federation_from_tables",
     "hold_out",
     "split_client",
     "split_rows",
-    "sums_of",
 ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientRows:
-    """A client before encoding: its table, and the row numbers of its three parts."""
+    """A client before encoding: its table, and the row numbers of each split."""
 
     name: str
     table: Table
     rows: Mapping[Split, npt.NDArray[np.int64]]
 
+    def statistics(self, *splits: Split) -> EncoderStatistics:
+        """Return the sums over the rows of some splits that an encoder is fitted from."""
+        rows = np.concatenate([self.rows[split] for split in splits])
+        return statistics(self.table.X.iloc[rows], self.table.task)
+
+
+def federation_from_tables(
+    tables: Mapping[str, Table],
+    *,
+    seed: int = 0,
+    test: float = 0.2,
+    validation: float = 0.0,
+    name: str = "tables",
+) -> Federation:
+    """Make a federation of clients that hold a table each.
+
+    Every table needs the same resolved task: fix ``numeric``, ``categorical``, ``unfavourable``
+    and each attribute's ``groups`` in the `Task`, so that no client's file decides them.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from mfairfl.data import Task, table_from_frame
+    >>> task = Task(label="y", favourable=1, sensitive=("s",))
+    >>> frame = pd.DataFrame({"x": range(8), "s": list("abababab"), "y": [0, 1, 1, 0] * 2})
+    >>> tables = {one: table_from_frame(frame, task, name=one) for one in ("north", "south")}
+    >>> [(c.name, len(c.train), len(c.test)) for c in federation_from_tables(tables).clients]
+    [('north', 6, 2), ('south', 6, 2)]
+    """
+    if not tables:
+        raise DataError("no client tables: give a mapping of client name to table")
+    tables = dict(sorted(tables.items()))
+    _check_tasks(tables)
+    split = functools.partial(split_client, seed=seed, test=test, validation=validation)
+    sums = "".join(f"{one} {table.sha256}\n" for one, table in tables.items())
+    return assemble(
+        [split(one, table) for one, table in tables.items()],
+        notes=tuple(f"{one}: {note}" for one, table in tables.items() for note in table.notes),
+        table_name=name,
+        sha256=hashlib.sha256(sums.encode()).hexdigest(),
+        scheme="tables",
+        seed=seed,
+        options={"test": test, "validation": validation},
+    )
+
+
+def _check_tasks(tables: Mapping[str, Table]) -> None:
+    (first, table), *others = tables.items()
+    for other, second in others:
+        theirs = dict(second.task)
+        for key, value in table.task:
+            if theirs[key] != value:
+                raise DataError(
+                    f"clients '{first}' and '{other}' differ in their task's {key} "
+                    f"({value!r} and {theirs[key]!r}): set {key} in the Task both tables are "
+                    "read with"
+                )
+
+
+def assemble(clients: Sequence[ClientRows], *, notes: tuple[str, ...], **about: Any) -> Federation:
+    """Fit the encoder, encode every row once, cut the shards.
+
+    Means and scales come from train rows only. The levels of categories are the schema of the
+    whole table, as silos would agree on beforehand: the width of the encoding, and with it the
+    shape of the model, does not depend on the split.
+    """
+    clients = sorted(clients, key=lambda client: client.name)
+    task = clients[0].table.task
+    fitted = functools.reduce(operator.add, [c.statistics("train") for c in clients])
+    others = [c.statistics("validation", "test") for c in clients]
+    encoder = Encoder.fit(fitted, task, schema=functools.reduce(operator.add, others, fitted))
+    cuts = [(client.table, client.rows[split]) for split in SPLITS for client in clients]
+    ends = np.cumsum([len(rows) for _, rows in cuts]).tolist()
+    pool = Shard(
+        np.empty((ends[-1], len(encoder.feature_names)), np.float32),
+        np.empty(ends[-1], np.int8),
+        np.empty(ends[-1], np.int32),
+        np.empty(ends[-1], np.int64),
+    )
+    places = [slice(a, b) for a, b in itertools.pairwise([0, *ends])]
+    for (table, rows), place in zip(cuts, places, strict=True):
+        pool.X[place] = encoder.transform(table.X.iloc[rows])
+        pool.y[place], pool.cells[place], pool.rows[place] = table.y[rows], table.cells[rows], rows
+    # Before the shards are cut: a slice taken earlier would stay writeable.
+    for array in (pool.X, pool.y, pool.cells, pool.rows):
+        array.flags.writeable = False
+    shards = [pool[place] for place in places]
+    k = len(clients)
+    return Federation(
+        clients=tuple(Client(c.name, *shards[i::k]) for i, c in enumerate(clients)),
+        pool=pool,
+        attributes=clients[0].table.attributes,
+        encoder=encoder,
+        task=task,
+        notes=notes,
+        warnings=tuple(warning for client in clients for warning in _warnings(client)),
+        **about,
+    )
+
+
+def _warnings(client: ClientRows) -> Iterator[str]:
+    """Say whether a client lacks a class or a group in training, or rows to test on."""
+    rows, table = client.rows["train"], client.table
+    labels = table.y[rows]
+    if labels.min() == labels.max():
+        which = "favourable" if labels[0] == 1 else "unfavourable"
+        yield f"{client.name}: every train label is {which}"
+    for column, attribute in enumerate(table.attributes):
+        held = {attribute.groups[code] for code in np.unique(table.groups[rows, column])}
+        if absent := [group for group in attribute.recorded if group not in held]:
+            yield f"{client.name}: no train row of {attribute.name} {', '.join(absent)}"
+    if len(client.rows["test"]) == 0:
+        yield f"{client.name}: no test row"
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a negative seed."""
+    if seed < 0:
+        raise DataError(f"seed={seed}: give a whole number from 0")
+
 
 def split_client(
     name: str,
     table: Table,
-    rows: npt.NDArray[np.int64],
+    rows: npt.NDArray[np.int64] | None = None,
     *,
     seed: int,
     test: float,
     validation: float,
     fold: tuple[int, int] | None = None,
 ) -> ClientRows:
-    """Split a client's rows of a table, stratified by cell and label.
+    """Split a client's rows of a table (default: all), stratified by cell and label.
 
     With `fold` = (number, of how many) the train rows alone are used: that fold of them takes the
     place of the test rows.
     """
-    if seed < 0:
-        raise DataError(f"seed={seed}: give a whole number from 0")
+    check_seed(seed)
     if not (0 <= test < 1 and 0 <= validation < 1 and test + validation < 1):
         raise DataError(
             f"test={test:g} and validation={validation:g}: give shares from 0 that sum below 1"
         )
+    rows = np.arange(len(table)) if rows is None else rows
     strata = table.cells[rows].astype(np.int64) * 2 + table.y[rows]
     rng = stream(seed, "split", name)
     split = split_rows(strata, test=test, validation=validation, rng=rng)
@@ -75,7 +195,7 @@ def split_client(
         rng = stream(seed, "folds", name)
         kept, held = hold_out(strata[train], fold=number, folds=count, rng=rng)
         split = train[kept], train[:0], train[held]
-    return ClientRows(name, table, {p: rows[at] for p, at in zip(SPLITS, split, strict=True)})
+    return ClientRows(name, table, {s: rows[at] for s, at in zip(SPLITS, split, strict=True)})
 
 
 def split_rows(
@@ -141,136 +261,3 @@ def _apportion(seats: int, sizes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         order = np.argsort(-rest, kind="stable")[:left]
         given[order[rest[order] > -np.inf]] += 1
     return given
-
-
-def sums_of(silo: ClientRows, parts: Sequence[Split]) -> EncoderStatistics:
-    """Return the sums over a client's rows that an encoder is fitted from."""
-    rows = np.concatenate([silo.rows[part] for part in parts])
-    return statistics(silo.table.X.iloc[rows], silo.table.task)
-
-
-def assemble(silos: Sequence[ClientRows], *, notes: tuple[str, ...], **about: Any) -> Federation:
-    """Fit the encoder, encode every row once, cut the shards.
-
-    Means and scales come from train rows only. The levels of categories are the schema of the
-    whole table, as silos would agree on beforehand: the width of the encoding, and with it the
-    shape of the model, does not depend on the split.
-    """
-    silos = sorted(silos, key=lambda silo: silo.name)
-    task = silos[0].table.task
-    train = [sums_of(silo, ("train",)) for silo in silos]
-    others = [sums_of(silo, ("validation", "test")) for silo in silos]
-    fitted = functools.reduce(operator.add, train)
-    encoder = Encoder.fit(fitted, task, schema=functools.reduce(operator.add, others, fitted))
-    cuts = [(part, silo) for part in SPLITS for silo in silos]
-    total = sum(len(silo.rows[part]) for part, silo in cuts)
-    pool = Shard(
-        np.empty((total, len(encoder.feature_names)), np.float32),
-        np.empty(total, np.int8),
-        np.empty(total, np.int32),
-        np.empty(total, np.int64),
-    )
-    ends = np.cumsum([len(silo.rows[part]) for part, silo in cuts]).tolist()
-    places = [slice(a, b) for a, b in itertools.pairwise([0, *ends])]
-    for (part, silo), place in zip(cuts, places, strict=True):
-        rows, table = silo.rows[part], silo.table
-        pool.X[place] = encoder.transform(table.X.iloc[rows])
-        pool.y[place], pool.cells[place], pool.rows[place] = table.y[rows], table.cells[rows], rows
-    # Before the shards are cut: a slice taken earlier would stay writeable.
-    for array in (pool.X, pool.y, pool.cells, pool.rows):
-        array.flags.writeable = False
-    shards = [pool[place] for place in places]
-    k = len(silos)
-    clients = tuple(Client(silo.name, *shards[i::k]) for i, silo in enumerate(silos))
-    return Federation(
-        clients=clients,
-        pool=pool,
-        attributes=silos[0].table.attributes,
-        encoder=encoder,
-        task=task,
-        notes=notes,
-        warnings=tuple(_warnings(silos)),
-        **about,
-    )
-
-
-def _warnings(silos: Sequence[ClientRows]) -> list[str]:
-    """Say which clients cannot see a class or a group in training, or have nothing to test on."""
-    found = []
-    for silo in silos:
-        rows, table = silo.rows["train"], silo.table
-        labels = table.y[rows]
-        if labels.min() == labels.max():
-            which = "favourable" if labels[0] == 1 else "unfavourable"
-            found.append(f"{silo.name}: every train label is {which}")
-        for column, attribute in enumerate(table.attributes):
-            present = set(table.groups[rows, column].tolist())
-            held = [attribute.groups[code] for code in present]
-            absent = [group for group in attribute.recorded if group not in held]
-            if absent:
-                found.append(f"{silo.name}: no train row of {attribute.name} {', '.join(absent)}")
-        if len(silo.rows["test"]) == 0:
-            found.append(f"{silo.name}: no test row")
-    return found
-
-
-def federation_from_tables(
-    tables: Mapping[str, Table],
-    *,
-    seed: int = 0,
-    test: float = 0.2,
-    validation: float = 0.0,
-    name: str = "tables",
-) -> Federation:
-    """Join clients that hold a table each; only encoder statistics are summed over them.
-
-    Every table needs the same resolved task: fix ``numeric``, ``categorical``, ``unfavourable``
-    and each attribute's ``groups`` in the `Task`, so that no client's file decides them.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from mfairfl.data import Task, table_from_frame
-    >>> task = Task(label="y", favourable=1, sensitive=("s",))
-    >>> frame = pd.DataFrame({"x": range(8), "s": list("abababab"), "y": [0, 1, 1, 0] * 2})
-    >>> tables = {one: table_from_frame(frame, task, name=one) for one in ("north", "south")}
-    >>> [(c.name, len(c.train), len(c.test)) for c in federation_from_tables(tables).clients]
-    [('north', 6, 2), ('south', 6, 2)]
-    """
-    if not tables:
-        raise DataError("no client tables: give a mapping of client name to table")
-    names = sorted(tables)
-    first = tables[names[0]]
-    for other in names[1:]:
-        _same_task(names[0], first, other, tables[other])
-    silos = [
-        split_client(
-            one,
-            tables[one],
-            np.arange(len(tables[one])),
-            seed=seed,
-            test=test,
-            validation=validation,
-        )
-        for one in names
-    ]
-    sums = "".join(f"{one} {tables[one].sha256}\n" for one in names)
-    return assemble(
-        silos,
-        notes=tuple(f"{one}: {note}" for one in names for note in tables[one].notes),
-        table_name=name,
-        sha256=hashlib.sha256(sums.encode()).hexdigest(),
-        scheme="tables",
-        seed=seed,
-        options={"test": test, "validation": validation},
-    )
-
-
-def _same_task(name: str, table: Table, other: str, second: Table) -> None:
-    for key, value in table.task:
-        found = getattr(second.task, key)
-        if found != value:
-            raise DataError(
-                f"clients '{name}' and '{other}' differ in their task's {key} "
-                f"({value!r} and {found!r}): set {key} in the Task both tables are read with"
-            )

@@ -1,4 +1,7 @@
-"""Clients with their shards: what every engine trains and measures on."""
+"""Clients with their encoded rows: what every engine trains and measures on.
+
+A `Federation` also describes who holds what, as plain types, as text and as a figure.
+"""
 
 from __future__ import annotations
 
@@ -14,100 +17,7 @@ from mfairfl.data.encoder import Encoder
 from mfairfl.data.task import Attribute, Task
 from mfairfl.errors import DataError
 
-__all__ = [
-    "SPLITS",
-    "Client",
-    "Federation",
-    "Shard",
-    "Split",
-    "draw",
-    "write_text",
-]
-
-
-def write_text(summary: dict[str, Any]) -> str:
-    """Write one line a client: sizes, favourable share, and for each group share and base rate.
-
-    Examples
-    --------
-    >>> group = {"rows": 4, "share": 1.0, "favourable": 1, "base_rate": 0.25}
-    >>> client = {"name": "a", "train": 3, "validation": 0, "test": 1, **group}
-    >>> client["attributes"] = {"sex": {"Female": group}}
-    >>> facts = {"table": "t", "scheme": "iid", "seed": 0, "features": 2}
-    >>> facts |= {"notes": [], "warnings": []}
-    >>> print(write_text({**facts, "clients": [client]}))
-    t: 4 rows, 2 features, 1 clients, scheme iid, seed 0
-    share of the client's rows (base rate in brackets), '-' where undefined
-    client  train  validation  test  favourable  sex Female
-    a           3           0     1      25.0 %  100.0 % (25.0 %)
-    """
-    clients = summary["clients"]
-    groups = [(a, g) for a, of in clients[0]["attributes"].items() for g in of]
-    head = ["client", "train", "validation", "test", "favourable"]
-    lines = [head + [f"{attribute} {group}" for attribute, group in groups]]
-    for client in clients:
-        line = [client["name"], *(f"{client[p]:,}" for p in ("train", "validation", "test"))]
-        line.append(_percent(client["base_rate"]))
-        for attribute, group in groups:
-            cell = client["attributes"][attribute][group]
-            line.append(f"{_percent(cell['share'])} ({_percent(cell['base_rate'])})")
-        lines.append(line)
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-    rows = sum(client["rows"] for client in clients)
-    text = [
-        f"{summary['table']}: {rows:,} rows, {summary['features']} features, "
-        f"{len(clients)} clients, scheme {summary['scheme']}, seed {summary['seed']}",
-        "share of the client's rows (base rate in brackets), '-' where undefined",
-    ]
-    for line in lines:
-        left = range(len(line))
-        cells = [
-            line[i].rjust(widths[i]) if 0 < i < len(head) else line[i].ljust(widths[i])
-            for i in left
-        ]
-        text.append("  ".join(cells).rstrip())
-    text += [f"note: {note}" for note in summary["notes"]]
-    return "\n".join([*text, *(f"warning: {warning}" for warning in summary["warnings"])])
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.1f} %"
-
-
-def draw(summary: dict[str, Any], path: Path) -> None:
-    """Draw each client's rows by group, one panel an attribute; hatched = favourable label."""
-    # Loaded here: drawing is rare, and the library takes longer to load than the whole package.
-    from matplotlib.figure import Figure  # noqa: PLC0415
-    from matplotlib.patches import Patch  # noqa: PLC0415
-
-    clients = summary["clients"]
-    names = [client["name"] for client in clients]
-    attributes = list(clients[0]["attributes"])
-    size = (3 + 4.0 * len(attributes), 1.8 + 0.35 * len(names))
-    figure = Figure(figsize=size, layout="constrained")
-    panels = figure.subplots(1, len(attributes), squeeze=False)[0]
-    for panel, attribute in zip(panels, attributes, strict=True):
-        groups = list(clients[0]["attributes"][attribute])
-        greys = [str(0.95 - 0.6 * i / max(len(groups) - 1, 1)) for i in range(len(groups))]
-        left = [0] * len(names)
-        for group, grey in zip(groups, greys, strict=True):
-            cells = [client["attributes"][attribute][group] for client in clients]
-            good = [cell["favourable"] for cell in cells]
-            other = [cell["rows"] - cell["favourable"] for cell in cells]
-            for count, hatch in ((good, "////"), (other, "")):
-                panel.barh(names, count, left=left, color=grey, edgecolor="black", hatch=hatch)
-                left = [a + b for a, b in zip(left, count, strict=True)]
-        keys = [Patch(facecolor=grey, edgecolor="black") for grey in greys]
-        keys.append(Patch(facecolor="white", edgecolor="black", hatch="////"))
-        panel.legend(keys, [*groups, "favourable label"], fontsize="small")
-        panel.set_title(f"{summary['table']}, {summary['scheme']}: {attribute}")
-        panel.set_xlabel("rows")
-        panel.invert_yaxis()
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot draw into {path}: {str(error).splitlines()[0]}") from error
-
+__all__ = ["SPLITS", "Client", "Federation", "Shard", "Split"]
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -126,9 +36,9 @@ class Shard:
         """Return the number of rows."""
         return len(self.y)
 
-    def __getitem__(self, part: slice) -> Shard:
+    def __getitem__(self, rows: slice) -> Shard:
         """Return consecutive rows as views, without a copy."""
-        return Shard(self.X[part], self.y[part], self.cells[part], self.rows[part])
+        return Shard(self.X[rows], self.y[rows], self.cells[rows], self.rows[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,8 +69,18 @@ class Federation:
     """All clients, sorted by name, encoded alike.
 
     `pool` holds every row once: the train rows of all clients in their order, then the validation
-    rows, then the test rows. The clients' shards are slices of it. `notes` tell how the data was
-    made; `warnings` name clients that lack a group, a class or test rows.
+    rows, then the test rows. The clients' shards are slices of it. `notes` say how the data was
+    prepared; `warnings` name clients that lack a group, a class or test rows.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from mfairfl.data import partition, table_from_frame, task_from_roles
+    >>> people = pd.DataFrame({"x": range(20), "sex": list("fm") * 10, "hired": [0, 1, 1, 0] * 5})
+    >>> task = task_from_roles(people, label="hired", sensitive="sex")
+    >>> federation = partition(table_from_frame(people, task), "iid", clients=2)
+    >>> print(federation.describe().splitlines()[0])
+    frame: 20 rows, 3 features, 2 clients, scheme iid, seed 0
     """
 
     clients: tuple[Client, ...]
@@ -176,10 +96,10 @@ class Federation:
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
-    def pooled(self, part: Split) -> Shard:
-        """Return the rows of all clients in one part, as a slice of `pool`."""
+    def pooled(self, split: Split) -> Shard:
+        """Return the rows of all clients in one split, as a slice of `pool`."""
         ends = np.cumsum([0, *(sum(len(c.shard(s)) for c in self.clients) for s in SPLITS)])
-        index = SPLITS.index(part)
+        index = SPLITS.index(split)
         return self.pool[int(ends[index]) : int(ends[index + 1])]
 
     def summary(self) -> dict[str, Any]:
@@ -196,10 +116,18 @@ class Federation:
             "clients": [self._count(client) for client in self.clients],
         }
 
+    def describe(self) -> str:
+        """Return who holds what as a text table."""
+        return _text(self.summary())
+
+    def plot(self, path: str | Path) -> None:
+        """Plot who holds what into an image file (PNG, SVG or PDF by its suffix)."""
+        _plot(self.summary(), Path(path))
+
     def _count(self, client: Client) -> dict[str, Any]:
-        shards = [client.train, client.validation, client.test]
-        y = np.concatenate([shard.y for shard in shards])
-        cells = np.concatenate([shard.cells for shard in shards])
+        shards = {split: client.shard(split) for split in SPLITS}
+        y = np.concatenate([shard.y for shard in shards.values()])
+        cells = np.concatenate([shard.cells for shard in shards.values()])
         codes = np.unravel_index(cells, [attribute.size for attribute in self.attributes])
         groups = {
             attribute.name: {
@@ -208,18 +136,8 @@ class Federation:
             }
             for attribute, code in zip(self.attributes, codes, strict=True)
         }
-        sizes: dict[str, int] = {
-            part: len(shard) for part, shard in zip(SPLITS, shards, strict=True)
-        }
+        sizes: dict[str, int] = {split: len(shard) for split, shard in shards.items()}
         return {"name": client.name, **sizes, **_counts(y, len(y)), "attributes": groups}
-
-    def describe(self) -> str:
-        """Return who holds what as a text table."""
-        return write_text(self.summary())
-
-    def plot(self, path: str | Path) -> None:
-        """Draw who holds what into an image file (PNG, SVG or PDF by its suffix)."""
-        draw(self.summary(), Path(path))
 
 
 def _counts(y: npt.NDArray[np.int8], of: int) -> dict[str, int | float | None]:
@@ -230,3 +148,72 @@ def _counts(y: npt.NDArray[np.int8], of: int) -> dict[str, int | float | None]:
         "favourable": good,
         "base_rate": good / rows if rows else None,
     }
+
+
+def _text(summary: dict[str, Any]) -> str:
+    """Write one line per client: sizes, favourable share, share and base rate of each group."""
+    clients = summary["clients"]
+    groups = [(a, g) for a, of in clients[0]["attributes"].items() for g in of]
+    head = ["client", *SPLITS, "favourable"]
+    lines = [head + [f"{attribute} {group}" for attribute, group in groups]]
+    for client in clients:
+        line = [client["name"], *(f"{client[split]:,}" for split in SPLITS)]
+        line.append(_percent(client["base_rate"]))
+        for attribute, group in groups:
+            cell = client["attributes"][attribute][group]
+            line.append(f"{_percent(cell['share'])} ({_percent(cell['base_rate'])})")
+        lines.append(line)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    rows = sum(client["rows"] for client in clients)
+    text = [
+        f"{summary['table']}: {rows:,} rows, {summary['features']} features, "
+        f"{len(clients)} clients, scheme {summary['scheme']}, seed {summary['seed']}",
+        "share of the client's rows (base rate in brackets), '-' where undefined",
+    ]
+    for line in lines:
+        cells = [
+            cell.rjust(width) if 0 < i < len(head) else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        text.append("  ".join(cells).rstrip())
+    text += [f"note: {note}" for note in summary["notes"]]
+    return "\n".join([*text, *(f"warning: {warning}" for warning in summary["warnings"])])
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def _plot(summary: dict[str, Any], path: Path) -> None:
+    """Plot each client's rows by group, one panel per attribute; hatched = favourable label."""
+    # Imported here: plots are rare, and the library takes longer to import than the package.
+    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.patches import Patch  # noqa: PLC0415
+
+    clients = summary["clients"]
+    names = [client["name"] for client in clients]
+    attributes = list(clients[0]["attributes"])
+    size = (3 + 4.0 * len(attributes), 1.8 + 0.35 * len(names))
+    figure = Figure(figsize=size, layout="constrained")
+    panels = figure.subplots(1, len(attributes), squeeze=False)[0]
+    for panel, attribute in zip(panels, attributes, strict=True):
+        groups = list(clients[0]["attributes"][attribute])
+        greys = [str(0.95 - 0.6 * i / max(len(groups) - 1, 1)) for i in range(len(groups))]
+        left = [0] * len(names)
+        for group, grey in zip(groups, greys, strict=True):
+            cells = [client["attributes"][attribute][group] for client in clients]
+            good = [cell["favourable"] for cell in cells]
+            other = [cell["rows"] - cell["favourable"] for cell in cells]
+            for count, hatch in ((good, "////"), (other, "")):
+                panel.barh(names, count, left=left, color=grey, edgecolor="black", hatch=hatch)
+                left = [a + b for a, b in zip(left, count, strict=True)]
+        keys = [Patch(facecolor=grey, edgecolor="black") for grey in greys]
+        keys.append(Patch(facecolor="white", edgecolor="black", hatch="////"))
+        panel.legend(keys, [*groups, "favourable label"], fontsize="small")
+        panel.set_title(f"{summary['table']}, {summary['scheme']}: {attribute}")
+        panel.set_xlabel("rows")
+        panel.invert_yaxis()
+    try:
+        figure.savefig(path, dpi=150)
+    except (OSError, ValueError) as error:
+        raise DataError(f"cannot write the plot {path}: {str(error).splitlines()[0]}") from error

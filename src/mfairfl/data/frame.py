@@ -1,6 +1,7 @@
-"""From a file to a frame: CSV with any delimiter and encoding, gzip, xz, Parquet.
+"""From a file or a frame of any library to a pandas frame.
 
-CSV cells stay text: what is a number is the `Task`'s decision, so that "007" survives.
+Files are CSV with any delimiter and encoding, gzip, xz or Parquet. CSV cells stay text: what is a
+number is the `Task`'s decision, so that "007" survives.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import logging
 import lzma
 import zlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
@@ -29,13 +31,7 @@ import pyarrow as pa
 
 from mfairfl.errors import DataError
 
-__all__ = [
-    "FileContent",
-    "decode",
-    "read_bytes",
-    "read_file",
-    "read_frame",
-]
+__all__ = ["FileContent", "read_file", "read_frame"]
 
 _log = logging.getLogger(__name__)
 
@@ -51,86 +47,9 @@ _LEGACY = [
     *(f"cp125{i}" for i in range(9)),
     *("cp874", "cp932", "cp949", "big5", "gb18030", "euc_jp", "koi8_r"),
 ]
-
-
-def read_bytes(path: Path) -> bytes:
-    """Read a file, decompressed if it is gzip or xz."""
-    return _decompressed(path, _raw(path))
-
-
-def _raw(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
-        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-        near = get_close_matches(path.name, siblings, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else "check the path"
-        raise DataError(f"no such file: {path}: {hint}") from error
-    except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror}: give a readable file") from error
-
-
-def _decompressed(path: Path, data: bytes) -> bytes:
-    try:
-        if data.startswith(b"\x1f\x8b"):
-            return gzip.decompress(data)
-        if data.startswith(b"\xfd7zXZ\x00"):
-            return lzma.decompress(data)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{path} is damaged ({error}): fetch or compress it again") from error
-    return data
-
-
-def decode(path: Path, data: bytes, encoding: str | None) -> tuple[str, tuple[str, ...]]:
-    """Decode by the told encoding, the byte order mark, as UTF-8, or by a guess that is noted."""
-    notes: tuple[str, ...] = ()
-    told = encoding or next((name for mark, name in _BOMS.items() if data.startswith(mark)), None)
-    try:
-        text = data.decode(told or "utf-8")
-    except LookupError as error:
-        raise DataError(f"{path}: unknown encoding '{told}': try 'utf-8' or 'cp1252'") from error
-    except UnicodeDecodeError as error:
-        guess = _guess_encoding(data)
-        problem = (
-            f"{path}: byte 0x{data[error.start]:02x} at offset {error.start} is not "
-            f"{told or 'utf-8'}"
-        )
-        if told is not None or guess is None:
-            hint = f"try encoding='{guess}'" if guess else "give the right encoding="
-            raise DataError(f"{problem}: {hint}") from error
-        notes = (f"{problem}; read as {guess}, a guess: give encoding= to be sure",)
-        _log.warning(notes[0])
-        text = data.decode(guess)
-    if "\0" in text:
-        raise DataError(
-            f"{path}: not plain text (NUL at character {text.index(chr(0))}): "
-            "if it is UTF-16, give encoding='utf-16-le' or 'utf-16-be'"
-        )
-    return text.removeprefix("\ufeff"), notes
-
-
-def _guess_encoding(data: bytes) -> str | None:
-    matches = charset_normalizer.from_bytes(data, cp_isolation=_LEGACY)
-    best = matches.best()
-    if best is None:
-        return None
-    # Short western files fit many code pages equally well; the most common one wins a tie.
-    tied = {m.encoding for m in matches if m.chaos <= best.chaos} | {*best.could_be_from_charset}
-    return "cp1252" if "cp1252" in tied else best.encoding
-
-
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 _SAMPLE = 1_000_000  # characters in which the delimiter must show
 _CHUNK = 65_536  # rows; bounds the memory that loose text objects take
-
-
-@dataclass(frozen=True, slots=True)
-class FileContent:
-    """A file as read: its frame, the sha256 of its (decompressed) bytes, and what was guessed."""
-
-    frame: pd.DataFrame
-    sha256: str
-    notes: tuple[str, ...]
 
 
 def read_frame(
@@ -143,9 +62,9 @@ def read_frame(
     source
         Path of a CSV file (also .gz or .xz) or of a Parquet file, or a frame.
     delimiter
-        The delimiter of a CSV file; found from its first lines unless given.
+        The delimiter of a CSV file; detected from its first lines if omitted.
     encoding
-        The encoding of a CSV file. Unless given: a byte order mark decides, then UTF-8, then a
+        The encoding of a CSV file. If omitted: the byte order mark decides, then UTF-8, then a
         guess, which is logged as a warning.
 
     Returns
@@ -174,70 +93,123 @@ def read_frame(
     return _checked(frame, "the frame")
 
 
+@dataclass(frozen=True, slots=True)
+class FileContent:
+    """A file as read.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+    sha256 : str
+        Hash of the (decompressed) bytes.
+    notes : tuple of str
+        What was guessed.
+    delimiter : str, optional
+        The delimiter that was given or detected; None for Parquet.
+    encoding : str, optional
+        The encoding that was given or guessed; None where the file itself decides.
+    """
+
+    frame: pd.DataFrame
+    sha256: str
+    notes: tuple[str, ...] = ()
+    delimiter: str | None = None
+    encoding: str | None = None
+
+
 def read_file(
     path: str | PathLike[str], *, delimiter: str | None = None, encoding: str | None = None
 ) -> FileContent:
     """Read a file and keep what an auditor asks for: its hash and the guesses made."""
     path = Path(path)
-    data = read_bytes(path)
+    data = _decompressed(path, _raw(path))
     digest = hashlib.sha256(data).hexdigest()
     if data.startswith(b"PAR1") or path.suffix.lower() in (".parquet", ".pq"):
-        return FileContent(_checked(_parquet(path, data), str(path)), digest, ())
+        return FileContent(_checked(_parquet(path, data), str(path)), digest)
     if data.startswith(b"PK\x03\x04"):
         raise DataError(f"{path} is a zip archive or a spreadsheet: save the table as CSV")
-    text, notes = decode(path, data, encoding)
+    text, encoding, notes = _decode(path, data, encoding)
     if not text.strip():
         raise DataError(f"{path} is empty: expected a header line and rows")
-    return FileContent(_csv(path, text, delimiter), digest, notes)
+    frame, delimiter = _csv(path, text, delimiter)
+    return FileContent(frame, digest, notes, delimiter, encoding)
 
 
-def _parquet(path: Path, data: bytes) -> pd.DataFrame:
+def _raw(path: Path) -> bytes:
     try:
-        return pd.read_parquet(io.BytesIO(data))
-    except pa.ArrowException as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(
-            f"{path} is no readable Parquet file ({reason}): write it again"
-        ) from error
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = get_close_matches(path.name, siblings, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else "check the path"
+        raise DataError(f"no such file: {path}: {hint}") from error
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}: give a readable file") from error
 
 
-def _checked(frame: pd.DataFrame, where: str) -> pd.DataFrame:
-    """Give text names to the columns and row numbers to the rows of a frame that is not CSV."""
-    frame.columns = _names(list(frame.columns), where)
-    if frame.empty:
-        raise DataError(f"{where} has no rows: give at least a few people")
-    if frame.index.name != "line":  # a CSV file's frame handed on
-        frame.index = pd.RangeIndex(len(frame), name="row")
-    return frame
+def _decompressed(path: Path, data: bytes) -> bytes:
+    try:
+        if data.startswith(b"\x1f\x8b"):
+            return gzip.decompress(data)
+        if data.startswith(b"\xfd7zXZ\x00"):
+            return lzma.decompress(data)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{path} is damaged ({error}): fetch or compress it again") from error
+    return data
 
 
-def _names(header: list[Any], where: str) -> pd.Index[str]:
-    names = [str(name).strip() for name in header]
-    if "" in names:
-        raise DataError(
-            f"{where}: column {names.index('') + 1} has no name: name it in the header, or leave "
-            "it out (a saved pandas index: write with index=False)"
+def _decode(path: Path, data: bytes, given: str | None) -> tuple[str, str | None, tuple[str, ...]]:
+    """Decode by the given encoding, the byte order mark, as UTF-8, or by a guess that is noted."""
+    notes: tuple[str, ...] = ()
+    known = given or next((name for mark, name in _BOMS.items() if data.startswith(mark)), None)
+    try:
+        text = data.decode(known or "utf-8")
+    except LookupError as error:
+        raise DataError(f"{path}: unknown encoding '{known}': try 'utf-8' or 'cp1252'") from error
+    except UnicodeDecodeError as error:
+        guess = _guess_encoding(data)
+        problem = (
+            f"{path}: byte 0x{data[error.start]:02x} at offset {error.start} is not "
+            f"{known or 'utf-8'}"
         )
-    repeated = [name for name, count in Counter(names).items() if count > 1]
-    if repeated:
-        raise DataError(f"{where}: column name '{repeated[0]}' occurs twice: rename one")
-    return pd.Index(names, dtype="str")
+        if known is not None or guess is None:
+            hint = f"try encoding='{guess}'" if guess else "give the right encoding="
+            raise DataError(f"{problem}: {hint}") from error
+        notes = (f"{problem}; read as {guess}, a guess: give encoding= to be sure",)
+        _log.warning(notes[0])
+        text, given = data.decode(guess), guess
+    if "\0" in text:
+        raise DataError(
+            f"{path}: not plain text (NUL at character {text.index(chr(0))}): "
+            "if it is UTF-16, give encoding='utf-16-le' or 'utf-16-be'"
+        )
+    return text.removeprefix("\ufeff"), given, notes
 
 
-def _csv(path: Path, text: str, told: str | None) -> pd.DataFrame:
-    if told is not None and (len(told) != 1 or told in '"\r\n'):
-        raise DataError(f"{path}: delimiter {told!r} is not one character: try one of , ; \\t |")
-    seems = _sniff(text)
-    delimiter = told or seems or ","
+def _guess_encoding(data: bytes) -> str | None:
+    matches = charset_normalizer.from_bytes(data, cp_isolation=_LEGACY)
+    best = matches.best()
+    if best is None:
+        return None
+    # Short western files fit many code pages equally well; the most common one wins a tie.
+    tied = {m.encoding for m in matches if m.chaos <= best.chaos} | {*best.could_be_from_charset}
+    return "cp1252" if "cp1252" in tied else best.encoding
+
+
+def _csv(path: Path, text: str, given: str | None) -> tuple[pd.DataFrame, str]:
+    if given is not None and (len(given) != 1 or given in '"\r\n'):
+        raise DataError(f"{path}: delimiter {given!r} is not one character: try one of , ; \\t |")
+    likely = _sniff(text)
+    delimiter = given or likely or ","
     records = _records(path, text, delimiter)
     header = next(records)[1]
-    if len(header) == 1 and (told is None or seems is not None):
+    if len(header) == 1 and (given is None or likely is not None):
         found = f"found one column ('{header[0][:60]}')"
-        if seems is None:
+        if likely is None:
             raise DataError(f"{path}: {found} and no usual delimiter: give delimiter=")
         raise DataError(
-            f"{path}: {found} with delimiter {told!r}: {_DELIMITERS[seems]} seems right, "
-            f"give delimiter={seems!r}"
+            f"{path}: {found} with delimiter {given!r}: {_DELIMITERS[likely]} seems right, "
+            f"give delimiter={likely!r}"
         )
     names = _names(header, str(path))
     chunks = []
@@ -253,10 +225,10 @@ def _csv(path: Path, text: str, told: str | None) -> pd.DataFrame:
         chunks.append(pd.DataFrame(rows, index=index, columns=names, dtype="str"))
     if not chunks:
         raise DataError(f"{path} has a header but no rows")
-    return pd.concat(chunks)
+    return pd.concat(chunks), delimiter
 
 
-def _records(path: Path, text: str, delimiter: str) -> Any:
+def _records(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yield (first line, fields) of every record that is not blank."""
     # strict: a quote that is never closed must not swallow the rest of the file.
     reader = csv.reader(
@@ -289,3 +261,36 @@ def _sniff(text: str) -> str | None:
         if len(rows[0]) > width and alike >= 0.9 * len(rows) - 1:
             best, width = delimiter, len(rows[0])
     return best
+
+
+def _parquet(path: Path, data: bytes) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(io.BytesIO(data))
+    except pa.ArrowException as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(
+            f"{path} is not a readable Parquet file ({reason}): write it again"
+        ) from error
+
+
+def _checked(frame: pd.DataFrame, where: str) -> pd.DataFrame:
+    """Give text names to the columns and row numbers to the rows of a frame that is not CSV."""
+    frame.columns = _names(list(frame.columns), where)
+    if frame.empty:
+        raise DataError(f"{where} has no rows: give at least a few people")
+    if frame.index.name != "line":  # a CSV file's frame handed on
+        frame.index = pd.RangeIndex(len(frame), name="row")
+    return frame
+
+
+def _names(header: list[Any], where: str) -> pd.Index[str]:
+    names = [str(name).strip() for name in header]
+    if "" in names:
+        raise DataError(
+            f"{where}: column {names.index('') + 1} has no name: name it in the header, or leave "
+            "it out (a saved pandas index: write with index=False)"
+        )
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise DataError(f"{where}: column name '{repeated[0]}' occurs twice: rename one")
+    return pd.Index(names, dtype="str")

@@ -1,4 +1,4 @@
-"""Deal the rows of a table to clients: the published splits, Dirichlet, by column, iid, by size.
+"""Distribute a table's rows over clients: published splits, Dirichlet, by column, iid, by size.
 
 Every scheme but ``column`` is a matrix of shares, groups × clients: within each group the rows
 are shuffled and cut into consecutive chunks of these shares.
@@ -8,28 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from mfairfl.data.assembly import assemble, split_client
+from mfairfl.data.assembly import assemble, check_seed, split_client
 from mfairfl.data.federation import Federation
 from mfairfl.data.table import Table
 from mfairfl.errors import DataError, unknown
 from mfairfl.randomness import stream
 
-__all__ = [
-    "SCHEMES",
-    "Codes",
-    "DealRequest",
-    "Scheme",
-    "Shares",
-    "partition",
-]
+__all__ = ["SCHEMES", "Scheme", "SchemeInput", "Shares", "partition"]
 
-Codes = npt.NDArray[np.int64]
-Shares = npt.NDArray[np.float64]
+_Integers = npt.NDArray[np.int64]
 
 _HIGH = ((0.5, 0.1, 0.1, 0.2, 0.1), (0.1, 0.4, 0.3, 0.1, 0.1))
 _LOW = ((0.3, 0.3, 0.2, 0.1, 0.1), (0.1, 0.2, 0.2, 0.2, 0.3))
@@ -39,8 +32,8 @@ _DEFAULT_CLIENTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class DealRequest:
-    """What a scheme gets to see."""
+class SchemeInput:
+    """What a scheme gets to see; `attribute` is a column of the table's groups."""
 
     table: Table
     attribute: int
@@ -53,100 +46,27 @@ class DealRequest:
         """How many clients to make."""
         return _DEFAULT_CLIENTS if self.clients is None else self.clients
 
+    @property
+    def groups(self) -> _Integers:
+        """Each row's group in the attribute."""
+        return self.table.groups[:, self.attribute].astype(np.int64)
+
+
+class Shares(NamedTuple):
+    """Each row's group, and which share of every group each client gets (groups × clients)."""
+
+    groups: _Integers
+    matrix: npt.NDArray[np.float64]
+    notes: tuple[str, ...] = ()
+
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
     """A rule, the options it takes with their defaults, and what helps against empty clients."""
 
-    rule: Callable[[DealRequest], tuple[Codes, Shares, tuple[str, ...]]]
+    rule: Callable[[SchemeInput], Shares]
     options: Mapping[str, Any]
     remedy: str
-
-
-def _published(matrix: tuple[tuple[float, ...], ...]) -> Scheme:
-    def rule(request: DealRequest) -> tuple[Codes, Shares, tuple[str, ...]]:
-        shares = np.array(matrix)
-        if request.count != shares.shape[1]:
-            raise DataError(
-                f"clients={request.count}: this split is published for {shares.shape[1]} clients; "
-                "leave clients out, or use scheme 'ratio' with ratios="
-            )
-        attribute = request.table.attributes[request.attribute]
-        group = request.options["group"]
-        if group is None:
-            group = attribute.groups[0]
-        elif group not in attribute.groups:
-            raise DataError(unknown(f"group of {attribute.name}", str(group), attribute.groups))
-        codes = request.table.groups[:, request.attribute] != attribute.groups.index(group)
-        note = f"group 0 of the split is {attribute.name} {group}, group 1 is the rest"
-        return codes.astype(np.int64), shares, (note,)
-
-    return Scheme(rule, {"group": None}, "use more rows or scheme 'iid'")
-
-
-def _ratio(request: DealRequest) -> tuple[Codes, Shares, tuple[str, ...]]:
-    attribute = request.table.attributes[request.attribute]
-    ratios = request.options["ratios"]
-    wanted = f"{attribute.size} rows ({', '.join(attribute.groups)}) with one share a client"
-    if ratios is None:
-        raise DataError(f"scheme 'ratio' needs ratios=: {wanted}")
-    try:
-        shares = np.array(ratios, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise DataError(f"ratios={ratios!r}: not a matrix of numbers; give {wanted}") from error
-    if shares.ndim != 2 or len(shares) != attribute.size or shares.shape[1] == 0:
-        raise DataError(f"ratios has shape {shares.shape}: give {wanted}")
-    if request.clients not in (None, shares.shape[1]):
-        raise DataError(f"ratios has {shares.shape[1]} columns but clients={request.clients}")
-    for group, row in zip(attribute.groups, shares, strict=True):
-        if not (np.isfinite(row).all() and (row >= 0).all() and row.sum() <= 1 + 1e-9):
-            raise DataError(
-                f"ratios of group '{group}' are {row.tolist()}: give shares from 0 that sum to at "
-                "most 1"
-            )
-    return request.table.groups[:, request.attribute].astype(np.int64), shares, ()
-
-
-def _dirichlet(request: DealRequest) -> tuple[Codes, Shares, tuple[str, ...]]:
-    on, alpha = request.options["on"], _positive(request.options, "alpha")
-    if on not in ("label", "group"):
-        raise DataError(unknown("value of on=", str(on), ("label", "group")))
-    if on == "label":
-        codes, size = request.table.y.astype(np.int64), 2
-    else:
-        codes = request.table.groups[:, request.attribute].astype(np.int64)
-        size = request.table.attributes[request.attribute].size
-    return codes, request.rng.dirichlet(np.full(request.count, alpha), size=size), ()
-
-
-def _iid(request: DealRequest) -> tuple[Codes, Shares, tuple[str, ...]]:
-    shares = np.full((1, request.count), 1 / request.count)
-    return np.zeros(len(request.table), np.int64), shares, ()
-
-
-def _size_skew(request: DealRequest) -> tuple[Codes, Shares, tuple[str, ...]]:
-    sizes = np.arange(1, request.count + 1) ** -_positive(request.options, "skew")
-    return np.zeros(len(request.table), np.int64), (sizes / sizes.sum())[np.newaxis], ()
-
-
-def _positive(options: Mapping[str, Any], key: str) -> float:
-    value = options[key]
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
-        raise DataError(f"{key}={value!r}: give a number above 0")
-    return float(value)
-
-
-SCHEMES: dict[str, Scheme] = {
-    "high": _published(_HIGH),
-    "low": _published(_LOW),
-    "cf-literal": _published(_CF_LITERAL),
-    "ratio": Scheme(_ratio, {"ratios": None}, "give the client a share above 0"),
-    "dirichlet": Scheme(
-        _dirichlet, {"on": "label", "alpha": 0.5}, "raise alpha, lower clients or change the seed"
-    ),
-    "iid": Scheme(_iid, {}, "lower clients"),
-    "size-skew": Scheme(_size_skew, {"skew": 1.0}, "lower skew or clients"),
-}
 
 
 def partition(
@@ -161,7 +81,7 @@ def partition(
     attribute: str | None = None,
     **options: Any,
 ) -> Federation:
-    """Deal a table's rows to clients and encode them.
+    """Distribute a table's rows over clients and encode them.
 
     Parameters
     ----------
@@ -182,14 +102,14 @@ def partition(
     seed
         Same seed, same federation.
     clients
-        Number of clients, 5 if not given; with ``ratio`` and ``column`` the data decides.
+        Number of clients, 5 if omitted; with ``ratio`` and ``column`` the data decides.
     test, validation
         Shares of each client's rows, stratified by sensitive cell and label.
     fold
         (number, of how many): cross-validation. Only the train rows are used; that fold of each
         client's train rows takes the place of its test rows.
     attribute
-        Sensitive attribute the scheme looks at; default the first.
+        Sensitive attribute that the scheme reads; the first if omitted.
 
     Examples
     --------
@@ -202,35 +122,36 @@ def partition(
         raise DataError(f"table '{table.name}' names no clients: give a scheme such as 'iid'")
     if clients is not None and clients < 1:
         raise DataError(f"clients={clients}: give a number from 1")
-    if seed < 0:
-        raise DataError(f"seed={seed}: give a whole number from 0")
+    check_seed(seed)
     scheme = "column" if scheme is None else scheme
-    said: dict[str, Any] = {"test": test, "validation": validation}
-    said |= {} if fold is None else {"fold": list(fold)}
+    settings: dict[str, Any] = {"test": test, "validation": validation}
+    settings |= {} if fold is None else {"fold": list(fold)}
     notes: tuple[str, ...] = ()
     if scheme == "column":
-        dealt = _by_column(table, clients, options)
+        rows = _by_column(table, clients, options)
     else:
-        request = _request(table, scheme, seed, clients, attribute=attribute, options=options)
-        dealt, notes = _by_shares(scheme, request)
-        said |= {"clients": len(dealt), "attribute": table.attributes[request.attribute].name}
-        said |= _plain(request.options)
-    silos = [
-        split_client(name, table, rows, seed=seed, test=test, validation=validation, fold=fold)
-        for name, rows in dealt.items()
-    ]
+        given = _input(table, scheme, seed, clients, attribute=attribute, options=options)
+        rows, notes = _by_shares(scheme, given)
+        settings |= {"clients": len(rows), "attribute": table.attributes[given.attribute].name}
+        # Arrays as lists: a federation's options must fit into JSON.
+        settings |= {
+            k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in given.options.items()
+        }
+    split = partial(split_client, seed=seed, test=test, validation=validation, fold=fold)
     return assemble(
-        silos,
+        [split(name, table, held) for name, held in rows.items()],
         notes=(*table.notes, *notes),
         table_name=table.name,
         sha256=table.sha256,
         scheme=scheme,
         seed=seed,
-        options=said,
+        options=settings,
     )
 
 
-def _by_column(table: Table, clients: int | None, options: Mapping[str, Any]) -> dict[str, Codes]:
+def _by_column(
+    table: Table, clients: int | None, options: Mapping[str, Any]
+) -> dict[str, _Integers]:
     if options:
         raise DataError(f"scheme 'column' takes no option '{next(iter(options))}': remove it")
     if table.clients is None:
@@ -246,7 +167,7 @@ def _by_column(table: Table, clients: int | None, options: Mapping[str, Any]) ->
     return {str(name): np.flatnonzero(codes == code) for code, name in enumerate(names)}
 
 
-def _request(
+def _input(
     table: Table,
     scheme: str,
     seed: int,
@@ -254,8 +175,8 @@ def _request(
     *,
     attribute: str | None,
     options: Mapping[str, Any],
-) -> DealRequest:
-    """Check the names given, and fill in the scheme's defaults."""
+) -> SchemeInput:
+    """Check the given names, and fill in the scheme's defaults."""
     if scheme not in SCHEMES:
         raise DataError(unknown("scheme", scheme, (*SCHEMES, "column")))
     known = SCHEMES[scheme].options
@@ -267,34 +188,29 @@ def _request(
         raise DataError(unknown("sensitive attribute", attribute, names))
     column = 0 if attribute is None else names.index(attribute)
     rng = stream(seed, "scheme", scheme)
-    return DealRequest(table, column, clients, rng, {**known, **options})
+    return SchemeInput(table, column, clients, rng, {**known, **options})
 
 
-def _plain(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arrays as lists: what a federation says of itself must fit into JSON."""
-    return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in options.items()}
-
-
-def _by_shares(scheme: str, request: DealRequest) -> tuple[dict[str, Codes], tuple[str, ...]]:
-    codes, shares, notes = SCHEMES[scheme].rule(request)
-    dealt = _deal(codes, shares, request.rng)
-    for name, rows in dealt.items():
-        if len(rows) == 0:
+def _by_shares(scheme: str, given: SchemeInput) -> tuple[dict[str, _Integers], tuple[str, ...]]:
+    shares = SCHEMES[scheme].rule(given)
+    rows, notes = _cut(shares, given.rng), shares.notes
+    for name, held in rows.items():
+        if len(held) == 0:
             raise DataError(
                 f"scheme '{scheme}' leaves {name} with no rows: {SCHEMES[scheme].remedy}"
             )
-    unused = len(request.table) - sum(map(len, dealt.values()))
+    unused = len(given.table) - sum(map(len, rows.values()))
     if unused:
-        notes += (f"{unused:,} of {len(request.table):,} rows belong to no client",)
-    return dealt, notes
+        notes += (f"{unused:,} of {len(given.table):,} rows belong to no client",)
+    return rows, notes
 
 
-def _deal(codes: Codes, shares: Shares, rng: np.random.Generator) -> dict[str, Codes]:
+def _cut(shares: Shares, rng: np.random.Generator) -> dict[str, _Integers]:
     """Cut each group's shuffled rows by its shares; rounding the sums loses no row."""
-    count = shares.shape[1]
-    chunks: list[list[Codes]] = [[] for _ in range(count)]
-    for code, row in enumerate(shares):
-        members = rng.permutation(np.flatnonzero(codes == code))
+    count = shares.matrix.shape[1]
+    chunks: list[list[_Integers]] = [[] for _ in range(count)]
+    for group, row in enumerate(shares.matrix):
+        members = rng.permutation(np.flatnonzero(shares.groups == group))
         # Rounded to nine digits first, so that 70 % of 1,395 is 976.5 and not a hair less.
         ends = np.floor(np.round(np.cumsum(row).clip(max=1) * len(members), 9) + 0.5)
         for client, chunk in enumerate(np.split(members, ends.astype(np.int64))[:-1]):
@@ -304,3 +220,91 @@ def _deal(codes: Codes, shares: Shares, rng: np.random.Generator) -> dict[str, C
         f"client-{client + 1:0{width}d}": np.sort(np.concatenate(parts))
         for client, parts in enumerate(chunks)
     }
+
+
+def _published(matrix: tuple[tuple[float, ...], ...]) -> Scheme:
+    def rule(given: SchemeInput) -> Shares:
+        shares = np.array(matrix)
+        if given.count != shares.shape[1]:
+            raise DataError(
+                f"clients={given.count}: this split is published for {shares.shape[1]} clients; "
+                "leave clients out, or use scheme 'ratio' with ratios="
+            )
+        attribute = given.table.attributes[given.attribute]
+        group = given.options["group"]
+        if group is None:
+            group = attribute.groups[0]
+        elif group not in attribute.groups:
+            raise DataError(unknown(f"group of {attribute.name}", str(group), attribute.groups))
+        others = given.groups != attribute.groups.index(group)
+        note = f"group 0 of the split is {attribute.name} {group}, group 1 is the rest"
+        return Shares(others.astype(np.int64), shares, (note,))
+
+    return Scheme(rule, {"group": None}, "use more rows or scheme 'iid'")
+
+
+def _ratio(given: SchemeInput) -> Shares:
+    attribute = given.table.attributes[given.attribute]
+    ratios = given.options["ratios"]
+    wanted = f"{attribute.size} rows ({', '.join(attribute.groups)}) with one share per client"
+    if ratios is None:
+        raise DataError(f"scheme 'ratio' needs ratios=: {wanted}")
+    try:
+        shares = np.array(ratios, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"ratios={ratios!r}: not a matrix of numbers; give {wanted}") from error
+    if shares.ndim != 2 or len(shares) != attribute.size or shares.shape[1] == 0:
+        raise DataError(f"ratios has shape {shares.shape}: give {wanted}")
+    if given.clients not in (None, shares.shape[1]):
+        raise DataError(f"ratios has {shares.shape[1]} columns but clients={given.clients}")
+    for group, row in zip(attribute.groups, shares, strict=True):
+        if not (np.isfinite(row).all() and (row >= 0).all() and row.sum() <= 1 + 1e-9):
+            raise DataError(
+                f"ratios of group '{group}' are {row.tolist()}: give shares from 0 that sum to at "
+                "most 1"
+            )
+    return Shares(given.groups, shares)
+
+
+def _dirichlet(given: SchemeInput) -> Shares:
+    on, alpha = given.options["on"], _positive(given.options, "alpha")
+    if on not in ("label", "group"):
+        raise DataError(unknown("value of on=", str(on), ("label", "group")))
+    if on == "label":
+        groups, size = given.table.y.astype(np.int64), 2
+    else:
+        groups, size = given.groups, given.table.attributes[given.attribute].size
+    return Shares(groups, given.rng.dirichlet(np.full(given.count, alpha), size=size))
+
+
+def _iid(given: SchemeInput) -> Shares:
+    return _one_group(given, np.full(given.count, 1 / given.count))
+
+
+def _size_skew(given: SchemeInput) -> Shares:
+    sizes = np.arange(1, given.count + 1) ** -_positive(given.options, "skew")
+    return _one_group(given, sizes / sizes.sum())
+
+
+def _one_group(given: SchemeInput, shares: npt.NDArray[np.float64]) -> Shares:
+    return Shares(np.zeros(len(given.table), np.int64), shares[np.newaxis])
+
+
+def _positive(options: Mapping[str, Any], key: str) -> float:
+    value = options[key]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
+        raise DataError(f"{key}={value!r}: give a number above 0")
+    return float(value)
+
+
+SCHEMES: dict[str, Scheme] = {
+    "high": _published(_HIGH),
+    "low": _published(_LOW),
+    "cf-literal": _published(_CF_LITERAL),
+    "ratio": Scheme(_ratio, {"ratios": None}, "give the client a share above 0"),
+    "dirichlet": Scheme(
+        _dirichlet, {"on": "label", "alpha": 0.5}, "raise alpha, lower clients or change the seed"
+    ),
+    "iid": Scheme(_iid, {}, "lower clients"),
+    "size-skew": Scheme(_size_skew, {"skew": 1.0}, "lower skew or clients"),
+}

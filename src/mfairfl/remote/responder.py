@@ -19,7 +19,7 @@ from safetensors.numpy import save as save_tensors
 
 from mfairfl.data import Encoder, Task
 from mfairfl.data.agreement import describe_columns
-from mfairfl.data.assembly import split_client, sums_of
+from mfairfl.data.assembly import split_client
 from mfairfl.data.columns import columns_of
 from mfairfl.data.federation import SPLITS, Client, Shard
 from mfairfl.data.frame import read_file
@@ -104,8 +104,8 @@ class Responder:
         del run
         table, silo = self._split(header)
         parts = {
-            "train": sums_of(silo, ("train",)),
-            "others": sums_of(silo, ("validation", "test")),
+            "train": silo.statistics("train"),
+            "others": silo.statistics("validation", "test"),
         }
         least = self._settings.min_count
         plain = {name: asdict(sums) for name, sums in parts.items()}
@@ -153,7 +153,6 @@ class Responder:
         silo = split_client(
             s.name,
             table,
-            np.arange(len(table)),
             seed=header["seed"],
             test=header["test"],
             validation=header["validation"],

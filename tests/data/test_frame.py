@@ -213,7 +213,7 @@ def test_files_that_cannot_be_read(tmp_path):
     assert "save the table as CSV" in error(sheet)
     broken = tmp_path / "people.parquet"
     broken.write_bytes(b"PAR1 and more")
-    assert "no readable Parquet file" in error(broken)
+    assert "is not a readable Parquet file" in error(broken)
 
 
 def test_frames_that_cannot_be_read():
@@ -235,3 +235,12 @@ def test_any_written_text_is_read_back(tmp_path_factory, rows, delimiter):
     path = write(tmp_path_factory.mktemp("csv"), text)
     frame = read_frame(path, delimiter=delimiter, encoding="utf-8")
     assert frame.to_numpy().tolist() == [list(row) for row in rows]
+
+
+def test_what_was_detected_is_kept(tmp_path):
+    content = read_file(write(tmp_path, "name;age\nJürgen;31\nBjörn;45\n", encoding="cp1252"))
+    assert (content.delimiter, content.encoding) == (";", "cp1252")
+    content = read_file(write(tmp_path, table("~")), delimiter="~", encoding="utf-8")
+    assert (content.delimiter, content.encoding) == ("~", "utf-8")
+    content = read_file(write(tmp_path, table("\t"), encoding="utf-16"))
+    assert (content.delimiter, content.encoding) == ("\t", None)
