@@ -37,9 +37,9 @@ METHODS = (
 )
 UNAWARE = {"fedavg", "constant"}  # train alike whatever the notion
 METRIC = {
-    "dp": "demographic_parity_difference",
-    "eo": "equalized_odds_difference",
-    "ap": "accuracy_parity_difference",
+    "dp": "demographic_parity_violation",
+    "eo": "equalized_odds_violation",
+    "ap": "accuracy_parity_violation",
 }
 TITLE = {"dp": "Demographic parity", "eo": "Equalized odds", "ap": "Accuracy parity"}
 AIM = 3.0  # times below FedAvg's violation

@@ -58,9 +58,9 @@ cenfair) cost a pass more than counted: every job measures once at its start, fo
 NUMBERS = (
     "accuracy",
     "loss",
-    "demographic_parity_difference",
-    "equalized_odds_difference",
-    "accuracy_parity_difference",
+    "demographic_parity_violation",
+    "equalized_odds_violation",
+    "accuracy_parity_violation",
     "client_accuracy_std",
 )
 
@@ -124,7 +124,7 @@ def shown(run: Run) -> str:
         if run.metrics[part][name] is None:
             raise RuntimeError(f"{run.record['config']['strategy']['name']}: no {name} on {part}")
     accuracy = run.metrics["test"]["accuracy"]
-    violation = run.metrics["train"]["demographic_parity_difference"]
+    violation = run.metrics["train"]["demographic_parity_violation"]
     return f"{accuracy:.3f}/{violation:.3f}{'*' if run.record['warnings'] else ' '}"
 
 

@@ -32,7 +32,7 @@ def metric(name: str) -> Callable[[Records], Floats]:
 
 
 accuracy, worst = metric("accuracy"), metric("worst_client_accuracy")
-spread, violation = metric("client_accuracy_std"), metric("demographic_parity_difference")
+spread, violation = metric("client_accuracy_std"), metric("demographic_parity_violation")
 
 
 def client(records: Records, *, skewed: bool) -> Floats:

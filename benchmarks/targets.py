@@ -23,10 +23,10 @@ FIRST_SEED = 100
 SEEDS = {"adult": 5, "compas": 10, "bank": 5}
 SPLITS = ("high", "low")
 METRIC = {
-    "dp": "demographic_parity_difference",
-    "eo": "equalized_odds_difference",
-    "ap": "accuracy_parity_difference",
-    "ap-loss": "accuracy_parity_loss_difference",
+    "dp": "demographic_parity_violation",
+    "eo": "equalized_odds_violation",
+    "ap": "accuracy_parity_violation",
+    "ap-loss": "accuracy_parity_loss_violation",
 }
 # (accuracy at least, violation at most, as a number or as a multiple of the floor), for high
 TARGETS: dict[tuple[str, str], tuple[float, float | str]] = {

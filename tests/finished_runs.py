@@ -7,8 +7,8 @@ import json
 import numpy as np
 
 ROUNDS = """\
-round,train_accuracy,train_demographic_parity_difference,test_accuracy,\
-test_demographic_parity_difference,test_equalized_odds_difference,train_equalized_odds_difference
+round,train_accuracy,train_demographic_parity_violation,test_accuracy,\
+test_demographic_parity_violation,test_equalized_odds_violation,train_equalized_odds_violation
 0,0.25,0,0.2,0,0,0
 1,0.7,0.3,0.6,,0.4,0.5
 2,0.8,0.1,nan,0.2,0.3,0.2
@@ -59,7 +59,7 @@ def write_run(
     clients = clients or {"NA": cell(0.85, 0.2, 0.4), "$b^$": cell(0.75, 0.2, 0.4)}
     values = {
         "accuracy": accuracy,
-        "demographic_parity_difference": violation,
+        "demographic_parity_violation": violation,
         "worst_client_accuracy": min(c["accuracy"] for c in clients.values()),
         "client_accuracy_gap": 0.1,
     }
@@ -95,7 +95,7 @@ def write_run(
                 "by_client": ranges(clients),
             }
         },
-        "noise_floor": {"test": {"demographic_parity_difference": 0.03}},
+        "noise_floor": {"test": {"demographic_parity_violation": 0.03}},
     }
     folder.mkdir()
     (folder / "run.json").write_text(json.dumps(record), encoding="utf-8")

@@ -6,8 +6,8 @@ import pandas as pd
 
 from mfairfl.experiments.tables.layout import TableLayout
 
-DP = "demographic_parity_difference"
-EO = "equalized_odds_difference"
+DP = "demographic_parity_violation"
+EO = "equalized_odds_violation"
 PLAIN = {
     "accuracy": 0.8,
     "balanced_accuracy": 0.7,

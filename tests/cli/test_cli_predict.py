@@ -41,7 +41,7 @@ def test_a_labelled_file_is_measured(cli, run, csv, people, tmp_path):
     assert found["metrics"]["accuracy"] == (decided == people["Hired"]).mean()
     overall = (decided == "yes").mean()
     rates = (decided == "yes").groupby(people["Gender"]).mean()
-    assert found["metrics"]["demographic_parity_difference"] == pytest.approx(
+    assert found["metrics"]["demographic_parity_violation"] == pytest.approx(
         (rates - overall).abs().max(), abs=1e-12
     )
     spread = (decided == people["Hired"]).groupby(people["Site"]).mean()

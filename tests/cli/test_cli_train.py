@@ -36,7 +36,7 @@ def test_own_csv_from_flags(cli, csv, flags, tmp_path):
         "-",
         f"{record['constant_classifier']['test']['accuracy']:.4f}",
     ]
-    assert "demographic_parity_difference *" in answer.out
+    assert "demographic_parity_violation *" in answer.out
     assert answer.out.splitlines()[-1].startswith("files: r/")
     assert answer.err.splitlines()[0] == "run folder: r"
     assert [line.split()[1] for line in answer.err.splitlines()[1:]] == ["0/2", "1/2", "2/2"]
@@ -122,7 +122,7 @@ def test_an_undefined_number_says_why(cli, people, flags, tmp_path):
     answer = cli("train", "--csv", "sure.csv", *flags, "--out", "r")
     assert answer.code == 0
     assert (
-        "equalized_odds_difference: undefined (group 'd' of 'Gender' has no rows with y=0)"
+        "equalized_odds_violation: undefined (group 'd' of 'Gender' has no rows with y=0)"
     ) in answer.out.splitlines()
     number = next(line for line in answer.out.splitlines() if "equalized_odds_diff" in line)
     assert number.split()[1:3] == ["undefined", "-"]
@@ -155,7 +155,7 @@ def test_progress_shows_the_recorded_train_numbers(cli, csv, flags, tmp_path):
     last = pd.read_csv(tmp_path / "r" / "rounds.csv").iloc[-1]
     assert answer.err.splitlines()[-1] == (
         f"round 2/2  loss {last.train_loss:.3f}  accuracy {last.train_accuracy:.3f}  "
-        f"violation {last.train_demographic_parity_difference:.3f}  "
+        f"violation {last.train_demographic_parity_violation:.3f}  "
         f"client gap {last.train_client_accuracy_gap:.3f}"
     )
 

@@ -15,7 +15,7 @@ from mfairfl.experiments.search.space import Choices, Range
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import RunRequest, run_requests
 
-DP = "demographic_parity_difference"
+DP = "demographic_parity_violation"
 CONFIG = """
 seed = 5
 

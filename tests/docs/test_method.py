@@ -131,8 +131,8 @@ def test_the_logs_hold_what_the_page_names(small, capsys):
     assert named == set(json.loads(rounds[1]["log"]))
     said = {column for line in text.splitlines() if line[:1] != "|" for column in code(line)}
     found = {column.removeprefix("test_") for column in rounds[0] if column.startswith("test_")}
-    assert {name for name in found if not name.endswith("_difference")} <= said
-    assert sum(name.endswith("_difference") for name in found) == 5
+    assert {name for name in found if not name.endswith("_violation")} <= said
+    assert sum(name.endswith("_violation") for name in found) == 5
     with Path("run/clients.csv").open(encoding="utf-8", newline="") as file:
         columns = next(csv.reader(file))
     assert {re.sub("^(train|test)_", "", c) for c in columns} <= said | {"round", "client"}

@@ -39,16 +39,16 @@ def cell(data, strategy, notion, metric, name="table-1"):
             "group thresholds on FedAvg: .752 at .026",
             [
                 ("bank", "fedavg-threshold", AP, "accuracy"),
-                ("bank", "fedavg-threshold", AP, f"{AP}_difference"),
+                ("bank", "fedavg-threshold", AP, f"{AP}_violation"),
             ],
         ),
         (
             ".843 at .016 against .849 at .029",
             [
                 ("adult", "fedavg-threshold", EO, "accuracy"),
-                ("adult", "fedavg-threshold", EO, f"{EO}_difference"),
+                ("adult", "fedavg-threshold", EO, f"{EO}_violation"),
                 ("adult", "mfairfl", EO, "accuracy"),
-                ("adult", "mfairfl", EO, f"{EO}_difference"),
+                ("adult", "mfairfl", EO, f"{EO}_violation"),
             ],
         ),
         (
@@ -62,9 +62,9 @@ def cell(data, strategy, notion, metric, name="table-1"):
             "has .840 at .007 on the split `high` and .840 at .008 on `low`",
             [
                 ("adult", "mfairfl", DP, "accuracy"),
-                ("adult", "mfairfl", DP, f"{DP}_difference"),
+                ("adult", "mfairfl", DP, f"{DP}_violation"),
                 ("adult", "mfairfl", DP, "accuracy", "table-s2"),
-                ("adult", "mfairfl", DP, f"{DP}_difference", "table-s2"),
+                ("adult", "mfairfl", DP, f"{DP}_violation", "table-s2"),
             ],
         ),
         (
@@ -82,33 +82,33 @@ def cell(data, strategy, notion, metric, name="table-1"):
             [
                 ("adult", strategy, DP, metric, "table-s3")
                 for strategy in ("mfairfl", "fedavg-threshold")
-                for metric in ("accuracy", f"{DP}_difference")
+                for metric in ("accuracy", f"{DP}_violation")
             ],
         ),
         (
             "FPFL, FedFB and FairFed stop at .065, .090 and .108",
             [
-                ("adult", strategy, DP, f"{DP}_difference", "table-s3")
+                ("adult", strategy, DP, f"{DP}_violation", "table-s3")
                 for strategy in ("fpfl", "fedfb", "fairfed")
             ],
         ),
         (
             "comes down to .007 on train rows, where FedFB and FPFL stop at .040 and .035",
             [
-                ("adult", strategy, EO, f"train_{EO}_difference", "table-s3")
+                ("adult", strategy, EO, f"train_{EO}_violation", "table-s3")
                 for strategy in ("mfairfl", "fedfb", "fpfl")
             ],
         ),
         (
             ".104 ± .077, noise floor .047",
             [
-                ("adult", "mfairfl", EO, f"{EO}_difference", "table-s3"),
-                ("adult", "mfairfl", EO, f"floor_{EO}_difference", "table-s3"),
+                ("adult", "mfairfl", EO, f"{EO}_violation", "table-s3"),
+                ("adult", "mfairfl", EO, f"floor_{EO}_violation", "table-s3"),
             ],
         ),
         (
             ".023 against .028 to .032 for FedFB",
-            [("adult", "mfairfl", EO, f"train_{EO}_difference", "table-s2")],
+            [("adult", "mfairfl", EO, f"train_{EO}_violation", "table-s2")],
         ),
     ],
 )
@@ -155,7 +155,7 @@ def test_the_order_makes_no_difference():
     assert said in TEXT
     long = read_csv(FOLDER / "table-3.csv")
     wanted = long["metric"].isin(["accuracy", "client_accuracy_std"])
-    wanted |= long["metric"] == long["notion"] + "_difference"
+    wanted |= long["metric"] == long["notion"] + "_violation"
     rows = long[wanted & (long["protocol"] == "10x20")]
     marked = {}
     for name in ("mfairfl-rnd", "mfairfl-rev"):
@@ -195,7 +195,7 @@ def test_two_of_five_seeds_are_far_off_under_equalized_odds():
     runs = pd.read_csv(FOLDER / "table-s2-runs.csv", keep_default_na=False)
     own = runs[(runs["strategy"] == "mfairfl") & (runs["data"] == "adult")]
     own = own[(own["notion"] == EO) & (own["protocol"] == "10x20")]
-    assert (own[f"{EO}_difference"].astype(float) > 0.07).sum() == 2
+    assert (own[f"{EO}_violation"].astype(float) > 0.07).sum() == 2
 
 
 def test_more_rounds_change_nothing():
@@ -206,7 +206,7 @@ def test_more_rounds_change_nothing():
         (row["data"], row["protocol"], row["metric"]): f"{row['mean']:.3f}".removeprefix("0")
         for _, row in own.iterrows()
     }
-    metrics = ("accuracy", f"{DP}_difference")
+    metrics = ("accuracy", f"{DP}_violation")
     adult, bank = (
         [found[data, budget, metric] for budget in ("40x5", "10x20") for metric in metrics]
         for data in ("adult", "bank")

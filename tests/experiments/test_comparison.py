@@ -32,7 +32,7 @@ def test_table_tells_what_changed_and_for_whom(two):
     assert rows[1] == ["fedavg", "mfairfl", "change"]
     expected = [
         "accuracy 0.8000 0.7800 to 0.8200 0.7700 0.7500 to 0.7900 -0.0300",
-        "demographic_parity_difference * 0.2000 0.1800 to 0.2200 0.0250 0.0050 to 0.0450 -0.1750",
+        "demographic_parity_violation * 0.2000 0.1800 to 0.2200 0.0250 0.0050 to 0.0450 -0.1750",
         "noise floor 0.0300 0.0300",
         "worst_client_accuracy 0.7500 0.7300 to 0.7700 $b^$ 0.7600 0.7400 to 0.7800 NA +0.0100",
         "client_accuracy_gap 0.1000 0.0800 to 0.1200 0.1000 0.0800 to 0.1200 +0.0000",

@@ -35,7 +35,7 @@ def study(*strategies):
 def record(accuracy, violation, std=0.0):
     numbers = {
         "accuracy": accuracy,
-        "demographic_parity_difference": violation,
+        "demographic_parity_violation": violation,
         "client_accuracy_std": std,
     }
     return {

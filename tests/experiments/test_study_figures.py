@@ -25,7 +25,7 @@ from mfairfl.experiments.histories import (
 )
 from mfairfl.runs.figures import save_figure
 
-DP = "demographic_parity_difference"
+DP = "demographic_parity_violation"
 WHERE = {"split": "high", "protocol": "40x5", "notion": "demographic_parity"}
 
 
@@ -148,12 +148,12 @@ def test_a_method_looks_the_same_in_every_picture_of_a_frame():
 def test_violations_are_linear_from_0_and_logarithmic_only_where_they_spread():
     (near,) = pareto(results()).axes
     assert (near.get_xscale(), near.get_xlim()[0]) == ("linear", 0.0)
-    assert near.get_xlabel() == "demographic parity difference"
+    assert near.get_xlabel() == "demographic parity violation"
     frame = results()
     frame.loc[frame["strategy"] == "fedavg", DP] = [0.2, 0.21]  # more than ten times 0.02
     (wide,) = pareto(frame).axes
     assert wide.get_xscale() == "log"
-    assert wide.get_xlabel() == "demographic parity difference, log scale"
+    assert wide.get_xlabel() == "demographic parity violation, log scale"
     assert wide.get_xlim()[0] < 0.006  # the noise floor, lowest of all, is in sight
     frame.loc[frame["strategy"] == "mfairfl", DP] = 0.0  # 0 has no logarithm
     assert pareto(frame).axes[0].get_xscale() == "linear"

@@ -8,7 +8,7 @@ from typing import Any
 
 from mfairfl.runs.config import Config
 
-DP, EO = "demographic_parity_difference", "equalized_odds_difference"
+DP, EO = "demographic_parity_violation", "equalized_odds_violation"
 
 
 def record(
@@ -20,7 +20,7 @@ def record(
     constant: float = 0.5,
     data: str = "abc",
 ) -> dict[str, Any]:
-    others = {"equal_opportunity_difference": 0.0, "accuracy_parity_difference": 0.0}
+    others = {"equal_opportunity_violation": 0.0, "accuracy_parity_violation": 0.0}
     others |= {"client_accuracy_std": 0.125, "client_accuracy_gap": 0.25}
     measured = {"accuracy": accuracy, DP: violation, EO: eo, **others}
     return {

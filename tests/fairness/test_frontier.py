@@ -137,7 +137,7 @@ def test_several_attributes_meet_every_bound():
     measured = Tally(reached, ("all",), attributes)
     assert fairness.accuracy(measured) == pytest.approx(point.accuracy)
     for name, bound in bounds.items():
-        assert getattr(fairness, f"{name}_difference")(measured) <= bound + 1e-7
+        assert getattr(fairness, f"{name}_violation")(measured) <= bound + 1e-7
     # A bound on one attribute more can only cost accuracy.
     one = frontier(tally.marginal("sex"), **bounds)
     assert point.accuracy <= one.accuracy + 1e-9

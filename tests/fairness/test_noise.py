@@ -33,16 +33,16 @@ def two_groups(p, first, second):
 
 @pytest.mark.parametrize("p", [0.1, 0.18, 0.2, 0.5])
 def test_demographic_parity_closed_form(p):
-    floor = noise_floor(tally_at(ADULT, p, p), draws=20000).values["demographic_parity_difference"]
+    floor = noise_floor(tally_at(ADULT, p, p), draws=20000).values["demographic_parity_violation"]
     assert floor == pytest.approx(two_groups(p, 6530, 3238), rel=0.02)
 
 
 def test_adult_floors_of_the_recipe():
     # Measured on Adult: DP .0044 at TPR .54 and accuracy .839 (FPR .067, selection .18); EO .0197
     # at TPR .56 and accuracy .8456 (FPR .065); AP .0044 at accuracy .8207 (TPR .67, FPR .132).
-    dp = noise_floor(tally_at(ADULT, 0.067, 0.54)).values["demographic_parity_difference"]
-    eo = noise_floor(tally_at(ADULT, 0.065, 0.56)).values["equalized_odds_difference"]
-    ap = noise_floor(tally_at(ADULT, 0.132, 0.67)).values["accuracy_parity_difference"]
+    dp = noise_floor(tally_at(ADULT, 0.067, 0.54)).values["demographic_parity_violation"]
+    eo = noise_floor(tally_at(ADULT, 0.065, 0.56)).values["equalized_odds_violation"]
+    ap = noise_floor(tally_at(ADULT, 0.132, 0.67)).values["accuracy_parity_violation"]
     assert dp == pytest.approx(0.0044, abs=0.0002)
     assert eo == pytest.approx(0.0197, abs=0.0008)
     assert ap == pytest.approx(0.0044, abs=0.0002)
@@ -50,7 +50,7 @@ def test_adult_floors_of_the_recipe():
 
 def test_equal_opportunity_closed_form():
     tally = tally_at(ADULT, 0.065, 0.56)
-    floor = noise_floor(tally, draws=20000).values["equal_opportunity_difference"]
+    floor = noise_floor(tally, draws=20000).values["equal_opportunity_violation"]
     assert floor == pytest.approx(two_groups(0.56, 1984, 354), rel=0.02)
 
 
@@ -73,7 +73,7 @@ def test_the_floor_depends_on_sizes_and_overall_rates_only():
     fair = np.array([[[[80, 20], [0, 0]], [[80, 20], [0, 0]]]])
     unfair = np.array([[[[100, 0], [0, 0]], [[60, 40], [0, 0]]]])
     floors = [noise_floor(Tally(c, ("a",), (SEX,))).values for c in (fair, unfair)]
-    name = "demographic_parity_difference"
+    name = "demographic_parity_violation"
     assert floors[0][name] == floors[1][name] > 0
 
 
@@ -81,7 +81,7 @@ def test_several_attributes():
     attributes = (SEX, Attribute("age", ("o", "y")))
     counts = np.full((1, 4, 2, 2), 100)
     floor = noise_floor(Tally(counts, ("a",), attributes), draws=20000)
-    name = "demographic_parity_difference"
+    name = "demographic_parity_violation"
     # Each marginal has two groups of 800; the worse of two floors is above both.
     each = two_groups(0.5, 800, 800)
     assert floor.by_attribute["sex"][name] == pytest.approx(each, rel=0.02)
@@ -93,8 +93,8 @@ def test_several_attributes():
 def test_undefined_stays_undefined():
     tally = Tally(np.array([[[[5, 5], [0, 0]], [[5, 5], [4, 4]]]]), ("a",), (SEX,))
     values = noise_floor(tally, draws=100).values
-    assert values["equalized_odds_difference"] is None
-    assert values["demographic_parity_difference"] > 0
+    assert values["equalized_odds_violation"] is None
+    assert values["demographic_parity_violation"] > 0
     empty = noise_floor(Tally(np.zeros((1, 2, 2, 2), int), ("a",), (SEX,)), draws=100)
     assert set(empty.values.values()) == {None}
     nobody = noise_floor(Tally(np.zeros((0, 2, 2, 2), int), (), (SEX,)), draws=100)

@@ -20,13 +20,16 @@ NAMES = {
     "true_positive_rate",
     "false_positive_rate",
     "selection_rate",
-    "demographic_parity_difference",
-    "demographic_parity_ratio",
-    "equalized_odds_difference",
-    "equalized_odds_ratio",
-    "equal_opportunity_difference",
-    "accuracy_parity_difference",
-    "accuracy_parity_ratio",
+    *(
+        f"{name}_{kind}"
+        for name in (
+            "demographic_parity",
+            "equalized_odds",
+            "equal_opportunity",
+            "accuracy_parity",
+        )
+        for kind in ("violation", "difference", "ratio")
+    ),
     "client_accuracy_std",
     "client_accuracy_gap",
     "worst_client_accuracy",
@@ -94,14 +97,17 @@ def test_undefined_numbers_are_none_with_a_reason():
     summary = summarise(tally)
     numbers = summary.to_json()["values"]
     assert numbers["accuracy"] == 0.75
-    assert numbers["demographic_parity_difference"] is None
+    assert numbers["demographic_parity_violation"] is None
     reason = "group 'never' of 'race' has no rows"
-    assert summary.undefined["demographic_parity_difference"] == reason
-    assert summary.undefined["race.demographic_parity_difference"] == reason
-    assert "sex.demographic_parity_difference" not in summary.undefined
-    assert summary.by_attribute["race"]["demographic_parity_difference"] is None
-    assert summary.by_attribute["sex"]["demographic_parity_difference"] == 0.25
-    assert summary.undefined["sex.equalized_odds_ratio"] == (
+    assert summary.undefined["demographic_parity_violation"] == reason
+    assert summary.undefined["race.demographic_parity_violation"] == reason
+    assert "sex.demographic_parity_violation" not in summary.undefined
+    assert summary.by_attribute["race"]["demographic_parity_violation"] is None
+    assert summary.by_attribute["sex"]["demographic_parity_violation"] == 0.25
+    # Nobody has a false positive, so the true positive rates, 1 and 0, are all there is.
+    assert summary.by_attribute["sex"]["equalized_odds_ratio"] == 0.0
+    nobody = Tally.from_predictions([1, 0, 1, 0], [0] * 4, sensitive_features=list("FFMM"))
+    assert summarise(nobody).undefined["equalized_odds_ratio"] == (
         "no favourable decision in an event: the ratio is 0/0"
     )
     assert summary.by_group["race"]["never"] == {
@@ -148,5 +154,5 @@ def test_constant_classifier_of_adult():
     tally = Tally(counts, ("all",), (Attribute("sex", ("Female", "Male")),))
     numbers = summarise(constant_classifier(tally)).to_json()["values"]
     assert numbers["accuracy"] == pytest.approx(1 - 11687 / 48842)
-    assert numbers["demographic_parity_difference"] == 0.0
+    assert numbers["demographic_parity_violation"] == 0.0
     assert numbers["demographic_parity_ratio"] is None

@@ -203,7 +203,7 @@ def test_as_good_as_fairlearn(ours, theirs, seed):
         ScoreHistogram.from_logits(z, cell, y, size=3), parity(race, ours), tolerance=0.0
     )
     measured = expected_tally(rule, z, cell, y, race)
-    violation = getattr(fairness, f"{notion(ours).name}_difference")(measured)
+    violation = getattr(fairness, f"{notion(ours).name}_violation")(measured)
     assert violation <= 1e-8
     # fairlearn searches a grid of 1,000 rates: it is at most one step below the optimum.
     assert their_accuracy - 1e-8 <= fairness.accuracy(measured) <= their_accuracy + 2e-3
@@ -225,7 +225,7 @@ def test_accuracy_parity_closed_form_and_brute_force(seed, tolerance):
     rule = fit_thresholds(histogram, parity((SEX,), "ap"), tolerance=tolerance)
     measured = expected_tally(rule, z, cell, y, (SEX,))
     assert fairness.accuracy(measured) == pytest.approx(1 - share @ reached, abs=1e-8)
-    assert fairness.accuracy_parity_difference(measured) <= tolerance + 1e-8
+    assert fairness.accuracy_parity_violation(measured) <= tolerance + 1e-8
     # No pair of plain thresholds is better.
     first, second = np.meshgrid(*error, indexing="ij")
     overall = share[0] * first + share[1] * second
@@ -272,8 +272,8 @@ def test_two_attributes_meet_every_bound_at_the_optimum(tolerance, intersections
         tallies.append(Tally(measured.counts, ("all",), (six,)))
         groups += [[c] for c in range(6)]
     for tally in tallies:
-        assert fairness.demographic_parity_difference(tally) <= tolerance + 1e-8
-        assert fairness.equalized_odds_difference(tally) <= tolerance + 1e-8
+        assert fairness.demographic_parity_violation(tally) <= tolerance + 1e-8
+        assert fairness.equalized_odds_violation(tally) <= tolerance + 1e-8
     best = all_threshold_optimum(z, cell, y, histogram.thresholds, 6, groups, tolerance)
     assert fairness.accuracy(measured) == pytest.approx(best, abs=1e-7)
 

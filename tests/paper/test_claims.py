@@ -28,9 +28,9 @@ def row(strategy, metric, mean, mark="", published=None, holm=0.5, **place):
 def method(strategy, accuracy, violation, marks=("", ""), published=(None, None), **place):
     return [
         row(strategy, "accuracy", accuracy, marks[0], published[0], **place),
-        row(strategy, f"{DP}_difference", violation, marks[1], published[1], **place),
+        row(strategy, f"{DP}_violation", violation, marks[1], published[1], **place),
         row(strategy, "client_accuracy_std", 0.02, "", None, **place),
-        row(strategy, f"floor_{DP}_difference", 0.004, "", None, **place),
+        row(strategy, f"floor_{DP}_violation", 0.004, "", None, **place),
     ]
 
 

@@ -123,7 +123,7 @@ def test_every_number_stands_in_one_cell_of_our_table(table):
     ):
         value = published(table, data, strategy, metric, number)
         if value is not None:
-            column = names.get(metric, f"{metric}_difference")
+            column = names.get(metric, f"{metric}_violation")
             attribute = {None: "", 1: "one", 2: "two"}[number]
             expected[data, "first", strategy, column, attribute] = value
     assert published_for(table, layout) == expected

@@ -113,7 +113,7 @@ def test_rows_say_what_run_json_says(made):
         assert row["client_accuracy_std"] == test["client_accuracy_std"]
         assert row["train_accuracy"] == record["metrics"]["train"]["accuracy"]
         assert row["identity"] == record["identity"]
-        assert row["frontier_accuracy_parity_difference"] >= row["accuracy"] - 1e-9
+        assert row["frontier_accuracy_parity_violation"] >= row["accuracy"] - 1e-9
     locked = rows[rows["strategy"].isin(["fedavg", "fedavg-threshold"])]["hyper_parameters"]
     assert {json.loads(text)["training"]["lr"] for text in locked} == {0.05}
     parquet = pd.read_parquet(out / "table-1-runs.parquet")
@@ -133,9 +133,9 @@ def test_means_in_the_table_are_the_means_of_the_rows(made):
         (table["strategy"] == "mfairfl")
         & (table["notion"] == "accuracy_parity")
         & (table["protocol"] == "4x1")
-        & (table["metric"] == "accuracy_parity_difference")
+        & (table["metric"] == "accuracy_parity_violation")
     ]
-    assert cell["mean"].item() == pytest.approx(own["accuracy_parity_difference"].mean(), abs=1e-5)
+    assert cell["mean"].item() == pytest.approx(own["accuracy_parity_violation"].mean(), abs=1e-5)
     assert cell["n"].item() == 3
 
 

@@ -21,9 +21,9 @@ SETTINGS = {"rounds": 2, "hidden": (4,), "batch_size": 20, "local_epochs": 1}
 METRICS = {
     "accuracy",
     "balanced_accuracy",
-    "demographic_parity_difference",
-    "equalized_odds_difference",
-    "accuracy_parity_difference",
+    "demographic_parity_violation",
+    "equalized_odds_violation",
+    "accuracy_parity_violation",
     "client_accuracy_std",
     "client_accuracy_gap",
     "worst_client_accuracy",
@@ -71,7 +71,7 @@ def test_the_record_has_the_keys_of_the_design(finished):
     for split in ("train", "test"):
         assert set(record["metrics"][split]) >= METRICS
         assert set(record["metrics"][split]["by_attribute"]) == {"sex", "age", "sex × age"}
-        assert set(record["intervals"][split]) >= {"accuracy", "demographic_parity_difference"}
+        assert set(record["intervals"][split]) >= {"accuracy", "demographic_parity_violation"}
         assert set(record["constant_classifier"][split]) >= METRICS
     assert record["status"] == "complete"
 

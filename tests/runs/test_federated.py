@@ -124,7 +124,7 @@ def test_silos_that_lack_an_attribute_train_as_the_rows_together_would(strategy,
         ours, theirs = ((tmp_path / one / name).read_bytes() for one in ("silos", "here"))
         assert ours == theirs
     assert list(record["metrics"]["test"]["by_group"]["sex"]) == ["F", "M"]
-    assert record["metrics"]["test"]["demographic_parity_difference"] is not None
+    assert record["metrics"]["test"]["demographic_parity_violation"] is not None
     notes = [note for note in record["federation"]["notes"] if "not recorded" in note]
     assert [note.split(" rows")[0] for note in notes] == [
         "south: sex is not recorded in 40 of 40",

@@ -55,7 +55,7 @@ def test_rounds_end_with_the_numbers_of_the_record(undisturbed):
     rows = read(out / "rounds.csv")
     assert [row["round"] for row in rows] == ["0", "1", "2", "3"]
     for split in ("train", "test"):
-        for name in ("accuracy", "demographic_parity_difference", "worst_client_accuracy", "loss"):
+        for name in ("accuracy", "demographic_parity_violation", "worst_client_accuracy", "loss"):
             assert float(rows[-1][f"{split}_{name}"]) == run.metrics[split][name]
 
 

@@ -22,7 +22,7 @@ def test_rounds_show_accuracy_and_the_goal_from_round_1_with_gaps_where_undefine
     assert same(drawn(accuracy, "test")[1], [0.6, math.nan, 0.7])
     assert drawn(violation, "train")[1] == [0.3, 0.1, 0.05]
     assert same(drawn(violation, "test")[1], [math.nan, 0.2, 0.15])
-    assert violation.get_ylabel() == "demographic parity\ndifference"
+    assert violation.get_ylabel() == "demographic parity\nviolation"
 
 
 def test_every_notion_of_the_goal_has_its_panel_and_a_missing_column_is_said(tmp_path):
@@ -148,7 +148,7 @@ def test_a_real_run_s_figures_hold_what_its_files_hold(tmp_path):
         rows = list(csv.DictReader(file))[1:]
     accuracy, violation = plot_rounds(run).axes
     assert drawn(accuracy, "test")[1] == [float(row["test_accuracy"]) for row in rows]
-    expected = [float(row["train_demographic_parity_difference"]) for row in rows]
+    expected = [float(row["train_demographic_parity_violation"]) for row in rows]
     assert drawn(violation, "train")[1] == expected
     names = [panel.get_title() for panel in plot_clients(run).axes]
     assert names == ["east", "north", "south", "west"]

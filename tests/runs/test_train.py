@@ -12,7 +12,7 @@ from mfairfl.data import partition
 from mfairfl.engine import loop as serving
 from mfairfl.engine.output import Served
 from mfairfl.errors import ConfigError, DataError, RunDirectoryError
-from mfairfl.fairness import Tally, accuracy, demographic_parity_difference
+from mfairfl.fairness import Tally, accuracy, demographic_parity_violation
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import RunRequest, run_requests
 
@@ -152,8 +152,8 @@ def test_a_loaded_model_repeats_the_runs_decisions_exactly(tmp_path):
     tally = tally_of_predictions(run, federation, frame, model.predict(frame))
     assert tally.to_json() == run.record["tallies"]["test"]
     assert accuracy(tally) == run.metrics["test"]["accuracy"]
-    assert demographic_parity_difference(tally) == pytest.approx(
-        run.metrics["test"]["demographic_parity_difference"]
+    assert demographic_parity_violation(tally) == pytest.approx(
+        run.metrics["test"]["demographic_parity_violation"]
     )
     assert np.array_equal(model.predict(frame), run.predictor.predict(frame))
     assert np.array_equal(model.predict_proba(frame), run.predictor.predict_proba(frame))

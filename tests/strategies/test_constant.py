@@ -10,7 +10,7 @@ import federations as fed
 import mfairfl
 from mfairfl.engine.tallies import tally_of
 from mfairfl.errors import ConfigError
-from mfairfl.fairness import demographic_parity_difference, equalized_odds_difference
+from mfairfl.fairness import demographic_parity_violation, equalized_odds_violation
 
 
 def test_decides_the_majority_label_and_scores_the_base_rate():
@@ -24,8 +24,8 @@ def test_decides_the_majority_label_and_scores_the_base_rate():
     scores = sum(s.scores.sum() for s in found.values())
     assert scores / rows == pytest.approx((good + 0.5) / (rows + 1), abs=1e-6)
     tally = tally_of(found, federation.attributes)
-    assert demographic_parity_difference(tally) == 0
-    assert equalized_odds_difference(tally) == 0
+    assert demographic_parity_violation(tally) == 0
+    assert equalized_odds_violation(tally) == 0
     assert all(not record.coefficients for record in watch.records)
 
 

@@ -161,4 +161,4 @@ def test_any_method_with_one_model_may_be_served_with_thresholds():
     )
     assert run.record["served"]["rule"] == "threshold"
     assert run.record["served"]["tolerance"] == 0.0
-    assert run.metrics["train"]["demographic_parity_difference"] <= 1e-9
+    assert run.metrics["train"]["demographic_parity_violation"] <= 1e-9

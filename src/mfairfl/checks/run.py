@@ -157,7 +157,7 @@ def _floor(config: Config, federation: Federation) -> Iterator[Finding]:
     fair = noise_floor(Tally(counts, ("all",), federation.attributes))
     floors = fair.to_json()["values"]
     for name in config.fairness.notion:
-        if (key := f"{name}_difference") not in floors:
+        if (key := f"{name}_violation") not in floors:
             continue
         value = floors[key]
         said = "undefined, a group has no test row of a label" if value is None else f"{value:.3f}"

@@ -25,17 +25,8 @@ __all__ = [
 ]
 
 PIPE_WIDTH = 120
-_NUMBERS = (
-    "accuracy",
-    "balanced_accuracy",
-    "demographic_parity_difference",
-    "equalized_odds_difference",
-    "equal_opportunity_difference",
-    "accuracy_parity_difference",
-    "client_accuracy_gap",
-    "client_accuracy_std",
-    "worst_client_accuracy",
-)
+_OVERALL = ("accuracy", "balanced_accuracy")
+_CLIENTS = ("client_accuracy_gap", "client_accuracy_std", "worst_client_accuracy")
 
 
 def terminal(*, stderr: bool = False) -> Console:
@@ -86,12 +77,13 @@ def print_record(record: dict[str, Any], folder: str) -> None:
     metrics, ranges = record["metrics"][split], record["intervals"][split]
     _print_whom(record, split)
     parts = ("metrics", "intervals", "noise_floor", "constant_classifier")
-    goal = [f"{name}_difference" for name in record["config"]["fairness"]["notion"]]
+    goal = [f"{name}_violation" for name in record["config"]["fairness"]["notion"]]
     print_numbers({part: record[part][split] for part in parts}, goal)
     typer.echo(
-        "* the fairness goal of this run. difference: largest gap between a group's rate and the\n"
-        "overall rate; noise floor: its mean if decisions were exactly fair, on this many rows;\n"
-        "constant classifier: the commoner label for everyone."
+        "* the fairness goal of this run. violation: largest gap between a group's rate and the\n"
+        "overall rate; difference, ratio: of the lowest and highest rates of groups (several\n"
+        "attributes crossed), as fairlearn's; noise floor: the mean violation if decisions were\n"
+        "exactly fair, on this many rows; constant classifier: the commoner label for everyone."
     )
     _print_clients(metrics, ranges)
     _print_groups(metrics)
@@ -121,25 +113,37 @@ def print_numbers(found: dict[str, Any], goal: Sequence[str] = ()) -> None:
     """Print the table of numbers, from the parts of a record for one split."""
     level = f"{found['intervals']['level']:.0%} interval"
     head = ["number", "value", level, "noise floor", "constant classifier"]
-    print_table(head, _number_rows(found, goal), right=(3, 4))
+    shown = _shown(found, goal)
+    print_table(head, _number_rows(found, goal, shown), right=(3, 4))
     # Below the table: a reason is a sentence, and would fold every row.
     for name, reason in found["metrics"]["undefined"].items():
-        if name.rpartition(".")[2] in _NUMBERS:
+        if name.rpartition(".")[2] in shown:
             typer.echo(f"{name}: undefined ({reason})")
 
 
-def _number_rows(found: dict[str, Any], goal: Sequence[str]) -> list[list[str]]:
-    """Return one row a number: name, value, interval, floor, constant."""
+def _shown(found: dict[str, Any], goal: Sequence[str]) -> list[str]:
+    """Return the numbers that are shown: of the goal also difference and ratio."""
+    names = list(_OVERALL)
+    for name in (name for name in found["noise_floor"] if name.endswith("_violation")):
+        notion = name.removesuffix("_violation")
+        names += [name, *([f"{notion}_difference", f"{notion}_ratio"] if name in goal else [])]
+    return [name for name in (*names, *_CLIENTS) if name in found["metrics"]]
+
+
+def _number_rows(
+    found: dict[str, Any], goal: Sequence[str], shown: Sequence[str]
+) -> list[list[str]]:
+    """Return one row for each number: name, value, interval, floor, constant."""
     metrics, ranges = found["metrics"], found["intervals"]
     floors, constant = found["noise_floor"], found["constant_classifier"]
     rows = []
-    for name in (name for name in _NUMBERS if name in metrics):
+    for name in shown:
         mark = " *" if name in goal else ""
-        extra = [_interval(ranges[name]), number(floors.get(name)), number(constant.get(name))]
+        extra = [_interval(ranges.get(name)), number(floors.get(name)), number(constant.get(name))]
         rows.append([name + mark, _value(metrics[name]), *extra])
         for attribute, numbers in metrics["by_attribute"].items():
             if name in numbers:
-                low_high = _interval(ranges["by_attribute"][attribute][name])
+                low_high = _interval(ranges["by_attribute"][attribute].get(name))
                 floor = number(floors["by_attribute"][attribute].get(name))
                 rows.append([f"  {attribute}", _value(numbers[name]), low_high, floor, ""])
     return rows

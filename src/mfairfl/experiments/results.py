@@ -26,6 +26,7 @@ from mfairfl.experiments.tables.layout import TableLayout
 from mfairfl.experiments.tables.tabulate import Published, tabulate
 from mfairfl.experiments.tables.writers import write_csv, write_latex, write_markdown, write_text
 from mfairfl.fairness import Tally, frontier
+from mfairfl.fairness.rates import decided_notions
 from mfairfl.files import write_atomically
 from mfairfl.runs.config import Config
 from mfairfl.runs.figures import save_figure
@@ -39,24 +40,8 @@ __all__ = [
     "write_table",
 ]
 
-VIOLATIONS = (
-    "demographic_parity_difference",
-    "equalized_odds_difference",
-    "accuracy_parity_difference",
-)
-_NUMBERS = (
-    "accuracy",
-    "balanced_accuracy",
-    "true_positive_rate",
-    "selection_rate",
-    *VIOLATIONS,
-    "equal_opportunity_difference",
-    "accuracy_parity_loss_difference",
-    "client_accuracy_std",
-    "client_accuracy_gap",
-    "worst_client_accuracy",
-)
-_FLOORS = (*VIOLATIONS, "client_accuracy_std", "client_accuracy_gap")
+_OVERALL = ("accuracy", "balanced_accuracy", "true_positive_rate", "selection_rate")
+_CLIENTS = ("client_accuracy_std", "client_accuracy_gap")
 _SHORT = {"demographic_parity": "dp", "equalized_odds": "eo", "accuracy_parity": "ap"}
 _WIDEST, _STEPS = 0.3, 61  # where a frontier line ends, and its points
 _KINDS = ("svg", "png")
@@ -193,19 +178,27 @@ def _place(trial: Trial) -> dict[str, Any]:
 def _row(trial: Trial, record: Mapping[str, Any]) -> dict[str, Any]:
     test, train = record["metrics"]["test"], record["metrics"]["train"]
     floors = record["noise_floor"]["test"]
+    # Those of losses have no floor.
+    violations = [
+        name for item in decided_notions() if (name := f"{item.name}_violation") in floors
+    ]
+    more = [name for name in test if name.endswith("_violation") and name not in floors]
     names = _attributes(record)
     return {
         **_place(trial),
-        **{name: _number(test[name]) for name in _NUMBERS},
+        **{
+            name: _number(test[name])
+            for name in (*_OVERALL, *violations, *more, *_CLIENTS, "worst_client_accuracy")
+        },
         **{
             f"{name}[{attribute}]": _number(test["by_attribute"][attribute][name])
-            for name in VIOLATIONS
+            for name in violations
             for attribute in (names if len(names) > 1 else ())
         },
-        **{f"floor_{name}": _number(floors[name]) for name in _FLOORS},
-        **_own_frontiers(record),
+        **{f"floor_{name}": _number(floors[name]) for name in (*violations, *_CLIENTS)},
+        **_own_frontiers(record, violations),
         "train_accuracy": _number(train["accuracy"]),
-        **{f"train_{name}": _number(train[name]) for name in VIOLATIONS},
+        **{f"train_{name}": _number(train[name]) for name in violations},
         "constant_accuracy": _number(record["constant_classifier"]["test"]["accuracy"]),
         "unsettled": "settled" in record["served"]["note"],
         "near_constant": bool(record["warnings"]),
@@ -220,13 +213,13 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _own_frontiers(record: Mapping[str, Any]) -> dict[str, float]:
+def _own_frontiers(record: Mapping[str, Any], violations: Sequence[str]) -> dict[str, float]:
     """Return the best accuracy any classifier could have at the run's own violations."""
     tally = Tally.from_json(record["tallies"]["test"])
     found = {}
-    for name in VIOLATIONS:
+    for name in violations:
         value = record["metrics"]["test"][name]
-        bound = {name.removesuffix("_difference"): value}
+        bound = {name.removesuffix("_violation"): value}
         found[f"frontier_{name}"] = (
             float("nan") if value is None else frontier(tally, **bound).accuracy
         )

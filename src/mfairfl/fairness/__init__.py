@@ -3,29 +3,43 @@
 from mfairfl.fairness.cells import Cells, Grouping, Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.frontier import FrontierPoint, frontier
+from mfairfl.fairness.group_metrics import (
+    accuracy_parity_difference,
+    accuracy_parity_loss_violation,
+    accuracy_parity_ratio,
+    accuracy_parity_violation,
+    demographic_parity_difference,
+    demographic_parity_ratio,
+    demographic_parity_violation,
+    equal_opportunity_difference,
+    equal_opportunity_ratio,
+    equal_opportunity_violation,
+    equalized_odds_difference,
+    equalized_odds_ratio,
+    equalized_odds_violation,
+)
 from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.metrics import (
     UndefinedMetricWarning,
     accuracy,
-    accuracy_parity_difference,
-    accuracy_parity_loss_difference,
-    accuracy_parity_ratio,
     balanced_accuracy,
     best_client_accuracy,
     client_accuracy_gap,
     client_accuracy_std,
-    demographic_parity_difference,
-    demographic_parity_ratio,
-    equal_opportunity_difference,
-    equalized_odds_difference,
-    equalized_odds_ratio,
     f1,
     false_positive_rate,
     selection_rate,
     true_positive_rate,
     worst_client_accuracy,
 )
-from mfairfl.fairness.notions import NOTIONS, Event, Notion, notion
+from mfairfl.fairness.notions import (
+    NOTIONS,
+    Event,
+    Notion,
+    available_notions,
+    notion,
+    register_notion,
+)
 from mfairfl.fairness.summary import TallySummary, constant_classifier, summarise
 from mfairfl.fairness.tally import Suppressed, Tally
 from mfairfl.fairness.thresholds import Thresholds, fit_thresholds
@@ -58,8 +72,10 @@ __all__ = [
     "UndefinedMetricWarning",
     "accuracy",
     "accuracy_parity_difference",
-    "accuracy_parity_loss_difference",
+    "accuracy_parity_loss_violation",
     "accuracy_parity_ratio",
+    "accuracy_parity_violation",
+    "available_notions",
     "balanced_accuracy",
     "best_client_accuracy",
     "client_accuracy_gap",
@@ -67,9 +83,13 @@ __all__ = [
     "constant_classifier",
     "demographic_parity_difference",
     "demographic_parity_ratio",
+    "demographic_parity_violation",
     "equal_opportunity_difference",
+    "equal_opportunity_ratio",
+    "equal_opportunity_violation",
     "equalized_odds_difference",
     "equalized_odds_ratio",
+    "equalized_odds_violation",
     "f1",
     "false_positive_rate",
     "fit_thresholds",
@@ -77,6 +97,7 @@ __all__ = [
     "intervals",
     "noise_floor",
     "notion",
+    "register_notion",
     "selection_rate",
     "summarise",
     "true_positive_rate",

@@ -38,10 +38,7 @@ def frontier(
     rows: Tally | ArrayLike,
     *,
     attributes: Sequence[Attribute] | None = None,
-    demographic_parity: float | None = None,
-    equalized_odds: float | None = None,
-    equal_opportunity: float | None = None,
-    accuracy_parity: float | None = None,
+    **bounds: float | None,
 ) -> FrontierPoint:
     """Return the most accurate decision rates within the bounds.
 
@@ -51,8 +48,9 @@ def frontier(
         A tally (its decisions are ignored), or a table n[cell, label] of counts or joint shares.
     attributes
         The attributes whose cells the table's rows are; by default one attribute.
-    demographic_parity, equalized_odds, equal_opportunity, accuracy_parity
-        The largest allowed difference to the overall value, for every attribute; None is no bound.
+    **bounds
+        By the name of a notion that decisions tell (``demographic_parity=0.05``): its largest
+        allowed violation, for every attribute; None is no bound.
 
     Examples
     --------
@@ -61,16 +59,12 @@ def frontier(
     0.75
     """
     n, cells = _rows(rows, attributes)
-    bounds = {
-        "demographic_parity": demographic_parity,
-        "equalized_odds": equalized_odds,
-        "equal_opportunity": equal_opportunity,
-        "accuracy_parity": accuracy_parity,
-    }
     stated = {name: bound for name, bound in bounds.items() if bound is not None}
     for name, bound in stated.items():
         if not (math.isfinite(bound) and bound >= 0):
             raise ConfigError(f"{name} = {bound}; use a bound of 0 or more, or None")
+        if notion(name).statistic == "loss":
+            raise ConfigError(f"{name} is of losses, which decisions do not tell; leave it out")
     present = n > 0
     label = np.broadcast_to(np.array([-1.0, 1.0]), n.shape)
     gain = (label * n / n.sum())[present]  # accuracy = P(y=0) + gain · rates

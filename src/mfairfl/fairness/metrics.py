@@ -1,280 +1,259 @@
-"""Every reported number, from rows or from a `Tally`; names as in fairlearn where it has them.
+"""Accuracy and its relatives, over all rows and over clients, from rows or from a `Tally`.
 
-Group metrics are differences to the overall rate by default (`method="to_overall"`, the paper's
-Eq. 7). A number that needs a rate without rows is nan, with an `UndefinedMetricWarning`.
+A number that needs a rate without rows is nan, with an `UndefinedMetricWarning`. The numbers that
+compare groups are in `mfairfl.fairness.group_metrics`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mfairfl.errors import ConfigError, unknown
-from mfairfl.fairness.cells import Cells, Statistics
-from mfairfl.fairness.client_metrics import (
-    best_client_accuracy,
-    client_accuracy_gap,
-    client_accuracy_std,
-    worst_client_accuracy,
-)
-from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.inputs import UndefinedMetricWarning, as_tally, defined
-from mfairfl.fairness.notions import notion
-from mfairfl.fairness.performance import (
-    accuracy,
-    balanced_accuracy,
-    f1,
-    false_positive_rate,
-    selection_rate,
-    true_positive_rate,
-)
-from mfairfl.fairness.rates import Disparity, Method, chosen_groupings
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.rates import CLIENT_SPREADS, PROPORTIONS, client_accuracies, pooled_table
+from mfairfl.fairness.tally import Tally
 
 __all__ = [
     "UndefinedMetricWarning",
     "accuracy",
-    "accuracy_parity_difference",
-    "accuracy_parity_loss_difference",
-    "accuracy_parity_ratio",
+    "as_tally",
     "balanced_accuracy",
     "best_client_accuracy",
     "client_accuracy_gap",
     "client_accuracy_std",
-    "demographic_parity_difference",
-    "demographic_parity_ratio",
-    "equal_opportunity_difference",
-    "equalized_odds_difference",
-    "equalized_odds_ratio",
+    "client_number",
+    "defined",
     "f1",
     "false_positive_rate",
+    "performance",
     "selection_rate",
     "true_positive_rate",
     "worst_client_accuracy",
 ]
 
-Aggregate = Literal["worst_case", "mean"]
-AGGREGATES = ("worst_case", "mean")
+Floats = NDArray[np.float64]
 
 
-def demographic_parity_difference(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "to_overall",
-    attribute: str | None = None,
+class UndefinedMetricWarning(UserWarning):
+    """A metric is undefined on these rows (nan, never 0); the message says why."""
+
+
+def as_tally(y_true: Any, y_pred: Any, sensitive_features: Any, clients: Any) -> Tally:
+    """Return the tally a metric was given, or count the rows it was given.
+
+    Examples
+    --------
+    >>> as_tally([1, 0], [1, 1], None, ["a", "b"]).clients
+    ('a', 'b')
+    """
+    if isinstance(y_true, Tally):
+        if y_pred is not None or sensitive_features is not None or clients is not None:
+            raise ConfigError("a Tally already holds decisions, groups and clients; pass it alone")
+        return y_true
+    if y_pred is None:
+        raise ConfigError("y_pred is missing; pass y_true and y_pred, or a Tally")
+    features = {} if sensitive_features is None else sensitive_features
+    return Tally.from_predictions(y_true, y_pred, sensitive_features=features, clients=clients)
+
+
+def defined(name: str, value: float, reason: str) -> float:
+    """Return `value`; if it is nan, warn with the reason."""
+    if math.isnan(value):
+        warnings.warn(f"{name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=3)
+    return value
+
+
+def accuracy(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
 ) -> float:
-    """Return how far the groups' selection rates differ.
+    """Return the share of rows decided correctly.
 
     Parameters
     ----------
     y_true
-        Labels 0 or 1, or a `Tally` (then nothing but `method`, `attribute`).
+        Labels 0 or 1, or a `Tally` (then nothing else).
     y_pred
         Decisions 0 or 1.
-    sensitive_features
-        One column, or several as a frame, a dict or a 2-d array.
-    clients
-        Accepted so that all metrics are called alike; the number does not depend on it.
-    method
-        ``to_overall``: the largest |P(ŷ=1|s) − P(ŷ=1)|; ``between_groups``: highest minus lowest.
-    attribute
-        Which sensitive attribute, or ``intersection``; None is the worst over the attributes.
+    sensitive_features, clients
+        Accepted so that all metrics are called alike; the number does not depend on them.
 
     Examples
     --------
-    >>> demographic_parity_difference([1, 0, 1, 0], [1, 1, 0, 0], sensitive_features=list("aabb"))
-    0.5
+    >>> accuracy([1, 0, 1, 0], [1, 0, 0, 0])
+    0.75
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _group_number("demographic_parity", tally, method, attribute)
+    return _number("accuracy", y_true, y_pred, sensitive_features, clients)
 
 
-def demographic_parity_ratio(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "to_overall",
-    attribute: str | None = None,
+def selection_rate(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
 ) -> float:
-    """Return the smallest ratio (at most 1) of selection rates; arguments as for the difference.
+    """Return the share of rows with a favourable decision; arguments as in `accuracy`.
 
     Examples
     --------
-    >>> demographic_parity_ratio([1, 0, 1, 0], [1, 1, 1, 0], sensitive_features=list("aabb"),
-    ...                          method="between_groups")
-    0.5
-    """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _group_number("demographic_parity", tally, method, attribute, ratio=True)
-
-
-def equalized_odds_difference(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "to_overall",
-    agg: Aggregate = "worst_case",
-    attribute: str | None = None,
-) -> float:
-    """Return how far the groups' true and false positive rates differ.
-
-    Arguments as in `demographic_parity_difference`; `agg` takes the larger of the two differences
-    (``worst_case``) or their ``mean``.
-
-    Examples
-    --------
-    >>> equalized_odds_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
-    0.5
-    """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _group_number("equalized_odds", tally, method, attribute, agg=agg)
-
-
-def equalized_odds_ratio(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "to_overall",
-    agg: Aggregate = "worst_case",
-    attribute: str | None = None,
-) -> float:
-    """Return the smallest ratio of true or of false positive rates.
-
-    Arguments as in `equalized_odds_difference`. Undefined if there is no true or no false
-    positive at all (0/0).
-
-    Examples
-    --------
-    >>> equalized_odds_ratio([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
-    0.0
-    """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _group_number("equalized_odds", tally, method, attribute, ratio=True, agg=agg)
-
-
-def equal_opportunity_difference(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "to_overall",
-    attribute: str | None = None,
-) -> float:
-    """Return how far the groups' true positive rates differ.
-
-    Arguments as in `demographic_parity_difference`.
-
-    Examples
-    --------
-    >>> equal_opportunity_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
-    0.5
-    """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _group_number("equal_opportunity", tally, method, attribute)
-
-
-def accuracy_parity_difference(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "to_overall",
-    attribute: str | None = None,
-) -> float:
-    """Return how far the groups' accuracies (or error rates: the same number) differ.
-
-    Arguments as in `demographic_parity_difference`.
-
-    Examples
-    --------
-    >>> accuracy_parity_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
+    >>> selection_rate([1, 0, 1, 0], [1, 0, 0, 0])
     0.25
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _group_number("accuracy_parity", tally, method, attribute)
+    return _number("selection_rate", y_true, y_pred, sensitive_features, clients)
 
 
-def accuracy_parity_ratio(
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "to_overall",
-    attribute: str | None = None,
+def true_positive_rate(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
 ) -> float:
-    """Return the smallest ratio (at most 1) of the groups' accuracies, not of error rates.
-
-    Arguments as in `demographic_parity_difference`.
+    """Return P(ŷ=1 | y=1); arguments as in `accuracy`.
 
     Examples
     --------
-    >>> accuracy_parity_ratio([1, 0, 1, 0], [1, 1, 1, 0], sensitive_features=list("aabb"),
-    ...                       method="between_groups")
+    >>> true_positive_rate([1, 0, 1, 0], [1, 0, 0, 0])
     0.5
     """
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _group_number("accuracy_parity", tally, method, attribute, ratio=True)
+    return _number("true_positive_rate", y_true, y_pred, sensitive_features, clients)
 
 
-def accuracy_parity_loss_difference(
-    statistics: Statistics, cells: Cells, *, attribute: str | None = None
+def false_positive_rate(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
 ) -> float:
-    """Return the largest |mean loss of a group − mean loss| (the paper's Eq. 6).
+    """Return P(ŷ=1 | y=0); arguments as in `accuracy`.
+
+    Examples
+    --------
+    >>> false_positive_rate([1, 0, 1, 0], [1, 1, 0, 0])
+    0.5
+    """
+    return _number("false_positive_rate", y_true, y_pred, sensitive_features, clients)
+
+
+def balanced_accuracy(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
+    """Return the mean of the accuracies on y = 0 and on y = 1; arguments as in `accuracy`.
+
+    Examples
+    --------
+    >>> balanced_accuracy([1, 0, 0, 0], [0, 0, 0, 0])
+    0.5
+    """
+    return _number("balanced_accuracy", y_true, y_pred, sensitive_features, clients)
+
+
+def f1(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
+    """Return 2TP / (2TP + FP + FN), y = 1 being positive; arguments as in `accuracy`.
+
+    Examples
+    --------
+    >>> f1([1, 0, 0, 1], [1, 1, 0, 1])
+    0.8
+    """
+    return _number("f1", y_true, y_pred, sensitive_features, clients)
+
+
+def client_accuracy_std(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
+    """Return the population standard deviation (ddof 0) of the clients' accuracies.
 
     Parameters
     ----------
-    statistics
-        Sums over (cell, label); decisions do not tell a loss, so a tally is not enough.
-    cells
-        The cells the sums are over.
-    attribute
-        As in `demographic_parity_difference`.
+    y_true
+        Labels 0 or 1, or a `Tally` (then nothing else).
+    y_pred
+        Decisions 0 or 1.
+    sensitive_features
+        Accepted so that all metrics are called alike; the number does not depend on it.
+    clients
+        The client of each row.
 
     Examples
     --------
-    >>> from mfairfl.data import Attribute
-    >>> rows = dict(cells=[0, 1], y=[1, 0], decisions=[1, 1], scores=[0.9, 0.6])
-    >>> sums = Statistics.from_rows(size=2, losses=[0.1, 0.9], **rows)
-    >>> accuracy_parity_loss_difference(sums, Cells((Attribute("sex", ("F", "M")),)))
-    0.4
+    >>> client_accuracy_std([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
+    0.25
     """
-    parity = notion("accuracy_parity_loss")
-    constraints = Constraints(cells, parity, chosen_groupings(cells, attribute))
-    gaps = np.abs(constraints.gaps(statistics))
-    empty = [label for label, gap in zip(constraints.labels, gaps, strict=True) if np.isnan(gap)]
-    reason = f"group '{empty[0][3]}' of '{empty[0][2]}' has no rows" if empty else ""
-    return defined("accuracy_parity_loss_difference", float(gaps.max()), reason)
+    return _client_metric("client_accuracy_std", y_true, y_pred, sensitive_features, clients)
 
 
-def _group_number(
-    name: str,
-    tally: Any,
-    method: Method,
-    attribute: str | None,
-    *,
-    ratio: bool = False,
-    agg: Aggregate = "worst_case",
+def client_accuracy_gap(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
 ) -> float:
-    if agg not in AGGREGATES:
-        raise ConfigError(unknown("agg", agg, AGGREGATES))
-    groupings = tuple(chosen_groupings(tally.cells, attribute))
-    disparity = Disparity(notion(name), groupings, method, ratio)
-    norms = disparity.norms(disparity.vectors(tally.counts))  # (groupings, events)
-    values = np.exp(-norms) if ratio else norms
-    worst = np.min if ratio else np.max
-    by_grouping = values.mean(axis=1) if agg == "mean" else worst(values, axis=1)
-    value = worst(by_grouping)
-    full = f"{name}_{'ratio' if ratio else 'difference'}"
-    return defined(full, float(value), disparity.undefined(tally.counts))
+    """Return the best minus the worst client's accuracy; arguments as in `client_accuracy_std`.
+
+    Examples
+    --------
+    >>> client_accuracy_gap([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
+    0.5
+    """
+    return _client_metric("client_accuracy_gap", y_true, y_pred, sensitive_features, clients)
+
+
+def worst_client_accuracy(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
+    """Return the lowest accuracy of a client; arguments as in `client_accuracy_std`.
+
+    Examples
+    --------
+    >>> worst_client_accuracy([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
+    0.5
+    """
+    return _client_metric("worst_client_accuracy", y_true, y_pred, sensitive_features, clients)
+
+
+def best_client_accuracy(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
+    """Return the highest accuracy of a client; arguments as in `client_accuracy_std`.
+
+    Examples
+    --------
+    >>> best_client_accuracy([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
+    1.0
+    """
+    return _client_metric("best_client_accuracy", y_true, y_pred, sensitive_features, clients)
+
+
+def performance(name: str, table: NDArray[np.float64]) -> tuple[float, str]:
+    """Return one of this module's numbers on a (2, 2) table, and why it would be undefined."""
+    if name == "f1":
+        share = float(PROPORTIONS["jaccard"].value(table))
+        return 2.0 * share / (1.0 + share), PROPORTIONS["jaccard"].needs
+    if name == "balanced_accuracy":
+        sensitivity, miss = PROPORTIONS["true_positive_rate"], PROPORTIONS["false_positive_rate"]
+        value = float(sensitivity.value(table) + 1.0 - miss.value(table)) / 2.0
+        return value, miss.needs if table[1].sum() else sensitivity.needs
+    return float(PROPORTIONS[name].value(table)), PROPORTIONS[name].needs
+
+
+def _number(name: str, y_true: Any, y_pred: Any, features: Any, clients: Any) -> float:
+    table = pooled_table(as_tally(y_true, y_pred, features, clients).counts)
+    return defined(name, *performance(name, table))
+
+
+_OVER_CLIENTS: dict[str, Callable[[Floats], Floats]] = {
+    "client_accuracy_std": lambda a: CLIENT_SPREADS["client_accuracy_std"].norm([a]),
+    "client_accuracy_gap": lambda a: CLIENT_SPREADS["client_accuracy_gap"].norm([a]),
+    "worst_client_accuracy": lambda a: np.asarray(a.min(axis=-1)),
+    "best_client_accuracy": lambda a: np.asarray(a.max(axis=-1)),
+}
+
+
+def client_number(name: str, tally: Tally) -> tuple[float, str]:
+    """Return one of this module's numbers, and why it would be undefined."""
+    if not tally.clients:
+        return float("nan"), "there are no clients"
+    accuracies = client_accuracies(tally.counts)
+    empty = [c for c, a in zip(tally.clients, accuracies, strict=True) if np.isnan(a)]
+    reason = f"client '{empty[0]}' has no rows" if empty else ""
+    return float(_OVER_CLIENTS[name](accuracies)), reason
+
+
+def _client_metric(name: str, y_true: Any, y_pred: Any, features: Any, clients: Any) -> float:
+    if clients is None and not isinstance(y_true, Tally):
+        raise ConfigError(f"{name} needs clients=, the client of each row (or a Tally)")
+    return defined(name, *client_number(name, as_tally(y_true, y_pred, features, clients)))

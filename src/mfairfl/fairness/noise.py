@@ -12,17 +12,16 @@ from numpy.typing import NDArray
 
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Grouping
+from mfairfl.fairness.notions import Notion
 from mfairfl.fairness.rates import (
     CLIENT_SPREADS,
     PROPORTIONS,
-    Disparity,
     Spread,
     compared_counts,
-    group_spreads,
+    group_violations,
     pooled_table,
     single_groupings,
 )
-from mfairfl.fairness.resampling import decided
 from mfairfl.fairness.tally import Tally
 
 __all__ = ["NoiseFloor", "noise_floor"]
@@ -43,12 +42,14 @@ class NoiseFloor:
         return asdict(self)
 
 
-def noise_floor(tally: Tally, *, draws: int = 2000, seed: int = 0) -> NoiseFloor:
-    """Return what each difference would be on average if the decisions were exactly fair.
+def noise_floor(
+    tally: Tally, *, draws: int = 2000, seed: int = 0, notions: Sequence[Notion] | None = None
+) -> NoiseFloor:
+    """Return what each violation would be on average if the decisions were exactly fair.
 
     Decisions are drawn anew for the same rows at rates that are equal by construction: the overall
     selection rate (demographic parity), the overall rate of each label (equalized odds, equal
-    opportunity), the overall error rate (accuracy parity, client spreads). A measured difference
+    opportunity), the overall error rate (accuracy parity, client spreads). A measured violation
     near its floor is indistinguishable from fairness on this many rows. Groups are simulated on
     the rows that are compared: those of which an attribute is recorded.
 
@@ -58,11 +59,13 @@ def noise_floor(tally: Tally, *, draws: int = 2000, seed: int = 0) -> NoiseFloor
         The counts: sizes and overall rates are taken from it.
     draws, seed
         Number of simulated tallies, and their seed.
+    notions
+        Whose floors; by default every registered notion.
 
     Examples
     --------
     >>> tally = Tally.from_predictions([1, 0] * 50, [1, 0] * 50, sensitive_features=["a"] * 100)
-    >>> noise_floor(tally).values["demographic_parity_difference"]
+    >>> noise_floor(tally).values["demographic_parity_violation"]
     0.0
     """
     if draws < 1:
@@ -81,9 +84,8 @@ def noise_floor(tally: Tally, *, draws: int = 2000, seed: int = 0) -> NoiseFloor
 
     def floors(compared: Sequence[Grouping], drawn: _Decisions) -> dict[str, float | None]:
         return {
-            name: floor(spread, drawn[_fairness_of(spread)])
-            for name, spread in group_spreads(compared).items()
-            if not spread.ratio
+            name: floor(violation, drawn[_fairness_of(violation.notion)])
+            for name, violation in group_violations(compared, notions).items()
         }
 
     values = floors(groupings, simulated) if groupings else {}
@@ -105,10 +107,10 @@ def _simulated(counts: NDArray[Any], draws: int, rng: np.random.Generator) -> _D
     return {kind: decided(rows, _fair_rates(counts, kind), draws, rng) for kind in kinds}
 
 
-def _fairness_of(spread: Disparity) -> str:
-    if spread.notion.statistic == "error":
-        return "error"
-    return "selection" if len(spread.notion.events[0].labels) == 2 else "label"
+def _fairness_of(notion: Notion) -> str:
+    """Return the kind of decisions that have no violation: equal in each label suffices or not."""
+    whole = any(len(event.labels) == 2 for event in notion.events)
+    return notion.statistic if whole else "label"
 
 
 def _fair_rates(counts: NDArray[Any], kind: str) -> Floats:
@@ -123,3 +125,11 @@ def _fair_rates(counts: NDArray[Any], kind: str) -> Floats:
     # nan only where there are no rows to draw for.
     chosen: Floats = np.nan_to_num(np.array(rates[kind]))
     return chosen
+
+
+def decided(
+    rows: NDArray[np.int64], rates: Floats, draws: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Return (draws, K, C, 2, 2) counts with decisions drawn at P(ŷ=1 | y) = rates[y]."""
+    positives = rng.binomial(rows, rates, size=(draws, *rows.shape))
+    return np.stack([rows - positives, positives], axis=-1)

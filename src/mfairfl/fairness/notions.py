@@ -1,17 +1,29 @@
 """Notions of group fairness: which rows are compared (events), and by which statistic.
 
 Every notion has the same violation: the largest absolute difference, over events e and groups s,
-between the overall value F_e and the group's value F_{e,s}.
+between the overall value F_e and the group's value F_{e,s}. A notion that is registered is
+measured, recorded and tabulated like the built-in ones, as `<name>_violation` and so on.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 from mfairfl.errors import ConfigError, unknown
 
-__all__ = ["NOTIONS", "Event", "Notion", "Statistic", "is_built_in", "notion"]
+__all__ = [
+    "NOTIONS",
+    "REGISTRY",
+    "Event",
+    "Notion",
+    "Statistic",
+    "available_notions",
+    "is_built_in",
+    "notion",
+    "register_notion",
+]
 
 Statistic = Literal["selection", "error", "loss"]
 
@@ -40,7 +52,7 @@ class Notion:
     Attributes
     ----------
     name
-        The long name, as in fairlearn where fairlearn has it.
+        The long name, as in fairlearn where fairlearn has it: lower case, digits, underscores.
     events
         The sets of rows within which groups are compared.
     statistic
@@ -55,6 +67,19 @@ class Notion:
     name: str
     events: tuple[Event, ...]
     statistic: Statistic
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.name):
+            raise ConfigError(
+                f"notion {self.name!r} is not a valid name; use lower-case letters, digits and "
+                "underscores, such as 'predictive_equality'"
+            )
+        if self.statistic not in _VALUE:
+            raise ConfigError(
+                f"notion '{self.name}': {unknown('statistic', self.statistic, _VALUE)}"
+            )
+        if not self.events:
+            raise ConfigError(f"notion '{self.name}' has no events; name the rows it compares")
 
     @property
     def formula(self) -> str:
@@ -78,7 +103,7 @@ class Notion:
 _ALL = (Event("all", (0, 1)),)
 _NEGATIVE = Event("y=0", (0,))
 _POSITIVE = Event("y=1", (1,))
-_REGISTRY = {
+REGISTRY: dict[str, Notion] = {
     item.name: item
     for item in (
         Notion("demographic_parity", _ALL, "selection"),
@@ -95,7 +120,34 @@ _ALIASES = {
     "ap": "accuracy_parity",
     "ap-loss": "accuracy_parity_loss",
 }
-NOTIONS: tuple[str, ...] = tuple(_REGISTRY)
+NOTIONS: tuple[str, ...] = tuple(REGISTRY)
+
+
+def register_notion(item: Notion) -> None:
+    """Make a notion known by its name, for this process.
+
+    Registering an equal notion again changes nothing; another one of the same name is refused.
+
+    Examples
+    --------
+    >>> own = Notion("predictive_equality", (Event("y=0", (0,)),), "selection")
+    >>> own.formula
+    'max over s of |P(ŷ=1 | s, y=0) − P(ŷ=1 | y=0)|'
+    >>> register_notion(own)  # doctest: +SKIP
+    """
+    if REGISTRY.setdefault(_ALIASES.get(item.name, item.name), item) != item:
+        raise ConfigError(f"notion '{item.name}' is already registered with another definition")
+
+
+def available_notions() -> tuple[Notion, ...]:
+    """Return every notion that has a name here: the built-in ones, then the registered ones.
+
+    Examples
+    --------
+    >>> available_notions()[0].name
+    'demographic_parity'
+    """
+    return tuple(REGISTRY.values())
 
 
 def notion(name: str) -> Notion:
@@ -113,9 +165,9 @@ def notion(name: str) -> Notion:
 equal_opportunity, equalized_odds)
     """
     full = _ALIASES.get(name, name)
-    if full not in _REGISTRY:
-        raise ConfigError(unknown("notion", name, [*_REGISTRY, *_ALIASES]))
-    return _REGISTRY[full]
+    if full not in REGISTRY:
+        raise ConfigError(unknown("notion", name, [*REGISTRY, *_ALIASES]))
+    return REGISTRY[full]
 
 
 def is_built_in(name: str) -> bool:

@@ -1,8 +1,8 @@
 """Numbers from counts[…, client, cell, y, ŷ]: the arithmetic behind metrics and intervals.
 
 Everything here is vectorised over leading axes (resampled tallies) and is nan where a rate has no
-rows. Differences, ratios and client spreads are all built on a seminorm N of a vector v of rates,
-which is what makes one interval rule serve them all (`mfairfl.fairness.uncertainty`).
+rows. Violations and client spreads are a seminorm N of a vector v of rates, which is what makes
+one interval rule serve them all (`mfairfl.fairness.uncertainty`).
 """
 
 from __future__ import annotations
@@ -16,28 +16,38 @@ from numpy.typing import NDArray
 
 from mfairfl.errors import ConfigError, unknown
 from mfairfl.fairness.cells import Cells, Grouping
-from mfairfl.fairness.notions import Notion, notion
+from mfairfl.fairness.notions import Notion, available_notions
 
 __all__ = [
     "CLIENT_SPREADS",
+    "KINDS",
     "PROPORTIONS",
+    "Aggregate",
     "ClientSpread",
-    "Disparity",
+    "Kind",
     "Method",
     "Proportion",
     "Spread",
-    "chosen_groupings",
+    "Violation",
     "client_accuracies",
     "compared_counts",
+    "decided_notions",
     "divide",
-    "group_spreads",
+    "group_measure",
+    "group_rates",
+    "group_violations",
+    "measured_groupings",
     "pooled_table",
     "single_groupings",
 ]
 
 Floats = NDArray[np.float64]
-Method = Literal["to_overall", "between_groups"]
-METHODS = ("to_overall", "between_groups")
+Kind = Literal["violation", "difference", "ratio"]
+Method = Literal["between_groups", "to_overall"]
+Aggregate = Literal["worst_case", "mean"]
+KINDS: tuple[Kind, ...] = ("violation", "difference", "ratio")
+METHODS = ("between_groups", "to_overall")
+AGGREGATES = ("worst_case", "mean")
 
 
 def divide(successes: Any, trials: Any) -> Floats:
@@ -105,11 +115,7 @@ def client_accuracies(counts: NDArray[Any]) -> Floats:
 
 
 class Spread(Protocol):
-    """A number N(v(counts)), N a seminorm; a ratio is exp(−N) of log rates."""
-
-    @property
-    def ratio(self) -> bool:
-        """Whether the reported number is exp(−N)."""
+    """A number N(v(counts)), N a seminorm."""
 
     @property
     def largest(self) -> float:
@@ -123,82 +129,125 @@ class Spread(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Disparity:
-    """How far groups differ under a notion: worst over groupings and events."""
+class Violation:
+    """The largest deviation of a group from the overall rate, over groupings and events."""
 
     notion: Notion
     groupings: tuple[Grouping, ...]
-    method: Method = "to_overall"
-    ratio: bool = False
-
-    def __post_init__(self) -> None:
-        if self.method not in METHODS:
-            raise ConfigError(unknown("method", self.method, METHODS))
 
     @property
     def largest(self) -> float:
-        """Rates differ by 1 at most; their logarithms without limit."""
-        return np.inf if self.ratio else 1.0
+        """Rates differ by 1 at most."""
+        return 1.0
 
     def vectors(self, counts: NDArray[Any]) -> list[Floats]:
-        """Return, for each grouping, (…, G, E): rates, or their differences to overall."""
-        cells = np.asarray(counts.sum(axis=-4), dtype=np.float64)
-        pieces = []
-        for grouping in self.groupings:
-            member = grouping.membership.astype(np.float64)
-            rates = self._rates(np.einsum("gc,...cyp->...gyp", member, cells))
-            if self.method == "to_overall":
-                whole = compared_counts(cells, [grouping]).sum(axis=-3)
-                overall = self._rates(whole)[..., None, :]
-                with np.errstate(invalid="ignore"):  # log 0 − log 0 is undefined: nan
-                    rates = rates - overall
-            pieces.append(rates)
-        return pieces
-
-    def norms(self, vectors: list[Floats]) -> Floats:
-        """Return (…, groupings, E): the seminorm within each grouping and event."""
-        with np.errstate(invalid="ignore"):
-            if self.method == "to_overall":
-                each = [np.abs(v).max(axis=-2) for v in vectors]
-            else:
-                each = [v.max(axis=-2) - v.min(axis=-2) for v in vectors]
-        return np.stack(each, axis=-2)
+        """Return, for each grouping, (…, G, E): the groups' rates minus the overall one."""
+        each = [group_rates(self.notion, grouping, counts) for grouping in self.groupings]
+        return [rates - overall for rates, overall in each]
 
     def norm(self, vectors: list[Floats]) -> Floats:
-        """Return the worst over groupings and events."""
-        worst: Floats = self.norms(vectors).max(axis=(-2, -1))
+        """Return the largest absolute value."""
+        worst: Floats = np.stack([np.abs(v).max(axis=(-2, -1)) for v in vectors]).max(axis=0)
         return worst
 
-    def undefined(self, counts: NDArray[Any]) -> str:
-        """Say why the number is undefined for the (K, C, 2, 2) counts."""
-        rows = counts.sum(axis=(0, 3))
-        for grouping in self.groupings:
-            for event in self.notion.events:
-                members = (grouping.membership @ rows)[:, list(event.labels)].sum(axis=1)
-                for group, count in zip(grouping.groups, members, strict=True):
-                    if count == 0:
-                        which = "" if len(event.labels) == 2 else f" with {event.name}"
-                        return f"group '{group}' of '{grouping.name}' has no rows{which}"
-        what = "decision" if self.notion.statistic == "selection" else "correct decision"
-        wanted = "favourable " if self.notion.statistic == "selection" else ""
-        return f"no {wanted}{what} in an event: the ratio is 0/0"
 
-    def _rates(self, tables: Floats) -> Floats:
-        """Return (…, E) rates of (…, 2, 2) tables; logarithms for a ratio."""
-        hits = tables[..., 1]
-        if self.notion.statistic == "error":
-            hits = np.stack([tables[..., 0, 1], tables[..., 1, 0]], axis=-1)
-        rows = tables.sum(axis=-1)
-        events = [list(event.labels) for event in self.notion.events]
-        rates = np.stack(
-            [divide(hits[..., e].sum(axis=-1), rows[..., e].sum(axis=-1)) for e in events], axis=-1
-        )
-        if not self.ratio:
-            return rates
-        # An error rate of 0 is the ideal, so parity of accuracy is compared as accuracy.
-        shares = 1.0 - rates if self.notion.statistic == "error" else rates
-        with np.errstate(divide="ignore"):
-            return np.log(shares)
+def group_rates(notion: Notion, grouping: Grouping, counts: NDArray[Any]) -> tuple[Floats, Floats]:
+    """Return the rates (…, G, E) of the groups in each event, and (…, 1, E) over all of them."""
+    cells = np.asarray(counts.sum(axis=-4), dtype=np.float64)
+    member = grouping.membership.astype(np.float64)
+    whole = compared_counts(cells, [grouping]).sum(axis=-3, keepdims=True)
+    tables = np.einsum("gc,...cyp->...gyp", member, cells)
+    return _event_rates(notion, tables), _event_rates(notion, whole)
+
+
+def _event_rates(notion: Notion, tables: Floats) -> Floats:
+    """Return (…, E) rates of (…, 2, 2) tables."""
+    hits = tables[..., 1]
+    if notion.statistic == "error":
+        hits = np.stack([tables[..., 0, 1], tables[..., 1, 0]], axis=-1)
+    rows = tables.sum(axis=-1)
+    events = [list(event.labels) for event in notion.events]
+    return np.stack(
+        [divide(hits[..., e].sum(axis=-1), rows[..., e].sum(axis=-1)) for e in events], axis=-1
+    )
+
+
+def group_measure(
+    kind: Kind,
+    notion: Notion,
+    counts: NDArray[Any],
+    groupings: Sequence[Grouping],
+    *,
+    method: Method = "between_groups",
+    agg: Aggregate = "worst_case",
+) -> tuple[float, str]:
+    """Return a number of the (K, C, 2, 2) counts, and why it would be undefined.
+
+    Parameters
+    ----------
+    kind
+        ``violation``: the largest deviation from the overall rate. ``difference``, ``ratio``: as
+        fairlearn's functions of these names, accuracies and not errors for a ratio of errors.
+    groupings
+        Whose groups are compared; the worst of several counts.
+    method, agg
+        Of a difference or a ratio, as in fairlearn.
+    """
+    if method not in METHODS:
+        raise ConfigError(unknown("method", method, METHODS))
+    if agg not in AGGREGATES:
+        raise ConfigError(unknown("agg", agg, AGGREGATES))
+    if kind == "violation":
+        violation = Violation(notion, tuple(groupings))
+        value = float(violation.norm(violation.vectors(counts)))
+    elif kind == "difference":
+        value = float(np.max([_difference(notion, counts, g, method, agg) for g in groupings]))
+    else:
+        value = float(np.min([_ratio(notion, counts, g, method, agg) for g in groupings]))
+    return value, _why_undefined(notion, counts, groupings) if np.isnan(value) else ""
+
+
+def _difference(
+    notion: Notion, counts: NDArray[Any], grouping: Grouping, method: Method, agg: Aggregate
+) -> float:
+    rates, overall = group_rates(notion, grouping, counts)
+    reference = overall if method == "to_overall" else rates.min(axis=0)
+    by_event = np.abs(rates - reference).max(axis=0)
+    return float(by_event.mean() if agg == "mean" else by_event.max())
+
+
+def _ratio(
+    notion: Notion, counts: NDArray[Any], grouping: Grouping, method: Method, agg: Aggregate
+) -> float:
+    """Return the smallest ratio, at most 1.
+
+    As in fairlearn an event in which no group has a hit (0/0) is left out, but the worst case
+    needs every event with y = 1: without a true positive equalized odds has no ratio.
+    """
+    rates, overall = group_rates(notion, grouping, counts)
+    if notion.statistic == "error":  # a rate of 0 is the ideal there: compare accuracies
+        rates, overall = 1.0 - rates, 1.0 - overall
+    reference = overall if method == "to_overall" else rates.max(axis=0)
+    low, high = np.minimum(rates, reference), np.maximum(rates, reference)
+    by_event = divide(low, high).min(axis=0)
+    told = ~np.isnan(by_event)
+    needed = [agg == "worst_case" and 1 in event.labels for event in notion.events]
+    if np.isnan(rates).any() or not told.any() or not told[needed].all():
+        return float("nan")
+    return float(by_event[told].mean() if agg == "mean" else by_event[told].min())
+
+
+def _why_undefined(notion: Notion, counts: NDArray[Any], groupings: Sequence[Grouping]) -> str:
+    rows = counts.sum(axis=(0, 3))
+    for grouping in groupings:
+        for event in notion.events:
+            members = (grouping.membership @ rows)[:, list(event.labels)].sum(axis=1)
+            for group, count in zip(grouping.groups, members, strict=True):
+                if count == 0:
+                    which = "" if len(event.labels) == 2 else f" with {event.name}"
+                    return f"group '{group}' of '{grouping.name}' has no rows{which}"
+    wanted = "correct" if notion.statistic == "error" else "favourable"
+    return f"no {wanted} decision in an event: the ratio is 0/0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +255,6 @@ class ClientSpread:
     """How far the clients' accuracies differ: population standard deviation or range."""
 
     kind: Literal["std", "gap"]
-
-    @property
-    def ratio(self) -> bool:
-        """A spread is a difference."""
-        return False
 
     @property
     def largest(self) -> float:
@@ -234,21 +278,18 @@ CLIENT_SPREADS: dict[str, ClientSpread] = {
 }
 
 
-def group_spreads(groupings: Sequence[Grouping]) -> dict[str, Disparity]:
-    """Return every reported group-fairness number on these groupings, by its name."""
+def group_violations(
+    groupings: Sequence[Grouping], notions: Sequence[Notion] | None = None
+) -> dict[str, Violation]:
+    """Return the violation of each notion on these groupings, by its name."""
     kept = tuple(groupings)
-    return {
-        f"{name}_{'ratio' if ratio else 'difference'}": Disparity(notion(name), kept, ratio=ratio)
-        for name, ratio in (
-            ("demographic_parity", False),
-            ("equalized_odds", False),
-            ("equal_opportunity", False),
-            ("accuracy_parity", False),
-            ("demographic_parity", True),
-            ("equalized_odds", True),
-            ("accuracy_parity", True),
-        )
-    }
+    return {f"{item.name}_violation": Violation(item, kept) for item in decided_notions(notions)}
+
+
+def decided_notions(notions: Sequence[Notion] | None = None) -> list[Notion]:
+    """Return those of the notions (all by default) that decisions tell: not those of losses."""
+    chosen = available_notions() if notions is None else notions
+    return [item for item in chosen if item.statistic != "loss"]
 
 
 def compared_counts(counts: NDArray[Any], groupings: Sequence[Grouping]) -> NDArray[Any]:
@@ -264,14 +305,22 @@ def single_groupings(cells: Cells) -> list[Grouping]:
     return [*cells.groupings(), cells.grouping(*(a.name for a in cells.attributes))]
 
 
-def chosen_groupings(cells: Cells, attribute: str | None) -> list[Grouping]:
-    """Return the marginals (None), one attribute's marginal, or the full ``intersection``."""
+def measured_groupings(cells: Cells, kind: Kind, attribute: str | None = None) -> list[Grouping]:
+    """Return the groupings that a number of this kind compares.
+
+    Parameters
+    ----------
+    attribute
+        One attribute's marginal, or the full ``intersection``. By default a violation is the worst
+        over the marginals (the paper's); a difference or ratio is that of the attributes crossed,
+        as fairlearn's is.
+    """
     names = [item.name for item in cells.attributes]
     if not names:
         raise ConfigError("a group metric needs sensitive_features=; give one column or more")
-    if attribute is None:
+    if attribute is None and kind == "violation":
         return cells.groupings()
-    if attribute not in names and attribute == "intersection":
+    if attribute is None or (attribute == "intersection" and attribute not in names):
         return [cells.grouping(*names)]
     if attribute not in names:
         raise ConfigError(unknown("sensitive attribute", attribute, [*names, "intersection"]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.client_metrics import client_number
-from mfairfl.fairness.performance import performance
+from mfairfl.fairness.cells import Grouping
+from mfairfl.fairness.metrics import client_number, performance
+from mfairfl.fairness.notions import Notion
 from mfairfl.fairness.rates import (
+    KINDS,
     PROPORTIONS,
-    Disparity,
-    group_spreads,
+    decided_notions,
+    group_measure,
+    measured_groupings,
     pooled_table,
     single_groupings,
 )
@@ -64,7 +68,8 @@ class TallySummary:
     Attributes
     ----------
     values
-        Number by name; group metrics are worst over the attributes.
+        Number by name. Of several attributes a violation is the worst, a difference or ratio that
+        of all of them crossed.
     undefined
         Why a number is None, by its name (``attribute.name`` for one attribute's).
     by_attribute
@@ -84,30 +89,35 @@ class TallySummary:
         return asdict(self)
 
 
-def summarise(tally: Tally) -> TallySummary:
+def summarise(tally: Tally, *, notions: Sequence[Notion] | None = None) -> TallySummary:
     """Return every number the tally can tell.
+
+    Parameters
+    ----------
+    tally
+        The counts.
+    notions
+        Whose violation, difference and ratio are told; by default every registered notion.
 
     Examples
     --------
     >>> summary = summarise(
     ...     Tally.from_predictions([1, 0, 1], [1, 1, 1], sensitive_features=list("abb"))
     ... )
-    >>> summary.values["selection_rate"], summary.values["equalized_odds_difference"]
+    >>> summary.values["selection_rate"], summary.values["equalized_odds_violation"]
     (1.0, None)
-    >>> summary.undefined["equalized_odds_difference"]
+    >>> summary.undefined["equalized_odds_violation"]
     "group 'a' of 'sensitive_feature' has no rows with y=0"
     """
     table = pooled_table(tally.counts)
     found = {name: performance(name, table) for name in OVERALL_NUMBERS}
-    groupings = tally.cells.groupings()
-    if groupings:
-        spreads = group_spreads(groupings)
-        found |= {name: _disparity(spread, tally) for name, spread in spreads.items()}
+    if tally.attributes:
+        found |= _group_numbers(tally, notions)
     found |= {name: client_number(name, tally) for name in CLIENT_NUMBERS}
     undefined = {name: reason for name, (value, reason) in found.items() if math.isnan(value)}
     by_attribute: dict[str, dict[str, float | None]] = {}
     for grouping in single_groupings(tally.cells):
-        own = {name: _disparity(s, tally) for name, s in group_spreads([grouping]).items()}
+        own = _group_numbers(tally, notions, grouping)
         by_attribute[grouping.name] = {name: _or_none(value) for name, (value, _) in own.items()}
         undefined |= {
             f"{grouping.name}.{name}": reason
@@ -176,9 +186,19 @@ def _rates(table: Floats) -> dict[str, float | None]:
     return row | {name: _or_none(float(PROPORTIONS[name].value(table))) for name in TABLE_NUMBERS}
 
 
-def _disparity(spread: Disparity, tally: Tally) -> tuple[float, str]:
-    norm = float(spread.norm(spread.vectors(tally.counts)))
-    return (math.exp(-norm) if spread.ratio else norm), spread.undefined(tally.counts)
+def _group_numbers(
+    tally: Tally, notions: Sequence[Notion] | None, grouping: Grouping | None = None
+) -> dict[str, tuple[float, str]]:
+    """Return the numbers of each notion and why one is undefined, of all attributes or of one."""
+    by_kind = {
+        kind: measured_groupings(tally.cells, kind) if grouping is None else [grouping]
+        for kind in KINDS
+    }
+    return {
+        f"{item.name}_{kind}": group_measure(kind, item, tally.counts, groupings)
+        for item in decided_notions(notions)
+        for kind, groupings in by_kind.items()
+    }
 
 
 def _or_none(value: float) -> float | None:

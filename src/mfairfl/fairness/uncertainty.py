@@ -1,6 +1,6 @@
-"""Confidence intervals, noise floors and verdicts for every reported number.
+"""Confidence intervals, noise floors and verdicts for the reported numbers.
 
-Three rules cover them all.
+Three rules cover them all; a notion's difference and ratio stand beside its violation without.
 
 * **Shares** (accuracy, rates): Wilson's interval. F1 is a monotone function of one share, so its
   interval is that share's, transformed; balanced accuracy is a mean of two independent shares,
@@ -8,13 +8,12 @@ Three rules cover them all.
 * **Worst and best client**: Wilson intervals that hold for all K clients together (Šidák: clients
   are independent). The smallest lower and the smallest upper limit bound the worst client, the
   largest ones the best; a percentile bootstrap would inherit the bias of an extreme.
-* **Differences, ratios, client spreads**: all are N(v), N a seminorm of a vector of rates (of log
-  rates for ratios), so |N(v̂) − N(v)| ≤ N(v̂ − v). The interval is N(v̂) ± q with q the
-  level-quantile of N(v* − ṽ) over resampled tallies: conservative, and honest near N = 0, where a
-  percentile bootstrap fails. Rows are resampled within each client over (cell, y, ŷ), each rate
-  smoothed by z² pseudo-rows (Wilson's), so that "0 of 8" is not taken for certainty. A draw that
-  leaves a needed rate without rows counts as infinitely far: too little data gives a wide
-  interval, not a narrow one.
+* **Violations, client spreads**: all are N(v), N a seminorm of a vector of rates, so
+  |N(v̂) − N(v)| ≤ N(v̂ − v). The interval is N(v̂) ± q with q the level-quantile of N(v* − ṽ) over
+  resampled tallies: conservative, and honest near N = 0, where a percentile bootstrap fails. Rows
+  are resampled within each client over (cell, y, ŷ), each rate smoothed by z² pseudo-rows
+  (Wilson's), so that "0 of 8" is not taken for certainty. A draw that leaves a needed rate without
+  rows counts as infinitely far: too little data gives a wide interval, not a narrow one.
 """
 
 from __future__ import annotations
@@ -31,20 +30,31 @@ from scipy.stats import norm as normal
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.noise import NoiseFloor, noise_floor
+from mfairfl.fairness.notions import Notion
 from mfairfl.fairness.rates import (
     CLIENT_SPREADS,
     PROPORTIONS,
     Spread,
     compared_counts,
-    group_spreads,
+    divide,
+    group_violations,
     pooled_table,
     single_groupings,
 )
-from mfairfl.fairness.resampling import resampled, smoothed, wilson
 from mfairfl.fairness.summary import TABLE_NUMBERS, client_tables, group_tables, summarise
 from mfairfl.fairness.tally import Tally
 
-__all__ = ["Interval", "Intervals", "NoiseFloor", "intervals", "noise_floor", "verdict"]
+__all__ = [
+    "Interval",
+    "Intervals",
+    "NoiseFloor",
+    "intervals",
+    "noise_floor",
+    "resampled",
+    "smoothed",
+    "verdict",
+    "wilson",
+]
 
 Floats = NDArray[np.float64]
 Numbers = Mapping[str, float | None]
@@ -61,7 +71,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """The intervals of a summary's numbers, under the same keys; None where undefined."""
+    """The intervals of a summary's numbers but differences and ratios; None where undefined."""
 
     level: float
     values: dict[str, Interval | None]
@@ -74,8 +84,15 @@ class Intervals:
         return asdict(self)
 
 
-def intervals(tally: Tally, *, level: float = 0.95, draws: int = 2000, seed: int = 0) -> Intervals:
-    """Return a confidence interval for every number of `summarise`.
+def intervals(
+    tally: Tally,
+    *,
+    level: float = 0.95,
+    draws: int = 2000,
+    seed: int = 0,
+    notions: Sequence[Notion] | None = None,
+) -> Intervals:
+    """Return a confidence interval for every number of `summarise` but differences and ratios.
 
     Parameters
     ----------
@@ -88,6 +105,8 @@ def intervals(tally: Tally, *, level: float = 0.95, draws: int = 2000, seed: int
         Resampled tallies for the seminorms.
     seed
         Seed of the resampling; the same seed gives the same intervals.
+    notions
+        Whose violations; by default every registered notion.
 
     Examples
     --------
@@ -100,7 +119,7 @@ def intervals(tally: Tally, *, level: float = 0.95, draws: int = 2000, seed: int
         raise ConfigError(f"level = {level}; use a number between 0 and 1, such as 0.95")
     if draws < 1:
         raise ConfigError(f"draws = {draws}; use 1000 or more")
-    summary = summarise(tally)
+    summary = summarise(tally, notions=notions)
     rng = np.random.default_rng(seed)
     pseudo = float(normal.ppf(0.5 + level / 2.0)) ** 2
     # Group numbers do not depend on who holds a row, client numbers not on its cell: each is
@@ -113,7 +132,9 @@ def intervals(tally: Tally, *, level: float = 0.95, draws: int = 2000, seed: int
         counts = compared_counts(tally.counts, groupings)
         by_cell = smoothed(counts, _group_sizes(counts, groupings), pseudo)
         cell_draws = resampled(by_cell, draws, rng)
-        return _spread_intervals(group_spreads(groupings), numbers, by_cell, cell_draws, level)
+        return _spread_intervals(
+            group_violations(groupings, notions), numbers, by_cell, cell_draws, level
+        )
 
     values = _overall_intervals(tally, level) | _extreme_client_intervals(tally, level)
     if groupings := tally.cells.groupings():
@@ -121,7 +142,7 @@ def intervals(tally: Tally, *, level: float = 0.95, draws: int = 2000, seed: int
     values |= _spread_intervals(CLIENT_SPREADS, summary.values, by_client, client_draws, level)
     return Intervals(
         level=level,
-        values={name: values[name] for name in summary.values},
+        values={name: values[name] for name in summary.values if name in values},
         by_attribute={
             grouping.name: group([grouping], summary.by_attribute[grouping.name])
             for grouping in single_groupings(tally.cells)
@@ -193,16 +214,7 @@ def _spread_interval(
     with np.errstate(invalid="ignore"):
         away = spread.norm([d - c for d, c in zip(drawn, centre, strict=True)])
     q = float(np.quantile(np.where(np.isnan(away), np.inf, away), level, method="higher"))
-    if math.isinf(q):
-        return Interval(0.0, 1.0 if spread.ratio else spread.largest)
-    norm = _norm_of(value) if spread.ratio else value
-    lower, upper = max(0.0, norm - q), min(spread.largest, norm + q)
-    return Interval(math.exp(-upper), math.exp(-lower)) if spread.ratio else Interval(lower, upper)
-
-
-def _norm_of(ratio: float) -> float:
-    """Return N = −log of a ratio; infinite for 0."""
-    return -math.log(ratio) if ratio > 0 else math.inf
+    return Interval(max(0.0, value - q), min(spread.largest, value + q))
 
 
 def _overall_intervals(tally: Tally, level: float) -> dict[str, Interval | None]:
@@ -243,3 +255,58 @@ def _table_intervals(table: Floats, level: float) -> dict[str, Interval | None]:
 
 def _interval(lower: Any, upper: Any) -> Interval | None:
     return None if np.isnan(lower) else Interval(float(lower), float(upper))
+
+
+def wilson(successes: Any, trials: Any, level: float = 0.95) -> tuple[Floats, Floats]:
+    """Return Wilson's lower and upper limits of a share; nan without trials.
+
+    Examples
+    --------
+    >>> lower, upper = wilson(8, 10)
+    >>> round(float(lower), 4), round(float(upper), 4)
+    (0.4902, 0.9433)
+    """
+    z = float(normal.ppf(0.5 + level / 2.0))
+    share, weight = divide(successes, trials), divide(z * z, trials)
+    centre = (share + weight / 2.0) / (1.0 + weight)
+    half = np.sqrt(share * (1.0 - share) * weight + (weight / 2.0) ** 2) / (1.0 + weight)
+    # At 0 or all successes the limit is exactly 0 or 1; the subtraction rounds to 1e-17.
+    lower = np.where(share == 0.0, 0.0, np.clip(centre - half, 0.0, 1.0))
+    upper = np.where(share == 1.0, 1.0, np.clip(centre + half, 0.0, 1.0))
+    return lower, upper
+
+
+def smoothed(counts: NDArray[Any], sizes: NDArray[Any], pseudo: float) -> Floats:
+    """Return counts[K, C, 2, 2] with the same rows and no rate of exactly 0 or 1.
+
+    Parameters
+    ----------
+    counts
+        The counts.
+    sizes
+        For each (client, cell, label), or broadcast to it, the rows of the smallest set that is
+        compared and holds it. Each set gets at least `pseudo` rows, spread evenly over its rows.
+    pseudo
+        Number of added rows, half of them decided 1: z² as at the centre of Wilson's interval.
+
+    Examples
+    --------
+    >>> smoothed(np.array([[[[4, 0], [1, 1]]]]), np.array([[[4, 2]]]), 1.0).tolist()
+    [[[[3.6, 0.4], [1.0, 1.0]]]]
+    """
+    table = counts.astype(np.float64)
+    rows = table.sum(axis=-1, keepdims=True)
+    size = np.asarray(sizes, dtype=np.float64)[..., None]
+    smooth: Floats = (table * size + 0.5 * pseudo * rows) / (size + pseudo)
+    return smooth
+
+
+def resampled(counts: Floats, draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return (draws, K, C, 2, 2): each client's rows drawn anew from its own shares."""
+    flat = counts.reshape(len(counts), math.prod(counts.shape[1:]))
+    total = flat.sum(axis=1, keepdims=True)
+    # A client without rows draws 0 rows whatever its shares; any valid shares do.
+    shares = np.where(total > 0, flat / np.where(total > 0, total, 1.0), 1.0 / flat.shape[1])
+    rows = np.rint(total[:, 0]).astype(np.int64)
+    drawn = rng.multinomial(rows, shares, size=(draws, len(rows)))
+    return drawn.reshape(draws, *counts.shape)

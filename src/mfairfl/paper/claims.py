@@ -97,7 +97,7 @@ def _rows(long: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return the rows of a metric; "" is each notion's own violation."""
     if metric:
         return long[long["metric"] == metric]
-    return long[long["metric"] == long["notion"] + "_difference"]
+    return long[long["metric"] == long["notion"] + "_violation"]
 
 
 def _verdict(own: pd.DataFrame, row: Any, slack: float) -> str:
@@ -117,7 +117,7 @@ def _against(tables: Mapping[str, pd.DataFrame]) -> list[list[str]]:
         "table"
     )
     notions = [n for n in dict.fromkeys(long["notion"]) if n]
-    measures = ["accuracy", *(f"{n}_difference" for n in notions), "client_accuracy_std"]
+    measures = ["accuracy", *(f"{n}_violation" for n in notions), "client_accuracy_std"]
     heads = ["accuracy", *(f"{_NAMES.get(n, n)} violation" for n in notions), "client std"]
     lines = [["method", *heads]]
     for strategy in dict.fromkeys(long["strategy"]):
@@ -161,7 +161,7 @@ def dominating(long: pd.DataFrame, data: str, notion: str) -> list[str]:
     """
     here = long[(long["data"] == data) & (long["notion"] == notion)]
     marks = {}
-    for metric in ("accuracy", f"{notion}_difference"):
+    for metric in ("accuracy", f"{notion}_violation"):
         rows = here[(here["metric"] == metric) & (here["attribute"] == "")]
         sign = 1 if metric == "accuracy" else -1
         means = rows.set_index("strategy")["mean"]
@@ -181,7 +181,7 @@ def dominating(long: pd.DataFrame, data: str, notion: str) -> list[str]:
 def _survives(long: pd.DataFrame, data: str, notion: str, strategy: str) -> bool:
     """Say whether what makes a method dominate also passes Holm's correction."""
     here = (long["data"] == data) & (long["notion"] == notion) & (long["strategy"] == strategy)
-    numbers = long["metric"].isin(["accuracy", f"{notion}_difference"]) & (long["attribute"] == "")
+    numbers = long["metric"].isin(["accuracy", f"{notion}_violation"]) & (long["attribute"] == "")
     worse = long[here & numbers & (long["mark"] == "∘")]
     return bool((worse["holm_p"] < LEVEL).any())
 
@@ -224,7 +224,7 @@ def _heterogeneity(high: pd.DataFrame, low: pd.DataFrame) -> list[list[str]]:
     """Show the reference's row under both splits, means and published."""
     lines = [["data", "notion", "measure", "high (published)", "low (published)"]]
     for data, notion in product(dict.fromkeys(high["data"]), dict.fromkeys(high["notion"])):
-        for metric in ("accuracy", f"{notion}_difference", "client_accuracy_std"):
+        for metric in ("accuracy", f"{notion}_violation", "client_accuracy_std"):
             cells = []
             for long in (high, low):
                 row = long[

@@ -166,7 +166,7 @@ def published_for(table: str, layout: TableLayout) -> Published:
     >>> published_for("table-1", layout)["adult", "high", "mfairfl", "accuracy", ""]
     0.792
     """
-    names = {notion: f"{notion}_difference" for notion in _NOTIONS}
+    names = {notion: f"{notion}_violation" for notion in _NOTIONS}
     names |= {"accuracy": "accuracy", "client_fairness": "client_accuracy_std"}
     found = {}
     for (data, strategy, (metric, number)), value in _NUMBERS[table].items():

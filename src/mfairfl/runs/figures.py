@@ -66,7 +66,7 @@ def plot_rounds(run_directory: str | Path) -> Figure:
 
 def _plot_metric(panel: Axes, rows: Sequence[dict[str, str]], metric: str) -> None:
     rounds = [int(row["round"]) for row in rows]
-    panel.set_ylabel(metric.replace("_", " ").replace(" difference", "\ndifference"))
+    panel.set_ylabel(metric.replace("_", " ").replace(" violation", "\nviolation"))
     for split, style in _SPLITS.items():
         if (column := f"{split}_{metric}") in rows[0]:
             values = [number_in(row[column]) for row in rows]

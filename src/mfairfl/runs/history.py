@@ -21,23 +21,14 @@ from mfairfl.engine.tallies import mean_loss, pooled, tally_of
 from mfairfl.errors import RunDirectoryError
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.notions import notion
+from mfairfl.fairness.notions import NOTIONS, notion
 from mfairfl.fairness.summary import summarise
 from mfairfl.files import write_atomically
 
 __all__ = ["History", "number_in", "read_rows", "round_numbers"]
 
-_NUMBERS = (
-    "accuracy",
-    "balanced_accuracy",
-    "demographic_parity_difference",
-    "equalized_odds_difference",
-    "equal_opportunity_difference",
-    "accuracy_parity_difference",
-    "client_accuracy_std",
-    "client_accuracy_gap",
-    "worst_client_accuracy",
-)
+_OVERALL = ("accuracy", "balanced_accuracy")
+_CLIENTS = ("client_accuracy_std", "client_accuracy_gap", "worst_client_accuracy")
 
 # One whole row: a quoted field may hold line ends, and a torn last row has none.
 _ROW = re.compile(rb'(?:[^"\n]++|"[^"]*+")*+\n')
@@ -47,15 +38,24 @@ def round_numbers(setup: Setup, record: RoundRecord) -> dict[str, float | None]:
     """Return the numbers of a round, named `<split>_<metric>`; `violation` is the run's goal's."""
     attributes = setup.summary.attributes
     goal = setup.summary.goal.constraints(attributes)
-    losses = Constraints(Cells(attributes), notion("ap-loss"))
+    # Not whatever is registered: a resumed run must find the same columns.
+    names = dict.fromkeys([*NOTIONS, *(item.name for item in goal.notions)])
+    notions = [notion(name) for name in names]
+    decided = [f"{item.name}_violation" for item in notions if item.statistic != "loss"]
+    losses = {
+        f"{item.name}_violation": Constraints(Cells(attributes), item)
+        for item in notions
+        if item.statistic == "loss"
+    }
     numbers: dict[str, float | None] = {}
     for split, clients in record.measured.items():
-        whole, values = pooled(clients), summarise(tally_of(clients, attributes)).values
+        whole, tally = pooled(clients), tally_of(clients, attributes)
+        values = summarise(tally, notions=notions).values
         found = {
             "loss": mean_loss(whole),
             "violation": goal.violation(whole),
-            **{name: values[name] for name in _NUMBERS},
-            "accuracy_parity_loss_difference": losses.violation(whole),
+            **{name: values[name] for name in (*_OVERALL, *decided, *_CLIENTS)},
+            **{name: constraints.violation(whole) for name, constraints in losses.items()},
         }
         numbers |= {f"{split}_{name}": _defined(value) for name, value in found.items()}
     return numbers

@@ -15,7 +15,7 @@ from mfairfl.engine.state import Setup, Split
 from mfairfl.engine.tallies import mean_loss, served_statistics, served_tally
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.notions import notion
+from mfairfl.fairness.notions import available_notions
 from mfairfl.fairness.summary import constant_classifier, summarise
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import intervals, noise_floor
@@ -141,18 +141,19 @@ def goal_metrics(record: dict[str, Any]) -> list[str]:
     Examples
     --------
     >>> goal_metrics({"config": {"fairness": {"notion": ["demographic_parity"]}}})
-    ['demographic_parity_difference']
+    ['demographic_parity_violation']
     """
-    return [f"{name}_difference" for name in record["config"]["fairness"]["notion"]]
+    return [f"{name}_violation" for name in record["config"]["fairness"]["notion"]]
 
 
 def _losses(setup: Setup, result: Result, split: Split) -> dict[str, float | None]:
     """Return the mean cross-entropy and how far groups' means are from it (the paper's Eq. 6)."""
     served = served_statistics(result.served, result.measured, split)
     cells = Cells(setup.summary.attributes)
-    numbers = {
-        "loss": mean_loss(served),
-        "accuracy_parity_loss_difference": Constraints(cells, notion("ap-loss")).violation(served),
+    numbers = {"loss": mean_loss(served)} | {
+        f"{item.name}_violation": Constraints(cells, item).violation(served)
+        for item in available_notions()
+        if item.statistic == "loss"
     }
     # A model that diverged has no finite loss, and JSON has no infinity.
     return {name: value if math.isfinite(value) else None for name, value in numbers.items()}

@@ -81,5 +81,5 @@ def _plot_lines(panel: Axes, lines: Sequence[Line], runs: Sequence[str]) -> None
 def _label(line: Line) -> str:
     if line.whom:
         return line.whom
-    name = line.metric.removesuffix("_difference").replace("_", " ")
+    name = line.metric.removesuffix("_violation").replace("_", " ")
     return "everyone" if line.metric == "accuracy" else name

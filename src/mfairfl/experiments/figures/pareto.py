@@ -60,7 +60,7 @@ def plot_pareto(
     ...             notion="demographic_parity")  # doctest: +SKIP
     """
     name = notion_of(notion).name
-    violation = f"{name}_difference"
+    violation = f"{name}_violation"
     floor = f"floor_{violation}"
     keys = ["data", "split", "protocol", "strategy", "notion", "seed"]
     require_columns(frame, [*keys, "accuracy", violation, floor, "constant_accuracy"])

@@ -233,7 +233,7 @@ def _metric(subject: Subject) -> str | None:
     """Return what must be small: nothing for a method that protects nobody."""
     strategy = subject.base.strategy.create()
     if subject.notion and trains_for_groups(strategy):
-        return f"{subject.notion}_difference"
+        return f"{subject.notion}_violation"
     if "clients" in describe(subject.base.strategy.name).protects:
         return "client_accuracy_std"
     return None

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from mfairfl.errors import ConfigError, unknown
+from mfairfl.fairness.rates import decided_notions
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.options import nested
 from mfairfl.strategies import grids
 
 __all__ = [
-    "METRICS",
     "Choices",
     "Range",
     "Search",
@@ -133,14 +133,7 @@ def own_values(config: Config, space: Space) -> dict[str, Any]:
     return found
 
 
-METRICS = (
-    "demographic_parity_difference",
-    "equalized_odds_difference",
-    "equal_opportunity_difference",
-    "accuracy_parity_difference",
-    "client_accuracy_std",
-    "client_accuracy_gap",
-)
+_CLIENT_METRICS = ("client_accuracy_std", "client_accuracy_gap")
 
 
 def default_metrics(config: Config) -> tuple[str, ...]:
@@ -149,14 +142,14 @@ def default_metrics(config: Config) -> tuple[str, ...]:
     Examples
     --------
     >>> default_metrics(make_config({"fairness": {"notion": "eo"}}))
-    ('equalized_odds_difference',)
+    ('equalized_odds_violation',)
     >>> default_metrics(make_config({"strategy": {"name": "qffl"}}))
     ('client_accuracy_std',)
     """
     strategy = config.strategy.create()
     if strategy.card.protects == "clients" or getattr(strategy, "parity", None) == "client":
         return ("client_accuracy_std",)
-    return tuple(f"{name}_difference" for name in config.fairness.notion)
+    return tuple(f"{name}_violation" for name in config.fairness.notion)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +163,7 @@ class Search:
     space : mapping of str to Choices or Range
         What they differ in, by dotted key.
     metrics : tuple of str
-        Names of `METRICS`; the largest mean over folds is a trial's violation.
+        Violations or client spreads by name; the largest mean over folds is a trial's violation.
     folds : int
         Parts of each client's train rows; each is measured once, on training with the others.
     """
@@ -181,9 +174,10 @@ class Search:
     folds: int = 3
 
     def __post_init__(self) -> None:
+        known = [*(f"{item.name}_violation" for item in decided_notions()), *_CLIENT_METRICS]
         for name in self.metrics:
-            if name not in METRICS:
-                raise ConfigError(unknown("metric", name, METRICS))
+            if name not in known:
+                raise ConfigError(unknown("metric", name, known))
         if self.config.clients.folds is not None:
             raise ConfigError("clients.folds: a search makes its own folds; leave it out")
         check_space(self.config, self.space)

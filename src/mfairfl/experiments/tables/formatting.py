@@ -40,7 +40,7 @@ def main_columns(notion: str, attributes: Sequence[str] = ()) -> list[TableColum
     >>> [column.heading for column in main_columns("equalized_odds", ("sex", "age"))]
     ['accuracy', 'violation, sex', 'violation, age', 'CF std']
     """
-    violation = f"{notion}_difference"
+    violation = f"{notion}_violation"
     middle = [TableColumn(f"violation, {name}", violation, name) for name in attributes]
     if notion and not attributes:
         middle = [TableColumn("violation", violation)]
@@ -66,7 +66,7 @@ def more_columns(notion: str, attributes: Sequence[str] = ()) -> list[TableColum
     ]
     if not notion:
         return found
-    violation = f"{notion}_difference"
+    violation = f"{notion}_violation"
     return [
         *found,
         *([TableColumn("largest violation", violation)] if attributes else []),

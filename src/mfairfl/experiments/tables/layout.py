@@ -115,7 +115,7 @@ def measures(notion: str, attributes: tuple[str, ...] = ()) -> list[TableMeasure
     ]
     if not notion:
         return found
-    violation = f"{notion}_difference"
+    violation = f"{notion}_violation"
     return [
         *found,
         *(TableMeasure(metric=violation, attribute=name, better=-1) for name in attributes),
