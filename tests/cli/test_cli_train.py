@@ -124,7 +124,7 @@ def test_an_undefined_number_says_why(cli, people, flags, tmp_path):
     assert (
         "equalized_odds_violation: undefined (group 'd' of 'Gender' has no rows with y=0)"
     ) in answer.out.splitlines()
-    number = next(line for line in answer.out.splitlines() if "equalized_odds_diff" in line)
+    number = next(line for line in answer.out.splitlines() if "equalized_odds_viol" in line)
     assert number.split()[1:3] == ["undefined", "-"]
 
 
