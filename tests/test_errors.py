@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from mfairfl import errors
-from mfairfl.errors import MfairflError, first_problem, unknown
+from mfairfl.errors import ConfigError, MfairflError, first_problem, require_extra, unknown
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,9 @@ def test_first_problem_names_key_reason_and_value(values, said):
 def test_a_user_error_does_not_cost_an_import_of_pydantic():
     code = "import sys, mfairfl.errors; print('pydantic' in sys.modules)"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+def test_a_missing_extra_says_how_to_install_it():
+    require_extra("json", "nothing")
+    with pytest.raises(ConfigError, match=r"no_such_module is not .*'mfairfl\[tune\]'"):
+        require_extra("no_such_module", "tune")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, get_args
 
 if TYPE_CHECKING:  # whoever catches its errors has imported it
@@ -22,6 +23,7 @@ __all__ = [
     "MfairflError",
     "RunDirectoryError",
     "first_problem",
+    "require_extra",
     "unknown",
 ]
 
@@ -119,3 +121,14 @@ def _keys(model: Any, path: Iterable[str]) -> list[str]:
                 return []
             model = models[0]
     return list(model.model_fields)
+
+
+def require_extra(module: str, extra: str) -> None:
+    """Raise an error that says how to install a missing optional dependency.
+
+    Examples
+    --------
+    >>> require_extra("numpy", "numbers")
+    """
+    if find_spec(module) is None:
+        raise ConfigError(f"{module} is not installed: pip install 'mfairfl[{extra}]'")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 import mfairfl
-from mfairfl.checks import require_extra
-from mfairfl.errors import ConfigError
 from mfairfl.runs.config import make_config
 
 ROWS = "x,sex,hired\n" + "\n".join(
@@ -49,9 +47,3 @@ def test_what_cannot_be_used_is_the_last_finding(tmp_path):
     *_, last = mfairfl.doctor(tmp_path / "absent.toml")
     assert (last.level, last.check) == ("fail", "input")
     assert "absent.toml: no such file" in last.message
-
-
-def test_a_missing_extra_says_how_to_install_it():
-    require_extra("json", "nothing")
-    with pytest.raises(ConfigError, match=r"no_such_module is not .*'mfairfl\[tune\]'"):
-        require_extra("no_such_module", "tune")

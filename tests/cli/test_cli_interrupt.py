@@ -45,7 +45,7 @@ def test_the_checkpoint_before_a_damaged_one_is_used_and_said(cli, whole, tmp_pa
         "warning: r/checkpoint/round-000004.ckpt: its SHA-256 does not match: the file is "
         "damaged; going on from round 3 instead"
     )
-    assert second == "run folder: r, going on after round 3"
+    assert second == "run folder: r, resuming after round 3"
     assert (tmp_path / "r" / "model.safetensors").read_bytes() == model
 
 
@@ -83,14 +83,14 @@ def test_ctrl_c_leaves_a_run_that_goes_on_to_the_same_bits(cli, csv, task_flags,
     out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (130, "")
     said = re.fullmatch(
-        r"stopped after round (\d+); run the same command again to go on", err.splitlines()[-1]
+        r"stopped after round (\d+); repeat the command to resume", err.splitlines()[-1]
     )
     stopped = int(said[1])
     assert 9 <= stopped < ROUNDS
     assert not (tmp_path / "stopped" / "model.safetensors").exists()
     resumed = cli(*command, "stopped")
     assert resumed.code == 0
-    assert resumed.err.splitlines()[0] == f"run folder: stopped, going on after round {stopped}"
+    assert resumed.err.splitlines()[0] == f"run folder: stopped, resuming after round {stopped}"
     assert cli(*command, "straight").code == 0
     for name in ("model.safetensors", "rounds.csv", "clients.csv"):
         ours, theirs = tmp_path / "stopped" / name, tmp_path / "straight" / name
@@ -101,10 +101,10 @@ def test_ctrl_c_before_the_first_round(cli, csv, task_flags, monkeypatch):
     def stop(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mfairfl.cli.running.run_requests", stop)
+    monkeypatch.setattr("mfairfl.runs.execute.run_requests", stop)
     answer = cli("train", "--csv", csv, *task_flags, "--out", "r")
     assert (answer.code, answer.out) == (130, "")
-    assert answer.err == "stopped before the first round; run the same command again to start\n"
+    assert answer.err == "stopped before the first round; repeat the command to start\n"
 
 
 def test_ctrl_c_elsewhere_is_quiet(cli, monkeypatch):

@@ -84,7 +84,7 @@ def test_nothing_is_overwritten_unless_forced(cli, run, csv, tmp_path):
     answer = cli("predict", "run", "--csv", csv, "--out", "p.csv")
     assert answer.code == 2
     assert answer.err == (
-        "error: p.csv: exists: choose another --out, or add --force to replace it\n"
+        "error: p.csv: exists; choose another --out, or add --force to replace it\n"
     )
     assert (tmp_path / "p.csv").read_text(encoding="utf-8") == "mine"
     assert cli("predict", "run", "--csv", csv, "--out", "p.csv", "--force").code == 0
@@ -118,7 +118,7 @@ def test_a_mixture_scores_the_chance_of_its_decision(cli, csv, flags, tmp_path):
         (("nowhere", "--csv", "people.csv", "--out", "p.csv"), "nowhere/run.json: not found"),
         (("run", "--csv", "peple.csv", "--out", "p.csv"), "did you mean 'people.csv'?"),
         (("run", "--csv", "people.csv", "--out", "run"), "run: is a folder"),
-        (("run", "--csv", "people.csv", "--out", "no/p.csv"), "no/p.csv: no folder no"),
+        (("run", "--csv", "people.csv", "--out", "no/p.csv"), "no/p.csv: there is no folder no"),
         (("run", "--csv", "few.csv", "--out", "p.csv"), "few.csv: unknown column 'Score'"),
         (
             ("run", "--csv", "text.csv", "--out", "p.csv"),

@@ -27,7 +27,7 @@ def test_own_csv_from_flags(cli, csv, flags, tmp_path):
     groups = ", ".join(f"{g} ({cell['n']})" for g, cell in test["by_group"]["Gender"].items())
     assert f"measured on {rows} test rows of 3 clients (Gender: {groups})" in answer.out
     low, high = record["intervals"]["test"]["accuracy"]
-    shown = next(line for line in answer.out.splitlines() if line.startswith(" accuracy "))
+    shown = next(line for line in answer.out.splitlines() if line.startswith("accuracy "))
     assert shown.split()[1:] == [
         f"{test['accuracy']:.4f}",
         f"{low:.4f}",
@@ -185,7 +185,7 @@ def test_plots_are_drawn_beside_the_record_when_asked(cli, csv, flags, tmp_path)
     assert list((tmp_path / "r").glob("*.svg")) == []
     answer = cli("train", "--csv", csv, *flags, "--out", "r", "--plots")
     assert (answer.code, answer.out) == (0, without.out)
-    assert answer.err.splitlines()[-1] == "pictures: r/rounds.svg, r/clients.svg"
+    assert answer.err.splitlines()[-1] == "figures: r/rounds.svg, r/clients.svg"
     for name in ("rounds.svg", "clients.svg"):
         assert (tmp_path / "r" / name).read_bytes().startswith(b"<?xml")
 

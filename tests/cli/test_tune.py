@@ -9,7 +9,7 @@ import tomllib
 
 import pytest
 
-from mfairfl.cli.searching import parse_search
+from mfairfl.cli.tune import parse_search
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.search.space import Choices, Range
 from mfairfl.runs.config import make_config
@@ -126,7 +126,7 @@ def test_the_same_command_again_goes_on_or_shows_the_result(cli, settings, one_p
     assert cli(*command, "1").code == 0
     more = cli(*command, "2")
     first, second = more.err.splitlines()
-    assert first == "going on after 1 complete trials of 2"
+    assert first == "resuming after 1 complete trials of 2"
     assert second.startswith("trial 2/2  accuracy 0.")
     again = cli(*command, "2")
     assert (again.code, again.out) == (0, more.out)
@@ -168,15 +168,14 @@ def test_ctrl_c_is_one_line(cli, settings, monkeypatch):
     monkeypatch.setattr("mfairfl.experiments.search.tune.run_many", stop)
     answer = cli("tune", "my.toml", "--out", "t")
     assert (answer.code, answer.out) == (130, "")
-    assert answer.err == "stopped; run the same command again to go on\n"
+    assert answer.err == "stopped; repeat the command to resume\n"
 
 
 def test_without_optuna_the_fix_is_named(cli, settings, monkeypatch):
-    # By the module: the package has a function of the same name.
-    monkeypatch.setattr(sys.modules["mfairfl.cli.tune"], "find_spec", lambda name: None)
+    monkeypatch.setattr("mfairfl.errors.find_spec", lambda name: None)
     answer = cli("tune", "my.toml")
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err == "error: mfairfl tune needs Optuna: pip install 'mfairfl[tune]'\n"
+    assert answer.err == "error: optuna is not installed: pip install 'mfairfl[tune]'\n"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +185,7 @@ def test_without_optuna_the_fix_is_named(cli, settings, monkeypatch):
         (["--search", "beta="], "--search beta=: write key=a,b,c"),
         (["--search", "lr=0.2:0.1"], "--search lr=0.2:0.1: range 0.2:0.1: the first must be"),
         (["--search", "lr=0:0.1:log"], "a logarithm needs more than 0"),
-        (["--search", "strategy.beta=1,1.0"], "a value is there twice"),
+        (["--search", "strategy.beta=1,1.0"], "a value appears twice"),
         (["--search", "strategy.betta=0.4"], "did you mean 'beta'"),
         (["--search", "lr=fast,slow"], "--search training.lr: training.lr: "),
         (["--metric", "dpd"], "unknown metric 'dpd'"),

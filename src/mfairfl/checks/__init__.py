@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from mfairfl.checks.finding import Finding, require_extra
-from mfairfl.errors import MfairflError
+from mfairfl.checks.finding import Finding
+from mfairfl.errors import MfairflError, require_extra
 from mfairfl.files import load_toml
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.options import settings
 
-__all__ = ["Finding", "doctor", "examine", "require_extra"]
+__all__ = ["Finding", "doctor", "examine"]
 
 
 def doctor(source: str | Path | Config) -> list[Finding]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Literal, NamedTuple
 
-from mfairfl.errors import ConfigError
-
-__all__ = ["Finding", "require_extra"]
+__all__ = ["Finding"]
 
 
 class Finding(NamedTuple):
@@ -25,14 +22,3 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.level:<4}  {self.check}: {self.message}"
-
-
-def require_extra(module: str, extra: str) -> None:
-    """Raise an error that says how to install a missing optional dependency.
-
-    Examples
-    --------
-    >>> require_extra("numpy", "numbers")
-    """
-    if find_spec(module) is None:
-        raise ConfigError(f"{module} is not installed: pip install 'mfairfl[{extra}]'")

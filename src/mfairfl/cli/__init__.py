@@ -1,12 +1,13 @@
-"""The command line: one file a verb, errors in one line, exit code 2.
+"""The command line: one file per verb, errors on one line, exit code 2.
 
-Nothing heavy is imported here: each verb imports what it needs when it is called, so that help and
-lists come at once.
+Nothing heavy is imported here: each verb imports what it needs once its input is known to be
+usable, so that help, lists and refusals come at once.
 """
 
 from __future__ import annotations
 
 import logging
+import platform
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
 from mfairfl.cli.deploy import app as deploy_app
 from mfairfl.cli.doctor import doctor
+from mfairfl.cli.flags import examples
 from mfairfl.cli.init import init
 from mfairfl.cli.predict import predict
 from mfairfl.cli.reproduce import reproduce
@@ -34,60 +36,55 @@ __all__ = ["app", "main"]
 INTERRUPTED = 130
 app = typer.Typer(
     name="mfairfl",
-    help="Fair federated learning for tabular data: train across silos, and measure for whom.",
-    epilog="Start with: mfairfl train --data adult   or, with a file of yours: mfairfl init",
+    help="Fair federated learning for tabular data: train across silos, measure by group.",
+    epilog="Start with: mfairfl train --data adult   or, with your own file: mfairfl init",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _examples(*lines: str) -> str:
-    # Blank lines keep the examples apart when the help is wrapped.
-    return "\n\n".join(["Examples:", *lines])
-
-
 app.command(
-    epilog=_examples(
+    epilog=examples(
         "mfairfl train --data adult --heterogeneity high",
         "mfairfl train my.toml --rounds 2 --set strategy.weights=uniform",
         "mfairfl train --csv people.csv --label hired --favourable yes --sensitive sex",
     )
 )(train)
 app.command(
-    epilog=_examples(
+    epilog=examples(
         "mfairfl predict runs/adult --csv new.csv --out scores.csv",
         "mfairfl predict runs/adult --csv new.csv --out scores.csv --force --json",
     )
 )(predict)
 app.command(
-    epilog=_examples(
+    epilog=examples(
         "mfairfl compare study.toml",
         "mfairfl compare study.toml --seeds 10 --out results/study",
     )
 )(compare)
 app.command(
-    epilog=_examples(
+    epilog=examples(
         "mfairfl reproduce table-1 --quick",
         "mfairfl reproduce all --seeds 5 --protocol 10x20 --out results/reproduction",
         "mfairfl reproduce tuning --out tuned",
     )
 )(reproduce)
 app.command(
-    epilog=_examples(
+    epilog=examples(
         "mfairfl tune my.toml --trials 30",
         "mfairfl tune --data adult --heterogeneity high --strategy fedfb --notion eo",
         "mfairfl tune my.toml --search strategy.beta=0.4,0.8 --search lr=0.001:0.1:log",
     )
 )(tune)
 app.command(
-    epilog=_examples(
+    epilog=examples(
         "mfairfl init --csv people.csv",
         "mfairfl init --csv people.csv --label hired --favourable yes --sensitive sex,age",
     )
 )(init)
-app.command(epilog=_examples("mfairfl doctor my.toml", "mfairfl doctor my.toml --json"))(doctor)
-app.command(epilog=_examples("mfairfl strategies", "mfairfl strategies --json"))(strategies)
+app.command(epilog=examples("mfairfl doctor my.toml", "mfairfl doctor my.toml --json"))(doctor)
+app.command(epilog=examples("mfairfl strategies", "mfairfl strategies --json"))(strategies)
 app.add_typer(data_app, name="data")
 app.add_typer(deploy_app, name="deploy")
 
@@ -101,7 +98,8 @@ def _show_version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     del version
@@ -120,6 +118,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     >>> main(["train", "--rouns", "3"])  # error: No such option: --rouns ... on stderr
     2
     """
+    if platform.system() == "Windows":
+        return _fail("mfairfl needs a POSIX system: silos fork; use Linux or macOS, or WSL")
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     command = typer.main.get_command(app)
     usage_error: type[Any] = typer.BadParameter.__bases__[0]  # its home differs between versions
@@ -131,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except usage_error as error:
             return _fail(f"{error.format_message()} (see --help)")
         except OSError as error:
-            # A full disk or a read-only folder: not the program's fault, and one line says it.
+            # A full disk or a read-only folder is not a bug.
             return _fail(f"{error.filename or 'input or output'}: {error.strerror or error}")
         except (KeyboardInterrupt, typer.Abort):
             return INTERRUPTED

@@ -1,4 +1,4 @@
-"""`mfairfl compare`: methods side by side on one's own data."""
+"""`mfairfl compare`: methods side by side on one's own data, or finished runs."""
 
 from __future__ import annotations
 
@@ -7,29 +7,56 @@ from typing import Annotated
 
 import typer
 
+from mfairfl.cli.show import say, terminal
+from mfairfl.errors import ConfigError
+
 __all__ = ["compare"]
 
 
 def compare(
-    file: Annotated[
-        Path,
-        typer.Argument(metavar="FILE", help="Experiment file (TOML): data, strategies, seeds …"),
+    what: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="STUDY.toml | RUN RUN...",
+            help="A study file (data, strategies, seeds, ...), or two or more run folders.",
+        ),
     ],
     *,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="How many seeds, instead of the file's.")
+        int | None, typer.Option(min=1, help="Number of seeds; overrides the study file.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for tables, figures and runs; runs/FILE's name.")
+        Path | None,
+        typer.Option(
+            help="For a study: folder for tables, figures and runs, by default runs/STUDY. For "
+            "runs: a figure to write (.svg, .png or .pdf)."
+        ),
     ] = None,
 ) -> None:
-    """Compare methods over data sets, splits, notions and seeds, with tests of significance.
+    """Compare methods over data sets, splits, notions and seeds, with significance tests.
 
-    The file names them: data = ["adult", "mine.toml"] (of the catalogue, or a configuration as
-    `mfairfl init` writes it), splits = ["high"], strategies = ["fedavg", "mfairfl"],
+    A study file lists them: data = ["adult", "mine.toml"] (from the catalogue, or a configuration
+    as `mfairfl init` writes it), splits = ["high"], strategies = ["fedavg", "mfairfl"],
     notions = ["dp", "eo"], seeds = 5, protocols = ["40x5"]. A list of values for a hyper-parameter
-    is a grid: { name = "mfairfl", beta = [0.2, 0.8] }. An interrupted command goes on later.
-    """
-    from mfairfl.cli.experimenting import run_comparison  # noqa: PLC0415 - loads PyTorch
+    is a grid: { name = "mfairfl", beta = [0.2, 0.8] }. Repeat the command to resume.
 
-    run_comparison(file, out, seeds=seeds)
+    With run folders, finished runs are shown side by side.
+    """
+    is_study = len(what) == 1 and not what[0].is_dir()
+    if seeds is not None and not is_study:
+        raise ConfigError("--seeds: only with a study file; runs are already trained")
+    from mfairfl.experiments import compare as library  # noqa: PLC0415 - only when called
+
+    if not is_study:
+        comparison = library.compare(what)
+        typer.echo(str(comparison))
+        if out is not None:
+            comparison.plot(out)
+            say(f"written: {out}")
+        return
+    from mfairfl.cli.progress import ManyRuns, stoppable  # noqa: PLC0415
+
+    with stoppable(), ManyRuns(terminal(stderr=True)) as watcher:
+        result = library.compare(what[0], out=out, seeds=seeds, watcher=watcher)
+    typer.echo(str(result))
+    say(f"written: {result.folder}/{what[0].stem}.md and the files beside it")

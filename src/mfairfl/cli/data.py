@@ -6,27 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
+from mfairfl.cli.flags import Json, examples
 from mfairfl.cli.show import print_json, print_table
 from mfairfl.errors import DataError
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="Data sets that come with a name: list, describe, fetch, verify.",
-    epilog="\n\n".join(
-        ["Examples:", "mfairfl data list", "mfairfl data describe adult", "mfairfl data verify"]
-    ),
+    help="Data sets known by name: list, describe, fetch, verify.",
+    epilog=examples("mfairfl data list", "mfairfl data describe adult", "mfairfl data verify"),
 )
 
-Name = Annotated[str, typer.Argument(help="A name of `mfairfl data list`.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Name = Annotated[str, typer.Argument(help="A name from `mfairfl data list`.")]
 
 
-def _examples(*lines: str) -> str:
-    return "\n\n".join(["Examples:", *lines])
-
-
-@app.command("list", epilog=_examples("mfairfl data list", "mfairfl data list --json"))
+@app.command("list", epilog=examples("mfairfl data list", "mfairfl data list --json"))
 def list_(json: Json = False) -> None:
     """List the data sets."""
     from mfairfl.data import list_datasets  # noqa: PLC0415 - only when called
@@ -49,12 +43,13 @@ def list_(json: Json = False) -> None:
             for row in rows
         ],
         right=(2,),
+        wrap=(1, 3),
     )
 
 
-@app.command(epilog=_examples("mfairfl data describe adult", "mfairfl data describe bank --json"))
+@app.command(epilog=examples("mfairfl data describe adult", "mfairfl data describe bank --json"))
 def describe(name: Name, json: Json = False) -> None:
-    """Show rows, base rates by group, licence, citation and known traps."""
+    """Show rows, base rates by group, licence, citation and known pitfalls."""
     from mfairfl.data import describe as facts_of  # noqa: PLC0415 - only when called
 
     facts = facts_of(name)
@@ -88,9 +83,9 @@ def describe(name: Name, json: Json = False) -> None:
         typer.echo(f"beware: {trap}")
 
 
-@app.command(epilog=_examples("mfairfl data fetch compas", "mfairfl data fetch german --json"))
+@app.command(epilog=examples("mfairfl data fetch compas", "mfairfl data fetch german --json"))
 def fetch(name: Name, json: Json = False) -> None:
-    """Download a data set once, compare its sha256 and keep the needed columns."""
+    """Download a data set once, verify its sha256 and keep the needed columns."""
     from mfairfl.data import load_dataset  # noqa: PLC0415 - only when called
 
     table = load_dataset(name)
@@ -102,12 +97,12 @@ def fetch(name: Name, json: Json = False) -> None:
     typer.echo(f"{table.name}: {len(table):,} rows, {source}")
 
 
-@app.command(epilog=_examples("mfairfl data verify", "mfairfl data verify adult"))
+@app.command(epilog=examples("mfairfl data verify", "mfairfl data verify adult"))
 def verify(
-    name: Annotated[str | None, typer.Argument(help="One data set only.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Verify only this data set.")] = None,
     json: Json = False,
 ) -> None:
-    """Compare the files on this machine with their known sha256."""
+    """Compare the files on this machine with their published sha256."""
     from mfairfl.data import verify as checks_of  # noqa: PLC0415 - only when called
 
     checks = checks_of(name)

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import ConfigFile, examples, run_flags
+from mfairfl.cli.flags import (
+    ConfigFile,
+    RunJson,
+    configuration,
+    default_folder,
+    examples,
+    run_flags,
+)
+from mfairfl.cli.show import print_run, say, terminal
+from mfairfl.errors import ConfigError, FederationError, require_extra
+
+if TYPE_CHECKING:
+    from mfairfl.cli.progress import JournalProgress
 
 __all__ = ["app"]
-
 
 app = typer.Typer(
     help="Silos on machines of their own, over TLS (needs the extra 'flower').",
@@ -39,20 +52,65 @@ def local(
     flags: Mapping[str, Any],
     silo: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=FILE: a silo with a file of its own, instead of dealt rows."),
+        typer.Option(
+            metavar="NAME=FILE",
+            help="A silo with its own file, instead of split rows; may be repeated.",
+            rich_help_panel="Run",
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder.")] = None,
-    deadline: Annotated[float, typer.Option(help="Seconds a request waits for answers.")] = 600,
-    json: Annotated[bool, typer.Option("--json", help="Print only run.json.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run folder; by default runs/DATA-STRATEGY-SCHEME-sSEED-silos.",
+            rich_help_panel="Run",
+        ),
+    ] = None,
+    deadline: Annotated[
+        float, typer.Option(help="Seconds a request waits for replies.", rich_help_panel="Run")
+    ] = 600,
+    json: RunJson = False,
 ) -> None:
-    """Run a whole federation on this machine: TLS, keys, a process for every silo.
+    """Run a whole federation on this machine: TLS, keys, one process per silo.
 
-    The result is the one of `mfairfl train` with the same settings. An interrupted run goes on
-    when the same command is given again.
+    The result equals that of `mfairfl train` with the same settings. Repeat the command to resume
+    an interrupted run.
     """
-    from mfairfl.cli.federating import run_here  # noqa: PLC0415 - loads PyTorch and Flower
+    require_extra("flwr", "flower")
+    config = configuration(file, flags)
+    files = _files(silo or ())
+    folder = Path(f"{default_folder(config)}-silos") if out is None else out
 
-    run_here(file, flags, silo or [], out, deadline=deadline, as_json=json)
+    def work(progress: JournalProgress) -> dict[str, Any]:
+        from mfairfl.deployment.local import run_local  # noqa: PLC0415 - loads Flower
+
+        options: dict[str, Any] = {"silos": files or None, "deadline": deadline}
+        return run_local(config, folder, follower=progress, say=progress.note, **options)
+
+    _run(work, folder, as_json=json)
+
+
+def _files(pairs: Sequence[str]) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for pair in pairs:
+        name, equals, path = pair.partition("=")
+        if not equals or not name or not path:
+            raise ConfigError(f"--silo {pair}: write NAME=FILE, for example north=north.csv")
+        if name in found:
+            raise ConfigError(f"--silo {pair}: silo '{name}' appears twice")
+        if not Path(path).is_file():
+            raise ConfigError(f"--silo {pair}: no such file")
+        found[name] = Path(path)
+    return found
+
+
+def _run(
+    work: Callable[[JournalProgress], dict[str, Any]], folder: Path, *, as_json: bool
+) -> None:
+    from mfairfl.cli.progress import JournalProgress, stoppable  # noqa: PLC0415
+
+    with stoppable(), JournalProgress(terminal(stderr=True), quiet=as_json) as progress:
+        record = work(progress)
+    print_run(record, folder, as_json=as_json)
 
 
 @app.command(
@@ -62,19 +120,17 @@ def local(
     )
 )
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write; new or empty.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty folder to write.")],
     *,
-    silo: Annotated[list[str], typer.Option(help="Name of a silo; give it for each.")],
-    host: Annotated[str, typer.Option(help="Name or address silos reach the coordinator by.")],
+    silo: Annotated[list[str], typer.Option(help="Name of a silo; repeat it for each silo.")],
+    host: Annotated[str, typer.Option(help="Name or address by which silos reach the server.")],
     port: Annotated[int, typer.Option(help="The coordinator's public port.")] = 9443,
     run: Annotated[
         Path | None, typer.Option(help="Settings with a [task], for example of `mfairfl init`.")
     ] = None,
 ) -> None:
     """Write the folder a consortium starts from: settings, services, a guide."""
-    from mfairfl.cli.federating import needs_flower  # noqa: PLC0415 - only when called
-
-    needs_flower()
+    require_extra("flwr", "flower")
     from mfairfl.deployment.consortium import write_consortium  # noqa: PLC0415
 
     write_consortium(folder, silos=silo, host=host, port=port, run=run)
@@ -83,16 +139,14 @@ def init(
 
 @app.command(epilog=examples("mfairfl deploy key key"))
 def key(
-    path: Annotated[Path, typer.Argument(help="Private key to write; never give it away.")],
+    path: Annotated[Path, typer.Argument(help="Private key to write; never share it.")],
 ) -> None:
-    """At a silo: make its key pair. Send PATH.pub to the coordinator."""
-    from mfairfl.cli.federating import needs_flower  # noqa: PLC0415 - only when called
-
-    needs_flower()
+    """At a silo: create its key pair. Send PATH.pub to the coordinator."""
+    require_extra("flwr", "flower")
     from mfairfl.deployment.credentials import make_key  # noqa: PLC0415
 
     public = make_key(path)
-    typer.echo(f"{path}: stays here. Send {public} to the coordinator.")
+    typer.echo(f"{path}: keep it here. Send {public} to the coordinator.")
 
 
 @app.command(epilog=examples("mfairfl deploy certificates certificates --host fl.example.org"))
@@ -101,40 +155,57 @@ def certificates(
     *,
     host: Annotated[list[str], typer.Option(help="Name or address silos use; may be repeated.")],
 ) -> None:
-    """At the coordinator: make an authority and a server certificate (two years)."""
-    from mfairfl.cli.federating import needs_flower  # noqa: PLC0415 - only when called
-
-    needs_flower()
+    """At the coordinator: create an authority and a server certificate (two years)."""
+    require_extra("flwr", "flower")
     from mfairfl.deployment.credentials import make_certificates  # noqa: PLC0415
 
     make_certificates(folder, host)
-    typer.echo(f"{folder}/ca.crt: send it to every silo. The other files stay here.")
+    typer.echo(f"{folder}/ca.crt: send it to every silo. Keep the other files here.")
 
 
 @app.command(epilog=examples("mfairfl deploy server federation.toml"))
 def server(file: Federation) -> None:
-    """At the coordinator: run Flower's server and the public gate, until stopped."""
-    from mfairfl.cli.federating import serve  # noqa: PLC0415 - only when called
+    """At the coordinator: run Flower's server and the public gate until stopped."""
+    require_extra("flwr", "flower")
+    from mfairfl.cli.progress import terminable  # noqa: PLC0415
+    from mfairfl.deployment.local import servers  # noqa: PLC0415 - loads Flower
+    from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
 
-    serve(file)
+    settings = load_federation(file)
+    with terminable(), servers(settings, file, say) as processes:
+        say(f"silos reach this server at port {settings.server.port}; stop with Ctrl-C")
+        try:
+            while all(process.poll() is None for process in processes):
+                time.sleep(0.5)
+        except KeyboardInterrupt:
+            return
+        raise FederationError(f"a server ended; see {settings.server.state / 'logs'}")
 
 
 @app.command(epilog=examples("mfairfl deploy silo silo.toml"))
 def silo(
     file: Annotated[Path, typer.Argument(metavar="SILO.toml", help="The silo's own file.")],
 ) -> None:
-    """At a silo: answer the coordinator, until stopped. Check first with `mfairfl doctor`."""
-    from mfairfl.cli.federating import become_silo  # noqa: PLC0415 - only when called
+    """At a silo: serve the coordinator's requests until stopped. First run `mfairfl doctor`."""
+    require_extra("flwr", "flower")
+    from mfairfl.deployment import commands  # noqa: PLC0415 - loads Flower
+    from mfairfl.remote.silo_file import load_silo  # noqa: PLC0415
 
-    become_silo(file)
+    settings = load_silo(file)
+    commands.supernode_command(settings, file)  # reports what its file lacks
+    command = commands.silo_command(settings, file)
+    os.execve(command.words[0], list(command.words), dict(command.env))  # noqa: S606
 
 
 @app.command(epilog=examples("mfairfl deploy run federation.toml"))
-def run(
-    file: Federation,
-    json: Annotated[bool, typer.Option("--json", help="Print only run.json.")] = False,
-) -> None:
-    """At the coordinator: train over the silos that are online, or go on with a stopped run."""
-    from mfairfl.cli.federating import run_silos  # noqa: PLC0415 - loads PyTorch and Flower
+def run(file: Federation, json: RunJson = False) -> None:
+    """At the coordinator: train over the silos that are online, or resume a stopped run."""
+    require_extra("flwr", "flower")
+    from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
 
-    run_silos(file, as_json=json)
+    def work(progress: JournalProgress) -> dict[str, Any]:
+        from mfairfl.deployment.coordinator import run_federation  # noqa: PLC0415 - loads Flower
+
+        return run_federation(file, progress)
+
+    _run(work, load_federation(file).out, as_json=json)

@@ -24,6 +24,7 @@ __all__ = [
     "RunJson",
     "check_target",
     "configuration",
+    "default_folder",
     "examples",
     "parse_sets",
     "run_flags",
@@ -131,3 +132,18 @@ def check_target(path: Path, fix: str, *, replace: bool = False) -> None:
         raise ConfigError(f"{path}: exists; {fix}")
     if not path.parent.is_dir():
         raise ConfigError(f"{path}: there is no folder {path.parent}; create it first")
+
+
+def default_folder(config: Config) -> Path:
+    """Return runs/<data>-<strategy>-<scheme>-s<seed>.
+
+    Examples
+    --------
+    >>> from mfairfl.runs.config import make_config
+    >>> default_folder(make_config({"data": {"name": "adult"}, "seed": 3})).as_posix()
+    'runs/adult-mfairfl-iid-s3'
+    """
+    data = config.data.name or Path(config.data.csv or "data").stem
+    by_column = config.task is not None and config.task.client is not None
+    scheme = config.clients.scheme or ("column" if by_column else "iid")
+    return Path("runs") / f"{data}-{config.strategy.name}-{scheme}-s{config.seed}"

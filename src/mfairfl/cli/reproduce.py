@@ -1,4 +1,4 @@
-"""`mfairfl reproduce`: the paper's tables and figures by one command."""
+"""`mfairfl reproduce`: the paper's tables and figures with one command."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from mfairfl.cli.show import say, terminal
+from mfairfl.errors import ConfigError
 
 __all__ = ["reproduce"]
 
@@ -21,14 +24,14 @@ def reproduce(
     ],
     *,
     quick: Annotated[
-        bool, typer.Option("--quick", help="One seed, the paper's budget only: minutes.")
+        bool, typer.Option("--quick", help="One seed and the paper's budget only: minutes.")
     ] = False,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="How many seeds; 5 unless given (1 with --quick).")
+        int | None, typer.Option(min=1, help="Number of seeds; by default 5 (1 with --quick).")
     ] = None,
     protocol: Annotated[
         list[str] | None,
-        typer.Option(help="Rounds x local epochs: 10x20 (the paper's), 40x5; both unless given."),
+        typer.Option(help="Rounds x local epochs: 10x20 (the paper's), 40x5; by default both."),
     ] = None,
     lock: Annotated[
         Path | None, typer.Option(help="Hyper-parameters, instead of the published lock file.")
@@ -37,12 +40,28 @@ def reproduce(
         "reproduction"
     ),
 ) -> None:
-    """Make tables and figures of the paper anew, with our numbers beside the published ones.
+    """Reproduce tables and figures of the paper, with our numbers beside the published ones.
 
-    An interrupted command goes on where it was; finished runs are not repeated.
+    Repeat the command to resume; finished runs are not repeated.
     """
-    from mfairfl.cli.experimenting import run_paper  # noqa: PLC0415 - loads PyTorch
-
+    if "tuning" in what and len(what) > 1:
+        raise ConfigError("tuning: give it alone; its lock file is for the others (--lock)")
     if quick:
         seeds, protocol = seeds or 1, protocol or ["10x20"]
-    run_paper(what, out, seeds=seeds, protocols=protocol, lock=lock)
+    from mfairfl.cli.progress import ManyRuns, stoppable  # noqa: PLC0415
+    from mfairfl.experiments.search.halving import make_lock  # noqa: PLC0415 - loads PyTorch
+    from mfairfl.paper import reproduce as paper  # noqa: PLC0415
+
+    with stoppable(), ManyRuns(terminal(stderr=True)) as watcher:
+        if "tuning" in what:
+            make_lock(paper.studies_folder() / "tune.toml", out, watcher=watcher)
+            typer.echo(f"{out}/lock.toml, {out}/tuning.csv")
+            return
+        names = paper.PAPER if "all" in what else tuple(dict.fromkeys(what))
+        found = paper.reproduce(
+            names, out, seeds=seeds, protocols=protocol, lock=lock, watcher=watcher
+        )
+    for result in found.values():
+        typer.echo(str(result))
+    for name in found:
+        say(f"written: {out}/{name}.md and the files beside it")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -19,12 +21,14 @@ __all__ = [
     "print_notes",
     "print_numbers",
     "print_record",
+    "print_run",
     "print_table",
     "say",
     "terminal",
 ]
 
 PIPE_WIDTH = 120
+_GAP = "  "  # between columns
 _OVERALL = ("accuracy", "balanced_accuracy")
 _CLIENTS = ("client_accuracy_gap", "client_accuracy_std", "worst_client_accuracy")
 
@@ -32,7 +36,7 @@ _CLIENTS = ("client_accuracy_gap", "client_accuracy_std", "worst_client_accuracy
 def terminal(*, stderr: bool = False) -> Console:
     """Return a console that prints text as it is, also `[brackets]` and `:colons:`."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else PIPE_WIDTH
+    width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
     return Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
 
 
@@ -47,15 +51,44 @@ def print_json(value: Any) -> None:
 
 
 def print_table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Sequence[int] = (),
+    wrap: Sequence[int] = (),
 ) -> None:
-    """Print a table to standard output; columns in `right` are numbers."""
-    grid = Grid(box=box.SIMPLE_HEAD, pad_edge=False)
-    for i, name in enumerate(head):
-        grid.add_column(name, justify="right" if i in right else "left", overflow="fold")
-    for row in rows:
+    """Print a table to standard output.
+
+    Columns in `right` are numbers. Where the terminal is too narrow, headings and the columns in
+    `wrap` are broken between words; names and numbers never are, even if lines get too long.
+    """
+    columns, console = list(zip(head, *rows, strict=True)), terminal()
+    widths = [max(map(len, column)) for column in columns]
+    least = []
+    for i, (heading, *cells) in enumerate(columns):
+        words = [word for cell in cells for word in cell.split()] if i in wrap else cells
+        least.append(max(map(len, ["", *heading.split(), *words])))
+    gaps = len(_GAP) * (len(columns) - 1)
+    while sum(widths) + gaps > console.width and widths != least:
+        widest = max(range(len(widths)), key=lambda i: (widths[i] > least[i], widths[i]))
+        widths[widest] -= 1
+    console.width = max(console.width, sum(widths) + gaps)
+    grid = Grid(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for i, (heading, width) in enumerate(zip(head, widths, strict=True)):
+        grid.add_column(heading, justify="right" if i in right else "left", width=width)
+    for row in zip(*(cells for _, *cells in columns), strict=True):
         grid.add_row(*row)
-    terminal().print(grid)
+    console.print()
+    console.print(grid)
+    console.print()
+
+
+def print_run(record: dict[str, Any], folder: Path, *, as_json: bool) -> None:
+    """Print a finished run: its run.json as it is, or its result for a reader."""
+    if as_json:
+        typer.echo((folder / "run.json").read_text(encoding="utf-8"), nl=False)
+    else:
+        print_record(record, str(folder))
 
 
 def number(value: float | None) -> str:
@@ -83,7 +116,7 @@ def print_record(record: dict[str, Any], folder: str) -> None:
         "* the fairness goal of this run. violation: largest gap between a group's rate and the\n"
         "overall rate; difference, ratio: of the lowest and highest rates of groups (several\n"
         "attributes crossed), as fairlearn's; noise floor: the mean violation if decisions were\n"
-        "exactly fair, on this many rows; constant classifier: the commoner label for everyone."
+        "exactly fair, on as many rows; constant classifier: the majority label for everyone."
     )
     _print_clients(metrics, ranges)
     _print_groups(metrics)

@@ -35,6 +35,7 @@ def strategies(
     print_table(
         ["name", "method", "paper", "protects", "sees"],
         [[n, c.title, c.paper, c.protects, _seen(c)] for n, c in cards.items()],
+        wrap=(1, 2, 3),
     )
     typer.echo(
         "sees: what the server must see; for sums a secure sum of the updates would do. `mfairfl "

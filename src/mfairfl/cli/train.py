@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import ConfigFile, RunJson, run_flags
+from mfairfl.cli.flags import ConfigFile, RunJson, configuration, default_folder, run_flags
+from mfairfl.cli.show import print_run, say, terminal
 from mfairfl.errors import ConfigError
 
 __all__ = ["train"]
@@ -40,10 +41,31 @@ def train(
 ) -> None:
     """Train a federated model, measure it, and write a run folder.
 
-    Repeat the same command to resume an interrupted run.
+    Repeat the command to resume an interrupted run.
     """
     if file is not None and config is not None:
         raise ConfigError(f"{file} and --config {config}: give one of them")
-    from mfairfl.cli.running import run_training  # noqa: PLC0415 - loads PyTorch
+    settings = configuration(file or config, flags)
+    folder = default_folder(settings) if out is None else out
+    from mfairfl.cli.progress import RoundProgress, stoppable  # noqa: PLC0415
+    from mfairfl.runs.directory import RunDirectory  # noqa: PLC0415 - loads PyTorch
+    from mfairfl.runs.execute import RunRequest, run_requests  # noqa: PLC0415
 
-    run_training(file or config, flags, out, plots=plots, as_json=json)
+    def stopped() -> str:
+        done = RunDirectory(folder).committed()
+        if done is None:
+            return "stopped before the first round; repeat the command to start"
+        return f"stopped after round {done}; repeat the command to resume"
+
+    with stoppable(stopped), RoundProgress(terminal(stderr=True), folder, quiet=json) as progress:
+        request = RunRequest(config=settings, out=folder, callbacks=(progress,))
+        (run,) = run_requests([request])
+    if not progress.started:
+        say(f"{folder}: already complete; this is its result")
+    print_run(run.record, folder, as_json=json)
+    if plots:
+        from mfairfl.runs.figures import plot_clients, plot_rounds, save_figure  # noqa: PLC0415
+
+        save_figure(plot_rounds(folder), folder / "rounds.svg")
+        save_figure(plot_clients(folder), folder / "clients.svg")
+        say(f"figures: {folder}/rounds.svg, {folder}/clients.svg")

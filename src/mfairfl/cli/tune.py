@@ -1,18 +1,24 @@
-"""`mfairfl tune`: the flags; what they start is in `mfairfl.cli.searching`."""
+"""`mfairfl tune`: search hyper-parameters by cross-validation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib.util import find_spec
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import ConfigFile, run_flags
-from mfairfl.errors import ConfigError
+from mfairfl.cli.flags import ConfigFile, configuration, default_folder, run_flags
+from mfairfl.cli.show import number, print_json, print_table, terminal
+from mfairfl.errors import ConfigError, require_extra
+from mfairfl.runs.options import OPTIONS, comma_list, toml_value
 
-__all__ = ["tune"]
+if TYPE_CHECKING:
+    from mfairfl.experiments.search.space import Choices, Range
+    from mfairfl.experiments.search.trials import SearchResult, Tried
+
+__all__ = ["parse_search", "tune"]
 
 _SEARCH, _STUDY = "Search", "Study"
 
@@ -23,13 +29,10 @@ def tune(
     *,
     flags: Mapping[str, Any],
     trials: Annotated[
-        int, typer.Option(min=1, help="Complete trials wanted in all.", rich_help_panel=_SEARCH)
+        int, typer.Option(min=1, help="Complete trials wanted in total.", rich_help_panel=_SEARCH)
     ] = 30,
     folds: Annotated[
-        int,
-        typer.Option(
-            min=2, help="Parts of the train rows, held out in turn.", rich_help_panel=_SEARCH
-        ),
+        int, typer.Option(min=2, help="Folds of the train rows.", rich_help_panel=_SEARCH)
     ] = 3,
     search: Annotated[
         list[str] | None,
@@ -43,19 +46,20 @@ def tune(
     metric: Annotated[
         str | None,
         typer.Option(
-            help="The violation, of run.json; by default that of the notion, or "
-            "client_accuracy_std for methods that protect clients only.",
+            help="What counts as violation, by its name in run.json; by default that of the "
+            "notion, or client_accuracy_std for methods that protect clients only.",
             rich_help_panel=_SEARCH,
         ),
     ] = None,
     tolerance: Annotated[
         float,
-        typer.Option(min=0, max=1, help="Violation small enough.", rich_help_panel=_SEARCH),
+        typer.Option(min=0, max=1, help="Largest acceptable violation.", rich_help_panel=_SEARCH),
     ] = 0.01,
     study: Annotated[
         str | None,
         typer.Option(
-            help="Its name; by default DATA-STRATEGY-SCHEME-sSEED.", rich_help_panel=_STUDY
+            help="Name of the study; by default DATA-STRATEGY-SCHEME-sSEED.",
+            rich_help_panel=_STUDY,
         ),
     ] = None,
     storage: Annotated[
@@ -79,21 +83,144 @@ def tune(
 ) -> None:
     """Search hyper-parameters by cross-validation; test rows are not used.
 
-    Chosen is the most accurate trial whose violation is small enough. A search that was stopped
-    goes on when the same command is given again.
+    The most accurate trial whose violation is acceptable is chosen. Repeat the command to resume a
+    stopped search.
     """
-    if find_spec("optuna") is None:
-        raise ConfigError("mfairfl tune needs Optuna: pip install 'mfairfl[tune]'")
-    from mfairfl.cli.searching import Wanted, run_search  # noqa: PLC0415 - loads PyTorch
+    require_extra("optuna", "tune")
+    config = configuration(file, flags)
+    from mfairfl.cli.progress import TrialProgress, stoppable  # noqa: PLC0415
+    from mfairfl.experiments.search import space  # noqa: PLC0415 - loads PyTorch
+    from mfairfl.experiments.search import trials as done  # noqa: PLC0415
+    from mfairfl.experiments.search import tune as library  # noqa: PLC0415
+    from mfairfl.experiments.search.best import best_toml  # noqa: PLC0415
+    from mfairfl.files import write_atomically  # noqa: PLC0415
+    from mfairfl.runs.figures import save_figure  # noqa: PLC0415
 
-    wanted = Wanted(
-        trials=trials,
+    what = space.Search(
+        config=config,
+        space=space.default_space(config.strategy.name) | parse_search(search or ()),
+        metrics=space.default_metrics(config) if metric is None else tuple(comma_list(metric)),
         folds=folds,
-        search=tuple(search or ()),
-        metric=metric,
-        tolerance=tolerance,
-        study=study,
-        storage=storage,
-        out=out,
     )
-    run_search(file, flags, wanted, as_json=json)
+    name = default_folder(config).name if study is None else study
+    folder = Path("runs") / f"tune-{name}" if out is None else out
+    watcher = TrialProgress(terminal(stderr=True), what, trials, quiet=json)
+    with stoppable(), watcher:
+        tuned = library.tune(
+            what,
+            folder,
+            trials=trials,
+            study=name,
+            storage=storage,
+            tolerance=tolerance,
+            watcher=watcher,
+        )
+    done.write_trials(tuned, folder / "trials.csv")
+    write_atomically(folder / "best.toml", best_toml(tuned, folder).encode())
+    save_figure(done.plot_trials(tuned), folder / "trials", kinds=("svg", "png"))
+    if json:
+        print_json(_as_json(tuned, name))
+    else:
+        _print_choice(tuned, folder)
+
+
+def parse_search(pairs: Sequence[str]) -> dict[str, Choices | Range]:
+    """Read the values of --search.
+
+    Examples
+    --------
+    >>> parse_search(["lr=0.001:0.1:log"])
+    {'training.lr': Range(low=0.001, high=0.1, log=True)}
+    >>> parse_search(["strategy.beta=0.4,0.8", "model.hidden=[32],[8, 8]"])
+    {'strategy.beta': Choices(values=(0.4, 0.8)), 'model.hidden': Choices(values=([32], [8, 8]))}
+    """
+    found: dict[str, Choices | Range] = {}
+    for pair in pairs:
+        key, equals, text = (part.strip() for part in pair.partition("="))
+        if not equals or not key or not text:
+            raise ConfigError(
+                f"--search {pair}: write key=a,b,c or key=low:high or key=low:high:log"
+            )
+        try:
+            found[OPTIONS[key].key if key in OPTIONS else key] = _part(text)
+        except ConfigError as error:
+            raise ConfigError(f"--search {pair}: {error}") from None
+    return found
+
+
+def _part(text: str) -> Choices | Range:
+    from mfairfl.experiments.search.space import Choices, Range  # noqa: PLC0415
+
+    bounds = [toml_value(bound) for bound in text.removesuffix(":log").split(":")]
+    if len(bounds) == 2 and all(type(bound) in (int, float) for bound in bounds):
+        return Range(bounds[0], bounds[1], log=text.endswith(":log"))
+    whole = toml_value(f"[{text}]")  # lists have commas of their own
+    values = whole if isinstance(whole, list) else [toml_value(one) for one in comma_list(text)]
+    if any(values.count(value) > 1 for value in values):
+        raise ConfigError("a value appears twice; give it once")
+    return Choices(tuple(values))
+
+
+def _print_choice(tuned: SearchResult, folder: Path) -> None:
+    """Print the Pareto set and the choice, best accuracy first."""
+    from mfairfl.experiments.search.best import chosen_trial  # noqa: PLC0415
+
+    search, best = tuned.search, tuned.best
+    shown = [t for t in tuned.complete if t.number in tuned.pareto or t.number == best.number]
+    shown.sort(key=lambda trial: -trial.mean("accuracy"))
+    heads = {"accuracy": "accuracy", "constant_accuracy": "constant classifier"}
+    for metric in search.metrics:
+        heads |= {metric: metric.replace("_", " "), f"floor_{metric}": "noise floor"}
+    rows = [
+        [
+            f"{trial.number}{' *' if trial.number == best.number else ''}",
+            *(_shown(trial.values[key]) for key in search.space),
+            *(number(_defined(trial.mean(name))) for name in heads),
+        ]
+        for trial in shown
+    ]
+    keys = [key.rpartition(".")[2] for key in search.space]
+    print_table(
+        ["trial", *keys, *heads.values()], rows, right=range(1, len(keys) + len(heads) + 1)
+    )
+    typer.echo(
+        "The Pareto set: no trial is better than these in both accuracy and violation. Means\n"
+        f"over {search.folds} folds of the train rows; test rows are not used.\n"
+        f"* chosen: {chosen_trial(tuned)}: {tuned.reason}"
+    )
+    running = [trial.number for trial in tuned.trials if trial.state == "running"]
+    if running:
+        typer.echo(
+            f"warning: not finished: {', '.join(map(str, running))}; they run in another folder "
+            "of this study, or were stopped: repeat the command there to resume"
+        )
+    typer.echo(f"files: {folder}/ (best.toml, trials.csv, trials.svg, trials.png)")
+    typer.echo(f"next: mfairfl train {folder / 'best.toml'}")
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _as_json(tuned: SearchResult, study: str) -> dict[str, Any]:
+    metrics = tuned.search.metrics
+
+    def plain(trial: Tried) -> dict[str, Any]:
+        means = {"accuracy": trial.mean("accuracy"), "violation": trial.violation(metrics)}
+        facts = {"trial": trial.number, "state": trial.state, "values": dict(trial.values)}
+        folds = {"folds": [dict(fold) for fold in trial.folds]}
+        return facts | (means if trial.state == "complete" else {}) | folds
+
+    return {
+        "study": study,
+        "metrics": list(metrics),
+        "tolerance": tuned.tolerance,
+        "best": plain(tuned.best),
+        "reason": tuned.reason,
+        "pareto": list(tuned.pareto),
+        "trials": [plain(trial) for trial in tuned.trials],
+    }

@@ -15,9 +15,11 @@ from scipy.special import expit
 from mfairfl.data import Encoder, Task, canonical_text, cells_of, features_frame, read_frame
 from mfairfl.engine.output import Kind
 from mfairfl.errors import ConfigError, DataError, RunDirectoryError, first_problem, unknown
+from mfairfl.fairness import Tally
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.evaluation import measure_predictions
 from mfairfl.runs.prepare import ModuleFactory
 from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.batches import Pool
@@ -131,6 +133,38 @@ class Predictor:
             return np.asarray(draws < chance, dtype=np.int8)
         z = self.decision_function(frame, client=client, name=name)
         return np.asarray(z > 0, dtype=np.int8)
+
+    def evaluate(
+        self, frame: Any, *, client: str | None = None, name: str = "the frame"
+    ) -> Tally | None:
+        """Count decisions on the rows that have a label; every measure is made from the counts.
+
+        Of a randomised model these are expected counts.
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, or path
+            Raw rows. Sensitive and client columns that are absent are not compared.
+        client, name : str, optional
+            As for `predict_proba`.
+
+        Returns
+        -------
+        Tally or None
+            None if no row has a label.
+
+        Examples
+        --------
+        >>> import mfairfl
+        >>> tally = mfairfl.load("runs/adult").evaluate("people.csv")  # doctest: +SKIP
+        >>> mfairfl.fairness.accuracy(tally)  # doctest: +SKIP
+        """
+        frame = read_frame(frame)
+        if self.randomised:
+            chance = self.predict_proba(frame, client=client, name=name)[:, 1]
+        else:
+            chance = self.predict(frame, client=client, name=name).astype(np.float64)
+        return measure_predictions(frame, self.task, chance, name=name)
 
     def _owners(self, frame: pd.DataFrame, client: str | None, name: str) -> NDArray[np.intp]:
         """Return which member answers each row."""

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from mfairfl.cli.many import ManyRuns
+from mfairfl.cli.progress import ManyRuns
 
 
 def test_plain_lines_say_how_much_is_done_and_how_long_it_will_take(capsys):

@@ -1,0 +1,69 @@
+"""Predictions measured on labelled rows: counts by client, group, label and decision."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mfairfl.data import MISSING, Attribute, Task, canonical_text, table_from_frame
+from mfairfl.errors import DataError
+from mfairfl.fairness import Tally
+from mfairfl.fairness.cells import Cells
+
+__all__ = ["measure_predictions"]
+
+
+def measure_predictions(
+    frame: pd.DataFrame, task: Task, chance: NDArray[np.float64], *, name: str = "the frame"
+) -> Tally | None:
+    """Count predictions on the rows that have a label.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Raw rows. Sensitive and client columns that are absent are not compared.
+    task : Task
+        What label, groups and clients are.
+    chance : ndarray (n,)
+        Probability of a favourable decision; 0 or 1 unless decisions are random.
+    name : str
+        What error messages call the rows.
+
+    Returns
+    -------
+    Tally or None
+        Expected counts if decisions are random; None if no row has a label.
+    """
+    if task.label not in frame:
+        return None
+    labels = np.array([canonical_text(value) for value in frame[task.label]], dtype=object)
+    known = labels != MISSING
+    if not known.any():
+        return None
+    frame, labels, chance = frame[known], labels[known], chance[known]
+    strange = [text for text in labels if text not in (task.favourable, task.unfavourable)]
+    if strange:
+        raise DataError(
+            f"{name}: column '{task.label}' holds '{strange[0]}', neither '{task.favourable}' nor "
+            f"'{task.unfavourable}'"
+        )
+    y = (labels == task.favourable).astype(np.intp)
+    cells, clients = np.zeros(len(y), dtype=np.intp), np.full(len(y), "all")
+    attributes: tuple[Attribute, ...] = ()
+    present = tuple(s for s in task.sensitive if s.column in frame or MISSING in (s.groups or ()))
+    if present:
+        client = task.client if task.client in frame else None
+        same = {"sensitive": present, "client": client, "missing": "level"}
+        table = table_from_frame(frame, task.model_copy(update=same), name=name)
+        cells, attributes = table.cells, table.attributes
+        clients = clients if table.clients is None else table.clients
+    names, codes = np.unique(clients, return_inverse=True)
+    shape = (len(names), Cells(attributes).size, 2)
+    place = np.ravel_multi_index((codes, cells, y), shape)
+    sums = [np.bincount(place, weights, math.prod(shape)) for weights in (1 - chance, chance)]
+    counts = np.stack(sums, axis=-1).reshape(*shape, 2)
+    whole = np.isin(chance, (0.0, 1.0)).all()
+    return Tally(counts.astype(np.int64) if whole else counts, tuple(map(str, names)), attributes)
