@@ -37,7 +37,7 @@ from mfairfl.training.trainer import Work, train
 
 REFUSED = {
     "cenfair": "in one place",
-    "constant": "nobody trains",
+    "constant": "no client trains",
     "ditto": "not a single global one",
     "fedavg-f": "keep something between rounds",
     "fedavg-threshold": "threshold for each group",

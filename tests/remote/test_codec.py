@@ -95,19 +95,19 @@ def changed(packet, **changes):
 @pytest.mark.parametrize(
     ("packet", "message"),
     [
-        (Packet("{", {}), "no JSON"),
+        (Packet("{", {}), "not JSON"),
         (Packet("[]", {}), "format None, this mfairfl reads 2"),
         (changed(pack_ask(MEASURE, "a"), version=1), "format 1"),
         (changed(pack_ask(MEASURE, "a"), kind="shell"), "unknown kind 'shell'"),
-        (changed(pack_ask(MEASURE, "a"), splits=["all"]), "unknown rows 'all'"),
+        (changed(pack_ask(MEASURE, "a"), splits=["all"]), "unknown split 'all'"),
         (changed(pack_ask(MEASURE, "a"), models=10**9), "with 1000000000 models"),
         (changed(pack_ask(MEASURE, "a"), models=2), "'model/1' is missing"),
-        (changed(pack_ask(MEASURE, "a"), slot=3), "3 is no name"),
+        (changed(pack_ask(MEASURE, "a"), slot=3), "3 is not a valid name"),
         (Packet(pack_ask(MEASURE, "a").text, {"model/0": WEIGHTS[:2]}), "expected float32"),
         (Packet(pack_ask(MEASURE, "a").text, {"model/0": WEIGHTS * np.nan}), "not finite"),
         (Packet(pack_ask(MEASURE, "a").text, {"model/0": WEIGHTS.astype(object)}), "object"),
         (changed(pack_ask(TRAIN, "a"), round=-1), "round -1"),
-        (changed(pack_ask(TRAIN, "a"), jobs={}), "no list"),
+        (changed(pack_ask(TRAIN, "a"), jobs={}), "must be a list"),
         (changed(pack_ask(TRAIN, "a"), jobs=[{"client": "a"}]), "Job.plan: "),
         (
             changed(

@@ -26,7 +26,7 @@ def test_a_client_that_was_not_enrolled_says_so(settings):
 
 @pytest.mark.parametrize("run", ["../up", "", "a/b", ".hidden", "x" * 200])
 def test_the_name_of_a_run_is_not_a_path(settings, run):
-    with pytest.raises(MessageError, match="is no name of a run"):
+    with pytest.raises(MessageError, match="is not a valid name of a run"):
         Responder(settings["east"]).handle(run, make_packet("profile", {}))
 
 

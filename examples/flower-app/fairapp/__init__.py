@@ -1,1 +1,1 @@
-"""A Flower app of its own; mfairfl gives the strategy."""
+"""A Flower app whose strategy comes from mfairfl."""

@@ -39,10 +39,10 @@ def train(message: Message, context: Context) -> Message:
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
-    """Say who this is, and what the model does on its rows: sums and counts, nothing else."""
+    """Return this client's name, and sums and counts of the model's results on its rows."""
     model = received_model(message)
     reply = RecordDict({"client": ConfigRecord({"name": name_of(context)})})
-    for part in ("train", "test"):  # the next round is planned from train; test is for the eye
+    for part in ("train", "test"):  # the next round is planned from train; test is only reported
         reply[part] = measured(model, *rows_of(context, part))
     return Message(reply, reply_to=message)
 
@@ -61,7 +61,7 @@ def measured(model: Net, X: torch.Tensor, y: torch.Tensor, cells: torch.Tensor) 
 
 
 def name_of(context: Context) -> str:
-    """Return the name this client is known by."""
+    """Return the name that identifies this client."""
     return f"client-{context.node_config['partition-id']}"
 
 

@@ -1,4 +1,4 @@
-"""The server: a Flower app as any other, with a FairStrategy."""
+"""The server: an ordinary Flower app, with a FairStrategy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is the app's own: a PyTorch model and the rows it is trained on."""
+"""The app's own PyTorch model and the rows it is trained on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FEATURES = 91  # Adult, encoded
 
 
 class Net(nn.Module):
-    """A small network with one logit for each row."""
+    """A small network with one logit per row."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Net(nn.Module):
 
 @lru_cache
 def load_clients(count: int) -> Federation:
-    """Deal the Adult data to so many clients, unlike in their shares of women and men.
+    """Split the Adult data among this many clients, with different shares of women and men.
 
     In a real federation a client reads its own file here, and `mfairfl.flower.cells_of`
     turns its sensitive columns into cells.

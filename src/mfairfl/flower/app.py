@@ -1,8 +1,9 @@
-"""The app a SuperNode runs: every message is one question to the silo's desk.
+"""The client app that a SuperNode runs: it passes every message to the silo's `Responder`.
 
-The node's configuration names the silo's own file, ``silo="/etc/mfairfl/silo.toml"``: what is
-read, where state is kept, and the name it is enrolled under are the silo's decision. An error's
-text may quote the file: the coordinator learns of it without the quotation, the silo's log has it.
+The node's configuration names the silo's own file, ``silo="/etc/mfairfl/silo.toml"``, which
+decides what is read, where state is kept, and the name that the silo is enrolled under. The text
+of an error may quote the data: the coordinator is told without the quotation, which only the
+silo's own log has.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from mfairfl.remote.codec import make_packet, read_header
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings, load_silo
 
-__all__ = ["app"]
+__all__ = ["app", "settings_of"]
 
 _RAISED = 2  # Flower's code for an app that raised
 _log = logging.getLogger("mfairfl")
@@ -35,14 +36,14 @@ def answer(message: Message, context: Context) -> Message:
     try:
         return Message(_reply(message, context), reply_to=message)
     except (MessageError, ConfigError) as error:
-        said = str(error)
+        reason = str(error)
     except DataError as error:
         _log.error("%s", error)
-        said = "its file cannot be used with the agreed task; its own log says why"
+        reason = "its file cannot be used with the agreed task; its own log says why"
     except Exception as error:
         _log.exception("a message could not be answered")
-        said = f"{type(error).__name__}; its own log says more"
-    return Message(Error(code=_RAISED, reason=said), reply_to=message)
+        reason = f"{type(error).__name__}; its own log says more"
+    return Message(Error(code=_RAISED, reason=reason), reply_to=message)
 
 
 def _reply(message: Message, context: Context) -> RecordDict:
@@ -55,7 +56,7 @@ def _reply(message: Message, context: Context) -> RecordDict:
 
 
 def settings_of(node_config: Mapping[str, Any]) -> SiloSettings:
-    """Return what the silo's own file says."""
+    """Return the settings in the silo's own file."""
     path = node_config.get("silo")
     if not isinstance(path, str):
         raise ConfigError("the SuperNode has no file: start it with `mfairfl deploy silo FILE`")

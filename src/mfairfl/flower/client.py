@@ -1,4 +1,4 @@
-"""For client apps written by others: what a `FairStrategy` asks of them, in a few functions.
+"""Functions for client apps of others: what a `FairStrategy` asks of a client.
 
 The client keeps its model, its data and its training loop. In training it minimises `fair_loss`;
 in evaluation it answers with a `measurement_record`, sums and counts over (cell, label), of its
@@ -38,7 +38,7 @@ Groups = Mapping[str, Sequence[str]]
 """Sensitive attributes: the names of each one's groups, in the order of their codes."""
 
 Rows = ArrayLike | Tensor
-"""One number a row."""
+"""One number per row."""
 
 
 def attributes_of(sensitive: Groups) -> tuple[Attribute, ...]:
@@ -55,7 +55,7 @@ def cells_of(sensitive: Groups, columns: Any) -> NDArray[np.intp]:
     Parameters
     ----------
     sensitive : mapping of str to sequence of str
-        What the server's `FairStrategy` was given.
+        The mapping that the server's `FairStrategy` was given.
     columns : frame, or mapping of str to values
         Has a column of each sensitive attribute.
 
@@ -73,7 +73,7 @@ def cells_of(sensitive: Groups, columns: Any) -> NDArray[np.intp]:
 
 
 def fair_loss(plan: Plan, logits: Tensor, labels: Rows, cells: Rows) -> Tensor:
-    """Return the mean over rows of A[c, y]·CE + B[c, y]·σ(z): what the plan wants minimised.
+    """Return the mean over rows of A[c, y]·CE + B[c, y]·σ(z), which the client minimises.
 
     Without tables this is the mean cross-entropy.
 
@@ -93,7 +93,7 @@ def fair_loss(plan: Plan, logits: Tensor, labels: Rows, cells: Rows) -> Tensor:
     >>> round(float(loss), 6)  # (2 ln 2 + ln 2 + ½·½)/2
     1.164721
     """
-    z = _one_logit_a_row(logits)
+    z = _one_logit_per_row(logits)
     y, c = (_codes(values).to(z.device) for values in (labels, cells))
     if not z.shape == y.shape == c.shape:
         raise DataError(f"{len(z)} logits, {len(y)} labels and {len(c)} cells: give one of each")
@@ -121,7 +121,7 @@ def proximal_term(plan: Plan, parameters: Iterable[Tensor], start: Iterable[Tens
 
 
 def make_optimizer(plan: Plan, parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
-    """Return the plan's optimiser, fresh: AdamW, or SGD with the plan's momentum.
+    """Return a new optimiser as the plan describes it: AdamW, or SGD with momentum.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def make_optimizer(plan: Plan, parameters: Iterable[Tensor]) -> torch.optim.Opti
 
 
 def measurement_record(sensitive: Groups, logits: Rows, labels: Rows, cells: Rows) -> MetricRecord:
-    """Return sums and counts over (cell, label): all that an evaluation tells the server.
+    """Return sums and counts over (cell, label), which an evaluation sends to the server.
 
     Examples
     --------
@@ -153,7 +153,7 @@ def measurement_record(sensitive: Groups, logits: Rows, labels: Rows, cells: Row
     ([0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 1.0])
     """
     found = logits if isinstance(logits, Tensor) else torch.tensor(np.asarray(logits))
-    z = _one_logit_a_row(found).detach().cpu().to(torch.float64)
+    z = _one_logit_per_row(found).detach().cpu().to(torch.float64)
     y, c = (_codes(values).cpu().numpy() for values in (labels, cells))
     size = Cells(attributes_of(sensitive)).size
     for name, codes, end in (("label", y, 2), ("cell", c, size)):
@@ -174,19 +174,19 @@ def measurement_record(sensitive: Groups, logits: Rows, labels: Rows, cells: Row
     return sums_record(statistics)
 
 
-def _one_logit_a_row(logits: Tensor) -> Tensor:
+def _one_logit_per_row(logits: Tensor) -> Tensor:
     if logits.ndim == 1:
         return logits
     if logits.ndim == 2 and logits.shape[1] == 1:
         return logits[:, 0]
     raise DataError(
-        f"logits have shape {tuple(logits.shape)}; one for each row is needed (of a two-class "
+        f"logits have shape {tuple(logits.shape)}; one per row is needed (of a two-class "
         "output take logits[:, 1] - logits[:, 0])"
     )
 
 
 def _codes(values: Rows) -> Tensor:
-    # A copy: torch warns of arrays that may not be written to.
+    # A copy: torch warns about arrays that are read-only.
     found = values if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
     return found.reshape(-1).long()
 

@@ -346,7 +346,7 @@ def _obstacle(strategy: methods.Strategy, recipe: Recipe, summary: methods.Summa
         return "it fits a threshold for each group when training is over"
     jobs = _trial_jobs(strategy, recipe, summary)
     if not jobs:
-        return "nobody trains"
+        return "no client trains"
     try:
         for job in jobs:
             plan_record(job)

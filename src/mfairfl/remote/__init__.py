@@ -1,1 +1,1 @@
-"""Messages between a loop and clients elsewhere, whoever carries them."""
+"""Messages between the round loop and clients on other machines, for any transport."""

@@ -1,8 +1,8 @@
-"""Requests and answers as named arrays and one JSON text: what crosses between server and client.
+"""Requests and answers as one JSON text and named arrays: what server and clients exchange.
 
-No code travels, and nothing is trusted: whoever receives a message knows how many weights the
-model has and how many cells the task, and refuses anything that does not fit, in one line. How the
-parts of a `Packet` are carried is an engine's business.
+No code is sent, and nothing is trusted: the receiver knows how many weights the model and how many
+cells the task has, and refuses anything that does not fit, in one line. How the parts of a
+`Packet` are carried is up to the transport.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mfairfl.data import SPLITS, Split
 from mfairfl.engine.state import Answer, Ask, Measure, Score, Train
-from mfairfl.errors import MessageError, MfairflError, first_problem
+from mfairfl.errors import MessageError, MfairflError, first_problem, unknown
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.thresholds import Thresholds
@@ -37,8 +37,9 @@ __all__ = [
 
 T = TypeVar("T")
 VERSION = 2
+_SAME_VERSION = "install the same mfairfl on server and clients"
 _SUMS = ("counts", "positives", "scores", "losses")
-_MOST = 4096  # models, jobs or members in one message; more is no honest request
+_MOST = 4096  # models, jobs or members in one message; no honest request has more
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +52,14 @@ class Packet:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What both sides know: the model's number of weights, and the task's number of cells."""
+    """What both sides know: the number of weights of the model, and of cells of the task."""
 
     weights: int
     cells: int
 
 
 def pack_ask(ask: Ask, client: str) -> Packet:
-    """Return the message that asks one client."""
+    """Return a request as a message to one client."""
     if isinstance(ask, Measure):
         arrays = {f"model/{i}": weights for i, weights in enumerate(ask.weights)}
         arrays |= {} if ask.shares is None else {"shares": ask.shares}
@@ -78,7 +79,7 @@ def pack_ask(ask: Ask, client: str) -> Packet:
 
 
 def unpack_ask(packet: Packet, client: str, shape: Shape) -> Ask:
-    """Return what a message asks of this client."""
+    """Return the request that a message to this client holds."""
     kind, header = read_header(packet)
     try:
         if kind == "measure":
@@ -89,12 +90,14 @@ def unpack_ask(packet: Packet, client: str, shape: Shape) -> Ask:
         if kind == "train":
             return _train(header, packet.arrays, client, shape)
     except (KeyError, TypeError) as error:
-        raise MessageError(f"a '{kind}' message lacks or misnames {error}") from None
-    raise MessageError(f"a message of unknown kind '{kind}'; client and server must be alike")
+        raise MessageError(
+            f"a '{kind}' message lacks a key or has a wrong type: {error}"
+        ) from None
+    raise MessageError(f"a message of unknown kind '{kind}'; {_SAME_VERSION}")
 
 
 def pack_answer(answer: Answer) -> Packet:
-    """Return the message with a client's answer."""
+    """Return a client's answer as a message."""
     if isinstance(answer, ScoreHistogram):
         return make_packet("histogram", {}, {"counts": answer.counts})
     arrays: dict[str, np.ndarray] = {}
@@ -114,7 +117,7 @@ def pack_answer(answer: Answer) -> Packet:
 
 
 def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer:
-    """Return a client's answer to what it was asked."""
+    """Return the answer that a client's message holds."""
     kind, header = read_header(packet)
     expected = {Measure: "sums", Score: "histogram", Train: "reports"}[type(ask)]
     if kind != expected:
@@ -137,7 +140,9 @@ def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer
             return found
         return _reports(header["reports"], packet.arrays, client, shape)
     except (KeyError, TypeError) as error:
-        raise MessageError(f"'{client}': its answer lacks or misnames {error}") from None
+        raise MessageError(
+            f"'{client}': its answer lacks a key or has a wrong type: {error}"
+        ) from None
     except MfairflError as error:
         raise MessageError(f"'{client}': {error}") from None
 
@@ -155,15 +160,15 @@ def make_packet(
 
 
 def read_header(packet: Packet) -> tuple[str, dict[str, Any]]:
-    """Return a message's kind and what its text says; other formats are refused."""
+    """Return a message's kind and its parsed text; other formats are refused."""
     try:
         header = json.loads(packet.text)
-    except ValueError:
-        raise MessageError("a message whose text is no JSON; client and server differ") from None
+    except (ValueError, RecursionError):
+        raise MessageError(f"a message whose text is not JSON; {_SAME_VERSION}") from None
     if not isinstance(header, dict) or header.get("version") != VERSION:
         version = header.get("version") if isinstance(header, dict) else None
         raise MessageError(
-            f"a message of format {version}, this mfairfl reads {VERSION}; install the same one"
+            f"a message of format {version}, this mfairfl reads {VERSION}; {_SAME_VERSION}"
         )
     return str(header.get("kind")), header
 
@@ -187,7 +192,7 @@ def _train(
 ) -> Train:
     jobs = []
     if not isinstance(header["jobs"], list) or len(header["jobs"]) > _MOST:
-        raise MessageError("a message whose jobs are no list of a reasonable length")
+        raise MessageError(f"the jobs of a message must be a list of at most {_MOST}")
     for i, plain in enumerate(header["jobs"]):
         job = _validated(Job, plain)
         if job.client != client:
@@ -201,7 +206,7 @@ def _train(
         jobs.append(job)
     round_ = header["round"]
     if not isinstance(round_, int) or isinstance(round_, bool) or round_ < 0:
-        raise MessageError(f"round {round_!r} is no whole number from 0")
+        raise MessageError(f"round {round_!r} is not a whole number from 0 on")
     return Train(round_, {client: _vector(arrays, "server", shape.weights)}, tuple(jobs))
 
 
@@ -209,13 +214,13 @@ def _reports(
     plain: Any, arrays: Mapping[str, np.ndarray], client: str, shape: Shape
 ) -> list[Report]:
     if not isinstance(plain, list) or len(plain) > _MOST:
-        raise MessageError("reports are no list of a reasonable length")
+        raise MessageError(f"reports must be a list of at most {_MOST}")
     found = []
     for i, said in enumerate(plain):
         change = None
         if f"control/{i}" in arrays:
             change = _vector(arrays, f"control/{i}", shape.weights, finite=False)
-        # Numbers that are not finite are the loop's business: it sets the client aside by name.
+        # The loop handles numbers that are not finite: it sets the client aside by name.
         update = _vector(arrays, f"update/{i}", shape.weights, finite=False)
         report = _validated(Report, {**said, "update": update, "control_change": change})
         if report.client != client:
@@ -229,7 +234,7 @@ def check_statistics(table: np.ndarray, cells: int, name: str) -> Statistics:
     expected = (len(_SUMS), cells, 2)
     if table.shape != expected or table.dtype != np.float64:
         raise MessageError(f"{name} is {table.dtype} {table.shape}; expected float64 {expected}")
-    if not np.isfinite(table).all():  # one would spoil the sums of all
+    if not np.isfinite(table).all():  # one would spoil the sums over all clients
         raise MessageError(f"{name} holds a number that is not finite")
     counts, positives = table[0], table[1]
     if not ((positives >= 0) & (positives <= counts)).all():
@@ -271,14 +276,14 @@ def _models(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarra
 
 def _split(name: Any) -> Split:
     if name not in SPLITS:
-        raise MessageError(f"unknown rows '{name}' (known: {', '.join(SPLITS)})")
+        raise MessageError(unknown("split", str(name), SPLITS))
     split: Split = name
     return split
 
 
 def _text_or_none(value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise MessageError(f"{value!r} is no name")
+        raise MessageError(f"{value!r} is not a valid name")
     return value
 
 

@@ -1,8 +1,9 @@
-"""Before the first round: one task, one encoder, and counts, over files that stay where they are.
+"""Before the first round: one task, one encoder, and counts, without sending files.
 
-Three exchanges: each client describes its file, sends the sums an encoder is fitted from, and
-encodes its rows. Who does not fit or does not answer stays out, with the reason. Who lacks a
-sensitive attribute takes part: its rows are outside the comparisons of it, and a note says so.
+Three exchanges: each client describes its file, sends the sums that the encoder is fitted from,
+and encodes its rows. A client that does not fit or does not answer stays out, with the reason. One
+that lacks a sensitive attribute takes part: its rows are not part of the comparisons of that
+attribute, and a note says so.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class ModelTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnrolmentTerms:
-    """What the coordinator proposes."""
+    """What the coordinator proposes to the clients."""
 
     task: Task
     seed: int
@@ -73,16 +74,16 @@ class EnrolmentTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Enrolled:
-    """What was agreed, and by whom.
+    """What was agreed, and by which clients.
 
     Parameters
     ----------
     counts : mapping of split to mapping of client to ndarray (C, 2)
         Rows per (cell, label).
     sha256 : mapping of client to str
-        Hash of each client's file, as it says.
+        Hash of each client's file, as the client reports it.
     refused : mapping of client to str
-        Who stays out, and why.
+        The reason of each client that stays out.
     """
 
     task: Task
@@ -149,7 +150,7 @@ def enrol(
 
 
 def _unrecorded(task: Task, counts: Mapping[str, Mapping[str, np.ndarray]]) -> Iterator[str]:
-    """Say which clients' rows are outside the comparisons of which attribute."""
+    """Yield a note for each client with rows outside the comparisons of an attribute."""
     cells = Cells(task.attributes)
     for grouping in cells.groupings():
         for name in counts["train"]:
@@ -208,7 +209,7 @@ def _read(kind: str, header: dict[str, Any], name: str, reply: Packet) -> Any:
     except ValidationError as error:
         raise MessageError(first_problem(error)) from None
     except (KeyError, TypeError) as error:
-        raise MessageError(f"its answer lacks or misnames {error}") from None
+        raise MessageError(f"its answer lacks a key or has a wrong type: {error}") from None
 
 
 def _expect(reply: Packet, kind: str) -> dict[str, Any]:

@@ -1,7 +1,9 @@
-"""A client's end of the line: messages in, messages out, its own file, its own disk.
+"""A silo's side of the exchange: it answers messages from its own file and its own disk.
 
-A message may reach a new process each time; what was agreed and the encoded rows wait on disk, in
-a folder for each run. Nothing but descriptions, sums, counts and weight updates is ever answered.
+Every message may reach a new process, so what was agreed and the encoded rows are kept on disk, in
+a folder per run. Answers hold descriptions, sums, counts, histograms and weight updates. They are
+not yet safe against a coordinator that chooses its requests to isolate single rows: it can rebuild
+rows from them (docs/deployment.md, "Ports and trust").
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _NAME = re.compile(r"[\w.-]{1,100}")
 
 
 class _Agreed(BaseModel):
-    """What a run's participants agreed on, as a silo keeps it."""
+    """What the participants of a run agreed on, as a silo stores it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -65,7 +67,7 @@ class Responder:
     def handle(self, run: str, packet: Packet) -> Packet:
         """Answer a message that belongs to `run`."""
         if not _NAME.fullmatch(run) or run.startswith("."):
-            raise MessageError(f"'{run}' is no name of a run")
+            raise MessageError(f"'{run}' is not a valid name of a run")
         kind, header = read_header(packet)
         require_listed(self._settings, header)  # before anything looks a name up
         steps: Mapping[str, Callable[[str, dict[str, Any]], Packet]] = {
@@ -85,7 +87,7 @@ class Responder:
         return pack_answer(silo.answer(unpack_ask(packet, name, shape)))
 
     def _task(self, header: dict[str, Any]) -> Task:
-        """Return the task that is asked for; it must be one this silo agreed to."""
+        """Return the requested task; it must be the one that this silo agreed to."""
         task = Task.model_validate(header["task"])
         require_consent(self._settings, task)
         return task
@@ -100,7 +102,7 @@ class Responder:
         return make_packet("profile", {"profile": found.model_dump(mode="json")})
 
     def _sums(self, run: str, header: dict[str, Any]) -> Packet:
-        """Return what the encoder is fitted from: train rows, and the others for their levels."""
+        """Return what the encoder is fitted from: train rows, and categories of the others."""
         del run
         table, silo = self._split(header)
         parts = {
@@ -117,7 +119,7 @@ class Responder:
         return make_packet("sums", {"sums": plain, "sha256": table.sha256, "rows": len(table)})
 
     def _encode(self, run: str, header: dict[str, Any]) -> Packet:
-        """Encode the rows, keep them for this run, and return how many there are of each kind."""
+        """Encode the rows, store them for this run, and return counts per (cell, label)."""
         table, silo = self._split(header)
         encoder = Encoder.from_json(header["encoder"], name="the agreed encoder")
         agreed = _Agreed(
@@ -139,13 +141,13 @@ class Responder:
         folder = self._settings.state / run
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / "rows.safetensors", save_tensors(arrays))
-        # Last: with it, the run is known here.
+        # Written last: a run is known here once this file exists.
         write_atomically(folder / "agreed.json", agreed.model_dump_json().encode())
         self._silos.pop(run, None)
         return make_packet("counts", {}, counts)
 
     def _split(self, header: dict[str, Any]) -> tuple[Table, Any]:
-        """Read the file with the agreed task and split its rows as every engine would."""
+        """Read the file with the agreed task and split its rows as the embedded engine would."""
         s, task = self._settings, self._task(header)
         table = read_table(s.csv, task, delimiter=s.delimiter, encoding=s.encoding)
         if table.task != task:
@@ -180,7 +182,7 @@ class Responder:
                     X=arrays[f"{part}/X"],
                     y=arrays[f"{part}/y"],
                     cells=arrays[f"{part}/cells"],
-                    rows=np.arange(0),  # row numbers are nobody's business here
+                    rows=np.arange(0),  # row numbers are not needed here
                 )
                 for part in SPLITS
             ]

@@ -1,4 +1,4 @@
-"""What a silo decides for itself: silo.toml."""
+"""A silo's own settings: silo.toml."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PATHS = ("csv", "state", "task", "ca", "key")
 
 
 class SiloSettings(BaseModel):
-    """What a silo decides for itself.
+    """A silo's own settings.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ class SiloSettings(BaseModel):
     csv : Path
         Its file.
     state : Path
-        Its folder for what it keeps between messages.
+        Its folder for what it stores between messages.
     min_count : int
-        A category in fewer rows is not named to anyone.
+        A category in fewer rows is not named to the coordinator.
     task : Path, optional
         A file with the ``[task]`` this silo agreed to: a request for another label, other
         sensitive columns or a column that it ignores is refused.
@@ -83,14 +83,14 @@ def load_silo(file: Path) -> SiloSettings:
 
 
 def consented(settings: SiloSettings) -> Task | None:
-    """Return the task a silo agreed to, if it names one."""
+    """Return the task that a silo agreed to, if its file names one."""
     if settings.task is None:
         return None
     values = load_toml(settings.task)
     try:
         return Task.model_validate(values["task"])
     except KeyError:
-        raise ConfigError(f"{settings.task}: no [task]; copy the one you agreed to") from None
+        raise ConfigError(f"{settings.task}: no [task]; copy the one that was agreed on") from None
     except ValidationError as error:
         raise ConfigError(
             f"{settings.task}: {first_problem(error, Task, prefix='task')}"
@@ -100,7 +100,7 @@ def consented(settings: SiloSettings) -> Task | None:
 
 
 def require_consent(settings: SiloSettings, asked: Task) -> None:
-    """Refuse a task that is not the one agreed to; it may be more detailed."""
+    """Refuse a task other than the one agreed to; it may be more detailed."""
     own = consented(settings)
     if own is None:
         return
