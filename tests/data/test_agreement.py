@@ -69,7 +69,7 @@ def test_a_value_that_one_file_alone_holds_becomes_a_group_of_all():
         ({"age": None, "Age": range(40)}, "unknown column 'age': did you mean 'Age'?"),
         (
             {"age": ["x"] * 2 + ["30"] * 38},
-            "column 'age': 2 of 40 values are no numbers; the other files hold numbers",
+            "column 'age': 2 of 40 values are not numbers; the other files hold numbers",
         ),
         (
             {"hired": ["no", "maybe"] * 20},

@@ -2,7 +2,7 @@
 
 Each client describes its file: columns, whether they hold numbers, how often each value of a text
 column occurs. A value in fewer rows than a minimum is not named. The majority decides what a
-column is; a client whose file does not fit is told exactly what differs, and stays out. A file may
+column is; a client whose file does not fit is refused and told exactly what differs. A file may
 lack a sensitive column, or values of it, that others hold: those rows get the group ``?``.
 """
 
@@ -12,26 +12,20 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict
-
 from mfairfl.data.columns import Column, Columns, lookalike
-from mfairfl.data.task import MISSING, Bin, Sensitive, Task
+from mfairfl.data.task import MISSING, Bin, Sensitive, StrictModel, Task
 from mfairfl.errors import DataError, unknown
 
 __all__ = ["Agreement", "ColumnProfile", "Profile", "agree", "describe_columns"]
 
 
-class _ProfileModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class ColumnProfile(_ProfileModel):
+class ColumnProfile(StrictModel):
     """One column: how many values are text, and how often each value occurs.
 
     Parameters
     ----------
     values, texts, missing : int
-        Rows with a value, those whose value is no number, rows without a value.
+        Rows with a value, those whose value is not a number, rows without a value.
     levels : dict of str to int
         Values in at least the minimum of rows; empty for a column of numbers.
     rare : int
@@ -46,8 +40,8 @@ class ColumnProfile(_ProfileModel):
     rare: int
 
 
-class Profile(_ProfileModel):
-    """What a client tells of its file before anything is agreed."""
+class Profile(StrictModel):
+    """What a client discloses about its file before anything is agreed."""
 
     client: str
     rows: int
@@ -60,7 +54,7 @@ class Profile(_ProfileModel):
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The resolved task, why clients stay out, and what an auditor should know."""
+    """The resolved task, why clients are refused, and what an auditor should know."""
 
     task: Task
     refused: Mapping[str, tuple[str, ...]]
@@ -114,9 +108,10 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
         raise DataError("no client described its file: start the clients first")
     ordered = sorted(profiles, key=lambda profile: profile.client)
     numeric, categorical, notes = _roles(ordered, task)
-    resolved = task.model_copy(update={"numeric": numeric, "categorical": categorical})
-    resolved = resolved.model_copy(
+    resolved = task.model_copy(
         update={
+            "numeric": numeric,
+            "categorical": categorical,
             "unfavourable": task.unfavourable or _other_label(ordered, task),
             "sensitive": tuple(
                 s.model_copy(update={"groups": s.levels or _levels(ordered, s.column)})
@@ -138,15 +133,13 @@ def _roles(
     if task.numeric is not None and task.categorical is not None:
         return task.numeric, task.categorical, ()
     protected = {s.column for s in task.sensitive}
-    never = {task.label, task.client, *task.ignore}
-    never |= set() if task.sensitive_as_features else protected
     numeric, categorical = list(task.numeric or ()), list(task.categorical or ())
     notes = []
     names = dict.fromkeys(column.name for profile in profiles for column in profile.columns)
     for name in names:  # in the order of the files, as a single table has it
-        if name in {*never, *numeric, *categorical}:
+        if name in {*task.not_features, *numeric, *categorical}:
             continue
-        held = [column for p in profiles if (column := p.column(name)) is not None]
+        held = _held(profiles, name)
         # A sensitive one is needed anyway: rows that lack it are marked by the encoder.
         if 2 * len(held) <= len(profiles) and name not in protected:
             notes.append(f"column '{name}' is in {len(held)} of {len(profiles)} files: left out")
@@ -157,10 +150,14 @@ def _roles(
     return tuple(numeric), tuple(categorical), tuple(notes)
 
 
+def _held(profiles: Sequence[Profile], name: str) -> list[ColumnProfile]:
+    """Return the column of that name of every file that has it."""
+    return [column for profile in profiles if (column := profile.column(name)) is not None]
+
+
 def _levels(profiles: Sequence[Profile], name: str) -> tuple[str, ...]:
     """Return the values of a column that any file names."""
-    held = [column for profile in profiles if (column := profile.column(name)) is not None]
-    found = {level for column in held for level in column.levels}
+    found = {level for column in _held(profiles, name) for level in column.levels}
     if not found:
         raise DataError(f"no file holds column '{name}', or no value of it is frequent enough")
     return tuple(sorted(found))
@@ -168,19 +165,19 @@ def _levels(profiles: Sequence[Profile], name: str) -> tuple[str, ...]:
 
 def _may_lack(sensitive: Sensitive, task: Task) -> bool:
     """Say whether rows without a value may be not recorded; some bin may claim them instead."""
-    claimed = any(MISSING in (b.values or ()) for b in sensitive.bins if b.name != MISSING)
+    claimed = sensitive.bin_of_value.get(MISSING, MISSING) != MISSING
     return MISSING in (sensitive.levels or ()) or (task.missing == "level" and not claimed)
 
 
 def _with_unrecorded(sensitive: Sensitive, profiles: Sequence[Profile], task: Task) -> Sensitive:
     """Add the group ``?`` to a resolved attribute if a file has rows without a value."""
-    columns = [profile.column(sensitive.column) for profile in profiles]
-    if profiles and not any(column is not None and column.values for column in columns):
+    held = _held(profiles, sensitive.column)
+    if profiles and not any(column.values for column in held):
         raise DataError(
             f"sensitive column '{sensitive.column}': no file that fits holds a value of it; take "
             "it out of the task, or let a client that has it take part"
         )
-    whole = all(column is not None and not column.missing for column in columns)
+    whole = len(held) == len(profiles) and not any(column.missing for column in held)
     groups = sensitive.groups or ()
     if whole or MISSING in groups or not _may_lack(sensitive, task):
         return sensitive
@@ -191,16 +188,11 @@ def _with_unrecorded(sensitive: Sensitive, profiles: Sequence[Profile], task: Ta
 
 def _other_label(profiles: Sequence[Profile], task: Task) -> str:
     """Return the label value beside the favourable one that most files hold."""
-    counts = Counter(
-        value
-        for profile in profiles
-        if (column := profile.column(task.label)) is not None
-        for value in column.levels
-        if value != task.favourable
-    )
-    if all(profile.column(task.label) is None for profile in profiles):
-        columns = [column.name for profile in profiles for column in profile.columns]
-        raise DataError("no file has the label: " + unknown("column", task.label, set(columns)))
+    held = _held(profiles, task.label)
+    if not held:
+        columns = {column.name for profile in profiles for column in profile.columns}
+        raise DataError("no file has the label: " + unknown("column", task.label, columns))
+    counts = Counter(v for column in held for v in column.levels if v != task.favourable)
     if not counts:
         known = ", ".join(f"'{p.client}'" for p in profiles)
         raise DataError(
@@ -214,8 +206,7 @@ def _other_label(profiles: Sequence[Profile], task: Task) -> str:
 def _differences(profile: Profile, task: Task) -> Iterator[str]:
     """Say how a file differs from what was agreed; nothing if it fits."""
     present = [column.name for column in profile.columns]
-    needed = [task.label, *(s.column for s in task.sensitive)]
-    needed += [*(task.numeric or ()), *(task.categorical or ())]
+    needed = [name for name in task.named_columns if name != task.client]
     may_lack = {s.column for s in task.sensitive if _may_lack(s, task)}
     for name in dict.fromkeys(needed):
         if name not in present and (name not in may_lack or lookalike(name, present)):
@@ -224,8 +215,8 @@ def _differences(profile: Profile, task: Task) -> Iterator[str]:
         column = profile.column(name)
         if column is not None and column.texts:
             yield (
-                f"column '{name}': {column.texts} of {column.values} values are no numbers; the "
-                "other files hold numbers"
+                f"column '{name}': {column.texts} of {column.values} values are not numbers; "
+                "the other files hold numbers"
             )
     label = profile.column(task.label)
     if label is not None:

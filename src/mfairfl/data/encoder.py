@@ -1,4 +1,7 @@
-"""One-hot encoding and standardisation, fitted from summable statistics, kept as JSON."""
+"""One-hot encoding and standardisation, fitted from sums that clients can add up, kept as JSON.
+
+The sums are exact: statistics of parts add up to those of the whole, bit for bit, in any order.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from typing import Annotated, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from mfairfl.data.columns import Column, require_columns
-from mfairfl.data.task import MISSING, Task
+from mfairfl.data.task import MISSING, StrictModel, Task
 from mfairfl.errors import ConfigError, DataError, first_problem, unknown
 
 __all__ = [
@@ -32,31 +35,58 @@ __all__ = [
 ]
 
 
-def _exact(terms: Iterable[float]) -> tuple[float, ...]:
-    """Write the exact sum of `terms` as few floats: its rounding, the rounding of the rest, ...
+def statistics(X: pd.DataFrame, task: Task) -> EncoderStatistics:
+    """Sum up the features of some rows.
 
-    The answer depends on the sum alone, never on the order or the grouping of the terms.
+    Examples
+    --------
+    >>> task = Task(label="y", favourable=1, sensitive=("sex",), numeric=("age",),
+    ...             categorical=("sex",))
+    >>> sums = statistics(pd.DataFrame({"age": [30.0, 50.0], "sex": ["f", "m"]}), task)
+    >>> sums.numeric["age"].mean, sums.numeric["age"].deviation, sums.categorical["sex"]
+    (40.0, 10.0, {'f': 1, 'm': 1})
     """
-    rest = list(terms)
-    parts: list[float] = []
-    while (part := math.fsum(rest)) != 0:
-        parts.append(part)
-        rest.append(-part)
-    return tuple(parts)
+    if task.numeric is None or task.categorical is None:
+        raise ConfigError("the task's columns have no roles yet: use the task of a table")
+    require_columns(X.columns, (*task.numeric, *task.categorical), "features")
+    columns = {c: Column("features", X[c]) for c in (*task.numeric, *task.categorical)}
+    return EncoderStatistics(
+        {c: NumericStatistics.of(columns[c].numbers) for c in task.numeric},
+        {c: dict(sorted(Counter(columns[c].texts.tolist()).items())) for c in task.categorical},
+    )
 
 
-def _squares(x: npt.NDArray[np.float64]) -> list[float]:
-    """Return floats that sum to Σx² exactly: each square as its rounding and its error.
+@dataclass(frozen=True, slots=True)
+class EncoderStatistics:
+    """Per numeric column its sums, per categorical column how often each level occurs.
 
-    The error term follows from cutting x into two halves of at most 26 bits, whose products are
-    exact (Dekker, 1971; no square over- or underflows for 1e-140 < |x| < 1e140).
+    Examples
+    --------
+    >>> a = EncoderStatistics(categorical={"sex": {"f": 2}})
+    >>> b = EncoderStatistics(categorical={"sex": {"f": 1, "m": 4}})
+    >>> (a + b).categorical
+    {'sex': {'f': 3, 'm': 4}}
     """
-    shifted = x * 134217729.0  # 2^27 + 1
-    high = shifted - (shifted - x)
-    low = x - high
-    square = x * x
-    error = ((high * high - square) + 2 * high * low) + low * low
-    return [*square.tolist(), *error.tolist()]
+
+    numeric: Mapping[str, NumericStatistics] = field(default_factory=dict)
+    categorical: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+    def __add__(self, other: EncoderStatistics) -> EncoderStatistics:
+        odd = (set(self.numeric) ^ set(other.numeric)) | (
+            set(self.categorical) ^ set(other.categorical)
+        )
+        if odd:
+            raise DataError(
+                f"column '{min(odd)}' is in one client's statistics and not in the other's: "
+                "use one task for all clients"
+            )
+        return EncoderStatistics(
+            {name: own + other.numeric[name] for name, own in self.numeric.items()},
+            {
+                name: dict(sorted((Counter(own) + Counter(other.categorical[name])).items()))
+                for name, own in self.categorical.items()
+            },
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,68 +132,35 @@ class NumericStatistics:
         return sum(map(Fraction, parts), Fraction(0))
 
 
-@dataclass(frozen=True, slots=True)
-class EncoderStatistics:
-    """Per numeric column its sums, per categorical column how often each level occurs.
+def _exact(terms: Iterable[float]) -> tuple[float, ...]:
+    """Write the exact sum of `terms` as few floats: its rounding, the rounding of the rest, ...
 
-    Examples
-    --------
-    >>> a = EncoderStatistics(categorical={"sex": {"f": 2}})
-    >>> b = EncoderStatistics(categorical={"sex": {"f": 1, "m": 4}})
-    >>> (a + b).categorical
-    {'sex': {'f': 3, 'm': 4}}
+    The answer depends on the sum alone, never on the order or the grouping of the terms.
     """
-
-    numeric: Mapping[str, NumericStatistics] = field(default_factory=dict)
-    categorical: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-
-    def __add__(self, other: EncoderStatistics) -> EncoderStatistics:
-        for mine, theirs in (
-            (self.numeric, other.numeric),
-            (self.categorical, other.categorical),
-        ):
-            if odd := sorted(set(mine) ^ set(theirs)):
-                raise DataError(
-                    f"column '{odd[0]}' is in one client's statistics and not in the other's: "
-                    "use one task for all clients"
-                )
-        return EncoderStatistics(
-            {name: own + other.numeric[name] for name, own in self.numeric.items()},
-            {
-                name: dict(sorted((Counter(own) + Counter(other.categorical[name])).items()))
-                for name, own in self.categorical.items()
-            },
-        )
+    rest = list(terms)
+    parts: list[float] = []
+    while (part := math.fsum(rest)) != 0:
+        parts.append(part)
+        rest.append(-part)
+    return tuple(parts)
 
 
-def statistics(X: pd.DataFrame, task: Task) -> EncoderStatistics:
-    """Sum up the features of some rows.
+def _squares(x: npt.NDArray[np.float64]) -> list[float]:
+    """Return floats that sum to Σx² exactly: each square as its rounding and its error.
 
-    Examples
-    --------
-    >>> task = Task(label="y", favourable=1, sensitive=("sex",), numeric=("age",),
-    ...             categorical=("sex",))
-    >>> sums = statistics(pd.DataFrame({"age": [30.0, 50.0], "sex": ["f", "m"]}), task)
-    >>> sums.numeric["age"].mean, sums.numeric["age"].deviation, sums.categorical["sex"]
-    (40.0, 10.0, {'f': 1, 'm': 1})
+    The error term follows from cutting x into two halves of at most 26 bits, whose products are
+    exact (Dekker, 1971; no square over- or underflows for 1e-140 < |x| < 1e140).
     """
-    if task.numeric is None or task.categorical is None:
-        raise ConfigError("the task's columns have no roles yet: use the task of a table")
-    require_columns(X.columns, (*task.numeric, *task.categorical), "features")
-    columns = {c: Column("features", X[c]) for c in (*task.numeric, *task.categorical)}
-    return EncoderStatistics(
-        {c: NumericStatistics.of(columns[c].numbers) for c in task.numeric},
-        {c: dict(sorted(Counter(columns[c].texts.tolist()).items())) for c in task.categorical},
-    )
+    shifted = x * 134217729.0  # 2^27 + 1
+    high = shifted - (shifted - x)
+    low = x - high
+    square = x * x
+    error = ((high * high - square) + 2 * high * low) + low * low
+    return [*square.tolist(), *error.tolist()]
 
 
-_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class NumericColumn(BaseModel):
+class NumericColumn(StrictModel):
     """A column that becomes (x − mean) / scale; `indicator` adds a 0/1 column for missing."""
-
-    model_config = _STRICT
 
     name: str
     mean: float
@@ -171,10 +168,8 @@ class NumericColumn(BaseModel):
     indicator: bool
 
 
-class CategoricalColumn(BaseModel):
-    """A column that becomes one 0/1 column a level."""
-
-    model_config = _STRICT
+class CategoricalColumn(StrictModel):
+    """A column that becomes one 0/1 column per level."""
 
     name: str
     levels: tuple[str, ...]
@@ -186,7 +181,7 @@ class CategoricalColumn(BaseModel):
         return self
 
 
-class Encoder(BaseModel):
+class Encoder(StrictModel):
     """How features become numbers: the same for every client, and all that prediction needs.
 
     Numeric columns are standardised (population standard deviation; a constant column becomes
@@ -205,8 +200,6 @@ class Encoder(BaseModel):
     array([[-1.,  1.,  0.],
            [ 1.,  0.,  1.]], dtype=float32)
     """
-
-    model_config = _STRICT
 
     schema_version: Literal[1] = 1
     numeric: tuple[NumericColumn, ...]
@@ -273,8 +266,8 @@ class Encoder(BaseModel):
 
     def transform(self, X: pd.DataFrame) -> npt.NDArray[np.float32]:
         """Encode features (`Table.X`, or `features_frame` of new rows)."""
-        require_columns(X.columns, [c.name for c in self.numeric], "features")
-        require_columns(X.columns, [c.name for c in self.categorical], "features")
+        needed = [*(c.name for c in self.numeric), *(c.name for c in self.categorical)]
+        require_columns(X.columns, needed, "features")
         encoded = np.zeros((len(X), len(self.feature_names)), dtype=np.float32)
         indicators = iter(range(len(self.numeric), encoded.shape[1]))
         for j, fitted in enumerate(self.numeric):
