@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import linprog
 
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
@@ -174,6 +173,8 @@ def _select(tolerance: float, found: Sequence[Candidate], constraints: Constrain
 
 def _mixture(tolerance: float, found: Sequence[Candidate], constraints: Constraints) -> Served:
     """Maximise Σ π_r acc_r subject to |Σ π_r d_{r,j}| ≤ tolerance: gaps are linear in π."""
+    from scipy.optimize import linprog  # noqa: PLC0415 - slow to load, rarely needed
+
     gaps = np.array([constraints.gaps(c.statistics) for c in found]).T
     gaps = gaps[~np.isnan(gaps).any(axis=1)]
     accuracy = np.array([_accuracy(c.statistics) for c in found])

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog
 
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError, DataError
@@ -58,6 +57,8 @@ def frontier(
     >>> round(point.accuracy, 6)
     0.75
     """
+    from scipy.optimize import linprog  # noqa: PLC0415 - slow to load, rarely needed
+
     n, cells = _rows(rows, attributes)
     stated = {name: bound for name, bound in bounds.items() if bound is not None}
     for name, bound in stated.items():

@@ -18,7 +18,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linprog
 
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.constraints import Constraints
@@ -173,6 +172,8 @@ def _solve(
     gain: Floats, matrix: Floats, offset: Floats, ends: NDArray[np.int64], tolerance: float
 ) -> Floats:
     """Return shares x ≥ 0 of the vertices that maximise gain·x with |matrix·x + offset| ≤ tol."""
+    from scipy.optimize import linprog  # noqa: PLC0415 - slow to load, rarely needed
+
     many, sizes = len(offset), np.diff(ends)
     one = np.repeat(np.eye(len(sizes)), sizes, axis=1)  # a cell's shares sum to 1
     # The gaps are variables of their own: two-sided bounds, and exact equality for tolerance 0.

@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm as normal
+from scipy.special import ndtri
 
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Grouping
@@ -121,7 +121,7 @@ def intervals(
         raise ConfigError(f"draws = {draws}; use 1000 or more")
     summary = summarise(tally, notions=notions)
     rng = np.random.default_rng(seed)
-    pseudo = float(normal.ppf(0.5 + level / 2.0)) ** 2
+    pseudo = float(ndtri(0.5 + level / 2.0)) ** 2
     # Group numbers do not depend on who holds a row, client numbers not on its cell: each is
     # smoothed where its own rates are.
     merged = tally.counts.sum(axis=1, keepdims=True)
@@ -266,7 +266,7 @@ def wilson(successes: Any, trials: Any, level: float = 0.95) -> tuple[Floats, Fl
     >>> round(float(lower), 4), round(float(upper), 4)
     (0.4902, 0.9433)
     """
-    z = float(normal.ppf(0.5 + level / 2.0))
+    z = float(ndtri(0.5 + level / 2.0))
     share, weight = divide(successes, trials), divide(z * z, trials)
     centre = (share + weight / 2.0) / (1.0 + weight)
     half = np.sqrt(share * (1.0 - share) * weight + (weight / 2.0) ** 2) / (1.0 + weight)
