@@ -55,8 +55,9 @@ from flwr.supercore.task_identity import TaskIdentity
 from mfairfl.data import Attribute, Federation
 from mfairfl.deployment.local import write_deployment
 from mfairfl.deployment.settings import load_federation
-from mfairfl.engine import embedded, silo
+from mfairfl.engine import embedded
 from mfairfl.engine.checkpoint import Checkpoints
+from mfairfl.engine.clients import LocalClients
 from mfairfl.engine.loop import first_state
 from mfairfl.engine.state import Answer, Measure, RoundRecord, RunState, Setup, Train
 from mfairfl.fairness.cells import Statistics
@@ -70,7 +71,7 @@ from mfairfl.remote.codec import Shape, pack_answer, read_header, unpack_ask
 from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.history import History
-from mfairfl.runs.prepare import federation_of, setup_for, setup_of, table_of
+from mfairfl.runs.prepare import federation_of, model_of, setup_for, setup_of, table_of
 from mfairfl.strategies import available, create
 from mfairfl.strategies.base import Summary
 from mfairfl.training.arithmetic import steady_arithmetic
@@ -152,8 +153,7 @@ SERVER = (
 )
 EVERYWHERE = (
     *SERVER,
-    (embedded._Desk, "answer", WORK),
-    (silo.Silo, "answer", WORK),
+    (LocalClients, "answer", WORK),
     (responder.Responder, "_open", DISK),
     (client_app, "settings_of", SETTINGS),
     (responder, "pack_answer", PACK),
@@ -312,24 +312,25 @@ class Adult:
             shutil.rmtree(file.parent / "state" / RUN / "slots", ignore_errors=True)
         counts, attributes = self._enrolled.counts, self._enrolled.attributes
         goal = config.goal(tuple(a.name for a in attributes))
+        model = MLP(len(self._enrolled.encoder.feature_names), config.model.hidden)
         setup = setup_for(
             config,
-            model=MLP(len(self._enrolled.encoder.feature_names), config.model.hidden),
+            size=model.size,
             summary=Summary(counts=counts["train"], attributes=attributes, goal=goal),
             splits=("train", "test"),
         )
-        state = first_state(setup)
+        state = first_state(setup, model)
         transport.drive(setup, state, self._transport, minimum=CLIENTS, callbacks=callbacks)
         return state.weights
 
     def here(self, config: Config) -> np.ndarray:
         """Run the same in the embedded engine."""
-        setup = setup_of(config, self.federation)
-        state = first_state(setup)
+        model = model_of(config, self.federation.pool.X.shape[1])
+        setup = setup_of(config, self.federation, model)
+        state = first_state(setup, model)
+        member = embedded.Member(setup=setup, model=model, federation=self.federation, state=state)
         with steady_arithmetic():
-            embedded.run_all(
-                [embedded.Member(setup=setup, federation=self.federation, state=state)]
-            )
+            embedded.run_all([member])
         return state.weights
 
 
@@ -496,15 +497,16 @@ def _rounds(name: str, clients: int, rounds: int, clock: Clock, folder: Path) ->
     names = [f"client-{k:03d}" for k in range(clients)]
     counts = {n: rng.integers(100, 1000, (2, 2)).astype(np.float64) for n in names}
     attributes = (Attribute("sex", ("Female", "Male")),)
+    model = MLP(INPUTS, config.model.hidden)
     setup = setup_for(
         config,
-        model=MLP(INPUTS, config.model.hidden),
+        size=model.size,
         summary=Summary(counts=counts, attributes=attributes, goal=config.goal(("sex",))),
         splits=("train", "test"),
     )
     loopback = Loopback(names, lambda message: message, clock)
-    loopback._handle = partial(_stub, loopback.names, counts, setup.model.size, rng)
-    state = first_state(setup)
+    loopback._handle = partial(_stub, loopback.names, counts, setup.size, rng)
+    state = first_state(setup, model)
     folder.mkdir()
     with clock.watching(SERVER):
         callbacks = (History(folder), Checkpoints(folder / "checkpoint", "cost"))

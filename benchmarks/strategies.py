@@ -26,12 +26,13 @@ import numpy as np
 import torch
 
 from mfairfl.data import Federation
-from mfairfl.engine.embedded import Member, _Desk
-from mfairfl.engine.loop import federate
+from mfairfl.engine.embedded import Member, clients_of
+from mfairfl.engine.loop import federate, first_state
 from mfairfl.engine.state import Ask, Measure, RoundRecord, RunState, Setup, Train
+from mfairfl.models import Model
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.execute import Run, RunRequest, run_requests
-from mfairfl.runs.prepare import federation_of, setup_of, table_of
+from mfairfl.runs.prepare import federation_of, model_of, setup_of, table_of
 from mfairfl.strategies import available
 from mfairfl.training.arithmetic import steady_arithmetic
 
@@ -165,11 +166,12 @@ class Work:
             self.measuring += len(federation.pooled(ask.split)) / whole
 
 
-def driven(setup: Setup, federation: Federation) -> Work:
+def driven(setup: Setup, model: Model, federation: Federation) -> Work:
     """Run the loop by hand and watch the clock on both sides of every message."""
     work = Work()
-    desk = _Desk([Member(setup=setup, federation=federation)])
-    loop = federate(setup, desk.states[0])
+    state = first_state(setup, model)
+    clients = clients_of([Member(setup=setup, model=model, federation=federation)], [state])
+    loop = federate(setup, state)
     with steady_arithmetic():
         answer: Any = None
         while True:
@@ -181,7 +183,7 @@ def driven(setup: Setup, federation: Federation) -> Work:
             finally:
                 work.server_seconds += time.perf_counter() - start
             start = time.perf_counter()
-            answer = desk.answer({0: ask})[0]
+            answer = clients.answer({0: ask})[0]
             spent = time.perf_counter() - start
             if isinstance(ask, Train):
                 work.train_seconds += spent
@@ -195,8 +197,10 @@ def cost(repeats: int) -> None:
     federation = federation_of(first, table_of(first))
 
     def ready(name: str, **options: Any) -> Callable[[], Work]:
-        made = setup_of(config("adult high", name, ROUNDS, EPOCHS, **options), federation)
-        return lambda: driven(made, federation)
+        settings = config("adult high", name, ROUNDS, EPOCHS, **options)
+        model = model_of(settings, federation.pool.X.shape[1])
+        made = setup_of(settings, federation, model)
+        return lambda: driven(made, model, federation)
 
     methods = {name: ready(name) for name in available()}
     methods |= {title: ready(name, **options) for title, (name, options) in LITERAL.items()}

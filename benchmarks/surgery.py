@@ -36,10 +36,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "uniform average": {"conflict": False, **UNIFORM},
     "β = .8": UNIFORM,
     "β = .8, size weights": {},
-    "β = .8, slow goals": {"convention": "gradvac", "delta": 0.01, **UNIFORM},
+    "β = .8, slow goals": {"goals": {"convention": "gradvac"}, "delta": 0.01, **UNIFORM},
     "β = 1": {"beta": 1.0, **UNIFORM},
     "β = .8, reversed order": {"order": "reversed", **UNIFORM},
-    "β = .8, reversed order and keeping": {"order": "reversed", "kept": "order", **UNIFORM},
+    "β = .8, reversed order and keeping": {"order": "reversed-kept", **UNIFORM},
 }
 FEW = ("size-weighted average", "uniform average", "β = .8", "β = .8, size weights")
 ON_OFF = ("size-weighted average", "β = .8, size weights")

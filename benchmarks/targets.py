@@ -163,7 +163,7 @@ def changed(data: str, notion: str, seed: int, changes: Mapping[str, Mapping[str
 
 # The hard cells: what was tried, each on the same seeds as the main table.
 CAPS: dict[str, dict[str, dict[str, Any]]] = {
-    f"price_cap = {cap:g}": {"strategy": {"name": "mfairfl", "price_cap": cap}}
+    f"prices.cap = {cap:g}": {"strategy": {"name": "mfairfl", "prices": {"cap": cap}}}
     for cap in (5.0, 10.0, 20.0)
 }
 RULES: dict[str, dict[str, dict[str, Any]]] = {

@@ -10,12 +10,13 @@ import pandas as pd
 
 from mfairfl.data import Federation, Table, Task, partition, table_from_frame
 from mfairfl.engine.checkpoint import dump
-from mfairfl.engine.embedded import Member, run_all, splits_of, summarize
-from mfairfl.engine.loop import Result
+from mfairfl.engine.clients import LocalClients
+from mfairfl.engine.embedded import Member, clients_of, run_all, splits_of, summarize
+from mfairfl.engine.loop import Result, first_state
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.fairness.goal import Goal
-from mfairfl.models import MLP
+from mfairfl.models import MLP, Model
 from mfairfl.strategies import create
 from mfairfl.training.plan import Recipe
 
@@ -86,7 +87,7 @@ def setup_for(
     defaults: dict[str, Any] = {"local_epochs": 2, "batch_size": 20, "lr": 0.02}
     return Setup(
         strategy=made,
-        model=MLP(inputs=federation.pool.X.shape[1], hidden=hidden),
+        size=size_of(MLP(inputs=federation.pool.X.shape[1], hidden=hidden)),
         recipe=Recipe(**(defaults | recipe)),
         rounds=rounds,
         seed=seed,
@@ -100,6 +101,33 @@ def setup_for(
         patience=patience,
         splits=splits_of(federation),
     )
+
+
+_MODELS: dict[int, Model] = {}
+
+
+def size_of(model: Model) -> int:
+    """Return what a setup knows of a model; `model_of` finds the model again."""
+    _MODELS[model.size] = model
+    return model.size
+
+
+def model_of(setup: Setup) -> Model:
+    return _MODELS[setup.size]
+
+
+def first(setup: Setup) -> RunState:
+    return first_state(setup, model_of(setup))
+
+
+def member_of(setup: Setup, federation: Federation, **more: Any) -> Member:
+    return Member(setup=setup, model=model_of(setup), federation=federation, **more)
+
+
+def clients_and_state(setup: Setup, federation: Federation) -> tuple[LocalClients, RunState]:
+    """The clients of one run, as the embedded engine answers for them."""
+    state = first(setup)
+    return clients_of([member_of(setup, federation)], [state]), state
 
 
 @dataclass
@@ -124,9 +152,7 @@ def run(
     setup: Setup, federation: Federation, *, state: RunState | None = None
 ) -> tuple[Result, Watch]:
     watch = Watch()
-    (result,) = run_all(
-        [Member(setup=setup, federation=federation, state=state, callbacks=(watch,))]
-    )
+    (result,) = run_all([member_of(setup, federation, state=state, callbacks=(watch,))])
     return result, watch
 
 

@@ -30,7 +30,7 @@ __all__ = [
     "tune",
 ]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Names are imported when first used, so that `mfairfl --help` need not wait for PyTorch.
 _HOME = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +12,12 @@ import torch
 from torch import nn
 
 import federations as fed
-from mfairfl.engine.embedded import Member, _Desk, run_all, splits_of, summarize
+from mfairfl.engine.embedded import Member, run_all, splits_of, summarize
 from mfairfl.engine.loop import federate
 from mfairfl.engine.state import Train
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import ModuleModel
-from mfairfl.strategies.base import Card, Step
+from mfairfl.strategies.base import Card, Step, Strategy
 from mfairfl.training.plan import Job, Optimizer
 
 
@@ -52,7 +52,7 @@ def test_results_come_in_the_order_of_the_runs_whatever_their_shapes(federation)
         (fed.setup_for(other, hidden=(4,), rounds=3), other),
         (fed.setup_for(federation, hidden=(), rounds=0), federation),
     ]
-    results = run_all([Member(setup=s, federation=f) for s, f in setups])
+    results = run_all([fed.member_of(s, f) for s, f in setups])
     assert [r.rounds for r in results] == [1, 2, 3, 0]
     for result, (setup, own) in zip(results, setups, strict=True):
         assert fed.bits(result) == fed.bits(fed.run(setup, own)[0])
@@ -71,13 +71,14 @@ def test_modules_of_ones_own_run_beside_each_other(federation):
     def relu(inputs: int) -> nn.Module:
         return nn.Sequential(nn.Linear(inputs, 3), nn.ReLU(), nn.Linear(3, 1))
 
-    setups = [
-        replace(fed.setup_for(federation, rounds=2), model=ModuleModel(f, 9))
-        for f in (narrow, relu)
+    plain = fed.setup_for(federation, rounds=2)
+    members = [
+        Member(setup=replace(plain, size=model.size), model=model, federation=federation)
+        for model in (ModuleModel(narrow, 9), ModuleModel(relu, 9))
     ]
-    together = run_all([Member(setup=s, federation=federation) for s in setups])
-    for setup, result in zip(setups, together, strict=True):
-        assert fed.bits(result) == fed.bits(fed.run(setup, federation)[0])
+    together = run_all(members)
+    for member, result in zip(members, together, strict=True):
+        assert fed.bits(result) == fed.bits(run_all([member])[0])
     assert not np.array_equal(together[0].served.members, together[1].served.members)
 
 
@@ -85,23 +86,20 @@ def test_modules_of_ones_own_run_beside_each_other(federation):
 
 
 @dataclass(frozen=True)
-class Asking:
+class Asking(Strategy):
     """Gives every participant the same job, made of these parts."""
 
     job: dict[str, Any]
     plan_changes: dict[str, Any]
-    card: ClassVar[Card] = Card(title="Asking", paper="none", protects="nothing")
+    card = Card(title="Asking")
 
-    def start(self, summary):
-        return {}
-
-    def plan(self, state, context, measurements):
-        plan = replace(context.plan, **self.plan_changes)
-        jobs = [Job(client=name, plan=plan, **self.job) for name in context.participants]
+    def plan(self, state, round):
+        plan = replace(round.plan, **self.plan_changes)
+        jobs = [Job(client=name, plan=plan, **self.job) for name in round.participants]
         return state, jobs
 
-    def combine(self, state, context, measurements, reports, gram):
-        return Step(coefficients=np.zeros(len(reports)), state=state)
+    def combine(self, state, round, reports, gram):
+        return Step(np.zeros(len(reports)))
 
 
 def gradient(federation, client: str, weights: np.ndarray) -> np.ndarray:
@@ -117,18 +115,18 @@ def gradient(federation, client: str, weights: np.ndarray) -> np.ndarray:
 def run_asking(federation, strategy: Asking, rounds: int):
     """Run logistic regression; return the slots after it and the reports of each round."""
     setup = fed.setup_for(federation, strategy, rounds=rounds, hidden=(), batch_size=999)
-    desk = _Desk([Member(setup=setup, federation=federation)])
-    start = desk.states[0].weights.astype(np.float64)
-    loop = federate(setup, desk.states[0])
+    clients, state = fed.clients_and_state(setup, federation)
+    start = state.weights.astype(np.float64)
+    loop = federate(setup, state)
     request, reports = next(loop), []
     try:
         while True:
-            answer = desk.answer({0: request})[0]
+            answer = clients.answer({0: request})[0]
             if isinstance(request, Train):
                 reports.append(answer)
             request = loop.send(answer)
     except StopIteration:
-        return start, desk.states[0].slots, reports
+        return start, state.slots, reports
 
 
 def test_a_slot_is_trained_on_from_round_to_round_and_stays_with_its_client(federation):

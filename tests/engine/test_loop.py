@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,15 +18,16 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP
 from mfairfl.randomness import stream
-from mfairfl.strategies.base import Card, Context, Step, Summary
-from mfairfl.training.plan import Job, Recipe, Report
+from mfairfl.strategies.base import Card, Round, Step, Strategy, Summary
+from mfairfl.training.plan import Recipe, Report
 
 SEX = Attribute("sex", ("F", "M"))
+MODEL = MLP(inputs=2, hidden=())
 START = np.array([1.0, 2.0, 3.0], np.float32)
 
 
 @dataclass(frozen=True)
-class Scripted:
+class Scripted(Strategy):
     """A strategy that says what it is told to say, and remembers what it saw."""
 
     coefficients: Sequence[float] = (0.25, 0.75)
@@ -34,25 +35,24 @@ class Scripted:
     vectors: dict[str, Sequence[float]] = field(default_factory=dict)
     seen: list[Any] = field(default_factory=list)
     jobless: bool = False
-    card: ClassVar[Card] = Card(title="Scripted", paper="none", protects="nothing", needs="gram")
+    card = Card(title="Scripted", needs="gram")
 
     def start(self, summary):
         return {"planned": 0, "combined": 0}
 
-    def plan(self, state, context, measurements):
-        self.seen.append(("plan", context, [m.client for m in measurements]))
-        clients = () if self.jobless else context.participants
-        jobs = [Job(client=name, plan=context.plan) for name in clients]
+    def plan(self, state, round):
+        self.seen.append(("plan", round, [m.client for m in round.measurements]))
+        jobs = [] if self.jobless else round.jobs()
         return {**state, "planned": state["planned"] + 1}, jobs
 
-    def combine(self, state, context, measurements, reports, gram):
+    def combine(self, state, round, reports, gram):
         self.seen.append(("combine", [r.client for r in reports], gram))
         return Step(
             coefficients=np.array(self.coefficients[: len(reports)]),
             state={**state, "combined": state["combined"] + 1},
             scale=self.scale,
             vectors={n: np.array(c[: len(reports)]) for n, c in self.vectors.items()},
-            log={"round": context.round},
+            log={"round": round.index},
         )
 
 
@@ -82,7 +82,7 @@ def summary(**rows: float) -> Summary:
 def setup(strategy: Any, **changes: Any) -> Setup:
     base = {
         "strategy": strategy,
-        "model": MLP(inputs=2, hidden=()),
+        "size": MODEL.size,
         "recipe": Recipe(lr=0.4, lr_final=0.2, weight_decay=0),
         "rounds": 2,
         "seed": 0,
@@ -419,9 +419,9 @@ def test_validation_rows_choose_where_there_are_any():
 
 def test_the_first_state_draws_weights_by_seed():
     made = setup(Scripted())
-    assert np.array_equal(first_state(made).weights, made.model.init(stream(0, "init")))
+    assert np.array_equal(first_state(made, MODEL).weights, MODEL.init(stream(0, "init")))
     assert not np.array_equal(
-        first_state(made).weights, first_state(replace(made, seed=1)).weights
+        first_state(made, MODEL).weights, first_state(replace(made, seed=1), MODEL).weights
     )
 
 
@@ -429,7 +429,7 @@ def test_contexts_count_rounds_from_zero():
     strategy = Scripted()
     FakeEngine(lambda _: TWO).run(setup(strategy), state(strategy))
     contexts = [seen[1] for seen in strategy.seen if seen[0] == "plan"]
-    assert [(c.round, c.rounds) for c in contexts] == [(0, 2), (1, 2)]
-    assert isinstance(contexts[0], Context)
+    assert [(c.index, c.rounds) for c in contexts] == [(0, 2), (1, 2)]
+    assert isinstance(contexts[0], Round)
     draws = [c.rng.random() for c in contexts]
     assert draws == [stream(0, "server", r).random() for r in (0, 1)]

@@ -9,7 +9,7 @@ import pytest
 
 import federations as fed
 from mfairfl.engine.checkpoint import parse
-from mfairfl.engine.embedded import Member, run_all
+from mfairfl.engine.embedded import run_all
 from mfairfl.engine.output import Output
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
@@ -142,7 +142,7 @@ def test_runs_of_every_kind_beside_each_other_have_the_bits_of_each_alone(federa
     other = fed.people_federation(fed.people(seed=3), validation=0.2)
     part = {"participation": 0.5}
     members = [
-        Member(setup=fed.setup_for(f, name, output=output, **RECIPE, **options), federation=f)
+        fed.member_of(fed.setup_for(f, name, output=output, **RECIPE, **options), f)
         for f in (federation, other)
         for name, output, options in [
             ("indfair", select, {"rounds": 3} | part),

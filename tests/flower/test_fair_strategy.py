@@ -15,8 +15,7 @@ from flwr.serverapp.strategy import FedAvg
 
 import federations as fed
 from grids import LocalGrid
-from mfairfl.engine.loop import first_state
-from mfairfl.engine.silo import Silo, SlotStore
+from mfairfl.engine.clients import MemorySlots, sole_client
 from mfairfl.engine.state import Measure, Train
 from mfairfl.errors import ConfigError, DataError, FederationError, MessageError
 from mfairfl.flower import (
@@ -33,7 +32,7 @@ from mfairfl.flower.records import ModelLayout
 from mfairfl.strategies import available
 from mfairfl.training.batches import Pool
 from mfairfl.training.plan import Job, Optimizer, Plan
-from mfairfl.training.trainer import Work, train
+from mfairfl.training.trainer import Work, run_works
 
 REFUSED = {
     "cenfair": "in one place",
@@ -79,7 +78,9 @@ def called(name):
 def silo_app(federation, setup):
     """Clients that train and measure as mfairfl's own do, and know nothing but messages."""
     silos = [
-        Silo(client, setup.model, federation.attributes, setup.seed, SlotStore())
+        sole_client(
+            client, fed.model_of(setup), federation.attributes, setup.seed, MemorySlots({})
+        )
         for client in federation.clients
     ]
 
@@ -113,7 +114,7 @@ def test_every_fitting_strategy_ends_where_the_embedded_engine_ends(name):
         fraction_train=0.75,
         min_available_nodes=4,
     )
-    arrays = in_pieces(first_state(setup).weights)
+    arrays = in_pieces(fed.first(setup).weights)
     result = fair.start(LocalGrid(silo_app(federation, setup), NODES), arrays, num_rounds=3)
     assert np.abs(joined(result.arrays) - watch.weights[-1]).max() < 1e-6
     assert np.abs(joined(result.arrays) - watch.weights[0]).max() > 1e-3
@@ -139,7 +140,7 @@ def torch_app(federation):
         return reply(message, client=called(client.name), train=measured)
 
     @app.train()
-    def train(message, context):
+    def run_works(message, context):
         client, model, X = own(message, context)
         plan, start = read_plan(message), [w.detach().clone() for w in model.parameters()]
         optimizer = make_optimizer(plan, model.parameters())
@@ -170,7 +171,7 @@ def test_torch_clients_end_where_the_embedded_engine_ends(name, own):
         hyper_parameters=given,
         min_available_nodes=4,
     )
-    flat = first_state(setup).weights
+    flat = fed.first(setup).weights
     arrays = {"weight": Array(flat[None, :-1]), "bias": Array(flat[-1:])}
     result = fair.start(LocalGrid(torch_app(federation), NODES), ArrayRecord(arrays), num_rounds=4)
     found = np.append(result.arrays["weight"].numpy(), result.arrays["bias"].numpy())
@@ -683,7 +684,7 @@ def test_fair_loss_has_the_trainer_s_gradient():
     pool, (rows,) = Pool.from_arrays([(X, y, cells)], 3)
     start = rng.normal(size=4).astype(np.float32)
     model = fed.MLP(inputs=3, hidden=())
-    (done,) = train([Work(plan=plan, start=start, rows=rows, rng=rng)], model, pool)
+    (done,) = run_works([Work(plan=plan, start=start, rows=rows, rng=rng)], model, pool)
     w = torch.tensor(start, requires_grad=True)
     fair_loss(plan, torch.from_numpy(X) @ w[:3] + w[3], y, cells).backward()
     assert np.abs(w.grad.numpy() - done.update).max() < 1e-6  # one step of rate 1

@@ -18,7 +18,6 @@ import federations as fed
 from grids import LocalGrid
 from mfairfl.data import Task, partition, table_from_frame
 from mfairfl.engine.embedded import splits_of, summarize
-from mfairfl.engine.loop import first_state
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Setup
 from mfairfl.errors import ConfigError, FederationError, MessageError
@@ -66,7 +65,7 @@ def embedded():
 def setup_of(name, summary, inputs, splits, rounds=2):
     return Setup(
         strategy=create(name),
-        model=MLP(inputs=inputs, hidden=TERMS.model.hidden),
+        size=fed.size_of(MLP(inputs=inputs, hidden=TERMS.model.hidden)),
         recipe=Recipe(local_epochs=2, batch_size=16, lr=0.02),
         rounds=rounds,
         seed=TERMS.seed,
@@ -83,7 +82,7 @@ def over_flower(name, grid, rounds=2, minimum=3):
     summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=GOAL)
     inputs = len(enrolled.encoder.feature_names)
     setup = setup_of(name, summary, inputs, ("train", "test"), rounds)
-    state = first_state(setup)
+    state = fed.first(setup)
     return drive(setup, state, transport, minimum=min(minimum, 2)), state
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import federations as fed
-from mfairfl.engine.embedded import Member, _Desk
 from mfairfl.engine.loop import federate
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Score, Train
@@ -31,24 +30,24 @@ PEOPLE = fed.people_federation()
 
 def through_messages(member):
     """Run a member as the embedded engine does, but let every word cross as a packet."""
-    desk = _Desk([member])
-    loop = federate(member.setup, desk.states[0])
-    shape = Shape(member.setup.model.size, Cells(member.federation.attributes).size)
+    clients, state = fed.clients_and_state(member.setup, member.federation)
+    loop = federate(member.setup, state)
+    shape = Shape(member.setup.size, Cells(member.federation.attributes).size)
     names = sorted(member.setup.summary.counts)
     ask = next(loop)
     while True:
         asked = {name: unpack_ask(pack_ask(ask, name), name, shape) for name in names}
         try:
-            ask = loop.send(answered(desk, ask, asked, shape))
+            ask = loop.send(answered(clients, ask, asked, shape))
         except StopIteration as stop:
             return stop.value
 
 
-def answered(desk, ask, asked, shape):
+def answered(clients, ask, asked, shape):
     """Answer what each client understood, and read its answer as the server would."""
     found = {}
     for name, own in asked.items():
-        (whole,) = desk.answer({0: own}).values()
+        (whole,) = clients.answer({0: own}).values()
         if isinstance(own, Train):
             said = [report for report in whole if report.client == name]
         elif isinstance(own, Score):
@@ -70,7 +69,7 @@ def member(name):
     setup = fed.setup_for(PEOPLE, name, rounds=2)
     strategy = create(name)
     rule = strategy.card.output or "last"
-    return Member(setup=replace(setup, output=Output(rule=rule)), federation=PEOPLE)
+    return fed.member_of(replace(setup, output=Output(rule=rule)), PEOPLE)
 
 
 @pytest.mark.parametrize("name", [n for n in available() if create(n).card.trains_on == "clients"])

@@ -9,7 +9,6 @@ import pytest
 import federations as fed
 from mfairfl.data import Task, partition, table_from_frame
 from mfairfl.engine.embedded import splits_of, summarize
-from mfairfl.engine.loop import first_state
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Setup
 from mfairfl.errors import FederationError, MfairflError
@@ -52,7 +51,7 @@ def embedded():
 def setup_of(summary, inputs, splits, name):
     return Setup(
         strategy=create(name),
-        model=MLP(inputs=inputs, hidden=TERMS.model.hidden),
+        size=fed.size_of(MLP(inputs=inputs, hidden=TERMS.model.hidden)),
         recipe=Recipe(local_epochs=2, batch_size=16, lr=0.02),
         rounds=2,
         seed=TERMS.seed,
@@ -74,7 +73,7 @@ def test_enrolled_files_train_to_the_embedded_engine_s_bits(settings, name):
     assert enrolled.refused == {}
     summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=goal)
     setup = setup_of(summary, len(enrolled.encoder.feature_names), splits_of(federation), name)
-    state = first_state(setup)
+    state = fed.first(setup)
     found = drive(setup, state, Fresh(settings), minimum=4)
     assert np.array_equal(state.weights, watch.weights[-1])
     assert fed.bits(found) == fed.bits(expected)

@@ -9,9 +9,8 @@ import pytest
 
 import federations as fed
 from mfairfl.engine.checkpoint import parse
-from mfairfl.engine.loop import first_state
+from mfairfl.engine.clients import DiskSlots, sole_client
 from mfairfl.engine.output import Output
-from mfairfl.engine.silo import Silo, SlotStore
 from mfairfl.engine.state import Measure, Train
 from mfairfl.errors import CheckpointError, FederationError
 from mfairfl.fairness.cells import Cells
@@ -28,11 +27,15 @@ def setup_of(name, rounds=3):
     return replace(setup, output=Output(rule=create(name).card.output or "last"))
 
 
-def silos_of(setup, folder, kind=Silo):
+def silos_of(setup, folder, kind=sole_client):
     """Every client by itself, with its slots on its own disk."""
     return {
         client.name: kind(
-            client, setup.model, PEOPLE.attributes, setup.seed, SlotStore(folder / client.name)
+            client,
+            fed.model_of(setup),
+            PEOPLE.attributes,
+            setup.seed,
+            DiskSlots(folder / client.name),
         )
         for client in PEOPLE.clients
     }
@@ -54,7 +57,7 @@ class Table:
 
 
 def shape_of(setup):
-    return Shape(setup.model.size, Cells(PEOPLE.attributes).size)
+    return Shape(setup.size, Cells(PEOPLE.attributes).size)
 
 
 def rounds_of(setup, silos, state, callbacks=(), **options):
@@ -67,7 +70,7 @@ def rounds_of(setup, silos, state, callbacks=(), **options):
 def test_silos_end_where_the_embedded_engine_ends(name, tmp_path):
     setup = setup_of(name)
     embedded, watch = fed.run(setup, PEOPLE)
-    state = first_state(setup)
+    state = fed.first(setup)
     found = rounds_of(setup, silos_of(setup, tmp_path), state)
     assert np.array_equal(state.weights, watch.weights[-1])
     if setup.strategy.card.serves != "personal":  # those models never reach the server
@@ -77,7 +80,7 @@ def test_silos_end_where_the_embedded_engine_ends(name, tmp_path):
 @pytest.mark.parametrize("name", ["ditto", "scaffold", "fedavg-f"])
 def test_clients_that_restart_and_a_server_that_repeats_a_round_change_nothing(name, tmp_path):
     setup = setup_of(name)
-    whole = first_state(setup)
+    whole = fed.first(setup)
     rounds_of(setup, silos_of(setup, tmp_path / "whole"), whole)
     # The server dies after clients have trained round 2 and takes up its state after round 1;
     # the clients are new processes with the same disk.
@@ -95,15 +98,18 @@ def test_clients_that_restart_and_a_server_that_repeats_a_round_change_nothing(n
 
     trained = set()
 
-    class Watched(Silo):
+    class Watched:
+        def __init__(self, client, *rest):
+            self._name, self._client = client.name, sole_client(client, *rest)
+
         def answer(self, ask):
             if isinstance(ask, Train) and ask.round == 1:
                 trained.add(self._name)
-            return super().answer(ask)
+            return self._client.answer(ask)
 
     silos = silos_of(setup, tmp_path / "stopped", kind=Watched)
     with pytest.raises(FederationError, match="0 of 4 clients answered and at least 2 must"):
-        rounds_of(setup, silos, first_state(setup), [Keep()], lost=dies)
+        rounds_of(setup, silos, fed.first(setup), [Keep()], lost=dies)
     resumed = parse(copies[1], "x")
     assert resumed.round == 1
     rounds_of(setup, silos_of(setup, tmp_path / "stopped"), resumed)
@@ -128,7 +134,7 @@ def test_a_client_that_is_away_for_a_round_comes_back(name, tmp_path):
     def away(client, ask):
         return client == "north" and isinstance(ask, Train) and ask.round == 1
 
-    state = first_state(setup)
+    state = fed.first(setup)
     found = rounds_of(setup, silos_of(setup, tmp_path), state, [records], lost=away)
     assert np.isfinite(state.weights).all()
     trained = [set(record.coefficients) for record in records.seen[1:]]
@@ -146,7 +152,7 @@ def test_a_client_that_does_not_answer_a_measurement_is_not_asked_to_train(tmp_p
         measured[0] += client == "east" and isinstance(ask, Measure)
         return client == "west" and isinstance(ask, Measure) and measured[0] == 2
 
-    rounds_of(setup, silos_of(setup, tmp_path), first_state(setup), [records], lost=silent)
+    rounds_of(setup, silos_of(setup, tmp_path), fed.first(setup), [records], lost=silent)
     assert "west" in records.seen[1].coefficients
     assert set(records.seen[1].measured["train"]) == {"east", "north", "south"}
     assert "west" not in records.seen[2].coefficients
@@ -163,7 +169,7 @@ def test_an_answer_that_is_wrong_is_as_good_as_none(tmp_path, caplog):
             return found | {"east": Packet("{}", {}), "west": "ClientApp raised: disk full"}
 
     transport = Spoils(silos, shape_of(setup))
-    drive(setup, first_state(setup), transport, minimum=2, callbacks=[records])
+    drive(setup, fed.first(setup), transport, minimum=2, callbacks=[records])
     assert set(records.seen[-1].coefficients) == {"north", "south"}
     assert "east is left out: a message of format None" in caplog.text
     assert "west is left out: ClientApp raised: disk full" in caplog.text
@@ -172,26 +178,26 @@ def test_an_answer_that_is_wrong_is_as_good_as_none(tmp_path, caplog):
 def test_a_method_that_pools_rows_is_refused(tmp_path):
     setup = fed.setup_for(PEOPLE, "cenfair")
     with pytest.raises(FederationError, match="trains on the rows of all clients in one place"):
-        drive(setup, first_state(setup), Table({}, None))
+        drive(setup, fed.first(setup), Table({}, None))
 
 
 def test_a_damaged_slot_file_is_named(tmp_path):
-    store = SlotStore(tmp_path)
-    store.keep(0, {"personal": np.ones(3, np.float32)})
+    store = DiskSlots(tmp_path)
+    store.keep(0, "east", {"personal": np.ones(3, np.float32)})
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:-2])
     with pytest.raises(CheckpointError, match=r"round-000000\.safetensors: damaged"):
-        SlotStore(tmp_path)
+        DiskSlots(tmp_path)
 
 
 def test_slots_of_the_last_two_rounds_are_kept(tmp_path):
-    store = SlotStore(tmp_path)
+    store = DiskSlots(tmp_path)
     for round_ in range(5):
-        store.keep(round_, {"personal": np.full(2, round_, np.float32)})
-    again = SlotStore(tmp_path)
-    assert again.latest()["personal"].tolist() == [4, 4]
-    assert again.before(4)["personal"].tolist() == [3, 3]
-    assert again.before(3) == {}
+        store.keep(round_, "east", {"personal": np.full(2, round_, np.float32)})
+    again = DiskSlots(tmp_path)
+    assert again.latest("east")["personal"].tolist() == [4, 4]
+    assert again.before(4, "east")["personal"].tolist() == [3, 3]
+    assert again.before(3, "east") == {}
     assert len(list(tmp_path.iterdir())) == 2
-    again.keep(3, {"personal": np.full(2, 9, np.float32)})  # a server that is behind
-    assert again.latest()["personal"].tolist() == [9, 9]
+    again.keep(3, "east", {"personal": np.full(2, 9, np.float32)})  # a server that is behind
+    assert again.latest("east")["personal"].tolist() == [9, 9]

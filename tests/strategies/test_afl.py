@@ -13,6 +13,7 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.goal import Goal
 from mfairfl.strategies import create
 from mfairfl.strategies.base import Summary
+from rounds import NO_GRAM, a_round
 
 
 def onto_simplex(v):
@@ -31,7 +32,7 @@ def mixture(*values):
 def combined(gamma, state, losses, reporting):
     known = cases.measured(losses)
     reports = cases.reported(reporting)
-    return create("afl", gamma=gamma).combine(state, None, known, reports, None)
+    return create("afl", gamma=gamma).combine(state, a_round(known), reports, NO_GRAM)
 
 
 def test_the_weights_are_used_first_and_then_moved():

@@ -14,7 +14,7 @@ import pytest
 import federations as fed
 from mfairfl.data import Federation
 from mfairfl.engine.checkpoint import dump, parse
-from mfairfl.engine.embedded import Member, _Desk, run_all
+from mfairfl.engine.embedded import run_all
 from mfairfl.engine.loop import Result, federate
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Setup, Train
@@ -53,11 +53,11 @@ def drive(
 ) -> tuple[Result, fed.Watch]:
     """Run with replies that `tamper(round, replies)` changes on their way to the server."""
     watch = fed.Watch()
-    desk = _Desk([Member(setup=setup, federation=federation)])
-    loop = federate(setup, desk.states[0], [watch])
+    clients, state = fed.clients_and_state(setup, federation)
+    loop = federate(setup, state, [watch])
     request = next(loop)
     while True:
-        answer = desk.answer({0: request})[0]
+        answer = clients.answer({0: request})[0]
         if isinstance(request, Train):
             answer = tamper(request.round, answer)
         try:
@@ -172,7 +172,7 @@ def test_two_runs_side_by_side_have_the_bits_of_each_alone(name, federation):
         fed.setup_for(federation, name, rounds=ROUNDS + 1, seed=1, batch_size=33),
         fed.setup_for(federation, "fedavg", rounds=1, hidden=(3, 3)),
     ]
-    together = run_all([Member(setup=setup, federation=federation) for setup in setups])
+    together = run_all([fed.member_of(setup, federation) for setup in setups])
     for setup, result in zip(setups, together, strict=True):
         assert fed.bits(result) == fed.bits(fed.run(setup, federation)[0])
 
@@ -290,14 +290,14 @@ def test_state_survives_the_checkpoint(name, federation):
 @every
 def test_the_strategys_own_state_survives_as_it_is(name, federation):
     setup = fed.setup_for(federation, name, rounds=ROUNDS)
-    desk = _Desk([Member(setup=setup, federation=federation)])
-    state, seen = desk.states[0], []
+    clients, state = fed.clients_and_state(setup, federation)
+    seen = []
     loop = federate(setup, state)
     request = next(loop)
     for _ in range(2 * ROUNDS):
         seen.append(same(parse(dump(state, "x"), "x").strategy, dict(state.strategy)))
         try:
-            request = loop.send(desk.answer({0: request})[0])
+            request = loop.send(clients.answer({0: request})[0])
         except StopIteration:
             break
     assert len(seen) > 1

@@ -17,7 +17,7 @@ from mfairfl.errors import ConfigError
 from mfairfl.randomness import stream
 from mfairfl.strategies import create
 from mfairfl.training.batches import Pool
-from mfairfl.training.trainer import Work, train
+from mfairfl.training.trainer import Work, run_works
 
 NAMES = ("east", "north", "south", "west")
 SGD = {"optimizer": "sgd", "schedule": "constant", "weight_decay": 0.0, "batch_size": 512}
@@ -68,12 +68,12 @@ def test_without_pull_a_client_trains_alone(federation, optimizer):
     for k, client in enumerate(federation.clients):
         shard = client.train
         pool, (rows,) = Pool.from_arrays([(shard.X, shard.y, shard.cells)], cells=4)
-        own = setup.model.init(stream(0, "init"))
+        own = fed.model_of(setup).init(stream(0, "init"))
         for round_ in range(3):
             rng = stream(0, "batches", round_, client.name, "personal")
             plan = setup.recipe.plan(round_, 3)
             work = Work(plan=plan, start=own, rows=rows, rng=rng)
-            (outcome,) = train([work], setup.model, pool)
+            (outcome,) = run_works([work], fed.model_of(setup), pool)
             own = own - outcome.update
         assert np.array_equal(result.served.members[k], own)
 

@@ -10,6 +10,7 @@ import pytest
 import federations as fed
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
+from rounds import NO_GRAM, a_round
 
 KNOWN = cases.measured([0.5, 1.0, 2.0], rows=[30, 10, 20])
 
@@ -25,13 +26,15 @@ KNOWN = cases.measured([0.5, 1.0, 2.0], rows=[30, 10, 20])
     ],
 )
 def test_weights_by_hand(options, reporting, expected):
-    step = create("drfl", **options).combine({}, None, KNOWN, cases.reported(reporting), None)
+    step = create("drfl", **options).combine(
+        {}, a_round(KNOWN), cases.reported(reporting), NO_GRAM
+    )
     np.testing.assert_allclose(step.coefficients, expected, rtol=1e-9)
     assert step.scale == 1.0
 
 
 def test_what_an_auditor_sees():
-    step = create("drfl", q=2).combine({}, None, KNOWN, cases.reported("ab"), None)
+    step = create("drfl", q=2).combine({}, a_round(KNOWN), cases.reported("ab"), NO_GRAM)
     assert step.log == {"tilt": pytest.approx({"a": 4 / 7, "b": 16 / 7}, rel=1e-9)}
 
 
@@ -66,16 +69,17 @@ def test_q_0_is_fedavg(weights):
 @pytest.mark.parametrize("losses", [[0.0, 0.0], [0.0, 1.0], [1e-9, 40.0]])
 def test_losses_of_0_and_high_powers_stay_finite(q, losses):
     strategy = create("drfl", q=q, weights="uniform")
-    c = strategy.combine({}, None, cases.measured(losses), cases.reported("ab"), None).coefficients
+    c = strategy.combine(
+        {}, a_round(cases.measured(losses)), cases.reported("ab"), NO_GRAM
+    ).coefficients
     assert c.sum() == pytest.approx(1, abs=1e-12)
     assert (c >= 0).all()
     assert c[1] > c[0] or losses == [0.0, 0.0]
 
 
 def test_equal_losses_of_0_give_the_shares():
-    step = create("drfl").combine(
-        {}, None, cases.measured([0.0, 0.0], rows=[30, 10]), cases.reported("ab"), None
-    )
+    known = cases.measured([0.0, 0.0], rows=[30, 10])
+    step = create("drfl").combine({}, a_round(known), cases.reported("ab"), NO_GRAM)
     assert step.coefficients.tolist() == [0.75, 0.25]
 
 

@@ -16,11 +16,11 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 from hypothesis import given
-from rounds_by_hand import SEX, close, statistics
 
 from mfairfl.data import Attribute
 from mfairfl.fairness.goal import Goal
 from mfairfl.strategies.fairbatch import loss_table, masses, moved, moves, surrogate
+from rounds import SEX, close, statistics
 
 N = np.array([[30.0, 10.0], [40.0, 20.0]])
 LOSSES = [[6.0, 9.0], [16.0, 8.0]]

@@ -14,15 +14,14 @@ from dataclasses import fields
 import numpy as np
 import pytest
 from biased_runs import violations
-from rounds_by_hand import SEX, close, measurement, play, statistics
 
 import federations as fed
 from mfairfl.data import Attribute
-from mfairfl.engine.loop import first_state
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.goal import Goal
 from mfairfl.strategies import create, describe
 from mfairfl.strategies.fairfed import distance, reweighting
+from rounds import SEX, close, measurement, play, statistics
 
 A = measurement("a", [[12, 8], [15, 5]], [[2, 4], [6, 3]])
 B = measurement("b", [[6, 4], [20, 20]], [[3, 3], [6, 14]])
@@ -203,7 +202,7 @@ def test_every_client_moves_a_lambda_of_its_own():
     close(plans["a"].loss_table, [[0.94, 1.06], [1.06, 0.94]])
     close(plans["b"].loss_table, [[1.1, 0.9], [0.975, 1.025]])
     close(plans["c"].loss_table, np.ones((2, 2)))
-    later, _ = play(strategy, [A, C], step.state, absent=[B], round_=3)  # a/√4
+    later, _ = play(strategy, [A, C], step.state, absent=[B], index=3)  # a/√4
     close(later.state["lambda"], [[0.5 - 0.045, 0.545], [0.22, 0.78], [1, 0]])
 
 
@@ -237,7 +236,7 @@ def test_the_weights_of_a_run_follow_its_records():
     """Every round's coefficients again, from the decisions that were measured before it."""
     federation = fed.people_federation()
     setup = fed.setup_for(federation, create("fairfed", beta=0.5))
-    state = first_state(setup)
+    state = fed.first(setup)
     _, watch = fed.run(setup, federation, state=state)
     index = setup.summary.goal.constraints(federation.attributes)
     names = sorted(c.name for c in federation.clients)

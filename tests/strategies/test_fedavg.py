@@ -15,6 +15,7 @@ from mfairfl.randomness import stream
 from mfairfl.strategies import create
 from mfairfl.strategies.base import Measurement
 from mfairfl.training.plan import Report
+from rounds import NO_GRAM, a_round
 
 
 def _measurement(client: str, rows: int) -> Measurement:
@@ -43,7 +44,7 @@ KNOWN = [_measurement("a", 30), _measurement("b", 10), _measurement("c", 60)]
 def test_coefficients(weights, reporting, expected):
     strategy = create("fedavg", weights=weights)
     reports = [_report(client) for client in reporting]
-    step = strategy.combine({}, None, KNOWN, reports, None)
+    step = strategy.combine({}, a_round(KNOWN), reports, NO_GRAM)
     np.testing.assert_allclose(step.coefficients, expected, rtol=1e-15)
     assert step.scale == 1.0
 

@@ -15,11 +15,11 @@ from math import sqrt
 import numpy as np
 import pytest
 from biased_runs import violations
-from rounds_by_hand import close, measurement, play
 
 import federations as fed
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create, describe
+from rounds import close, measurement, play
 
 A = measurement("a", [[20, 4], [10, 16]], [[1, 1], [6, 14]], [[3, 3], [5, 6]])
 B = measurement("b", [[10, 6], [30, 4]], [[2, 3], [12, 2]], [[3, 6], [11, 2]])
@@ -49,7 +49,7 @@ def test_the_step_falls_with_the_root_of_the_round():
     strategy, lam = fedfb(driven_by="loss"), 0.6
     state = None
     for t in (1, 2, 3):
-        state = play(strategy, [A, B], state, round_=t - 1)[0].state
+        state = play(strategy, [A, B], state, index=t - 1)[0].state
         lam += GAP / sqrt(t) * F_LOSS
         close(state["lambda"], [1 - lam, lam])
 

@@ -12,40 +12,19 @@ from scipy.optimize import minimize
 
 import federations as fed
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.cells import Statistics
 from mfairfl.strategies import create
-from mfairfl.strategies.base import Context, Measurement
-from mfairfl.training.plan import Recipe, Report
+from rounds import a_round, measurement, report
 
 ROWS = (30, 10, 60)
-
-
-def measurement(client, rows):
-    table = np.array([[rows, 0.0]])
-    return Measurement(
-        client, Statistics(counts=table, positives=table, scores=table, losses=table)
-    )
 
 
 def combined(strategy, updates, rows=ROWS, decay=1.0):
     """The server's answer to updates, in float64."""
     G = np.array(updates, dtype=float)
     names = "abcdefgh"[: len(G)]
-    known = [measurement(name, n) for name, n in zip(names, rows, strict=True)]
-    reports = [
-        Report(client=name, update=g.astype(np.float32), steps=1, lr=0.1)
-        for name, g in zip(names, G, strict=True)
-    ]
-    place = Context(
-        round=0,
-        rounds=1,
-        participants=tuple(names),
-        plan=Recipe().plan(0, 1),
-        rng=np.random.default_rng(0),
-        summary=None,
-        decay=decay,
-    )
-    return strategy.combine(strategy.start(None), place, known, reports, G @ G.T)
+    known = [measurement(name, [[n, 0.0]]) for name, n in zip(names, rows, strict=True)]
+    reports = [report(name, g) for name, g in zip(names, G, strict=True)]
+    return strategy.combine({}, a_round(known, decay=decay), reports, G @ G.T)
 
 
 def moved(step, updates):
@@ -210,11 +189,6 @@ def test_a_setting_out_of_range_is_refused(wrong):
     with pytest.raises(ConfigError, match=rf"^strategy\.{name}") as caught:
         create("fedmgda+", **wrong)
     assert "\n" not in str(caught.value)
-
-
-def test_the_gram_matrix_is_needed():
-    with pytest.raises(ValueError, match="Gram"):
-        create("fedmgda+").combine({}, None, [], [], None)
 
 
 def test_a_long_update_has_no_more_say_than_a_short_one():

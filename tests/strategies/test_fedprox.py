@@ -10,6 +10,7 @@ import pytest
 import federations as fed
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
+from rounds import NO_GRAM, a_round
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
@@ -58,7 +59,7 @@ def test_a_stronger_pull_keeps_clients_nearer():
 
 def test_coefficients_are_shares_of_those_who_reported():
     known = cases.measured([0.1, 0.2, 0.3], rows=[30, 10, 60])
-    step = create("fedprox").combine({}, None, known, cases.reported("ab"), None)
+    step = create("fedprox").combine({}, a_round(known), cases.reported("ab"), NO_GRAM)
     np.testing.assert_allclose(step.coefficients, [0.75, 0.25], rtol=1e-15)
 
 

@@ -21,61 +21,33 @@ import torch
 
 import federations as fed
 import mfairfl
-from mfairfl.data import Attribute, Task, partition, table_from_frame
+from mfairfl.data import Task, partition, table_from_frame
 from mfairfl.engine.embedded import summarize
 from mfairfl.engine.tallies import pooled
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.strategies import create
-from mfairfl.strategies.base import Context, Measurement, Summary
-from mfairfl.training.plan import Recipe, Report
+from rounds import NO_GRAM, a_round, close, measurement, report
 
 WOMEN, MEN = [[30.0, 10.0], [0.0, 0.0]], [[0.0, 0.0], [40.0, 20.0]]
 D = np.array([0.22, 0.42 - 34 / 60])
 SMOOTH = np.array([0.42 - 15 / 40, 0.42 - 27 / 60])
 
 
-def measurement(name, counts, positives, scores):
-    sums = Statistics(counts=counts, positives=positives, scores=scores, losses=counts)
-    return Measurement(name, sums)
-
-
-A = measurement("a", WOMEN, [[3, 5], [0, 0]], [[9, 6], [0, 0]])
-B = measurement("b", MEN, [[0, 0], [18, 16]], [[0, 0], [12, 15]])
-
-
-def context(known=(A, B), **goal):
-    return Context(
-        round=0,
-        rounds=1,
-        participants=tuple(m.client for m in known),
-        plan=Recipe().plan(0, 1),
-        rng=np.random.default_rng(0),
-        summary=Summary(
-            counts={m.client: m.statistics.counts for m in known},
-            attributes=(Attribute("sex", ("F", "M")),),
-            goal=Goal(**goal),
-        ),
-    )
+A = measurement("a", WOMEN, [[3, 5], [0, 0]], WOMEN, [[9, 6], [0, 0]])
+B = measurement("b", MEN, [[0, 0], [18, 16]], MEN, [[0, 0], [12, 15]])
 
 
 def planned(strategy, state=None, known=(A, B), **goal):
-    place = context(known, **goal)
+    place = a_round(known, goal=Goal(**goal))
     begun = strategy.start(place.summary) if state is None else state
-    after, jobs = strategy.plan(begun, place, list(known))
+    after, jobs = strategy.plan(begun, place)
     return after, {job.client: job.plan for job in jobs}
 
 
 def answered(strategy, state, known=(A, B), reporting="ab", **goal):
-    reports = [
-        Report(client=name, update=np.ones(2, np.float32), steps=1, lr=0.1) for name in reporting
-    ]
-    return strategy.combine(state, context(known, **goal), list(known), reports, None)
-
-
-def close(found, expected):
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    place = a_round(known, goal=Goal(**goal))
+    return strategy.combine(state, place, [report(name) for name in reporting], NO_GRAM)
 
 
 def price(mu):
@@ -93,7 +65,7 @@ def test_signed_multipliers_by_hand():
     for plan in plans.values():
         close(plan.score_table, price(0.5 * D))
         close(plan.loss_table, np.ones((2, 2)))
-        assert plan.optimizer == context().plan.optimizer
+        assert plan.optimizer == a_round().plan.optimizer
         assert plan.controller is None
     again, _ = planned(create("fpfl", gamma=0.5, damping=0.0), state)
     close(again["multipliers"], D)
@@ -124,14 +96,14 @@ def test_a_gap_within_the_tolerance_neither_moves_nor_costs():
 
 
 def test_multipliers_may_follow_smooth_rates():
-    state, _ = planned(create("fpfl", driven_by="smooth"))
+    state, _ = planned(create("fpfl", prices={"driven_by": "smooth"}))
     close(state["multipliers"], SMOOTH)
-    state, _ = planned(create("fpfl", driven_by="smooth", multiplier="paper"))
+    state, _ = planned(create("fpfl", prices={"driven_by": "smooth"}, multiplier="paper"))
     close(state["multipliers"], np.abs(SMOOTH))
 
 
 def test_prices_are_capped():
-    _, plans = planned(create("fpfl", price_cap=0.1, counter_cap=0.1))
+    _, plans = planned(create("fpfl", prices={"cap": 0.1, "counter_cap": 0.1}))
     close(plans["a"].score_table, [[-0.1, -0.1], [0.1, 0.1]])
 
 
@@ -176,7 +148,7 @@ def test_a_secure_sum_would_do():
     assert (card.needs, card.reveals, card.constrained) == ("none", "sums", True)
 
 
-@pytest.mark.parametrize("name", ["gamma", "damping", "price_cap", "counter_cap", "eta"])
+@pytest.mark.parametrize("name", ["gamma", "damping", "eta"])
 def test_a_number_below_zero_is_refused(name):
     with pytest.raises(ConfigError, match=rf"^strategy\.{name} must be at least 0, not -1"):
         create("fpfl", **{name: -1})

@@ -21,15 +21,16 @@ from hypothesis import given, settings
 
 import federations as fed
 from mfairfl.data import Attribute, partition
-from mfairfl.engine.embedded import Member, _Desk, summarize
+from mfairfl.engine.embedded import summarize
 from mfairfl.engine.state import Measure, Train
 from mfairfl.fairness import NOTIONS, Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.geometry.gram import gram_matrix
 from mfairfl.randomness import stream
-from mfairfl.strategies import create
-from mfairfl.strategies.base import Context, Measurement
-from mfairfl.strategies.lagrangian import Lagrangian, as_table, pooled
+from mfairfl.strategies import Measurement, create
+from mfairfl.strategies.lagrangian import Lagrangian
+from mfairfl.training.plan import Prices, as_table
+from rounds import a_round
 
 SEX = (Attribute("sex", ("F", "M")),)
 COUNTS = np.array([[30.0, 10.0], [40.0, 20.0]])
@@ -48,12 +49,15 @@ GAPS = {  # both − F, both − M; equalized odds: y = 0 first
 }
 SHARES = {"dp": [1, 1], "eo": [0.7, 0.7, 0.3, 0.3], "eopp": [0.3, 0.3]}
 SHARES |= {"ap": [1, 1], "ap-loss": [1, 1]}
+PRICES = ("driven_by", "one_sided", "cap", "counter_cap")
 every = pytest.mark.parametrize("notion", list(GAPS))
 
 
 def law(notion="dp", **changes):
     goal = Goal(notions=(notion,))
-    return Lagrangian(constraints=goal.constraints(SEX), **{"alpha": 0.0, **changes})
+    pricing = Prices(**{k: changes.pop(k) for k in PRICES if k in changes})
+    rule = {"alpha": 0.0, **changes}
+    return Lagrangian(constraints=goal.constraints(SEX), pricing=pricing, **rule)
 
 
 def close(found, expected):
@@ -138,7 +142,7 @@ def test_a_multiplier_does_not_grow_beyond_what_its_price_may_show():
     only_men = Statistics(
         counts=counts, positives=np.stack([none[0], all_[1]]), scores=none, losses=none
     )
-    rule, mu = law(price_cap=2.0), np.zeros(2)
+    rule, mu = law(cap=2.0), np.zeros(2)
     for _ in range(5):
         mu = rule.moved(mu, only_men)  # d = (.6, −.4)
     close(mu, [0.8, -1.2])
@@ -158,7 +162,7 @@ def test_signed_steps_without_tolerance_keep_their_balance(seed, notion):
     attributes = (Attribute("sex", ("F", "M")), Attribute("age", ("a", "b", "c")))
     goal = Goal(notions=(notion,), attributes=("sex", "age"), intersections=True)
     rule = Lagrangian(
-        constraints=goal.constraints(attributes), alpha=0.0, gamma=0.7, price_cap=1e9
+        constraints=goal.constraints(attributes), alpha=0.0, gamma=0.7, pricing=Prices(cap=1e9)
     )
     codes, y = rng.integers(0, [2, 3], size=(80, 2)), rng.integers(0, 2, size=80)
     mu = np.zeros(len(rule.constraints))
@@ -198,9 +202,9 @@ def test_prices_by_hand():
 
 
 def test_prices_are_scaled_and_then_capped():
-    score, _ = law(price_cap=0.5, counter_cap=0.5).prices(np.array([0.3, -0.1]), COUNTS, 0.8)
+    score, _ = law(cap=0.5, counter_cap=0.5).prices(np.array([0.3, -0.1]), COUNTS, 0.8)
     close(score, [[-0.44, -0.44], [0.8 * 11 / 30, 0.8 * 11 / 30]])
-    score, _ = law(price_cap=0.5, counter_cap=0.5).prices(np.array([0.3, -0.1]), COUNTS, 1.2)
+    score, _ = law(cap=0.5, counter_cap=0.5).prices(np.array([0.3, -0.1]), COUNTS, 1.2)
     close(score, [[-0.5, -0.5], [0.44, 0.44]])
     _, loss = law("ap-loss", counter_cap=0.5, one_sided=False).prices(
         np.array([0.3, -0.1]), COUNTS
@@ -219,7 +223,7 @@ def test_where_errors_must_rise_false_positives_alone_are_priced():
 
 def test_pooling_adds_sums_and_tables_are_plain_numbers():
     half = Statistics(counts=COUNTS / 2, positives=COUNTS, scores=COUNTS, losses=COUNTS)
-    whole = pooled([Measurement("a", HAND), Measurement("b", half)])
+    whole = a_round([Measurement("a", HAND), Measurement("b", half)]).pooled
     close(whole.counts, [[45, 15], [60, 30]])
     close(whole.losses, [[42, 18], [60, 40]])
     assert as_table(COUNTS) == ((30.0, 10.0), (40.0, 20.0))
@@ -249,35 +253,30 @@ def federated_gradient(federation, goal, options, weights, **state):
             "update": "gradient",
             "conflict": False,
             "gamma": 0.0,
-            "one_sided": False,
-            "price_cap": 1e9,
-            "counter_cap": 1e9,
-            "driven_by": "smooth",
+            "prices": {
+                "one_sided": False,
+                "cap": 1e9,
+                "counter_cap": 1e9,
+                "driven_by": "smooth",
+            },
             **options,
         },
     )
     setup = replace(fed.setup_for(federation, strategy), summary=summarize(federation, goal))
-    desk = _Desk([Member(setup=setup, federation=federation)])
+    desk, _ = fed.clients_and_state(setup, federation)
     (measured,) = desk.answer({0: Measure((weights,), ("train",))})[0]
     known = [Measurement(name, sums) for name, sums in sorted(measured["train"].items())]
-    context = Context(
-        round=0,
-        rounds=1,
-        participants=tuple(m.client for m in known),
-        plan=setup.recipe.plan(0, 1),
-        rng=np.random.default_rng(0),
-        summary=setup.summary,
-    )
+    place = replace(a_round(known, recipe=setup.recipe), summary=setup.summary)
     begun = {**strategy.start(setup.summary), **state}
-    planned, jobs = strategy.plan(begun, context, known)
+    planned, jobs = strategy.plan(begun, place)
     reports = desk.answer({0: Train(0, {job.client: weights for job in jobs}, tuple(jobs))})[0]
     gram = gram_matrix([report.update for report in reports])
-    step = strategy.combine(planned, context, known, reports, gram)
+    step = strategy.combine(planned, place, reports, gram)
     return step.coefficients @ np.array([r.update for r in reports], dtype=np.float64)
 
 
 def some_weights(federation, seed=5):
-    model = fed.setup_for(federation).model
+    model = fed.model_of(fed.setup_for(federation))
     return (2 * model.init(stream(seed, "init"))).astype(np.float32)
 
 

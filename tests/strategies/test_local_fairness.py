@@ -177,7 +177,7 @@ def shares_of_groups(rows, labels):
 @pytest.mark.parametrize("notion", ["dp", "eo"])
 def test_multipliers_persist_with_each_client_as_written_out(federation, notion):
     goal = Goal(notions=(notion,), attributes=("sex", "age"), alpha=0.02)
-    strategy = create("indfair", gamma=0.7, price_cap=0.3)
+    strategy = create("indfair", gamma=0.7, prices={"cap": 0.3})
     setup = fed.setup_for(federation, strategy, rounds=6, local_epochs=2, lr=0.1, weight_decay=0)
     setup = replace(setup, summary=replace(setup.summary, goal=goal))
     _, watch = fed.run(setup, federation)
@@ -251,9 +251,9 @@ def test_a_violation_within_a_client_falls(federation):
     ("wrong", "message"),
     [
         ({"gamma": -1}, "strategy.gamma must be at least 0, not -1.0"),
-        ({"price_cap": -0.5}, "strategy.price_cap must be at least 0, not -0.5"),
-        ({"shrink": 0}, "strategy.shrink must lie in (0, 1], not 0.0"),
-        ({"shrink": 1.5}, "strategy.shrink must lie in (0, 1], not 1.5"),
+        ({"prices": {"cap": -0.5}}, "strategy.prices.cap must be at least 0, not -0.5"),
+        ({"shrink": 0}, "strategy.shrink must be greater than 0, not 0.0"),
+        ({"shrink": 1.5}, "strategy.shrink must be at most 1, not 1.5"),
         ({"every": 0}, "strategy.every must be at least 1, not 0"),
     ],
 )

@@ -25,33 +25,20 @@ import federations as fed
 import mfairfl
 from mfairfl.data import Attribute, Task, partition, table_from_frame
 from mfairfl.engine.embedded import summarize
-from mfairfl.engine.loop import first_state
 from mfairfl.engine.tallies import pooled
 from mfairfl.errors import ConfigError
-from mfairfl.fairness import Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.geometry import diminish_conflicts
 from mfairfl.randomness import stream
 from mfairfl.strategies import create
-from mfairfl.strategies.base import Context, Measurement, Summary
 from mfairfl.strategies.logs import conflict_log
-from mfairfl.training.plan import Recipe, Report
+from mfairfl.training.plan import Prices, Recipe
+from rounds import a_round, close, measurement, report
 
 SEX = (Attribute("sex", ("F", "M")),)
 WOMEN, MEN = [[30.0, 10.0], [0.0, 0.0]], [[0.0, 0.0], [40.0, 20.0]]
 D = [0.22, 0.42 - 34 / 60]  # both − F, both − M: what demographic parity sees in round 1
 D_LATER = [0.15, -0.1]  # and in round 2
-
-
-def measurement(name, counts, positives, losses=None, scores=None):
-    counts = np.array(counts)
-    statistics = Statistics(
-        counts=counts,
-        positives=positives,
-        scores=counts / 2 if scores is None else scores,
-        losses=counts / 2 if losses is None else losses,
-    )
-    return Measurement(name, statistics)
 
 
 A = measurement("a", WOMEN, [[3, 5], [0, 0]])
@@ -60,46 +47,27 @@ A_LATER = measurement("a", WOMEN, [[4, 6], [0, 0]])
 B_LATER = measurement("b", MEN, [[0, 0], [15, 15]])
 
 
-def context(known=(A, B), *, goal=None, epochs=5, seed=0, absent=()):
-    counts = {m.client: m.statistics.counts for m in (*known, *absent)}
-    return Context(
-        round=0,
-        rounds=1,
-        participants=tuple(m.client for m in known),
-        plan=Recipe(local_epochs=epochs).plan(0, 1),
-        rng=np.random.default_rng(seed),
-        summary=Summary(counts=counts, attributes=SEX, goal=goal or Goal()),
-    )
+def this_round(known=(A, B), *, epochs=5, **where):
+    return a_round(known, recipe=Recipe(local_epochs=epochs), **where)
 
 
 def planned(strategy, known=(A, B), state=None, **where):
     """State and plans of one round, by client."""
-    place = context(known, **where)
+    place = this_round(known, **where)
     begun = strategy.start(place.summary) if state is None else state
-    after, jobs = strategy.plan(begun, place, list(known))
+    after, jobs = strategy.plan(begun, place)
     return after, {job.client: job.plan for job in jobs}
-
-
-def report(client, multipliers=(), gaps=(), update=(1.0, 0.0)):
-    vector = np.array(update, dtype=np.float32)
-    return Report(
-        client=client, update=vector, steps=1, lr=0.1, multipliers=multipliers, gaps=gaps
-    )
 
 
 def combined(strategy, updates, known=(A, B), *, goals=None, **where):
     """The server's answer to updates given by client, in float64."""
-    place = context(known, **where)
+    place = this_round(known, **where)
     state = dict(strategy.start(place.summary))
     if goals is not None:
         state["goals"] = np.array(goals, dtype=float)
-    reports = [report(name, update=update) for name, update in updates.items()]
+    reports = [report(name, update) for name, update in updates.items()]
     G = np.array(list(updates.values()), dtype=float)
-    return strategy.combine(state, place, list(known), reports, G @ G.T)
-
-
-def close(found, expected):
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    return strategy.combine(state, place, reports, G @ G.T)
 
 
 # ------------------------------------------------------------------ multipliers become prices
@@ -129,7 +97,7 @@ def test_loss_prices_are_added_to_the_weight_of_the_loss():
     close(state["multipliers"], [0.3, -0.2])
     close(plans["a"].loss_table, [[1, 1], [1 + 13 / 30, 1 + 13 / 30]])
     close(plans["a"].score_table, [[-0.65, 0], [0, 0]])
-    _, plans = planned(create("mfairfl", one_sided=False), known, goal=goal)
+    _, plans = planned(create("mfairfl", prices={"one_sided": False}), known, goal=goal)
     close(plans["b"].loss_table, [[0.35, 0.35], [1 + 13 / 30, 1 + 13 / 30]])
 
 
@@ -163,9 +131,9 @@ def test_the_price_of_client_parity(weights, scale):
     low, high = scale[0] * (1 / 15 - 0.5), scale[1] * (1 / 15 + 2 / 9)
     close(plans["a"].score_table, [[low, 0]] * 2)  # errors must rise: false positives alone
     close(plans["b"].score_table, [[high, -high]] * 2)
-    _, plans = planned(replace(strategy, one_sided=False))
+    _, plans = planned(replace(strategy, prices=Prices(one_sided=False)))
     close(plans["a"].score_table, [[low, -low]] * 2)
-    _, plans = planned(replace(strategy, price_cap=0.1, counter_cap=0.1))
+    _, plans = planned(replace(strategy, prices=Prices(cap=0.1, counter_cap=0.1)))
     close(plans["b"].score_table, [[0.1, -0.1]] * 2)
 
 
@@ -180,7 +148,9 @@ def test_client_parity_may_be_driven_by_smooth_errors():
         measurement("a", WOMEN, WOMEN, scores=[[6, 8], [0, 0]]),  # 6 + 10 − 8 = 8 of 40
         measurement("b", MEN, MEN, scores=[[0, 0], [12, 10]]),  # 12 + 20 − 10 = 22 of 60
     ]
-    strategy = create("mfairfl", client_parity=1.0, constraint=False, driven_by="smooth")
+    strategy = create(
+        "mfairfl", client_parity=1.0, constraint=False, prices={"driven_by": "smooth"}
+    )
     state, _ = planned(strategy, known)
     close(state["client_multipliers"], [0.1, -1 / 15])
 
@@ -188,8 +158,8 @@ def test_client_parity_may_be_driven_by_smooth_errors():
 def test_client_parity_leaves_absent_clients_out_of_the_price():
     """Σ over the clients whose rows are compared, or the prices' mean would not be 0."""
     absent = measurement("c", MEN, MEN)
-    strategy = create("mfairfl", client_parity=1.0, constraint=False, one_sided=False)
-    place = context(absent=[absent])
+    strategy = create("mfairfl", client_parity=1.0, constraint=False, prices={"one_sided": False})
+    place = this_round(absent=[absent])
     state = {**strategy.start(place.summary), "client_multipliers": np.array([0.0, 0.0, 0.9])}
     after, plans = planned(strategy, state=state, absent=[absent])
     close(after["client_multipliers"], [0.1, -1 / 15, 0.9])
@@ -203,7 +173,7 @@ def test_client_parity_leaves_absent_clients_out_of_the_price():
 
 def answer(strategy, state, known, reports, **where):
     G = np.array([r.update for r in reports], dtype=float)
-    return strategy.combine(state, context(known, **where), list(known), reports, G @ G.T).state
+    return strategy.combine(state, this_round(known, **where), reports, G @ G.T).state
 
 
 def test_two_rounds_of_following_the_pooled_gap():
@@ -215,10 +185,14 @@ def test_two_rounds_of_following_the_pooled_gap():
         close(moving.step, [1, 1])
         close(moving.offset, D)
         close(moving.counts, np.add(WOMEN, MEN))
-        assert (moving.every, moving.relative, moving.hard, moving.slot) == (5, True, True, None)
+        assert (moving.every, moving.relative, moving.slot) == (5, True, None)
+        assert moving.prices.driven_by == "hard"
         assert moving.scale == 1.0
         close(plan.score_table, np.zeros((2, 2)))  # the controller's prices come on top
-    replies = [report("a", (0.5, -0.3), (0.2, -0.1)), report("b", (0.3, -0.2), (0.1, -0.05))]
+    replies = [
+        report("a", multipliers=(0.5, -0.3), gaps=(0.2, -0.1)),
+        report("b", multipliers=(0.3, -0.2), gaps=(0.1, -0.05)),
+    ]
     state = answer(strategy, state, (A, B), replies, epochs=10)
     close(state["multipliers"], [0.4 * 0.5 + 0.6 * 0.3, -0.4 * 0.3 - 0.6 * 0.2])  # .38, −.24
     # Tracked .4·.2 + .6·.1 = .14 and −.07; found .15 and −.1: averaging shifted by .01, −.03.
@@ -227,20 +201,24 @@ def test_two_rounds_of_following_the_pooled_gap():
     close(plans["b"].controller.multipliers, [0.53, -0.34])
     close(plans["b"].controller.offset, [0.16, -0.13])
     # What clients report holds the shift; what they tracked does not: .16 − .01, −.07 + .03.
-    replies = [report("a", (0, 0), (0.1, -0.1)), report("b", (0, 0), (0.2, -0.05))]
+    replies = [
+        report("a", multipliers=(0, 0), gaps=(0.1, -0.1)),
+        report("b", multipliers=(0, 0), gaps=(0.2, -0.05)),
+    ]
     state = answer(strategy, state, (A_LATER, B_LATER), replies, epochs=10)
     state, plans = planned(strategy, state=state, epochs=10)
     close(plans["a"].controller.offset, [2 * D[0] - 0.15, 2 * D[1] + 0.04])
 
 
 def test_the_controller_knows_weights_shares_and_the_kind_of_rates():
-    strategy = create("mfairfl", every=2, gamma=0.5, weights="uniform", driven_by="smooth")
-    strategy = replace(strategy, one_sided=False, price_cap=3.0)
+    strategy = create("mfairfl", every=2, gamma=0.5, weights="uniform")
+    prices = Prices(driven_by="smooth", one_sided=False, cap=3.0)
+    strategy = replace(strategy, prices=prices)
     _, plans = planned(strategy, goal=Goal(notions=("eo",)), epochs=3)
     moving = plans["b"].controller
     close(moving.step, [0.35, 0.35, 0.15, 0.15])
     close(moving.scale, 1.2)
-    assert (moving.every, moving.hard, moving.one_sided, moving.price_cap) == (2, False, False, 3)
+    assert (moving.every, moving.prices) == (2, prices)
 
 
 def test_a_round_that_is_not_longer_than_the_step_has_no_controller():
@@ -254,7 +232,13 @@ def test_a_round_that_is_not_longer_than_the_step_has_no_controller():
 def test_the_mean_is_over_those_who_reported():
     strategy = create("mfairfl")
     state, _ = planned(strategy, epochs=10)
-    state = answer(strategy, state, (A, B), [report("b", (0.3, -0.2), (0.1, -0.05))], epochs=10)
+    state = answer(
+        strategy,
+        state,
+        (A, B),
+        [report("b", multipliers=(0.3, -0.2), gaps=(0.1, -0.05))],
+        epochs=10,
+    )
     close(state["multipliers"], [0.3, -0.2])
 
 
@@ -268,7 +252,7 @@ def test_damping_is_priced_inside_the_round_and_not_kept(notion, steps):
     state, plans = planned(strategy, epochs=10, **where)
     close(plans["a"].controller.multipliers, 1.5 * np.array(steps))
     ended = tuple(x + 0.1 for x in plans["a"].controller.multipliers)
-    replies = [report(name, ended, (0.0,) * len(steps)) for name in "ab"]
+    replies = [report(name, multipliers=ended, gaps=(0.0,) * len(steps)) for name in "ab"]
     state = answer(strategy, state, (A, B), replies, epochs=10, **where)
     close(state["multipliers"], np.array(steps) + 0.1)
 
@@ -278,22 +262,28 @@ def test_other_clients_tell_nothing_about_what_averaging_did():
     strategy = create("mfairfl")
     men = [replace_client(B, "b"), replace_client(B, "c")]
     everyone = {"absent": [A, *men], "epochs": 10}
-    state = strategy.start(context((A,), **everyone).summary)
+    state = strategy.start(this_round((A,), **everyone).summary)
     state, _ = planned(strategy, (A, men[0]), state, **everyone)
-    replies = [report("a", (0.5, -0.3), (0.2, -0.1)), report("b", (0.5, -0.3), (0.2, -0.1))]
+    replies = [
+        report("a", multipliers=(0.5, -0.3), gaps=(0.2, -0.1)),
+        report("b", multipliers=(0.5, -0.3), gaps=(0.2, -0.1)),
+    ]
     state = answer(strategy, state, (A, men[0]), replies, **everyone)
     state, plans = planned(strategy, men, state, **everyone)
     close(state["multipliers"], [0.5, -0.3])
     for plan in plans.values():
         close(plan.controller.offset, [0, 0])
-    replies = [report("b", (0.5, -0.3), (0, 0)), report("c", (0.5, -0.3), (0, 0))]
+    replies = [
+        report("b", multipliers=(0.5, -0.3), gaps=(0, 0)),
+        report("c", multipliers=(0.5, -0.3), gaps=(0, 0)),
+    ]
     state = answer(strategy, state, men, replies, **everyone)
     state, plans = planned(strategy, (A, men[0]), state, **everyone)
     close(plans["a"].controller.offset, D)
 
 
 def replace_client(known, name):
-    return Measurement(name, known.statistics)
+    return replace(known, client=name)
 
 
 # ------------------------------------------------------------------ local scope
@@ -316,7 +306,7 @@ def test_local_scope_leaves_multipliers_with_the_clients():
         1.0,
     )
     assert moving.every == 2  # a short round has a step at its end
-    replies = [report(name, (1.0,) * 4, (1.0,) * 4) for name in "ab"]
+    replies = [report(name, multipliers=(1.0,) * 4, gaps=(1.0,) * 4) for name in "ab"]
     after = answer(strategy, state, known, replies, goal=Goal(notions=("eo",)))
     assert not after["multipliers"].any()
 
@@ -326,7 +316,7 @@ def test_local_scope_moves_by_the_clients_own_gap_and_remembers():
     federation = fed.people_federation(fed.people(sites={"all": 120}))
     strategy = create("mfairfl", scope="local", gamma=0.5, shrink=1.0)
     setup = fed.setup_for(federation, strategy, rounds=3)
-    state = first_state(setup)
+    state = fed.first(setup)
     _, watch = fed.run(setup, federation, state=state)
     constraints = setup.summary.goal.constraints(federation.attributes)
     gaps = [constraints.gaps(r.measured["train"]["all"], "hard") for r in watch.records[1:]]
@@ -358,11 +348,13 @@ def test_a_gap_that_changes_sign_halves_its_step_until_it_keeps_one():
         ({"update": "gradient"}, "update = 'local'"),
         ({"multiplier": "paper"}, "multiplier = 'signed'"),
         ({"damping": 1.0}, "damping = 0"),
-        ({"ordering": "objective"}, "ordering = 'loss'"),
+        ({"order": "objective"}, "an order other than 'objective'"),
     ],
 )
 def test_what_local_scope_cannot_do_is_refused(wrong, needed):
-    with pytest.raises(ConfigError, match=rf"strategy\.scope = 'local' needs strategy\.{needed}"):
+    with pytest.raises(
+        ConfigError, match=rf"strategy\.scope = 'local' needs (strategy\.)?{needed}"
+    ):
         create("mfairfl", scope="local", **wrong)
     create("mfairfl", scope="local", constraint=False, **wrong)  # scope means nothing then
 
@@ -373,15 +365,15 @@ def test_what_local_scope_cannot_do_is_refused(wrong, needed):
         {"beta": 1.2},
         {"beta": -0.1},
         {"delta": 2},
-        {"goal_cap": 1.0},
-        {"goal_floor": -1.0},
-        {"goal_floor": 0.95},
+        {"goals": {"cap": 1.0}},
+        {"goals": {"floor": -1.0}},
+        {"goals": {"floor": 0.95}},
         {"every": 0},
         {"gamma": -1},
         {"damping": -1},
         {"client_parity": -1},
-        {"price_cap": -1},
-        {"counter_cap": -1},
+        {"prices": {"cap": -1}},
+        {"prices": {"counter_cap": -1}},
         {"shrink": 1.5},
         {"eta": -1},
     ],
@@ -439,18 +431,18 @@ def test_the_client_of_lower_loss_gives_way(weights, before, after, p):
 def test_goals_are_averaged_in_either_convention():
     goals = [[0, 0.4], [0.4, 0]]
     for convention, expected in {"paper": 0.1 * 0.4 - 0.45, "gradvac": 0.9 * 0.4 - 0.05}.items():
-        strategy = create("mfairfl", beta=1.0, convention=convention)
+        strategy = create("mfairfl", beta=1.0, goals={"convention": convention})
         close(combined(strategy, OPPOSED, goals=goals).state["goals"][0, 1], expected)
 
 
 @pytest.mark.parametrize(
     ("bounds", "goal"),
-    [({}, 0.9), ({"goal_cap": 0.6}, 0.6), ({"goal_floor": 0.95, "goal_cap": 0.97}, 0.95)],
+    [({}, 0.9), ({"cap": 0.6}, 0.6), ({"floor": 0.95, "cap": 0.97}, 0.95)],
 )
 def test_goals_are_kept_in_bounds_when_used(bounds, goal):
     # Reaching a goal g from cosine −½ takes (g √¾/√(1 − g²) + ½) of a unit target.
-    strategy = create("mfairfl", beta=0.5, weights="uniform", **bounds)
-    stored = 0.1 if "goal_floor" in bounds else 0.92
+    strategy = create("mfairfl", beta=0.5, weights="uniform", goals=bounds)
+    stored = 0.1 if "floor" in bounds else 0.92
     step = combined(strategy, OPPOSED, goals=[[0, stored], [0, 0]])
     pull = goal * math.sqrt(0.75) / math.sqrt(1 - goal**2) + 0.5
     close(step.coefficients[1] / step.coefficients[0], 1 + pull)
@@ -463,8 +455,8 @@ def test_who_keeps_its_update_may_follow_the_order():
         measurement("a", WOMEN, WOMEN, WOMEN),
         measurement("b", MEN, MEN, np.multiply(2, MEN)),
     ]
-    for kept, adjusted in {"loss": ["a"], "order": ["b"]}.items():
-        strategy = create("mfairfl-rev", beta=0.5, kept=kept)
+    for order, adjusted in {"reversed": ["a"], "reversed-kept": ["b"]}.items():
+        strategy = create("mfairfl-rev", beta=0.5, order=order)
         log = combined(strategy, OPPOSED, known).log
         assert (log["order"], log["adjusted"]) == (["b", "a"], adjusted)
 
@@ -482,7 +474,7 @@ def test_a_step_of_gradients_is_scaled_by_eta():
 def test_goals_belong_to_pairs_of_clients_whoever_takes_part():
     everyone = [measurement(name, WOMEN, WOMEN) for name in "abcd"]
     goals = np.arange(16).reshape(4, 4) / 32
-    strategy = create("mfairfl", beta=1.0, delta=0.25, goal_cap=0.999)
+    strategy = create("mfairfl", beta=1.0, delta=0.25, goals={"cap": 0.999})
     present = [everyone[0], everyone[3]]
     updates = {"a": (1.0, 0.0), "d": (0.6, 0.8)}
     step = combined(strategy, updates, present, goals=goals, absent=everyone)
@@ -496,7 +488,7 @@ def test_goals_belong_to_pairs_of_clients_whoever_takes_part():
 def test_goals_follow_clients_through_a_run_with_partial_participation():
     federation = fed.people_federation()
     setup = fed.setup_for(federation, "mfairfl", rounds=6, participation=0.5)
-    state = first_state(setup)
+    state = fed.first(setup)
     _, watch = fed.run(setup, federation, state=state)
     met = {tuple(sorted(record.log["order"])) for record in watch.records[1:]}
     assert len(met) > 1
@@ -513,12 +505,12 @@ def test_ordering_by_the_objective_counts_the_prices():
     # L = ½ and .45. With U = (−.4767, .3178) and scores n/2: J_a = .5 − .2383, J_b = .45 + .1589.
     known = [A, measurement("b", MEN, B.statistics.positives, np.multiply(0.45, MEN))]
     strategy = create("mfairfl", beta=0.5)
-    for ordering, expected in {"loss": ["b", "a"], "objective": ["a", "b"]}.items():
-        chosen = replace(strategy, ordering=ordering)
+    for order, expected in {"loss": ["b", "a"], "objective": ["a", "b"]}.items():
+        chosen = replace(strategy, order=order)
         state, _ = planned(chosen, known)
         G = np.array(list(OPPOSED.values()))
         reports = [report(name, update=g) for name, g in OPPOSED.items()]
-        step = chosen.combine(state, context(known), known, reports, G @ G.T)
+        step = chosen.combine(state, this_round(known), reports, G @ G.T)
         assert step.log["order"] == expected
         assert step.log["adjusted"] == expected[:1]
 
@@ -528,7 +520,7 @@ def test_the_guard_falls_back_exactly_where_the_step_would_ascend(goal, cosine):
     """Lengths 1 and 5 at 154°: the published counter-example to Theorem 3."""
     angle = math.radians(154)
     updates = {"a": (1.0, 0.0), "b": (5 * math.cos(angle), 5 * math.sin(angle))}
-    options = {"beta": 1.0, "goal_cap": 0.999, "weights": "uniform"}
+    options = {"beta": 1.0, "goals": {"cap": 0.999}, "weights": "uniform"}
     goals = [[0, goal], [goal, 0]]
     free = combined(create("mfairfl", **options), updates, goals=goals)
     G = np.array(list(updates.values()))
@@ -552,7 +544,7 @@ def test_the_guard_falls_back_exactly_where_the_step_would_ascend(goal, cosine):
 def test_opposite_updates_end_in_no_step_and_no_nan(seed, length, goal, guard):
     g = np.random.default_rng(seed).normal(size=7)
     updates = {"a": tuple(g), "b": tuple(-length * g)}
-    strategy = create("mfairfl", beta=1.0, goal_cap=0.999, descent_guard=guard)
+    strategy = create("mfairfl", beta=1.0, goals={"cap": 0.999}, descent_guard=guard)
     step = combined(strategy, updates, goals=[[0, goal], [goal, 0]])
     assert step.coefficients.tolist() == ([0.4, 0.6] if guard else [0.0, 0.0])
     assert np.isfinite(step.state["goals"]).all()
@@ -609,7 +601,7 @@ def test_the_log_says_what_was_priced_and_why():
     state, plans = planned(strategy, known, goal=goal)
     G = np.array(list(OPPOSED.values()))
     reports = [report(name, update=g) for name, g in OPPOSED.items()]
-    log = strategy.combine(state, context(known, goal=goal), known, reports, G @ G.T).log
+    log = strategy.combine(state, this_round(known, goal=goal), reports, G @ G.T).log
     assert json.loads(json.dumps(log, allow_nan=False, sort_keys=True)) == log
     assert log["constraints"][:2] == [
         "demographic_parity | all | sex | F",
@@ -744,9 +736,9 @@ def test_ten_rounds_of_twenty_epochs_have_multiplier_steps_inside(federation):
 def test_one_client_alone_tracks_its_gap_exactly():
     """Nothing is averaged, so nothing shifts; the last step of a round sees its final weights."""
     federation = fed.people_federation(fed.people(sites={"all": 120}))
-    strategy = create("mfairfl", every=1, driven_by="smooth")
+    strategy = create("mfairfl", every=1, prices={"driven_by": "smooth"})
     setup = fed.setup_for(federation, strategy, rounds=3, local_epochs=2)
-    state = first_state(setup)
+    state = fed.first(setup)
     _, watch = fed.run(setup, federation, state=state)
     constraints = setup.summary.goal.constraints(federation.attributes)
     final = constraints.gaps(watch.records[-1].measured["train"]["all"], "smooth")

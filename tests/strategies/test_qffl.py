@@ -13,6 +13,7 @@ import federations as fed
 import mfairfl
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
+from rounds import a_round
 
 # L = (½, 1), |g|² = (2, 1), η = ½, q = 2.
 KNOWN, SQUARES = cases.measured([0.5, 1.0], rows=[30, 10]), np.diag([2.0, 1.0])
@@ -21,7 +22,7 @@ KNOWN, SQUARES = cases.measured([0.5, 1.0], rows=[30, 10]), np.diag([2.0, 1.0])
 def combined(known, gram, *, lr=0.5, reporting=None, **options):
     clients = reporting or [m.client for m in known]
     strategy = create("qffl", **options)
-    return strategy.combine({}, None, known, cases.reported(clients, lr), gram)
+    return strategy.combine({}, a_round(known), cases.reported(clients, lr), gram)
 
 
 @pytest.mark.parametrize(
@@ -141,14 +142,9 @@ def test_q_fedsgd_takes_a_server_step_for_every_local_epoch():
     ("options", "message"),
     [
         ({"q": -1}, r"^strategy\.q must be at least 0, not -1\.0$"),
-        ({"lr": 0}, r"^strategy\.lr must be above 0, not 0\.0$"),
+        ({"lr": 0}, r"^strategy\.lr must be greater than 0, not 0\.0$"),
     ],
 )
 def test_what_is_refused(options, message):
     with pytest.raises(ConfigError, match=message):
         create("qffl", **options)
-
-
-def test_it_cannot_do_without_norms():
-    with pytest.raises(ValueError, match="qffl needs the norms"):
-        combined(KNOWN, None)

@@ -13,25 +13,22 @@ import torch
 import federations as fed
 from mfairfl.engine.checkpoint import parse
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.goal import Goal
 from mfairfl.strategies import create
-from mfairfl.strategies.base import Context, Summary
 from mfairfl.training.plan import Recipe
+from rounds import NO_GRAM, a_round
 
 COUNTS = {"a": [[20.0, 10.0]], "b": [[5.0, 5.0]], "c": [[40.0, 20.0]], "void": [[0.0, 0.0]]}
 
 
-def context(vectors=None, decay=1.0):
-    counts = {name: np.array(table) for name, table in COUNTS.items()}
-    return Context(
-        round=0,
-        rounds=1,
+def this_round(known=(), vectors=None, decay=1.0):
+    return a_round(
+        known,
         participants=("a", "b"),
-        plan=Recipe(lr=0.01, weight_decay=2.0).plan(0, 1),
-        rng=np.random.default_rng(0),
-        summary=Summary(counts=counts, attributes=(), goal=Goal()),
-        decay=decay,
+        counts={name: np.array(table) for name, table in COUNTS.items()},
+        attributes=(),
+        recipe=Recipe(lr=0.01, weight_decay=2.0),
         vectors=vectors or {},
+        decay=decay,
     )
 
 
@@ -47,7 +44,7 @@ def test_updates_count_among_those_who_came_and_variates_among_all(
         replace(r, control_change=np.array([3.0, 4.0], np.float32)) for r in cases.reported("ab")
     ]
     strategy = create("scaffold", weights=weights, server_lr=0.7)
-    step = strategy.combine({}, context(), known, reports, None)
+    step = strategy.combine({}, this_round(known), reports, NO_GRAM)
     np.testing.assert_allclose(step.coefficients, step_shares, rtol=1e-15)
     np.testing.assert_allclose(step.vectors["control"], control_shares, rtol=1e-15)
     assert step.scale == 0.7
@@ -56,7 +53,7 @@ def test_updates_count_among_those_who_came_and_variates_among_all(
 
 def test_the_clients_plan():
     c = np.array([1.0, -1.0], np.float32)
-    _, jobs = create("scaffold", lr=0.4).plan({}, context({"control": c}, decay=0.5), [])
+    _, jobs = create("scaffold", lr=0.4).plan({}, this_round(vectors={"control": c}, decay=0.5))
     assert [job.client for job in jobs] == ["a", "b"]
     for job in jobs:
         assert job.plan.optimizer.name == "sgd"
@@ -162,5 +159,5 @@ def test_two_equal_clients_count_as_one():
 
 @pytest.mark.parametrize("name", ["lr", "server_lr"])
 def test_a_rate_of_0_is_refused(name):
-    with pytest.raises(ConfigError, match=rf"^strategy\.{name} must be above 0, not 0\.0$"):
+    with pytest.raises(ConfigError, match=rf"^strategy\.{name} must be greater than 0, not 0\.0$"):
         create("scaffold", **{name: 0})

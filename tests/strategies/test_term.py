@@ -13,6 +13,7 @@ import torch
 import federations as fed
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
+from rounds import NO_GRAM, a_round
 
 KNOWN = cases.measured([0.0, math.log(3), math.log(2)], rows=[30, 10, 20])
 
@@ -30,19 +31,21 @@ KNOWN = cases.measured([0.0, math.log(3), math.log(2)], rows=[30, 10, 20])
     ],
 )
 def test_weights_by_hand(options, reporting, expected):
-    step = create("term", **options).combine({}, None, KNOWN, cases.reported(reporting), None)
+    step = create("term", **options).combine(
+        {}, a_round(KNOWN), cases.reported(reporting), NO_GRAM
+    )
     np.testing.assert_allclose(step.coefficients, expected, rtol=1e-12)
     assert step.scale == 1.0
 
 
 def test_what_an_auditor_sees():
-    step = create("term", t=1).combine({}, None, KNOWN, cases.reported("ab"), None)
+    step = create("term", t=1).combine({}, a_round(KNOWN), cases.reported("ab"), NO_GRAM)
     assert step.log == {"tilt": pytest.approx({"a": 2 / 3, "b": 2.0}, rel=1e-12)}
 
 
 def test_huge_losses_do_not_overflow():
     known = cases.measured([5000.0, 5000.0 + math.log(3)])
-    step = create("term", t=1).combine({}, None, known, cases.reported("ab"), None)
+    step = create("term", t=1).combine({}, a_round(known), cases.reported("ab"), NO_GRAM)
     np.testing.assert_allclose(step.coefficients, [0.25, 0.75], rtol=1e-9)
 
 

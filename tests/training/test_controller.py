@@ -16,7 +16,7 @@ from mfairfl.fairness.goal import Goal
 from mfairfl.models import logistic
 from mfairfl.training.batches import Pool
 from mfairfl.training.controller import Multipliers
-from mfairfl.training.plan import Controller
+from mfairfl.training.plan import Controller, Prices
 
 SEX = (Attribute("sex", ("F", "M")),)
 MODEL = logistic(1)
@@ -75,7 +75,7 @@ def test_relative_without_movement_is_the_offset():
 
 
 def test_smooth_gaps_are_means_of_scores():
-    moving, pool = begun(hard=False)
+    moving, pool = begun(prices=Prices(driven_by="smooth"))
     up, down = 1 / (1 + np.exp(-1.0)), 1 / (1 + np.exp(1.0))
     overall, women, men = (3 * up + down) / 4, (up + down) / 2, up
     np.testing.assert_allclose(move(moving, pool), [overall - women, overall - men], rtol=1e-6)
@@ -114,7 +114,7 @@ def test_a_gap_that_changes_sign_halves_the_step_and_is_remembered():
 
 
 def test_a_multiplier_stops_where_its_price_does():
-    moving, pool = begun(price_cap=1.0)  # two rows of four each: |μ| · 2 ≤ 1
+    moving, pool = begun(prices=Prices(cap=1.0))  # two rows of four each: |μ| · 2 ≤ 1
     for expected in (0.25, 0.5, 0.5):
         assert move(moving, pool) == (expected, -expected)
 
@@ -159,7 +159,9 @@ def test_one_sided_accuracy_parity():
 
 
 def test_two_sided_accuracy_parity():
-    moving, _ = begun(notion="ap", multipliers=(0.4, 0.0), counts=POOLED, one_sided=False)
+    moving, _ = begun(
+        notion="ap", multipliers=(0.4, 0.0), counts=POOLED, prices=Prices(one_sided=False)
+    )
     np.testing.assert_allclose(moving.prices()[1], [[-0.6, 0.6], [0.4, -0.4]], atol=1e-12)
 
 
@@ -176,7 +178,7 @@ def test_prices_stop_at_the_cap():
     far = {"multipliers": (10.0, 0.0), "counts": POOLED}
     moving, _ = begun(notion="ap", **far)  # towards the label up to 20, away from it up to 5
     assert moving.prices()[1].tolist() == [[-5, 0], [10, -10]]
-    moving, _ = begun(notion="ap", **far, price_cap=8.0, counter_cap=12.0)
+    moving, _ = begun(notion="ap", **far, prices=Prices(cap=8.0, counter_cap=12.0))
     np.testing.assert_allclose(moving.prices()[1], [[-12, 0], [8, -8]])
     moving, _ = begun(notion="ap-loss", **far)
     assert [table.tolist() for table in moving.prices()] == [[[0, 0], [5, 5]], [[-5, 0], [0, 0]]]

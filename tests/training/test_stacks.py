@@ -17,8 +17,8 @@ from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, ModuleModel
 from mfairfl.training.batches import Pool
 from mfairfl.training.controller import Multipliers
-from mfairfl.training.plan import Controller, Optimizer, Plan
-from mfairfl.training.trainer import Work, train
+from mfairfl.training.plan import Controller, Optimizer, Plan, Prices
+from mfairfl.training.trainer import Work, run_works
 
 SEX = (Attribute("sex", ("F", "M")),)
 TABLE = st.none() | st.sampled_from([((1.0, 0.5), (2.0, 1.5)), ((0.3, -0.4), (0.0, 0.7))])
@@ -45,7 +45,7 @@ def controllers(draw):
         offset=draw(st.none() | st.just((0.1, -0.1))),
         every=draw(st.integers(1, 2)),
         relative=draw(st.booleans()),
-        hard=draw(st.booleans()),
+        prices=Prices(driven_by=draw(st.sampled_from(["hard", "smooth"]))),
     )
 
 
@@ -94,7 +94,7 @@ def train_together(drawn, model):
     shards = [make_shard(job[0], model.inputs, seed=job[3]) for job in drawn]
     pool, ranges = Pool.from_arrays(shards, cells=2)
     works = [make_work(job, rows, model) for job, rows in zip(drawn, ranges, strict=True)]
-    return train(works, model, pool)
+    return run_works(works, model, pool)
 
 
 def check(drawn, model):
@@ -164,7 +164,7 @@ def test_the_same_seed_twice_and_another_seed():
     pool, (rows,) = Pool.from_arrays([shard], cells=2)
     start = model.init(np.random.default_rng(0))
     updates = [
-        train(
+        run_works(
             [Work(plan=plan, start=start, rows=rows, rng=np.random.default_rng(seed))], model, pool
         )[0].update
         for plan in (Plan(epochs=2, batch_size=7),)

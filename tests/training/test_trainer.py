@@ -14,8 +14,8 @@ from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, ModuleModel
 from mfairfl.training.batches import Pool
 from mfairfl.training.controller import Multipliers
-from mfairfl.training.plan import Controller, Optimizer, Plan
-from mfairfl.training.trainer import Work, train
+from mfairfl.training.plan import Controller, Optimizer, Plan, Prices
+from mfairfl.training.trainer import Work, run_works
 
 A = ((1.5, 0.25), (0.75, 2.0))
 B = ((0.5, -1.0), (-0.25, 0.75))
@@ -56,7 +56,7 @@ def test_equals_a_plain_loop(optimizer, hidden, tables, extras):
     shard, model = make_shard(75, 3, seed=1), MLP(3, hidden)
     plan = Plan(epochs=4, batch_size=20, optimizer=optimizer, **tables)
     (mine, theirs), pool = pair_of_works(shard, model, plan, extras=extras)
-    (outcome,) = train([mine], model, pool)
+    (outcome,) = run_works([mine], model, pool)
     assert outcome.steps == 4 * 4
     assert outcome.update.dtype == np.float32
     expected = naive_train(shard, hidden, theirs)
@@ -68,7 +68,7 @@ def test_the_centre_of_the_pull_is_the_start_unless_said():
     shard, model = make_shard(64, 3, seed=1), MLP(3, (4,))
     plan = Plan(epochs=6, batch_size=32, optimizer=SGD, proximal=2.0)
     (mine, theirs), pool = pair_of_works(shard, model, plan)
-    (outcome,) = train([mine], model, pool)
+    (outcome,) = run_works([mine], model, pool)
     np.testing.assert_allclose(outcome.update, naive_train(shard, (4,), theirs), atol=1e-5)
 
 
@@ -80,7 +80,7 @@ def test_one_client_with_all_rows_is_centralised_training():
     pool, (rows,) = Pool.from_arrays([(X, y, cells)], cells=2)
     plan = Plan(epochs=3, batch_size=64, optimizer=Optimizer(lr=1e-2, weight_decay=0.1))
     work = Work(plan=plan, start=start, rows=rows, rng=np.random.default_rng(7))
-    (outcome,) = train([work], model, pool)
+    (outcome,) = run_works([work], model, pool)
 
     module = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))
     nn.utils.vector_to_parameters(torch.tensor(start), module.parameters())
@@ -114,7 +114,7 @@ def test_gradient_is_autograd_of_the_mean_objective(hidden, batch):
         proximal=0.5,
     )
     (work, _), pool = pair_of_works(shard, model, plan, extras=True)
-    (outcome,) = train([work], model, pool)
+    (outcome,) = run_works([work], model, pool)
     flat = torch.tensor(work.start).double().requires_grad_()
     value = objective(flat, shard, hidden, A, B)
     # The pull and the correction count once, however many batches make up the mean.
@@ -127,7 +127,7 @@ def test_gradient_is_the_slope_of_the_objective_by_finite_differences():
     shard, hidden, model = make_shard(60, 3, seed=5), (4,), MLP(3, (4,))
     plan = Plan(epochs=1, batch_size=32, optimizer=GRADIENT, loss_table=A, score_table=B)
     (work, _), pool = pair_of_works(shard, model, plan)
-    (outcome,) = train([work], model, pool)
+    (outcome,) = run_works([work], model, pool)
     start, step = torch.tensor(work.start).double(), 1e-6
     for j in range(model.size):
         nudge = torch.zeros_like(start)
@@ -154,7 +154,7 @@ def test_size_weighted_client_gradients_are_the_pooled_lagrangians(notion):
     pool, ranges = Pool.from_arrays(shards, cells=2)
     rng = np.random.default_rng(0)
     works = [Work(plan=plan, start=start, rows=rows, rng=rng) for rows in ranges]
-    updates = [o.update for o in train(works, model, pool)]
+    updates = [o.update for o in run_works(works, model, pool)]
     mixed = sum(len(s[1]) / len(y) * g for s, g in zip(shards, updates, strict=True))
 
     flat = torch.tensor(start).double().requires_grad_()
@@ -184,7 +184,7 @@ def test_a_moving_multiplier_equals_a_plain_loop():
         offset=(0.05, -0.02),
         every=2,
         relative=True,
-        hard=False,
+        prices=Prices(driven_by="smooth"),
     )
     plan = Plan(
         epochs=5, batch_size=32, optimizer=SGD, loss_table=A, score_table=B, controller=controller
@@ -192,7 +192,7 @@ def test_a_moving_multiplier_equals_a_plain_loop():
     (mine, theirs), pool = pair_of_works(shard, model, plan)
     moving = Multipliers(controller, SEX, mine.rows)
     own = Work(plan=plan, start=mine.start, rows=mine.rows, rng=mine.rng, multipliers=moving)
-    (outcome,) = train([own], model, pool)
+    (outcome,) = run_works([own], model, pool)
 
     sizes = np.array([np.sum(cells == g) for g in (0, 1)])
     mu, seen = np.array([0.3, -0.2]), []
@@ -238,14 +238,14 @@ def test_a_client_without_rows_stays_where_it_is(optimizer):
     works = [
         Work(plan=plan, start=start, rows=rows, rng=np.random.default_rng(0)) for rows in ranges
     ]
-    full, empty = train(works, model, pool)
+    full, empty = run_works(works, model, pool)
     assert np.abs(full.update).max() > 0
     assert (empty.steps, np.abs(empty.update).max()) == (0, 0)
 
 
 def test_no_works_no_outcomes():
     pool, _ = Pool.from_arrays([make_shard(5, 3, seed=0)], cells=2)
-    assert train([], MLP(3, (4,)), pool) == []
+    assert run_works([], MLP(3, (4,)), pool) == []
 
 
 def test_the_start_is_not_written_to():
@@ -253,7 +253,7 @@ def test_the_start_is_not_written_to():
     (work, _), pool = pair_of_works(shard, model, Plan(epochs=2, batch_size=32, optimizer=SGD))
     before = work.start.copy()
     rows = pool.X.clone()
-    train([work], model, pool)
+    run_works([work], model, pool)
     assert np.array_equal(work.start, before)
     assert torch.equal(pool.X, rows)
 
@@ -262,4 +262,4 @@ def test_a_table_of_the_wrong_size_is_an_error():
     plan = Plan(epochs=1, batch_size=32, loss_table=((1.0, 1.0),))
     (work, _), pool = pair_of_works(make_shard(5, 3, seed=0), MLP(3, ()), plan)
     with pytest.raises(ValueError, match="has 2 numbers; 4 are needed"):
-        train([work], MLP(3, ()), pool)
+        run_works([work], MLP(3, ()), pool)

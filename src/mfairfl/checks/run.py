@@ -15,7 +15,7 @@ from mfairfl.engine.state import Setup
 from mfairfl.fairness import Tally, noise_floor
 from mfairfl.fairness.cells import Cells
 from mfairfl.runs.config import Config
-from mfairfl.runs.prepare import federation_of, setup_of, table_of
+from mfairfl.runs.prepare import federation_of, model_of, setup_of, table_of
 
 __all__ = ["REVEALS", "SMALL_GROUP", "best_alone", "examine_run"]
 
@@ -39,7 +39,7 @@ def examine_run(config: Config) -> Iterator[Finding]:
     yield from _label(table)
     yield from _leaks(table)
     federation = federation_of(config, table)
-    setup = setup_of(config, federation)
+    setup = setup_of(config, federation, model_of(config, federation.pool.X.shape[1]))
     yield from _clients(federation)
     yield from _groups(federation)
     yield from _floor(config, federation)
@@ -186,8 +186,8 @@ def _server(setup: Setup) -> Iterator[Finding]:
 def _cost(setup: Setup) -> Iterator[Finding]:
     rows = int(setup.summary.pooled.sum())
     epochs = setup.rounds * setup.recipe.local_epochs
-    sent = 2 * setup.rounds * len(setup.summary.counts) * 4 * setup.model.size / 1e6
+    sent = 2 * setup.rounds * len(setup.summary.counts) * 4 * setup.size / 1e6
     yield Finding(
         "ok", "cost", f"{rows:,} train rows × {epochs:,} epochs = {rows * epochs:,} row passes; "
-        f"{setup.model.size:,} weights, {sent:,.1f} MB up and down in all"
+        f"{setup.size:,} weights, {sent:,.1f} MB up and down in all"
     )  # fmt: skip

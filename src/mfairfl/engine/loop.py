@@ -30,70 +30,18 @@ from mfairfl.engine.tallies import mean_loss, pooled
 from mfairfl.fairness.thresholds import fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
 from mfairfl.guard.acceptance import accept, measurable
+from mfairfl.models import Model
 from mfairfl.randomness import stream
-from mfairfl.strategies.base import Context, Measurement, Step
+from mfairfl.strategies.base import Measurement, Round, Step
 from mfairfl.training.plan import PERSONAL, Report
 
 __all__ = [
     "Callback",
     "Loop",
     "Result",
-    "ask_about",
     "federate",
     "first_state",
-    "serve",
 ]
-
-
-def serve(
-    setup: Setup, state: RunState, measured: Measured
-) -> Generator[Ask, Any, tuple[Served, Sequence[Measured]]]:
-    """Apply the output rule and measure what is served."""
-    last = Candidate(f"round {state.round}", state.weights, pooled(measured[setup.held_out]))
-    constraints = setup.summary.goal.constraints(setup.summary.attributes)
-    served = choose(setup.output, last, state.bank, constraints)
-    serves = setup.strategy.card.serves
-    if serves != "global":
-        clients = tuple(sorted(setup.summary.counts))
-        served = replace(served, names=served.names * len(clients), clients=clients)
-    if serves == "personal":
-        return _personal(served, state), (measured,)
-    if serves == "ensemble":
-        served = replace(served, kind="ensemble", weights=_shares(setup))
-        return served, (yield ask_about(setup, served.members))
-    if setup.output.rule == "threshold":
-        counts = yield Score(state.weights, setup.held_out)
-        total = reduce(add, (counts[name] for name in sorted(counts)))
-        fitted = fit_thresholds(total, constraints, tolerance=setup.output.tolerance)
-        served = replace(served, thresholds=fitted)
-    request = Measure(tuple(served.members), setup.splits, thresholds=served.thresholds)
-    return served, (yield request)
-
-
-def ask_about(setup: Setup, *models: np.ndarray) -> Measure:
-    """Ask how models do as they would be served."""
-    serves = setup.strategy.card.serves
-    return Measure(
-        models,
-        setup.splits,
-        shares=_shares(setup) if serves == "ensemble" else None,
-        slot=PERSONAL if serves == "personal" else None,
-    )
-
-
-def _shares(setup: Setup) -> np.ndarray:
-    """Return how much each member of an ensemble counts, in client order."""
-    sizes = np.array([setup.summary.counts[name].sum() for name in sorted(setup.summary.counts)])
-    if getattr(setup.strategy, "weights", "size") == "uniform":
-        sizes = np.sign(sizes)  # who has no rows has no model of its own
-    return np.asarray(sizes / sizes.sum())
-
-
-def _personal(served: Served, state: RunState) -> Served:
-    """Serve each client the model it holds; where none is held, the server's."""
-    held = [state.slots.get(name, {}).get(PERSONAL, state.weights) for name in served.clients]
-    share = np.full(len(held), 1 / len(held))
-    return replace(served, kind="personal", members=np.stack(held), weights=share)
 
 
 Loop = Generator[Ask, Any, "Result"]
@@ -121,12 +69,12 @@ class Result:
     rounds: int
 
 
-def first_state(setup: Setup) -> RunState:
+def first_state(setup: Setup, model: Model) -> RunState:
     """Return the state before the first round."""
     if setup.strategy.card.starts == "constant":
-        weights = setup.model.constant(setup.summary.base_logit)
+        weights = model.constant(setup.summary.base_logit)
     else:
-        weights = setup.model.init(stream(setup.seed, "init"))
+        weights = model.init(stream(setup.seed, "init"))
     if setup.strategy.card.serves == "ensemble":
         weights = np.tile(weights, (len(setup.summary.counts), 1))
     return RunState(round=0, weights=weights, strategy=setup.strategy.start(setup.summary))
@@ -147,14 +95,14 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
     watchers = list(callbacks)
     for watcher in watchers:
         watcher.on_start(setup, state)
-    (measured,) = yield ask_about(setup, state.weights)
+    (measured,) = yield _ask_about(setup, state.weights)
     if state.round == 0:
         _tell(watchers, setup, state, _record(setup, 0, measured))
     while state.round < setup.rounds and not _stalled(setup, state):
         record = yield from _round(setup, state, measured)
         measured = record.measured
         _tell(watchers, setup, state, record)
-    served, final = yield from serve(setup, state, measured)
+    served, final = yield from serve_model(setup, state, measured)
     return Result(served=served, measured=tuple(final), rounds=state.round)
 
 
@@ -167,23 +115,24 @@ def _tell(
 
 def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, Any, RoundRecord]:
     """One round: plan, train, combine, measure the new weights."""
-    context = _context(setup, state, measured)
-    known = _known(setup, context, measured)
-    planned, jobs = setup.strategy.plan(state.strategy, context, known)
+    this = _this_round(setup, state, measured)
+    planned, jobs = setup.strategy.plan(state.strategy, this)
     reports: list[Report] = []
     set_aside: dict[str, str] = {}
     if jobs:
         everyone = sorted(setup.summary.counts)
-        start = np.broadcast_to(state.weights, (len(everyone), setup.model.size))
+        start = np.broadcast_to(state.weights, (len(everyone), setup.size))
         weights = dict(zip(everyone, start, strict=True))
         answers = yield Train(state.round, weights, tuple(jobs))
         asked = {job.client for job in jobs if job.send}
-        reports, set_aside = accept(answers, asked, setup.model.size)
-        reports, set_aside = measurable(reports, set_aside, known)
-    step = Step(coefficients=np.zeros(0), state=planned)
+        reports, set_aside = accept(answers, asked, setup.size)
+        reports, set_aside = measurable(reports, set_aside, this.measurements)
+    step = Step(np.zeros(0))
     if reports:
-        gram = gram_matrix([r.update for r in reports]) if _needs_gram(setup) else None
-        step = setup.strategy.combine(planned, context, known, reports, gram)
+        needed = setup.strategy.card.needs != "none"
+        gram = gram_matrix([r.update for r in reports]) if needed else np.zeros((0, 0))
+        step = setup.strategy.combine(planned, this, reports, gram)
+    state.strategy = planned if step.state is None else step.state
     _advance(setup, state, step, reports)
     record = _record(
         setup,
@@ -200,32 +149,30 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
     return replace(record, measured=measured)
 
 
-def _known(setup: Setup, context: Context, measured: Measured) -> list[Measurement]:
-    """Return what the participants measured on their training rows."""
-    if setup.strategy.card.trains_on == "pooled":
-        return [Measurement(context.participants[0], pooled(measured["train"]))]
-    return [Measurement(name, measured["train"][name]) for name in context.participants]
-
-
-def _context(setup: Setup, state: RunState, measured: Measured) -> Context:
+def _this_round(setup: Setup, state: RunState, measured: Measured) -> Round:
     # A client without training rows has nothing to say; it is still measured on its other rows.
     # One that did not answer the last measurement is left out until it answers again.
-    pooled_rows = setup.strategy.card.trains_on == "pooled"
+    train, pooled_rows = measured["train"], setup.strategy.card.trains_on == "pooled"
     names = sorted(
         name
         for name, n in setup.summary.counts.items()
-        if n.sum() > 0 and (pooled_rows or name in measured["train"])
+        if n.sum() > 0 and (pooled_rows or name in train)
     )
     count = max(1, round(setup.participation * len(names)))
     drawn = stream(setup.seed, "participants", state.round).permutation(len(names))[:count]
-    return Context(
-        round=state.round,
+    participants = tuple(names[i] for i in sorted(drawn))
+    return Round(
+        index=state.round,
         rounds=setup.rounds,
-        participants=tuple(names[i] for i in sorted(drawn)),
+        participants=participants,
         plan=setup.recipe.plan(state.round, setup.rounds),
         decay=_decay(setup, state.round),
         rng=stream(setup.seed, "server", state.round),
         summary=setup.summary,
+        measurements=tuple(
+            Measurement(name, pooled(train) if pooled_rows else train[name])
+            for name in participants
+        ),
         vectors=state.vectors,
     )
 
@@ -233,10 +180,6 @@ def _context(setup: Setup, state: RunState, measured: Measured) -> Context:
 def _decay(setup: Setup, round_: int) -> float:
     first = setup.recipe.rate(0, setup.rounds)
     return setup.recipe.rate(round_, setup.rounds) / first if first else 1.0
-
-
-def _needs_gram(setup: Setup) -> bool:
-    return setup.strategy.card.needs != "none"
 
 
 def _advance(setup: Setup, state: RunState, step: Step, reports: Sequence[Report]) -> None:
@@ -254,12 +197,11 @@ def _advance(setup: Setup, state: RunState, step: Step, reports: Sequence[Report
         move = weighted_sum(updates, step.coefficients)
         state.weights = (state.weights - step.scale * move).astype(np.float32)
     for name, coefficients in step.vectors.items():
-        vector = state.vectors.get(name, np.zeros(setup.model.size, np.float32)).astype(float)
+        vector = state.vectors.get(name, np.zeros(setup.size, np.float32)).astype(float)
         for coefficient, report in zip(coefficients, reports, strict=True):
             if report.control_change is not None:
                 vector += coefficient * report.control_change
         state.vectors[name] = vector.astype(np.float32)
-    state.strategy = step.state
     state.round += 1
 
 
@@ -272,7 +214,7 @@ def _bank(setup: Setup, state: RunState) -> Generator[Ask, Any, Measured]:
         state.average = mixed.astype(np.float32)
         if 2 * state.round > setup.rounds:
             candidates["average"] = state.average
-    answers: Sequence[Measured] = yield ask_about(setup, *candidates.values())
+    answers: Sequence[Measured] = yield _ask_about(setup, *candidates.values())
     if "average" in candidates:
         for (kind, weights), found in zip(candidates.items(), answers, strict=True):
             sums = pooled(found[setup.held_out])
@@ -296,3 +238,54 @@ def _by_client(
 def _record(setup: Setup, round_: int, measured: Measured, **extra: Any) -> RoundRecord:
     lr = setup.recipe.rate(max(round_ - 1, 0), setup.rounds)
     return RoundRecord(round=round_, rounds=setup.rounds, lr=lr, measured=measured, **extra)
+
+
+def serve_model(
+    setup: Setup, state: RunState, measured: Measured
+) -> Generator[Ask, Any, tuple[Served, Sequence[Measured]]]:
+    """Apply the output rule and measure what is served."""
+    last = Candidate(f"round {state.round}", state.weights, pooled(measured[setup.held_out]))
+    constraints = setup.summary.constraints
+    served = choose(setup.output, last, state.bank, constraints)
+    serves = setup.strategy.card.serves
+    if serves != "global":
+        clients = tuple(sorted(setup.summary.counts))
+        served = replace(served, names=served.names * len(clients), clients=clients)
+    if serves == "personal":
+        return _personal(served, state), (measured,)
+    if serves == "ensemble":
+        served = replace(served, kind="ensemble", weights=_shares(setup))
+        return served, (yield _ask_about(setup, served.members))
+    if setup.output.rule == "threshold":
+        counts = yield Score(state.weights, setup.held_out)
+        total = reduce(add, (counts[name] for name in sorted(counts)))
+        fitted = fit_thresholds(total, constraints, tolerance=setup.output.tolerance)
+        served = replace(served, thresholds=fitted)
+    request = Measure(tuple(served.members), setup.splits, thresholds=served.thresholds)
+    return served, (yield request)
+
+
+def _ask_about(setup: Setup, *models: np.ndarray) -> Measure:
+    """Ask how models do as they would be served."""
+    serves = setup.strategy.card.serves
+    return Measure(
+        models,
+        setup.splits,
+        shares=_shares(setup) if serves == "ensemble" else None,
+        slot=PERSONAL if serves == "personal" else None,
+    )
+
+
+def _shares(setup: Setup) -> np.ndarray:
+    """Return how much each member of an ensemble counts, in client order."""
+    sizes = np.array([setup.summary.counts[name].sum() for name in sorted(setup.summary.counts)])
+    if setup.strategy.card.shares == "uniform":
+        sizes = np.sign(sizes)  # who has no rows has no model of its own
+    return np.asarray(sizes / sizes.sum())
+
+
+def _personal(served: Served, state: RunState) -> Served:
+    """Serve each client the model it holds; where none is held, the server's."""
+    held = [state.slots.get(name, {}).get(PERSONAL, state.weights) for name in served.clients]
+    share = np.full(len(held), 1 / len(held))
+    return replace(served, kind="personal", members=np.stack(held), weights=share)

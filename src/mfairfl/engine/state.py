@@ -14,7 +14,6 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.thresholds import Thresholds, refuse_losses
-from mfairfl.models import Model
 from mfairfl.strategies.base import State, Strategy, Summary
 from mfairfl.training.plan import Job, Recipe, Report
 
@@ -49,6 +48,8 @@ class Setup:
 
     Parameters
     ----------
+    size : int
+        Number of the model's weights: all the loop knows of a model.
     participation : float
         Share of clients drawn for each round, at least one.
     patience : int, optional
@@ -58,7 +59,7 @@ class Setup:
     """
 
     strategy: Strategy
-    model: Model
+    size: int
     recipe: Recipe
     rounds: int
     seed: int
@@ -77,7 +78,7 @@ class Setup:
                 f"{_SERVED[serves]}; use one of: {', '.join(fitting)}"
             )
         if rule == "threshold":  # now, not when the last round is over
-            refuse_losses(self.summary.goal.constraints(self.summary.attributes))
+            refuse_losses(self.summary.constraints)
 
     @property
     def held_out(self) -> Split:

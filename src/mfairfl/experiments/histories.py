@@ -13,7 +13,6 @@ from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.runs.config import make_config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import number_in, read_rows
-from mfairfl.runs.prepare import steps_by_gradient
 
 __all__ = [
     "NUMBERS",
@@ -45,7 +44,7 @@ def read_history(run_directory: str | Path) -> pd.DataFrame:
     path = Path(run_directory) / "rounds.csv"
     record = RunDirectory(run_directory).read_finished()
     config = make_config(record["config"], str(Path(run_directory) / "run.json"))
-    one = steps_by_gradient(config.strategy.create())
+    one = config.strategy.create().card.steps == "gradient"
     rows = read_rows(path)
     for name in NUMBERS:
         if f"test_{name}" not in rows[0]:

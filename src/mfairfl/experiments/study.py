@@ -30,8 +30,6 @@ from mfairfl.fairness import notion
 from mfairfl.files import load_toml
 from mfairfl.runs.config import Config, StrategyConfig, make_config
 from mfairfl.runs.options import nested, settings
-from mfairfl.runs.prepare import steps_by_gradient
-from mfairfl.strategies.base import trains_for_groups
 
 __all__ = ["Lock", "StrategyVariant", "Study", "Trial", "load_study", "run_name", "trials"]
 
@@ -278,7 +276,9 @@ def _of(
         base = _merged(study.base, {} if data.config is None else settings(data.config, {}))
         who = f"{label} on {data.label}"
         config = make_config(nested(options, base), who)
-        if steps_by_gradient(config.strategy.create()):  # the same steps however they are counted
+        if (
+            config.strategy.create().card.steps == "gradient"
+        ):  # the same steps however they are counted
             options |= {"training.rounds": rounds * epochs, "training.local_epochs": 1}
         for name in _notions(study, config):
             wanted = options | ({"fairness.notion": name} if name else {})
@@ -305,7 +305,7 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def _notions(study: Study, config: Config) -> tuple[str, ...]:
     """Return the notions a method is trained for one by one, or "" if it knows none."""
-    fair = trains_for_groups(config.strategy.create())
+    fair = config.strategy.create().card.constrained
     if not fair and config.output_rule().rule not in _FOR_A_NOTION:
         return ("",)
     return study.notions or config.fairness.notion

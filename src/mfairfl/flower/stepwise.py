@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -17,7 +17,6 @@ from mfairfl.fairness import accuracy, worst_client_accuracy
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.flower.records import ModelLayout
-from mfairfl.models import Model
 from mfairfl.strategies.base import Strategy, Summary
 from mfairfl.training.plan import Job, Recipe, Report
 
@@ -86,8 +85,7 @@ class StepwiseLoop:
         self._rows = {name: int(table.sum()) for name, table in counts.items()}
         setup = Setup(
             strategy=settings.strategy,
-            # The loop asks a model for its size alone; the rest is the clients' business.
-            model=cast("Model", self._layout),
+            size=self._layout.size,
             recipe=settings.recipe,
             rounds=rounds,
             seed=settings.seed,

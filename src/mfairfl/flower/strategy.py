@@ -30,6 +30,7 @@ from mfairfl.flower.stepwise import AppSettings, StepwiseLoop
 from mfairfl.remote.transport import log_left_out, read_replies
 from mfairfl.strategies import available, create
 from mfairfl.strategies import base as methods
+from mfairfl.strategies.registry import hyper_parameters_of
 from mfairfl.training.plan import Job, Recipe, Report
 
 __all__ = ["FairStrategy"]
@@ -304,8 +305,8 @@ def _supported(
 ) -> methods.Strategy:
     """Return a strategy that a plain app can carry out; any other is refused in one line.
 
-    Multipliers that would move inside a round (mfairfl's `every`, in epochs) move between rounds
-    instead, unless `every` is given.
+    Multipliers that would move inside a round move between rounds instead, unless the
+    hyper-parameters say otherwise.
     """
     rows = np.full((Cells(attributes).size, 2), 10.0)
     summary = methods.Summary(counts={"one": rows}, attributes=attributes, goal=goal)
@@ -328,11 +329,13 @@ def _supported(
 def _between_rounds(
     name: str, hyper_parameters: Mapping[str, Any], recipe: Recipe
 ) -> methods.Strategy:
-    strategy = create(name, **hyper_parameters)
-    if hasattr(strategy, "every") and "every" not in hyper_parameters:
-        longest = max(strategy.every, recipe.local_epochs)
-        return create(name, **{**hyper_parameters, "every": longest})
-    return strategy
+    default = create(name)
+    before, after = (
+        hyper_parameters_of(strategy)
+        for strategy in (default, default.between_rounds(recipe.local_epochs))
+    )
+    changed = {key: value for key, value in after.items() if value != before[key]}
+    return create(name, **{**changed, **hyper_parameters})
 
 
 def _obstacle(strategy: methods.Strategy, recipe: Recipe, summary: methods.Summary) -> str:
@@ -359,14 +362,14 @@ def _trial_jobs(strategy: methods.Strategy, recipe: Recipe, summary: methods.Sum
     """Return what a client would be asked in a first round."""
     rows = summary.pooled
     sums = Statistics(counts=rows, positives=rows / 2, scores=rows / 2, losses=rows / 2)
-    context = methods.Context(
-        round=0,
+    first = methods.Round(
+        index=0,
         rounds=1,
         participants=("one",),
         plan=recipe.plan(0, 1),
         rng=np.random.default_rng(0),
         summary=summary,
+        measurements=(methods.Measurement("one", sums),),
     )
-    known = [methods.Measurement("one", sums)]
-    _, jobs = strategy.plan(strategy.start(summary), context, known)
+    _, jobs = strategy.plan(strategy.start(summary), first)
     return jobs

@@ -26,7 +26,7 @@ from mfairfl.data.columns import columns_of
 from mfairfl.data.federation import SPLITS, Client, Shard
 from mfairfl.data.frame import read_file
 from mfairfl.data.table import Table, read_table
-from mfairfl.engine.silo import Silo, SlotStore
+from mfairfl.engine.clients import DiskSlots, SoleClient, sole_client
 from mfairfl.errors import DataError, MessageError, first_problem
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import write_atomically
@@ -62,7 +62,7 @@ class Responder:
 
     def __init__(self, settings: SiloSettings) -> None:
         self._settings = settings
-        self._silos: dict[str, tuple[Silo, Shape]] = {}
+        self._silos: dict[str, tuple[SoleClient, Shape]] = {}
 
     def handle(self, run: str, packet: Packet) -> Packet:
         """Answer a message that belongs to `run`."""
@@ -161,7 +161,7 @@ class Responder:
         )
         return table, silo
 
-    def _open(self, run: str) -> tuple[Silo, Shape]:
+    def _open(self, run: str) -> tuple[SoleClient, Shape]:
         """Return the silo of a run, from memory or from disk."""
         if run not in self._silos:
             folder = self._settings.state / run
@@ -189,7 +189,7 @@ class Responder:
             attributes = agreed.task.attributes
             model = agreed.model.build(agreed.features)
             client = Client(self._settings.name, *shards)
-            slots = SlotStore(folder / "slots")
-            silo = Silo(client, model, attributes, agreed.seed, slots)
+            slots = DiskSlots(folder / "slots")
+            silo = sole_client(client, model, attributes, agreed.seed, slots)
             self._silos[run] = silo, Shape(model.size, Cells(attributes).size)
         return self._silos[run]

@@ -99,7 +99,7 @@ def _ask(setup: Setup, ask: Ask, transport: Transport, minimum: int) -> dict[str
     names = sorted(setup.summary.counts)
     if isinstance(ask, Train):
         names = sorted({job.client for job in ask.jobs})
-    shape = Shape(setup.model.size, Cells(setup.summary.attributes).size)
+    shape = Shape(setup.size, Cells(setup.summary.attributes).size)
     replies = transport.exchange({name: pack_ask(ask, name) for name in names})
     answers, reasons = read_replies(
         names, replies, lambda name, reply: unpack_answer(reply, ask, name, shape)

@@ -27,7 +27,7 @@ from mfairfl.errors import ConfigError, MfairflError, first_problem, unknown
 from mfairfl.fairness import notion
 from mfairfl.fairness.goal import Goal
 from mfairfl.strategies import create, describe
-from mfairfl.strategies.base import Strategy, trains_for_groups
+from mfairfl.strategies.base import Strategy
 from mfairfl.training.plan import Recipe
 
 __all__ = ["Config", "make_config"]
@@ -207,14 +207,19 @@ class Config(_Section):
     def output_rule(self) -> Output:
         """Return the output rule with the defaults of this strategy and notion filled in."""
         strategy, tolerance = self.strategy.create(), self.output.tolerance
-        fair = trains_for_groups(strategy)
-        rule = self.output.rule or strategy.card.output or ("select" if fair else "last")
+        default: Rule = "select" if strategy.card.constrained else "last"
+        rule = self.output.rule or strategy.card.output or default
         if tolerance is None:
             loose = any(notion(name).events[0].labels != (0, 1) for name in self.fairness.notion)
             tolerance = 0.01 if loose else 0.005
             if rule == "threshold":  # fitted, not met by chance: nothing need be allowed
                 tolerance = 0.0
         return Output(rule=rule, tolerance=tolerance)
+
+    def server_rounds(self) -> int:
+        """Return the number of rounds: one for every local epoch, if a round is one gradient."""
+        steps = self.strategy.create().card.steps
+        return self.training.rounds * (self.training.local_epochs if steps == "gradient" else 1)
 
     def identity(self, data: str) -> str:
         """Return the hash of all that decides the result; `data` names rows and split."""

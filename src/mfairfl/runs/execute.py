@@ -19,7 +19,7 @@ from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import History
 from mfairfl.runs.predictor import Predictor, load
-from mfairfl.runs.prepare import ModuleFactory, federation_of, setup_of, table_of
+from mfairfl.runs.prepare import ModuleFactory, federation_of, model_of, setup_of, table_of
 from mfairfl.runs.record import closing_record, facts_of, opening_record
 from mfairfl.training.arithmetic import steady_arithmetic
 
@@ -112,7 +112,8 @@ def _begin(
     federation = _federation(request, federations)
     module = None if request.module is None else _name(request.module)
     opening = opening_record(request.config, facts_of(federation), module)
-    setup = setup_of(request.config, federation, request.module)
+    model = model_of(request.config, federation.pool.X.shape[1], request.module)
+    setup = setup_of(request.config, federation, model)
     callbacks, state, directory = request.callbacks, None, None
     if request.out is not None:
         directory = RunDirectory(request.out)
@@ -126,7 +127,9 @@ def _begin(
         state = checkpoints.latest()
         # The checkpoint comes last of all: it is what makes the round count.
         callbacks = (*request.callbacks, History(directory.path), checkpoints)
-    member = Member(setup=setup, federation=federation, state=state, callbacks=callbacks)
+    member = Member(
+        setup=setup, model=model, federation=federation, state=state, callbacks=callbacks
+    )
     return _Begun(member=member, opening=opening, directory=directory)
 
 
@@ -155,9 +158,9 @@ def _refuse(section: str, settings: BaseModel, why: str) -> None:
 
 def _end(begun: _Begun, result: Result, timing: dict[str, Any]) -> Run:
     setup, federation = begun.member.setup, begun.member.federation
-    record = closing_record(begun.opening, setup, result, timing)
+    record = closing_record(begun.opening, setup, begun.member.model, result, timing)
     predictor = Predictor(
-        model=setup.model,
+        model=begun.member.model,
         encoder=federation.encoder,
         task=federation.task,
         members=result.served.members,

@@ -67,21 +67,17 @@ def run_federated(
             attributes=enrolled.attributes,
             goal=config.goal(tuple(a.name for a in enrolled.attributes)),
         )
-        setup = setup_for(
-            config,
-            model=model_of(config, len(enrolled.encoder.feature_names)),
-            summary=summary,
-            splits=_splits(enrolled),
-        )
+        model = model_of(config, len(enrolled.encoder.feature_names))
+        setup = setup_for(config, size=model.size, summary=summary, splits=_splits(enrolled))
         checkpoints = directory.checkpoints(opening["identity"])
-        state = checkpoints.latest() or first_state(setup)
+        state = checkpoints.latest() or first_state(setup, model)
         watchers = (*callbacks, History(directory.path), checkpoints)
         started = time.perf_counter()
         result = drive(setup, state, transport, minimum=wanted.minimum, callbacks=watchers)
         timing = {"train_seconds": round(time.perf_counter() - started, 3), "runs_at_once": 1}
         result = _without_personal(result, state.weights)
         directory.write_model(result.served)
-        record = closing_record(opening, setup, result, timing)
+        record = closing_record(opening, setup, model, result, timing)
         record |= {"files": directory.digests()}
         directory.write_record(record)
         return record

@@ -14,14 +14,13 @@ from mfairfl.engine.state import Setup, Split
 from mfairfl.errors import ConfigError
 from mfairfl.models import MLP, Model, ModuleModel, logistic
 from mfairfl.runs.config import Config
-from mfairfl.strategies.base import Strategy, Summary
+from mfairfl.strategies.base import Summary
 
 __all__ = [
     "ModuleFactory",
     "federation_of",
     "model_of",
     "setup_of",
-    "steps_by_gradient",
     "table_of",
 ]
 
@@ -67,33 +66,26 @@ def model_of(config: Config, inputs: int, module: ModuleFactory | None = None) -
     return MLP(inputs=inputs, hidden=config.model.hidden)
 
 
-def steps_by_gradient(strategy: Strategy) -> bool:
-    """Say whether a method takes one gradient a server step: one for every local epoch, then."""
-    return getattr(strategy, "update", "local") == "gradient"
-
-
-def setup_of(config: Config, federation: Federation, module: ModuleFactory | None = None) -> Setup:
+def setup_of(config: Config, federation: Federation, model: Model) -> Setup:
     """Put together what the loop needs, for clients whose rows are here."""
     names = tuple(attribute.name for attribute in federation.attributes)
     pooled = config.strategy.create().card.trains_on == "pooled"
     return setup_for(
         config,
-        model=model_of(config, federation.pool.X.shape[1], module),
+        size=model.size,
         summary=summarize(federation, config.goal(names), pooled=pooled),
         splits=splits_of(federation),
     )
 
 
-def setup_for(
-    config: Config, *, model: Model, summary: Summary, splits: tuple[Split, ...]
-) -> Setup:
+def setup_for(config: Config, *, size: int, summary: Summary, splits: tuple[Split, ...]) -> Setup:
     """Put together what the loop needs, wherever the clients are."""
     strategy, training = config.strategy.create(), config.training
     return Setup(
         strategy=strategy,
-        model=model,
+        size=size,
         recipe=training.recipe(),
-        rounds=training.rounds * (training.local_epochs if steps_by_gradient(strategy) else 1),
+        rounds=config.server_rounds(),
         seed=config.seed,
         summary=summary,
         output=config.output_rule(),

@@ -19,6 +19,7 @@ from mfairfl.fairness.notions import available_notions
 from mfairfl.fairness.summary import constant_classifier, summarise
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import intervals, noise_floor
+from mfairfl.models import Model
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import SCHEMA_VERSION
 
@@ -95,7 +96,7 @@ def opening_record(config: Config, facts: Facts, module: str | None = None) -> d
 
 
 def closing_record(
-    opening: dict[str, Any], setup: Setup, result: Result, timing: dict[str, float]
+    opening: dict[str, Any], setup: Setup, model: Model, result: Result, timing: dict[str, float]
 ) -> dict[str, Any]:
     """Return the finished record."""
     attributes = setup.summary.attributes
@@ -112,7 +113,7 @@ def closing_record(
     return opening | {
         "status": "complete",
         "rounds": result.rounds,
-        "model": setup.model.describe(),
+        "model": model.describe(),
         "served": {
             "kind": result.served.kind,
             "names": list(result.served.names),

@@ -20,23 +20,28 @@ Deviations:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mfairfl.errors import ConfigError
 from mfairfl.geometry.min_norm import project_box_simplex
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary
-from mfairfl.strategies.tilting import losses
-from mfairfl.training.plan import Job, Report
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Summary,
+    parameter,
+)
+from mfairfl.training.plan import Report
 
 __all__ = ["AFL"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AFL:
+class AFL(Strategy):
     """Averaging with weights that climb towards the worst mixture of clients.
 
     Parameters
@@ -45,46 +50,27 @@ class AFL:
         γ ≥ 0, the step of the clients' weights in a round.
     """
 
-    gamma: float = field(default=1.0, metadata={"grid": (0.01, 0.1, 1.0)})
+    gamma: float = parameter(1.0, grid=(0.01, 0.1, 1.0), least=0)
 
-    card: ClassVar[Card] = Card(
+    card = Card(
         title="Best for the worst mix of clients",
         paper="Mohri et al. 2019",
         protects="clients",
     )
-
-    def __post_init__(self) -> None:
-        if not self.gamma >= 0:
-            raise ConfigError(f"strategy.gamma must be at least 0, not {self.gamma}")
 
     def start(self, summary: Summary) -> State:
         """Every client with training rows starts with the same weight."""
         names = sorted(name for name, counts in summary.counts.items() if counts.sum() > 0)
         return {"clients": names, "mixture": np.full(len(names), 1 / len(names))}
 
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
-        """Every participant trains the plain plan from the server's weights."""
-        del measurements
-        return state, context.jobs()
-
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """Weigh those who reported by λ, then move λ."""
-        del context, gram
         index = [state["clients"].index(report.client) for report in reports]
         mixture = state["mixture"].copy()
         mass = mixture[index].sum()
         present = mixture[index] / mass if mass > 0 else np.full(len(index), 1 / len(index))
-        pushed = present + self.gamma * losses(measurements, reports)
+        pushed = present + self.gamma * round.losses(reports)
         bounds = np.zeros(len(index)), np.ones(len(index))
         mixture[index] = mass * project_box_simplex(pushed - pushed.max(), *bounds)
         log = {"mixture": dict(zip(state["clients"], mixture.tolist(), strict=True))}
-        return Step(coefficients=present, state={**state, "mixture": mixture}, log=log)
+        return Step(present, state={**state, "mixture": mixture}, log=log)

@@ -1,43 +1,57 @@
 """What a method is: a plan for the clients and coefficients for the server.
 
-A strategy is a frozen dataclass of hyper-parameters with three pure functions. Its state is a
+A strategy is a frozen dataclass of hyper-parameters that derives from `Strategy`. Its state is a
 plain mapping of names to numbers, strings and arrays, so checkpoints need no code of its own;
-randomness comes in through the context. The server step is w' = w − scale · Σ c_k g_k.
+randomness comes in through the round. The server step is w' = w − scale · Σ c_k g_k.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from dataclasses import dataclass, field, fields, replace
+from functools import reduce
+from operator import add
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.data import Attribute
+from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.goal import Goal
 from mfairfl.training.plan import Job, Optimizer, Plan, Report
 
 __all__ = [
     "Card",
-    "Context",
+    "Gram",
     "Measurement",
+    "Round",
     "State",
     "Step",
     "Strategy",
     "Summary",
-    "shares",
-    "trains_for_groups",
+    "Weights",
+    "by_client",
+    "parameter",
 ]
+
+Floats = NDArray[np.float64]
+
+Gram = Floats
+"""The Gram matrix of the updates, (K, K), if the card needs it or its diagonal; else empty."""
 
 State = Mapping[str, Any]
 """Names to JSON values or numpy arrays."""
 
+Weights = Literal["size", "uniform"]
+"""p_k = n_k/n, or 1/K."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Card:
-    """What a reader should know about a method before using it.
+    """What a reader should know about a method, and everything an engine asks of it.
 
     Parameters
     ----------
@@ -50,26 +64,38 @@ class Card:
     reveals : {"individual", "sums"}
         Whether the server must see single clients' updates or only their weighted sum.
     trains_on : {"clients", "pooled"}
-        Federated, or a reference line that pools the rows.
+        Federated, or a reference that pools the rows.
     serves : {"global", "personal", "ensemble"}
         Whose model answers.
+    shares : {"size", "uniform"}
+        How the members of an ensemble count.
     starts : {"random", "constant"}
         Whether the first model is drawn, or answers the training data's base rate to everyone.
+    steps : {"local", "gradient"}
+        What a round is: local epochs at every client, or one full-batch gradient. A method of
+        gradients takes a server step for every local epoch of the others.
     constrained : bool
-        Whether a fairness constraint is trained for.
+        Whether a constraint on groups is trained for.
     output : {"last", "average", "select", "threshold"}, optional
         Output rule unless another is asked for; None means `select` for a constrained method and
         `last` for any other.
+
+    Examples
+    --------
+    >>> Card(title="Federated averaging", paper="McMahan et al. 2017").serves
+    'global'
     """
 
     title: str
-    paper: str
-    protects: str
+    paper: str = "none"
+    protects: str = "nothing"
     needs: Literal["gram", "norms", "none"] = "none"
     reveals: Literal["individual", "sums"] = "sums"
     trains_on: Literal["clients", "pooled"] = "clients"
     serves: Literal["global", "personal", "ensemble"] = "global"
+    shares: Weights = "size"
     starts: Literal["random", "constant"] = "random"
+    steps: Literal["local", "gradient"] = "local"
     constrained: bool = False
     output: Literal["last", "average", "select", "threshold"] | None = None
 
@@ -83,14 +109,18 @@ class Summary:
     counts : mapping of str to ndarray
         Training rows per (cell, label), (C, 2), for each client in name order; of all clients
         under one name, if a method trains on pooled rows.
+    attributes : tuple of Attribute
+        The sensitive attributes.
+    goal : Goal
+        What is to be fair.
     """
 
-    counts: Mapping[str, NDArray[np.float64]]
+    counts: Mapping[str, Floats]
     attributes: tuple[Attribute, ...]
     goal: Goal
 
     @property
-    def pooled(self) -> NDArray[np.float64]:
+    def pooled(self) -> Floats:
         """Training rows per (cell, label) of the whole federation."""
         return np.asarray(np.sum(list(self.counts.values()), axis=0), dtype=np.float64)
 
@@ -100,59 +130,18 @@ class Summary:
         negatives, positives = self.pooled.sum(axis=0)
         return float(np.log((positives + 0.5) / (negatives + 0.5)))
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """Where in the run we are.
-
-    Parameters
-    ----------
-    round, rounds : int
-        This round, from 0, and their number.
-    participants : tuple of str
-        Clients taking part, in name order.
-    plan : Plan
-        The shared recipe's plan of this round; strategies change only what they must.
-    decay : float
-        This round's learning rate relative to the first round's: the shared schedule, for methods
-        with a rate of their own.
-    rng : Generator
-        Random stream of this round's server decisions.
-    summary : Summary
-        What was agreed before the first round.
-    vectors : mapping
-        Named server vectors (SCAFFOLD's c).
-    """
-
-    round: int
-    rounds: int
-    participants: tuple[str, ...]
-    plan: Plan
-    rng: np.random.Generator
-    summary: Summary
-    decay: float = 1.0
-    vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-    def jobs(self, plan: Plan | None = None) -> list[Job]:
-        """Return one job a participant, all with the same plan: the shared one, unless given."""
-        return [Job(client=name, plan=plan or self.plan) for name in self.participants]
-
-    def sgd(self, lr: float) -> Plan:
-        """Return this round's plan with plain SGD that starts at rate `lr`.
-
-        For methods whose mathematics divides updates by the local rate. Schedule and decay per
-        step (rate · weight decay) stay those of the shared recipe.
-        """
-        shared, rate = self.plan.optimizer, lr * self.decay
-        decay = shared.lr * shared.weight_decay / rate if rate else 0.0
-        return replace(self.plan, optimizer=Optimizer(name="sgd", lr=rate, weight_decay=decay))
+    @property
+    def constraints(self) -> Constraints:
+        """The goal's constraints on this task."""
+        return self.goal.constraints(self.attributes)
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """One client's sums and counts on its training rows, under the model that would answer them.
 
-    That is the server's; the whole ensemble, or the client's own, for methods that serve those.
+    That is the server's model; the whole ensemble, or the client's own model, for methods that
+    serve those.
     """
 
     client: str
@@ -170,6 +159,79 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """Where the run is, and what is known at the start of the round.
+
+    Parameters
+    ----------
+    index, rounds : int
+        This round, from 0, and their number.
+    participants : tuple of str
+        Clients taking part, in name order.
+    plan : Plan
+        The shared recipe's plan of this round; strategies change only what they must.
+    rng : Generator
+        Random stream of this round's server decisions.
+    summary : Summary
+        What was agreed before the first round.
+    measurements : tuple of Measurement
+        The participants' sums and counts at the server's weights w_t.
+    decay : float
+        This round's learning rate relative to the first round's: the shared schedule, for methods
+        with a rate of their own.
+    vectors : mapping
+        Named server vectors (SCAFFOLD's c).
+    """
+
+    index: int
+    rounds: int
+    participants: tuple[str, ...]
+    plan: Plan
+    rng: np.random.Generator
+    summary: Summary
+    measurements: tuple[Measurement, ...]
+    decay: float = 1.0
+    vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def jobs(self, plan: Plan | None = None) -> list[Job]:
+        """Return one job per participant, all with the same plan: the shared one by default."""
+        return [Job(client=name, plan=plan or self.plan) for name in self.participants]
+
+    def sgd(self, lr: float) -> Plan:
+        """Return this round's plan with plain SGD that starts at rate `lr`.
+
+        For methods whose mathematics divides updates by the local rate. Schedule and decay per
+        step (rate · weight decay) stay those of the shared recipe.
+        """
+        shared, rate = self.plan.optimizer, lr * self.decay
+        decay = shared.lr * shared.weight_decay / rate if rate else 0.0
+        return replace(self.plan, optimizer=Optimizer(name="sgd", lr=rate, weight_decay=decay))
+
+    @property
+    def pooled(self) -> Statistics:
+        """The sums over all measured clients."""
+        return reduce(add, (m.statistics for m in self.measurements))
+
+    @property
+    def measured(self) -> dict[str, Measurement]:
+        """The measurements by client."""
+        return {m.client: m for m in self.measurements}
+
+    def losses(self, reports: Sequence[Report]) -> Floats:
+        """Return L_k(w_t), the mean loss of each client that reported."""
+        known = self.measured
+        return np.array([known[report.client].loss for report in reports])
+
+    def shares(self, reports: Sequence[Report], weights: Weights = "size") -> Floats:
+        """Return p_k of the reports: n_k/n over the clients that reported, or 1/K."""
+        if weights == "uniform":
+            return np.full(len(reports), 1 / len(reports))
+        known = self.measured
+        sizes = np.array([known[report.client].rows for report in reports], dtype=np.float64)
+        return np.asarray(sizes / sizes.sum())
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """The server's answer: w' = w − scale · Σ c_k g_k.
 
@@ -177,63 +239,117 @@ class Step:
     ----------
     coefficients : ndarray (K,)
         c, aligned with the reports.
-    state : mapping
-        The strategy's new state.
+    state : mapping, optional
+        The strategy's new state; None leaves it as `plan` returned it.
     scale : float
         Common factor.
     vectors : mapping of str to ndarray (K,)
         For each named server vector, the coefficients of the reports' control changes added to it.
     log : mapping
-        What an auditor may want to see of this round.
+        What an auditor may want to see of this round: plain numbers and names.
     """
 
-    coefficients: NDArray[np.float64]
-    state: State
+    coefficients: Floats
+    state: State | None = None
     scale: float = 1.0
-    vectors: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    vectors: Mapping[str, Floats] = field(default_factory=dict)
     log: Mapping[str, Any] = field(default_factory=dict)
 
 
-@runtime_checkable
-class Strategy(Protocol):
-    """A method. Frozen hyper-parameters, no hidden state."""
+class Strategy:
+    """A method: frozen hyper-parameters, three pure functions, no hidden state.
 
-    card: ClassVar[Card]
+    Derive a frozen dataclass from it, give it a `card` (a class attribute, or a property where it
+    depends on hyper-parameters) and a `combine`. A server rule is `combine` alone: by default
+    nothing is remembered and every participant trains the shared plan from the server's weights.
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True)
+    ... class Median(Strategy):
+    ...     card = Card(title="Only the client of median loss counts")
+    ...
+    ...     def combine(self, state, round, reports, gram):
+    ...         middle = np.argsort(round.losses(reports))[len(reports) // 2]
+    ...         return Step(np.eye(len(reports))[middle])
+    """
+
+    __slots__ = ()
+
+    @property
+    def card(self) -> Card:
+        """What a reader and an engine should know about the method."""
+        raise NotImplementedError(f"{type(self).__name__} has no card; add card = Card(title=…)")
+
+    def __post_init__(self) -> None:
+        """Check every hyper-parameter against the bounds of its `parameter`."""
+        for one in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
+            _check_bounds(one.name, getattr(self, one.name), one.metadata)
 
     def start(self, summary: Summary) -> State:
         """Return the state before the first round."""
+        del summary
+        return {}
 
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
+    def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Say what each participant trains, given everyone's measurements."""
+        return state, round.jobs()
 
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """Say how much each report counts."""
+        raise NotImplementedError(f"{type(self).__name__} has no combine")
+
+    def between_rounds(self, epochs: int) -> Self:
+        """Return the method with multipliers that never move inside a round of so many epochs.
+
+        For clients that can train a plan but cannot move multipliers while they do.
+        """
+        del epochs
+        return self
 
 
-def trains_for_groups(strategy: Strategy) -> bool:
-    """Say whether a group constraint is trained for: of this kind, and not switched off."""
-    switched_off = not getattr(strategy, "constraint", True)
-    for_clients = getattr(strategy, "parity", "group") == "client"
-    return strategy.card.constrained and not switched_off and not for_clients
+def parameter(
+    default: Any,
+    *,
+    grid: tuple[Any, ...] | None = None,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+) -> Any:
+    """Return a hyper-parameter's dataclass field: default, values worth trying, bounds.
+
+    Parameters
+    ----------
+    grid : tuple, optional
+        Values a tuner should try.
+    least, above, most : float, optional
+        The value must be at least, greater than, at most.
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True)
+    ... class Powered(Strategy):
+    ...     q: float = parameter(1.0, grid=(0.1, 1.0), least=0)
+    >>> Powered(q=-1)
+    Traceback (most recent call last):
+    ...
+    mfairfl.errors.ConfigError: strategy.q must be at least 0, not -1
+    """
+    bounds = {"grid": grid, "least": least, "above": above, "most": most}
+    given = {name: value for name, value in bounds.items() if value is not None}
+    return field(default=default, metadata=given)
 
 
-def shares(
-    measurements: Sequence[Measurement],
-    reports: Sequence[Report],
-    weights: Literal["size", "uniform"],
-) -> NDArray[np.float64]:
-    """Return p_k of the reports: n_k/n over those who reported, or 1/K."""
-    if weights == "uniform":
-        return np.full(len(reports), 1 / len(reports))
-    rows = {m.client: m.rows for m in measurements}
-    sizes = np.array([rows[report.client] for report in reports], dtype=np.float64)
-    return np.asarray(sizes / sizes.sum())
+def _check_bounds(name: str, value: Any, bounds: Mapping[str, Any]) -> None:
+    # `not >=` instead of `<`: nan fails every bound.
+    if "least" in bounds and not value >= bounds["least"]:
+        raise ConfigError(f"strategy.{name} must be at least {bounds['least']}, not {value}")
+    if "above" in bounds and not value > bounds["above"]:
+        raise ConfigError(f"strategy.{name} must be greater than {bounds['above']}, not {value}")
+    if "most" in bounds and not value <= bounds["most"]:
+        raise ConfigError(f"strategy.{name} must be at most {bounds['most']}, not {value}")
+
+
+def by_client(reports: Sequence[Report], values: Floats) -> dict[str, float]:
+    """Return a number of each report by client, for logs."""
+    return {report.client: float(x) for report, x in zip(reports, values, strict=True)}

@@ -15,48 +15,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+)
 from mfairfl.training.plan import Job, Report
 
 __all__ = ["Constant"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Constant:
+class Constant(Strategy):
     """Predict the majority label for everyone."""
 
-    card: ClassVar[Card] = Card(
+    card = Card(
         title="The commoner label for everyone",
         paper="none",
         protects="nothing",
         starts="constant",
     )
 
-    def start(self, summary: Summary) -> State:
-        """Nothing to remember: the loop starts, and stays, at the base rate (see the card)."""
-        del summary
-        return {}
-
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
-        """Nobody trains."""
-        del context, measurements
+    def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
+        """Nobody trains: the loop starts, and stays, at the base rate (see the card)."""
         return state, []
 
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """Nothing to combine."""
-        del context, measurements, reports, gram
-        return Step(coefficients=np.zeros(0), state=state)
+        return Step(np.zeros(0))

@@ -21,21 +21,25 @@ choose among three by its validation rows).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mfairfl.errors import ConfigError
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Weights,
+    parameter,
+)
 from mfairfl.training.plan import PERSONAL, Job, Report
 
 __all__ = ["Ditto"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ditto:
+class Ditto(Strategy):
     """Personal models pulled towards a federated average.
 
     Parameters
@@ -46,45 +50,25 @@ class Ditto:
         p_k = n_k/n or 1/K of the global part.
     """
 
-    pull: float = field(default=1.0, metadata={"grid": (0.01, 0.05, 0.1, 0.5, 1.0, 5.0)})
-    weights: Literal["size", "uniform"] = "size"
+    pull: float = parameter(1.0, grid=(0.01, 0.05, 0.1, 0.5, 1.0, 5.0), least=0)
+    weights: Weights = "size"
 
-    card: ClassVar[Card] = Card(
+    card = Card(
         title="Personal models near the average",
         paper="Li et al. 2021",
         protects="clients",
         serves="personal",
     )
 
-    def __post_init__(self) -> None:
-        if not self.pull >= 0:
-            raise ConfigError(f"strategy.pull must be at least 0, not {self.pull}")
-
-    def start(self, summary: Summary) -> State:
-        """Personal models are the clients'; the server remembers nothing."""
-        del summary
-        return {}
-
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
+    def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Two jobs each: FedAvg's, and the personal model's, which is kept and not sent."""
-        del measurements
-        pulled = replace(context.plan, proximal=self.pull)
+        pulled = replace(round.plan, proximal=self.pull)
         jobs = []
-        for name in context.participants:
+        for name in round.participants:
             own = Job(client=name, plan=pulled, start=PERSONAL, keep=PERSONAL, send=False)
-            jobs += [Job(client=name, plan=context.plan), own]
+            jobs += [Job(client=name, plan=round.plan), own]
         return state, jobs
 
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """c_k = p_k over those who reported, as FedAvg."""
-        del context, gram
-        return Step(coefficients=shares(measurements, reports, self.weights), state=state)
+        return Step(round.shares(reports, self.weights))

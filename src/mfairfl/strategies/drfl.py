@@ -18,16 +18,23 @@ Deviations:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mfairfl.errors import ConfigError
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
-from mfairfl.strategies.tilting import losses, tilted
-from mfairfl.training.plan import Job, Report
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Weights,
+    by_client,
+    parameter,
+)
+from mfairfl.strategies.tilting import tilted
+from mfairfl.training.plan import Report
 
 __all__ = ["DRFL"]
 
@@ -35,7 +42,7 @@ _LEAST = 1e-10  # q-FFL's floor: a loss of 0 has no logarithm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DRFL:
+class DRFL(Strategy):
     """Averaging with weights that grow with the clients' losses.
 
     Parameters
@@ -46,42 +53,17 @@ class DRFL:
         p_k = n_k/n or 1/K.
     """
 
-    q: float = field(default=2.0, metadata={"grid": (0.01, 0.02, 1.0, 2.0, 5.0, 10.0)})
-    weights: Literal["size", "uniform"] = "size"
+    q: float = parameter(2.0, grid=(0.01, 0.02, 1.0, 2.0, 5.0, 10.0), least=0)
+    weights: Weights = "size"
 
-    card: ClassVar[Card] = Card(
+    card = Card(
         title="Clients count by their loss",
         paper="Zhao & Joshi 2022",
         protects="clients",
     )
 
-    def __post_init__(self) -> None:
-        if not self.q >= 0:
-            raise ConfigError(f"strategy.q must be at least 0, not {self.q}")
-
-    def start(self, summary: Summary) -> State:
-        """DRFL remembers nothing."""
-        del summary
-        return {}
-
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
-        """Every participant trains the plain plan from the server's weights."""
-        del measurements
-        return state, context.jobs()
-
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """π_k of those who reported."""
-        del context, gram
-        p = shares(measurements, reports, self.weights)
-        c = tilted(p, self.q * np.log(losses(measurements, reports) + _LEAST))
-        tilt = {r.client: float(t) for r, t in zip(reports, c / p, strict=True)}
-        return Step(coefficients=c, state=state, log={"tilt": tilt})
+        p = round.shares(reports, self.weights)
+        c = tilted(p, self.q * np.log(round.losses(reports) + _LEAST))
+        return Step(c, log={"tilt": by_client(reports, c / p)})

@@ -36,20 +36,27 @@ thresholded rates (`driven_by`) by default, as in `fedfb`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Summary,
+    parameter,
+)
 from mfairfl.strategies.fairbatch import Driver, loss_table, masses, moved
-from mfairfl.strategies.lagrangian import as_table, pooled
-from mfairfl.training.plan import Job, Report
+from mfairfl.training.plan import Job, Report, as_table
 
 __all__ = ["FairFed", "distance", "reweighting"]
 
@@ -57,7 +64,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FairFed:
+class FairFed(Strategy):
     """Fairness-aware aggregation with local debiasing.
 
     Parameters
@@ -73,26 +80,21 @@ class FairFed:
         Whether decisions or cross-entropies move λ_k.
     """
 
-    beta: float = field(default=0.1, metadata={"grid": (0.01, 0.05, 0.1, 1.0, 2.0, 5.0)})
+    beta: float = parameter(0.1, grid=(0.01, 0.05, 0.1, 1.0, 2.0, 5.0), least=0)
     debias: Literal["reweighting", "fairbatch", "none"] = "fairbatch"
-    step: float = 0.5
+    step: float = parameter(0.5, least=0)
     driven_by: Driver = "rates"
 
-    card: ClassVar[Card] = Card(
+    card = Card(
         title="Clients count by gap, and debias",
         paper="Ezzeldin et al. 2023",
         protects="groups",
         constrained=True,
     )
 
-    def __post_init__(self) -> None:
-        for name in ("beta", "step"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
-
     def start(self, summary: Summary) -> State:
         """w̄_k = n_k/n, kept as rows n·w̄_k; every client's rows weigh 1."""
-        constraints, names = _constraints(summary), sorted(summary.counts)
+        constraints, names = summary.constraints, sorted(summary.counts)
         counts = [summary.counts[name] for name in names]
         return {
             "clients": names,
@@ -101,15 +103,13 @@ class FairFed:
             "lambda": np.array([masses(constraints, n) for n in counts]),
         }
 
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
+    def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Every client weighs its rows by its own counts or its own gaps."""
         if self.debias == "none":
-            return state, [Job(client=m.client, plan=context.plan) for m in measurements]
-        constraints = _constraints(context.summary)
+            return state, round.jobs()
+        constraints = round.summary.constraints
         lam, jobs = np.array(state["lambda"]), []
-        for m in measurements:
+        for m in round.measurements:
             counts = m.statistics.counts
             if self.debias == "fairbatch":
                 k = state["clients"].index(m.client)
@@ -118,39 +118,30 @@ class FairFed:
                     lam[k],
                     m.statistics,
                     counts,
-                    step=self.step / sqrt(context.round + 1),
+                    step=self.step / sqrt(round.index + 1),
                     driven_by=self.driven_by,
-                    alpha=context.summary.goal.alpha,
+                    alpha=round.summary.goal.alpha,
                 )
                 table = loss_table(constraints, lam[k], counts)
             else:
                 table = reweighting(constraints, counts)
-            jobs.append(
-                Job(client=m.client, plan=replace(context.plan, loss_table=as_table(table)))
-            )
+            plan = replace(round.plan, loss_table=as_table(table))
+            jobs.append(Job(client=m.client, plan=plan))
         return {**state, "lambda": lam}, jobs
 
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """Move w̄ by the clients' distance from the pooled fairness, then normalise it."""
-        del gram
-        constraints, whole = _constraints(context.summary), pooled(measurements)
-        deltas = np.array([distance(constraints, m.statistics, whole) for m in measurements])
-        n, place = float(context.summary.pooled.sum()), state["clients"].index
+        constraints, whole = round.summary.constraints, round.pooled
+        deltas = np.array([distance(constraints, m.statistics, whole) for m in round.measurements])
+        n, place = float(round.summary.pooled.sum()), state["clients"].index
         weights = state["weights"].copy()
-        weights[[place(m.client) for m in measurements]] -= (
+        weights[[place(m.client) for m in round.measurements]] -= (
             self.beta * n * (deltas - deltas.mean())
         )
         used = np.maximum(weights[[place(r.client) for r in reports]], 0.0)
         total = float(used.sum())
-        c = used / total if total > 0 else shares(measurements, reports, "size")
-        names = [m.client for m in measurements]
+        c = used / total if total > 0 else round.shares(reports)
+        names = [m.client for m in round.measurements]
         log: dict[str, Any] = {
             "distances": dict(zip(names, deltas.tolist(), strict=True)),
             "weights": dict(zip(state["clients"], (weights / n).tolist(), strict=True)),
@@ -158,7 +149,7 @@ class FairFed:
         if self.debias == "fairbatch":
             log["constraints"] = [" | ".join(label) for label in constraints.labels]
             log["lambda"] = dict(zip(state["clients"], state["lambda"].tolist(), strict=True))
-        return Step(coefficients=c, state={**state, "weights": weights}, log=log)
+        return Step(c, state={**state, "weights": weights}, log=log)
 
 
 def distance(constraints: Constraints, own: Statistics, whole: Statistics) -> float:
@@ -219,7 +210,3 @@ def reweighting(constraints: Constraints, counts: Floats) -> Floats:
 def _accuracy(statistics: Statistics) -> float:
     n, chosen = statistics.counts, statistics.positives
     return float((n[:, 0] - chosen[:, 0] + chosen[:, 1]).sum() / n.sum())
-
-
-def _constraints(summary: Summary) -> Constraints:
-    return summary.goal.constraints(summary.attributes)

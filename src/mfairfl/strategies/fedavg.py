@@ -16,19 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
-from mfairfl.training.plan import Job, Report
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Weights,
+)
+from mfairfl.training.plan import Report
 
 __all__ = ["FedAvg"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FedAvg:
+class FedAvg(Strategy):
     """Size-weighted (or uniform) federated averaging.
 
     Parameters
@@ -37,34 +41,14 @@ class FedAvg:
         p_k = n_k/n or 1/K.
     """
 
-    weights: Literal["size", "uniform"] = "size"
+    weights: Weights = "size"
 
-    card: ClassVar[Card] = Card(
+    card = Card(
         title="Federated averaging",
         paper="McMahan et al. 2017",
         protects="nothing",
     )
 
-    def start(self, summary: Summary) -> State:
-        """FedAvg remembers nothing."""
-        del summary
-        return {}
-
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
-        """Every participant trains the plain plan from the server's weights."""
-        del measurements
-        return state, context.jobs()
-
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """c_k = n_k/n over those who reported."""
-        del context, gram
-        return Step(coefficients=shares(measurements, reports, self.weights), state=state)
+        return Step(round.shares(reports, self.weights))

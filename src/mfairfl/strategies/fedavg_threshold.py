@@ -22,9 +22,10 @@ constraint.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from mfairfl.strategies.base import Card
+from mfairfl.strategies.base import (
+    Card,
+)
 from mfairfl.strategies.fedavg import FedAvg
 
 __all__ = ["FedAvgThreshold"]
@@ -42,7 +43,7 @@ class FedAvgThreshold(FedAvg):
         p_k = n_k/n or 1/K.
     """
 
-    card: ClassVar[Card] = Card(
+    card = Card(
         title="FedAvg with a threshold per group",
         paper="Hardt et al. 2016",
         protects="groups",

@@ -30,19 +30,26 @@ Deviations:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import sqrt
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Summary,
+    parameter,
+)
 from mfairfl.strategies.fairbatch import Driver, loss_table, masses, moved, moves, with_sum
-from mfairfl.strategies.lagrangian import as_table, pooled
-from mfairfl.training.plan import Job, Report
+from mfairfl.training.plan import Job, Report, as_table
 
 __all__ = ["FedFB"]
 
@@ -50,7 +57,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FedFB:
+class FedFB(Strategy):
     """Group weights steered by the server.
 
     Parameters
@@ -60,49 +67,43 @@ class FedFB:
     driven_by : {"rates", "loss"}
         Whether thresholded decisions or, as in the paper, cross-entropies are compared.
     parity : {"group", "client"}
-        Whether groups or clients are to fare alike. With clients use the output rule `last`:
-        `select` looks at groups.
+        Whether groups or clients are to fare alike.
     """
 
-    step: float = field(
-        default=0.5, metadata={"grid": (0.001, 0.05, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0)}
-    )
+    step: float = parameter(0.5, grid=(0.001, 0.05, 0.08, 0.1, 0.2, 0.5, 1.0, 2.0), least=0)
     driven_by: Driver = "rates"
     parity: Literal["group", "client"] = "group"
 
-    card: ClassVar[Card] = Card(
-        title="Row weights steered by the server",
-        paper="Zeng et al. 2021",
-        protects="groups or clients",
-        constrained=True,
-    )
-
-    def __post_init__(self) -> None:
-        if not self.step >= 0:
-            raise ConfigError(f"strategy.step must be at least 0, not {self.step}")
+    @property
+    def card(self) -> Card:
+        """Where clients are the groups, no group is constrained."""
+        return Card(
+            title="Row weights steered by the server",
+            paper="Zeng et al. 2021",
+            protects="groups or clients",
+            constrained=self.parity == "group",
+        )
 
     def start(self, summary: Summary) -> State:
         """Every row weighs 1."""
         names, counts = sorted(summary.counts), summary.pooled
         rows = np.array([summary.counts[name].sum() for name in names])
         return {
-            "lambda": masses(summary.goal.constraints(summary.attributes), counts),
+            "lambda": masses(summary.constraints, counts),
             "clients": names,
             "client_lambda": rows / rows.sum(),
         }
 
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
+    def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Move λ by the gaps at w_t and weigh every client's rows."""
-        step, summary = self.step / sqrt(context.round + 1), context.summary
+        step, summary = self.step / sqrt(round.index + 1), round.summary
         if self.parity == "client":
-            after = {**state, "client_lambda": self._client_lambda(state, measurements, step)}
-            return after, [Job(client=m.client, plan=context.plan) for m in measurements]
+            lam = self._client_lambda(state, round, step)
+            return {**state, "client_lambda": lam}, round.jobs()
         lam = moved(
-            summary.goal.constraints(summary.attributes),
+            summary.constraints,
             state["lambda"],
-            pooled(measurements),
+            round.pooled,
             summary.pooled,
             step=step,
             driven_by=self.driven_by,
@@ -110,40 +111,31 @@ class FedFB:
         )
         after = {**state, "lambda": lam}
         table, jobs = _table(after, summary), []
-        for m in measurements:
+        for m in round.measurements:
             mean = float((table * m.statistics.counts).sum()) / m.rows
             # Where all rows weigh 0 the client counts for nothing, whatever it trains.
             own = as_table(table / mean if mean > 0 else table)
-            jobs.append(Job(client=m.client, plan=replace(context.plan, loss_table=own)))
+            jobs.append(Job(client=m.client, plan=replace(round.plan, loss_table=own)))
         return after, jobs
 
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """c_k = nc_k / Σ nc_j over those who reported; nc_k = λ_k where clients are the groups."""
-        del gram
-        names, log = [r.client for r in reports], self._log(state, context.summary, measurements)
+        log, known = self._log(state, round), round.measured
         if self.parity == "client":
-            nc = np.array([log["lambda"][name] for name in names])
+            nc = np.array([log["lambda"][r.client] for r in reports])
         else:
-            table = _table(state, context.summary)
-            counts = {m.client: m.statistics.counts for m in measurements}
-            nc = np.array([float((table * counts[name]).sum()) for name in names])
+            table = _table(state, round.summary)
+            own = [known[r.client].statistics.counts for r in reports]
+            nc = np.array([float((table * counts).sum()) for counts in own])
         total = float(nc.sum())
-        return Step(coefficients=nc / total if total > 0 else nc, state=state, log=log)
+        return Step(nc / total if total > 0 else nc, log=log)
 
-    def _client_lambda(
-        self, state: State, measurements: Sequence[Measurement], step: float
-    ) -> Floats:
+    def _client_lambda(self, state: State, round: Round, step: float) -> Floats:
         """Move λ_k by F_k − F; λ ≥ 0 keeps its sum, and absent clients keep theirs."""
-        q = np.array([m.rows for m in measurements]) / sum(m.rows for m in measurements)
-        rates = np.array([self._rate(m.statistics) for m in measurements])
-        index = [state["clients"].index(m.client) for m in measurements]
+        rows = [m.rows for m in round.measurements]
+        q = np.array(rows) / sum(rows)
+        rates = np.array([self._rate(m.statistics) for m in round.measurements])
+        index = [state["clients"].index(m.client) for m in round.measurements]
         lam = np.array(state["client_lambda"])
         after = np.maximum(lam[index] + step * moves(rates - q @ rates, q), 0.0)
         lam[index] = with_sum(after, float(lam[index].sum()))
@@ -157,23 +149,20 @@ class FedFB:
             wrong = np.column_stack([chosen[:, 0], n[:, 1] - chosen[:, 1]])
         return float(wrong.sum() / statistics.counts.sum())
 
-    def _log(
-        self, state: State, summary: Summary, measurements: Sequence[Measurement]
-    ) -> dict[str, Any]:
+    def _log(self, state: State, round: Round) -> dict[str, Any]:
         if self.parity == "client":
             lam = state["client_lambda"].tolist()
             return {"lambda": dict(zip(state["clients"], lam, strict=True))}
-        constraints = summary.goal.constraints(summary.attributes)
-        violation = constraints.violation(pooled(measurements))
+        constraints = round.summary.constraints
+        violation = constraints.violation(round.pooled)
         return {
             "constraints": [" | ".join(label) for label in constraints.labels],
             "lambda": state["lambda"].tolist(),
-            "loss_weights": _table(state, summary).tolist(),
+            "loss_weights": _table(state, round.summary).tolist(),
             "violation_hard": None if np.isnan(violation) else violation,
         }
 
 
 def _table(state: State, summary: Summary) -> Floats:
     """Return A per (cell, label), on the federation's rows."""
-    constraints = summary.goal.constraints(summary.attributes)
-    return loss_table(constraints, state["lambda"], summary.pooled)
+    return loss_table(summary.constraints, state["lambda"], summary.pooled)

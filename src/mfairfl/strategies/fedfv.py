@@ -24,17 +24,24 @@ Deviations:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mfairfl.errors import ConfigError
 from mfairfl.geometry.conflicts import diminish_conflicts, rescaling
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Weights,
+    parameter,
+)
 from mfairfl.strategies.logs import conflict_log
-from mfairfl.training.plan import Job, Report
+from mfairfl.training.plan import Report
 
 __all__ = ["FedFV"]
 
@@ -44,7 +51,7 @@ _NOISE = 1e-6  # relative error to be expected of a float32 Gram matrix
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FedFV:
+class FedFV(Strategy):
     """Fair averaging by projecting conflicting updates.
 
     Parameters
@@ -57,11 +64,11 @@ class FedFV:
         p_k = n_k/n or 1/K.
     """
 
-    alpha: float = field(default=0.1, metadata={"grid": (0.0, 0.1, 0.2, 0.5)})
+    alpha: float = parameter(0.1, grid=(0.0, 0.1, 0.2, 0.5), least=0, most=1)
     external: bool = True
-    weights: Literal["size", "uniform"] = "size"
+    weights: Weights = "size"
 
-    card: ClassVar[Card] = Card(
+    card = Card(
         title="Conflicting updates are projected",
         paper="Wang et al. 2021",
         protects="clients",
@@ -69,39 +76,13 @@ class FedFV:
         reveals="individual",
     )
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.alpha <= 1:
-            raise ConfigError(f"strategy.alpha must lie in [0, 1], not {self.alpha}")
-
-    def start(self, summary: Summary) -> State:
-        """FedFV remembers nothing but updates, which are not stored here."""
-        del summary
-        return {}
-
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
-        """Every participant trains the plain plan from the server's weights."""
-        del measurements
-        return state, context.jobs()
-
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """Return the coefficients of the projected, averaged and rescaled updates."""
-        del context
-        if gram is None:
-            raise ValueError("fedfv needs the Gram matrix of the updates")
-        names, loss = [r.client for r in reports], {m.client: m.loss for m in measurements}
-        p, goals = shares(measurements, reports, self.weights), np.zeros_like(gram)
+        names = [report.client for report in reports]
+        p, goals = round.shares(reports, self.weights), np.zeros_like(gram)
         found = diminish_conflicts(
             gram,
-            [loss[name] for name in names],
+            round.losses(reports),
             goals,  # a cosine of 0 is what a projection reaches
             beta=giving_way(self.alpha, len(names)) / len(names),
             weights=p,
@@ -113,7 +94,7 @@ class FedFV:
             c = rescaling(gram, c, p) * c
         log = conflict_log(found, gram, goals, names)
         harmed = [name for name, yes in zip(names, against, strict=True) if yes]
-        return Step(coefficients=c, state=state, log={**log, "external": harmed})
+        return Step(c, log={**log, "external": harmed})
 
 
 def giving_way(alpha: float, count: int) -> int:

@@ -27,17 +27,25 @@ Deviations:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mfairfl.errors import ConfigError
 from mfairfl.geometry.conflicts import cosines, rescaling
 from mfairfl.geometry.min_norm import min_norm_coefficients
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
-from mfairfl.training.plan import Job, Report
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Weights,
+    parameter,
+)
+from mfairfl.training.plan import Report
 
 __all__ = ["FedMGDA"]
 
@@ -45,7 +53,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FedMGDA:
+class FedMGDA(Strategy):
     """Multi-objective descent on normalised updates.
 
     Parameters
@@ -63,13 +71,13 @@ class FedMGDA:
         λ0_k = n_k/n or 1/K.
     """
 
-    epsilon: float = field(default=0.1, metadata={"grid": (0.01, 0.05, 0.1, 0.5, 1.0)})
+    epsilon: float = parameter(0.1, grid=(0.01, 0.05, 0.1, 0.5, 1.0), least=0, most=1)
     normalise: bool = True
     step: Literal["rescaled", "constant", "decay"] = "rescaled"
-    eta: float = 1.0
-    weights: Literal["size", "uniform"] = "size"
+    eta: float = parameter(1.0, least=0)
+    weights: Weights = "size"
 
-    card: ClassVar[Card] = Card(
+    card = Card(
         title="Common descent of normed updates",
         paper="Hu et al. 2022",
         protects="clients",
@@ -77,39 +85,12 @@ class FedMGDA:
         reveals="individual",
     )
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.epsilon <= 1:
-            raise ConfigError(f"strategy.epsilon must lie in [0, 1], not {self.epsilon}")
-        if not self.eta >= 0:
-            raise ConfigError(f"strategy.eta must be at least 0, not {self.eta}")
-
-    def start(self, summary: Summary) -> State:
-        """FedMGDA+ remembers nothing."""
-        del summary
-        return {}
-
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
-        """Every participant trains the plain plan from the server's weights."""
-        del measurements
-        return state, context.jobs()
-
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """c_k = λ⋆_k/|g_k|, scaled by ρ."""
-        if gram is None:
-            raise ValueError("fedmgda+ needs the Gram matrix of the updates")
-        p, length = shares(measurements, reports, self.weights), np.sqrt(np.diag(gram))
+        p, length = round.shares(reports, self.weights), np.sqrt(np.diag(gram))
         moved = length > 0
         if not moved.any():
-            return Step(coefficients=np.zeros(len(p)), state=state)
+            return Step(np.zeros(len(p)))
         parts = np.ix_(moved, moved)
         centre = p[moved] / p[moved].sum()
         unit = cosines(gram[parts]) if self.normalise else gram[parts]
@@ -117,9 +98,8 @@ class FedMGDA:
         mix[moved] = min_norm_coefficients(unit, centre=centre, epsilon=self.epsilon)
         c[moved] = mix[moved] / (length[moved] if self.normalise else 1.0)
         return Step(
-            coefficients=c,
-            state=state,
-            scale=self._scale(gram, c, p, context),
+            c,
+            scale=self._scale(gram, c, p, round),
             log={
                 "weights": mix.tolist(),
                 "common_norm": float(np.sqrt(np.maximum(0.0, mix[moved] @ unit @ mix[moved]))),
@@ -127,8 +107,8 @@ class FedMGDA:
             },
         )
 
-    def _scale(self, gram: Floats, c: Floats, p: Floats, context: Context) -> float:
+    def _scale(self, gram: Floats, c: Floats, p: Floats, round: Round) -> float:
         if self.step == "rescaled":
             # The plain average keeps its length to the last bit.
             return 1.0 if np.array_equal(c, p) else rescaling(gram, c, p)
-        return self.eta * (context.decay if self.step == "decay" else 1.0)
+        return self.eta * (round.decay if self.step == "decay" else 1.0)

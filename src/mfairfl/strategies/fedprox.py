@@ -19,21 +19,25 @@ Deviations:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mfairfl.errors import ConfigError
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Weights,
+    parameter,
+)
 from mfairfl.training.plan import Job, Report
 
 __all__ = ["FedProx"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FedProx:
+class FedProx(Strategy):
     """Federated averaging with a proximal term.
 
     Parameters
@@ -44,40 +48,20 @@ class FedProx:
         p_k = n_k/n or 1/K.
     """
 
-    mu: float = field(default=0.01, metadata={"grid": (0.001, 0.01, 0.1, 1.0)})
-    weights: Literal["size", "uniform"] = "size"
+    mu: float = parameter(0.01, grid=(0.001, 0.01, 0.1, 1.0), least=0)
+    weights: Weights = "size"
 
-    card: ClassVar[Card] = Card(
+    card = Card(
         title="Averaging with a proximal pull",
         paper="Li et al. 2020",
         protects="nothing",
     )
 
-    def __post_init__(self) -> None:
-        if not self.mu >= 0:
-            raise ConfigError(f"strategy.mu must be at least 0, not {self.mu}")
-
-    def start(self, summary: Summary) -> State:
-        """FedProx remembers nothing."""
-        del summary
-        return {}
-
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
+    def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Every participant trains with the pull, from the server's weights."""
-        del measurements
-        pulled = replace(context.plan, proximal=self.mu)
-        return state, context.jobs(pulled)
+        pulled = replace(round.plan, proximal=self.mu)
+        return state, round.jobs(pulled)
 
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """c_k = n_k/n over those who reported."""
-        del context, gram
-        return Step(coefficients=shares(measurements, reports, self.weights), state=state)
+        return Step(round.shares(reports, self.weights))

@@ -17,10 +17,10 @@ local epochs on J_k (`update = "local"`). Σ (n_k/n) ∇J_k is exactly ∇L + Σ
 
 Deviations (each is a hyper-parameter; `fpfl-paper` is the literal reading):
 - Clients train local epochs under the shared recipe; the paper takes one gradient a round.
-- Multipliers are signed and follow thresholded rates (`driven_by`). λ on |d| can only grow and
-  flips sign as a whole when d does; with local epochs in between it swings and costs accuracy.
-- Where errors of a group must rise, only false positives are priced (`one_sided`); prices are
-  bounded (`price_cap`, `counter_cap`).
+- Multipliers are signed and follow thresholded rates (`prices.driven_by`). λ on |d| can only grow
+  and flips sign as a whole when d does; with local epochs in between it swings and costs accuracy.
+- Where errors of a group must rise, only false positives are priced (`prices.one_sided`); prices
+  are bounded (`prices.cap`, `prices.counter_cap`).
 - Clients send their statistics first and get prices back, so a gradient is one vector and not one
   for every group; the server's sum is the same. A new λ counts in the round that it is made in.
 - Without the paper's clipping and noise. The server needs weighted sums alone, so a secure sum
@@ -31,17 +31,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
-from mfairfl.strategies.lagrangian import Lagrangian, as_table, pooled
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Summary,
+    parameter,
+)
+from mfairfl.strategies.lagrangian import Lagrangian
 from mfairfl.strategies.logs import fairness_log
-from mfairfl.training.plan import Job, Report
+from mfairfl.training.plan import Job, Prices, Report, as_table
 
 __all__ = ["FPFL"]
 
@@ -49,7 +57,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FPFL:
+class FPFL(Strategy):
     """Damped multipliers on pooled gaps, size-weighted averaging.
 
     Parameters
@@ -60,12 +68,8 @@ class FPFL:
         γ, the multiplier step of a round. The paper's values are for its single gradients.
     damping : float
         c, strength of the quadratic penalty.
-    driven_by : {"hard", "smooth"}
-        Whether thresholded or smooth rates move the multipliers; weights always follow the smooth.
-    one_sided : bool
-        Price only false positives where errors must rise.
-    price_cap, counter_cap : float
-        Bounds of prices that push rows towards their label, and away from it.
+    prices : Prices
+        Which rates move the multipliers, and how multipliers become prices on rows.
     update : {"local", "gradient"}
         E local epochs, or one full-batch gradient per client and server step.
     eta : float
@@ -73,61 +77,45 @@ class FPFL:
     """
 
     multiplier: Literal["signed", "paper"] = "signed"
-    gamma: float = field(default=1.0, metadata={"grid": (0.01, 0.05, 0.08, 1.0)})
-    damping: float = field(default=1.0, metadata={"grid": (0.0, 1.0, 10.0)})
-    driven_by: Literal["hard", "smooth"] = "hard"
-    one_sided: bool = True
-    price_cap: float = 20.0
-    counter_cap: float = 5.0
+    gamma: float = parameter(1.0, grid=(0.01, 0.05, 0.08, 1.0), least=0)
+    damping: float = parameter(1.0, grid=(0.0, 1.0, 10.0), least=0)
+    prices: Prices = field(default_factory=Prices)
     update: Literal["local", "gradient"] = "local"
-    eta: float = 0.3
+    eta: float = parameter(0.3, least=0)
 
-    card: ClassVar[Card] = Card(
-        title="Damped multipliers on pooled gaps",
-        paper="Rodríguez-Gálvez 2021",
-        protects="groups",
-        constrained=True,
-    )
-
-    def __post_init__(self) -> None:
-        for name in ("gamma", "damping", "price_cap", "counter_cap", "eta"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
+    @property
+    def card(self) -> Card:
+        """The paper's form steps by gradients."""
+        return Card(
+            title="Damped multipliers on pooled gaps",
+            paper="Rodríguez-Gálvez 2021",
+            protects="groups",
+            steps=self.update,
+            constrained=True,
+        )
 
     def start(self, summary: Summary) -> State:
         """All multipliers start at 0."""
-        return {"multipliers": np.zeros(len(self._law(summary).constraints))}
+        return {"multipliers": np.zeros(len(summary.constraints))}
 
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
+    def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Move the multipliers by the pooled gaps; everyone trains under the same prices."""
-        law, whole = self._law(context.summary), pooled(measurements)
+        law, whole = self._law(round.summary), round.pooled
         multipliers = self._moved(state["multipliers"], law, whole)
         score, loss = law.prices(self._priced(multipliers, law, whole), whole.counts)
-        plan = replace(context.plan, loss_table=as_table(1 + loss), score_table=as_table(score))
+        plan = replace(round.plan, loss_table=as_table(1 + loss), score_table=as_table(score))
         if self.update == "gradient":
-            plan = replace(plan, optimizer=replace(plan.optimizer, name="gradient"))
-        jobs = context.jobs(plan)
-        return {"multipliers": multipliers}, jobs
+            plan = plan.by_gradient()
+        return {"multipliers": multipliers}, round.jobs(plan)
 
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """c_k = n_k/n over those who reported."""
-        del gram
-        law, whole = self._law(context.summary), pooled(measurements)
-        priced = {"multipliers": self._priced(state["multipliers"], law, whole)}
+        law, whole = self._law(round.summary), round.pooled
+        priced = self._priced(state["multipliers"], law, whole)
         # What is priced holds the damping already.
-        log = fairness_log(priced, replace(law, damping=0.0), whole)
+        log = fairness_log(replace(law, damping=0.0), priced, whole)
         return Step(
-            coefficients=shares(measurements, reports, "size"),
-            state=state,
+            round.shares(reports),
             scale=self.eta if self.update == "gradient" else 1.0,
             log={**log, "multipliers": state["multipliers"].tolist()},
         )
@@ -135,14 +123,11 @@ class FPFL:
     def _law(self, summary: Summary) -> Lagrangian:
         """Return the signed Lagrangian; what the paper does differently is in this file."""
         return Lagrangian(
-            constraints=summary.goal.constraints(summary.attributes),
+            constraints=summary.constraints,
             alpha=summary.goal.alpha,
             gamma=self.gamma,
             damping=self.damping,
-            driven_by=self.driven_by,
-            one_sided=self.one_sided,
-            price_cap=self.price_cap,
-            counter_cap=self.counter_cap,
+            pricing=self.prices,
         )
 
     def _moved(self, multipliers: Floats, law: Lagrangian, whole: Statistics) -> Floats:

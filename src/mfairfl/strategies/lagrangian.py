@@ -17,10 +17,7 @@ c d_j the rarer label would swing from round to round.)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import reduce
-from operator import add
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -28,22 +25,12 @@ from numpy.typing import NDArray
 
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
-from mfairfl.strategies.base import Measurement
-from mfairfl.training.plan import Table2
+from mfairfl.fairness.goal import Goal
+from mfairfl.training.plan import Controller, Prices
 
-__all__ = ["Lagrangian", "as_table", "pooled"]
+__all__ = ["Lagrangian", "local_controller"]
 
 Floats = NDArray[np.float64]
-
-
-def pooled(measurements: Sequence[Measurement]) -> Statistics:
-    """Return the sums over all measured clients."""
-    return reduce(add, (m.statistics for m in measurements))
-
-
-def as_table(values: Floats) -> Table2:
-    """Return a (C, 2) array as plain data for a `Plan`."""
-    return tuple((float(a), float(b)) for a, b in values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +42,11 @@ class Lagrangian:
     gamma: float = 1.0
     damping: float = 0.0
     multiplier: Literal["signed", "paper"] = "signed"
-    driven_by: Literal["hard", "smooth"] = "hard"
-    one_sided: bool = True
-    price_cap: float = 20.0
-    counter_cap: float = 5.0
+    pricing: Prices = field(default_factory=Prices)
 
     def gaps(self, statistics: Statistics) -> Floats:
         """Return d; an undefined gap is 0 here: it moves nothing and costs nothing."""
-        return np.nan_to_num(self.constraints.gaps(statistics, self.driven_by), nan=0.0)
+        return np.nan_to_num(self.constraints.gaps(statistics, self.pricing.driven_by), nan=0.0)
 
     def steps(self, counts: Floats) -> Floats:
         """Return γ n_e/n for each constraint."""
@@ -78,11 +62,11 @@ class Lagrangian:
         """Return the multipliers after a step on pooled statistics; `gain` is for signed ones."""
         gaps = self.gaps(statistics)
         if self.multiplier == "paper":
-            undefined = np.isnan(self.constraints.gaps(statistics, self.driven_by))
+            undefined = np.isnan(self.constraints.gaps(statistics, self.pricing.driven_by))
             excess = np.where(undefined, 0.0, np.abs(gaps) - self.alpha)
             return np.asarray(np.maximum(0.0, multipliers + self.gamma * excess))
         dead = np.sign(gaps) * np.maximum(np.abs(gaps) - self.alpha, 0.0)
-        most = self.constraints.limits(statistics.counts, self.price_cap)
+        most = self.constraints.limits(statistics.counts, self.pricing.cap)
         steps = gain * self.steps(statistics.counts)
         return np.asarray(np.clip(multipliers + steps * dead, -most, most))
 
@@ -102,6 +86,30 @@ class Lagrangian:
         `scale` is (n_k/n)/p_k: 1 under size weights, K n_k/n under uniform ones, so that
         Σ p_k J_k stays the pooled Lagrangian.
         """
-        score, loss = self.constraints.prices(signed, counts, one_sided=self.one_sided)
-        cap = self.price_cap
-        return self.constraints.capped(scale * score, scale * loss, cap, self.counter_cap)
+        return self.pricing.tables(self.constraints, signed, counts, scale)
+
+
+def local_controller(
+    goal: Goal,
+    constraints: Constraints,
+    counts: Floats,
+    *,
+    gamma: float,
+    every: int,
+    shrink: float,
+    prices: Prices,
+) -> Controller:
+    """Return multipliers that a trainer moves by its own gaps and keeps to itself.
+
+    `counts` are the trainer's rows per (cell, label).
+    """
+    steps = Lagrangian(constraints=constraints, alpha=goal.alpha, gamma=gamma).steps(counts)
+    return Controller(
+        goal=goal,
+        multipliers=(0.0,) * len(steps),
+        step=tuple(steps),
+        every=every,
+        prices=prices,
+        shrink=shrink,
+        slot="multipliers",
+    )

@@ -29,21 +29,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mfairfl.errors import ConfigError
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
-from mfairfl.strategies.lagrangian import Lagrangian
-from mfairfl.training.plan import Controller, Job, Report
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Weights,
+    parameter,
+)
+from mfairfl.strategies.lagrangian import local_controller
+from mfairfl.training.plan import Job, Prices, Report
 
 __all__ = ["CenFair", "FedAvgFair", "IndFair"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _LocalFair:
+class _LocalFair(Strategy):
     """What the three share: fair training on a trainer's own rows.
 
     Parameters
@@ -51,107 +57,73 @@ class _LocalFair:
     gamma : float
         γ, the multiplier step.
     shrink : float
-        Factor on a multiplier's step when its gap changes sign; it recovers by 1.2 a step up to γ.
+        Factor on a multiplier's step when its gap changes sign; it recovers by 1.2 per step, up to
+        γ.
     every : int
         Epochs between multiplier steps; a shorter round ends with one.
-    driven_by : {"hard", "smooth"}
-        Whether thresholded or smooth rates move the multipliers.
-    one_sided : bool
-        Price only false positives where errors must rise.
-    price_cap, counter_cap : float
-        Bounds of prices that push rows towards their label, and away from it.
+    prices : Prices
+        Which rates move the multipliers, and how multipliers become prices on rows.
     weights : {"size", "uniform"}
         p_k = n_k/n or 1/K.
     """
 
-    gamma: float = field(default=1.0, metadata={"grid": (0.25, 0.5, 1.0, 2.0)})
-    shrink: float = 0.5
-    every: int = 5
-    driven_by: Literal["hard", "smooth"] = "hard"
-    one_sided: bool = True
-    price_cap: float = 20.0
-    counter_cap: float = 5.0
-    weights: Literal["size", "uniform"] = "size"
+    gamma: float = parameter(1.0, grid=(0.25, 0.5, 1.0, 2.0), least=0)
+    shrink: float = parameter(0.5, above=0, most=1)  # a step of 0 would never recover
+    every: int = parameter(5, least=1)
+    prices: Prices = field(default_factory=Prices)
+    weights: Weights = "size"
 
-    def __post_init__(self) -> None:
-        for name in ("gamma", "price_cap", "counter_cap"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
-        if not 0 < self.shrink <= 1:  # a step of 0 would never recover
-            raise ConfigError(f"strategy.shrink must lie in (0, 1], not {self.shrink}")
-        if self.every < 1:
-            raise ConfigError(f"strategy.every must be at least 1, not {self.every}")
-
-    def start(self, summary: Summary) -> State:
-        """Nothing: the trainers remember, the server does not."""
-        del summary
-        return {}
-
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
+    def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Every trainer gets a controller that moves its own multipliers."""
-        return state, [self._job(context, measurement) for measurement in measurements]
+        goal, constraints, shared = round.summary.goal, round.summary.constraints, round.plan
+        epochs = 1 if shared.optimizer.name == "gradient" else shared.epochs
+        jobs = []
+        for m in round.measurements:
+            controller = local_controller(
+                goal,
+                constraints,
+                m.statistics.counts,
+                gamma=self.gamma,
+                every=min(self.every, epochs),
+                shrink=self.shrink,
+                prices=self.prices,
+            )
+            jobs.append(Job(client=m.client, plan=replace(shared, controller=controller)))
+        return state, jobs
 
-    def _job(self, context: Context, measurement: Measurement) -> Job:
-        goal = context.summary.goal
-        law = Lagrangian(
-            constraints=goal.constraints(context.summary.attributes),
-            alpha=goal.alpha,
-            gamma=self.gamma,
-        )
-        steps, plan = law.steps(measurement.statistics.counts), context.plan
-        epochs = 1 if plan.optimizer.name == "gradient" else plan.epochs
-        controller = Controller(
-            goal=goal,
-            multipliers=tuple(0.0 for _ in steps),
-            step=tuple(steps),
-            every=min(self.every, epochs),
-            one_sided=self.one_sided,
-            price_cap=self.price_cap,
-            counter_cap=self.counter_cap,
-            hard=self.driven_by == "hard",
-            shrink=self.shrink,
-            slot="multipliers",
-        )
-        return Job(client=measurement.client, plan=replace(plan, controller=controller))
-
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
-        """c_k = p_k over those who reported; the members of an ensemble move by themselves."""
-        del context, gram
-        p = shares(measurements, reports, self.weights)
-        alone = self.card.serves == "ensemble"
-        return Step(coefficients=np.ones(len(reports)) if alone else p, state=state)
-
-    card: ClassVar[Card]
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+        """c_k = p_k over those who reported."""
+        return Step(round.shares(reports, self.weights))
 
 
 class IndFair(_LocalFair):
     """Every client trains its own fair model; all answer together."""
 
     __slots__ = ()
-    card: ClassVar[Card] = Card(
-        title="Clients' own fair models, together",
-        paper="Zeng et al. 2021",
-        protects="groups, by client",
-        reveals="individual",
-        serves="ensemble",
-        constrained=True,
-    )
+
+    @property
+    def card(self) -> Card:
+        """`weights` are the shares of the ensemble."""
+        return Card(
+            title="Clients' own fair models, together",
+            paper="Zeng et al. 2021",
+            protects="groups, by client",
+            reveals="individual",
+            serves="ensemble",
+            shares=self.weights,
+            constrained=True,
+        )
+
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+        """Nothing is averaged: every member moves by its own update."""
+        return Step(np.ones(len(reports)))
 
 
 class FedAvgFair(_LocalFair):
     """Local fair training, then federated averaging."""
 
     __slots__ = ()
-    card: ClassVar[Card] = Card(
+    card = Card(
         title="Local fair training, then averaging",
         paper="Zeng et al. 2021",
         protects="groups, by client",
@@ -163,7 +135,7 @@ class CenFair(_LocalFair):
     """Fair training on the pooled rows: the reference line."""
 
     __slots__ = ()
-    card: ClassVar[Card] = Card(
+    card = Card(
         title="Fair training on pooled rows",
         paper="Zeng et al. 2021",
         protects="groups",

@@ -1,4 +1,4 @@
-"""What a round of mFairFL did, for rounds.csv and for an auditor: plain numbers and names."""
+"""What a round did, for rounds.csv and for an auditor: plain numbers and names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from mfairfl.fairness.cells import Statistics
 from mfairfl.geometry.conflicts import Conflicts, cosines
-from mfairfl.strategies.base import State
 from mfairfl.strategies.lagrangian import Lagrangian
 
 __all__ = ["conflict_log", "fairness_log"]
@@ -19,12 +18,12 @@ Floats = NDArray[np.float64]
 _SHOWN = 50  # clients
 
 
-def fairness_log(state: State, law: Lagrangian, whole: Statistics) -> dict[str, Any]:
+def fairness_log(law: Lagrangian, multipliers: Floats, whole: Statistics) -> dict[str, Any]:
     """Return multipliers, prices and violations at the start of the round."""
-    score, loss = law.prices(law.signed(state["multipliers"], whole), whole.counts)
+    score, loss = law.prices(law.signed(multipliers, whole), whole.counts)
     return {
         "constraints": [" | ".join(label) for label in law.constraints.labels],
-        "multipliers": state["multipliers"].tolist(),
+        "multipliers": multipliers.tolist(),
         "score_prices": score.tolist(),
         "loss_prices": loss.tolist(),
         "violation_hard": _known(law.constraints.violation(whole, "hard")),

@@ -12,18 +12,18 @@ Update, every round:
    gain a_j ≤ 1 of a multiplier is halved when its gap changes sign and else recovers.
 2. Clients train J_k for E epochs; every `every` epochs they follow the pooled gap on their own:
    μ_k ← [μ_k + a γ (n_e/n) dead(d + (d_k − d_k(w_t)) + b, α)], with b the shift that averaging
-   caused in the last round; then μ ← Σ (n_k/n) μ_k. [·] keeps |μ_j| n/n_{e,g} ≤ `price_cap`.
+   caused in the last round; then μ ← Σ (n_k/n) μ_k. [·] keeps |μ_j| n/n_{e,g} ≤ `prices.cap`.
 3. Clients in ascending order of L_k; the ⌊βK + ½⌋ of lowest loss give way to every other client
    i ≠ k, in order, until cos(g_k, g_i) reaches the goal φ̂_ki (Algorithm 2, printed Eq. 17);
    φ̂ ← δφ̂ + (1 − δ)φ.
 4. ḡ = Σ p_k g_k' rescaled to |Σ p_k g_k|; w_{t+1} = w_t − ḡ.
 
 Deviations (each is a hyper-parameter; `mfairfl-paper` is the literal reading):
-- Multipliers are signed, driven by thresholded rates (`multiplier`, `driven_by`): λ ≥ 0 on |d| can
-  only grow and flips sign as a whole when d does, so it oscillates.
-- Where errors of a group must rise, only false positives are priced (`one_sided`).
+- Multipliers are signed, driven by thresholded rates (`multiplier`, `prices.driven_by`): λ ≥ 0 on
+  |d| can only grow and flips sign as a whole when d does, so it oscillates.
+- Where errors of a group must rise, only false positives are priced (`prices.one_sided`).
 - The constraint is on the pooled data (`scope`), counts are sent, a client is never adjusted
-  against itself, goals are clipped to [`goal_floor`, `goal_cap`] when used, p_k = n_k/n
+  against itself, goals are clipped to [`goals.floor`, `goals.cap`] when used, p_k = n_k/n
   (`weights`).
 - `client_parity` > 0 adds the clients' own error gaps as further constraints.
 """
@@ -32,29 +32,72 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.constraints import Constraints
-from mfairfl.geometry.conflicts import diminish_conflicts, rescaling
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
-from mfairfl.strategies.lagrangian import Lagrangian, pooled
+from mfairfl.geometry.conflicts import Conflicts, diminish_conflicts, rescaling
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Measurement,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Summary,
+    Weights,
+    parameter,
+)
+from mfairfl.strategies.lagrangian import Lagrangian, local_controller
 from mfairfl.strategies.logs import conflict_log, fairness_log
-from mfairfl.strategies.pricing import Pricing
-from mfairfl.training.controller import adapted
-from mfairfl.training.plan import Job, Plan, Report
+from mfairfl.training.plan import Controller, Job, Plan, Prices, Report, adapted_gain, as_table
 
-__all__ = ["MFairFL"]
+__all__ = ["Goals", "MFairFL"]
 
 Floats = NDArray[np.float64]
 
+_TARGETS: dict[str, dict[str, Any]] = {
+    "loss": {"order": "loss"},
+    "objective": {"order": "loss"},
+    "reversed": {"order": "reversed"},
+    "reversed-kept": {"order": "reversed", "kept": "order"},
+    "random": {"order": "random"},
+    "fixed": {"order": "fixed"},
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MFairFL:
+class Goals:
+    """The pairwise cosine goals φ̂.
+
+    Parameters
+    ----------
+    floor, cap : float
+        Range of the goals when used.
+    convention : {"paper", "gradvac"}
+        Whether δ weights the old or the new cosine in the moving average.
+    """
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}
+
+    floor: float = 0.0
+    cap: float = 0.9
+    convention: Literal["paper", "gradvac"] = "paper"
+
+    def __post_init__(self) -> None:
+        if not -1 < self.floor <= self.cap < 1:
+            raise ConfigError(
+                "strategy.goals: −1 < floor ≤ cap < 1 must hold, not floor = "
+                f"{self.floor} and cap = {self.cap}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MFairFL(Strategy):
     """Fairness multipliers and conflict surgery.
 
     Parameters
@@ -70,33 +113,24 @@ class MFairFL:
     damping : float
         c: prices use μ + c·(n_e/n)·d, with d at the start of the round (a quadratic penalty's
         gradient); for the paper's multipliers max(0, λ + c(|d| − α)).
-    driven_by : {"hard", "smooth"}
-        Whether thresholded or smooth rates move the multipliers; weights always follow the smooth.
-    one_sided : bool
-        Price only false positives where errors must rise.
-    price_cap, counter_cap : float
-        Bounds of prices that push rows towards their label, and away from it; signed multipliers
-        of decisions stay within what a price may show.
     shrink : float
-        Factor on a signed multiplier's step when its gap changes sign; it recovers by 1.2 a round
-        up to γ. 1 keeps the step.
+        Factor on a signed multiplier's step when its gap changes sign; it recovers by 1.2 per
+        round, up to γ. 1 keeps the step.
     every : int
         Epochs between signed multipliers' steps inside a round; without effect if a round is not
-        longer. The paper's multipliers move once a round.
+        longer. The paper's multipliers move once per round.
+    prices : Prices
+        Which rates move the multipliers, and how multipliers become prices on rows.
     client_parity : float
         Multiplier step of the clients' error gaps; 0 leaves them unconstrained.
     beta, delta : float
         β, share of clients adjusted; δ, rate of the goals' moving average.
-    convention : {"paper", "gradvac"}
-        Whether δ weights the old or the new cosine.
-    order : {"loss", "reversed", "random", "fixed"}
-        Order of the targets.
-    kept : {"loss", "order"}
-        Whether who keeps the update follows the losses or the order.
-    ordering : {"loss", "objective"}
-        Order by L_k, or by J_k as it is trained at the start of the round.
-    goal_floor, goal_cap : float
-        Range of the cosine goals when used.
+    goals : Goals
+        Range and moving average of the cosine goals.
+    order : {"loss", "objective", "reversed", "reversed-kept", "random", "fixed"}
+        Order of the targets: ascending L_k; ascending J_k as it is trained at the start of the
+        round; descending, random or client order, while who keeps the update still follows the
+        losses; `reversed-kept` is descending for both.
     descent_guard : bool
         Fall back to the plain average where the step would not descend along it.
     weights : {"size", "uniform"}
@@ -111,69 +145,57 @@ class MFairFL:
     conflict: bool = True
     multiplier: Literal["signed", "paper"] = "signed"
     scope: Literal["global", "local"] = "global"
-    gamma: float = field(default=1.0, metadata={"grid": (0.25, 0.5, 1.0, 2.0)})
-    damping: float = 0.0
-    driven_by: Literal["hard", "smooth"] = "hard"
-    one_sided: bool = True
-    price_cap: float = 20.0
-    counter_cap: float = 5.0
-    shrink: float = 0.5
-    every: int = 5
-    client_parity: float = 0.0
-    beta: float = field(default=0.8, metadata={"grid": (0.2, 0.4, 0.6, 0.8, 1.0)})
-    delta: float = field(default=0.1, metadata={"grid": (0.001, 0.01, 0.1)})
-    convention: Literal["paper", "gradvac"] = "paper"
-    order: Literal["loss", "reversed", "random", "fixed"] = "loss"
-    kept: Literal["loss", "order"] = "loss"
-    ordering: Literal["loss", "objective"] = "loss"
-    goal_floor: float = 0.0
-    goal_cap: float = 0.9
+    gamma: float = parameter(1.0, grid=(0.25, 0.5, 1.0, 2.0), least=0)
+    damping: float = parameter(0.0, least=0)
+    shrink: float = parameter(0.5, above=0, most=1)  # a step of 0 would never recover
+    every: int = parameter(5, least=1)
+    prices: Prices = field(default_factory=Prices)
+    client_parity: float = parameter(0.0, least=0)
+    beta: float = parameter(0.8, grid=(0.2, 0.4, 0.6, 0.8, 1.0), least=0, most=1)
+    delta: float = parameter(0.1, grid=(0.001, 0.01, 0.1), least=0, most=1)
+    goals: Goals = field(default_factory=Goals)
+    order: Literal["loss", "objective", "reversed", "reversed-kept", "random", "fixed"] = "loss"
     descent_guard: bool = False
-    weights: Literal["size", "uniform"] = "size"
+    weights: Weights = "size"
     update: Literal["local", "gradient"] = "local"
-    eta: float = 0.3
+    eta: float = parameter(0.3, least=0)
 
-    card: ClassVar[Card] = Card(
-        title="Fairness multipliers, conflict step",
-        paper="Su et al. 2024",
-        protects="groups and clients",
-        needs="gram",
-        reveals="individual",
-        constrained=True,
-    )
+    @property
+    def card(self) -> Card:
+        """The literal form takes gradients; a constraint can be switched off."""
+        return Card(
+            title="Fairness multipliers, conflict step",
+            paper="Su et al. 2024",
+            protects="groups and clients",
+            needs="gram",
+            reveals="individual",
+            steps=self.update,
+            constrained=self.constraint,
+        )
 
     def __post_init__(self) -> None:
-        for name in ("gamma", "damping", "client_parity", "price_cap", "counter_cap", "eta"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"strategy.{name} must be at least 0, not {getattr(self, name)}")
-        if self.every < 1:
-            raise ConfigError(f"strategy.every must be at least 1, not {self.every}")
-        for name in ("beta", "delta"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"strategy.{name} must lie in [0, 1], not {getattr(self, name)}")
-        if not 0 < self.shrink <= 1:  # a step of 0 would never recover
-            raise ConfigError(f"strategy.shrink must lie in (0, 1], not {self.shrink}")
-        if not -1 < self.goal_floor <= self.goal_cap < 1:
-            raise ConfigError(
-                "strategy.goal_floor and strategy.goal_cap: −1 < floor ≤ cap < 1 must hold, not "
-                f"{self.goal_floor} and {self.goal_cap}"
-            )
-        if self.constraint and self.scope == "local":
-            self._check_local_scope()
-
-    def _check_local_scope(self) -> None:
-        """Clients keep their multipliers to themselves: the server can neither damp nor rank."""
-        needed = {"update": "local", "multiplier": "signed", "damping": 0.0, "ordering": "loss"}
+        """Check bounds, and what clients that keep their multipliers to themselves exclude."""
+        Strategy.__post_init__(self)  # `super()` does not know a class with slots
+        if not (self.constraint and self.scope == "local"):
+            return
+        # The server can neither damp nor rank by multipliers that it never sees.
+        needed = {"update": "local", "multiplier": "signed", "damping": 0.0}
         for name, value in needed.items():
             if getattr(self, name) != value:
                 raise ConfigError(
                     f"strategy.scope = 'local' needs strategy.{name} = {value!r}, "
                     f"not {getattr(self, name)!r}"
                 )
+        if self.order == "objective":
+            raise ConfigError("strategy.scope = 'local' needs an order other than 'objective'")
+
+    def between_rounds(self, epochs: int) -> Self:
+        """Multipliers move inside a round only where it is longer than `every` epochs."""
+        return replace(self, every=max(self.every, epochs))
 
     def start(self, summary: Summary) -> State:
         """All multipliers and goals start at 0."""
-        count, names = len(_constraints(summary)), sorted(summary.counts)
+        count, names = len(summary.constraints), sorted(summary.counts)
         return {
             "multipliers": np.zeros(count),
             "gain": np.ones(count),
@@ -186,122 +208,188 @@ class MFairFL:
             "goals": np.zeros((len(names), len(names))),
         }
 
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
-        """Move the multipliers by the pooled gaps and price every client's rows."""
-        law, whole = self._law(context.summary), pooled(measurements)
-        names = [m.client for m in measurements]
-        moved = dict(state)
+    def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
+        """Move the multipliers by the pooled gaps and price every client's rows (steps 1, 2)."""
+        pricing = _Pricing(self, self._moved(state, round), round)
+        return pricing.state, [
+            Job(client=m.client, plan=pricing.plan(m)) for m in round.measurements
+        ]
+
+    def _moved(self, state: State, round: Round) -> State:
+        law, whole = self.law(round.summary), round.pooled
+        names, moved = [m.client for m in round.measurements], dict(state)
         if self.constraint and self.scope == "global":
             gaps = law.gaps(whole)
-            moved["gain"] = adapted(state["gain"], gaps, state["gaps"], self.shrink)
+            moved["gain"] = adapted_gain(state["gain"], gaps, state["gaps"], self.shrink)
             moved["gaps"] = gaps
             moved["multipliers"] = law.moved(state["multipliers"], whole, moved["gain"])
             # The gap of other clients is no news about what averaging did.
             followed = state["tracked_on"] == names
             moved["shift"] = gaps - state["tracked"] if followed else np.zeros_like(gaps)
         if self.client_parity:
-            rates = np.array([self._error(m.statistics) for m in measurements])
+            rates = np.array([self._error(m.statistics) for m in round.measurements])
             index = [state["clients"].index(name) for name in names]
             moved["client_multipliers"] = state["client_multipliers"].copy()
             moved["client_multipliers"][index] += self.client_parity * (self._error(whole) - rates)
-        pricing = Pricing(self, law, context.summary.goal, moved, whole, names)
-        return moved, [self._job(m.client, pricing.plan(m, context.plan)) for m in measurements]
+        return moved
 
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
-        """Return the coefficients of the adjusted, averaged and rescaled updates."""
-        if gram is None:
-            raise ValueError("mfairfl needs the Gram matrix of the updates")
-        p, names = shares(measurements, reports, self.weights), [r.client for r in reports]
-        law, whole = self._law(context.summary), pooled(measurements)
-        measured = [m.client for m in measurements]
-        pricing = Pricing(self, law, context.summary.goal, state, whole, measured)
-        scale = self.eta if self.update == "gradient" else 1.0
-        log = fairness_log(state, law, whole)
-        followed = dict(state)
-        if self.scope == "global" and all(report.multipliers for report in reports):
-            followed |= _followed(state, law, measurements, reports)
-        if not self.conflict:
-            return Step(coefficients=p, state=followed, scale=scale, log=log)
-        index = np.ix_(*[[state["clients"].index(name) for name in names]] * 2)
-        used = np.clip(state["goals"][index], self.goal_floor, self.goal_cap)
-        known = {m.client: m for m in measurements}
-        found = diminish_conflicts(
-            gram,
-            [pricing.rank(known[name]) for name in names],
-            state["goals"][index],
-            beta=self.beta,
-            delta=self.delta,
-            order=self.order,
-            rng=context.rng,
-            weights=p,
-            convention=self.convention,
-            kept=self.kept,
-            goal_floor=self.goal_floor,
-            goal_cap=self.goal_cap,
+    def law(self, summary: Summary) -> Lagrangian:
+        """Return how the group multipliers move and what they cost."""
+        return Lagrangian(
+            constraints=summary.constraints,
+            alpha=summary.goal.alpha,
+            gamma=self.gamma,
+            damping=self.damping,
+            multiplier=self.multiplier,
+            pricing=self.prices,
         )
+
+    def _error(self, statistics: Statistics) -> float:
+        hard = self.prices.driven_by == "hard"
+        chosen = statistics.positives if hard else statistics.scores
+        wrong = chosen[:, 0] + statistics.counts[:, 1] - chosen[:, 1]
+        return float(wrong.sum() / statistics.counts.sum())
+
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+        """Adjust, average and rescale the updates, in coefficients (steps 3, 4)."""
+        p, scale = round.shares(reports, self.weights), 1.0
+        if self.update == "gradient":
+            scale = self.eta
+        law = self.law(round.summary)
+        log = fairness_log(law, state["multipliers"], round.pooled)
+        after = dict(state)
+        if self.scope == "global" and all(report.multipliers for report in reports):
+            after |= _followed(state, law, round, reports)
+        if not self.conflict:
+            return Step(p, after, scale, log=log)
+        names = [report.client for report in reports]
+        index = np.ix_(*[[state["clients"].index(name) for name in names]] * 2)
         goals = state["goals"].copy()
+        used = np.clip(goals[index], self.goals.floor, self.goals.cap)
+        found = self._conflicts(state, round, reports, gram, goals[index])
         goals[index] = found.goals
         c = p  # exactly, where nobody gave way
         if found.conflicts.any():
             c = rescaling(gram, found.coefficients, p) * found.coefficients
         guarded = self.descent_guard and float(p @ gram @ c) <= 0
-        return Step(
-            coefficients=p if guarded else c,
-            state={**followed, "goals": goals},
-            scale=scale,
-            log={**log, **conflict_log(found, gram, used, names), "guarded": guarded},
+        log |= {**conflict_log(found, gram, used, names), "guarded": guarded}
+        return Step(p if guarded else c, {**after, "goals": goals}, scale, log=log)
+
+    def _conflicts(
+        self, state: State, round: Round, reports: Sequence[Report], gram: Gram, goals: Floats
+    ) -> Conflicts:
+        """Order the clients and turn those of low loss towards the others (Algorithm 2)."""
+        ranks = round.losses(reports)
+        if self.order == "objective":
+            pricing, known = _Pricing(self, state, round), round.measured
+            ranks = np.array([pricing.objective(known[report.client]) for report in reports])
+        return diminish_conflicts(
+            gram,
+            ranks,
+            goals,
+            beta=self.beta,
+            delta=self.delta,
+            rng=round.rng,
+            weights=round.shares(reports, self.weights),
+            convention=self.goals.convention,
+            goal_floor=self.goals.floor,
+            goal_cap=self.goals.cap,
+            **_TARGETS[self.order],
         )
-
-    def _law(self, summary: Summary) -> Lagrangian:
-        return Lagrangian(
-            constraints=_constraints(summary),
-            alpha=summary.goal.alpha,
-            gamma=self.gamma,
-            damping=self.damping,
-            multiplier=self.multiplier,
-            driven_by=self.driven_by,
-            one_sided=self.one_sided,
-            price_cap=self.price_cap,
-            counter_cap=self.counter_cap,
-        )
-
-    def _error(self, statistics: Statistics) -> float:
-        chosen = statistics.positives if self.driven_by == "hard" else statistics.scores
-        wrong = chosen[:, 0] + statistics.counts[:, 1] - chosen[:, 1]
-        return float(wrong.sum() / statistics.counts.sum())
-
-    def _job(self, client: str, plan: Plan) -> Job:
-        if self.update == "gradient":
-            plan = replace(plan, optimizer=replace(plan.optimizer, name="gradient"))
-        return Job(client=client, plan=plan)
-
-
-def _constraints(summary: Summary) -> Constraints:
-    return summary.goal.constraints(summary.attributes)
 
 
 def _followed(
-    state: State,
-    law: Lagrangian,
-    measurements: Sequence[Measurement],
-    reports: Sequence[Report],
+    state: State, law: Lagrangian, round: Round, reports: Sequence[Report]
 ) -> dict[str, Any]:
     """Take over what the clients' controllers ended in: μ ← Σ (n_k/n) μ_k."""
-    p = shares(measurements, reports, "size")
-    damping = law.signed(np.zeros_like(state["multipliers"]), pooled(measurements))
+    p = round.shares(reports)
+    damping = law.signed(np.zeros_like(state["multipliers"]), round.pooled)
     return {
         # They started at the damped ones, μ + c·(n_e/n)·d.
         "multipliers": p @ np.array([r.multipliers for r in reports]) - damping,
-        "tracked_on": [m.client for m in measurements],
+        "tracked_on": [m.client for m in round.measurements],
         # Without the shift that was added: next round's shift is what averaging did anew.
         "tracked": p @ np.array([r.gaps for r in reports]) - state["shift"],
     }
+
+
+class _Pricing:
+    """What a round's multipliers mean for the rows of each client."""
+
+    def __init__(self, rule: MFairFL, state: State, round: Round) -> None:
+        self._rule, self.state, self._round = rule, state, round
+        self._law, self._whole = rule.law(round.summary), round.pooled
+
+    def plan(self, m: Measurement) -> Plan:
+        """Return the client's plan: prices in its tables, or a controller that moves them."""
+        plan = self._round.plan
+        controller = self._controller(m, plan.epochs)
+        loss, score = self._tables(m, groups=controller is None)
+        plan = replace(
+            plan, controller=controller, loss_table=as_table(loss), score_table=as_table(score)
+        )
+        return plan.by_gradient() if self._rule.update == "gradient" else plan
+
+    def objective(self, m: Measurement) -> float:
+        """Return J_k as it is trained at the start of the round."""
+        (loss, score), sums = self._tables(m, groups=True), m.statistics
+        return float((loss * sums.losses + score * sums.scores).sum() / m.rows)
+
+    def _tables(self, m: Measurement, *, groups: bool) -> tuple[Floats, Floats]:
+        """Return A and B; `groups` says whether the group constraints are priced in them."""
+        score = self._parity_price(m)
+        loss = np.ones_like(score)
+        if groups and self._rule.constraint and self._rule.scope == "global":
+            signed = self._law.signed(self.state["multipliers"], self._whole)
+            on_score, on_loss = self._law.prices(signed, self._whole.counts, self._scale(m))
+            return loss + on_loss, score + on_score
+        return loss, score
+
+    def _scale(self, m: Measurement) -> float:
+        """Return (n_k/n)/p_k."""
+        if self._rule.weights == "size":
+            return 1.0
+        return float(len(self._round.measurements) * m.rows / self._whole.counts.sum())
+
+    def _parity_price(self, m: Measurement) -> Floats:
+        """Return the price on σ of the clients' error gaps: u_k = Σ_j μ_j − μ_k n/n_k.
+
+        The sum is over the clients whose rows make up n.
+        """
+        mu = dict(zip(self.state["clients"], self.state["client_multipliers"], strict=True))
+        share, cap = m.rows / self._whole.counts.sum(), self._rule.prices.counter_cap
+        u = sum(mu[other.client] for other in self._round.measurements) - mu[m.client] / share
+        u = float(np.clip(self._scale(m) * u, -cap, cap))
+        # As for groups: where errors must rise, price false positives only.
+        both = u > 0 or not self._rule.prices.one_sided
+        return np.tile([u, -u if both else 0.0], (len(self._whole.counts), 1))
+
+    def _controller(self, m: Measurement, epochs: int) -> Controller | None:
+        """Return the multipliers' moves inside the round, if there are any."""
+        rule, law, goal = self._rule, self._law, self._round.summary.goal
+        if not rule.constraint or rule.update == "gradient":
+            return None
+        every = min(rule.every, epochs)
+        if rule.scope == "local":
+            return local_controller(
+                goal,
+                law.constraints,
+                m.statistics.counts,
+                gamma=rule.gamma,
+                every=every,
+                shrink=rule.shrink,
+                prices=rule.prices,
+            )
+        if rule.multiplier == "paper" or epochs <= rule.every:
+            return None
+        return Controller(
+            goal=goal,
+            multipliers=tuple(law.signed(self.state["multipliers"], self._whole)),
+            step=tuple(self.state["gain"] * law.steps(self._whole.counts)),
+            offset=tuple(law.gaps(self._whole) + self.state["shift"]),
+            every=every,
+            relative=True,
+            counts=as_table(self._whole.counts),
+            prices=rule.prices,
+            scale=self._scale(m),
+        )

@@ -26,15 +26,22 @@ Deviations:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mfairfl.errors import ConfigError
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
-from mfairfl.strategies.tilting import losses
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Weights,
+    by_client,
+    parameter,
+)
 from mfairfl.training.plan import Job, Report
 
 __all__ = ["QFFL"]
@@ -43,7 +50,7 @@ _LEAST = 1e-10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QFFL:
+class QFFL(Strategy):
     """q-FedAvg, or q-FedSGD.
 
     Parameters
@@ -60,54 +67,34 @@ class QFFL:
         p_k = 1/K or n_k/n.
     """
 
-    q: float = field(default=1.0, metadata={"grid": (0.01, 0.02, 1.0, 2.0, 5.0, 10.0)})
+    q: float = parameter(1.0, grid=(0.01, 0.02, 1.0, 2.0, 5.0, 10.0), least=0)
     update: Literal["local", "gradient"] = "local"
-    lr: float = 1.0
-    weights: Literal["uniform", "size"] = "uniform"
+    lr: float = parameter(1.0, above=0)
+    weights: Weights = "uniform"
 
-    card: ClassVar[Card] = Card(
-        title="Clients count by loss and curvature",
-        paper="Li et al. 2020",
-        protects="clients",
-        needs="norms",
-        reveals="individual",
-    )
+    @property
+    def card(self) -> Card:
+        """q-FedSGD steps by gradients."""
+        return Card(
+            title="Clients count by loss and curvature",
+            paper="Li et al. 2020",
+            protects="clients",
+            needs="norms",
+            reveals="individual",
+            steps=self.update,
+        )
 
-    def __post_init__(self) -> None:
-        if not self.q >= 0:
-            raise ConfigError(f"strategy.q must be at least 0, not {self.q}")
-        if not self.lr > 0:
-            raise ConfigError(f"strategy.lr must be above 0, not {self.lr}")
-
-    def start(self, summary: Summary) -> State:
-        """q-FFL remembers nothing."""
-        del summary
-        return {}
-
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
+    def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Every participant trains with SGD, or takes one gradient, at the server's weights."""
-        del measurements
-        plan = context.sgd(self.lr)
+        plan = round.sgd(self.lr)
         if self.update == "gradient":
-            plan = replace(plan, optimizer=replace(plan.optimizer, name="gradient"))
-        return state, context.jobs(plan)
+            plan = plan.by_gradient()
+        return state, round.jobs(plan)
 
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """c_k ∝ p_k L_k^q, shortened by the clients' curvature."""
-        del context
-        if gram is None:
-            raise ValueError("qffl needs the norms of the updates")
-        p, lr = shares(measurements, reports, self.weights), reports[0].lr  # one plan, one rate
-        loss = losses(measurements, reports) + _LEAST
+        p, lr = round.shares(reports, self.weights), reports[0].lr  # one plan, one rate
+        loss = round.losses(reports) + _LEAST
         # η |v_k|² q/L_k: what the second-order term of h_k adds to its first-order term.
         size = np.diag(gram) * (lr if self.update == "gradient" else 1 / lr)
         curvature = self.q * size / loss
@@ -116,8 +103,7 @@ class QFFL:
             raw = p * (loss / loss.max()) ** self.q  # relative: no power under- or overflows
             c = raw / (raw * (1 + curvature)).sum()
         return Step(
-            coefficients=c,
-            state=state,
+            c,
             scale=lr if self.update == "gradient" else 1.0,
-            log={"curvature": {r.client: float(curvature[i]) for i, r in enumerate(reports)}},
+            log={"curvature": by_client(reports, curvature)},
         )

@@ -22,14 +22,20 @@ Deviations:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mfairfl.errors import ConfigError
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Weights,
+    parameter,
+)
 from mfairfl.training.plan import Job, Report
 
 __all__ = ["Scaffold"]
@@ -38,7 +44,7 @@ _CONTROL = "control"  # c at the server, c_k in the client's slot of the same na
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scaffold:
+class Scaffold(Strategy):
     """Averaging with control variates.
 
     Parameters
@@ -52,55 +58,32 @@ class Scaffold:
         p_k = 1/N or n_k/n.
     """
 
-    lr: float = 1.0
-    server_lr: float = field(default=1.0, metadata={"grid": (0.5, 1.0, 1.5)})
-    weights: Literal["uniform", "size"] = "uniform"
+    lr: float = parameter(1.0, above=0)
+    server_lr: float = parameter(1.0, grid=(0.5, 1.0, 1.5), above=0)
+    weights: Weights = "uniform"
 
-    card: ClassVar[Card] = Card(
+    card = Card(
         title="Averaging with control variates",
         paper="Karimireddy et al. 2020",
         protects="nothing",
     )
 
-    def __post_init__(self) -> None:
-        for name in ("lr", "server_lr"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"strategy.{name} must be above 0, not {getattr(self, name)}")
-
-    def start(self, summary: Summary) -> State:
-        """Remember nothing here: c is a vector of the server, c_k a slot of the client."""
-        del summary
-        return {}
-
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
+    def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Every participant trains with SGD, corrected by c − c_k."""
-        del measurements
         corrected = replace(
-            context.sgd(self.lr), linear=context.vectors.get(_CONTROL), linear_slot=_CONTROL
+            round.sgd(self.lr), linear=round.vectors.get(_CONTROL), linear_slot=_CONTROL
         )
         return state, [
-            Job(client=name, plan=corrected, keep_control=_CONTROL)
-            for name in context.participants
+            Job(client=name, plan=corrected, keep_control=_CONTROL) for name in round.participants
         ]
 
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """Average the updates over those who reported, and their variates over all clients."""
-        del gram
-        rows = {name: float(counts.sum()) for name, counts in context.summary.counts.items()}
+        rows = {name: float(counts.sum()) for name, counts in round.summary.counts.items()}
         parts = {name: n if self.weights == "size" else 1.0 for name, n in rows.items() if n > 0}
         whole = sum(parts.values())
         return Step(
-            coefficients=shares(measurements, reports, self.weights),
-            state=state,
+            round.shares(reports, self.weights),
             scale=self.server_lr,
             vectors={_CONTROL: np.array([parts[r.client] / whole for r in reports])},
             log={"control_changes": {r.client: _length(r.control_change) for r in reports}},

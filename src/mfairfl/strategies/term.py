@@ -19,22 +19,27 @@ Deviations:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mfairfl.errors import ConfigError
-from mfairfl.strategies.base import Card, Context, Measurement, State, Step, Summary, shares
-from mfairfl.strategies.tilting import losses, tilted
-from mfairfl.training.plan import Job, Report
+from mfairfl.strategies.base import (
+    Card,
+    Gram,
+    Round,
+    State,
+    Step,
+    Strategy,
+    Weights,
+    by_client,
+    parameter,
+)
+from mfairfl.strategies.tilting import tilted
+from mfairfl.training.plan import Report
 
 __all__ = ["TERM"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TERM:
+class TERM(Strategy):
     """Averaging with weights that grow exponentially with the clients' losses.
 
     Parameters
@@ -45,42 +50,17 @@ class TERM:
         p_k = n_k/n or 1/K.
     """
 
-    t: float = field(default=5.0, metadata={"grid": (0.1, 1.0, 2.0, 5.0)})
-    weights: Literal["size", "uniform"] = "size"
+    t: float = parameter(5.0, grid=(0.1, 1.0, 2.0, 5.0), least=0)
+    weights: Weights = "size"
 
-    card: ClassVar[Card] = Card(
+    card = Card(
         title="Clients count by exp of their loss",
         paper="Li et al. 2021",
         protects="clients",
     )
 
-    def __post_init__(self) -> None:
-        if not self.t >= 0:
-            raise ConfigError(f"strategy.t must be at least 0, not {self.t}")
-
-    def start(self, summary: Summary) -> State:
-        """TERM remembers nothing."""
-        del summary
-        return {}
-
-    def plan(
-        self, state: State, context: Context, measurements: Sequence[Measurement]
-    ) -> tuple[State, list[Job]]:
-        """Every participant trains the plain plan from the server's weights."""
-        del measurements
-        return state, context.jobs()
-
-    def combine(
-        self,
-        state: State,
-        context: Context,
-        measurements: Sequence[Measurement],
-        reports: Sequence[Report],
-        gram: NDArray[np.float64] | None,
-    ) -> Step:
+    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """c_k ∝ p_k e^{t L_k} over those who reported."""
-        del context, gram
-        p = shares(measurements, reports, self.weights)
-        c = tilted(p, self.t * losses(measurements, reports))
-        tilt = {r.client: float(x) for r, x in zip(reports, c / p, strict=True)}
-        return Step(coefficients=c, state=state, log={"tilt": tilt})
+        p = round.shares(reports, self.weights)
+        c = tilted(p, self.t * round.losses(reports))
+        return Step(c, log={"tilt": by_client(reports, c / p)})

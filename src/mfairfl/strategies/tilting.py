@@ -1,24 +1,13 @@
-"""Losses of the clients who reported, and weights tilted by an exponent each (DRFL, TERM)."""
+"""Weights tilted by an exponent each (DRFL, TERM)."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mfairfl.strategies.base import Measurement
-from mfairfl.training.plan import Report
-
-__all__ = ["losses", "tilted"]
+__all__ = ["tilted"]
 
 Floats = NDArray[np.float64]
-
-
-def losses(measurements: Sequence[Measurement], reports: Sequence[Report]) -> Floats:
-    """Return L_k(w_t) of the clients who reported."""
-    known = {m.client: m.loss for m in measurements}
-    return np.array([known[report.client] for report in reports])
 
 
 def tilted(p: Floats, exponents: Floats) -> Floats:

@@ -17,28 +17,9 @@ from mfairfl.fairness.constraints import Constraints
 from mfairfl.models import Model
 from mfairfl.training.batches import Pool
 from mfairfl.training.measure import Probe, measure
-from mfairfl.training.plan import Controller
+from mfairfl.training.plan import Controller, adapted_gain
 
-__all__ = [
-    "Multipliers",
-    "adapted",
-]
-
-_GROWTH = 1.2  # Rprop's factors are ½ and 1.2 (Riedmiller & Braun, 1993)
-
-
-def adapted(gain: np.ndarray, gaps: np.ndarray, before: np.ndarray, shrink: float) -> np.ndarray:
-    """Return each multiplier's gain: smaller where its gap changed sign, else larger, at most 1.
-
-    A thresholded rate may jump when a price crosses a cliff; a fixed step then goes back and forth
-    over it for ever.
-
-    Examples
-    --------
-    >>> adapted(np.array([1.0, 0.5]), np.array([0.1, 0.1]), np.array([-0.1, 0.2]), 0.5).tolist()
-    [0.5, 0.6]
-    """
-    return np.where(gaps * before < 0, gain * shrink, np.minimum(1.0, gain * _GROWTH))
+__all__ = ["Multipliers"]
 
 
 @dataclass(slots=True)
@@ -93,7 +74,7 @@ class Multipliers:
         self._counts = np.asarray(counts, dtype=np.float64)
         if setting.relative:
             own = measure([Probe(weights, self.rows)], model, pool)[0]
-            self._first = self._constraints.gaps(own, "hard" if setting.hard else "smooth")
+            self._first = self._constraints.gaps(own, setting.prices.driven_by)
 
     def due(self, epoch: int) -> bool:
         """Say whether the multipliers move after this epoch (counted from 1)."""
@@ -103,26 +84,24 @@ class Multipliers:
         """μ ← [μ + gain · step · dead(offset + d − d₀)], within what a price may show."""
         setting = self.setting
         own = measure([Probe(weights.numpy(), self.rows)], model, pool)[0]
-        gap = self._constraints.gaps(own, "hard" if setting.hard else "smooth")
+        gap = self._constraints.gaps(own, setting.prices.driven_by)
         if self._first is not None:
             gap = gap - self._first
         # A group the client does not have gives no evidence: only the offset counts then.
         gap = np.nan_to_num(gap, nan=0.0)
         if setting.offset is not None:
             gap = gap + np.asarray(setting.offset)
-        self._gain = adapted(self._gain, gap, self._latest, setting.shrink)
+        self._gain = adapted_gain(self._gain, gap, self._latest, setting.shrink)
         self._latest = gap
         dead = np.sign(gap) * np.maximum(np.abs(gap) - setting.goal.alpha, 0.0)
-        most = self._constraints.limits(self._counts, setting.price_cap)
+        most = self._constraints.limits(self._counts, setting.prices.cap)
         self._mu = np.clip(self._mu + self._gain * setting.step * dead, -most, most)
 
     def prices(self) -> tuple[np.ndarray, np.ndarray]:
         """Return what to add to the loss table A and the score table B, each (C, 2)."""
-        cap, against, scale = self.setting.price_cap, self.setting.counter_cap, self.setting.scale
-        score, loss = self._constraints.prices(
-            self._mu, self._counts, one_sided=self.setting.one_sided
-        )
-        return self._constraints.capped(scale * score, scale * loss, cap, against)[::-1]
+        setting = self.setting
+        tables = setting.prices.tables(self._constraints, self._mu, self._counts, setting.scale)
+        return tables[::-1]
 
     @property
     def values(self) -> tuple[float, ...]:

@@ -14,7 +14,7 @@ from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.randomness import stream
 from mfairfl.training.controller import Multipliers
-from mfairfl.training.plan import GLOBAL, Job, Report
+from mfairfl.training.plan import GLOBAL, Job, Plan, Report
 from mfairfl.training.trainer import Outcome, Work
 
 __all__ = ["batch_stream", "finish", "work_of"]
@@ -66,13 +66,7 @@ def finish(
     if job.keep is not None:
         slots[job.keep] = work.start - outcome.update
     if job.keep_control is not None:
-        # c_k⁺ = c_k − c + (w_t − w_k)/(steps·lr), so the change is that minus c_k.
-        if plan.optimizer.lr <= 0:
-            raise ConfigError(
-                "training.lr_final = 0: a control variate divides by the rate; give a rate > 0"
-            )
-        drift = outcome.update / np.float32(outcome.steps * plan.optimizer.lr)
-        change = drift if plan.linear is None else drift - plan.linear
+        change = _control_change(plan, outcome)
         held = slots.get(job.keep_control, np.zeros_like(change))
         slots[job.keep_control] = held + change
     kept = None if plan.controller is None else plan.controller.slot
@@ -88,3 +82,13 @@ def finish(
         gaps=() if kept else outcome.gaps,
         control_change=change,
     )
+
+
+def _control_change(plan: Plan, outcome: Outcome) -> np.ndarray:
+    """Return c_k⁺ − c_k = (w_t − w_k)/(steps·lr) − c (`strategies/scaffold.py`)."""
+    if plan.optimizer.lr <= 0:
+        raise ConfigError(
+            "training.lr_final = 0: a control variate divides by the rate; give a rate > 0"
+        )
+    drift = outcome.update / np.float32(outcome.steps * plan.optimizer.lr)
+    return np.asarray(drift if plan.linear is None else drift - plan.linear)

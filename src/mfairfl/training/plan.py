@@ -6,12 +6,13 @@ something no field can say is a reason to add a field here, not a second trainin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from mfairfl.errors import ConfigError
+from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.goal import Goal
 
 __all__ = [
@@ -21,18 +22,29 @@ __all__ = [
     "Job",
     "Optimizer",
     "Plan",
+    "Prices",
     "Recipe",
     "Report",
     "Table2",
+    "adapted_gain",
+    "as_table",
 ]
 
 Table2 = tuple[tuple[float, float], ...]
 """A number for each (cell, label): one pair (label 0, label 1) per cell."""
 
+
+def as_table(values: np.ndarray) -> Table2:
+    """Return a (C, 2) array as plain data."""
+    return tuple((float(a), float(b)) for a, b in values)
+
+
 GLOBAL = "global"
 """The start of a job that begins at the server's weights."""
 
 _STRICT = {"extra": "forbid", "arbitrary_types_allowed": True}  # for whoever reads them from text
+
+_GROWTH = 1.2  # Rprop's factors are ½ and 1.2 (Riedmiller & Braun, 1993)
 
 PERSONAL = "personal"
 """The slot a client's own model is kept in, where each client is served its own."""
@@ -58,13 +70,52 @@ class Optimizer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """How gaps drive multipliers, and how multipliers become prices on rows.
+
+    Parameters
+    ----------
+    driven_by : {"hard", "smooth"}
+        Whether thresholded or smooth rates move the multipliers; weights always follow the smooth.
+    one_sided : bool
+        Price only false positives where errors must rise.
+    cap, counter_cap : float
+        Bounds of prices that push rows towards their label, and away from it; signed multipliers
+        of decisions stay within what a price may show.
+    """
+
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    driven_by: Literal["hard", "smooth"] = "hard"
+    one_sided: bool = True
+    cap: float = 20.0
+    counter_cap: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("cap", self.cap), ("counter_cap", self.counter_cap)):
+            if not value >= 0:
+                raise ConfigError(f"strategy.prices.{name} must be at least 0, not {value}")
+
+    def tables(
+        self,
+        constraints: Constraints,
+        signed: np.ndarray,
+        counts: np.ndarray,
+        scale: float = 1.0,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the prices on σ and on the loss per (cell, label), scaled, within the caps."""
+        score, loss = constraints.prices(signed, counts, one_sided=self.one_sided)
+        return constraints.capped(scale * score, scale * loss, self.cap, self.counter_cap)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Controller:
     """Fairness multipliers that move inside a job, every `every` epochs, from the client's cells.
 
     With d the client's signed gaps F_e − F_{e,g} at its present weights and d₀ those at the start,
     μ ← [μ + gain · step · dead(offset + d − (d₀ if `relative`))],
     dead(x) = sign(x)·max(|x| − α, 0), clipped to what its group's price may show,
-    ±price_cap·n_{e,g}/n of `counts`. The gain of a constraint is multiplied by `shrink` whenever
+    ±prices.cap·n_{e,g}/n of `counts`. The gain of a constraint is multiplied by `shrink` whenever
     its gap changes sign and recovers by 1.2 a step, up to 1.
     `relative` with the pooled gap as offset follows the pooled constraint without communication;
     `relative=False`, offset 0 and own counts is purely local training. A client on which a gap is
@@ -78,8 +129,8 @@ class Controller:
         One number per constraint.
     counts : tuple of pairs, optional
         Rows per (cell, label) the prices are computed with; None takes the client's own.
-    price_cap, counter_cap : float
-        Bounds of prices that push a row towards its label, and away from it.
+    prices : Prices
+        Which rates move them, and what they cost.
     scale : float
         Factor on the prices: (n_k/n)/p_k, 1 under size weights.
     slot : str, optional
@@ -96,13 +147,27 @@ class Controller:
     every: int = 1
     relative: bool = False
     counts: Table2 | None = None
-    one_sided: bool = True
-    price_cap: float = 20.0
-    counter_cap: float = 5.0
+    prices: Prices = Prices()
     scale: float = 1.0
-    hard: bool = True
     shrink: float = 1.0
     slot: str | None = None
+
+
+def adapted_gain(
+    gain: np.ndarray, gaps: np.ndarray, before: np.ndarray, shrink: float
+) -> np.ndarray:
+    """Return each multiplier's gain: smaller where its gap changed sign, else larger, at most 1.
+
+    A thresholded rate may jump when a price crosses a cliff; a fixed step then goes back and forth
+    over it for ever.
+
+    Examples
+    --------
+    >>> gain, gaps = np.array([1.0, 0.5]), np.array([0.1, 0.1])
+    >>> adapted_gain(gain, gaps, np.array([-0.1, 0.2]), shrink=0.5).tolist()
+    [0.5, 0.6]
+    """
+    return np.where(gaps * before < 0, gain * shrink, np.minimum(1.0, gain * _GROWTH))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +202,10 @@ class Plan:
     linear: np.ndarray | None = None
     linear_slot: str | None = None
     controller: Controller | None = None
+
+    def by_gradient(self) -> Plan:
+        """Return the plan that takes the full-batch gradient and no step."""
+        return replace(self, optimizer=replace(self.optimizer, name="gradient"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

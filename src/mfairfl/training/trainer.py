@@ -29,7 +29,7 @@ __all__ = [
     "StepRule",
     "Work",
     "make_rule",
-    "train",
+    "run_works",
 ]
 
 _TINY = 1e-36  # far below eps², so it changes nothing but 0/0
@@ -153,7 +153,7 @@ class Outcome:
     memory: np.ndarray | None = None
 
 
-def train(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
+def run_works(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
     """Train every work and return the outcomes in the same order."""
     outcomes: dict[int, Outcome] = {}
     stacks: dict[tuple[object, ...], list[tuple[int, Deck]]] = {}

@@ -37,7 +37,6 @@ from mfairfl.runs.config import Config, TrainingConfig, make_config
 from mfairfl.runs.options import nested
 from mfairfl.runs.workers import run_many
 from mfairfl.strategies import create, describe
-from mfairfl.strategies.base import trains_for_groups
 
 __all__ = [
     "LEARNING_RATES",
@@ -232,7 +231,7 @@ def _score(subject: Subject, records: Sequence[Mapping[str, Any]]) -> Scored:
 def _metric(subject: Subject) -> str | None:
     """Return what must be small: nothing for a method that protects nobody."""
     strategy = subject.base.strategy.create()
-    if subject.notion and trains_for_groups(strategy):
+    if subject.notion and strategy.card.constrained:
         return f"{subject.notion}_violation"
     if "clients" in describe(subject.base.strategy.name).protects:
         return "client_accuracy_std"

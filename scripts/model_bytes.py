@@ -1,0 +1,114 @@
+"""Train every strategy with explicit settings and print the SHA-256 of each served model.
+
+Run it with two versions on one machine and compare (`make compare-bytes`): no hash is stored, for
+they differ between processors. Settings are spelled in the names of this version; `OLD` holds what
+version 0.1.0 called them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from typing import Any
+
+import torch
+
+import mfairfl
+from mfairfl.strategies import available
+
+SETTINGS: dict[str, Any] = {
+    "heterogeneity": "high",
+    "hidden": (8, 8),
+    "rounds": 3,
+    "local_epochs": 2,
+    "batch_size": 512,
+    "lr": 5e-3,
+    "weight_decay": 1.0,
+    "seed": 3,
+    "alpha": 0.0,
+    "training.optimizer": "adamw",
+    "training.lr_final": 1e-4,
+    "training.schedule": "cosine",
+    "training.momentum": 0.0,
+    "training.participation": 1.0,
+}
+NOTIONS = ("demographic_parity", "equalized_odds", "accuracy_parity", "accuracy_parity_loss")
+
+# Paths through the code that defaults do not take, by hyper-parameters.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "mfairfl every": {"every": 1},
+    "mfairfl smooth": {"every": 1, "prices.driven_by": "smooth", "prices.one_sided": False},
+    "mfairfl caps": {"prices.cap": 0.5, "prices.counter_cap": 0.1, "damping": 0.5},
+    "mfairfl local": {"scope": "local", "every": 1, "shrink": 0.7},
+    "mfairfl uniform": {"weights": "uniform", "every": 1, "client_parity": 0.5},
+    "mfairfl objective": {"order": "objective", "client_parity": 1.0},
+    "mfairfl reversed": {"order": "reversed-kept", "beta": 0.5},
+    "mfairfl fixed": {"order": "fixed", "beta": 1.0, "delta": 0.5, "goals.convention": "gradvac"},
+    "mfairfl goals": {"goals.floor": -0.5, "goals.cap": 0.5, "descent_guard": True},
+    "mfairfl unconstrained": {"constraint": False},
+    "mfairfl plain": {"conflict": False, "gamma": 0.5},
+    "mfairfl paper": {"multiplier": "paper", "prices.driven_by": "smooth", "damping": 1.0},
+    "fpfl smooth": {"prices.driven_by": "smooth", "prices.one_sided": False, "gamma": 0.3},
+    "fpfl caps": {"prices.cap": 0.5, "prices.counter_cap": 0.1, "damping": 10.0},
+    "fpfl gradient": {"update": "gradient", "multiplier": "paper"},
+    "indfair caps": {"prices.cap": 0.5, "prices.one_sided": False, "weights": "uniform"},
+    "cenfair smooth": {"prices.driven_by": "smooth", "every": 1},
+    "fedfb client": {"parity": "client", "driven_by": "loss"},
+    "fairfed reweighting": {"debias": "reweighting", "beta": 1.0},
+    "qffl gradient": {"update": "gradient", "q": 2.0},
+    "fedmgda+ decay": {"step": "decay", "eta": 0.5, "normalise": False},
+    "fedavg uniform": {"weights": "uniform"},
+}
+OLD: dict[str, Any] = {
+    "prices.driven_by": "driven_by",
+    "prices.one_sided": "one_sided",
+    "prices.cap": "price_cap",
+    "prices.counter_cap": "counter_cap",
+    "goals.floor": "goal_floor",
+    "goals.cap": "goal_cap",
+    "goals.convention": "convention",
+    "order": {
+        "objective": {"ordering": "objective"},
+        "reversed-kept": {"order": "reversed", "kept": "order"},
+        "fixed": {"order": "fixed"},
+    },
+}
+
+
+def in_this_version(hyper_parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return hyper-parameters under the names of the version that is running."""
+    if mfairfl.__version__ != "0.1.0":
+        return hyper_parameters
+    found: dict[str, Any] = {}
+    for key, value in hyper_parameters.items():
+        name = OLD.get(key, key)
+        found |= name[value] if isinstance(name, dict) else {name: value}
+    return found
+
+
+def digest(strategy: str, notion: str, **hyper_parameters: Any) -> str:
+    """Train and return the hash of the served model's members and their weights."""
+    dotted = {f"strategy.{k}": v for k, v in in_this_version(hyper_parameters).items()}
+    run = mfairfl.train("adult", strategy=strategy, notion=notion, **SETTINGS, **dotted)
+    members, weights = run.predictor.members, run.predictor.weights
+    return hashlib.sha256(members.tobytes() + weights.tobytes()).hexdigest()
+
+
+def main() -> None:
+    """Print one JSON object: case to hash."""
+    torch.set_num_threads(1)
+    cases = {name: (name, {}) for name in available()}
+    cases |= {case: (case.split()[0], changes) for case, changes in VARIANTS.items()}
+    found = {}
+    for case, (strategy, changes) in sorted(cases.items()):
+        for notion in NOTIONS:
+            if notion == "accuracy_parity_loss" and strategy == "fedavg-threshold":
+                continue  # no threshold changes a loss: refused
+            found[f"{case} {notion}"] = digest(strategy, notion, **changes)
+            sys.stderr.write(f"{case} {notion}\n")
+    sys.stdout.write(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+
+if __name__ == "__main__":
+    main()
