@@ -100,7 +100,7 @@ def test_a_file_with_one_label_value_takes_part():
 
 
 def test_files_that_name_no_second_label_value_are_refused_together():
-    with pytest.raises(DataError, match="names a value beside 'yes'"):
+    with pytest.raises(DataError, match="names a value other than 'yes'"):
         agree([profile("a", frame(hired="yes"))], TASK)
 
 

@@ -83,8 +83,8 @@ def test_levels(sensitive, levels):
 
 
 def test_intervals_are_closed():
-    assert [AGE.holds(x) for x in (24.99, 25, 60, 60.01)] == [False, True, True, False]
-    assert Bin(name="young", max=24).holds(-1e9)
+    assert [AGE.contains(x) for x in (24.99, 25, 60, 60.01)] == [False, True, True, False]
+    assert Bin(name="young", max=24).contains(-1e9)
 
 
 @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ def _with_unrecorded(sensitive: Sensitive, profiles: Sequence[Profile], task: Ta
 
 
 def _other_label(profiles: Sequence[Profile], task: Task) -> str:
-    """Return the label value beside the favourable one that most files hold."""
+    """Return the label value other than the favourable one that most files hold."""
     held = _held(profiles, task.label)
     if not held:
         columns = {column.name for profile in profiles for column in profile.columns}
@@ -196,7 +196,7 @@ def _other_label(profiles: Sequence[Profile], task: Task) -> str:
     if not counts:
         known = ", ".join(f"'{p.client}'" for p in profiles)
         raise DataError(
-            f"label column '{task.label}': no file ({known}) names a value beside "
+            f"label column '{task.label}': no file ({known}) names a value other than "
             f"'{task.favourable}'; set task.label and task.favourable, or task.unfavourable"
         )
     most = max(counts.values())

@@ -300,7 +300,7 @@ class Encoder(StrictModel):
 
     @classmethod
     def from_json(cls, text: str | bytes, *, name: str = "encoder") -> Encoder:
-        """Read what `to_json` wrote; `name` stands for it in messages."""
+        """Read what `to_json` wrote; `name` is what messages call it."""
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:

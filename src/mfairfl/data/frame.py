@@ -277,7 +277,7 @@ def _checked(frame: pd.DataFrame, where: str) -> pd.DataFrame:
     """Give text names to the columns and row numbers to the rows of a frame that is not CSV."""
     frame.columns = _names(list(frame.columns), where)
     if frame.empty:
-        raise DataError(f"{where} has no rows: give at least a few people")
+        raise DataError(f"{where} has no rows: give at least a few")
     if frame.index.name != "line":  # a CSV file's frame handed on
         frame.index = pd.RangeIndex(len(frame), name="row")
     return frame

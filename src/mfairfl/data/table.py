@@ -60,7 +60,7 @@ class Table:
     groups
         int16 of shape (n, A): each row's group in each attribute.
     attributes
-        The sensitive attributes, one a column of `groups`.
+        The sensitive attributes, one per column of `groups`.
     clients
         Each row's client name, or None if the task names no client column.
     task
@@ -335,7 +335,7 @@ def _without_missing(
 ) -> tuple[Columns, tuple[str, ...]]:
     """Apply the task's policy: drop rows with a missing value, or refuse them where it must.
 
-    A feature without any value is refused, unless the table is a `partial` one, beside others.
+    A feature without any value is refused, unless the table is one of several (`partial`).
     """
     keys = [(columns[c], columns[c].missing) for c in (task.label, task.client) if c is not None]
     keys += [(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
@@ -412,11 +412,9 @@ def _labels(column: Column, task: Task) -> tuple[npt.NDArray[np.int8], Task, tup
 
 
 def _features(columns: Columns, task: Task) -> pd.DataFrame:
-    data: dict[str, pd.Series[Any]] = {
-        c: pd.Series(columns[c].numbers) for c in task.numeric or ()
-    }
-    data |= {c: pd.Series(columns[c].texts, dtype="str") for c in task.categorical or ()}
-    return pd.DataFrame(data)
+    numeric: dict[str, Any] = {c: columns[c].numbers for c in task.numeric or ()}
+    texts = {c: pd.Series(columns[c].texts, dtype="str") for c in task.categorical or ()}
+    return pd.DataFrame(numeric | texts)
 
 
 def _feature_notes(X: pd.DataFrame, name: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What a table means: label, favourable value, sensitive attributes, roles of the columns.
 
 Values are compared as text in one canonical form (`canonical_text`), so that the favourable value
-``1`` finds ``1``, ``1.0`` and ``"1"``, whichever way a file or a frame happens to store them.
+``1`` matches ``1``, ``1.0`` and ``"1"``, however a file or a frame stores them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _WHOLE = re.compile(r"(-?)(0|[1-9]\d*)\.0+")
 def canonical_text(value: object) -> str:
     """Format a scalar as the text by which mfairfl compares values.
 
-    Surrounding spaces go, whole numbers lose their decimals, a missing value is ``?``. Anything
-    else stays as it is written: ``"007"`` is not ``"7"``, ``"1.50"`` is not ``"1.5"``.
+    Surrounding spaces are removed, whole numbers lose their decimals, a missing value is ``?``.
+    Anything else stays as it is written: ``"007"`` is not ``"7"``, ``"1.50"`` is not ``"1.5"``.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class Bin(StrictModel):
 
     Examples
     --------
-    >>> Bin(name="25-60", min=25, max=60).holds(60.0)
+    >>> Bin(name="25-60", min=25, max=60).contains(60.0)
     True
     """
 
@@ -106,8 +106,8 @@ class Bin(StrictModel):
             math.inf if self.max is None else self.max,
         )
 
-    def holds(self, number: float) -> bool:
-        """Say whether an interval holds `number`; a set of values holds no number."""
+    def contains(self, number: float) -> bool:
+        """Say whether an interval contains `number`; a set of values contains no number."""
         low, high = self.interval
         return self.values is None and low <= number <= high
 
@@ -126,7 +126,7 @@ def _overlap(a: Bin, b: Bin) -> str | None:
             number = float(value)
         except ValueError:
             continue  # text lies in no interval
-        if interval.holds(number):
+        if interval.contains(number):
             return value
     return None
 
@@ -166,12 +166,12 @@ class Sensitive(StrictModel):
     def _check(self) -> Self:
         where = f"sensitive attribute '{self.name}'"
         if self.rest is not None and self.levels is None:
-            raise ConfigError(f"{where}: rest '{self.rest}' needs bins or groups beside it")
+            raise ConfigError(f"{where}: rest '{self.rest}' needs bins or groups as well")
         for i, one in enumerate(self.bins):
             for other in self.bins[:i]:
                 if (value := _overlap(other, one)) is not None:
                     raise ConfigError(
-                        f"{where}: bins '{other.name}' and '{one.name}' both hold {value}: "
+                        f"{where}: bins '{other.name}' and '{one.name}' both contain {value}: "
                         "bins are closed intervals and may not overlap"
                     )
         levels = self.levels or ()
@@ -244,28 +244,28 @@ class Task(StrictModel):
         The value of the label that is good for a person (granted, hired, not accused). Any scalar;
         compared as `canonical_text`, so 1, 1.0 and "1" agree.
     sensitive
-        One or more `Sensitive` attributes; a plain column name may stand for one.
+        One or more `Sensitive` attributes, or names of columns.
     numeric, categorical
         Feature columns. Give both and the features are exactly these; leave one out and every
         remaining column is taken as numeric if it holds numbers, else as categorical. Numbers
         with leading zeros ("007") count as text.
     ignore
-        Columns that are no features. A sensitive column may be listed here.
+        Columns that are not features. A sensitive column may be listed here.
     client
         Column that names the client each row belongs to; never a feature.
     sensitive_as_features
         False keeps every sensitive column out of the features, also one listed in a role.
     missing
         "level": a missing category is the level "?", a missing number is filled by the encoder and
-        marked. "drop": rows with a missing value in any used column go, with a note. "error":
-        they are refused. A missing label is an error unless "drop"; so is a missing sensitive
-        value that is no group. Of several silos' files some may lack a sensitive column, or values
-        of it, if "level": the group "?" is added for their rows.
+        marked. "drop": rows with a missing value in any used column are dropped, with a note.
+        "error": they are refused. A missing label is an error unless "drop"; so is a missing
+        sensitive value that is not a group. With "level", some of several silos' files may lack a
+        sensitive column, or values of it: the group "?" is added for their rows.
     unknown_category
         A category not seen in training: "ignore" encodes it as all zeros, "error" refuses it.
     unfavourable
-        The other value of the label. Found in the table unless given; a file that holds one of the
-        two values only is accepted when both are given.
+        The other value of the label. Detected if omitted; a file that holds only one of the two
+        values is accepted when both are given.
 
     Examples
     --------
