@@ -7,6 +7,7 @@ import json
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import optuna
@@ -14,10 +15,10 @@ import pytest
 from tuning_records import DP, EO, Pretence, by_rate, record
 
 import federations as fed
+import mfairfl
 from mfairfl.errors import ConfigError, DataError, MfairflError, RunDirectoryError
-from mfairfl.experiments.search.space import Choices, Range, Search, default_metrics
-from mfairfl.experiments.search.trials import Tried, plot_trials, write_trials
-from mfairfl.experiments.search.tune import tune
+from mfairfl.experiments.search.space import Choices, Range, default_metrics, default_space
+from mfairfl.experiments.search.trials import SearchTrial, plot_trials
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import RunRequest, run_requests
 
@@ -37,7 +38,11 @@ def pretend(monkeypatch):
 
 
 def search(space=RATES, metrics=(DP,), **config):
-    return Search(config=make_config(config), space=space, metrics=metrics)
+    return {"config": config, "space": space, "metrics": metrics}
+
+
+def tune(what, out, **options):
+    return mfairfl.tune(out=out, **what, **options)
 
 
 def drawn(tuned):
@@ -86,7 +91,7 @@ def test_means_over_folds_by_hand(pretend, tmp_path):
     pretend(lambda c: record(*shown[c.clients.fold], floor=0.125, constant=0.5))
     (trial,) = tune(search(), tmp_path, trials=1).trials
     assert trial.mean("accuracy") == pytest.approx(0.75)
-    assert trial.violation([DP]) == 0.25
+    assert trial.violation == 0.25
     assert trial.mean(f"floor_{DP}") == 0.125
     assert trial.mean("constant_accuracy") == 0.5
     assert [fold["accuracy"] for fold in trial.folds] == [0.6, 0.75, 0.9]
@@ -145,7 +150,7 @@ def test_the_constant_answer_is_on_the_pareto_set_and_not_chosen(pretend, tmp_pa
     space = {"strategy.weights": Choices(("size", "uniform"))}
     tuned = tune(search(space), tmp_path, trials=6)
     by_weights = {trial.values["strategy.weights"]: trial for trial in tuned.trials}
-    assert by_weights["size"].violation([DP]) < by_weights["uniform"].violation([DP])
+    assert by_weights["size"].violation < by_weights["uniform"].violation
     assert {tuned.trials[n].values["strategy.weights"] for n in tuned.pareto} == {
         "size",
         "uniform",
@@ -162,14 +167,15 @@ def test_of_several_metrics_all_must_be_small(pretend, tmp_path):
     space = {"strategy.weights": Choices(("size", "uniform"))}
     tuned = tune(search(space, (DP, EO)), tmp_path, trials=6)
     assert tuned.best.values == {"strategy.weights": "uniform"}
-    assert tuned.best.violation((DP, EO)) == 0.009
+    assert tuned.best.violation == 0.009
 
 
 def test_each_metric_is_held_to_its_own_floor():
     """DP is within 1.3 floors; EO, though smaller, is not within its bound."""
     folds = ({"accuracy": 0.8, "constant_accuracy": 0.5, DP: 0.05, f"floor_{DP}": 0.04}
              | {EO: 0.02, f"floor_{EO}": 0.001},)  # fmt: skip
-    scored = Tried(number=0, state="complete", values={}, folds=folds).scored((DP, EO), 0.01)
+    trial = SearchTrial(number=0, state="complete", values={}, metrics=(DP, EO), folds=folds)
+    scored = trial.scored(0.01)
     assert (scored.violation, scored.floor) == (0.02, 0.001)
 
 
@@ -224,7 +230,7 @@ KILLED = """
 import os, signal, sys
 sys.path[:0] = sys.argv[2:]
 import mfairfl.experiments.search.tune as tuning
-from test_tuning import by_rate, search
+from test_tuning import by_rate, search, tune
 from tuning_records import Pretence
 
 def rule(config):
@@ -233,7 +239,7 @@ def rule(config):
     return by_rate(config)
 
 tuning.run_many = Pretence(rule)
-tuning.tune(search(), sys.argv[1], trials=3)
+tune(search(), sys.argv[1], trials=3)
 """
 
 
@@ -398,9 +404,9 @@ def test_a_database_that_cannot_be_used(tmp_path, storage, said):
 
 def test_metrics_and_folds_are_checked(tmp_path):
     with pytest.raises(ConfigError, match=r"unknown metric .*did you mean 'client_accuracy_std'"):
-        search(metrics=("client_accuracy_sd",))
+        tune(search(metrics=("client_accuracy_sd",)), tmp_path)
     with pytest.raises(ConfigError, match=r"clients\.folds: a search makes its own"):
-        search(clients={"folds": 2})
+        tune(search(clients={"folds": 2}), tmp_path)
 
 
 # What is left on disk
@@ -409,8 +415,7 @@ def test_metrics_and_folds_are_checked(tmp_path):
 def test_the_table_has_one_row_a_trial(pretend, tmp_path):
     pretend(by_rate)
     space = {**RATES, "model.hidden": Choices(([4], [8, 8]))}
-    tuned = tune(search(space), tmp_path, trials=3)
-    write_trials(tuned, tmp_path / "trials.csv")
+    tune(search(space), tmp_path, trials=3)
     rows = read_csv(tmp_path / "trials.csv")
     assert [row["trial"] for row in rows] == ["0", "1", "2"]
     assert {row["state"] for row in rows} == {"complete"}
@@ -431,9 +436,8 @@ def test_what_is_undefined_or_unfinished_is_empty_in_the_table(pretend, tmp_path
     with pytest.raises(Stop):
         tune(search(), tmp_path / "a", trials=2, storage=storage)
     pretend(lambda c: record(0.9, floor=None))
-    tuned = tune(search(), tmp_path / "b", trials=2, storage=storage)
-    write_trials(tuned, tmp_path / "trials.csv")
-    running, done = read_csv(tmp_path / "trials.csv")
+    tune(search(), tmp_path / "b", trials=2, storage=storage)
+    running, done = read_csv(tmp_path / "b" / "trials.csv")
     assert (running["state"], running["training.lr"]) == ("running", "0.002")
     assert running["accuracy"] == ""
     assert (done["accuracy"], done[f"floor_{DP}"]) == ("0.9", "")
@@ -448,9 +452,24 @@ def test_the_picture_shows_every_trial_and_the_bound(pretend, tmp_path):
     assert list(lines["trial"].get_xdata()) == pytest.approx([5 * rate for rate in rates])
     assert list(lines["trial"].get_ydata()) == pytest.approx([0.61 + 10 * rate for rate in rates])
     chosen = lines[f"chosen: trial {tuned.best.number}"]
-    assert list(chosen.get_xdata()) == [tuned.best.violation([DP])]
+    assert list(chosen.get_xdata()) == [tuned.best.violation]
     assert lines["small enough"].get_xdata()[0] == pytest.approx(0.013)
     assert lines["constant classifier"].get_ydata()[0] == 0.5
+
+
+def test_best_toml_is_the_given_file_with_the_chosen_values(pretend, tmp_path):
+    pretend(by_rate)
+    (tmp_path / "my.toml").write_text("[training]\nrounds = 7\n[strategy]\nname = 'fedavg'\n")
+    tuned = mfairfl.tune(tmp_path / "my.toml", tmp_path / "out", trials=2)
+    assert tuned.search.space == default_space("fedavg")
+    assert tuned.search.metrics == (DP,)
+    best = tomllib.loads((tmp_path / "out" / "best.toml").read_text(encoding="utf-8"))
+    rate = tuned.best.values["training.lr"]
+    assert best == {"training": {"rounds": 7, "lr": rate}, "strategy": {"name": "fedavg"}}
+    assert str(tuned).startswith(f"trial {tuned.best.number} (of 2 complete ones): training.lr")
+    assert {"trials.csv", "trials.svg", "trials.png"} <= {
+        path.name for path in (tmp_path / "out").iterdir()
+    }
 
 
 # Real training
@@ -479,6 +498,4 @@ def test_real_runs_are_scored_by_their_records(monkeypatch, tmp_path):
         assert len(mine) == 3
         accuracies = [r["metrics"]["test"]["accuracy"] for r in mine]
         assert trial.mean("accuracy") == pytest.approx(sum(accuracies) / 3)
-        assert trial.violation([DP]) == pytest.approx(
-            sum(r["metrics"]["test"][DP] for r in mine) / 3
-        )
+        assert trial.violation == pytest.approx(sum(r["metrics"]["test"][DP] for r in mine) / 3)

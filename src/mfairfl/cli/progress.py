@@ -19,8 +19,7 @@ from mfairfl.cli.show import say
 
 if TYPE_CHECKING:
     from mfairfl.engine.state import RoundRecord, RunState, Setup
-    from mfairfl.experiments.search.space import Search
-    from mfairfl.experiments.search.trials import Tried
+    from mfairfl.experiments.search.trials import SearchTrial
 
 __all__ = [
     "Bar",
@@ -194,15 +193,13 @@ class TrialProgress(Bar):
 
     Parameters
     ----------
-    search : Search
-        What is searched.
     trials : int
         How many complete trials are wanted.
     """
 
-    def __init__(self, console: Console, search: Search, trials: int, *, quiet: bool) -> None:
+    def __init__(self, console: Console, trials: int, *, quiet: bool) -> None:
         super().__init__(console, quiet=quiet)
-        self._search, self._trials, self._complete = search, trials, 0
+        self._trials, self._complete = trials, 0
 
     def on_start(self, complete: int) -> None:
         """Say from where a search resumes."""
@@ -215,11 +212,11 @@ class TrialProgress(Bar):
         """Move the bar by a part of a trial."""
         self.move(self._complete + share)
 
-    def on_trial(self, trial: Tried, complete: int) -> None:
+    def on_trial(self, trial: SearchTrial, complete: int) -> None:
         """Show the numbers of a complete trial."""
         self._complete = complete
-        violation = trial.violation(self._search.metrics)
-        numbers = [f"accuracy {trial.mean('accuracy'):.4f}", f"violation {violation:.4f}"]
+        accuracy = f"accuracy {trial.mean('accuracy'):.4f}"
+        numbers = [accuracy, f"violation {trial.violation:.4f}"]
         name = f"trial {complete}/{self._trials}"
         values = ", ".join(f"{key}={value}" for key, value in trial.values.items())
         self.show(name, complete, numbers)

@@ -16,7 +16,7 @@ from mfairfl.runs.options import OPTIONS, comma_list, toml_value
 
 if TYPE_CHECKING:
     from mfairfl.experiments.search.space import Choices, Range
-    from mfairfl.experiments.search.trials import SearchResult, Tried
+    from mfairfl.experiments.search.trials import SearchResult, SearchTrial
 
 __all__ = ["parse_search", "tune"]
 
@@ -89,35 +89,24 @@ def tune(
     require_extra("optuna", "tune")
     config = configuration(file, flags)
     from mfairfl.cli.progress import TrialProgress, stoppable  # noqa: PLC0415
-    from mfairfl.experiments.search import space  # noqa: PLC0415 - loads PyTorch
-    from mfairfl.experiments.search import trials as done  # noqa: PLC0415
-    from mfairfl.experiments.search import tune as library  # noqa: PLC0415
-    from mfairfl.experiments.search.best import best_toml  # noqa: PLC0415
-    from mfairfl.files import write_atomically  # noqa: PLC0415
-    from mfairfl.runs.figures import save_figure  # noqa: PLC0415
+    from mfairfl.experiments.search import tune as library  # noqa: PLC0415 - loads PyTorch
+    from mfairfl.experiments.search.space import default_space  # noqa: PLC0415
 
-    what = space.Search(
-        config=config,
-        space=space.default_space(config.strategy.name) | parse_search(search or ()),
-        metrics=space.default_metrics(config) if metric is None else tuple(comma_list(metric)),
-        folds=folds,
-    )
     name = default_folder(config).name if study is None else study
     folder = Path("runs") / f"tune-{name}" if out is None else out
-    watcher = TrialProgress(terminal(stderr=True), what, trials, quiet=json)
-    with stoppable(), watcher:
+    with stoppable(), TrialProgress(terminal(stderr=True), trials, quiet=json) as watcher:
         tuned = library.tune(
-            what,
+            config,
             folder,
+            space=default_space(config.strategy.name) | parse_search(search or ()),
+            metrics=None if metric is None else comma_list(metric),
+            folds=folds,
             trials=trials,
+            tolerance=tolerance,
             study=name,
             storage=storage,
-            tolerance=tolerance,
             watcher=watcher,
         )
-    done.write_trials(tuned, folder / "trials.csv")
-    write_atomically(folder / "best.toml", best_toml(tuned, folder).encode())
-    save_figure(done.plot_trials(tuned), folder / "trials", kinds=("svg", "png"))
     if json:
         print_json(_as_json(tuned, name))
     else:
@@ -163,8 +152,6 @@ def _part(text: str) -> Choices | Range:
 
 def _print_choice(tuned: SearchResult, folder: Path) -> None:
     """Print the Pareto set and the choice, best accuracy first."""
-    from mfairfl.experiments.search.best import chosen_trial  # noqa: PLC0415
-
     search, best = tuned.search, tuned.best
     shown = [t for t in tuned.complete if t.number in tuned.pareto or t.number == best.number]
     shown.sort(key=lambda trial: -trial.mean("accuracy"))
@@ -186,7 +173,7 @@ def _print_choice(tuned: SearchResult, folder: Path) -> None:
     typer.echo(
         "The Pareto set: no trial is better than these in both accuracy and violation. Means\n"
         f"over {search.folds} folds of the train rows; test rows are not used.\n"
-        f"* chosen: {chosen_trial(tuned)}: {tuned.reason}"
+        f"* chosen: {tuned.chosen}: {tuned.reason}"
     )
     running = [trial.number for trial in tuned.trials if trial.state == "running"]
     if running:
@@ -209,8 +196,8 @@ def _shown(value: Any) -> str:
 def _as_json(tuned: SearchResult, study: str) -> dict[str, Any]:
     metrics = tuned.search.metrics
 
-    def plain(trial: Tried) -> dict[str, Any]:
-        means = {"accuracy": trial.mean("accuracy"), "violation": trial.violation(metrics)}
+    def plain(trial: SearchTrial) -> dict[str, Any]:
+        means = {"accuracy": trial.mean("accuracy"), "violation": trial.violation}
         facts = {"trial": trial.number, "state": trial.state, "values": dict(trial.values)}
         folds = {"folds": [dict(fold) for fold in trial.folds]}
         return facts | (means if trial.state == "complete" else {}) | folds

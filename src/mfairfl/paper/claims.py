@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from mfairfl.experiments.tables.formatting import markdown, number, spread
 from mfairfl.experiments.tables.tabulate import LEVEL
+from mfairfl.experiments.tables.writers import markdown, number, spread
 from mfairfl.paper.verdicts import SLACK, error_of, verdict
 
 __all__ = ["dominating", "write_claims"]

@@ -6,25 +6,23 @@ printed. "-" is not applicable; "?" is a cell of which it is not certain what it
 
 from __future__ import annotations
 
-from mfairfl.errors import ConfigError, unknown
+from itertools import product
+
 from mfairfl.experiments.tables.layout import TableLayout
 from mfairfl.experiments.tables.tabulate import Published
 
-__all__ = ["PUBLISHED_METRICS", "PUBLISHED_TABLES", "published", "published_for"]
+__all__ = ["PUBLISHED_TABLES", "published_for"]
 
-_Column = tuple[str, int | None]
-
-_NOTIONS = ("demographic_parity", "equalized_odds", "accuracy_parity")
-PUBLISHED_METRICS = ("accuracy", *_NOTIONS, "client_fairness")
 _DATA = ("adult", "compas", "bank")
-
-_BY_NOTION: tuple[_Column, ...] = tuple((metric, None) for metric in PUBLISHED_METRICS)
-_CLIENTS: tuple[_Column, ...] = (("accuracy", None), ("client_fairness", None))
-_BY_ATTRIBUTE: tuple[_Column, ...] = (
-    ("accuracy", None),
-    *((notion, attribute) for notion in _NOTIONS for attribute in (1, 2)),
-    ("client_fairness", None),
+_VIOLATIONS = tuple(
+    f"{notion}_violation" for notion in ("demographic_parity", "equalized_odds", "accuracy_parity")
 )
+
+# A metric, and 1 or 2 for the attributes S1 or S2 where violations are printed for each.
+_Columns = tuple[tuple[str, int], ...]
+_CLIENTS: _Columns = (("accuracy", 0), ("client_accuracy_std", 0))
+_BY_NOTION: _Columns = (_CLIENTS[0], *((name, 0) for name in _VIOLATIONS), _CLIENTS[1])
+_BY_ATTRIBUTE: _Columns = (_CLIENTS[0], *product(_VIOLATIONS, (1, 2)), _CLIENTS[1])
 
 # High heterogeneity.
 _TABLE_1 = """
@@ -93,67 +91,18 @@ mfairfl   .774 .010 .009 .004 .011 .006 .011 .038  .568 .008 .004 .006 .005 .003
 """
 
 
-def _numbers(text: str, columns: tuple[_Column, ...]) -> dict[tuple[str, str, _Column], float]:
-    """Name the numbers of one table by data, strategy and column."""
-    found = {}
-    for line in text.strip().splitlines():
-        strategy, *cells = line.split()
-        places = [(data, strategy, column) for data in _DATA for column in columns]
-        for place, cell in zip(places, cells, strict=True):
-            if cell not in ("-", "?"):
-                found[place] = float(cell)
-    return found
-
-
-_NUMBERS = {
-    "table-1": _numbers(_TABLE_1, _BY_NOTION),
-    "table-2": _numbers(_TABLE_2, _CLIENTS),
-    "table-3": _numbers(_TABLE_3, _BY_NOTION),
-    "table-s2": _numbers(_TABLE_S2, _BY_NOTION),
-    "table-s3": _numbers(_TABLE_S3, _BY_ATTRIBUTE),
+_TABLES = {
+    "table-1": (_TABLE_1, _BY_NOTION),
+    "table-2": (_TABLE_2, _CLIENTS),
+    "table-3": (_TABLE_3, _BY_NOTION),
+    "table-s2": (_TABLE_S2, _BY_NOTION),
+    "table-s3": (_TABLE_S3, _BY_ATTRIBUTE),
 }
-PUBLISHED_TABLES = tuple(_NUMBERS)
-
-
-def published(
-    table: str, data: str, strategy: str, metric: str, attribute: int | None = None
-) -> float | None:
-    """Return the number that the paper printed; None where it printed none.
-
-    Parameters
-    ----------
-    table : str
-        As numbered in print: table-1, table-2, table-3, table-s2 or table-s3.
-    data, strategy : str
-        Our names; cenfair is the paper's CenFL.
-    metric : str
-        accuracy, demographic_parity, equalized_odds, accuracy_parity or client_fairness.
-    attribute : int, optional
-        1 or 2 for S₁ or S₂; only table-s3 prints violations by attribute, and only so.
-
-    Raises
-    ------
-    ConfigError
-        If there is no such table or metric.
-
-    Examples
-    --------
-    >>> published("table-1", "adult", "mfairfl", "accuracy")
-    0.792
-    >>> published("table-s3", "bank", "mfairfl", "equalized_odds", attribute=2)
-    0.01
-    >>> published("table-1", "adult", "indfair", "client_fairness") is None
-    True
-    """
-    if table not in _NUMBERS:
-        raise ConfigError(unknown("published table", table, _NUMBERS))
-    if metric not in PUBLISHED_METRICS:
-        raise ConfigError(unknown("published metric", metric, PUBLISHED_METRICS))
-    return _NUMBERS[table].get((data, strategy, (metric, attribute)))
+PUBLISHED_TABLES = tuple(_TABLES)
 
 
 def published_for(table: str, layout: TableLayout) -> Published:
-    """Return the numbers of a table of the paper by the names of ours.
+    """Return the numbers of a table of the paper by the names of ours; cenfair is its CenFL.
 
     The first split of the layout is the paper's.
 
@@ -166,12 +115,14 @@ def published_for(table: str, layout: TableLayout) -> Published:
     >>> published_for("table-1", layout)["adult", "high", "mfairfl", "accuracy", ""]
     0.792
     """
-    names = {notion: f"{notion}_violation" for notion in _NOTIONS}
-    names |= {"accuracy": "accuracy", "client_fairness": "client_accuracy_std"}
+    text, columns = _TABLES[table]
     found = {}
-    for (data, strategy, (metric, number)), value in _NUMBERS[table].items():
-        attributes = layout.named_attributes(data) if metric in _NOTIONS else ()
-        if (number or 0) <= len(attributes) and (number is None) == (not attributes):
-            attribute = "" if number is None else attributes[number - 1]
-            found[data, layout.splits[0], strategy, names[metric], attribute] = value
+    for line in text.strip().splitlines():
+        strategy, *cells = line.split()
+        places = product(_DATA, columns)
+        for (data, (metric, number)), cell in zip(places, cells, strict=True):
+            attributes = ("", *layout.named_attributes(data))
+            if cell not in ("-", "?") and number < len(attributes):
+                place = (data, layout.splits[0], strategy, metric, attributes[number])
+                found[place] = float(cell)
     return found

@@ -11,16 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student
 
-from mfairfl.experiments.tables.formatting import (
-    CellTexts,
-    Place,
-    TableColumn,
-    main_columns,
-    markdown,
-    number,
-    spread,
-)
-from mfairfl.experiments.tables.layout import TableLayout
+from mfairfl.experiments.tables.layout import TableLayout, TableMeasure, measures
+from mfairfl.experiments.tables.writers import CellTexts, Place, markdown, number, spread
 
 __all__ = ["SLACK", "error_of", "verdict", "write_verdicts"]
 
@@ -88,7 +80,8 @@ def write_verdicts(long: pd.DataFrame, layout: TableLayout) -> list[str]:
 def _claims(cells: CellTexts, layout: TableLayout, table: Place, notion: str) -> Iterator[str]:
     """Yield text and verdict of accuracy, violation and client fairness."""
     row_of = partial(cells.row, table, layout.reference, notion)
-    first, *violations, last = main_columns(notion, layout.named_attributes(table[1]))
+    shown = measures(notion, layout.named_attributes(table[1]))
+    first, *violations, last = (one for one in shown if one.main)
     row = row_of(first)
     if row.n == 0 or np.isnan(row.published):
         yield from ("", "")
@@ -101,11 +94,11 @@ def _claims(cells: CellTexts, layout: TableLayout, table: Place, notion: str) ->
 
 
 def _low(
-    row_of: Callable[[TableColumn], Any], columns: list[TableColumn], slack: float
+    row_of: Callable[[TableMeasure], Any], columns: list[TableMeasure], slack: float
 ) -> tuple[str, str]:
     """Return text and verdict of a number that should be low: the largest of the columns."""
     metric = columns[0].metric
-    ours, floor = row_of(TableColumn("", metric)), row_of(TableColumn("", f"floor_{metric}"))
+    ours, floor = row_of(TableMeasure("", metric)), row_of(TableMeasure("", f"floor_{metric}"))
     if ours is None or ours.n == 0:
         return "", ""
     # Nan if one of them was not published.

@@ -6,7 +6,9 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+import os
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,24 +19,34 @@ from matplotlib.figure import Figure
 
 from mfairfl.experiments.search.choice import Scored, allowed
 from mfairfl.experiments.search.space import Search, applied
-from mfairfl.files import write_atomically
-from mfairfl.runs.config import Config
-from mfairfl.runs.figures import STYLE
+from mfairfl.files import toml_text, write_atomically
+from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.figures import STYLE, save_figure
 
-__all__ = ["SearchResult", "Tried", "plot_trials", "write_trials"]
+__all__ = ["SearchResult", "SearchTrial", "best_toml", "plot_trials", "trials_csv"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
+class SearchTrial:
     """A trial: its values, and what each fold showed once it is complete.
 
-    `folds` has one mapping per fold: ``accuracy``, ``constant_accuracy``, and for each metric
-    ``<metric>`` and ``floor_<metric>``; None where undefined.
+    Parameters
+    ----------
+    state : {"complete", "running", "fail"}
+        Only a complete trial has been measured.
+    values : mapping
+        By dotted key of the configuration.
+    metrics : tuple of str
+        What must be small.
+    folds : tuple of mapping
+        One per fold: ``accuracy``, ``constant_accuracy``, and for each metric ``<metric>`` and
+        ``floor_<metric>``; None where undefined.
     """
 
     number: int
     state: str
     values: Mapping[str, Any]
+    metrics: tuple[str, ...]
     folds: tuple[Mapping[str, float | None], ...] = ()
 
     def mean(self, name: str) -> float:
@@ -42,11 +54,12 @@ class Tried:
         found = [fold[name] for fold in self.folds]
         return float(np.mean([math.nan if value is None else value for value in found]))
 
-    def violation(self, metrics: Sequence[str]) -> float:
-        """Return the largest of the metrics' means."""
-        return max(self.mean(metric) for metric in metrics)
+    @property
+    def violation(self) -> float:
+        """The largest of the metrics' means."""
+        return max(self.mean(metric) for metric in self.metrics)
 
-    def scored(self, metrics: Sequence[str], tolerance: float) -> Scored:
+    def scored(self, tolerance: float) -> Scored:
         """Return what the rule of choice reads; of several metrics, the one that fails most."""
         each = [
             Scored(
@@ -55,19 +68,29 @@ class Tried:
                 floor=self.mean(f"floor_{metric}"),
                 constant_accuracy=self.mean("constant_accuracy"),
             )
-            for metric in metrics
+            for metric in self.metrics
         ]
         return max(each, key=lambda score: score.violation - allowed(score, tolerance))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """The outcome: all trials in order, the Pareto set's numbers, and which one was chosen."""
+    """What a search found: all trials in order, the Pareto set, and which one was chosen.
+
+    Parameters
+    ----------
+    pareto : tuple of int
+        Numbers of the trials that no other is better than in accuracy and violation.
+    best : SearchTrial
+        The trial that was chosen.
+    reason : str
+        Why, in one line.
+    """
 
     search: Search
-    trials: tuple[Tried, ...]
+    trials: tuple[SearchTrial, ...]
     pareto: tuple[int, ...]
-    best: Tried
+    best: SearchTrial
     reason: str
     tolerance: float
 
@@ -77,30 +100,70 @@ class SearchResult:
         return applied(self.search.config, self.best.values)
 
     @property
-    def complete(self) -> tuple[Tried, ...]:
+    def complete(self) -> tuple[SearchTrial, ...]:
         """The trials that were measured."""
         return tuple(trial for trial in self.trials if trial.state == "complete")
 
+    @property
+    def chosen(self) -> str:
+        """Which trial was chosen, in words."""
+        return f"trial {self.best.number} (of {len(self.complete)} complete ones)"
 
-def write_trials(tuned: SearchResult, path: str | Path) -> None:
+    @property
+    def numbers(self) -> str:
+        """The chosen trial's means over folds, in one line."""
+        means = {name: self.best.mean(name) for name in ("accuracy", *self.search.metrics)}
+        return ", ".join(f"{name} {value:.4f}" for name, value in means.items())
+
+    def __str__(self) -> str:
+        values = ", ".join(f"{key} = {value}" for key, value in self.best.values.items())
+        return f"{self.chosen}: {values}\n{self.numbers}\n{self.reason}"
+
+    def write(self, folder: Path) -> None:
+        """Write trials.csv, trials.svg, trials.png and best.toml."""
+        write_atomically(folder / "trials.csv", trials_csv(self).encode())
+        write_atomically(folder / "best.toml", best_toml(self, folder).encode())
+        save_figure(plot_trials(self), folder / "trials", kinds=("svg", "png"))
+
+
+def trials_csv(tuned: SearchResult) -> str:
     """Write one row per trial: state, values, means over folds, then the numbers of each fold.
 
     `violation` is the largest of the metrics. Trials that are not complete have no numbers.
-
-    Examples
-    --------
-    >>> write_trials(tuned, "trials.csv")  # doctest: +SKIP
     """
-    rows = [_row(tuned, trial) for trial in tuned.trials]
-    columns = _row(tuned, tuned.best)
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, list(columns), restval="", lineterminator="\n")
+    columns = list(_row(tuned, tuned.best))
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
-    write_atomically(Path(path), text.getvalue().encode())
+    writer.writerows(_row(tuned, trial) for trial in tuned.trials)
+    return text.getvalue()
 
 
-def _row(tuned: SearchResult, trial: Tried) -> dict[str, Any]:
+def best_toml(tuned: SearchResult, folder: Path) -> str:
+    """Write the settings with the chosen values as a file for `mfairfl train`, in `folder`."""
+    config, search = tuned.config, tuned.search
+    values = config.model_dump(mode="json", exclude_unset=True, exclude_none=True)
+    values["strategy"] = {"name": config.strategy.name} | values.get("strategy", {})
+    for key in ("csv", "path"):
+        place = values.get("data", {}).get(key)
+        if place is not None and not Path(place).is_absolute():
+            # Paths in a TOML file are relative to that file.
+            values["data"][key] = Path(os.path.relpath(place, folder)).as_posix()
+    lines = [
+        f"# Chosen by mfairfl tune: {tuned.chosen}, on {search.folds} folds of the train rows.",
+        f"# {tuned.numbers}",
+        f"# {tuned.reason}",
+    ]
+    lines += [f"{k} = {toml_text(v)}" for k, v in values.items() if not isinstance(v, dict)]
+    for section, inner in values.items():
+        if isinstance(inner, dict):
+            lines += ["", f"[{section}]", *(f"{k} = {toml_text(v)}" for k, v in inner.items())]
+    text = "\n".join(lines) + "\n"
+    make_config(tomllib.loads(text), "best.toml")  # a file that does not load is never written
+    return text
+
+
+def _row(tuned: SearchResult, trial: SearchTrial) -> dict[str, Any]:
     row: dict[str, Any] = {
         "trial": trial.number,
         "state": trial.state,
@@ -112,7 +175,7 @@ def _row(tuned: SearchResult, trial: Tried) -> dict[str, Any]:
     if trial.state != "complete":
         return row
     metrics = tuned.search.metrics
-    row |= {"accuracy": trial.mean("accuracy"), "violation": trial.violation(metrics)}
+    row |= {"accuracy": trial.mean("accuracy"), "violation": trial.violation}
     numbers = ("constant_accuracy", *metrics, *(f"floor_{metric}" for metric in metrics))
     row |= {name: trial.mean(name) for name in numbers}
     for k, fold in enumerate(trial.folds):
@@ -131,7 +194,7 @@ def plot_trials(tuned: SearchResult) -> Figure:
     metrics, best = tuned.search.metrics, tuned.best
     figure = Figure(figsize=(7, 4.5), layout="constrained")
     panel = figure.subplots()
-    points = {t.number: (t.violation(metrics), t.mean("accuracy")) for t in tuned.complete}
+    points = {t.number: (t.violation, t.mean("accuracy")) for t in tuned.complete}
     pareto = sorted(points[number] for number in tuned.pareto)
     style: dict[str, Any] = {"linestyle": "", "color": "black", "clip_on": False}
     hollow = style | {"markerfacecolor": "white"}
@@ -140,7 +203,7 @@ def plot_trials(tuned: SearchResult) -> Figure:
     panel.plot(*zip(*points.values(), strict=True), marker="o", label="trial", **hollow)
     panel.plot(*zip(*pareto, strict=True), marker="o", label="Pareto set", **joined)
     panel.plot(*points[best.number], label=f"chosen: trial {best.number}", **star)
-    bound = allowed(best.scored(metrics, tuned.tolerance), tuned.tolerance)
+    bound = allowed(best.scored(tuned.tolerance), tuned.tolerance)
     panel.axvline(bound, color="black", linestyle="--", linewidth=0.9, label="small enough")
     constant = best.mean("constant_accuracy")
     panel.axhline(constant, color="0.55", linewidth=2, zorder=0, label="constant classifier")

@@ -14,7 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import optuna
+try:
+    import optuna
+except ImportError:
+    raise ImportError("mfairfl.tune needs Optuna: pip install 'mfairfl[tune]'") from None
 import sqlalchemy
 from optuna.distributions import BaseDistribution
 from optuna.trial import FrozenTrial, TrialState
@@ -22,11 +25,21 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.experiments.search.choice import choose
-from mfairfl.experiments.search.space import Choices, Range, Search, own_values
-from mfairfl.experiments.search.trials import SearchResult, Tried
+from mfairfl.experiments.search.space import (
+    Choices,
+    Range,
+    Search,
+    Space,
+    default_metrics,
+    default_space,
+    own_values,
+)
+from mfairfl.experiments.search.trials import SearchResult, SearchTrial
 from mfairfl.files import write_atomically
 from mfairfl.randomness import stream
+from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.options import settings
 from mfairfl.runs.workers import run_many
 
 __all__ = ["SearchWatcher", "tune"]
@@ -44,60 +57,94 @@ class SearchWatcher(Protocol):
     def on_round(self, share: float) -> None:
         """Take note of the share of the present trial that is done."""
 
-    def on_trial(self, trial: Tried, complete: int) -> None:
+    def on_trial(self, trial: SearchTrial, complete: int) -> None:
         """Take note of a trial that is complete, and of how many there are in all."""
 
 
 def tune(
-    search: Search,
+    config: Config | str | Path | Mapping[str, Any],
     out: str | Path,
     *,
+    space: Space | None = None,
+    metrics: Sequence[str] | None = None,
+    folds: int = 3,
     trials: int = 30,
+    tolerance: float = 0.01,
     study: str = "mfairfl",
     storage: str | None = None,
-    tolerance: float = 0.01,
     watcher: SearchWatcher | None = None,
 ) -> SearchResult:
-    """Search until the study has `trials` complete trials, and choose one.
+    """Search hyper-parameters by cross-validation until `trials` are complete, and choose one.
 
-    The first trial has the configuration's own values, where the space holds them. The same call
-    again goes on where it was stopped, with the same trials as if it had not been.
+    Test rows are not used. The first trial has the configuration's own values, where the space
+    contains them. A search that was stopped is resumed by the same call, with the same trials as
+    if it had not been stopped.
 
     Parameters
     ----------
+    config : Config, path or mapping
+        Settings of a run, as for `mfairfl train`: a TOML file, or its contents.
     out : path
-        Folder of this process: the trials' runs, and the database unless `storage` names one.
+        Folder of this process: the trials' runs, trials.csv, best.toml, figures, and the database
+        unless `storage` names one.
+    space : mapping of str to Choices or Range, optional
+        What is searched, by dotted key; by default the learning rate and the strategy's grids.
+    metrics : sequence of str, optional
+        What must be small; by default the violations of the configured notions, or
+        ``client_accuracy_std`` for methods that protect clients only.
+    folds : int
+        Number of parts of each client's train rows; each is held out once.
+    trials : int
+        Number of complete trials wanted in total.
+    tolerance : float
+        Violation that is acceptable, see `mfairfl.experiments.search.choice.choose`.
     study, storage : str
         Name of the study, and the SQLAlchemy address of its database; processes that give the same
         (and each its own `out`) share the work.
-    tolerance : float
-        Violation that is small enough, see `choose`.
+    watcher : SearchWatcher, optional
+        Told how the search goes on.
+
+    Returns
+    -------
+    SearchResult
+        With `config`, the configuration with the chosen values, and `trials`; `print` shows what
+        was chosen, and why.
 
     Examples
     --------
-    >>> from mfairfl.runs.config import make_config
-    >>> from mfairfl.experiments.search.space import default_metrics, default_space
-    >>> config = make_config({"data": {"name": "adult"}})
-    >>> search = Search(
-    ...     config=config, space=default_space("mfairfl"), metrics=default_metrics(config)
-    ... )
-    >>> tune(search, "runs/search", trials=30).config.strategy  # doctest: +SKIP
+    >>> import mfairfl
+    >>> from mfairfl.experiments.search.space import Choices, Range
+    >>> settings = {"data": {"name": "adult"}, "strategy": {"name": "mfairfl"}}
+    >>> space = {"training.lr": Range(0.001, 0.01, log=True), "strategy.beta": Choices((0.4, 0.8))}
+    >>> found = mfairfl.tune(settings, "runs/search", space=space)  # doctest: +SKIP
+    >>> run = mfairfl.train(config="runs/search/best.toml")  # doctest: +SKIP
     """
+    if not isinstance(config, Config):
+        source = "configuration" if isinstance(config, Mapping) else str(config)
+        config = make_config(settings(config, {}), source)
+    search = Search(
+        config=config,
+        space=default_space(config.strategy.name) if space is None else space,
+        metrics=default_metrics(config) if metrics is None else tuple(metrics),
+        folds=folds,
+    )
     folder = Path(out)
     with RunDirectory(folder).locked():
         address = storage or f"sqlite:///{(folder / 'study.db').resolve()}"
-        opened = _open_study(address, study, search.config.seed)
+        opened = _open_study(address, study, config.seed)
         _same_for_all(opened, "search", search.settings())
         owner = _owner_of(folder)
         if not opened.get_trials(deepcopy=False):
-            own = own_values(search.config, search.space)
+            own = own_values(config, search.space)
             start = {key: _encoded(search.space[key], value) for key, value in own.items()}
             opened.enqueue_trial(start, skip_if_exists=True)
         if watcher is not None:
             watcher.on_start(_complete(opened))
         while (trial := _next_trial(opened, owner, trials)) is not None:
             _carry_out(search, opened, trial, folder, watcher)
-        return _outcome(search, opened, tolerance)
+        result = _outcome(search, opened, tolerance)
+        result.write(folder)
+    return result
 
 
 def _carry_out(
@@ -127,11 +174,17 @@ def _carry_out(
     records = run_many(runs, progress=progress)
     _same_for_all(study, "data", {"data's sha256": records[0]["data"]["sha256"]})
     folds = [_numbers(k, record, search.metrics) for k, record in enumerate(records)]
-    tried = Tried(number=trial.number, state="complete", values=values, folds=tuple(folds))
+    measured = SearchTrial(
+        number=trial.number,
+        state="complete",
+        values=values,
+        metrics=search.metrics,
+        folds=tuple(folds),
+    )
     trial.set_user_attr("folds", folds)
-    study.tell(trial, [tried.mean("accuracy"), tried.violation(search.metrics)])
+    study.tell(trial, [measured.mean("accuracy"), measured.violation])
     if watcher is not None:
-        watcher.on_trial(tried, _complete(study))
+        watcher.on_trial(measured, _complete(study))
 
 
 def _complete(study: optuna.Study) -> int:
@@ -164,7 +217,7 @@ def _numbers(
 def _outcome(search: Search, study: optuna.Study, tolerance: float) -> SearchResult:
     tried = tuple(_tried(search, trial) for trial in study.get_trials(deepcopy=False))
     complete = [trial for trial in tried if trial.state == "complete"]
-    choice = choose([t.scored(search.metrics, tolerance) for t in complete], tolerance)
+    choice = choose([t.scored(tolerance) for t in complete], tolerance)
     return SearchResult(
         search=search,
         trials=tried,
@@ -175,11 +228,12 @@ def _outcome(search: Search, study: optuna.Study, tolerance: float) -> SearchRes
     )
 
 
-def _tried(search: Search, trial: FrozenTrial) -> Tried:
-    return Tried(
+def _tried(search: Search, trial: FrozenTrial) -> SearchTrial:
+    return SearchTrial(
         number=trial.number,
         state=trial.state.name.lower(),
         values={key: _decoded(search.space[key], text) for key, text in trial.params.items()},
+        metrics=search.metrics,
         folds=tuple(trial.user_attrs.get("folds", ())),
     )
 

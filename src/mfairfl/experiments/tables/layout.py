@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mfairfl.errors import ConfigError, unknown
@@ -75,9 +75,9 @@ class TableLayout:
         return not (strategy in self.without_clients and "client_accuracy" in metric)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TableMeasure:
-    """A number of a run.
+    """A number of a run, and the heading it stands below.
 
     Parameters
     ----------
@@ -85,11 +85,15 @@ class TableMeasure:
         Name its column in the results; attribute is empty for the largest over attributes.
     better : {1, -1, 0}
         Higher is better, lower is better, not tested.
+    main : bool
+        Whether the paper shows it too.
     """
 
+    heading: str
     metric: str
     attribute: str = ""
     better: int = 0
+    main: bool = False
 
     @property
     def column(self) -> str:
@@ -97,31 +101,42 @@ class TableMeasure:
         return f"{self.metric}[{self.attribute}]" if self.attribute else self.metric
 
 
-def measures(notion: str, attributes: tuple[str, ...] = ()) -> list[TableMeasure]:
+def measures(notion: str, attributes: Sequence[str] = ()) -> list[TableMeasure]:
     """Return the numbers of a model that was trained for `notion` (empty: for none).
 
     Examples
     --------
     >>> [measure.column for measure in measures("")]
-    ['accuracy', 'client_accuracy_std', 'client_accuracy_gap', 'balanced_accuracy', \
+    ['accuracy', 'client_accuracy_std', 'balanced_accuracy', 'client_accuracy_gap', \
 'floor_client_accuracy_std']
+    >>> [one.heading for one in measures("equalized_odds", ("sex", "age")) if one.main]
+    ['accuracy', 'violation, sex', 'violation, age', 'CF std']
     """
-    found = [
-        TableMeasure(metric="accuracy", better=1),
-        TableMeasure(metric="client_accuracy_std", better=-1),
-        TableMeasure(metric="client_accuracy_gap", better=-1),
-        TableMeasure(metric="balanced_accuracy", better=1),
-        TableMeasure(metric="floor_client_accuracy_std"),
-    ]
-    if not notion:
-        return found
     violation = f"{notion}_violation"
+    by_attribute = [
+        TableMeasure(f"violation, {name}", violation, name, better=-1, main=True)
+        for name in attributes
+    ]
+    # The largest over attributes is one of them again: no further test.
+    largest = [TableMeasure("largest violation", violation)]
+    if not attributes:
+        by_attribute = [TableMeasure("violation", violation, better=-1, main=True)]
+        largest = []
     return [
-        *found,
-        *(TableMeasure(metric=violation, attribute=name, better=-1) for name in attributes),
-        # The largest over attributes is one of them again: no further test.
-        TableMeasure(metric=violation, better=0 if attributes else -1),
-        TableMeasure(metric=f"train_{violation}", better=-1),
-        TableMeasure(metric=f"floor_{violation}"),
-        TableMeasure(metric=f"frontier_{violation}"),
+        TableMeasure("accuracy", "accuracy", better=1, main=True),
+        *(by_attribute if notion else ()),
+        TableMeasure("CF std", "client_accuracy_std", better=-1, main=True),
+        TableMeasure("balanced accuracy", "balanced_accuracy", better=1),
+        TableMeasure("CF gap", "client_accuracy_gap", better=-1),
+        TableMeasure("CF std floor", "floor_client_accuracy_std"),
+        *(
+            (
+                *largest,
+                TableMeasure("train violation", f"train_{violation}", better=-1),
+                TableMeasure("violation floor", f"floor_{violation}"),
+                TableMeasure("frontier", f"frontier_{violation}"),
+            )
+            if notion
+            else ()
+        ),
     ]

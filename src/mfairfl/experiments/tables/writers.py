@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from mfairfl.experiments.tables.formatting import (
-    CellTexts,
-    Place,
-    TableColumn,
-    main_columns,
-    markdown,
-    more_columns,
-)
-from mfairfl.experiments.tables.layout import TableLayout
+from mfairfl.experiments.tables.layout import TableLayout, TableMeasure, measures
+from mfairfl.experiments.tables.tabulate import LEVEL
 
-__all__ = ["read_csv", "write_csv", "write_latex", "write_markdown", "write_text"]
+__all__ = [
+    "CellTexts",
+    "Place",
+    "markdown",
+    "number",
+    "read_csv",
+    "spread",
+    "write_csv",
+    "write_latex",
+    "write_markdown",
+    "write_text",
+]
+
+Place = tuple[str, str, str]
+"""Protocol, data and split: one table."""
 
 _SHORT = {
     "demographic_parity": "DP",
@@ -45,6 +54,64 @@ _SIGNS = {
     "•": r"$\bullet$",
     "∘": r"$\circ$",
 }
+
+
+def number(value: float) -> str:
+    """Write three decimals, without a zero before the point.
+
+    Examples
+    --------
+    >>> number(0.7916), number(1.0)
+    ('.792', '1.000')
+    """
+    return f"{value:.3f}".removeprefix("0")
+
+
+def markdown(grid: Sequence[Sequence[str]]) -> str:
+    r"""Write a Markdown table, its first row as heading.
+
+    Examples
+    --------
+    >>> print(markdown([["method", "accuracy"], ["a|b", ".8"]]))
+    | method | accuracy |
+    | --- | --- |
+    | a\|b | .8 |
+    """
+    head, *lines = ([cell.replace("|", r"\|") for cell in row] for row in grid)
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *lines])
+
+
+class CellTexts:
+    """The rows of a long frame, by protocol, data and split, strategy, notion and measure."""
+
+    def __init__(self, long: pd.DataFrame) -> None:
+        self._rows = {tuple(row[:7]): row for row in long.itertuples(index=False)}
+        self._most = long.groupby(["protocol", "data", "split"])["n"].max().to_dict()
+
+    def row(self, table: Place, strategy: str, notion: str, measure: TableMeasure) -> Any:
+        """Return the row of a number; None if it does not apply."""
+        return self._rows.get((*table, strategy, notion, measure.metric, measure.attribute))
+
+    def text(self, table: Place, strategy: str, notion: str, measure: TableMeasure) -> str:
+        """Write mean ± std, mark, published number, and n where it is lower than elsewhere."""
+        row = self.row(table, strategy, notion, measure)
+        if row is None:
+            return "-"
+        if row.n == 0:
+            return "undefined" if row.runs else ""
+        few = row.n < self._most[table]
+        parts = [
+            spread(row),
+            row.mark * (2 if row.holm_p < LEVEL else 1),
+            "" if math.isnan(row.published) else f"({number(row.published)})",
+            f"n={row.n}" if few else "",
+        ]
+        return " ".join(filter(None, parts))
+
+
+def spread(row: Any) -> str:
+    """Write mean ± std; the mean alone if there is one run."""
+    return number(row.mean) + ("" if math.isnan(row.std) else f" ± {number(row.std)}")
 
 
 def write_csv(long: pd.DataFrame) -> str:
@@ -103,10 +170,11 @@ def write_markdown(
         parts.append(f"## {protocol} (rounds x local epochs)")
         for data, split in product(layout.data, layout.splits):
             table, names = (protocol, data, split), layout.named_attributes(data)
-            main = [(m, column) for m in layout.models for column in main_columns(m, names)]
+            shown = [(notion, one) for notion in layout.models for one in measures(notion, names)]
+            main = [(notion, one) for notion, one in shown if one.main]
             parts += [f"### {data}, split {split}", markdown(_grid(cells, table, layout, main))]
-            for notion in layout.models:
-                more = [(notion, column) for column in more_columns(notion, names)]
+            for model in layout.models:
+                more = [(notion, one) for notion, one in shown if notion == model and not one.main]
                 parts.append(markdown(_grid(cells, table, layout, more)))
     return "\n\n".join(parts) + "\n"
 
@@ -117,7 +185,8 @@ def write_text(long: pd.DataFrame, layout: TableLayout) -> str:
     for protocol, data, split in product(layout.protocols, layout.data, layout.splits):
         table, names = (protocol, data, split), layout.named_attributes(data)
         for notion in layout.models:
-            grid = _grid(cells, table, layout, [(notion, c) for c in main_columns(notion, names)])
+            main = [(notion, one) for one in measures(notion, names) if one.main]
+            grid = _grid(cells, table, layout, main)
             widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
             rows = (zip(row, widths, strict=True) for row in grid)
             parts.append(f"\n{data}, split {split}, {protocol}")
@@ -126,9 +195,12 @@ def write_text(long: pd.DataFrame, layout: TableLayout) -> str:
 
 
 def _grid(
-    cells: CellTexts, table: Place, layout: TableLayout, columns: Sequence[tuple[str, TableColumn]]
+    cells: CellTexts,
+    table: Place,
+    layout: TableLayout,
+    columns: Sequence[tuple[str, TableMeasure]],
 ) -> list[list[str]]:
-    """Return one line a strategy below the heads; a column is a notion and a number."""
+    """Return one line per strategy below the headings; a column is a notion and a number."""
     head = [
         f"{_SHORT.get(notion, notion)}: {column.heading}" if notion else column.heading
         for notion, column in columns
@@ -153,7 +225,7 @@ def _legend(long: pd.DataFrame, layout: TableLayout) -> str:
 
 
 def write_latex(long: pd.DataFrame, layout: TableLayout) -> str:
-    r"""Write a booktabs table for each protocol, data and split, one block of rows a notion.
+    r"""Write a booktabs table for each protocol, data and split, one block of rows per notion.
 
     Parameters
     ----------
@@ -182,7 +254,7 @@ def write_latex(long: pd.DataFrame, layout: TableLayout) -> str:
 def _latex(cells: CellTexts, table: Place, layout: TableLayout, legend: str) -> Iterator[str]:
     protocol, data, split = table
     names = layout.named_attributes(data)
-    head = [column.heading for column in main_columns(layout.models[0], names)]
+    head = [one.heading for one in measures(layout.models[0], names) if one.main]
     title = f"{layout.title}: {data}, split {split}, {protocol} rounds x local epochs."
     yield r"\begin{table}"
     yield r"  \centering"
@@ -198,9 +270,9 @@ def _latex(cells: CellTexts, table: Place, layout: TableLayout, legend: str) -> 
             words = _escape(notion.replace("_", " "))
             yield f"    \\multicolumn{{{len(head) + 1}}}{{l}}{{\\emph{{{words}}}}} \\\\"
         for strategy in layout.strategies:
-            columns = main_columns(notion, names)
+            shown = [one for one in measures(notion, names) if one.main]
             yield _latex_row(
-                [strategy, *(cells.text(table, strategy, notion, c) for c in columns)]
+                [strategy, *(cells.text(table, strategy, notion, one) for one in shown)]
             )
     yield r"    \bottomrule"
     yield r"  \end{tabular}"
