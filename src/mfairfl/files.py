@@ -7,11 +7,23 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from mfairfl.errors import ConfigError
+from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
 
-__all__ = ["load_toml", "toml_text", "write_atomically"]
+from mfairfl.errors import ConfigError, first_problem
+
+__all__ = ["RelativePath", "load_settings", "load_toml", "toml_text", "write_atomically"]
+
+_Settings = TypeVar("_Settings", bound=BaseModel)
+
+
+def _in_folder(path: Path, info: ValidationInfo) -> Path:
+    return path if info.context is None else info.context / path
+
+
+RelativePath = Annotated[Path, AfterValidator(_in_folder)]
+"""A path in a settings file, relative to that file's folder."""
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -41,6 +53,14 @@ def load_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; TOML must be") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {error}") from None
+
+
+def load_settings(file: Path, model: type[_Settings]) -> _Settings:
+    """Read a settings file; its `RelativePath` values become relative to its folder."""
+    try:
+        return model.model_validate(load_toml(file), context=file.resolve().parent)
+    except ValidationError as error:
+        raise ConfigError(f"{file}: {first_problem(error, model)}") from None
 
 
 def toml_text(value: Any) -> str:

@@ -5,18 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mfairfl.deployment.credentials import read_public_key
-from mfairfl.errors import ConfigError, first_problem
-from mfairfl.files import load_toml
+from mfairfl.errors import ConfigError
+from mfairfl.files import RelativePath, load_settings, load_toml
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.federated import Federated
 
 __all__ = ["FederationSettings", "ServerSettings", "load_federation"]
 
 
-_STRICT = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+_STRICT = ConfigDict(
+    frozen=True,
+    extra="forbid",
+    allow_inf_nan=False,
+    validate_default=True,  # default paths are relative to the file as well
+    revalidate_instances="always",
+)
 
 
 class ServerSettings(BaseModel):
@@ -39,8 +45,8 @@ class ServerSettings(BaseModel):
     host: str = "0.0.0.0"  # noqa: S104 - the public port of a coordinator
     port: int = Field(default=9443, ge=1, le=65535)
     superlink_port: int = Field(default=9444, ge=1, le=65535)
-    certificates: Path = Path("certificates")
-    state: Path = Path("state")
+    certificates: RelativePath = Path("certificates")
+    state: RelativePath = Path("state")
 
     @property
     def ca(self) -> Path:
@@ -69,13 +75,13 @@ class FederationSettings(BaseModel):
 
     model_config = _STRICT
 
-    run: Path
-    out: Path
+    run: RelativePath
+    out: RelativePath
     minimum: int = Field(default=2, ge=1)
     deadline: float = Field(default=600, gt=0)
     wait: float = Field(default=600, ge=0)
     server: ServerSettings = Field(default_factory=ServerSettings)
-    silos: dict[str, Path] = Field(min_length=1)
+    silos: dict[str, RelativePath] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
@@ -117,18 +123,4 @@ class FederationSettings(BaseModel):
 
 def load_federation(file: Path) -> FederationSettings:
     """Read a coordinator's file; paths in it are relative to its folder."""
-    values, folder = load_toml(file), file.resolve().parent
-    try:
-        found = FederationSettings.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(f"{file}: {first_problem(error, FederationSettings)}") from None
-    server = found.server
-    moved = {name: folder / getattr(server, name) for name in ("certificates", "state")}
-    return found.model_copy(
-        update={
-            "run": folder / found.run,
-            "out": folder / found.out,
-            "server": server.model_copy(update=moved),
-            "silos": {name: folder / path for name, path in found.silos.items()},
-        }
-    )
+    return load_settings(file, FederationSettings)

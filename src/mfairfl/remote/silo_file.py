@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from mfairfl.data import MISSING, Task
 from mfairfl.errors import ConfigError, MessageError, MfairflError, first_problem
 from mfairfl.fairness.notions import is_built_in
-from mfairfl.files import load_toml
+from mfairfl.files import RelativePath, load_settings, load_toml
 
 __all__ = [
     "BUILT_IN_MODELS",
@@ -24,8 +24,6 @@ __all__ = [
 
 BUILT_IN_MODELS = ("mlp",)
 """Kinds of models that every silo can train."""
-
-_PATHS = ("csv", "state", "task", "ca", "key")
 
 
 class SiloSettings(BaseModel):
@@ -57,29 +55,22 @@ class SiloSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=r"^\w[\w. -]{0,59}$")
-    csv: Path
-    state: Path
+    csv: RelativePath
+    state: RelativePath
     delimiter: str | None = None
     encoding: str | None = None
     min_count: int = Field(default=5, ge=1)
-    task: Path | None = None
+    task: RelativePath | None = None
     extensions: tuple[Annotated[str, Field(pattern=r"^[^\W\d][\w.]*:[^\W\d][\w.]*$")], ...] = ()
     server: str | None = Field(default=None, pattern=r"^[^\s:/]+:\d{1,5}$")
-    ca: Path | None = None
-    key: Path | None = None
+    ca: RelativePath | None = None
+    key: RelativePath | None = None
     port: int = Field(default=9094, ge=1, le=65535)
 
 
 def load_silo(file: Path) -> SiloSettings:
     """Read a silo's file; paths in it are relative to its folder."""
-    values = load_toml(file)
-    for key in _PATHS:
-        if isinstance(values.get(key), str):
-            values[key] = file.resolve().parent / values[key]
-    try:
-        return SiloSettings.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(f"{file}: {first_problem(error, SiloSettings)}") from None
+    return load_settings(file, SiloSettings)
 
 
 def consented(settings: SiloSettings) -> Task | None:
