@@ -95,19 +95,26 @@ def changed(packet, **changes):
     ("packet", "message"),
     [
         (Packet("{", {}), "not JSON"),
+        (Packet("[" * 100_000, {}), "not JSON"),
         (Packet("[]", {}), "format None, this mfairfl reads 2"),
         (changed(pack_ask(MEASURE, "a"), version=1), "format 1"),
         (changed(pack_ask(MEASURE, "a"), kind="shell"), "unknown kind 'shell'"),
-        (changed(pack_ask(MEASURE, "a"), splits=["all"]), "unknown split 'all'"),
-        (changed(pack_ask(MEASURE, "a"), models=10**9), "with 1000000000 models"),
+        (changed(pack_ask(MEASURE, "a"), splits=["all"]), "splits.0: Input should be 'train'"),
+        (
+            changed(pack_ask(MEASURE, "a"), models=10**9),
+            "models: Input should be less than or equal to 4096",
+        ),
         (changed(pack_ask(MEASURE, "a"), models=2), "'model/1' is missing"),
-        (changed(pack_ask(MEASURE, "a"), slot=3), "3 is not a valid name"),
+        (changed(pack_ask(MEASURE, "a"), slot=3), "slot: Input should be a valid string"),
         (Packet(pack_ask(MEASURE, "a").text, {"model/0": WEIGHTS[:2]}), "expected float32"),
         (Packet(pack_ask(MEASURE, "a").text, {"model/0": WEIGHTS * np.nan}), "not finite"),
         (Packet(pack_ask(MEASURE, "a").text, {"model/0": WEIGHTS.astype(object)}), "object"),
-        (changed(pack_ask(TRAIN, "a"), round=-1), "round -1"),
-        (changed(pack_ask(TRAIN, "a"), jobs={}), "must be a list"),
-        (changed(pack_ask(TRAIN, "a"), jobs=[{"client": "a"}]), "Job.plan: "),
+        (
+            changed(pack_ask(TRAIN, "a"), round=-1),
+            "round: Input should be greater than or equal to 0",
+        ),
+        (changed(pack_ask(TRAIN, "a"), jobs={}), "jobs: Input should be a valid list"),
+        (changed(pack_ask(TRAIN, "a"), jobs=[{"client": "a"}]), "jobs.0.plan: Field required"),
         (
             changed(
                 pack_ask(TRAIN, "a"),
@@ -120,7 +127,7 @@ def changed(packet, **changes):
                 pack_ask(TRAIN, "a"),
                 jobs=[{"client": "a", "plan": {"epochs": 1, "batch_size": 2, "run": "rm"}}],
             ),
-            "Job.plan.run: ",
+            "jobs.0.plan.run: ",
         ),
         (
             changed(

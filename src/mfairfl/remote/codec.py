@@ -10,14 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from mfairfl.data import SPLITS, Split
+from mfairfl.data import Split
 from mfairfl.engine.state import Answer, Ask, Measure, Score, Train
-from mfairfl.errors import MessageError, MfairflError, first_problem, unknown
+from mfairfl.errors import MessageError, MfairflError, first_problem
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.thresholds import Thresholds
@@ -35,7 +35,6 @@ __all__ = [
     "unpack_ask",
 ]
 
-T = TypeVar("T")
 VERSION = 2
 _SAME_VERSION = "install the same mfairfl on server and clients"
 _SUMS = ("counts", "positives", "scores", "losses")
@@ -83,16 +82,14 @@ def unpack_ask(packet: Packet, client: str, shape: Shape) -> Ask:
     kind, header = read_header(packet)
     try:
         if kind == "measure":
-            return _measure(header, packet.arrays, shape)
+            return _measure(_MeasureHeader.model_validate(header), packet.arrays, shape)
         if kind == "score":
-            weights = _vector(packet.arrays, "model/0", shape.weights)
-            return Score(weights, _split(header["split"]))
+            split = _ScoreHeader.model_validate(header).split
+            return Score(_vector(packet.arrays, "model/0", shape.weights), split)
         if kind == "train":
-            return _train(header, packet.arrays, client, shape)
-    except (KeyError, TypeError) as error:
-        raise MessageError(
-            f"a '{kind}' message lacks a key or has a wrong type: {error}"
-        ) from None
+            return _train(_TrainHeader.model_validate(header), packet.arrays, client, shape)
+    except ValidationError as error:
+        raise MessageError(f"a '{kind}' message: {first_problem(error)}") from None
     raise MessageError(f"a message of unknown kind '{kind}'; {_SAME_VERSION}")
 
 
@@ -138,11 +135,9 @@ def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer
             if len(found.counts) != shape.cells:
                 raise MessageError(f"a histogram of {len(found.counts)} cells, not {shape.cells}")
             return found
-        return _reports(header["reports"], packet.arrays, client, shape)
-    except (KeyError, TypeError) as error:
-        raise MessageError(
-            f"'{client}': its answer lacks a key or has a wrong type: {error}"
-        ) from None
+        return _reports(_ReportsHeader.model_validate(header), packet.arrays, client, shape)
+    except ValidationError as error:
+        raise MessageError(f"'{client}': {first_problem(error)}") from None
     except MfairflError as error:
         raise MessageError(f"'{client}': {error}") from None
 
@@ -173,56 +168,66 @@ def read_header(packet: Packet) -> tuple[str, dict[str, Any]]:
     return str(header.get("kind")), header
 
 
-def _measure(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], shape: Shape) -> Measure:
-    count = header["models"]
-    if not isinstance(count, int) or not 0 < count <= _MOST:
-        raise MessageError(f"a message with {count} models; from 1 to {_MOST} are allowed")
-    models = tuple(_models(arrays, f"model/{i}", shape.weights) for i in range(count))
+class _MeasureHeader(BaseModel):
+    models: int = Field(ge=1, le=_MOST, strict=True)
+    splits: tuple[Split, ...]
+    slot: str | None
+    thresholds: dict[str, Any] | None
+
+
+class _ScoreHeader(BaseModel):
+    split: Split
+
+
+class _TrainHeader(BaseModel):
+    round: int = Field(ge=0, strict=True)
+    jobs: list[Job] = Field(max_length=_MOST)
+
+
+class _ReportsHeader(BaseModel):
+    reports: list[dict[str, Any]] = Field(max_length=_MOST)
+
+
+_REPORT = TypeAdapter(Report)  # once: building one takes milliseconds
+
+
+def _measure(header: _MeasureHeader, arrays: Mapping[str, np.ndarray], shape: Shape) -> Measure:
+    models = tuple(_models(arrays, f"model/{i}", shape.weights) for i in range(header.models))
     shares = None
     if "shares" in arrays:
         shares = _vector(arrays, "shares", len(np.atleast_2d(models[0])), np.float64)
-    rule = header["thresholds"]
-    splits = tuple(_split(name) for name in header["splits"])
+    rule = header.thresholds
     thresholds = None if rule is None else Thresholds.from_json(rule)
-    return Measure(models, splits, shares, _text_or_none(header["slot"]), thresholds)
+    return Measure(models, header.splits, shares, header.slot, thresholds)
 
 
 def _train(
-    header: Mapping[str, Any], arrays: Mapping[str, np.ndarray], client: str, shape: Shape
+    header: _TrainHeader, arrays: Mapping[str, np.ndarray], client: str, shape: Shape
 ) -> Train:
     jobs = []
-    if not isinstance(header["jobs"], list) or len(header["jobs"]) > _MOST:
-        raise MessageError(f"the jobs of a message must be a list of at most {_MOST}")
-    for i, plain in enumerate(header["jobs"]):
-        job = _validated(Job, plain)
+    for i, job in enumerate(header.jobs):
         if job.client != client:
             raise MessageError(f"a job for '{job.client}' reached '{client}'")
         for table in (job.plan.loss_table, job.plan.score_table):
             if table is not None and len(table) != shape.cells:
                 raise MessageError(f"a table of {len(table)} cells; the task has {shape.cells}")
-        if f"linear/{i}" in arrays:
-            linear = _vector(arrays, f"linear/{i}", shape.weights)
-            job = replace(job, plan=replace(job.plan, linear=linear))
-        jobs.append(job)
-    round_ = header["round"]
-    if not isinstance(round_, int) or isinstance(round_, bool) or round_ < 0:
-        raise MessageError(f"round {round_!r} is not a whole number from 0 on")
-    return Train(round_, {client: _vector(arrays, "server", shape.weights)}, tuple(jobs))
+        linear = _vector(arrays, f"linear/{i}", shape.weights) if f"linear/{i}" in arrays else None
+        jobs.append(replace(job, plan=replace(job.plan, linear=linear)))
+    weights = {client: _vector(arrays, "server", shape.weights)}
+    return Train(header.round, weights, tuple(jobs))
 
 
 def _reports(
-    plain: Any, arrays: Mapping[str, np.ndarray], client: str, shape: Shape
+    header: _ReportsHeader, arrays: Mapping[str, np.ndarray], client: str, shape: Shape
 ) -> list[Report]:
-    if not isinstance(plain, list) or len(plain) > _MOST:
-        raise MessageError(f"reports must be a list of at most {_MOST}")
     found = []
-    for i, said in enumerate(plain):
-        change = None
+    for i, plain in enumerate(header.reports):
+        # The loop handles numbers that are not finite: it sets the client aside by name.
+        vectors = {"update": _vector(arrays, f"update/{i}", shape.weights, finite=False)}
         if f"control/{i}" in arrays:
             change = _vector(arrays, f"control/{i}", shape.weights, finite=False)
-        # The loop handles numbers that are not finite: it sets the client aside by name.
-        update = _vector(arrays, f"update/{i}", shape.weights, finite=False)
-        report = _validated(Report, {**said, "update": update, "control_change": change})
+            vectors["control_change"] = change
+        report = _REPORT.validate_python(plain | vectors)
         if report.client != client:
             raise MessageError(f"it reports as '{report.client}'")
         found.append(report)
@@ -272,32 +277,3 @@ def _models(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarra
         _vector({name: found.reshape(-1)}, name, found.size)
         return found
     return _vector(arrays, name, size)
-
-
-def _split(name: Any) -> Split:
-    if name not in SPLITS:
-        raise MessageError(unknown("split", str(name), SPLITS))
-    split: Split = name
-    return split
-
-
-def _text_or_none(value: Any) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise MessageError(f"{value!r} is not a valid name")
-    return value
-
-
-_ADAPTERS: Mapping[type, TypeAdapter[Any]] = {
-    # Once: building one takes milliseconds.
-    kind: TypeAdapter(kind)
-    for kind in (Job, Report)
-}
-
-
-def _validated(kind: type[T], plain: Any) -> T:
-    """Return the dataclass a mapping describes; unknown keys and wrong types are refused."""
-    try:
-        found: T = _ADAPTERS[kind].validate_python(plain)
-    except ValidationError as error:
-        raise MessageError(first_problem(error, prefix=kind.__name__)) from None
-    return found
