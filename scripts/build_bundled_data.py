@@ -14,7 +14,7 @@ import io
 import lzma
 from pathlib import Path
 
-from mfairfl.data.catalog import CATALOG
+from mfairfl.data import DATASETS
 from mfairfl.data.sources import Wheel, check_sum, read_wheel
 
 TARGET = Path(__file__).resolve().parent.parent / "src" / "mfairfl" / "data" / "bundled"
@@ -40,7 +40,7 @@ def bank_full(parts: list[bytes]) -> bytes:
         reader = csv.reader(io.StringIO(gzip.decompress(part).decode("ascii")))
         next(reader)
         rows |= {int(number): values for number, *values in reader}
-    entry = CATALOG["bank"]
+    entry = DATASETS.get("bank")
     lines = [";".join(f'"{name}"' for name in entry.columns)]
     for number in sorted(rows):
         named = zip(entry.columns, rows[number], strict=True)
@@ -56,7 +56,7 @@ def main() -> None:
         "adult.test": adult_test,
         "bank-full.csv": bank_full(read_wheel(BANK)),
     }
-    for file in (*CATALOG["adult"].files, *CATALOG["bank"].files):
+    for file in (*DATASETS.get("adult").files, *DATASETS.get("bank").files):
         raw = made[file.name]
         check_sum(raw, file, "the published wheel")
         packed = lzma.compress(raw, preset=9 | lzma.PRESET_EXTREME)

@@ -18,9 +18,10 @@ import pytest
 
 from mfairfl.data import catalog
 from mfairfl.data import sources as official
-from mfairfl.data.catalog import CATALOG, describe, load_dataset, verify
+from mfairfl.data.catalog import DATASETS, describe, load_dataset, verify
 from mfairfl.data.sources import Wheel
 from mfairfl.errors import ConfigError, DataError
+from mfairfl.plugins import Registry
 
 HEADER_TEXT = """
 id name first last compas_screening_date sex dob age age_cat race juv_fel_count decile_score
@@ -97,11 +98,13 @@ def server():
 def use(monkeypatch, *, address="http://127.0.0.1:9/compas.csv", wheel=None, raw=None):
     """Let the data set expect the invented bytes from the given sources."""
     raw = invented_bytes() if raw is None else raw
-    compas = CATALOG["compas"]
+    compas = DATASETS.get("compas")
     official = {"size": len(raw), "sha256": hashlib.sha256(raw).hexdigest(), "address": address}
     file = compas.files[0].model_copy(update=official)
     changed = compas.model_copy(update={"files": (file,), "wheel": wheel})
-    monkeypatch.setitem(CATALOG, "compas", changed)
+    known = {name: DATASETS.get(name) for name in DATASETS.names()} | {"compas": changed}
+    registry = Registry("data set", "mfairfl.datasets", known, lambda thing: thing)
+    monkeypatch.setattr(catalog, "DATASETS", registry)
     return file
 
 
@@ -186,9 +189,9 @@ def test_bank_counts_are_those_of_the_official_file():
 
 
 def test_the_sum_of_adult_is_that_of_both_files_in_a_row(tmp_path):
-    raw = b"".join(official.bundled_bytes(file) for file in CATALOG["adult"].files)
+    raw = b"".join(official.bundled_bytes(file) for file in DATASETS.get("adult").files)
     assert load_dataset("adult").sha256 == hashlib.sha256(raw).hexdigest()
-    for file in CATALOG["adult"].files:
+    for file in DATASETS.get("adult").files:
         (tmp_path / file.name).write_bytes(official.bundled_bytes(file))
     assert load_dataset("adult", tmp_path).X.equals(load_dataset("adult").X)
 
@@ -281,7 +284,9 @@ def test_compas_is_fetched_once_and_only_needed_columns_stay(monkeypatch, tmp_pa
     manifest = json.loads(kept["manifest.json"])
     assert manifest["files"] == {file.name: file.sha256}
     assert manifest["table_sha256"] == hashlib.sha256(kept["table.csv"]).hexdigest()
-    assert kept["table.csv"].decode().splitlines()[0].split(",") == list(CATALOG["compas"].columns)
+    assert kept["table.csv"].decode().splitlines()[0].split(",") == list(
+        DATASETS.get("compas").columns
+    )
 
 
 def test_the_environment_names_the_cache(monkeypatch, tmp_path, server):
@@ -428,7 +433,7 @@ def test_describe_counts_the_data():
 
 
 def test_names_are_checked():
-    with pytest.raises(DataError, match="did you mean 'adult'"):
+    with pytest.raises(ConfigError, match="did you mean 'adult'"):
         load_dataset("adlut")
     with pytest.raises(DataError, match="did you mean 'duration'"):
         load_dataset("bank", durations=False)
@@ -449,12 +454,11 @@ def test_a_task_of_ones_own_replaces_the_entrys():
 
 
 def test_every_entry_has_facts_that_hang_together():
-    for entry in CATALOG.values():
+    for entry in map(DATASETS.get, DATASETS.names()):
         task = entry.task
         used = {task.label, *task.numeric, *task.categorical, *(s.column for s in task.sensitive)}
         assert used <= set(entry.columns)
         assert all(len(file.sha256) == 64 for file in entry.files)
-        assert catalog.CATALOG[entry.name] is entry
 
 
 @pytest.mark.network

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from mfairfl.data.assembly import federation_from_tables
 from mfairfl.data.catalog import (
-    CATALOG,
+    DATASETS,
     Dataset,
     describe,
-    find_dataset,
     list_datasets,
     load_dataset,
-    register_dataset,
     verify,
 )
 from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
@@ -28,7 +26,7 @@ from mfairfl.data.table import (
 from mfairfl.data.task import MISSING, Attribute, Bin, Sensitive, Task, canonical_text
 
 __all__ = [
-    "CATALOG",
+    "DATASETS",
     "MISSING",
     "SCHEMES",
     "SPLITS",
@@ -49,13 +47,11 @@ __all__ = [
     "describe",
     "features_frame",
     "federation_from_tables",
-    "find_dataset",
     "list_datasets",
     "load_dataset",
     "partition",
     "read_frame",
     "read_table",
-    "register_dataset",
     "statistics",
     "table_from_frame",
     "task_from_roles",

@@ -1,4 +1,4 @@
-"""Data sets by name: the published ones (`catalog.toml`) and those that users register.
+"""Data sets by name: the published ones (`catalog.toml`) and those of others.
 
 Adult and Bank are bundled, COMPAS and German are fetched once. The source that was used is the
 first of the table's notes.
@@ -7,7 +7,6 @@ first of the table's notes.
 from __future__ import annotations
 
 import hashlib
-import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,17 +26,16 @@ from mfairfl.data.sources import (
 )
 from mfairfl.data.table import Table, table_from_frame
 from mfairfl.data.task import Task
-from mfairfl.errors import DataError, unknown
+from mfairfl.errors import ConfigError, DataError, unknown
+from mfairfl.plugins import Registry
 
 __all__ = [
-    "CATALOG",
+    "DATASETS",
     "Check",
     "Dataset",
     "describe",
-    "find_dataset",
     "list_datasets",
     "load_dataset",
-    "register_dataset",
     "verify",
 ]
 
@@ -73,14 +71,12 @@ class Dataset:
     title: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not re.fullmatch(r"[\w.+-]+", self.name):
-            raise DataError(
-                f"{self.name!r} is not a valid name of a data set: use letters, digits and . _ + -"
-            )
+        if not isinstance(self.name, str) or not self.name:
+            raise ConfigError(f"{self.name!r} is not a valid name of a data set: give a text")
         if not callable(self.read):
-            raise DataError(f"data set '{self.name}': read= must be a function that takes a path")
+            raise ConfigError(f"data set '{self.name}': read= takes a function of a path")
         if not isinstance(self.task, Task):
-            raise DataError(f"data set '{self.name}': task= must be a mfairfl.data.Task")
+            raise ConfigError(f"data set '{self.name}': task= takes a mfairfl.data.Task")
 
 
 def _published() -> dict[str, PublishedDataset | Dataset]:
@@ -90,44 +86,23 @@ def _published() -> dict[str, PublishedDataset | Dataset]:
     }
 
 
-CATALOG = _published()
-"""Every data set that has a name; `register_dataset` adds to it."""
-
-
-def register_dataset(dataset: Dataset) -> None:
-    """Let `load_dataset`, `mfairfl data list` and every `--data` find a data set by its name.
-
-    Registering a name again replaces the earlier one; the published names are taken.
-
-    Examples
-    --------
-    >>> task = Task(label="hired", favourable=1, sensitive=("sex",))
-    >>> register_dataset(Dataset("people", pd.read_csv, task))
-    >>> "people" in CATALOG
-    True
-    >>> del CATALOG["people"]
-    """
-    if isinstance(CATALOG.get(dataset.name), PublishedDataset):
-        raise DataError(f"data set '{dataset.name}' is a published one: choose another name")
-    CATALOG[dataset.name] = dataset
-
-
-def find_dataset(name: str) -> PublishedDataset | Dataset:
-    """Return the data set of that name, or raise with the nearest one.
-
-    Examples
-    --------
-    >>> find_dataset("adult").title
-    'Adult (census income, 1994)'
-    """
-    if not isinstance(name, str):
-        raise DataError(
-            f"a {type(name).__name__} is not a data set: give a name or a Dataset; for a frame "
-            "use table_from_frame, for a file read_table"
+def _accept(thing: Any) -> PublishedDataset | Dataset:
+    if not isinstance(thing, PublishedDataset | Dataset):
+        raise ConfigError(
+            f"a {type(thing).__name__} is not a data set: pass a name or a mfairfl.data.Dataset; "
+            "for a frame use table_from_frame, for a file read_table"
         )
-    if name not in CATALOG:
-        raise DataError(unknown("data set", name, CATALOG))
-    return CATALOG[name]
+    return thing
+
+
+DATASETS: Registry[PublishedDataset | Dataset] = Registry(
+    "data set", "mfairfl.datasets", _published(), _accept
+)
+"""Every data set that has a name."""
+
+
+def _find(dataset: str | Dataset) -> PublishedDataset | Dataset:
+    return DATASETS.follow(dataset) if isinstance(dataset, str) else _accept(dataset)
 
 
 def list_datasets() -> list[dict[str, Any]]:
@@ -141,11 +116,12 @@ def list_datasets() -> list[dict[str, Any]]:
     [('adult', 48842, True), ('bank', 45211, True), ('compas', 7214, False)]
     """
     found = []
-    for dataset in CATALOG.values():
+    for name in DATASETS.names():
+        dataset = DATASETS.get(name)
         published = None if isinstance(dataset, Dataset) else dataset
         facts = {
-            "name": dataset.name,
-            "title": dataset.title or dataset.name,
+            "name": name,
+            "title": dataset.title or name,
             "rows": published and published.rows,
             "sensitive": [s.name for s in dataset.task.sensitive],
             "bundled": published and published.bundled,
@@ -171,7 +147,8 @@ def load_dataset(
     Parameters
     ----------
     dataset
-        ``adult``, ``bank``, ``compas``, ``german``, a registered name, or a `Dataset`.
+        ``adult``, ``bank``, ``compas``, ``german``, a registered name, ``package.module:Name``, or
+        a `Dataset`.
     path
         A raw file of your own (for Adult the folder of both files) instead of the bundled or
         fetched one; a `Dataset` gets it as the argument of its `read`.
@@ -197,7 +174,7 @@ def load_dataset(
     >>> len(table), int(table.y.sum()), table.attributes[0].groups
     (48842, 11687, ('Female', 'Male'))
     """
-    found = dataset if isinstance(dataset, Dataset) else find_dataset(dataset)
+    found = _find(dataset)
     switches = _switches(found, options)
     if task is not None and sensitive is not None:
         raise DataError("give task= or sensitive=, not both: a task names its own attributes")
@@ -280,11 +257,10 @@ def verify(name: str | None = None, *, data_home: str | Path | None = None) -> l
     [('bank-full.csv', True)]
     """
     checks = []
-    for dataset in CATALOG.values() if name is None else (find_dataset(name),):
+    names = filter(DATASETS.is_builtin, DATASETS.names()) if name is None else (name,)
+    for dataset in map(DATASETS.get, names):
         if isinstance(dataset, Dataset):
-            if name is not None:
-                raise DataError(f"data set '{name}' is registered: it has no official sha256")
-            continue
+            raise DataError(f"data set '{name}' is not a published one: no sha256 to compare")
         if dataset.bundled:
             for file in dataset.files:
                 found = hashlib.sha256(bundled_bytes(file)).hexdigest()
@@ -319,7 +295,7 @@ def describe(
     >>> facts["rows"], facts["favourable"]["rows"], facts["attributes"]["age"]["other"]
     (45211, 5289, {'rows': 1997, 'favourable': 709, 'base_rate': 0.355})
     """
-    found = dataset if isinstance(dataset, Dataset) else find_dataset(dataset)
+    found = _find(dataset)
     names = tuple(s.name for s in found.task.sensitive)
     table = load_dataset(dataset, path, sensitive=names, data_home=data_home, offline=offline)
     attributes: dict[str, dict[str, dict[str, float | None]]] = {}
