@@ -24,7 +24,7 @@ from safetensors.numpy import save as save_tensors
 from mfairfl.engine.output import Bank, Candidate
 from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.errors import CheckpointError
-from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.files import write_atomically
 
 __all__ = ["CheckpointWarning", "Checkpoints", "dump", "parse"]
@@ -32,7 +32,6 @@ __all__ = ["CheckpointWarning", "Checkpoints", "dump", "parse"]
 _VERSION = 1
 _KEEP = 2
 _DIGEST = 32
-_SUMS = ("counts", "positives", "scores", "losses")
 
 
 class CheckpointWarning(UserWarning):
@@ -53,7 +52,7 @@ def dump(state: RunState, identity: str) -> bytes:
             slots.append([client, slot])
     for i, candidate in enumerate(state.bank.candidates):
         arrays[f"bank/{i}/weights"] = candidate.weights
-        arrays[f"bank/{i}/sums"] = np.stack([getattr(candidate.statistics, s) for s in _SUMS])
+        arrays[f"bank/{i}/sums"] = np.stack([getattr(candidate.statistics, s) for s in SUMS])
     header = {
         "version": _VERSION,
         "identity": identity,
@@ -96,7 +95,7 @@ def _restore(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Run
         slots.setdefault(client, {})[slot] = arrays[f"slots/{i}"]
     bank = Bank()
     for i, name in enumerate(header["bank"]):
-        sums = dict(zip(_SUMS, arrays[f"bank/{i}/sums"], strict=True))
+        sums = dict(zip(SUMS, arrays[f"bank/{i}/sums"], strict=True))
         bank.add(Candidate(name, arrays[f"bank/{i}/weights"], Statistics(**sums)))
     return RunState(
         round=header["round"],

@@ -11,7 +11,7 @@ import numpy as np
 from mfairfl.data import Attribute
 from mfairfl.engine.output import Served
 from mfairfl.engine.state import Measured, Split
-from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.tally import Tally
 
 __all__ = ["mean_loss", "pooled", "served_statistics", "served_tally", "tally_of"]
@@ -56,7 +56,7 @@ def served_statistics(served: Served, measured: Sequence[Measured], split: Split
     return Statistics(
         **{
             name: np.tensordot(served.weights, [getattr(s, name) for s in members], axes=1)
-            for name in ("counts", "positives", "scores", "losses")
+            for name in SUMS
         }
     )
 

@@ -17,9 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from mfairfl.data import MISSING, Attribute
 from mfairfl.errors import ConfigError, DataError, unknown
 
-__all__ = ["Cells", "Grouping", "Statistics"]
+__all__ = ["SUMS", "Cells", "Grouping", "Statistics"]
 
 Floats = NDArray[np.float64]
+SUMS = ("counts", "positives", "scores", "losses")  # of `Statistics`, in this order
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,7 +162,7 @@ class Statistics:
 
     def __post_init__(self) -> None:
         shape = np.shape(self.counts)
-        for name in ("counts", "positives", "scores", "losses"):
+        for name in SUMS:
             value = np.asarray(getattr(self, name), dtype=np.float64)
             if value.shape != shape or value.ndim != 2 or shape[1] != 2:
                 raise DataError(f"statistics: {name} has shape {value.shape}; expected (cells, 2)")
@@ -206,9 +207,4 @@ class Statistics:
                 f"statistics of {len(self.counts)} and {len(other.counts)} cells cannot be added; "
                 "use the same sensitive attributes"
             )
-        return Statistics(
-            counts=self.counts + other.counts,
-            positives=self.positives + other.positives,
-            scores=self.scores + other.scores,
-            losses=self.losses + other.losses,
-        )
+        return Statistics(**{name: getattr(self, name) + getattr(other, name) for name in SUMS})

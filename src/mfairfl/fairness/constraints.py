@@ -113,9 +113,8 @@ class Constraints:
         """
         _, members = self.counts(counts)
         share = members / max(1.0, float(np.sum(counts)))
-        kinds = {notion.name: notion.statistic for notion in self.notions}
-        selection = np.array([kinds[name] == "selection" for name, *_ in self.labels])
-        return np.where(selection & (members > 0), cap * share, np.inf)
+        limited = (self._statistic == "selection") & (members > 0)
+        return np.where(limited, cap * share, np.inf)
 
     def rates(self, statistics: Statistics, kind: Kind = "hard") -> tuple[Floats, Floats]:
         """Return F_e and F_{e,g}; nan where the event or the group in it has no rows.
@@ -161,6 +160,18 @@ class Constraints:
             )
         weight[n_group == 0] = 0.0
         return weight
+
+    def selected_weights(self, counts: ArrayLike) -> tuple[Floats, Floats]:
+        """Return W (J, C, 2) and o with gaps F_e − F_{e,g} = Σ_{c,y} W·selected + o.
+
+        The errors of a cell are its selected rows if y = 0 and the others if y = 1. Gaps of losses
+        are no function of decisions: not for constraints on them.
+        """
+        n, weight = self._table(counts), self.influence(counts)
+        error = self._statistic == "error"
+        offset = np.where(error, weight[:, :, 1] @ n[:, 1], 0.0)
+        weight[error, :, 1] *= -1.0
+        return weight, offset
 
     def prices(
         self, multipliers: ArrayLike, counts: ArrayLike, *, one_sided: bool = False

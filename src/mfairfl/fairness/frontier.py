@@ -71,8 +71,9 @@ def frontier(
     gain = (label * n / n.sum())[present]  # accuracy = P(y=0) + gain · rates
     left, right = [np.zeros((0, gain.size))], [np.zeros(0)]
     for name, bound in stated.items():
-        matrix, offset = _gaps(cells, name, n)
-        left += [matrix[:, present], -matrix[:, present]]
+        weight, offset = Constraints(cells, notion(name)).selected_weights(n)
+        matrix = (weight * n)[:, present]
+        left += [matrix, -matrix]
         right += [bound - offset, bound + offset]
     result = linprog(-gain, A_ub=np.vstack(left), b_ub=np.concatenate(right), bounds=(0.0, 1.0))
     if result.status != 0:  # ŷ drawn by a fair coin meets every bound: this is a solver's failure
@@ -80,16 +81,6 @@ def frontier(
     rates = np.full(n.shape, np.nan)
     rates[present] = result.x
     return FrontierPoint(accuracy=float(n[:, 0].sum() / n.sum() - result.fun), rates=rates)
-
-
-def _gaps(cells: Cells, name: str, n: Floats) -> tuple[Floats, Floats]:
-    """Return M and o with gaps F_e − F_{e,g} = M·rates + o, one row a constraint."""
-    chosen = notion(name)
-    weight = Constraints(cells, chosen).influence(n) * n
-    if chosen.statistic == "selection":
-        return weight, np.zeros(len(weight))
-    # The error of a row is its rate if y = 0 and 1 − rate if y = 1.
-    return weight * np.array([1.0, -1.0]), weight[:, :, 1].sum(axis=1)
 
 
 def _rows(rows: Tally | ArrayLike, attributes: Sequence[Attribute] | None) -> tuple[Floats, Cells]:

@@ -20,7 +20,7 @@ from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.metrics import as_tally, defined
 from mfairfl.fairness.notions import notion
-from mfairfl.fairness.rates import KINDS, Aggregate, Method, group_measure, measured_groupings
+from mfairfl.fairness.rates import Aggregate, Kind, Method, group_measure, measured_groupings
 from mfairfl.fairness.tally import Tally
 
 __all__ = [
@@ -69,7 +69,7 @@ def demographic_parity_violation(
     0.5
     """
     tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("demographic_parity_violation", tally, attribute)
+    return _measured("demographic_parity", "violation", tally, attribute)
 
 
 def demographic_parity_difference(
@@ -98,7 +98,7 @@ def demographic_parity_difference(
     1.0
     """
     tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("demographic_parity_difference", tally, attribute, method)
+    return _measured("demographic_parity", "difference", tally, attribute, method=method)
 
 
 def demographic_parity_ratio(
@@ -126,7 +126,7 @@ def demographic_parity_ratio(
     0.5
     """
     tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("demographic_parity_ratio", tally, attribute, method)
+    return _measured("demographic_parity", "ratio", tally, attribute, method=method)
 
 
 def equalized_odds_violation(
@@ -147,7 +147,7 @@ def equalized_odds_violation(
     0.5
     """
     tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("equalized_odds_violation", tally, attribute)
+    return _measured("equalized_odds", "violation", tally, attribute)
 
 
 def equalized_odds_difference(
@@ -171,7 +171,7 @@ def equalized_odds_difference(
     1.0
     """
     tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("equalized_odds_difference", tally, attribute, method, agg)
+    return _measured("equalized_odds", "difference", tally, attribute, method=method, agg=agg)
 
 
 def equalized_odds_ratio(
@@ -195,7 +195,7 @@ def equalized_odds_ratio(
     0.0
     """
     tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("equalized_odds_ratio", tally, attribute, method, agg)
+    return _measured("equalized_odds", "ratio", tally, attribute, method=method, agg=agg)
 
 
 def equal_opportunity_violation(
@@ -216,7 +216,7 @@ def equal_opportunity_violation(
     0.5
     """
     tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("equal_opportunity_violation", tally, attribute)
+    return _measured("equal_opportunity", "violation", tally, attribute)
 
 
 def equal_opportunity_difference(
@@ -238,7 +238,7 @@ def equal_opportunity_difference(
     1.0
     """
     tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("equal_opportunity_difference", tally, attribute, method)
+    return _measured("equal_opportunity", "difference", tally, attribute, method=method)
 
 
 def equal_opportunity_ratio(
@@ -260,7 +260,7 @@ def equal_opportunity_ratio(
     1.0
     """
     tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("equal_opportunity_ratio", tally, attribute, method)
+    return _measured("equal_opportunity", "ratio", tally, attribute, method=method)
 
 
 def accuracy_parity_violation(
@@ -281,7 +281,7 @@ def accuracy_parity_violation(
     0.25
     """
     tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("accuracy_parity_violation", tally, attribute)
+    return _measured("accuracy_parity", "violation", tally, attribute)
 
 
 def accuracy_parity_difference(
@@ -303,7 +303,7 @@ def accuracy_parity_difference(
     0.5
     """
     tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("accuracy_parity_difference", tally, attribute, method)
+    return _measured("accuracy_parity", "difference", tally, attribute, method=method)
 
 
 def accuracy_parity_ratio(
@@ -325,7 +325,7 @@ def accuracy_parity_ratio(
     0.5
     """
     tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    return _measured("accuracy_parity_ratio", tally, attribute, method)
+    return _measured("accuracy_parity", "ratio", tally, attribute, method=method)
 
 
 def accuracy_parity_loss_violation(
@@ -358,15 +358,7 @@ def accuracy_parity_loss_violation(
     return defined("accuracy_parity_loss_violation", float(gaps.max()), reason)
 
 
-def _measured(
-    name: str,
-    tally: Tally,
-    attribute: str | None,
-    method: Method = "between_groups",
-    agg: Aggregate = "worst_case",
-) -> float:
-    prefix, _, suffix = name.rpartition("_")
-    kind = next(kind for kind in KINDS if kind == suffix)
+def _measured(name: str, kind: Kind, tally: Tally, attribute: str | None, **options: Any) -> float:
     groupings = measured_groupings(tally.cells, kind, attribute)
-    found = group_measure(kind, notion(prefix), tally.counts, groupings, method=method, agg=agg)
-    return defined(name, *found)
+    found = group_measure(kind, notion(name), tally.counts, groupings, **options)
+    return defined(f"{name}_{kind}", *found)

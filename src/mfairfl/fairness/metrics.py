@@ -19,6 +19,7 @@ from mfairfl.fairness.rates import CLIENT_SPREADS, PROPORTIONS, client_accuracie
 from mfairfl.fairness.tally import Tally
 
 __all__ = [
+    "CLIENT_NUMBERS",
     "UndefinedMetricWarning",
     "accuracy",
     "as_tally",
@@ -235,11 +236,10 @@ def _number(name: str, y_true: Any, y_pred: Any, features: Any, clients: Any) ->
     return defined(name, *performance(name, table))
 
 
-_OVER_CLIENTS: dict[str, Callable[[Floats], Floats]] = {
-    "client_accuracy_std": lambda a: CLIENT_SPREADS["client_accuracy_std"].norm([a]),
-    "client_accuracy_gap": lambda a: CLIENT_SPREADS["client_accuracy_gap"].norm([a]),
-    "worst_client_accuracy": lambda a: np.asarray(a.min(axis=-1)),
-    "best_client_accuracy": lambda a: np.asarray(a.max(axis=-1)),
+CLIENT_NUMBERS: dict[str, Callable[[Floats], Floats]] = {
+    **{name: spread.norm for name, spread in CLIENT_SPREADS.items()},
+    "worst_client_accuracy": lambda accuracies: np.asarray(accuracies.min()),
+    "best_client_accuracy": lambda accuracies: np.asarray(accuracies.max()),
 }
 
 
@@ -250,7 +250,7 @@ def client_number(name: str, tally: Tally) -> tuple[float, str]:
     accuracies = client_accuracies(tally.counts)
     empty = [c for c, a in zip(tally.clients, accuracies, strict=True) if np.isnan(a)]
     reason = f"client '{empty[0]}' has no rows" if empty else ""
-    return float(_OVER_CLIENTS[name](accuracies)), reason
+    return float(CLIENT_NUMBERS[name](accuracies)), reason
 
 
 def _client_metric(name: str, y_true: Any, y_pred: Any, features: Any, clients: Any) -> float:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,22 +23,20 @@ __all__ = [
     "KINDS",
     "PROPORTIONS",
     "Aggregate",
-    "ClientSpread",
     "Kind",
     "Method",
     "Proportion",
     "Spread",
-    "Violation",
     "client_accuracies",
     "compared_counts",
     "decided_notions",
     "divide",
     "group_measure",
     "group_rates",
-    "group_violations",
     "measured_groupings",
     "pooled_table",
     "single_groupings",
+    "violation_of",
 ]
 
 Floats = NDArray[np.float64]
@@ -82,24 +80,15 @@ class Proportion:
 
 _ROWS = "there are no rows"
 PROPORTIONS: dict[str, Proportion] = {
-    "accuracy": Proportion(
-        lambda t: (t[..., 0, 0] + t[..., 1, 1], t.sum(axis=(-2, -1))),
-        _ROWS,
-    ),
-    "selection_rate": Proportion(
-        lambda t: (t[..., 1].sum(axis=-1), t.sum(axis=(-2, -1))),
-        _ROWS,
-    ),
+    "accuracy": Proportion(lambda t: (t[..., 0, 0] + t[..., 1, 1], t.sum(axis=(-2, -1))), _ROWS),
+    "selection_rate": Proportion(lambda t: (t[..., 1].sum(axis=-1), t.sum(axis=(-2, -1))), _ROWS),
     "true_positive_rate": Proportion(
         lambda t: (t[..., 1, 1], t[..., 1, :].sum(axis=-1)), "no row has y = 1"
     ),
     "false_positive_rate": Proportion(
         lambda t: (t[..., 0, 1], t[..., 0, :].sum(axis=-1)), "no row has y = 0"
     ),
-    "base_rate": Proportion(
-        lambda t: (t[..., 1, :].sum(axis=-1), t.sum(axis=(-2, -1))),
-        _ROWS,
-    ),
+    "base_rate": Proportion(lambda t: (t[..., 1, :].sum(axis=-1), t.sum(axis=(-2, -1))), _ROWS),
     # F1 = 2J / (1 + J), with J the share of true positives among rows that are not true negatives.
     "jaccard": Proportion(
         lambda t: (t[..., 1, 1], t.sum(axis=(-2, -1)) - t[..., 0, 0]),
@@ -114,41 +103,45 @@ def client_accuracies(counts: NDArray[Any]) -> Floats:
     return PROPORTIONS["accuracy"].value(tables)
 
 
-class Spread(Protocol):
-    """A number N(v(counts)), N a seminorm."""
-
-    @property
-    def largest(self) -> float:
-        """The largest value N can have."""
-
-    def vectors(self, counts: NDArray[Any]) -> list[Floats]:
-        """Return v, in as many pieces as there are groupings."""
-
-    def norm(self, vectors: list[Floats]) -> Floats:
-        """Return N(v)."""
-
-
 @dataclass(frozen=True, slots=True)
-class Violation:
-    """The largest deviation of a group from the overall rate, over groupings and events."""
+class Spread:
+    """A number N(v), N a seminorm of a vector v of rates.
 
-    notion: Notion
-    groupings: tuple[Grouping, ...]
+    Attributes
+    ----------
+    vector
+        From counts to v, (…, J).
+    norm
+        From v to N(v).
+    largest
+        The largest value N can have.
+    """
 
-    @property
-    def largest(self) -> float:
-        """Rates differ by 1 at most."""
-        return 1.0
+    vector: Callable[[NDArray[Any]], Floats]
+    norm: Callable[[Floats], Floats]
+    largest: float = 1.0
 
-    def vectors(self, counts: NDArray[Any]) -> list[Floats]:
-        """Return, for each grouping, (…, G, E): the groups' rates minus the overall one."""
-        each = [group_rates(self.notion, grouping, counts) for grouping in self.groupings]
-        return [rates - overall for rates, overall in each]
+    def value(self, counts: NDArray[Any]) -> Floats:
+        """Return N(v(counts))."""
+        return self.norm(self.vector(counts))
 
-    def norm(self, vectors: list[Floats]) -> Floats:
-        """Return the largest absolute value."""
-        worst: Floats = np.stack([np.abs(v).max(axis=(-2, -1)) for v in vectors]).max(axis=0)
-        return worst
+
+CLIENT_SPREADS: dict[str, Spread] = {
+    # Numbers in [0, 1] have a (population) standard deviation of .5 at most.
+    "client_accuracy_std": Spread(client_accuracies, lambda v: np.asarray(v.std(axis=-1)), 0.5),
+    "client_accuracy_gap": Spread(client_accuracies, lambda v: np.asarray(np.ptp(v, axis=-1))),
+}
+
+
+def violation_of(notion: Notion, groupings: Sequence[Grouping]) -> Spread:
+    """Return the largest deviation of a group's rate from the overall one, over the events."""
+
+    def deviations(counts: NDArray[Any]) -> Floats:
+        each = [group_rates(notion, grouping, counts) for grouping in groupings]
+        parts = [rates - overall for rates, overall in each]
+        return np.concatenate([d.reshape(*d.shape[:-2], -1) for d in parts], axis=-1)
+
+    return Spread(deviations, lambda v: np.asarray(np.abs(v).max(axis=-1)))
 
 
 def group_rates(notion: Notion, grouping: Grouping, counts: NDArray[Any]) -> tuple[Floats, Floats]:
@@ -198,8 +191,7 @@ def group_measure(
     if agg not in AGGREGATES:
         raise ConfigError(unknown("agg", agg, AGGREGATES))
     if kind == "violation":
-        violation = Violation(notion, tuple(groupings))
-        value = float(violation.norm(violation.vectors(counts)))
+        value = float(violation_of(notion, groupings).value(counts))
     elif kind == "difference":
         value = float(np.max([_difference(notion, counts, g, method, agg) for g in groupings]))
     else:
@@ -248,42 +240,6 @@ def _why_undefined(notion: Notion, counts: NDArray[Any], groupings: Sequence[Gro
                     return f"group '{group}' of '{grouping.name}' has no rows{which}"
     wanted = "correct" if notion.statistic == "error" else "favourable"
     return f"no {wanted} decision in an event: the ratio is 0/0"
-
-
-@dataclass(frozen=True, slots=True)
-class ClientSpread:
-    """How far the clients' accuracies differ: population standard deviation or range."""
-
-    kind: Literal["std", "gap"]
-
-    @property
-    def largest(self) -> float:
-        """Numbers in [0, 1] differ by 1 and have a standard deviation of .5 at most."""
-        return 0.5 if self.kind == "std" else 1.0
-
-    def vectors(self, counts: NDArray[Any]) -> list[Floats]:
-        """Return the clients' accuracies (…, K)."""
-        return [client_accuracies(counts)]
-
-    def norm(self, vectors: list[Floats]) -> Floats:
-        """Return the standard deviation (ddof 0) or the range."""
-        (v,) = vectors
-        value: Floats = v.std(axis=-1) if self.kind == "std" else np.ptp(v, axis=-1)
-        return value
-
-
-CLIENT_SPREADS: dict[str, ClientSpread] = {
-    "client_accuracy_std": ClientSpread("std"),
-    "client_accuracy_gap": ClientSpread("gap"),
-}
-
-
-def group_violations(
-    groupings: Sequence[Grouping], notions: Sequence[Notion] | None = None
-) -> dict[str, Violation]:
-    """Return the violation of each notion on these groupings, by its name."""
-    kept = tuple(groupings)
-    return {f"{item.name}_violation": Violation(item, kept) for item in decided_notions(notions)}
 
 
 def decided_notions(notions: Sequence[Notion] | None = None) -> list[Notion]:

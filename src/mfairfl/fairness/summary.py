@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Grouping
-from mfairfl.fairness.metrics import client_number, performance
+from mfairfl.fairness.metrics import CLIENT_NUMBERS, client_number, performance
 from mfairfl.fairness.notions import Notion
 from mfairfl.fairness.rates import (
     KINDS,
@@ -26,7 +26,6 @@ from mfairfl.fairness.rates import (
 from mfairfl.fairness.tally import Tally
 
 __all__ = [
-    "CLIENT_NUMBERS",
     "OVERALL_NUMBERS",
     "TABLE_NUMBERS",
     "TallySummary",
@@ -44,19 +43,7 @@ OVERALL_NUMBERS = (
     "false_positive_rate",
     "selection_rate",
 )
-CLIENT_NUMBERS = (
-    "client_accuracy_std",
-    "client_accuracy_gap",
-    "worst_client_accuracy",
-    "best_client_accuracy",
-)
-TABLE_NUMBERS = (
-    "accuracy",
-    "selection_rate",
-    "true_positive_rate",
-    "false_positive_rate",
-    "base_rate",
-)
+TABLE_NUMBERS = tuple(name for name in PROPORTIONS if name != "jaccard")
 
 Floats = NDArray[np.float64]
 

@@ -145,7 +145,10 @@ def fit_thresholds(
     n = histogram.counts.sum(axis=2)
     if not n.any():
         raise DataError("score histogram: no cell has rows; count the clients' training rows")
-    weight, offset = _gap_weights(constraints, n)
+    refuse_losses(constraints)
+    weight, offset = constraints.selected_weights(n)
+    _, members = constraints.counts(n)
+    weight, offset = weight[members > 0], offset[members > 0]
     compared = np.any([grouping.compared for grouping in constraints.groupings], axis=0)
     seen = np.flatnonzero(n.any(axis=1) & compared).tolist()
     if not seen:
@@ -192,19 +195,6 @@ def _solve(
     if result.status != 0 or result.x is None:
         raise RuntimeError(f"linear programme not solved: {result.message}")
     return result.x[: len(gain)]
-
-
-def _gap_weights(constraints: Constraints, n: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Return W (J, C, 2) and o with defined gaps F_e − F_{e,g} = Σ_{c,y} W·selected + o."""
-    refuse_losses(constraints)
-    statistics = {notion.name: notion.statistic for notion in constraints.notions}
-    error = np.array([statistics[name] == "error" for name, *_ in constraints.labels])
-    weight = constraints.influence(n)
-    # The errors of a cell are its selected rows if y = 0 and the others if y = 1.
-    offset = np.where(error, weight[:, :, 1] @ n[:, 1], 0.0)
-    weight[error, :, 1] *= -1.0
-    _, n_group = constraints.counts(n)
-    return weight[n_group > 0], offset[n_group > 0]
 
 
 def _vertices(histogram: ScoreHistogram, cell: int) -> tuple[Floats, Floats]:

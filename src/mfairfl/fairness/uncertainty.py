@@ -29,17 +29,17 @@ from scipy.special import ndtri
 
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Grouping
-from mfairfl.fairness.noise import NoiseFloor, noise_floor
 from mfairfl.fairness.notions import Notion
 from mfairfl.fairness.rates import (
     CLIENT_SPREADS,
     PROPORTIONS,
     Spread,
     compared_counts,
+    decided_notions,
     divide,
-    group_violations,
     pooled_table,
     single_groupings,
+    violation_of,
 )
 from mfairfl.fairness.summary import TABLE_NUMBERS, client_tables, group_tables, summarise
 from mfairfl.fairness.tally import Tally
@@ -58,6 +58,8 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Numbers = Mapping[str, float | None]
+Spreads = Mapping[str, Spread]
+Drawn = dict[str, NDArray[np.int64]]
 Verdict = Literal["pass", "fail", "insufficient data"]
 
 
@@ -78,6 +80,18 @@ class Intervals:
     by_attribute: dict[str, dict[str, Interval | None]] = field(default_factory=dict)
     by_client: dict[str, dict[str, Interval | None]] = field(default_factory=dict)
     by_group: dict[str, dict[str, dict[str, Interval | None]]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain dicts."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoiseFloor:
+    """The mean a violation would have under exact fairness; None where undefined."""
+
+    values: dict[str, float | None]
+    by_attribute: dict[str, dict[str, float | None]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts."""
@@ -122,24 +136,33 @@ def intervals(
     summary = summarise(tally, notions=notions)
     rng = np.random.default_rng(seed)
     pseudo = float(ndtri(0.5 + level / 2.0)) ** 2
+
+    def around(spreads: Spreads, numbers: Numbers, smooth: Floats) -> dict[str, Interval | None]:
+        drawn = resampled(smooth, draws, rng)
+        found: dict[str, Interval | None] = dict.fromkeys(spreads)
+        for name, spread in spreads.items():
+            if (value := numbers[name]) is not None:
+                away = spread.norm(spread.vector(drawn) - spread.vector(smooth))
+                far = np.where(np.isnan(away), np.inf, away)
+                q = float(np.quantile(far, level, method="higher"))
+                found[name] = Interval(max(0.0, value - q), min(spread.largest, value + q))
+        return found
+
+    def group(groupings: Sequence[Grouping], numbers: Numbers) -> dict[str, Interval | None]:
+        counts = compared_counts(tally.counts, groupings)
+        smooth = smoothed(counts, _group_sizes(counts, groupings), pseudo)
+        chosen = decided_notions(notions)
+        spreads = {f"{item.name}_violation": violation_of(item, groupings) for item in chosen}
+        return around(spreads, numbers, smooth)
+
     # Group numbers do not depend on who holds a row, client numbers not on its cell: each is
     # smoothed where its own rates are.
     merged = tally.counts.sum(axis=1, keepdims=True)
     by_client = smoothed(merged, merged.sum(axis=(2, 3))[..., None], pseudo)
-    client_draws = resampled(by_client, draws, rng)
-
-    def group(groupings: Sequence[Grouping], numbers: Numbers) -> dict[str, Interval | None]:
-        counts = compared_counts(tally.counts, groupings)
-        by_cell = smoothed(counts, _group_sizes(counts, groupings), pseudo)
-        cell_draws = resampled(by_cell, draws, rng)
-        return _spread_intervals(
-            group_violations(groupings, notions), numbers, by_cell, cell_draws, level
-        )
-
-    values = _overall_intervals(tally, level) | _extreme_client_intervals(tally, level)
+    values = around(CLIENT_SPREADS, summary.values, by_client)
+    values |= _overall_intervals(tally, level) | _extreme_client_intervals(tally, level)
     if groupings := tally.cells.groupings():
         values |= group(groupings, summary.values)
-    values |= _spread_intervals(CLIENT_SPREADS, summary.values, by_client, client_draws, level)
     return Intervals(
         level=level,
         values={name: values[name] for name in summary.values if name in values},
@@ -153,6 +176,64 @@ def intervals(
             for attribute, tables in group_tables(tally).items()
         },
     )
+
+
+def noise_floor(
+    tally: Tally, *, draws: int = 2000, seed: int = 0, notions: Sequence[Notion] | None = None
+) -> NoiseFloor:
+    """Return what each violation would be on average if the decisions were exactly fair.
+
+    Decisions are drawn anew for the same rows at rates that are equal by construction: the overall
+    selection rate (demographic parity), the overall rate of each label (equalized odds, equal
+    opportunity), the overall error rate (accuracy parity, client spreads). A measured violation
+    near its floor is indistinguishable from fairness on this many rows. Groups are simulated on
+    the rows that are compared: those of which an attribute is recorded.
+
+    Parameters
+    ----------
+    tally
+        The counts: sizes and overall rates are taken from it.
+    draws, seed
+        Number of simulated tallies, and their seed.
+    notions
+        Whose floors; by default every registered notion.
+
+    Examples
+    --------
+    >>> tally = Tally.from_predictions([1, 0] * 50, [1, 0] * 50, sensitive_features=["a"] * 100)
+    >>> noise_floor(tally).values["demographic_parity_violation"]
+    0.0
+    """
+    if draws < 1:
+        raise ConfigError(f"draws = {draws}; use 1000 or more")
+    rng = np.random.default_rng(seed)
+    rows = np.rint(tally.counts.sum(axis=-1)).astype(np.int64)
+    groupings = tally.cells.groupings()
+    everyone = compared_counts(tally.counts, groupings) if groupings else tally.counts
+    simulated = _simulated(everyone, draws, rng)
+    fair = _fair_rates(tally.counts, "error")
+    by_client = decided(rows.sum(axis=1, keepdims=True), fair, draws, rng)
+
+    def floor(spread: Spread, counts: NDArray[np.int64]) -> float | None:
+        mean = float(spread.value(counts).mean())
+        return None if math.isnan(mean) else mean
+
+    def floors(compared: Sequence[Grouping], drawn: Drawn) -> dict[str, float | None]:
+        return {
+            f"{item.name}_violation": floor(violation_of(item, compared), drawn[_kind(item)])
+            for item in decided_notions(notions)
+        }
+
+    values = floors(groupings, simulated) if groupings else {}
+    if tally.clients:
+        values |= {name: floor(spread, by_client) for name, spread in CLIENT_SPREADS.items()}
+    by_attribute = {}
+    for grouping in single_groupings(tally.cells):
+        own = compared_counts(tally.counts, [grouping])
+        same = np.array_equal(own, everyone)
+        drawn = simulated if same else _simulated(own, draws, rng)
+        by_attribute[grouping.name] = floors([grouping], drawn)
+    return NoiseFloor(values=values, by_attribute=by_attribute)
 
 
 def verdict(found: Interval | float | None, tolerance: float) -> Verdict:
@@ -190,31 +271,6 @@ def _group_sizes(counts: NDArray[Any], groupings: Sequence[Grouping]) -> Floats:
         held = member.T @ (member @ rows)
         smallest = np.where(grouping.compared[:, None], np.minimum(smallest, held), smallest)
     return smallest
-
-
-def _spread_intervals(
-    spreads: Mapping[str, Spread],
-    numbers: Numbers,
-    smooth: Floats,
-    draws: NDArray[np.int64],
-    level: float,
-) -> dict[str, Interval | None]:
-    return {
-        name: _spread_interval(spread, numbers[name], smooth, draws, level)
-        for name, spread in spreads.items()
-    }
-
-
-def _spread_interval(
-    spread: Spread, value: float | None, smooth: Floats, draws: NDArray[np.int64], level: float
-) -> Interval | None:
-    if value is None:
-        return None
-    centre, drawn = spread.vectors(smooth), spread.vectors(draws)
-    with np.errstate(invalid="ignore"):
-        away = spread.norm([d - c for d, c in zip(drawn, centre, strict=True)])
-    q = float(np.quantile(np.where(np.isnan(away), np.inf, away), level, method="higher"))
-    return Interval(max(0.0, value - q), min(spread.largest, value + q))
 
 
 def _overall_intervals(tally: Tally, level: float) -> dict[str, Interval | None]:
@@ -310,3 +366,38 @@ def resampled(counts: Floats, draws: int, rng: np.random.Generator) -> NDArray[n
     rows = np.rint(total[:, 0]).astype(np.int64)
     drawn = rng.multinomial(rows, shares, size=(draws, len(rows)))
     return drawn.reshape(draws, *counts.shape)
+
+
+def _simulated(counts: NDArray[Any], draws: int, rng: np.random.Generator) -> Drawn:
+    """Return, for each kind of fairness, decisions that have it on the rows of the tally."""
+    rows = np.rint(counts.sum(axis=-1)).astype(np.int64).sum(axis=0, keepdims=True)
+    kinds = ("selection", "label", "error")
+    return {kind: decided(rows, _fair_rates(counts, kind), draws, rng) for kind in kinds}
+
+
+def _kind(notion: Notion) -> str:
+    """Return the kind of decisions that have no violation: equal in each label suffices or not."""
+    whole = any(len(event.labels) == 2 for event in notion.events)
+    return notion.statistic if whole else "label"
+
+
+def _fair_rates(counts: NDArray[Any], kind: str) -> Floats:
+    """Return P(ŷ=1 | y) for y = 0, 1 that is exactly fair and keeps the overall rates."""
+    table = pooled_table(counts)
+    share = {name: float(p.value(table)) for name, p in PROPORTIONS.items()}
+    rates = {
+        "selection": [share["selection_rate"], share["selection_rate"]],
+        "label": [share["false_positive_rate"], share["true_positive_rate"]],
+        "error": [1.0 - share["accuracy"], share["accuracy"]],
+    }
+    # nan only where there are no rows to draw for.
+    chosen: Floats = np.nan_to_num(np.array(rates[kind]))
+    return chosen
+
+
+def decided(
+    rows: NDArray[np.int64], rates: Floats, draws: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Return (draws, K, C, 2, 2) counts with decisions drawn at P(ŷ=1 | y) = rates[y]."""
+    positives = rng.binomial(rows, rates, size=(draws, *rows.shape))
+    return np.stack([rows - positives, positives], axis=-1)

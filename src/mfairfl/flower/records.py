@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from mfairfl.data import SPLITS, Split
 from mfairfl.errors import ConfigError, MessageError, first_problem
-from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.remote.codec import Packet, check_statistics
 from mfairfl.training.plan import GLOBAL, Job, Plan, Table2
 
@@ -42,7 +42,6 @@ _DTYPES = ("float32", "float64", "int64")
 _LARGEST = 1 << 30  # bytes of one message; a model of 10 million weights has 40 million
 _HEADER = 1024  # bytes that a .npy file may have beside its numbers
 _LONGEST = 100  # characters of a client's name
-_SUMS = ("counts", "positives", "scores", "losses")
 
 
 # ------------------------------------------------------------------ packets and arrays
@@ -161,7 +160,7 @@ class ModelLayout:
 
 def sums_record(statistics: Statistics) -> MetricRecord:
     """Return sums and counts as a record: a list over (cell, label) for each."""
-    return MetricRecord({name: getattr(statistics, name).reshape(-1).tolist() for name in _SUMS})
+    return MetricRecord({name: getattr(statistics, name).reshape(-1).tolist() for name in SUMS})
 
 
 def read_measurement(content: RecordDict, cells: int) -> tuple[str, dict[Split, Statistics]]:
@@ -182,14 +181,14 @@ def read_measurement(content: RecordDict, cells: int) -> tuple[str, dict[Split, 
 
 
 def _read_sums(split: str, record: MetricRecord, cells: int) -> Statistics:
-    lists = [record.get(name) for name in _SUMS]
-    for name, numbers in zip(_SUMS, lists, strict=True):
+    lists = [record.get(name) for name in SUMS]
+    for name, numbers in zip(SUMS, lists, strict=True):
         if not isinstance(numbers, list) or len(numbers) != 2 * cells:
             raise MessageError(
                 f"record '{split}': '{name}' is not a list of {2 * cells} numbers, two for each "
                 f"of {cells} cells; use measurement_record with the server's sensitive attributes"
             )
-    table = np.array(lists, dtype=np.float64).reshape(len(_SUMS), cells, 2)
+    table = np.array(lists, dtype=np.float64).reshape(len(SUMS), cells, 2)
     return check_statistics(table, cells, f"record '{split}'")
 
 

@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from mfairfl.data import Split
 from mfairfl.engine.state import Answer, Ask, Measure, Score, Train
 from mfairfl.errors import MessageError, MfairflError, first_problem
-from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.training.plan import Job, Report
@@ -37,7 +37,6 @@ __all__ = [
 
 VERSION = 2
 _SAME_VERSION = "install the same mfairfl on server and clients"
-_SUMS = ("counts", "positives", "scores", "losses")
 _MOST = 4096  # models, jobs or members in one message; no honest request has more
 
 
@@ -101,7 +100,7 @@ def pack_answer(answer: Answer) -> Packet:
     if isinstance(answer, tuple):
         for i, measured in enumerate(answer):
             for split, sums in measured.items():
-                arrays[f"{i}/{split}"] = np.stack([getattr(sums, name) for name in _SUMS])
+                arrays[f"{i}/{split}"] = np.stack([getattr(sums, name) for name in SUMS])
         return make_packet("sums", {"models": len(answer)}, arrays)
     plain = []
     for i, report in enumerate(answer):
@@ -236,7 +235,7 @@ def _reports(
 
 def check_statistics(table: np.ndarray, cells: int, name: str) -> Statistics:
     """Return the sums and counts in a table (4, cells, 2); what cannot be true is refused."""
-    expected = (len(_SUMS), cells, 2)
+    expected = (len(SUMS), cells, 2)
     if table.shape != expected or table.dtype != np.float64:
         raise MessageError(f"{name} is {table.dtype} {table.shape}; expected float64 {expected}")
     if not np.isfinite(table).all():  # one would spoil the sums over all clients
@@ -244,7 +243,7 @@ def check_statistics(table: np.ndarray, cells: int, name: str) -> Statistics:
     counts, positives = table[0], table[1]
     if not ((positives >= 0) & (positives <= counts)).all():
         raise MessageError(f"{name} holds impossible counts")
-    return Statistics(**dict(zip(_SUMS, table, strict=True)))
+    return Statistics(**dict(zip(SUMS, table, strict=True)))
 
 
 def _array(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
