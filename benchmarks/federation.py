@@ -72,6 +72,7 @@ from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.history import History
 from mfairfl.runs.prepare import federation_of, model_of, setup_for, setup_of, table_of
+from mfairfl.runs.record import RunRecord
 from mfairfl.strategies import available, create
 from mfairfl.strategies.base import Summary
 from mfairfl.training.arithmetic import steady_arithmetic
@@ -556,7 +557,7 @@ def deployment_part(repeats: int) -> str:
         here = _timed_command("train", words, folder / "here")
         after = os.getloadavg()[0]
         text = (folder / "silos" / "journal.jsonl").read_text(encoding="utf-8")
-        record = json.loads((folder / "here" / "run.json").read_text(encoding="utf-8"))
+        record = RunRecord.read(folder / "here")
         if _sha(folder / "silos") != _sha(folder / "here"):
             raise RuntimeError("the deployment's model is not the embedded engine's")
     lines = [json.loads(line) for line in text.splitlines()]
@@ -578,7 +579,7 @@ def deployment_part(repeats: int) -> str:
         "the whole command": there[1] - there[0],
     }
     bare = {
-        "a round, two exchanges (median of 5)": record["timing"]["train_seconds"] / 5,
+        "a round, two exchanges (median of 5)": record.timing.train_seconds / 5,
         "the whole command": here[1] - here[0],
     }
     rows = [
@@ -606,8 +607,7 @@ def _timed_command(verb: str, words: str, out: Path) -> tuple[float, float]:
 
 
 def _sha(folder: Path) -> str:
-    found: str = json.loads((folder / "run.json").read_text())["files"]["model.safetensors"]
-    return found
+    return RunRecord.read(folder).files["model.safetensors"]
 
 
 PARTS = {

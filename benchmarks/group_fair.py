@@ -20,6 +20,7 @@ import reductions
 from mfairfl.fairness import Tally
 from mfairfl.fairness.summary import summarise
 from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.record import RunRecord
 from mfairfl.runs.workers import run_many
 
 SEEDS = range(100, 105)
@@ -72,8 +73,6 @@ INTRODUCTION = (
     "of the clients' accuracies. TPR: share of the favourable labels that are found.",
 )
 
-Record = dict[str, Any]
-
 
 def config(method: str, notion: str, seed: int, **sections: Any) -> Config:
     return make_config(
@@ -90,7 +89,7 @@ def config(method: str, notion: str, seed: int, **sections: Any) -> Config:
 
 def runs(
     configs: dict[str, list[Config]], folder: Path, processes: int | None
-) -> dict[str, list[Record]]:
+) -> dict[str, list[RunRecord]]:
     """Carry out a named list of runs each, side by side, with a bar."""
     jobs = [(c, folder / name / str(c.seed)) for name, found in configs.items() for c in found]
     with Progress() as bar:
@@ -111,15 +110,15 @@ def spread(values: Sequence[float]) -> tuple[float, float]:
     return float(np.mean(values)), float(half)
 
 
-def of(found: Sequence[Record], part: str, name: str) -> list[float]:
-    return [record["metrics"][part][name] for record in found]
+def of(found: Sequence[RunRecord], part: str, name: str) -> list[float]:
+    return [record.metrics[part][name] for record in found]
 
 
-def within_clients(found: Sequence[Record], metric: str) -> float:
+def within_clients(found: Sequence[RunRecord], metric: str) -> float:
     """Return the mean over seeds and clients of a client's own violation on its training rows."""
     values = []
     for record in found:
-        tally = Tally.from_json(record["tallies"]["train"])
+        tally = record.tallies["train"]
         for k, client in enumerate(tally.clients):
             own = Tally(tally.counts[k : k + 1], (client,), tally.attributes)
             values.append(summarise(own).values[metric])
@@ -130,7 +129,7 @@ def line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def row(method: str, found: Sequence[Record], metric: str, reference: float) -> str:
+def row(method: str, found: Sequence[RunRecord], metric: str, reference: float) -> str:
     violation, half = spread(of(found, "test", metric))
     return line(
         [
@@ -146,10 +145,10 @@ def row(method: str, found: Sequence[Record], metric: str, reference: float) -> 
     )
 
 
-def section(notion: str, found: dict[str, list[Record]]) -> Iterator[str]:
+def section(notion: str, found: dict[str, list[RunRecord]]) -> Iterator[str]:
     metric = METRIC[notion]
     reference = float(np.mean(of(found["fedavg"], "test", metric)))
-    floor = np.mean([record["noise_floor"]["test"][metric] for record in found["mfairfl"]])
+    floor = np.mean([record.noise_floor["test"][metric] for record in found["mfairfl"]])
     yield from ("", f"## {TITLE[notion]}", "")
     yield f"Noise floor of the test rows {floor:.4f}: an exactly fair model would show as much."
     yield ""
@@ -163,7 +162,7 @@ def section(notion: str, found: dict[str, list[Record]]) -> Iterator[str]:
             yield f"- `{method}` is not {AIM:g}× below FedAvg. {why(notion, method, found, floor)}"
 
 
-def why(notion: str, method: str, found: dict[str, list[Record]], floor: float) -> str:
+def why(notion: str, method: str, found: dict[str, list[RunRecord]], floor: float) -> str:
     """Say what keeps a method's violation up: the test rows' noise, or what the method can do."""
     ours, plain = (
         [float(np.mean(of(found[name], part, METRIC[notion]))) for part in ("train", "test")]
@@ -184,15 +183,15 @@ def why(notion: str, method: str, found: dict[str, list[Record]], floor: float) 
     )
 
 
-def by_group(found: Sequence[Record]) -> str:
+def by_group(found: Sequence[RunRecord]) -> str:
     """Return the groups' mean accuracies on the training rows."""
-    groups = [record["metrics"]["train"]["by_group"]["sex"] for record in found]
+    groups = [record.metrics["train"].by_group["sex"] for record in found]
     return ", ".join(
         f"{name} {np.mean([one[name]['accuracy'] for one in groups]):.3f}" for name in groups[0]
     )
 
 
-def independent(found: dict[str, dict[str, list[Record]]], options: Any) -> Iterator[str]:
+def independent(found: dict[str, dict[str, list[RunRecord]]], options: Any) -> Iterator[str]:
     """Compare the centralised fair line with fairlearn's reductions on the same rows."""
     folder = options.runs / "reductions"
     yield from ("", "## Against fairlearn's reductions", "")
@@ -240,7 +239,7 @@ def main() -> None:
     parser.add_argument("--notions", nargs="+", choices=METRIC, default=list(METRIC))
     parser.add_argument("--processes", type=int, help="default: one for each processor")
     options = parser.parse_args()
-    found: dict[str, dict[str, list[Record]]] = {}
+    found: dict[str, dict[str, list[RunRecord]]] = {}
     unaware = runs(
         {m: [config(m, "dp", seed) for seed in SEEDS] for m in sorted(UNAWARE)},
         options.runs / "dp",

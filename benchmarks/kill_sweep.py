@@ -9,7 +9,6 @@ time it took) must equal those of an undisturbed run, byte for byte.
 from __future__ import annotations
 
 import argparse
-import json
 import random
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 import mfairfl
+from mfairfl.runs.record import RunRecord
 
 FILES = ("model.safetensors", "encoder.json", "rounds.csv", "clients.csv")
 CHILD = "import sys; from kill_sweep import train; train(sys.argv[1], *sys.argv[2:])"
@@ -72,8 +72,7 @@ def kill_one(out: Path, settings: list[str], moments: random.Random) -> bool:
 
 def result(out: Path) -> dict[str, object]:
     """Return what must be equal."""
-    record = json.loads((out / "run.json").read_text(encoding="utf-8"))
-    del record["timing"]
+    record = RunRecord.read(out).model_dump(mode="json", exclude={"timing"})
     return {"record": record} | {name: (out / name).read_bytes() for name in FILES}
 
 

@@ -123,10 +123,10 @@ def cover(rounds: int, epochs: int) -> None:
 def shown(run: Run) -> str:
     for part, name in product(("train", "test"), NUMBERS):
         if run.metrics[part][name] is None:
-            raise RuntimeError(f"{run.record['config']['strategy']['name']}: no {name} on {part}")
+            raise RuntimeError(f"{run.record.strategy}: no {name} on {part}")
     accuracy = run.metrics["test"]["accuracy"]
     violation = run.metrics["train"]["demographic_parity_violation"]
-    return f"{accuracy:.3f}/{violation:.3f}{'*' if run.record['warnings'] else ' '}"
+    return f"{accuracy:.3f}/{violation:.3f}{'*' if run.record.warnings else ' '}"
 
 
 # ------------------------------------------------------------------ cost

@@ -24,7 +24,7 @@ from mfairfl.data import Table, load_dataset
 from mfairfl.randomness import stream
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.workers import run_many
-from surgery_page import draw, write_page
+from surgery_page import Finished, draw, write_page
 
 FIRST_SEED = 100
 SEEDS = {"adult": 5, "compas": 10, "bank": 5}
@@ -171,10 +171,10 @@ def main() -> None:
             bar.update(task, completed=sum(done.values()))
 
         records = run_many([(c, out) for _, c, out in jobs], progress=tell)
-    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    found: dict[str, dict[str, list[Finished]]] = {}
     for ((name, variant), _, out), record in zip(jobs, records, strict=True):
-        more = {"counted": counted(out)}
-        found.setdefault(name, {}).setdefault(variant, []).append(record | more)
+        run = Finished(record=record, counted=counted(out))
+        found.setdefault(name, {}).setdefault(variant, []).append(run)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     draw({name: found[name] for name in SKEWS}, options.out.with_suffix(".svg"))
     options.out.write_text(write_page(found), encoding="utf-8")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib import rc_context
@@ -15,11 +15,22 @@ from scipy.stats import t as student
 from scipy.stats import ttest_rel, wilcoxon
 
 from mfairfl.files import write_atomically
+from mfairfl.runs.record import RunRecord
 
-__all__ = ["draw", "write_page"]
+__all__ = ["Finished", "draw", "write_page"]
 
 Floats = NDArray[np.float64]
-Records = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run, and how much client 5 counted in it."""
+
+    record: RunRecord
+    counted: float
+
+
+Records = Sequence[Finished]
 Found = Mapping[str, Mapping[str, Records]]
 
 SIZE, UNIFORM, OURS = "size-weighted average", "uniform average", "β = .8"
@@ -28,7 +39,7 @@ TEXT = (Path(__file__).parent / "surgery_template.md").read_text(encoding="utf-8
 
 
 def metric(name: str) -> Callable[[Records], Floats]:
-    return lambda records: np.array([record["metrics"]["test"][name] for record in records])
+    return lambda records: np.array([run.record.metrics["test"][name] for run in records])
 
 
 accuracy, worst = metric("accuracy"), metric("worst_client_accuracy")
@@ -37,7 +48,7 @@ spread, violation = metric("client_accuracy_std"), metric("demographic_parity_vi
 
 def client(records: Records, *, skewed: bool) -> Floats:
     """Return the accuracy of client 5, or the mean over the others, for every seed."""
-    tables = [record["metrics"]["test"]["by_client"] for record in records]
+    tables = [run.record.metrics["test"].by_client for run in records]
     return np.array(
         [np.mean([c["accuracy"] for k, c in t.items() if (k == SKEWED) == skewed]) for t in tables]
     )
@@ -81,7 +92,7 @@ def skew_table(variants: Mapping[str, Records]) -> str:
                 mean(worst(records)),
                 f"{client(records, skewed=True).mean():.3f}",
                 f"{client(records, skewed=False).mean():.3f}",
-                f"{np.mean([record['counted'] for record in records]):.2f}",
+                f"{np.mean([run.counted for run in records]):.2f}",
                 mean(spread(records)),
                 *by_size,
                 *by_uniform,

@@ -17,6 +17,7 @@ from rich.progress import Progress
 from scipy.stats import t as student
 
 from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.record import RunRecord
 from mfairfl.runs.workers import run_many
 
 FIRST_SEED = 100
@@ -66,7 +67,6 @@ HEAD = (
     "unsettled",
     "near constant",
 )
-Record = dict[str, Any]
 Key = tuple[str, str, str, str]  # protocol, split, data, notion
 
 
@@ -91,21 +91,25 @@ def mean(values: Sequence[float]) -> tuple[float, float]:
     return float(np.mean(values)), float(student.ppf(0.975, len(values) - 1) * spread)
 
 
-def on_test(records: Sequence[Record], metric: str, part: str = "metrics") -> list[float]:
-    return [record[part]["test"][metric] for record in records]
+def on_test(records: Sequence[RunRecord], metric: str) -> list[float]:
+    return [record.metrics["test"][metric] for record in records]
 
 
-def row(key: Key, records: Sequence[Record]) -> str:
+def floors(records: Sequence[RunRecord], metric: str) -> list[float]:
+    return [record.noise_floor["test"][metric] for record in records]
+
+
+def row(key: Key, records: Sequence[RunRecord]) -> str:
     _, split, data, notion = key
     metric = METRIC[notion]
     accuracy, a = mean(on_test(records, "accuracy"))
     violation, v = mean(on_test(records, metric))
-    train = np.mean([record["metrics"]["train"][metric] for record in records])
+    train = np.mean([record.metrics["train"][metric] for record in records])
     clients, c = mean(on_test(records, "client_accuracy_std"))
-    client_floor = np.mean(on_test(records, "client_accuracy_std", "noise_floor"))
+    client_floor = np.mean(floors(records, "client_accuracy_std"))
     floor = None
     if notion != "ap-loss":
-        floor = float(np.mean(on_test(records, metric, "noise_floor")))
+        floor = float(np.mean(floors(records, metric)))
     goal, reached = "-", "-"
     if split == "high" and (data, notion) in TARGETS:
         least, most = TARGETS[data, notion]
@@ -115,7 +119,7 @@ def row(key: Key, records: Sequence[Record]) -> str:
             "yes" if ok else "**no**" for ok in (accuracy + a >= least, violation - v <= bound)
         )
     fair_clients = clients - c <= max(CLIENT_STD[split, data], client_floor)
-    unsettled = sum("settled" in record["served"]["note"] for record in records)
+    unsettled = sum("settled" in record.served.note for record in records)
     cells = [
         data,
         notion,
@@ -129,12 +133,12 @@ def row(key: Key, records: Sequence[Record]) -> str:
         f"{np.mean(on_test(records, 'balanced_accuracy')):.3f}",
         f"{clients:.4f} {'yes' if fair_clients else '**no**'}",
         f"{unsettled} of {len(records)}",
-        f"{sum(bool(record['warnings']) for record in records)} of {len(records)}",
+        f"{sum(bool(record.warnings) for record in records)} of {len(records)}",
     ]
     return "| " + " | ".join(cells) + " |"
 
 
-def trade(label: str, metric: str, found: Mapping[str, Sequence[Record]]) -> list[str]:
+def trade(label: str, metric: str, found: Mapping[str, Sequence[RunRecord]]) -> list[str]:
     """Accuracy against violation: the frontier that was reached."""
     lines = [
         f"| {label} | accuracy | violation on test | on train | floor | TPR |",
@@ -143,8 +147,8 @@ def trade(label: str, metric: str, found: Mapping[str, Sequence[Record]]) -> lis
     for name, records in found.items():
         accuracy, a = mean(on_test(records, "accuracy"))
         violation, v = mean(on_test(records, metric))
-        train = np.mean([record["metrics"]["train"][metric] for record in records])
-        floor = np.mean(on_test(records, metric, "noise_floor"))
+        train = np.mean([record.metrics["train"][metric] for record in records])
+        floor = np.mean(floors(records, metric))
         rate = np.mean(on_test(records, "true_positive_rate"))
         lines.append(
             f"| {name} | {accuracy:.4f} ± {a:.4f} | {violation:.4f} ± {v:.4f} | {train:.4f} | "
@@ -196,7 +200,7 @@ FAMILIES = (
 )
 
 
-def table(protocol: str, split: str, records: Mapping[Any, list[Record]]) -> list[str]:
+def table(protocol: str, split: str, records: Mapping[Any, list[RunRecord]]) -> list[str]:
     rows = [
         row(key, records[key])
         for data in SEEDS
@@ -233,7 +237,7 @@ def jobs_of(protocols: Sequence[str], runs: Path) -> list[tuple[Any, Config, Pat
     return jobs
 
 
-def carry_out(jobs: Sequence[tuple[Any, Config, Path]]) -> dict[Any, list[Record]]:
+def carry_out(jobs: Sequence[tuple[Any, Config, Path]]) -> dict[Any, list[RunRecord]]:
     with Progress() as bar:
         task = bar.add_task("rounds", total=sum(c.training.rounds for _, c, _ in jobs))
         done: dict[str, int] = {}
@@ -243,7 +247,7 @@ def carry_out(jobs: Sequence[tuple[Any, Config, Path]]) -> dict[Any, list[Record
             bar.update(task, completed=sum(done.values()))
 
         found = run_many([(c, out) for _, c, out in jobs], progress=tell)
-    records: dict[Any, list[Record]] = {}
+    records: dict[Any, list[RunRecord]] = {}
     for (key, _, _), record in zip(jobs, found, strict=True):
         records.setdefault(key, []).append(record)
     return records

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from safetensors.numpy import load_file
 import mfairfl
 from mfairfl.cli import main as mfairfl_cli
 from mfairfl.data import load_dataset, partition
+from mfairfl.runs.record import RunRecord
 
 FOLDER = Path("runs/deploy-demo")
 ROUNDS = "3"
@@ -57,14 +57,11 @@ def main() -> None:
     run("train", f"{FOLDER}/joined.toml", *settings, "--out", str(here))
     ours, theirs = (load_file(one / "model.safetensors")["members"] for one in (over, here))
     gap = float(np.abs(ours - theirs).max())
-    records = [json.loads((one / "run.json").read_text()) for one in (over, here)]
-    same = records[0]["metrics"] == records[1]["metrics"]
+    same = RunRecord.read(over).metrics == RunRecord.read(here).metrics
     one, other = ((each / "model.safetensors").read_bytes() for each in (over, here))
-    keys = set(records[0]) == set(records[1])
     print(
         f"\nlargest difference between the weights over Flower and embedded: {gap:g}"
-        f"\nthe same bytes: {one == other}; the same metrics: {same}; "
-        f"the same keys in run.json: {keys}"
+        f"\nthe same bytes: {one == other}; the same metrics: {same}"
         f"\nmfairfl {mfairfl.__version__}; everything is in {FOLDER}"
     )
     if gap > 1e-6:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
+
+from records import make_record
 
 ROUNDS = """\
 round,train_accuracy,train_demographic_parity_violation,test_accuracy,\
@@ -64,30 +64,17 @@ def write_run(
         "client_accuracy_gap": 0.1,
     }
     spans = {name: None if v is None else [v - 0.02, v + 0.02] for name, v in values.items()}
-    record = {
-        "schema_version": 1,
-        "identity": "made by hand",
-        "status": status,
-        "config": {
+    record = make_record(
+        status=status,
+        config={
             "strategy": {"name": strategy},
             "fairness": {"notion": notion or ["demographic_parity"]},
         },
-        "data": {"name": "people", "sha256": "abc"},
-        "task": {"label": "hired"},
-        "federation": {
-            "scheme": "iid",
-            "seed": seed,
-            "options": {},
-            "clients": [{"name": name} for name in clients],
-        },
-        "served": {"names": list(served), "note": note, "thresholds": thresholds},
-        "warnings": [],
-        "metrics": {
-            "train": None,
-            "validation": None,
-            "test": {**values, "by_group": {"sex": groups}, "by_client": clients},
-        },
-        "intervals": {
+        federation={"seed": seed},
+        clients=clients,
+        served={"names": list(served), "note": note, "thresholds": thresholds},
+        metrics={"test": {**values, "by_group": {"sex": groups}, "by_client": clients}},
+        intervals={
             "test": {
                 "level": 0.95,
                 **spans,
@@ -95,10 +82,11 @@ def write_run(
                 "by_client": ranges(clients),
             }
         },
-        "noise_floor": {"test": {"demographic_parity_violation": 0.03}},
-    }
+        noise_floor={"test": {"demographic_parity_violation": 0.03}},
+        constant_classifier={"test": {}},
+    )
     folder.mkdir()
-    (folder / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    record.write(folder)
     (folder / "rounds.csv").write_text(ROUNDS, encoding="utf-8")
     (folder / "clients.csv").write_text(CLIENTS, encoding="utf-8")
     return folder

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
 import sys
 
 import pytest
+
+from mfairfl.runs.record import RunRecord
+from records import as_running
 
 ROUNDS = 100
 
@@ -23,8 +25,7 @@ def whole(cli, csv, task_flags, tmp_path):
 
 def interrupt(folder):
     """Bring a finished run back to where its last checkpoint left it."""
-    record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    (folder / "run.json").write_text(json.dumps(record | {"status": "running"}), encoding="utf-8")
+    as_running(RunRecord.read(folder)).write(folder)
     (folder / "model.safetensors").unlink()
 
 

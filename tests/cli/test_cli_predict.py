@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 
 from mfairfl.data import Task, partition, read_table
+from mfairfl.runs.record import RunRecord
+from records import as_running
 
 
 @pytest.fixture
@@ -139,9 +141,9 @@ def test_bad_input_is_one_line(cli, run, people, tmp_path, arguments, message):
     assert not (tmp_path / "p.csv").exists()
 
 
-def test_an_unfinished_run_is_refused(cli, run, csv, tmp_path):
-    run["status"] = "running"
-    (tmp_path / "run" / "run.json").write_text(json.dumps(run), encoding="utf-8")
+@pytest.mark.usefixtures("run")
+def test_an_unfinished_run_is_refused(cli, csv, tmp_path):
+    as_running(RunRecord.read(tmp_path / "run")).write(tmp_path / "run")
     answer = cli("predict", "run", "--csv", csv, "--out", "p.csv")
     assert answer.code == 2
     assert "the run is not finished" in answer.err

@@ -109,7 +109,7 @@ def untroubled(world):
     record, _, out = world.run("untroubled", seed=1)
     embedded(world.folder / "here", seed=1)
     assert digests(out) == digests(world.folder / "here")
-    say("no fault", f"{record['rounds']} rounds, the embedded engine's bytes")
+    say("no fault", f"{record.rounds} rounds, the embedded engine's bytes")
 
 
 def killed_and_restarted(world, silos):
@@ -125,7 +125,7 @@ def killed_and_restarted(world, silos):
     record, lines, _ = world.run("killed", at={1: kill}, rounds=12, seed=2)
     found = counted(lines)
     without = [r for r, names in found.items() if r and "north" not in names]
-    assert record["rounds"] == 12
+    assert record.rounds == 12
     assert without, "nobody noticed"
     assert "north" in found[12], f"it never came back: {found}"
     assert all({"east", "west"} <= set(found[r]) for r in range(1, 13))
@@ -154,7 +154,7 @@ def raising(world):
         seed=3,
     )
     found = counted(lines)
-    assert record["rounds"] == 6
+    assert record.rounds == 6
     assert "east" not in found[3]
     assert "east" in found[6]
     (reason,) = {line["message"] for line in lines if line["event"] == "warning"}
@@ -175,7 +175,7 @@ def sleeping(world, silos):
         seed=4,
     )
     found = counted(lines)
-    assert record["rounds"] == 7
+    assert record.rounds == 7
     assert "west" not in found[3]
     assert "west" in found[7]
     reasons = {line["message"] for line in lines if line["event"] == "warning"}
@@ -189,7 +189,7 @@ def wrong_column(world):
     path.write_text(before.replace("skill", "skil", 1))
     record, lines, _ = world.run("column", seed=5)
     path.write_text(before)
-    (warning,) = record["federation"]["warnings"]
+    (warning,) = record.federation.warnings
     assert warning.startswith("west stays out: unknown column 'skill': did you mean 'skil'")
     assert counted(lines)[3] == ["east", "north"]
     say("wrong column", warning)
@@ -217,7 +217,7 @@ def server_resumed(world, file, out, first):
     started = time.monotonic()
     record = run_federation(file, lambda line: None)
     embedded(world.folder / "here-6", rounds=5, seed=6, strategy="scaffold")
-    assert record["rounds"] == 5
+    assert record.rounds == 5
     assert digests(out) == digests(world.folder / "here-6")
     lines = [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()]
     went_on = [line["round"] for line in lines if line["event"] == "started"]

@@ -12,6 +12,7 @@ from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import make_config
+from records import make_record
 
 ADULT = {"data": {"name": "adult"}, "clients": {"count": 2, "scheme": "iid"}, "seed": 3}
 
@@ -57,9 +58,9 @@ def test_files_without_a_task_are_refused(tmp_path):
 def test_a_finished_federation_answers_without_a_process(tmp_path, monkeypatch):
     files, out = write_files(tmp_path), tmp_path / "run"
     write_deployment(config(), out, silos=files, deadline=9)
-    (out / "run.json").write_text('{"schema_version": 1, "status": "complete", "identity": "x"}')
+    make_record().write(out)
     monkeypatch.setattr("mfairfl.deployment.local.start", None)
     said = []
     record = run_local(config(), out, follower=None, say=said.append, silos=files)
-    assert record["status"] == "complete"
+    assert record == make_record()
     assert "already complete" in said[0]

@@ -87,7 +87,7 @@ def test_only_finished_runs_on_the_same_rows_are_compared(tmp_path):
     first = write_run(tmp_path / "a")
     with pytest.raises(ConfigError, match=r"a and .*b: measured on different rows \(seed differs"):
         compare([first, write_run(tmp_path / "b", seed=1)])
-    with pytest.raises(RunDirectoryError, match=r"c: the run is not finished"):
+    with pytest.raises(RunDirectoryError, match=r"c/run\.json: the run is not finished"):
         compare([first, write_run(tmp_path / "c", status="running")])
     with pytest.raises(ConfigError, match="got 1 run; give two or more"):
         compare([first])

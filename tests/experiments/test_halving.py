@@ -17,6 +17,7 @@ from mfairfl.experiments.search.halving import (
     write_lock,
 )
 from mfairfl.experiments.study import StrategyVariant, Study
+from records import make_record
 
 
 def study(*strategies):
@@ -38,11 +39,12 @@ def record(accuracy, violation, std=0.0):
         "demographic_parity_violation": violation,
         "client_accuracy_std": std,
     }
-    return {
-        "metrics": {"test": numbers},
-        "noise_floor": {"test": dict.fromkeys(numbers, 0.0)},
-        "constant_classifier": {"test": {"accuracy": 0.5}},
-    }
+    return make_record(
+        metrics={"test": numbers},
+        intervals={"test": {"level": 0.95}},
+        noise_floor={"test": dict.fromkeys(numbers, 0.0)},
+        constant_classifier={"test": {"accuracy": 0.5}},
+    )
 
 
 class Oracle:

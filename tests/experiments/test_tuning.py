@@ -21,6 +21,7 @@ from mfairfl.experiments.search.space import Choices, Range, default_metrics, de
 from mfairfl.experiments.search.trials import SearchTrial, plot_trials
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import RunRequest, run_requests
+from records import make_record
 
 RATES = {"training.lr": Range(0.001, 0.02, log=True)}
 
@@ -347,7 +348,7 @@ def test_an_undefined_violation_names_fold_and_reason(pretend, tmp_path):
     pretend(lambda c: record(0.9, None if c.clients.fold == 1 else 0.0))
     with pytest.raises(DataError, match=rf"fold 1: {DP} is undefined \(no rows of group F\)"):
         tune(search(), tmp_path, trials=1)
-    pretend(lambda c: record(0.9) | {"metrics": {"test": None}})
+    pretend(lambda c: make_record())
     with pytest.raises(DataError, match="fold 0: no client has rows to measure on"):
         tune(search(), tmp_path, trials=1)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mfairfl.runs.config import Config
+from mfairfl.runs.record import RunRecord
+from records import make_record
 
 DP, EO = "demographic_parity_violation", "equalized_odds_violation"
 
@@ -19,23 +21,24 @@ def record(
     floor: float | None = 0.0,
     constant: float = 0.5,
     data: str = "abc",
-) -> dict[str, Any]:
+) -> RunRecord:
     others = {"equal_opportunity_violation": 0.0, "accuracy_parity_violation": 0.0}
     others |= {"client_accuracy_std": 0.125, "client_accuracy_gap": 0.25}
     measured = {"accuracy": accuracy, DP: violation, EO: eo, **others}
-    return {
-        "data": {"sha256": data},
-        "metrics": {"test": {**measured, "undefined": {DP: "no rows of group F"}}},
-        "noise_floor": {"test": {DP: floor, EO: 0.0, **dict.fromkeys(others, 0.0)}},
-        "constant_classifier": {"test": {"accuracy": constant}},
-    }
+    return make_record(
+        data={"name": "people", "sha256": data, "rows": 1},
+        metrics={"test": {**measured, "undefined": {DP: "no rows of group F"}}},
+        intervals={"test": {"level": 0.95}},
+        noise_floor={"test": {DP: floor, EO: 0.0, **dict.fromkeys(others, 0.0)}},
+        constant_classifier={"test": {"accuracy": constant}},
+    )
 
 
 @dataclass
 class Pretence:
     """Stands for `run_many`: remembers what it is asked for, and answers by `rule(config)`."""
 
-    rule: Callable[[Config], dict[str, Any]]
+    rule: Callable[[Config], RunRecord]
     asked: list[list[tuple[Config, Any]]] = field(default_factory=list)
 
     def __call__(self, runs, *, progress=None):
@@ -46,7 +49,7 @@ class Pretence:
         return answers
 
 
-def by_rate(config: Config) -> dict[str, Any]:
+def by_rate(config: Config) -> RunRecord:
     """Accuracy and violation both grow with the rate; fold k is k hundredths more accurate."""
     lr = config.training.lr
     return record(0.6 + 10 * lr + 0.01 * config.clients.fold, 5 * lr, floor=0.01)

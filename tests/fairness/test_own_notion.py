@@ -109,8 +109,8 @@ def test_a_run_reaches_for_it_and_records_it(own, tmp_path):
         for rate in rates[attribute].values()
     ]
     assert test[name] == pytest.approx(max(deviations), abs=1e-12)
-    assert run.record["intervals"]["test"][name][0] <= test[name]
-    assert name in run.record["noise_floor"]["test"]
+    assert run.record.intervals["test"][name][0] <= test[name]
+    assert name in run.record.noise_floor["test"].by_name
     with (out / "rounds.csv").open(encoding="utf-8", newline="") as file:
         last = list(csv.DictReader(file))[-1]
     assert f"train_{name}" in last

@@ -15,6 +15,7 @@ import mfairfl
 from mfairfl.data import partition, table_from_frame
 from mfairfl.errors import MfairflError, RunDirectoryError
 from mfairfl.runs import execute
+from mfairfl.runs.record import RunRecord
 
 SETTINGS = {"rounds": 2, "hidden": (4,), "batch_size": 20, "local_epochs": 1}
 
@@ -63,7 +64,7 @@ def test_the_record_has_the_keys_of_the_design(finished):
     wanted = {"schema_version", "config", "seed", "versions", "data", "metrics", "intervals"}
     wanted |= {"noise_floor", "constant_classifier", "timing"}
     assert wanted <= set(record)
-    assert record["schema_version"] == 1
+    assert record["schema_version"] == 2
     assert set(record["data"]) == {"name", "sha256", "rows"}
     assert (record["data"]["name"], record["data"]["rows"]) == ("people", 260)
     assert set(record["metrics"]) == {"train", "validation", "test"}
@@ -88,12 +89,14 @@ def test_a_model_that_diverged_still_makes_a_record(tmp_path):
     run = mfairfl.train(fed.people_table(), out=tmp_path / "run", **SETTINGS, **settings)
     assert run.metrics["train"]["loss"] is None
     assert 0 <= run.metrics["train"]["accuracy"] <= 1
-    assert json.loads((tmp_path / "run" / "run.json").read_text()) == run.record
+    assert RunRecord.read(tmp_path / "run") == run.record
+    assert (tmp_path / "run" / "run.json").read_text() == run.record.to_json()
 
 
 def test_what_is_returned_is_what_is_written(tmp_path):
     run = mfairfl.train(fed.people_table(), out=tmp_path / "run", strategy="constant", rounds=0)
-    assert json.loads((tmp_path / "run" / "run.json").read_text()) == run.record
+    assert RunRecord.read(tmp_path / "run") == run.record
+    assert (tmp_path / "run" / "run.json").read_text() == run.record.to_json()
     assert run.path == tmp_path / "run"
 
 
@@ -125,7 +128,7 @@ def test_a_second_process_is_refused_in_one_line(tmp_path):
         assert str(out) in str(caught.value)
         holder.kill()  # however the holder ends, its lock ends with it
     run = mfairfl.train(fed.people_table(), out=out, strategy="constant", rounds=0)
-    assert run.record["status"] == "complete"
+    assert run.record.status == "complete"
 
 
 def test_a_finished_run_is_returned_without_training(finished, monkeypatch):
@@ -137,7 +140,7 @@ def test_a_finished_run_is_returned_without_training(finished, monkeypatch):
 
     monkeypatch.setattr(execute, "run_all", refuse)
     run = mfairfl.train(fed.people_table(), out=finished, **SETTINGS)
-    assert run.record == json.loads((finished / "run.json").read_text())
+    assert run.record == RunRecord.read(finished)
     assert run.predictor.predict(fed.people()).shape == (260,)
     assert before == {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
 
@@ -181,7 +184,7 @@ def test_a_strangers_files_are_left_alone(tmp_path):
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(RunDirectoryError) as caught:
         mfairfl.train(fed.people_table(), out=tmp_path, **SETTINGS)
-    assert "thesis.tex is there" in one_line(caught)
+    assert "does not hold a run (it has thesis.tex)" in one_line(caught)
     assert {path.name for path in tmp_path.iterdir()} - {".lock"} == {"thesis.tex"}
 
 
@@ -189,7 +192,7 @@ def test_what_a_crash_before_the_first_record_leaves_is_no_stranger(tmp_path):
     (tmp_path / ".run.json.4242.tmp").write_text("{")
     (tmp_path / ".lock").touch()
     run = mfairfl.train(fed.people_table(), out=tmp_path, strategy="constant", rounds=0)
-    assert run.record["status"] == "complete"
+    assert run.record.status == "complete"
 
 
 def test_a_file_where_the_folder_should_be(tmp_path):
@@ -238,10 +241,13 @@ def test_a_truncated_record_is_refused_in_one_line(copy):
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("schema_version", 2, "schema_version is 2, this version reads 1"),
-        ("status", "running", "the run is not finished"),
-        ("identity", None, "lacks 'identity'"),
-        ("status", None, "lacks 'status'"),
+        ("schema_version", 3, "schema_version is 3; this version reads 1 and 2"),
+        ("status", "running", "unknown key 'rounds'"),
+        ("status", "half", "status: Input should be 'complete' (got 'half')"),
+        ("identity", None, "identity: Field required"),
+        ("status", None, "status: Field required"),
+        ("tallies", {"train": {"clients": []}}, "tally: key 'attributes' is missing"),
+        ("metrics", {"test": {"accuracy": "high"}}, "metrics.test.accuracy"),
         ("task", None, "task: Field required"),
         ("task", {"label": "y"}, "task.favourable: Field required"),
         ("task", {"label": "y", "favourable": [1], "sensitive": ["s"]}, "not a single value"),
@@ -249,7 +255,6 @@ def test_a_truncated_record_is_refused_in_one_line(copy):
         ("model", {"kind": "mlp", "inputs": 9, "hidden": [5]}, "has 45 weights, but the model"),
         ("model", {"kind": "forest", "inputs": 9}, "model.kind"),
         ("served", {"kind": "double"}, "served.kind"),
-        ("files", None, "files: Field required"),
         ("files", {}, "its SHA-256 is not the one in run.json"),
     ],
 )

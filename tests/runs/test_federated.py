@@ -75,13 +75,12 @@ def test_numbers_and_weights_are_those_of_the_embedded_engine(strategy, silos, t
     here = mfairfl.train(
         table, config=SETTINGS | {"strategy": {"name": strategy}}, out=tmp_path / "here"
     )
-    assert record["metrics"] == json.loads(json.dumps(here.record["metrics"]))
-    assert set(record) == set(here.record)
+    assert record.metrics == here.record.metrics
     assert (tmp_path / "silos" / "encoder.json").read_bytes() == (
         tmp_path / "here" / "encoder.json"
     ).read_bytes()
     if strategy == "ditto":
-        assert "own disk" in record["served"]["note"]
+        assert "own disk" in record.served.note
         return
     ours, theirs = (load_file(tmp_path / one / "model.safetensors") for one in ("silos", "here"))
     assert np.array_equal(ours["members"], theirs["members"])
@@ -118,14 +117,14 @@ def test_silos_that_lack_an_attribute_train_as_the_rows_together_would(strategy,
     task = mfairfl.data.Task.model_validate(BOTH | {"sensitive": sensitive, "client": "site"})
     table = table_from_frame(rows, task, name="people")
     here = mfairfl.train(table, config=SETTINGS | named, out=tmp_path / "here")
-    assert record["metrics"] == json.loads(json.dumps(here.record["metrics"]))
-    assert record["intervals"] == json.loads(json.dumps(here.record["intervals"]))
+    assert record.metrics == here.record.metrics
+    assert record.intervals == here.record.intervals
     for name in ("encoder.json", "rounds.csv", "clients.csv", "model.safetensors"):
         ours, theirs = ((tmp_path / one / name).read_bytes() for one in ("silos", "here"))
         assert ours == theirs
-    assert list(record["metrics"]["test"]["by_group"]["sex"]) == ["F", "M"]
-    assert record["metrics"]["test"]["demographic_parity_violation"] is not None
-    notes = [note for note in record["federation"]["notes"] if "not recorded" in note]
+    assert list(record.metrics["test"].by_group["sex"]) == ["F", "M"]
+    assert record.metrics["test"]["demographic_parity_violation"] is not None
+    notes = [note for note in record.federation.notes if "not recorded" in note]
     assert [note.split(" rows")[0] for note in notes] == [
         "south: sex is not recorded in 40 of 40",
         "west: sex is not recorded in 60 of 60",
@@ -168,7 +167,7 @@ def test_a_server_that_is_started_again_goes_on(exchanges, silos, tmp_path):
     with pytest.raises(FederationError, match="0 of 4 clients"):
         run_federated(stopped, Office(again, run, closes=exchanges))
     record = run_federated(stopped, Office(again, run))
-    assert record["metrics"] == expected["metrics"]
+    assert record.metrics == expected.metrics
     for name in ("rounds.csv", "clients.csv", "model.safetensors"):
         assert (stopped.out / name).read_bytes() == (whole.out / name).read_bytes()
 
@@ -184,9 +183,9 @@ def test_who_stays_out_is_in_the_record(silos, tmp_path):
     path.write_text(path.read_text().replace("skill", "skil", 1))
     asked = wanted("fedavg", tmp_path / "run")
     record = run_federated(asked, Office(silos, run_name(asked.config)))
-    (warning,) = record["federation"]["warnings"]
+    (warning,) = record.federation.warnings
     assert warning.startswith("west stays out: unknown column 'skill'")
-    assert [c["name"] for c in record["federation"]["clients"]] == ["east", "north", "south"]
+    assert [c.name for c in record.federation.clients] == ["east", "north", "south"]
 
 
 def test_without_a_task_nothing_can_be_agreed(tmp_path):

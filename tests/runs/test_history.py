@@ -133,15 +133,15 @@ def test_stopped_between_the_history_and_the_checkpoint(
 
 
 def test_stopped_before_the_record_is_closed(undisturbed, tmp_path, monkeypatch):
-    def crash(*_):
+    def crash(*_, **__):
         raise KeyboardInterrupt
 
     out = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr(execute, "closing_record", crash)
+        patched.setattr(execute, "finished_record", crash)
         with pytest.raises(KeyboardInterrupt):
             train(out)
-    assert train(out).record["metrics"] == undisturbed[1].record["metrics"]
+    assert train(out).record.metrics == undisturbed[1].record.metrics
     assert contents(out) == contents(undisturbed[0])
 
 

@@ -75,5 +75,5 @@ def test_killed_again_and_again(undisturbed, tmp_path):
     assert codes == [-signal.SIGKILL] * len(moments)  # each was at work when it was killed
     run = mfairfl.train(fed.people_table(), out=out, **fed.LONG)
     assert result(out) == undisturbed
-    assert run.record["status"] == "complete"
+    assert run.record.status == "complete"
     assert not list(out.rglob("*.tmp"))  # nothing half-written is left behind

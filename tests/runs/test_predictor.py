@@ -62,7 +62,7 @@ def test_a_loaded_model_repeats_the_runs_decisions_exactly(runs, kind):
     assert not model.randomised
     decided = model.predict(frame)
     tally = tally_of_predictions(run, fed.people_federation(frame), frame, decided)
-    assert tally.to_json() == run.record["tallies"]["test"]
+    assert tally == run.record.tallies["test"]
     assert np.array_equal(decided, model.predict(frame, random_state=9))
     assert np.array_equal(model.predict_proba(frame), run.predictor.predict_proba(frame))
     assert 0 < decided.mean() < 1
@@ -74,7 +74,7 @@ def test_random_thresholds_expect_the_runs_counts(runs):
     assert model.randomised
     p = model.predict_proba(frame)[:, 1]
     federation = fed.people_federation(frame)
-    counts = np.array(run.record["tallies"]["test"]["counts"])
+    counts = run.record.tallies["test"].counts
     for k, client in enumerate(federation.clients):
         for cell in range(4):
             for y in (0, 1):
@@ -214,10 +214,10 @@ def test_the_model_file_holds_all_that_is_served(runs, kind):
     if kind in ("random", "fixed"):
         assert loaded.thresholds.values.tobytes() == kept.thresholds.values.tobytes()
         assert loaded.thresholds.probabilities.tobytes() == kept.thresholds.probabilities.tobytes()
-        assert loaded.thresholds.to_json() == run.record["served"]["thresholds"]
+        assert loaded.thresholds.to_json() == run.record.served.thresholds
     else:
         assert loaded.thresholds is None
-        assert run.record["served"]["thresholds"] is None
+        assert run.record.served.thresholds is None
 
 
 def test_a_file_from_before_there_were_thresholds_still_loads(tmp_path):
@@ -241,12 +241,12 @@ def test_a_file_from_before_there_were_thresholds_still_loads(tmp_path):
 
 
 def test_the_record_says_whose_the_members_are(runs):
-    served = {kind: run.record["served"] for kind, (_, run) in runs.items()}
-    clients = ["east", "north", "south", "west"]
-    assert served["personal"]["names"] == ["round 4"] * 4
-    assert served["personal"]["clients"] == served["ensemble"]["clients"] == clients
-    assert len(set(served["ensemble"]["names"])) == 1
-    assert served["fixed"]["clients"] == served["pooled"]["clients"] == []
+    served = {kind: run.record.served for kind, (_, run) in runs.items()}
+    clients = ("east", "north", "south", "west")
+    assert served["personal"].names == ("round 4",) * 4
+    assert served["personal"].clients == served["ensemble"].clients == clients
+    assert len(set(served["ensemble"].names)) == 1
+    assert served["fixed"].clients == served["pooled"].clients == ()
 
 
 def test_pooled_training_has_a_line_of_its_own(runs):
@@ -271,8 +271,8 @@ def test_own_models_that_diverged_are_said():
     options = QUICK | {"lr": 0.5, "weight_decay": 0.0}
     run = mfairfl.train(fed.people_table(), strategy="ditto", **options, **steep)
     assert run.metrics["train"]["loss"] is None
-    assert run.record["warnings"][0] == (
-        "the served model's loss is no finite number: training diverged; lower training.lr"
+    assert run.record.warnings[0] == (
+        "the loss of the served model is not a finite number: training diverged; lower training.lr"
     )
     sound = mfairfl.train(fed.people_table(), strategy="ditto", **QUICK)
-    assert not any("diverged" in line for line in sound.record["warnings"])
+    assert not any("diverged" in line for line in sound.record.warnings)

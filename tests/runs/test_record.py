@@ -1,12 +1,22 @@
-"""Numbers of the record that no tally holds, recomputed from rows."""
+"""The record: numbers that no tally holds, its typed form, its schema, and old files."""
 
 from __future__ import annotations
 
+import json
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
+from fairlearn.metrics import demographic_parity_difference, demographic_parity_ratio
 
 import mfairfl
-from federations import people, people_federation
+from federations import people, people_federation, people_table
+from mfairfl.errors import RunDirectoryError
+from mfairfl.runs.record import RunRecord, json_schema, read_record
+from records import as_running
+
+OLD = Path(__file__).parent / "schema-1"
 
 SMALL = {"model.hidden": [4], "training.local_epochs": 2, "training.batch_size": 20}
 
@@ -30,8 +40,142 @@ def test_losses_and_their_parity_equal_those_of_the_raw_test_rows():
 
 def test_a_model_that_answers_alike_is_called_so_and_an_ordinary_one_is_not():
     constant = mfairfl.train(people_federation(), strategy="constant", rounds=0, **SMALL)
-    (warning,) = constant.record["warnings"]
+    (warning,) = constant.record.warnings
     assert "decides alike for nearly everyone (selection rate 0.0000" in warning
     ordinary = mfairfl.train(people_federation(), strategy="fedavg", rounds=4, **SMALL, lr=0.02)
     assert 0.01 < ordinary.metrics["train"]["selection_rate"] < 0.99
-    assert ordinary.record["warnings"] == []
+    assert ordinary.record.warnings == []
+
+
+# ------------------------------------------------------------------ the typed form
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    out = tmp_path_factory.mktemp("record") / "run"
+    return mfairfl.train(people_table(), out=out, rounds=2, **SMALL)
+
+
+def test_what_is_written_is_read_again(run, tmp_path):
+    assert RunRecord.read(run.path) == RunRecord.read(run.path / "run.json") == run.record
+    run.record.write(tmp_path)
+    assert (tmp_path / "run.json").read_bytes() == (run.path / "run.json").read_bytes()
+
+
+def test_attributes_are_the_keys_of_the_file(run):
+    plain = json.loads((run.path / "run.json").read_text(encoding="utf-8"))
+    record = run.record
+    assert set(plain) == set(RunRecord.model_fields)
+    assert record.metrics["test"]["accuracy"] == plain["metrics"]["test"]["accuracy"]
+    assert list(record.intervals["test"]["accuracy"]) == plain["intervals"]["test"]["accuracy"]
+    assert record.tallies["train"].to_json() == plain["tallies"]["train"]
+    assert record.evaluation("test").noise_floor == record.noise_floor["test"]
+    assert run.metrics == plain["metrics"]
+    assert (record.reported, record.strategy) == ("test", "mfairfl")
+    with pytest.raises(KeyError, match="no validation rows were kept"):
+        record.metrics["validation"]
+
+
+def test_a_run_that_is_going_on_has_no_result_yet(run, tmp_path):
+    started = as_running(run.record)
+    started.write(tmp_path)
+    assert read_record(tmp_path) == started
+    with pytest.raises(RunDirectoryError, match="the run is not finished"):
+        RunRecord.read(tmp_path)
+    with pytest.raises(RunDirectoryError, match="the run is not finished"):
+        mfairfl.load(tmp_path)
+
+
+def test_a_run_is_shown_in_a_few_lines(run):
+    lines = repr(run).splitlines()
+    assert lines[0] == "Run of mfairfl on people: 4 clients, 2 rounds, seed 0"
+    low, high = run.record.intervals["test"]["accuracy"]
+    value = run.metrics["test"]["accuracy"]
+    assert lines[1] == (f"  test accuracy: {value:.4f} (95% interval {low:.4f} to {high:.4f})")
+    assert lines[2].startswith("  test demographic_parity_violation: 0.")
+    assert lines[3:] == [f"  files: {run.path}"]
+    memory = mfairfl.train(people_table(), strategy="constant", rounds=0)
+    assert repr(memory).endswith("in memory only")
+
+
+def test_the_schema_in_the_documentation_is_that_of_the_code():
+    path = Path(__file__).parents[2] / "docs" / "run.schema.json"
+    assert path.read_text(encoding="utf-8") == json_schema(), (
+        "write it again: python -c 'from mfairfl.runs.record import json_schema; "
+        'print(json_schema(), end="")\' > docs/run.schema.json'
+    )
+
+
+def test_every_key_of_the_record_is_described():
+    schema = json.loads(json_schema())
+    for name in ("RunRecord", "StartedRecord", "Timing", "ServedFacts", "FederationFacts"):
+        for key, part in schema["$defs"][name]["properties"].items():
+            assert "description" in part or "$ref" in part or "const" in part, (name, key)
+
+
+# ------------------------------------------------------------------ files of mfairfl 0.1
+
+
+def test_differences_of_the_old_schema_are_violations():
+    plain = json.loads((OLD / "run.json").read_text(encoding="utf-8"))
+    record = RunRecord.read(OLD)
+    for split in ("train", "test"):
+        old, new = plain["metrics"][split], record.metrics[split]
+        named = [name for name in old if name.endswith("_difference")]
+        assert len(named) == 5
+        for name in named:
+            now = name.replace("_difference", "_violation")
+            assert new[now] == old[name]
+            if name in plain["intervals"][split]:
+                assert list(record.intervals[split][now]) == plain["intervals"][split][name]
+            for attribute, numbers in old["by_attribute"].items():
+                if name in numbers:
+                    assert new.by_attribute[attribute][now] == numbers[name]
+        for part in (record.intervals[split].by_name, record.noise_floor[split].by_name):
+            assert not any(name.endswith(("_difference", "_ratio")) for name in part)
+        assert new.by_client == old["by_client"]
+    assert record.identity == plain["identity"]
+    assert record.epochs_per_round == 3
+
+
+def test_today_s_differences_and_ratios_of_an_old_run_are_fairlearn_s():
+    """From the rows themselves, which the record does not hold."""
+    tally = RunRecord.read(OLD).tallies["test"].marginal("sex")
+    counts = tally.counts.sum(axis=0)
+    labels = [
+        (cell, y, d) for cell, y, d in np.ndindex(counts.shape) for _ in range(counts[cell, y, d])
+    ]
+    sex, true, decided = (np.array(column) for column in zip(*labels, strict=True))
+    own = RunRecord.read(OLD).metrics["test"].by_attribute["sex"]
+    known = {"sensitive_features": sex}
+    assert own["demographic_parity_difference"] == pytest.approx(
+        demographic_parity_difference(true, decided, **known), abs=1e-12
+    )
+    assert own["demographic_parity_ratio"] == pytest.approx(
+        demographic_parity_ratio(true, decided, **known), abs=1e-12
+    )
+
+
+def test_an_old_model_is_loaded_and_decides_as_it_did():
+    frame, federation = people(), people_federation()
+    rows = frame.iloc[np.concatenate([client.test.rows for client in federation.clients])]
+    right = mfairfl.load(OLD).predict(rows) == (rows["hired"] == "yes")
+    assert right.mean() == pytest.approx(RunRecord.read(OLD).metrics["test"]["accuracy"])
+
+
+def test_an_old_run_is_not_resumed(tmp_path):
+    out = shutil.copytree(OLD, tmp_path / "old")
+    with pytest.raises(RunDirectoryError) as caught:
+        mfairfl.train(people_table(), out=out, rounds=2)
+    assert str(caught.value) == (
+        f"{out / 'run.json'}: written by mfairfl 0.1; it can be read, but not resumed: choose "
+        "another --out"
+    )
+
+
+def test_an_old_record_that_lacks_a_part_is_refused_in_one_line(tmp_path):
+    plain = json.loads((OLD / "run.json").read_text(encoding="utf-8"))
+    del plain["tallies"]
+    (tmp_path / "run.json").write_text(json.dumps(plain), encoding="utf-8")
+    with pytest.raises(RunDirectoryError, match=r"run\.json: lacks 'tallies'"):
+        RunRecord.read(tmp_path)

@@ -24,24 +24,24 @@ def test_rows_of_ones_own():
     run = mfairfl.train(table, **QUICK)
     assert run.path is None
     assert set(run.metrics) == {"train", "validation", "test"}
-    clients = [c["name"] for c in run.record["federation"]["clients"]]
+    clients = [c.name for c in run.record.federation.clients]
     assert clients == ["east", "north", "south", "west"]  # the table's own client column
-    assert run.record["config"]["training"]["rounds"] == 2
-    assert run.record["rounds"] == 2
+    assert run.record.config["training"]["rounds"] == 2
+    assert run.record.rounds == 2
 
 
 def test_a_federation_of_ones_own():
     table = fed.people_table()
     federation = partition(table, "ratio", ratios=np.array([[0.5, 0.5], [0.2, 0.8]]), seed=3)
     run = mfairfl.train(federation, **QUICK)
-    assert [c["name"] for c in run.record["federation"]["clients"]] == ["client-1", "client-2"]
-    assert run.record["federation"]["options"]["ratios"] == [[0.5, 0.5], [0.2, 0.8]]
+    assert [c.name for c in run.record.federation.clients] == ["client-1", "client-2"]
+    assert run.record.federation.options["ratios"] == [[0.5, 0.5], [0.2, 0.8]]
 
 
 def test_a_table_is_dealt_as_the_options_say():
     run = mfairfl.train(fed.people_table(), heterogeneity="iid", clients=3, seed=5, **QUICK)
     federation = partition(fed.people_table(), "iid", clients=3, seed=5)
-    assert run.record["federation"] == federation.summary()
+    assert run.record.federation.model_dump(mode="json") == federation.summary()
     again = mfairfl.train(federation, seed=5, **QUICK)
     assert again.metrics == run.metrics
 
@@ -56,8 +56,8 @@ def test_a_data_set_by_name_with_options(tmp_path):
         clients=2,
         **{"clients.test": 0.1, "strategy.name": "constant"},
     )
-    assert run.record["data"]["name"].startswith("bank")
-    sizes = [(c["train"], c["test"]) for c in run.record["federation"]["clients"]]
+    assert run.record.data.name.startswith("bank")
+    sizes = [(c.train, c.test) for c in run.record.federation.clients]
     total = np.sum(sizes, axis=0)
     assert total[1] / total.sum() == pytest.approx(0.1, abs=0.001)
 
@@ -72,9 +72,9 @@ def test_a_configuration_file_with_options_over_it(tmp_path):
         "[training]\nrounds = 9\nbatch_size = 20\n[model]\nhidden = [3]\n"
     )
     run = mfairfl.train(config=path, rounds=1)
-    assert (run.record["rounds"], run.record["seed"]) == (1, 2)
-    assert run.record["model"]["hidden"] == [3]
-    assert run.record["data"]["rows"] == 260
+    assert (run.record.rounds, run.record.seed) == (1, 2)
+    assert run.record.model.hidden == (3,)
+    assert run.record.data.rows == 260
     with pytest.raises(ConfigError, match=rf"^{path}: unknown key 'training.round'"):
         mfairfl.train(config=path, **{"training.round": 1})
 
@@ -113,7 +113,7 @@ def test_runs_side_by_side_equal_runs_alone(tmp_path):
     together = run_requests(
         [RunRequest(config=c, rows=table, out=tmp_path / f"t{i}") for i, c in enumerate(configs)]
     )
-    assert [run.record["timing"]["runs_at_once"] for run in together] == [3, 3, 3]
+    assert [run.record.timing.runs_at_once for run in together] == [3, 3, 3]
     for i, config in enumerate(configs):
         run_requests([RunRequest(config=config, rows=table, out=tmp_path / f"a{i}")])
         for name in ("model.safetensors", "rounds.csv", "clients.csv"):
@@ -150,7 +150,7 @@ def test_a_loaded_model_repeats_the_runs_decisions_exactly(tmp_path):
     model = mfairfl.load(tmp_path / "run")
     federation = fed.people_federation(frame)
     tally = tally_of_predictions(run, federation, frame, model.predict(frame))
-    assert tally.to_json() == run.record["tallies"]["test"]
+    assert tally == run.record.tallies["test"]
     assert accuracy(tally) == run.metrics["test"]["accuracy"]
     assert demographic_parity_violation(tally) == pytest.approx(
         run.metrics["test"]["demographic_parity_violation"]
@@ -193,12 +193,12 @@ def test_a_module_of_ones_own(tmp_path):
     frame = fed.people()
     out = tmp_path / "run"
     run = mfairfl.train(fed.people_table(frame), out=out, model=small_net, rounds=2, batch_size=20)
-    assert run.record["model"]["size"] == 9 * 3 + 3 + 3 + 1
-    assert run.record["config"]["model"]["factory"].endswith("test_train:small_net")
+    assert run.record.model.size == 9 * 3 + 3 + 3 + 1
+    assert run.record.config["model"]["factory"].endswith("test_train:small_net")
     loaded = mfairfl.load(out, model=small_net)
     assert np.array_equal(loaded.predict_proba(frame), run.predictor.predict_proba(frame))
     tally = tally_of_predictions(run, fed.people_federation(frame), frame, loaded.predict(frame))
-    assert tally.to_json() == run.record["tallies"]["test"]
+    assert tally == run.record.tallies["test"]
     with pytest.raises(RunDirectoryError, match=rf"^{out}: .*give its factory with model="):
         mfairfl.load(out)
     with pytest.raises(RunDirectoryError, match="has 34 weights, but the model has 10"):
@@ -239,7 +239,7 @@ def test_a_mixtures_expected_counts_are_its_probabilities_summed(mixture):
     out, run = mixture
     frame, federation = fed.people(), fed.people_federation(seed=1)
     favourable = mfairfl.load(out).predict_proba(frame)[:, 1]
-    counts = np.array(run.record["tallies"]["test"]["counts"])
+    counts = run.record.tallies["test"].counts
     for k, client in enumerate(federation.clients):
         for cell in range(4):
             for label in (0, 1):

@@ -14,6 +14,7 @@ import pytest
 
 from mfairfl.errors import MfairflError
 from mfairfl.runs.config import make_config
+from mfairfl.runs.record import read_record
 from mfairfl.runs.workers import run_many
 
 
@@ -51,7 +52,7 @@ def test_any_number_of_processes_gives_the_same_bits(csv, tmp_path):
     runs = [[(config(csv, seed), tmp_path / f"{n}-{seed}") for seed in range(3)] for n in (1, 2)]
     one = run_many(runs[0], processes=1)
     two = run_many(runs[1], processes=2, progress=lambda *news: seen.append(news))
-    assert [r["seed"] for r in one] == [r["seed"] for r in two] == [0, 1, 2]
+    assert [r.seed for r in one] == [r.seed for r in two] == [0, 1, 2]
     assert [model_bytes(out) for _, out in runs[0]] == [model_bytes(out) for _, out in runs[1]]
     told = {(Path(out).name, done) for out, done, _ in seen}
     assert told >= {("2-0", 3), ("2-1", 3), ("2-2", 3)}
@@ -123,8 +124,8 @@ def test_ctrl_c_ends_the_whole_list_and_not_only_the_wait_for_it(csv, tmp_path):
         parent.wait()
     assert parent.returncode in (1, -signal.SIGINT)
     wait_until(lambda: not alive(worker))
-    records = [json.loads(path.read_text()) for path in tmp_path.glob("*/run.json")]
-    assert {record["status"] for record in records} == {"running"}
+    records = [read_record(path) for path in tmp_path.glob("*/run.json")]
+    assert {record.status for record in records} == {"running"}
     assert len(records) < len(settings)  # parts that were not begun are not begun
 
 
@@ -145,5 +146,5 @@ def test_workers_end_when_their_parent_is_killed_and_the_runs_go_on(csv, tmp_pat
     resumed = run_many([(make_config(s), o) for s, o in zip(settings, outs, strict=True)])
     straight = [str(tmp_path / f"straight-{seed}") for seed in range(2)]
     run_many([(make_config(s), o) for s, o in zip(settings, straight, strict=True)])
-    assert [record["rounds"] for record in resumed] == [150, 150]
+    assert [record.rounds for record in resumed] == [150, 150]
     assert [model_bytes(o) for o in outs] == [model_bytes(o) for o in straight]

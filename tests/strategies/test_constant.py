@@ -32,7 +32,7 @@ def test_decides_the_majority_label_and_scores_the_base_rate():
 def test_predicts_the_same_for_everyone_through_the_front_door():
     run = mfairfl.train(fed.people_table(), strategy="constant", rounds=1, hidden=(4,))
     assert np.unique(run.predictor.predict(fed.people(seed=1))).tolist() == [0]
-    expected = run.record["constant_classifier"]["test"]["accuracy"]
+    expected = run.record.constant_classifier["test"]["accuracy"]
     assert run.metrics["test"]["accuracy"] == expected
 
 

@@ -258,7 +258,7 @@ def test_the_literal_reading_takes_a_server_step_for_every_local_epoch():
     options = {"rounds": 2, "local_epochs": 3, "hidden": (4,)}
     for name, steps in {"fpfl-paper": 6, "fpfl": 2}.items():
         run = mfairfl.train(fed.people_table(), strategy=name, **options)
-        assert run.record["rounds"] == steps
+        assert run.record.rounds == steps
 
 
 def test_multipliers_go_on_under_partial_participation(federation):

@@ -135,7 +135,7 @@ def test_q_fedsgd_takes_a_server_step_for_every_local_epoch():
     table, settings = fed.people_table(), {"rounds": 2, "local_epochs": 3, "hidden": (4,)}
     for update, steps in {"gradient": 6, "local": 2}.items():
         options = {"strategy": "qffl", "strategy.update": update}
-        assert mfairfl.train(table, **options, **settings).record["rounds"] == steps
+        assert mfairfl.train(table, **options, **settings).record.rounds == steps
 
 
 @pytest.mark.parametrize(

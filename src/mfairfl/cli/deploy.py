@@ -23,6 +23,7 @@ from mfairfl.errors import ConfigError, FederationError, require_extra
 
 if TYPE_CHECKING:
     from mfairfl.cli.progress import JournalProgress
+    from mfairfl.runs.record import RunRecord
 
 __all__ = ["app"]
 
@@ -80,7 +81,7 @@ def local(
     files = _files(silo or ())
     folder = Path(f"{default_folder(config)}-silos") if out is None else out
 
-    def work(progress: JournalProgress) -> dict[str, Any]:
+    def work(progress: JournalProgress) -> RunRecord:
         from mfairfl.deployment.local import run_local  # noqa: PLC0415 - loads Flower
 
         options: dict[str, Any] = {"silos": files or None, "deadline": deadline}
@@ -103,9 +104,7 @@ def _files(pairs: Sequence[str]) -> dict[str, Path]:
     return found
 
 
-def _run(
-    work: Callable[[JournalProgress], dict[str, Any]], folder: Path, *, as_json: bool
-) -> None:
+def _run(work: Callable[[JournalProgress], RunRecord], folder: Path, *, as_json: bool) -> None:
     from mfairfl.cli.progress import JournalProgress, stoppable  # noqa: PLC0415
 
     with stoppable(), JournalProgress(terminal(stderr=True), quiet=as_json) as progress:
@@ -203,7 +202,7 @@ def run(file: Federation, json: RunJson = False) -> None:
     require_extra("flwr", "flower")
     from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
 
-    def work(progress: JournalProgress) -> dict[str, Any]:
+    def work(progress: JournalProgress) -> RunRecord:
         from mfairfl.deployment.coordinator import run_federation  # noqa: PLC0415 - loads Flower
 
         return run_federation(file, progress)

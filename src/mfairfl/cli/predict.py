@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mfairfl.cli.flags import Delimiter, Encoding, Json, check_target
 from mfairfl.cli.show import group_sizes, print_json, print_numbers, say
 from mfairfl.errors import DataError
+
+if TYPE_CHECKING:
+    from mfairfl.runs.record import Evaluation
 
 __all__ = ["predict"]
 
@@ -38,7 +41,9 @@ def predict(
 
     from mfairfl.data import read_frame  # noqa: PLC0415
     from mfairfl.files import write_atomically  # noqa: PLC0415
+    from mfairfl.runs.evaluation import evaluate  # noqa: PLC0415
     from mfairfl.runs.predictor import load  # noqa: PLC0415
+    from mfairfl.runs.record import RunRecord  # noqa: PLC0415
 
     predictor, name = load(run), str(csv)
     frame = read_frame(csv, delimiter=delimiter, encoding=encoding)
@@ -49,43 +54,35 @@ def predict(
     table = pd.DataFrame(columns | {"favourable": favourable})
     write_atomically(out, table.to_csv(index=False, lineterminator="\n").encode())
     try:
-        found = _measured(predictor.evaluate(frame, client=client, name=name), run)
+        tally = predictor.evaluate(frame, client=client, name=name)
     except DataError as error:
         say(f"warning: scores are written but not measured: {error}")
-        found = None
+        tally = None
+    # Beside the constant classifier of the run's train rows.
+    train = RunRecord.read(run).tallies["train"]
+    found = None if tally is None else evaluate(tally, majority=train)
     decided = int(favourable.sum())
     if json:
         facts = {
             "out": str(out), "rows": len(frame), "favourable": decided, "kind": predictor.kind
         }  # fmt: skip
-        print_json(facts | (found or {"metrics": None}))
+        if tally is None or found is None:
+            print_json(facts | {"metrics": None})
+        else:
+            print_json(facts | {"measured_rows": tally.n, **found.model_dump(mode="json")})
         return
     task = predictor.task
     typer.echo(f"{out}: {len(frame):,} rows, {decided:,} decided {task.label} = {task.favourable}")
     if predictor.randomised:
         typer.echo("the model is randomised: decisions were drawn at random with seed 0")
-    if found is not None:
-        _print_measured(found)
+    if tally is not None and found is not None:
+        _print_measured(tally.n, found)
 
 
-def _measured(tally: Any, run: Path) -> dict[str, Any] | None:
-    """Return the numbers beside those of the constant classifier of the run's train rows."""
-    from mfairfl.fairness import Tally  # noqa: PLC0415
-    from mfairfl.runs.directory import RunDirectory  # noqa: PLC0415
-    from mfairfl.runs.record import measured_numbers  # noqa: PLC0415
-
-    if tally is None:
-        return None
-    train = Tally.from_json(RunDirectory(run).read_record()["tallies"]["train"])
-    return {"measured_rows": tally.n, **measured_numbers(tally, majority=train)}
-
-
-def _print_measured(found: dict[str, Any]) -> None:
-    metrics = found["metrics"]
-    if len(metrics["by_client"]) == 1:  # nothing to compare
-        metrics = {name: value for name, value in metrics.items() if "client_acc" not in name}
-    groups = group_sizes(metrics)
-    typer.echo(
-        f"measured on {found['measured_rows']:,} labelled rows" + f" ({groups})" * bool(groups)
-    )
-    print_numbers({**found, "metrics": metrics})
+def _print_measured(rows: int, found: Evaluation) -> None:
+    groups = group_sizes(found.metrics)
+    typer.echo(f"measured on {rows:,} labelled rows" + f" ({groups})" * bool(groups))
+    if len(found.metrics.by_client) == 1:  # nothing to compare
+        kept = {name: value for name, value in found.metrics if "client_acc" not in name}
+        found = found.model_copy(update={"metrics": type(found.metrics)(**kept)})
+    print_numbers(found)

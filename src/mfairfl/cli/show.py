@@ -7,18 +7,20 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table as Grid
 
+if TYPE_CHECKING:  # `mfairfl --help` shows no run
+    from mfairfl.runs.record import Evaluation, Metrics, RunRecord, ServedFacts
+
 __all__ = [
     "group_sizes",
     "number",
     "print_json",
-    "print_notes",
     "print_numbers",
     "print_record",
     "print_run",
@@ -83,10 +85,10 @@ def print_table(
     console.print()
 
 
-def print_run(record: dict[str, Any], folder: Path, *, as_json: bool) -> None:
+def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
     """Print a finished run: its run.json as it is, or its result for a reader."""
     if as_json:
-        typer.echo((folder / "run.json").read_text(encoding="utf-8"), nl=False)
+        typer.echo(record.to_json(), nl=False)
     else:
         print_record(record, str(folder))
 
@@ -96,88 +98,76 @@ def number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4f}"
 
 
-def print_notes(federation: dict[str, Any]) -> None:
-    """Print how the data was made, and what asks for attention."""
-    for kind in ("note", "warning"):
-        for line in federation[f"{kind}s"]:
-            typer.echo(f"{kind}: {line}")
-
-
-def print_record(record: dict[str, Any], folder: str) -> None:
+def print_record(record: RunRecord, folder: str) -> None:
     """Print the result of a finished run: numbers, on whom, by client and by group, notes."""
-    splits = [s for s in ("test", "validation", "train") if record["metrics"][s] is not None]
-    split = splits[0]
-    metrics, ranges = record["metrics"][split], record["intervals"][split]
-    _print_whom(record, split)
-    parts = ("metrics", "intervals", "noise_floor", "constant_classifier")
-    goal = [f"{name}_violation" for name in record["config"]["fairness"]["notion"]]
-    print_numbers({part: record[part][split] for part in parts}, goal)
+    found = record.evaluation(record.reported)
+    _print_whom(record, found.metrics)
+    print_numbers(found, record.goal)
     typer.echo(
         "* the fairness goal of this run. violation: largest gap between a group's rate and the\n"
         "overall rate; difference, ratio: of the lowest and highest rates of groups (several\n"
         "attributes crossed), as fairlearn's; noise floor: the mean violation if decisions were\n"
         "exactly fair, on as many rows; constant classifier: the majority label for everyone."
     )
-    _print_clients(metrics, ranges)
-    _print_groups(metrics)
-    served = record["served"]
-    typer.echo(f"served model: {_served(served)} (rule {served['rule']})")
-    print_notes(record["federation"])
-    for warning in [*filter(None, [served["note"]]), *record["warnings"]]:
+    _print_clients(found)
+    _print_groups(found.metrics)
+    typer.echo(f"served model: {_served(record.served)} (rule {record.served.rule})")
+    for note in record.federation.notes:
+        typer.echo(f"note: {note}")
+    about_model = [*filter(None, [record.served.note]), *record.warnings]
+    for warning in [*record.federation.warnings, *about_model]:
         typer.echo(f"warning: {warning}")
     typer.echo(
         f"files: {folder}/ (run.json, rounds.csv, clients.csv, model.safetensors, encoder.json)"
     )
 
 
-def _served(served: dict[str, Any]) -> str:
+def _served(served: ServedFacts) -> str:
     """Say in words who answers."""
-    names = ", ".join(dict.fromkeys(served["names"]))
-    if served["kind"] == "mixture":
+    names = ", ".join(dict.fromkeys(served.names))
+    if served.kind == "mixture":
         return f"{names}, one of them drawn for each decision"
-    if served["kind"] == "ensemble":
-        return f"{len(served['clients'])} clients' own models answering together, at {names}"
-    if served["kind"] == "personal":
-        return f"a model of its own for each of {len(served['clients'])} clients, at {names}"
-    return names + ", with a threshold for each group" * (served["thresholds"] is not None)
+    if served.kind == "ensemble":
+        return f"{len(served.clients)} clients' own models answering together, at {names}"
+    if served.kind == "personal":
+        return f"a model of its own for each of {len(served.clients)} clients, at {names}"
+    return names + ", with a threshold for each group" * (served.thresholds is not None)
 
 
-def print_numbers(found: dict[str, Any], goal: Sequence[str] = ()) -> None:
+def print_numbers(found: Evaluation, goal: Sequence[str] = ()) -> None:
     """Print the table of numbers, from the parts of a record for one split."""
-    level = f"{found['intervals']['level']:.0%} interval"
+    level = f"{found.intervals.level:.0%} interval"
     head = ["number", "value", level, "noise floor", "constant classifier"]
     shown = _shown(found, goal)
     print_table(head, _number_rows(found, goal, shown), right=(3, 4))
     # Below the table: a reason is a sentence, and would fold every row.
-    for name, reason in found["metrics"]["undefined"].items():
+    for name, reason in found.metrics.undefined.items():
         if name.rpartition(".")[2] in shown:
             typer.echo(f"{name}: undefined ({reason})")
 
 
-def _shown(found: dict[str, Any], goal: Sequence[str]) -> list[str]:
+def _shown(found: Evaluation, goal: Sequence[str]) -> list[str]:
     """Return the numbers that are shown: of the goal also difference and ratio."""
     names = list(_OVERALL)
-    for name in (name for name in found["noise_floor"] if name.endswith("_violation")):
+    for name in (name for name in found.noise_floor.by_name if name.endswith("_violation")):
         notion = name.removesuffix("_violation")
         names += [name, *([f"{notion}_difference", f"{notion}_ratio"] if name in goal else [])]
-    return [name for name in (*names, *_CLIENTS) if name in found["metrics"]]
+    return [name for name in (*names, *_CLIENTS) if name in found.metrics.by_name]
 
 
-def _number_rows(
-    found: dict[str, Any], goal: Sequence[str], shown: Sequence[str]
-) -> list[list[str]]:
+def _number_rows(found: Evaluation, goal: Sequence[str], shown: Sequence[str]) -> list[list[str]]:
     """Return one row for each number: name, value, interval, floor, constant."""
-    metrics, ranges = found["metrics"], found["intervals"]
-    floors, constant = found["noise_floor"], found["constant_classifier"]
+    metrics, ranges = found.metrics, found.intervals
+    floors, constant = found.noise_floor, found.constant_classifier
     rows = []
     for name in shown:
         mark = " *" if name in goal else ""
         extra = [_interval(ranges.get(name)), number(floors.get(name)), number(constant.get(name))]
         rows.append([name + mark, _value(metrics[name]), *extra])
-        for attribute, numbers in metrics["by_attribute"].items():
+        for attribute, numbers in metrics.by_attribute.items():
             if name in numbers:
-                low_high = _interval(ranges["by_attribute"][attribute].get(name))
-                floor = number(floors["by_attribute"][attribute].get(name))
+                low_high = _interval(ranges.by_attribute[attribute].get(name))
+                floor = number(floors.by_attribute[attribute].get(name))
                 rows.append([f"  {attribute}", _value(numbers[name]), low_high, floor, ""])
     return rows
 
@@ -190,35 +180,34 @@ def _interval(pair: Sequence[float] | None) -> str:
     return "-" if pair is None else f"{pair[0]:.4f} to {pair[1]:.4f}"
 
 
-def group_sizes(metrics: dict[str, Any]) -> str:
+def group_sizes(metrics: Metrics) -> str:
     """Say how many rows each group has.
 
     Examples
     --------
-    >>> group_sizes({"by_group": {"sex": {"f": {"n": 30}, "m": {"n": 1200}}}})
+    >>> from mfairfl.runs.record import Metrics
+    >>> group_sizes(Metrics(by_group={"sex": {"f": {"n": 30}, "m": {"n": 1200}}}))
     'sex: f (30), m (1,200)'
     """
     return "; ".join(
         f"{attribute}: " + ", ".join(f"{group} ({cell['n']:,})" for group, cell in cells.items())
-        for attribute, cells in metrics["by_group"].items()
+        for attribute, cells in metrics.by_group.items()
     )
 
 
-def _print_whom(record: dict[str, Any], split: str) -> None:
-    metrics = record["metrics"][split]
-    count = sum(client["n"] for client in metrics["by_client"].values())
-    config, task = record["config"], record["task"]
+def _print_whom(record: RunRecord, metrics: Metrics) -> None:
+    count = sum(client["n"] or 0 for client in metrics.by_client.values())
     typer.echo(
-        f"{config['strategy']['name']} on {record['data']['name']}, {record['rounds']} rounds, "
-        f"seed {record['seed']}; favourable: {task['label']} = {task['favourable']}"
+        f"{record.strategy} on {record.data.name}, {record.rounds} rounds, seed {record.seed}; "
+        f"favourable: {record.task.label} = {record.task.favourable}"
     )
     typer.echo(
-        f"measured on {count:,} {split} rows of {len(metrics['by_client'])} clients "
+        f"measured on {count:,} {record.reported} rows of {len(metrics.by_client)} clients "
         f"({group_sizes(metrics)})"
     )
 
 
-def _print_clients(metrics: dict[str, Any], ranges: dict[str, Any]) -> None:
+def _print_clients(found: Evaluation) -> None:
     print_table(
         ["client", "rows", "accuracy", "interval", "selected", "base rate"],
         [
@@ -226,17 +215,17 @@ def _print_clients(metrics: dict[str, Any], ranges: dict[str, Any]) -> None:
                 name,
                 f"{cell['n']:,}",
                 number(cell["accuracy"]),
-                _interval(ranges["by_client"][name]["accuracy"]),
+                _interval(found.intervals.by_client[name]["accuracy"]),
                 number(cell["selection_rate"]),
                 number(cell["base_rate"]),
             ]
-            for name, cell in metrics["by_client"].items()
+            for name, cell in found.metrics.by_client.items()
         ],
         right=(1, 2, 4, 5),
     )
 
 
-def _print_groups(metrics: dict[str, Any]) -> None:
+def _print_groups(metrics: Metrics) -> None:
     keys = ("accuracy", "selection_rate", "true_positive_rate", "false_positive_rate", "base_rate")
     print_table(
         [
@@ -251,7 +240,7 @@ def _print_groups(metrics: dict[str, Any]) -> None:
         ],
         [
             [attribute, group, f"{cell['n']:,}", *(number(cell[key]) for key in keys)]
-            for attribute, cells in metrics["by_group"].items()
+            for attribute, cells in metrics.by_group.items()
             for group, cell in cells.items()
         ],
         right=(2, 3, 4, 5, 6, 7),

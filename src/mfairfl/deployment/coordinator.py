@@ -17,7 +17,7 @@ from mfairfl.deployment.processes import environment
 from mfairfl.deployment.settings import FederationSettings, ServerSettings, load_federation
 from mfairfl.errors import FederationError
 from mfairfl.files import write_atomically
-from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.record import RunRecord
 
 __all__ = ["FlowerCli", "run_federation", "write_app"]
 
@@ -147,7 +147,7 @@ class FlowerCli:
         self.ask("stop", run, "here")
 
 
-def run_federation(file: Path, follower: Follower) -> dict[str, Any]:
+def run_federation(file: Path, follower: Follower) -> RunRecord:
     """Carry out a run, or resume it, and return its record.
 
     Parameters
@@ -169,7 +169,7 @@ def run_federation(file: Path, follower: Follower) -> dict[str, Any]:
 
 def _follow(
     flower: FlowerCli, settings: FederationSettings, run: str, follower: Follower
-) -> dict[str, Any]:
+) -> RunRecord:
     journal, seen, looks, over = settings.out / "journal.jsonl", 0, 0, False
     while True:
         for line in read_journal(journal, run, seen):
@@ -178,7 +178,7 @@ def _follow(
             if line["event"] == "failed":
                 raise FederationError(line["message"])
             if line["event"] == "finished":
-                return RunDirectory(settings.out).read_record()
+                return RunRecord.read(settings.out)
         if over:
             raise FederationError(
                 f"run {run} ended without a result; see the SuperLink's log, and run the same "

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import tomli_w
@@ -21,6 +20,7 @@ from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import ClientsConfig, Config, DataConfig
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.prepare import federation_of, table_of
+from mfairfl.runs.record import RunRecord, read_record
 
 __all__ = ["nodes", "run_local", "servers", "write_deployment"]
 
@@ -36,7 +36,7 @@ def run_local(
     say: Say,
     silos: Mapping[str, Path] | None = None,
     deadline: float = 600,
-) -> dict[str, Any]:
+) -> RunRecord:
     """Carry out a run over processes on loopback, and return its record.
 
     Parameters
@@ -49,9 +49,11 @@ def run_local(
     """
     file = write_deployment(config, out, silos=silos, deadline=deadline)
     settings, directory = load_federation(file), RunDirectory(out)
-    if directory.record_path.exists() and directory.read_record()["status"] == "complete":
-        say(f"{out}: already complete; this is its result")
-        return directory.read_record()
+    if directory.record_path.exists():
+        record = read_record(out, to_resume=True)
+        if isinstance(record, RunRecord):
+            say(f"{out}: already complete; this is its result")
+            return record
     with servers(settings, file, say), nodes(settings, file.parent, say):
         say("submitting the run")
         return run_federation(file, follower)

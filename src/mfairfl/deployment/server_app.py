@@ -47,8 +47,7 @@ def carry_out(grid: Grid, settings: FederationSettings, *, run: str) -> None:
         )
         journal.add("enrolling", online=online)
         record = run_federated(wanted, transport, [journal])
-        warnings = record["federation"]["warnings"]
-        journal.add("finished", rounds=record["rounds"], warnings=warnings)
+        journal.add("finished", rounds=record.rounds, warnings=record.federation.warnings)
     except MfairflError as error:
         journal.add("failed", message=str(error))
         raise

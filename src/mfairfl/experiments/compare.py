@@ -153,7 +153,7 @@ def _write_costs(done: FinishedStudy, seconds: float) -> None:
     path = done.folder / "made.json"
     made = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     taken = {
-        record["identity"]: record["timing"]["train_seconds"] / record["timing"]["runs_at_once"]
+        record.identity: record.timing.train_seconds / record.timing.runs_at_once
         for record in done.records
     }
     made[done.name] = {

@@ -6,15 +6,14 @@ same rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from mfairfl.data import Split
 from mfairfl.errors import ConfigError
-from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.execute import Run
-from mfairfl.runs.record import goal_metrics
+from mfairfl.runs.record import Bounds, Numbers, RunRecord
 
 __all__ = ["Comparison", "Line", "Number", "compare_runs"]
 
@@ -156,38 +155,39 @@ def compare_runs(runs: Sequence[Run | str | Path]) -> Comparison:
     if len(runs) < 2:
         raise ConfigError(f"compare: got {len(runs)} run; give two or more, or an experiment file")
     paths = [run.path if isinstance(run, Run) else Path(run) for run in runs]
-    records = [
-        run.record if isinstance(run, Run) else RunDirectory(run).read_finished() for run in runs
-    ]
+    records = [run.record if isinstance(run, Run) else RunRecord.read(run) for run in runs]
     first, *others = records
     names = _names(paths, records)
     for path, name, other in zip(paths[1:], names[1:], others, strict=True):
         _refuse_other_rows(f"{paths[0] or names[0]} and {path or name}", first, other)
-    split = next(s for s in ("test", "validation", "train") if first["metrics"][s] is not None)
-    clients = first["metrics"][split]["by_client"]
-    count = sum(client["n"] for client in clients.values())
-    goal = tuple(dict.fromkeys(name for record in records for name in goal_metrics(record)))
+    split = first.reported
+    clients = first.metrics[split].by_client
+    count = sum(client["n"] or 0 for client in clients.values())
+    goal = tuple(dict.fromkeys(name for record in records for name in record.goal))
     return Comparison(
         runs=names,
-        title=f"{first['data']['name']}, {len(clients)} clients, {count:,} {split} rows",
-        level=first["intervals"][split]["level"],
+        title=f"{first.data.name}, {len(clients)} clients, {count:,} {split} rows",
+        level=first.intervals[split].level,
         goal=goal,
         lines=tuple(_lines(records, split, goal)),
         warnings=tuple(
             f"{name}: {warning}"
             for name, record in zip(names, records, strict=True)
-            for warning in [*filter(None, [record["served"]["note"]]), *record["warnings"]]
+            for warning in [*filter(None, [record.served.note]), *record.warnings]
         ),
     )
 
 
-def _refuse_other_rows(who: str, one: dict[str, Any], other: dict[str, Any]) -> None:
+def _refuse_other_rows(who: str, one: RunRecord, other: RunRecord) -> None:
     """Refuse runs of which one was measured on rows that the other was not."""
     found = [
         {
-            "data": record["data"]["sha256"],
-            "task": record["task"],
-            **{key: record["federation"][key] for key in ("scheme", "seed", "options", "clients")},
+            "data": record.data.sha256,
+            "task": record.task,
+            "scheme": record.federation.scheme,
+            "seed": record.federation.seed,
+            "options": record.federation.options,
+            "clients": record.federation.clients,
         }
         for record in (one, other)
     ]
@@ -197,9 +197,9 @@ def _refuse_other_rows(who: str, one: dict[str, Any], other: dict[str, Any]) -> 
                               "the same data, split and seed")  # fmt: skip
 
 
-def _names(paths: Sequence[Path | None], records: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+def _names(paths: Sequence[Path | None], records: Sequence[RunRecord]) -> tuple[str, ...]:
     """Return the shortest names that tell the runs apart."""
-    strategies = [str(record["config"]["strategy"]["name"]) for record in records]
+    strategies = [record.strategy for record in records]
     numbered = [f"{name} {i}" for i, name in enumerate(strategies, 1)]
     folders = [path.name if path else name for path, name in zip(paths, numbered, strict=True)]
     for names in (strategies, folders):
@@ -208,55 +208,50 @@ def _names(paths: Sequence[Path | None], records: Sequence[dict[str, Any]]) -> t
     return tuple(str(path or name) for path, name in zip(paths, numbered, strict=True))
 
 
-def _lines(records: Sequence[dict[str, Any]], split: str, goal: Sequence[str]) -> Iterator[Line]:
-    metrics = [record["metrics"][split] for record in records]
-    ranges = [record["intervals"][split] for record in records]
+def _lines(records: Sequence[RunRecord], split: Split, goal: Sequence[str]) -> Iterator[Line]:
+    metrics = [record.metrics[split] for record in records]
+    ranges = [record.intervals[split] for record in records]
     for name in ("accuracy", *goal, "worst_client_accuracy", "client_accuracy_gap"):
         numbers = [
             Number(
                 value=found[name],
-                interval=_pair(pairs.get(name)),
-                floor=record["noise_floor"][split].get(name),
-                note=_worst(found["by_client"]) if name == "worst_client_accuracy" else "",
+                interval=pairs.get(name),
+                floor=record.noise_floor[split].get(name),
+                note=_worst(found.by_client) if name == "worst_client_accuracy" else "",
             )
             for record, found, pairs in zip(records, metrics, ranges, strict=True)
         ]
         yield Line(part="all", whom="", metric=name, numbers=tuple(numbers))
-    for attribute, groups in metrics[0]["by_group"].items():
+    for attribute, groups in metrics[0].by_group.items():
         for group in groups:
             whom = f"{attribute} {group}"
-            cells = [found["by_group"][attribute][group] for found in metrics]
-            pairs = [found["by_group"][attribute][group] for found in ranges]
+            cells = [found.by_group[attribute][group] for found in metrics]
+            bounds = [found.by_group[attribute][group] for found in ranges]
             for name in GROUP_METRICS:
-                yield _cell_line("group", whom, name, cells, pairs)
-    for client in metrics[0]["by_client"]:
-        cells, pairs = (
-            [found["by_client"][client] for found in part] for part in (metrics, ranges)
-        )
-        yield _cell_line("client", client, "accuracy", cells, pairs)
+                yield _cell_line("group", whom, name, cells, bounds)
+    for client in metrics[0].by_client:
+        cells = [found.by_client[client] for found in metrics]
+        bounds = [found.by_client[client] for found in ranges]
+        yield _cell_line("client", client, "accuracy", cells, bounds)
 
 
 def _cell_line(
     part: str,
     whom: str,
     name: str,
-    cells: Sequence[dict[str, Any]],
-    ranges: Sequence[dict[str, Any]],
+    cells: Sequence[Numbers],
+    ranges: Sequence[dict[str, Bounds]],
 ) -> Line:
     numbers = [
-        Number(value=cell[name], interval=_pair(pairs[name]))
-        for cell, pairs in zip(cells, ranges, strict=True)
+        Number(value=cell[name], interval=bounds[name])
+        for cell, bounds in zip(cells, ranges, strict=True)
     ]
     return Line(part=part, whom=whom, metric=name, numbers=tuple(numbers))
 
 
-def _pair(interval: Sequence[float] | None) -> tuple[float, float] | None:
-    return None if interval is None else (interval[0], interval[1])
-
-
-def _worst(clients: dict[str, dict[str, Any]]) -> str:
+def _worst(clients: Mapping[str, Numbers]) -> str:
     """Name the client of lowest accuracy; empty if no client has one."""
-    known = {name: c["accuracy"] for name, c in clients.items() if c["accuracy"] is not None}
+    known = {n: value for n, c in clients.items() if (value := c["accuracy"]) is not None}
     return min(known, key=lambda name: known[name], default="")
 
 

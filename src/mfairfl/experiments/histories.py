@@ -10,9 +10,8 @@ import pandas as pd
 
 from mfairfl.errors import DataError, RunDirectoryError
 from mfairfl.experiments.frames import require_columns, require_unique
-from mfairfl.runs.config import make_config
-from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import number_in, read_rows
+from mfairfl.runs.record import RunRecord
 
 __all__ = [
     "NUMBERS",
@@ -42,17 +41,14 @@ def read_history(run_directory: str | Path) -> pd.DataFrame:
     200
     """
     path = Path(run_directory) / "rounds.csv"
-    record = RunDirectory(run_directory).read_finished()
-    config = make_config(record["config"], str(Path(run_directory) / "run.json"))
-    one = config.strategy.create().card.steps == "gradient"
+    record = RunRecord.read(run_directory)
     rows = read_rows(path)
     for name in NUMBERS:
         if f"test_{name}" not in rows[0]:
             raise RunDirectoryError(f"{path}: lacks column 'test_{name}'; train with test rows")
     rounds = np.array([int(row["round"]) for row in rows])
     numbers = {name: [number_in(row[f"test_{name}"]) for row in rows] for name in NUMBERS}
-    epochs = rounds * (1 if one else config.training.local_epochs)
-    return pd.DataFrame({"round": rounds, "epoch": epochs, **numbers})
+    return pd.DataFrame({"round": rounds, "epoch": rounds * record.epochs_per_round, **numbers})
 
 
 def multiplier_history(run_directory: str | Path) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,11 +25,12 @@ from mfairfl.experiments.study import Study, Trial
 from mfairfl.experiments.tables.layout import TableLayout
 from mfairfl.experiments.tables.tabulate import Published, tabulate
 from mfairfl.experiments.tables.writers import write_csv, write_latex, write_markdown, write_text
-from mfairfl.fairness import Tally, frontier
+from mfairfl.fairness import frontier
 from mfairfl.fairness.rates import decided_notions
 from mfairfl.files import write_atomically
 from mfairfl.runs.config import Config
 from mfairfl.runs.figures import save_figure
+from mfairfl.runs.record import RunRecord
 
 __all__ = [
     "FinishedStudy",
@@ -86,7 +87,7 @@ class FinishedStudy:
     name: str
     study: Study
     trials: Sequence[Trial]
-    records: Sequence[Mapping[str, Any]]
+    records: Sequence[RunRecord]
     folder: Path
 
     def layout(self) -> TableLayout:
@@ -166,8 +167,8 @@ def _write_rows(frame: pd.DataFrame, path: Path) -> None:
     write_atomically(Path(f"{path}.parquet"), frame.to_parquet(index=False))
 
 
-def _attributes(record: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(s["name"] or s["column"] for s in record["task"]["sensitive"])
+def _attributes(record: RunRecord) -> tuple[str, ...]:
+    return tuple(s.name or s.column for s in record.task.sensitive)
 
 
 def _place(trial: Trial) -> dict[str, Any]:
@@ -175,14 +176,14 @@ def _place(trial: Trial) -> dict[str, Any]:
     return {name: getattr(trial, name) for name in names}
 
 
-def _row(trial: Trial, record: Mapping[str, Any]) -> dict[str, Any]:
-    test, train = record["metrics"]["test"], record["metrics"]["train"]
-    floors = record["noise_floor"]["test"]
+def _row(trial: Trial, record: RunRecord) -> dict[str, Any]:
+    test, train = record.metrics["test"], record.metrics["train"]
+    floors = record.noise_floor["test"].by_name
     # Those of losses have no floor.
     violations = [
         name for item in decided_notions() if (name := f"{item.name}_violation") in floors
     ]
-    more = [name for name in test if name.endswith("_violation") and name not in floors]
+    more = [name for name in test.by_name if name.endswith("_violation") and name not in floors]
     names = _attributes(record)
     return {
         **_place(trial),
@@ -191,7 +192,7 @@ def _row(trial: Trial, record: Mapping[str, Any]) -> dict[str, Any]:
             for name in (*_OVERALL, *violations, *more, *_CLIENTS, "worst_client_accuracy")
         },
         **{
-            f"{name}[{attribute}]": _number(test["by_attribute"][attribute][name])
+            f"{name}[{attribute}]": _number(test.by_attribute[attribute][name])
             for name in violations
             for attribute in (names if len(names) > 1 else ())
         },
@@ -199,13 +200,13 @@ def _row(trial: Trial, record: Mapping[str, Any]) -> dict[str, Any]:
         **_own_frontiers(record, violations),
         "train_accuracy": _number(train["accuracy"]),
         **{f"train_{name}": _number(train[name]) for name in violations},
-        "constant_accuracy": _number(record["constant_classifier"]["test"]["accuracy"]),
-        "unsettled": "settled" in record["served"]["note"],
-        "near_constant": bool(record["warnings"]),
+        "constant_accuracy": _number(record.constant_classifier["test"]["accuracy"]),
+        "unsettled": "settled" in record.served.note,
+        "near_constant": bool(record.warnings),
         "hyper_parameters": _hyper_parameters(trial.config),
-        "identity": record["identity"],
-        "data_sha256": record["data"]["sha256"],
-        "version": record["versions"]["mfairfl"],
+        "identity": record.identity,
+        "data_sha256": record.data.sha256,
+        "version": record.versions["mfairfl"],
     }
 
 
@@ -213,12 +214,11 @@ def _number(value: float | None) -> float:
     return float("nan") if value is None else float(value)
 
 
-def _own_frontiers(record: Mapping[str, Any], violations: Sequence[str]) -> dict[str, float]:
+def _own_frontiers(record: RunRecord, violations: Sequence[str]) -> dict[str, float]:
     """Return the best accuracy any classifier could have at the run's own violations."""
-    tally = Tally.from_json(record["tallies"]["test"])
-    found = {}
+    tally, found = record.tallies["test"], {}
     for name in violations:
-        value = record["metrics"]["test"][name]
+        value = record.metrics["test"][name]
         bound = {name.removesuffix("_violation"): value}
         found[f"frontier_{name}"] = (
             float("nan") if value is None else frontier(tally, **bound).accuracy
@@ -273,7 +273,7 @@ def _frontiers(done: FinishedStudy, split: str, notion: str) -> dict[str, tuple[
     for trial, record in zip(done.trials, done.records, strict=True):
         if trial.split != split or trial.data in found:
             continue
-        tally = Tally.from_json(record["tallies"]["test"])
+        tally = record.tallies["test"]
         bounds = np.linspace(0, _WIDEST, _STEPS)
         wanted: list[dict[str, Any]] = [{notion: float(bound)} for bound in bounds]
         best = [frontier(tally, **bound).accuracy for bound in wanted]
@@ -281,7 +281,7 @@ def _frontiers(done: FinishedStudy, split: str, notion: str) -> dict[str, tuple[
     return found
 
 
-def _clients(runs: Sequence[tuple[Trial, Mapping[str, Any]]]) -> pd.DataFrame:
+def _clients(runs: Sequence[tuple[Trial, RunRecord]]) -> pd.DataFrame:
     return pd.DataFrame(
         [
             {
@@ -292,7 +292,7 @@ def _clients(runs: Sequence[tuple[Trial, Mapping[str, Any]]]) -> pd.DataFrame:
                 "accuracy": numbers["accuracy"],
             }
             for trial, record in runs
-            for name, numbers in record["metrics"]["test"]["by_client"].items()
+            for name, numbers in record.metrics["test"].by_client.items()
         ]
     )
 

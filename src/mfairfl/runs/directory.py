@@ -1,4 +1,4 @@
-"""A run on disk: who may write it, what is in it, and how a finished one is recognised."""
+"""A run on disk: who may write it, and the files of its model."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from mfairfl.engine.output import Served
 from mfairfl.errors import RunDirectoryError
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.files import write_atomically
+from mfairfl.runs.record import RunRecord, StartedRecord, read_record
 
-__all__ = ["SCHEMA_VERSION", "RunDirectory"]
-
-SCHEMA_VERSION = 1
+__all__ = ["RunDirectory"]
 
 _MODEL_FILES = ("model.safetensors", "encoder.json")
 # What may be there before a run is: its lock, and what a deployment on this machine writes first.
@@ -34,7 +33,7 @@ class RunDirectory:
     """The folder of one run.
 
     `run.json` exists from the start with ``status`` "running" and the run's identity, and ends
-    with ``status`` "complete"; a run may be taken up again only with the same identity.
+    with ``status`` "complete"; a run may be resumed only with the same identity.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -74,65 +73,28 @@ class RunDirectory:
         files = (self.path / "checkpoint").glob("round-*.ckpt")
         return max((int(file.stem.removeprefix("round-")) for file in files), default=None)
 
-    def read_record(self) -> dict[str, Any]:
-        """Read run.json."""
-        try:
-            record = json.loads(self.record_path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, NotADirectoryError):
-            raise RunDirectoryError(
-                f"{self.record_path}: not found; give the --out folder of `mfairfl train`"
-            ) from None
-        except ValueError as error:
-            raise RunDirectoryError(f"{self.record_path}: not readable JSON ({error})") from None
-        if not isinstance(record, dict) or record.get("schema_version") != SCHEMA_VERSION:
-            found = record.get("schema_version") if isinstance(record, dict) else None
-            raise RunDirectoryError(
-                f"{self.record_path}: schema_version is {found!r}, this version reads "
-                f"{SCHEMA_VERSION}"
-            )
-        for key in ("identity", "status"):
-            if key not in record:
-                raise RunDirectoryError(
-                    f"{self.record_path}: lacks '{key}'; it was altered, train again elsewhere"
-                )
-        return record
-
-    def read_finished(self) -> dict[str, Any]:
-        """Read the record of a finished run; one that is still running is refused."""
-        record = self.read_record()
-        if record["status"] != "complete":
-            raise RunDirectoryError(
-                f"{self.path}: the run is not finished; give its `mfairfl train` command again"
-            )
-        return record
-
-    def write_record(self, record: dict[str, Any]) -> None:
-        """Write run.json atomically; nan has no place in it."""
-        text = json.dumps(record, indent=2, allow_nan=False, ensure_ascii=False)
-        write_atomically(self.record_path, text.encode() + b"\n")
-
-    def claim(self, opening: dict[str, Any]) -> dict[str, Any] | None:
-        """Start or take up the run that `opening` describes.
+    def claim(self, started: StartedRecord) -> RunRecord | None:
+        """Start or resume the run that `started` describes.
 
         Returns the finished record if the run is already complete, else None.
 
         Raises
         ------
         RunDirectoryError
-            If the folder holds another run, or files that are no run.
+            If the folder holds another run, or files that do not belong to a run.
         """
         if self.record_path.exists():
-            record = self.read_record()
-            if record["identity"] != opening["identity"]:
+            record = read_record(self.record_path, to_resume=True)
+            if record.identity != started.identity:
                 raise RunDirectoryError(
-                    f"{self.path}: holds another run ({_difference(record, opening)}); choose "
+                    f"{self.path}: holds another run ({_difference(record, started)}); choose "
                     "another --out or delete the folder"
                 )
-            if record["status"] == "complete":
+            if isinstance(record, RunRecord):
                 return record
         else:
             self._refuse_strangers()
-            self.write_record(opening)
+            started.write(self.record_path)
         for leftover in self.path.glob(".*.tmp"):  # half written when a process was killed
             leftover.unlink()
         return None
@@ -142,7 +104,7 @@ class RunDirectory:
         strangers = sorted({*names} - _EXPECTED)
         if strangers:
             raise RunDirectoryError(
-                f"{self.path}: is not empty and holds no run ({strangers[0]} is there); "
+                f"{self.path}: is not empty and does not hold a run (it has {strangers[0]}); "
                 "choose another --out"
             )
 
@@ -192,9 +154,9 @@ class RunDirectory:
         return members, weights, None if rule is None else Thresholds.from_json(rule)
 
 
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
+def _difference(old: StartedRecord | RunRecord, new: StartedRecord) -> str:
     """Name the first setting in which two runs differ."""
-    if old.get("data", {}).get("sha256") != new["data"]["sha256"]:
+    if old.data.sha256 != new.data.sha256:
         return "trained on other data"
     mine, theirs = _settings(new), _settings(old)
     for key in [*mine, *theirs]:
@@ -203,11 +165,11 @@ def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
     return "made by another version of mfairfl"
 
 
-def _settings(record: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(record: StartedRecord | RunRecord) -> dict[str, Any]:
     """Return what decides a run, by dotted keys: the configuration, then how rows were given."""
-    given = {key: record["federation"][key] for key in ("scheme", "seed", "options")}
-    rest = {"federation": given, "task": record["task"]}
-    return _flatten(record["config"]) | _flatten(rest)
+    plain = record.model_dump(mode="json", include={"config", "federation", "task"})
+    given = {key: plain["federation"][key] for key in ("scheme", "seed", "options")}
+    return _flatten(plain["config"]) | _flatten({"federation": given, "task": plain["task"]})
 
 
 def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:

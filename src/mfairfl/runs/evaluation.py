@@ -1,8 +1,9 @@
-"""Predictions measured on labelled rows: counts by client, group, label and decision."""
+"""Predictions measured on labelled rows: counts, and every number that is reported of them."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,8 +13,11 @@ from mfairfl.data import MISSING, Attribute, Task, canonical_text, table_from_fr
 from mfairfl.errors import DataError
 from mfairfl.fairness import Tally
 from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.summary import constant_classifier, summarise
+from mfairfl.fairness.uncertainty import intervals, noise_floor
+from mfairfl.runs.record import Evaluation, MetricIntervals, Metrics, NoiseFloors
 
-__all__ = ["measure_predictions"]
+__all__ = ["evaluate", "measure_predictions"]
 
 
 def measure_predictions(
@@ -67,3 +71,46 @@ def measure_predictions(
     counts = np.stack(sums, axis=-1).reshape(*shape, 2)
     whole = np.isin(chance, (0.0, 1.0)).all()
     return Tally(counts.astype(np.int64) if whole else counts, tuple(map(str, names)), attributes)
+
+
+def evaluate(tally: Tally, *, majority: Tally | None = None) -> Evaluation:
+    """Return a tally's metrics, intervals, noise floors and constant classifier.
+
+    Parameters
+    ----------
+    tally : Tally
+        The counts of the rows that measure.
+    majority : Tally, optional
+        The (training) rows whose commoner label the constant classifier answers.
+
+    Examples
+    --------
+    >>> tally = Tally.from_predictions([1, 0, 1], [1, 1, 1], sensitive_features=["a", "a", "b"])
+    >>> round(evaluate(tally).metrics["accuracy"], 3)
+    0.667
+    """
+    summary, ranges, floors = summarise(tally), intervals(tally), noise_floor(tally)
+    return Evaluation(
+        metrics=Metrics(
+            **summary.values,
+            by_attribute=summary.by_attribute,
+            by_client=summary.by_client,
+            by_group=summary.by_group,
+            undefined=summary.undefined,
+        ),
+        intervals=MetricIntervals(
+            level=ranges.level,
+            **_bounds(ranges.values),
+            by_attribute=_bounds(ranges.by_attribute),
+            by_client=_bounds(ranges.by_client),
+            by_group=_bounds(ranges.by_group),
+        ),
+        noise_floor=NoiseFloors(**floors.values, by_attribute=floors.by_attribute),
+        constant_classifier=summarise(constant_classifier(tally, majority=majority)).values,
+    )
+
+
+def _bounds(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _bounds(inner) for name, inner in value.items()}
+    return None if value is None else (value.lower, value.upper)

@@ -18,9 +18,10 @@ from mfairfl.errors import ConfigError
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import History
+from mfairfl.runs.outcome import finished_record, started_record
 from mfairfl.runs.predictor import Predictor, load
 from mfairfl.runs.prepare import ModuleFactory, federation_of, model_of, setup_of, table_of
-from mfairfl.runs.record import closing_record, facts_of, opening_record
+from mfairfl.runs.record import DataFacts, FederationFacts, RunRecord, StartedRecord, Timing
 from mfairfl.training.arithmetic import steady_arithmetic
 
 __all__ = ["Run", "RunRequest", "run_requests"]
@@ -53,7 +54,7 @@ class Run:
 
     Parameters
     ----------
-    record : dict
+    record : RunRecord
         What run.json holds.
     predictor : Predictor
         The served model with its encoder.
@@ -61,15 +62,30 @@ class Run:
         The run directory, if there is one.
     """
 
-    record: dict[str, Any]
+    record: RunRecord
     predictor: Predictor
     path: Path | None = None
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The numbers of each split."""
-        metrics: dict[str, Any] = self.record["metrics"]
-        return metrics
+        """The numbers of each split by name, as in run.json."""
+        return self.record.metrics.model_dump(mode="json")
+
+    def __repr__(self) -> str:
+        record, split = self.record, self.record.reported
+        metrics, ranges = record.metrics[split], record.intervals[split]
+        lines = [
+            f"Run of {record.strategy} on {record.data.name}: {len(metrics.by_client)} clients, "
+            f"{record.rounds} rounds, seed {record.seed}"
+        ]
+        for name in ("accuracy", *record.goal):
+            value, bounds = metrics[name], ranges.get(name)
+            shown = "undefined" if value is None else f"{value:.4f}"
+            level = f"{ranges.level:.0%} interval"
+            shown += "" if bounds is None else f" ({level} {bounds[0]:.4f} to {bounds[1]:.4f})"
+            lines.append(f"{split} {name}: {shown}")
+        lines.append("in memory only" if self.path is None else f"files: {self.path}")
+        return "\n  ".join(lines)
 
 
 def run_requests(requests: Sequence[RunRequest]) -> list[Run]:
@@ -91,17 +107,17 @@ def run_requests(requests: Sequence[RunRequest]) -> list[Run]:
             results = run_all([one.member for _, one in begun])
         seconds = round(time.perf_counter() - started, 3)
         for (i, one), result in zip(begun, results, strict=True):
-            timing = {"train_seconds": seconds, "runs_at_once": len(begun)}
+            timing = Timing(train_seconds=seconds, runs_at_once=len(begun))
             runs[i] = _end(one, result, timing)
         return [run for run in runs if run is not None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Begun:
-    """A run between its opening and its closing record."""
+    """A run that is prepared and claimed, but not finished."""
 
     member: Member
-    opening: dict[str, Any]
+    started: StartedRecord
     directory: RunDirectory | None
 
 
@@ -110,27 +126,34 @@ def _begin(
 ) -> _Begun | Run:
     """Prepare a run, or return it if its directory already holds the result."""
     federation = _federation(request, federations)
-    module = None if request.module is None else _name(request.module)
-    opening = opening_record(request.config, facts_of(federation), module)
+    started = started_record(
+        request.config,
+        data=DataFacts(
+            name=federation.table_name, sha256=federation.sha256, rows=len(federation.pool)
+        ),
+        task=federation.task,
+        federation=FederationFacts.model_validate(federation.summary()),
+        module=None if request.module is None else _name(request.module),
+    )
     model = model_of(request.config, federation.pool.X.shape[1], request.module)
     setup = setup_of(request.config, federation, model)
     callbacks, state, directory = request.callbacks, None, None
     if request.out is not None:
         directory = RunDirectory(request.out)
         locks.enter_context(directory.locked())
-        finished = directory.claim(opening)
+        finished = directory.claim(started)
         if finished is not None:
             predictor = load(request.out, model=request.module)
             return Run(record=finished, predictor=predictor, path=request.out)
         directory.write_encoder(federation.encoder)
-        checkpoints = directory.checkpoints(opening["identity"])
+        checkpoints = directory.checkpoints(started.identity)
         state = checkpoints.latest()
         # The checkpoint comes last of all: it is what makes the round count.
         callbacks = (*request.callbacks, History(directory.path), checkpoints)
     member = Member(
         setup=setup, model=model, federation=federation, state=state, callbacks=callbacks
     )
-    return _Begun(member=member, opening=opening, directory=directory)
+    return _Begun(member=member, started=started, directory=directory)
 
 
 def _federation(request: RunRequest, federations: dict[tuple[Any, ...], Federation]) -> Federation:
@@ -156,9 +179,8 @@ def _refuse(section: str, settings: BaseModel, why: str) -> None:
             raise ConfigError(f"{section}.{key}: {why}; leave it out")
 
 
-def _end(begun: _Begun, result: Result, timing: dict[str, Any]) -> Run:
+def _end(begun: _Begun, result: Result, timing: Timing) -> Run:
     setup, federation = begun.member.setup, begun.member.federation
-    record = closing_record(begun.opening, setup, begun.member.model, result, timing)
     predictor = Predictor(
         model=begun.member.model,
         encoder=federation.encoder,
@@ -169,12 +191,15 @@ def _end(begun: _Begun, result: Result, timing: dict[str, Any]) -> Run:
         clients=result.served.clients,
         thresholds=result.served.thresholds,
     )
-    path = None
-    if begun.directory is not None:
-        path = begun.directory.path
-        begun.directory.write_model(result.served)
-        record |= {"files": begun.directory.digests()}
-        begun.directory.write_record(record)
+    directory, files = begun.directory, {}
+    if directory is not None:
+        directory.write_model(result.served)
+        files = directory.digests()
+    model = begun.member.model
+    record = finished_record(begun.started, setup, model, result, timing=timing, files=files)
+    if directory is not None:
+        record.write(directory.path)
+    path = None if directory is None else directory.path
     return Run(record=record, predictor=predictor, path=path)
 
 

@@ -25,8 +25,16 @@ from mfairfl.remote.transport import Transport, drive
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import History
+from mfairfl.runs.outcome import finished_record, started_record
 from mfairfl.runs.prepare import model_of, setup_for
-from mfairfl.runs.record import Facts, closing_record, opening_record
+from mfairfl.runs.record import (
+    ClientFacts,
+    DataFacts,
+    FederationFacts,
+    RunRecord,
+    StartedRecord,
+    Timing,
+)
 from mfairfl.strategies.base import Summary
 
 __all__ = ["Federated", "run_federated", "run_name"]
@@ -50,14 +58,14 @@ def run_name(config: Config) -> str:
 
 def run_federated(
     wanted: Federated, transport: Transport, callbacks: Sequence[Callback] = ()
-) -> dict[str, Any]:
+) -> RunRecord:
     """Carry out a run, or go on with it, and return its record."""
     config, directory = wanted.config, RunDirectory(wanted.out)
     agreed = wanted.out / "enrolment.json"
     with directory.locked():
         enrolled = _read(agreed) if agreed.exists() else _enrol(wanted, transport)
-        opening = opening_record(config, _facts(enrolled, config.seed))
-        finished = directory.claim(opening)
+        started = _started(config, enrolled)
+        finished = directory.claim(started)
         if finished is not None:
             return finished
         write_atomically(agreed, json.dumps(_plain(enrolled), indent=1).encode())
@@ -69,17 +77,19 @@ def run_federated(
         )
         model = model_of(config, len(enrolled.encoder.feature_names))
         setup = setup_for(config, size=model.size, summary=summary, splits=_splits(enrolled))
-        checkpoints = directory.checkpoints(opening["identity"])
+        checkpoints = directory.checkpoints(started.identity)
         state = checkpoints.latest() or first_state(setup, model)
         watchers = (*callbacks, History(directory.path), checkpoints)
-        started = time.perf_counter()
+        began = time.perf_counter()
         result = drive(setup, state, transport, minimum=wanted.minimum, callbacks=watchers)
-        timing = {"train_seconds": round(time.perf_counter() - started, 3), "runs_at_once": 1}
+        seconds = round(time.perf_counter() - began, 3)
         result = _without_personal(result, state.weights)
         directory.write_model(result.served)
-        record = closing_record(opening, setup, model, result, timing)
-        record |= {"files": directory.digests()}
-        directory.write_record(record)
+        timing = Timing(train_seconds=seconds, runs_at_once=1)
+        record = finished_record(
+            started, setup, model, result, timing=timing, files=directory.digests()
+        )
+        record.write(directory.path)
         return record
 
 
@@ -131,31 +141,32 @@ def _splits(enrolled: Enrolled) -> tuple[Split, ...]:
     return tuple(p for p in SPLITS if any(c.sum() for c in enrolled.counts[p].values()))
 
 
-def _facts(enrolled: Enrolled, seed: int) -> Facts:
-    """Return what the record tells of clients whose rows nobody else sees."""
+def _started(config: Config, enrolled: Enrolled) -> StartedRecord:
+    """Return the record of a run over clients whose rows nobody else sees."""
     sums = "".join(f"{name} {digest}\n" for name, digest in sorted(enrolled.sha256.items()))
     digest = hashlib.sha256(sums.encode()).hexdigest()
-    sizes = {
-        name: {part: int(enrolled.counts[part][name].sum()) for part in SPLITS}
+    clients = [
+        ClientFacts(
+            name=name,
+            rows=sum(int(counts[name].sum()) for counts in enrolled.counts.values()),
+            **{split: int(enrolled.counts[split][name].sum()) for split in SPLITS},
+        )
         for name in sorted(enrolled.sha256)
-    }
-    task = enrolled.task.model_dump(mode="json")
-    return Facts(
-        name="silos",
-        sha256=digest,
-        rows=sum(sum(parts.values()) for parts in sizes.values()),
+    ]
+    return started_record(
+        config,
+        data=DataFacts(name="silos", sha256=digest, rows=sum(c.rows or 0 for c in clients)),
         task=enrolled.task,
-        identity=(digest, task, "silos", seed),
-        summary={
-            "table": "silos",
-            "sha256": digest,
-            "scheme": "silos",
-            "seed": seed,
-            "features": len(enrolled.encoder.feature_names),
-            "notes": list(enrolled.notes),
-            "warnings": [f"{name} stays out: {why}" for name, why in enrolled.refused.items()],
-            "clients": [{"name": name, **parts} for name, parts in sizes.items()],
-        },
+        federation=FederationFacts(
+            table="silos",
+            sha256=digest,
+            scheme="silos",
+            seed=config.seed,
+            features=len(enrolled.encoder.feature_names),
+            notes=list(enrolled.notes),
+            warnings=[f"{name} stays out: {why}" for name, why in enrolled.refused.items()],
+            clients=clients,
+        ),
     )
 
 

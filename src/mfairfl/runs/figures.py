@@ -19,9 +19,8 @@ from matplotlib.ticker import MaxNLocator
 
 from mfairfl.errors import DataError
 from mfairfl.files import write_atomically
-from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import number_in, read_rows
-from mfairfl.runs.record import goal_metrics
+from mfairfl.runs.record import RunRecord, ServedFacts
 
 __all__ = ["MARKERS", "STYLE", "plot_clients", "plot_rounds", "save_figure"]
 
@@ -47,17 +46,16 @@ def plot_rounds(run_directory: str | Path) -> Figure:
     --------
     >>> save_figure(plot_rounds("runs/adult"), "rounds.svg")  # doctest: +SKIP
     """
-    folder, record = Path(run_directory), RunDirectory(run_directory).read_finished()
+    folder, record = Path(run_directory), RunRecord.read(run_directory)
     rows = read_rows(folder / "rounds.csv")
     rows = rows[1:] or rows
-    metrics = ["accuracy", *goal_metrics(record)]
+    metrics = ["accuracy", *record.goal]
     figure = Figure(figsize=(7, 1 + 2.2 * len(metrics)), layout="constrained")
     panels = figure.subplots(len(metrics), 1, sharex=True)
     for panel, metric in zip(panels, metrics, strict=True):
         _plot_metric(panel, rows, metric)
-        _mark_served(panel, record["served"])
-    config = record["config"]
-    panels[0].set_title(f"{config['strategy']['name']} on {record['data']['name']}")
+        _mark_served(panel, record.served)
+    panels[0].set_title(f"{record.strategy} on {record.data.name}")
     panels[0].legend(fontsize="small")
     panels[-1].set_xlabel("round")
     panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -76,11 +74,11 @@ def _plot_metric(panel: Axes, rows: Sequence[dict[str, str]], metric: str) -> No
         panel.text(0.5, 0.5, said, transform=panel.transAxes, ha="center", va="center")
 
 
-def _mark_served(panel: Axes, served: dict[str, Any]) -> None:
+def _mark_served(panel: Axes, served: ServedFacts) -> None:
     """Mark "round 22", "average 30" or "average of round 21 to round 40"."""
-    names = list(dict.fromkeys(served["names"]))  # clients' models come from the same round
+    names = list(dict.fromkeys(served.names))  # clients' models come from the same round
     # The curves are those of the plain model: thresholds are fitted when the rounds are over.
-    more = " with group thresholds" if served.get("thresholds") else ""
+    more = " with group thresholds" if served.thresholds else ""
     for i, name in enumerate(names):
         rounds = [int(number) for number in re.findall(r"\d+", name)]
         label = f"served: {', '.join(names)}{more}" if i == 0 else None
@@ -101,11 +99,11 @@ def plot_clients(run_directory: str | Path) -> Figure:
     --------
     >>> save_figure(plot_clients("runs/adult"), "clients.svg")  # doctest: +SKIP
     """
-    record = RunDirectory(run_directory).read_finished()
+    record = RunRecord.read(run_directory)
     clients: dict[str, list[dict[str, str]]] = {}
     for row in read_rows(Path(run_directory) / "clients.csv"):
         clients.setdefault(row["client"], []).append(row)
-    known = {client["name"] for client in record["federation"]["clients"]}
+    known = {client.name for client in record.federation.clients}
     clients = {name: rows for name, rows in clients.items() if name not in known} or clients
     sizes = {name: int(rows[-1]["train_rows"]) for name, rows in clients.items()}
     # Near a square for many clients, one line for few.
@@ -128,8 +126,9 @@ def plot_clients(run_directory: str | Path) -> Figure:
         empty.set_axis_off()
     for panel in panels[-1]:
         panel.set_xlabel("round")
-    strategy, data = record["config"]["strategy"]["name"], record["data"]["name"]
-    figure.suptitle(f"{strategy} on {data}: how much each client's update counted")
+    figure.suptitle(
+        f"{record.strategy} on {record.data.name}: how much each client's update counted"
+    )
     figure.legend(*panels.flat[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     return figure
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from pydantic import BaseModel, PositiveInt, ValidationError
 from scipy.special import expit
 
 from mfairfl.data import Encoder, Task, canonical_text, cells_of, features_frame, read_frame
 from mfairfl.engine.output import Kind
-from mfairfl.errors import ConfigError, DataError, RunDirectoryError, first_problem, unknown
+from mfairfl.errors import DataError, RunDirectoryError, unknown
 from mfairfl.fairness import Tally
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.evaluation import measure_predictions
 from mfairfl.runs.prepare import ModuleFactory
+from mfairfl.runs.record import RunRecord
 from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.batches import Pool
 from mfairfl.training.measure import Probe, logits
@@ -210,12 +210,9 @@ def load(run: str | Path, *, model: ModuleFactory | None = None) -> Predictor:
     >>> mfairfl.load("runs/adult").predict("people.csv")  # doctest: +SKIP
     """
     directory = RunDirectory(run)
-    record = directory.read_record()
-    if record["status"] != "complete":
-        raise RunDirectoryError(f"{directory.path}: the run is not finished; train it again")
-    stored = _stored(directory, record)
-    directory.check(stored.files)
-    made = _model(directory, stored.model, model)
+    record = RunRecord.read(directory.path)
+    directory.check(record.files)
+    made = _model(record, directory.path, model)
     members, weights, thresholds = directory.read_model()
     if members.shape[1] != made.size:
         raise RunDirectoryError(
@@ -225,52 +222,20 @@ def load(run: str | Path, *, model: ModuleFactory | None = None) -> Predictor:
     return Predictor(
         model=made,
         encoder=Encoder.load(directory.path / "encoder.json"),
-        task=stored.task,
+        task=record.task,
         members=members,
         weights=weights,
-        kind=stored.served.kind,
-        clients=stored.served.clients,
+        kind=record.served.kind,
+        clients=record.served.clients,
         thresholds=thresholds,
     )
 
 
-class _StoredModel(BaseModel):
-    kind: Literal["mlp", "module"]
-    inputs: PositiveInt
-    hidden: tuple[PositiveInt, ...] = ()
-
-
-class _StoredChoice(BaseModel):
-    kind: Kind
-    clients: tuple[str, ...] = ()
-
-
-class _Stored(BaseModel):
-    """The part of run.json that prediction needs."""
-
-    task: Task
-    model: _StoredModel
-    served: _StoredChoice
-    files: dict[str, str]
-
-
-def _stored(directory: RunDirectory, record: dict[str, Any]) -> _Stored:
-    try:
-        return _Stored.model_validate(record)
-    except ValidationError as error:
-        problem = first_problem(error)
-    except ConfigError as error:
-        problem = f"task: {error}"
-    raise RunDirectoryError(
-        f"{directory.record_path}: {problem}; the file was altered, restore it or train again"
-    )
-
-
-def _model(directory: RunDirectory, stored: _StoredModel, factory: ModuleFactory | None) -> Model:
-    if stored.kind == "mlp":
-        return MLP(inputs=stored.inputs, hidden=stored.hidden)
+def _model(record: RunRecord, path: Path, factory: ModuleFactory | None) -> Model:
+    if record.model.kind == "mlp":
+        return MLP(inputs=record.model.inputs, hidden=record.model.hidden)
     if factory is None:
         raise RunDirectoryError(
-            f"{directory.path}: trained with a module of your own; give its factory with model="
+            f"{path}: trained with a module of your own; give its factory with model="
         )
-    return ModuleModel(factory, stored.inputs)
+    return ModuleModel(factory, record.model.inputs)

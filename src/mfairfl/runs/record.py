@@ -1,228 +1,458 @@
-"""run.json: what was run, on what, and every number with its interval and noise floor."""
+"""run.json as a typed model: what was run, on what, and every number of the result.
+
+The models here are the only readers and writers of the file: `StartedRecord` while a run is
+going on, `RunRecord` once it has finished. docs/run-record.md describes the file in words,
+docs/run.schema.json as a JSON schema.
+"""
 
 from __future__ import annotations
 
 import json
-import math
-import platform
-from dataclasses import dataclass
-from importlib.metadata import version
-from typing import Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from mfairfl.data import Federation, Task
-from mfairfl.engine.loop import Result
-from mfairfl.engine.state import Setup, Split
-from mfairfl.engine.tallies import mean_loss, served_statistics, served_tally
-from mfairfl.fairness.cells import Cells
-from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.notions import available_notions
-from mfairfl.fairness.summary import constant_classifier, summarise
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    PositiveInt,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+)
+
+from mfairfl.data import Split, Task
+from mfairfl.engine.output import Kind, Rule
+from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
+from mfairfl.fairness.summary import summarise
 from mfairfl.fairness.tally import Tally
-from mfairfl.fairness.uncertainty import intervals, noise_floor
-from mfairfl.models import Model
-from mfairfl.runs.config import Config
-from mfairfl.runs.directory import SCHEMA_VERSION
+from mfairfl.files import write_atomically
 
 __all__ = [
-    "Facts",
-    "closing_record",
-    "facts_of",
-    "goal_metrics",
-    "measured_numbers",
-    "opening_record",
+    "ClientFacts",
+    "DataFacts",
+    "Evaluation",
+    "FederationFacts",
+    "MachineFacts",
+    "MetricIntervals",
+    "Metrics",
+    "MetricsBySplit",
+    "ModelFacts",
+    "NoiseFloors",
+    "RunRecord",
+    "ServedFacts",
+    "StartedRecord",
+    "Timing",
+    "json_schema",
+    "read_record",
 ]
 
-NEAR_CONSTANT = 0.01  # a model that selects fewer (or all but fewer) is no decision at all
-_LIBRARIES = ("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors")
+SCHEMA_VERSION = 2
+
+Number = int | float | None
+"""None where a number is undefined, for example the accuracy of a client without rows."""
+Numbers = dict[str, Number]
+Bounds = tuple[float, float] | None
+"""The lower and upper end of an interval."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What a record tells of its rows and clients.
-
-    Parameters
-    ----------
-    identity : tuple
-        What decides the result beside the configuration, for JSON.
-    summary : dict
-        Who holds what.
-    """
-
-    name: str
-    sha256: str
-    rows: int
-    task: Task
-    identity: tuple[Any, ...]
-    summary: dict[str, Any]
+def _tally(value: Any) -> Tally:
+    return value if isinstance(value, Tally) else Tally.from_json(value)
 
 
-def facts_of(federation: Federation) -> Facts:
-    """Return the facts of clients whose rows are here."""
-    task = federation.task.model_dump(mode="json")
-    # Rows in memory come with a task, a split and a seed that the configuration does not know.
-    about = (federation.scheme, federation.seed, federation.options)
-    return Facts(
-        name=federation.table_name,
-        sha256=federation.sha256,
-        rows=len(federation.pool),
-        task=federation.task,
-        identity=(federation.sha256, task, *about),
-        summary=federation.summary(),
+_TALLY_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "clients": {"type": "array", "items": {"type": "string"}},
+        "attributes": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {
+                    "name": {"type": "string"},
+                    "groups": {"type": "array", "items": {"type": "string"}},
+                },
+                "required": ["name", "groups"],
+            },
+        },
+        "counts": {"type": "array", "description": "By client, cell, label and decision."},
+    },
+    "required": ["clients", "attributes", "counts"],
+}
+StoredTally = Annotated[
+    Tally,
+    PlainValidator(_tally),
+    PlainSerializer(Tally.to_json),
+    WithJsonSchema(_TALLY_SCHEMA),
+]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class DataFacts(_Part):
+    """The rows."""
+
+    name: str = Field(description="Data set of the catalogue, name of the table, or `silos`.")
+    sha256: str = Field(description="SHA-256 of the rows.")
+    rows: int = Field(description="Number of rows of all clients and splits.")
+
+
+class ClientFacts(_Part):
+    """What one client holds; only its sizes are known if its rows are elsewhere."""
+
+    name: str = Field(description="The client's name.")
+    train: int = Field(description="Rows it trains on.")
+    validation: int = Field(description="Rows that choose between models.")
+    test: int = Field(description="Rows that only measure.")
+    rows: int | None = Field(default=None, description="All its rows.")
+    share: float | None = Field(default=None, description="1, as for the groups below.")
+    favourable: int | None = Field(default=None, description="Rows with the favourable label.")
+    base_rate: float | None = Field(default=None, description="Their share of the rows.")
+    attributes: dict[str, dict[str, Numbers]] = Field(
+        default_factory=dict, description="The same counts for each group of each attribute."
     )
 
 
-def opening_record(config: Config, facts: Facts, module: str | None = None) -> dict[str, Any]:
-    """Return the record of a run that has not finished: who it is.
+class FederationFacts(_Part):
+    """How the rows were divided among clients and into splits."""
 
-    `module` names the factory of a model that is code, and therefore not in the configuration.
-    """
-    settings = config.model_dump(mode="json")
-    if module is not None:
-        settings["model"] = {"kind": "module", "factory": module}
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "status": "running",
-        "identity": config.identity(json.dumps([*facts.identity, module], sort_keys=True)),
-        "config": settings,
-        "seed": config.seed,
-        "versions": {
-            "python": platform.python_version(),
-            **{name: version(name) for name in _LIBRARIES},
-        },
-        "data": {"name": facts.name, "sha256": facts.sha256, "rows": facts.rows},
-        "task": facts.task.model_dump(mode="json"),
-        "federation": facts.summary,
-    }
+    table: str = Field(description="Name of the table.")
+    sha256: str = Field(description="SHA-256 of the rows.")
+    scheme: str = Field(description="Partition scheme, or `silos`: each client has its own file.")
+    seed: int = Field(description="Seed of the partition and of the splits.")
+    options: dict[str, Any] = Field(default_factory=dict, description="Options of the scheme.")
+    features: int = Field(description="Number of encoded features.")
+    notes: list[str] = Field(description="What a reader of the numbers should know.")
+    warnings: list[str] = Field(description="What makes numbers doubtful.")
+    clients: list[ClientFacts] = Field(description="Who holds what.")
 
 
-def closing_record(
-    opening: dict[str, Any], setup: Setup, model: Model, result: Result, timing: dict[str, float]
-) -> dict[str, Any]:
-    """Return the finished record."""
-    attributes = setup.summary.attributes
-    tallies = {
-        split: served_tally(result.served, result.measured, split, attributes)
-        for split in setup.splits
-    }
-    metrics: dict[str, Any] = {"train": None, "validation": None, "test": None}
-    train = tallies["train"]
-    found = {s: measured_numbers(t, majority=train) for s, t in tallies.items()}
-    for split in tallies:
-        metrics[split] = found[split]["metrics"] | _losses(setup, result, split)
-    thresholds = result.served.thresholds
-    return opening | {
-        "status": "complete",
-        "rounds": result.rounds,
-        "model": model.describe(),
-        "served": {
-            "kind": result.served.kind,
-            "names": list(result.served.names),
-            "clients": list(result.served.clients),
-            "weights": [float(w) for w in result.served.weights],
-            "rule": setup.output.rule,
-            "tolerance": setup.output.tolerance,
-            "note": result.served.note,
-            "thresholds": None if thresholds is None else thresholds.to_json(),
-        },
-        "warnings": _warnings(metrics),
-        "metrics": metrics,
-        **{
-            part: {split: numbers[part] for split, numbers in found.items()}
-            for part in ("intervals", "noise_floor", "constant_classifier")
-        },
-        "tallies": {s: t.to_json() for s, t in tallies.items()},
-        "timing": timing,
-        "machine": {"system": platform.system(), "machine": platform.machine()},
-    }
+class ModelFacts(_Part):
+    """The model, as far as it is not code."""
+
+    kind: Literal["mlp", "module"] = Field(description="`module`: a `torch.nn.Module` as code.")
+    inputs: PositiveInt = Field(description="Number of encoded features.")
+    hidden: tuple[PositiveInt, ...] = Field(default=(), description="Widths of hidden layers.")
+    size: int | None = Field(default=None, description="Number of weights.")
 
 
-def goal_metrics(record: dict[str, Any]) -> list[str]:
-    """Return the metrics of the notions a run was asked for.
+class ServedFacts(_Part):
+    """Which weights are the model, and how their scores become decisions."""
+
+    kind: Kind = Field(
+        description="One model, a random choice among several, the mean of several, or one for "
+        "each client."
+    )
+    names: tuple[str, ...] = Field(description="Where each member comes from: `round 37`.")
+    clients: tuple[str, ...] = Field(default=(), description="Whose each member is, if anyone's.")
+    weights: tuple[float, ...] = Field(description="Probability or share of each member.")
+    rule: Rule = Field(description="The output rule.")
+    tolerance: float = Field(description="The violation that the rule allowed.")
+    note: str = Field(default="", description="What the rule found, in words.")
+    thresholds: dict[str, Any] | None = Field(
+        default=None, description="Thresholds of each group; null decides at score 1/2."
+    )
+
+
+class _Named(_Part):
+    """Numbers by name, with tables beside them."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @property
+    def by_name(self) -> dict[str, Any]:
+        """The numbers by name, without the tables."""
+        return dict(self.model_extra or {})
+
+    def __getitem__(self, name: str) -> Any:
+        return self.by_name[name]
+
+    def get(self, name: str) -> Any:
+        """Return a number, or None if it is undefined or has no such entry."""
+        return self.by_name.get(name)
+
+
+class Metrics(_Named):
+    """Every number of the served model on one split, by name.
 
     Examples
     --------
-    >>> goal_metrics({"config": {"fairness": {"notion": ["demographic_parity"]}}})
-    ['demographic_parity_violation']
+    >>> Metrics(accuracy=0.8, loss=None)["accuracy"]
+    0.8
     """
-    return [f"{name}_violation" for name in record["config"]["fairness"]["notion"]]
+
+    __pydantic_extra__: dict[str, Number]
+
+    by_attribute: dict[str, Numbers] = Field(
+        default_factory=dict,
+        description="With several sensitive attributes: the group metrics of each.",
+    )
+    by_client: dict[str, Numbers] = Field(
+        default_factory=dict, description="Rows (`n`) and rates of each client."
+    )
+    by_group: dict[str, dict[str, Numbers]] = Field(
+        default_factory=dict, description="Rows (`n`) and rates of each attribute's groups."
+    )
+    undefined: dict[str, str] = Field(
+        default_factory=dict, description="Why a number is null, by its name."
+    )
 
 
-def _losses(setup: Setup, result: Result, split: Split) -> dict[str, float | None]:
-    """Return the mean cross-entropy and how far groups' means are from it (the paper's Eq. 6)."""
-    served = served_statistics(result.served, result.measured, split)
-    cells = Cells(setup.summary.attributes)
-    numbers = {"loss": mean_loss(served)} | {
-        f"{item.name}_violation": Constraints(cells, item).violation(served)
-        for item in available_notions()
-        if item.statistic == "loss"
-    }
-    # A model that diverged has no finite loss, and JSON has no infinity.
-    return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+class MetricIntervals(_Named):
+    """Confidence intervals under the names of the metrics."""
+
+    __pydantic_extra__: dict[str, Bounds]
+
+    level: float = Field(description="Confidence level.")
+    by_attribute: dict[str, dict[str, Bounds]] = Field(default_factory=dict)
+    by_client: dict[str, dict[str, Bounds]] = Field(default_factory=dict)
+    by_group: dict[str, dict[str, dict[str, Bounds]]] = Field(default_factory=dict)
 
 
-def _warnings(metrics: dict[str, Any]) -> list[str]:
-    """Say what makes good fairness numbers worthless."""
-    found = []
-    if metrics["train"]["loss"] is None:
-        found.append(
-            "the served model's loss is no finite number: training diverged; lower training.lr"
+class NoiseFloors(_Named):
+    """What exactly fair decisions would show on as many rows, by the names of the metrics."""
+
+    __pydantic_extra__: dict[str, Number]
+
+    by_attribute: dict[str, Numbers] = Field(default_factory=dict)
+
+
+class Evaluation(_Part):
+    """Everything that is reported of one model on one set of rows."""
+
+    metrics: Metrics
+    intervals: MetricIntervals
+    noise_floor: NoiseFloors
+    constant_classifier: Numbers
+
+
+class MetricsBySplit(_Part):
+    """The metrics of each split; null for a split without rows."""
+
+    train: Metrics | None = None
+    validation: Metrics | None = None
+    test: Metrics | None = None
+
+    def __getitem__(self, split: Split) -> Metrics:
+        found = {"train": self.train, "validation": self.validation, "test": self.test}[split]
+        if found is None:
+            raise KeyError(f"no {split} rows were kept")
+        return found
+
+
+class Timing(_Part):
+    """How long it took; not the same from one machine to the next."""
+
+    train_seconds: float = Field(description="Wall-clock seconds of the rounds.")
+    runs_at_once: int = Field(description="Runs that shared them, side by side.")
+
+
+class MachineFacts(_Part):
+    """Where it was run."""
+
+    system: str
+    machine: str
+
+
+class _Record(_Part):
+    """What is known of a run before its first round."""
+
+    schema_version: Literal[2] = Field(default=2, description="Version of this format.")
+    status: Literal["running", "complete"]
+    identity: str = Field(description="Hash of everything that decides the result.")
+    config: dict[str, Any] = Field(
+        description="The configuration with its defaults; read by people, never run as code."
+    )
+    seed: int = Field(description="Seed of everything random.")
+    versions: dict[str, str] = Field(description="Python, mfairfl and the libraries it used.")
+    data: DataFacts
+    task: Task = Field(description="Label, sensitive attributes and types of the columns.")
+    federation: FederationFacts
+
+    @property
+    def strategy(self) -> str:
+        """The name of the strategy."""
+        return str(self.config["strategy"]["name"])
+
+    @property
+    def goal(self) -> tuple[str, ...]:
+        """The metrics that the run was asked to lower, such as `demographic_parity_violation`."""
+        return tuple(f"{name}_violation" for name in self.config["fairness"]["notion"])
+
+    def to_json(self) -> str:
+        """Return the text of run.json; nan has no place in it."""
+        plain = self.model_dump(mode="json")
+        return json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+    def write(self, path: str | Path) -> None:
+        """Write run.json atomically; `path` is the file or the run directory."""
+        write_atomically(_file(path), self.to_json().encode())
+
+
+class StartedRecord(_Record):
+    """run.json of a run that has not finished: who it is."""
+
+    status: Literal["running"]
+
+
+class RunRecord(_Record):
+    """run.json of a finished run.
+
+    Examples
+    --------
+    >>> from mfairfl.runs.record import RunRecord
+    >>> record = RunRecord.read("runs/adult")  # doctest: +SKIP
+    >>> record.metrics["test"]["demographic_parity_violation"]  # doctest: +SKIP
+    0.0123
+    """
+
+    status: Literal["complete"]
+    rounds: int = Field(description="Rounds that were carried out.")
+    epochs_per_round: int = Field(description="Local epochs of each round.")
+    model: ModelFacts
+    served: ServedFacts
+    warnings: list[str] = Field(description="What makes good fairness numbers worthless.")
+    metrics: MetricsBySplit
+    intervals: dict[Split, MetricIntervals] = Field(description="By split.")
+    noise_floor: dict[Split, NoiseFloors] = Field(description="By split.")
+    constant_classifier: dict[Split, Numbers] = Field(
+        description="By split: the metrics of deciding the commoner train label for everyone."
+    )
+    tallies: dict[Split, StoredTally] = Field(
+        description="By split: the counts that every other number was computed from."
+    )
+    timing: Timing
+    machine: MachineFacts
+    files: dict[str, str] = Field(
+        default_factory=dict, description="SHA-256 of the files that the model is read from."
+    )
+
+    @classmethod
+    def read(cls, path: str | Path) -> RunRecord:
+        """Read run.json of a finished run; `path` is the file or the run directory."""
+        found = read_record(path)
+        if not isinstance(found, RunRecord):
+            raise RunDirectoryError(
+                f"{_file(path)}: the run is not finished; give its `mfairfl train` command again"
+            )
+        return found
+
+    @property
+    def reported(self) -> Split:
+        """The split whose numbers come first: test, or what comes nearest."""
+        order: tuple[Split, ...] = ("test", "validation", "train")
+        return next(split for split in order if split in self.intervals)
+
+    def evaluation(self, split: Split) -> Evaluation:
+        """Return everything that is reported of the served model on one split."""
+        return Evaluation(
+            metrics=self.metrics[split],
+            intervals=self.intervals[split],
+            noise_floor=self.noise_floor[split],
+            constant_classifier=self.constant_classifier[split],
         )
-    rate = metrics["train"]["selection_rate"]
-    if rate is not None and not NEAR_CONSTANT <= rate <= 1 - NEAR_CONSTANT:
-        found.append(
-            f"the served model decides alike for nearly everyone (selection rate {rate:.4f}, true "
-            f"positive rate {metrics['train']['true_positive_rate'] or 0:.4f} on train rows): its "
-            "fairness numbers say little"
-        )
-    return found
 
 
-def measured_numbers(tally: Tally, *, majority: Tally | None = None) -> dict[str, Any]:
-    """Return a tally's metrics, intervals, noise floor and constant classifier, as in run.json.
+def _file(path: str | Path) -> Path:
+    path = Path(path)
+    return path if path.name == "run.json" else path / "run.json"
+
+
+def read_record(path: str | Path, *, to_resume: bool = False) -> StartedRecord | RunRecord:
+    """Read run.json, whether the run has finished or not.
 
     Parameters
     ----------
-    majority : Tally, optional
-        The (training) rows whose commoner label the constant classifier answers.
+    path : path
+        The file or the run directory.
+    to_resume : bool
+        Refuse records that this version can only read.
     """
-    return {
-        "metrics": _numbers(tally),
-        "intervals": _intervals(tally),
-        "noise_floor": _floors(tally),
-        "constant_classifier": summarise(constant_classifier(tally, majority=majority)).values,
+    file = _file(path)
+    try:
+        plain = json.loads(file.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise RunDirectoryError(
+            f"{file}: not found; give the --out folder of `mfairfl train`"
+        ) from None
+    except ValueError as error:
+        raise RunDirectoryError(f"{file}: not readable JSON ({error})") from None
+    version = plain.get("schema_version") if isinstance(plain, dict) else None
+    if version not in (1, SCHEMA_VERSION):
+        raise RunDirectoryError(
+            f"{file}: schema_version is {version!r}; this version reads 1 and {SCHEMA_VERSION}"
+        )
+    if version == 1 and to_resume:
+        raise RunDirectoryError(
+            f"{file}: written by mfairfl 0.1; it can be read, but not resumed: choose another "
+            "--out"
+        )
+    started = plain.get("status") == "running"
+    kind: type[StartedRecord | RunRecord] = StartedRecord if started else RunRecord
+    try:
+        return kind.model_validate(_from_schema_1(plain) if version == 1 else plain)
+    except ValidationError as error:
+        problem = first_problem(error, kind)
+    except KeyError as error:  # of a record in the old schema
+        problem = f"lacks {error}"
+    except MfairflError as error:  # a task or a tally that contradicts itself
+        problem = str(error)
+    raise RunDirectoryError(f"{file}: {problem}; the file was altered: restore it or train again")
+
+
+def _from_schema_1(old: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record of mfairfl 0.1 in today's names.
+
+    Its differences were violations; its ratios were to the overall rate, and are dropped. Today's
+    differences and ratios come from its tallies, without intervals.
+    """
+    new = {**old, "schema_version": SCHEMA_VERSION}
+    if old.get("status") != "complete":
+        return new
+    for part in ("metrics", "intervals", "noise_floor", "constant_classifier"):
+        new[part] = {
+            split: None if numbers is None else _renamed(numbers)
+            for split, numbers in old[part].items()
+        }
+    for split, tally in old["tallies"].items():
+        found, kept = summarise(Tally.from_json(tally)), new["metrics"][split]
+        tables = {
+            attribute: numbers | kept["by_attribute"].get(attribute, {})
+            for attribute, numbers in found.by_attribute.items()
+        }
+        undefined = found.undefined | kept["undefined"]
+        new["metrics"][split] = (
+            found.values | kept | {"by_attribute": tables, "undefined": undefined}
+        )
+    training = old["config"]["training"]
+    gradient = old["rounds"] > training["rounds"]  # one step for each of the local epochs
+    return new | {"epochs_per_round": 1 if gradient else training["local_epochs"]}
+
+
+def _renamed(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    new = {
+        name.removesuffix("_difference") + "_violation" * name.endswith("_difference"): value
+        for name, value in numbers.items()
+        if not name.endswith("_ratio")
     }
+    if "undefined" in new:
+        new["undefined"] = _renamed(new["undefined"])
+    if "by_attribute" in new:
+        new["by_attribute"] = {a: _renamed(own) for a, own in new["by_attribute"].items()}
+    return new
 
 
-def _numbers(tally: Tally) -> dict[str, Any]:
-    """Return the flat numbers of a summary, with its tables beside them."""
-    summary = summarise(tally)
-    return {
-        **summary.values,
-        "by_attribute": summary.by_attribute,
-        "by_client": summary.by_client,
-        "by_group": summary.by_group,
-        "undefined": summary.undefined,
-    }
-
-
-def _intervals(tally: Tally) -> dict[str, Any]:
-    """Return [lower, upper] by the names of the metrics."""
-    found = intervals(tally)
-    return {
-        "level": found.level,
-        **_pairs(found.values),
-        "by_attribute": _pairs(found.by_attribute),
-        "by_client": _pairs(found.by_client),
-        "by_group": _pairs(found.by_group),
-    }
-
-
-def _pairs(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _pairs(inner) for name, inner in value.items()}
-    return None if value is None else [value.lower, value.upper]
-
-
-def _floors(tally: Tally) -> dict[str, Any]:
-    found = noise_floor(tally)
-    return {**found.values, "by_attribute": found.by_attribute}
+def json_schema() -> str:
+    """Return the JSON schema of run.json, as it is in docs/run.schema.json."""
+    kinds: TypeAdapter[Any] = TypeAdapter(
+        Annotated[RunRecord | StartedRecord, Field(discriminator="status")]
+    )
+    plain = {"title": "run.json", **kinds.json_schema(mode="serialization")}
+    for part in plain["$defs"].values():  # examples of Python are for readers of Python
+        part["description"] = part["description"].partition("\n\nExamples")[0]
+    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"

@@ -1,41 +1,55 @@
-"""Spread independent runs over processes, one thread each."""
+"""Independent runs spread over processes, one thread each.
+
+The parent (`run_many`) writes lines to a worker's standard input, each a batch of runs
+``[{"config": …, "out": …}, …]``. The worker (`python -m mfairfl.runs.workers`) carries out the
+runs of a batch side by side and answers with JSON lines on standard output:
+``{"out": …, "round": …, "rounds": …}`` after every round, ``{"done": true}`` or ``{"error": …}``
+at the end of the batch. Results are the run directories. When its standard input closes, the
+parent has ended or needs nothing more, and the worker exits at once; its runs can be resumed.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import queue
+import signal
 import subprocess
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mfairfl.errors import MfairflError
-from mfairfl.runs.config import Config
-from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.record import RunRecord
 
-__all__ = ["run_many"]
+if TYPE_CHECKING:  # only a worker trains
+    from mfairfl.engine.state import RoundRecord, RunState, Setup
+
+__all__ = ["Progress", "run_many"]
 
 Worker = subprocess.Popen[str]
 Work = tuple[Config, str | Path]
 Progress = Callable[[str, int, int], None]
 """Called with the run directory, its completed rounds and their number."""
 
-_AT_ONCE = 5  # runs side by side: wide enough a stack, and little to wait for at the end
+_BATCH = 5  # runs side by side: a wide enough stack, and little to wait for at the end
 
 
 def run_many(
     runs: Sequence[Work], *, processes: int | None = None, progress: Progress | None = None
-) -> list[dict[str, Any]]:
+) -> list[RunRecord]:
     """Carry out runs, each into its own directory, and return their records in order.
 
-    Runs are cut into parts of a few that share their rows; each worker process takes part after
-    part, and inside a part the runs advance side by side. Whatever the number of processes, the
-    results have the same bits. Interrupted runs go on; finished ones are not repeated.
+    Runs are divided into batches of a few that share their rows; each worker process takes batch
+    after batch, and inside a batch the runs advance side by side. The results have the same bits
+    for any number of processes. Interrupted runs are resumed; finished ones are not repeated.
 
     Parameters
     ----------
@@ -44,43 +58,32 @@ def run_many(
     processes : int, optional
         Number of workers; by default one for each processor this process may use.
     progress : callable, optional
-        Told of every completed round.
+        Called after every completed round.
 
     Raises
     ------
     MfairflError
-        The first worker's error; the others are stopped, and can be taken up again.
+        The first worker's error; the other workers are stopped, and their runs can be resumed.
     """
     if not runs:
         return []
     count = min(processes or len(os.sched_getaffinity(0)), len(runs))
-    parts = deque(_parts(runs, min(_AT_ONCE, -(-len(runs) // count))))
+    batches = deque(_batches(runs, min(_BATCH, -(-len(runs) // count))))
     with _workers(count) as workers, ThreadPoolExecutor(count) as pool:
-        following = [pool.submit(_lead, worker, parts, progress) for worker in workers]
+        following = [pool.submit(_feed, worker, batches, progress) for worker in workers]
         try:
             error = _first_error(following)
         finally:  # also on Ctrl-C: the threads would carry on to the end of the list
-            parts.clear()
+            batches.clear()
             for worker in workers:
                 worker.kill()
     if error is not None:
         raise MfairflError(error)
-    return [RunDirectory(out).read_record() for _, out in runs]
+    return [RunRecord.read(out) for _, out in runs]
 
 
-def _first_error(following: Sequence[Future[str | None]]) -> str | None:
-    """Wait until all have ended, or one with an error."""
-    going = set(following)
-    while going:
-        # Not without end: where the system hands Ctrl-C to another thread, only waking up sees it.
-        ended, going = wait(going, timeout=0.2, return_when=FIRST_COMPLETED)
-        for error in filter(None, (each.result() for each in ended)):
-            return error
-    return None
-
-
-def _parts(runs: Sequence[Work], size: int) -> Iterator[list[Work]]:
-    """Cut the runs, in their order, into parts on the same table."""
+def _batches(runs: Sequence[Work], size: int) -> Iterator[list[Work]]:
+    """Divide the runs, in their order, into batches on the same table."""
     for _, same in groupby(runs, key=lambda run: str((run[0].data, run[0].task))):
         # Runs that share clients and seed come together: their rows are prepared once.
         members = sorted(same, key=lambda run: (str(run[0].clients), run[0].seed))
@@ -96,7 +99,7 @@ def _workers(count: int) -> Iterator[list[Worker]]:
         workers = []
         for _ in range(count):
             worker = subprocess.Popen(
-                [sys.executable, "-m", "mfairfl.runs.worker"],
+                [sys.executable, "-m", "mfairfl.runs.workers"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -108,14 +111,25 @@ def _workers(count: int) -> Iterator[list[Worker]]:
         yield workers
 
 
-def _lead(worker: Worker, parts: deque[list[Work]], progress: Progress | None) -> str | None:
-    """Give a worker part after part until none is left; return what went wrong, if anything."""
-    while parts:
+def _first_error(following: Sequence[Future[str | None]]) -> str | None:
+    """Wait until all have ended, or one with an error."""
+    going = set(following)
+    while going:
+        # Not without end: where the system hands Ctrl-C to another thread, only waking up sees it.
+        ended, going = wait(going, timeout=0.2, return_when=FIRST_COMPLETED)
+        for error in filter(None, (each.result() for each in ended)):
+            return error
+    return None
+
+
+def _feed(worker: Worker, batches: deque[list[Work]], progress: Progress | None) -> str | None:
+    """Give a worker batch after batch until none is left; return what went wrong, if anything."""
+    while batches:
         try:
-            part = parts.popleft()
+            batch = batches.popleft()
         except IndexError:  # another worker was faster
             break
-        items = [{"config": c.model_dump(mode="json"), "out": str(out)} for c, out in part]
+        items = [{"config": c.model_dump(mode="json"), "out": str(out)} for c, out in batch]
         _send(worker, json.dumps(items))
         error = _follow(worker, progress)
         if error is not None:
@@ -135,7 +149,7 @@ def _send(worker: Worker, line: str) -> None:
 
 
 def _follow(worker: Worker, progress: Progress | None) -> str | None:
-    """Pass on a worker's messages until its part is done; return what went wrong, if anything."""
+    """Pass on a worker's messages until its batch is done; return what went wrong, if anything."""
     for line in worker.stdout or ():
         message = json.loads(line)
         if "done" in message:
@@ -144,4 +158,62 @@ def _follow(worker: Worker, progress: Progress | None) -> str | None:
             return str(message["error"])
         if progress is not None:
             progress(message["out"], message["round"], message["rounds"])
-    return f"a worker ended with code {worker.wait()}; run again to go on"
+    return f"a worker ended with code {worker.wait()}; run the same command again to resume"
+
+
+class _RoundReporter:
+    """Callback in a worker that tells the parent of every round."""
+
+    def __init__(self, out: str) -> None:
+        self._out = out
+
+    def on_start(self, setup: Setup, state: RunState) -> None:
+        _answer({"out": self._out, "round": state.round, "rounds": setup.rounds})
+
+    def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
+        del record
+        self.on_start(setup, state)
+
+
+def _answer(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def _read_batches(batches: queue.SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        batches.put(line)
+    os._exit(0)  # even in the middle of a round: nobody waits for it any more
+
+
+def _work() -> int:
+    """Carry out the batches that come on standard input."""
+    from mfairfl.runs.execute import RunRequest, run_requests  # noqa: PLC0415 - loads PyTorch
+
+    # Ctrl-C reaches every process of a terminal; a worker ends when its parent does.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    batches: queue.SimpleQueue[str] = queue.SimpleQueue()
+    threading.Thread(target=_read_batches, args=(batches,), daemon=True).start()
+    while True:
+        batch = json.loads(batches.get())
+        try:
+            run_requests(
+                [
+                    RunRequest(
+                        config=make_config(run["config"]),
+                        out=Path(run["out"]),
+                        callbacks=(_RoundReporter(run["out"]),),
+                    )
+                    for run in batch
+                ]
+            )
+        except MfairflError as error:
+            _answer({"error": str(error)})
+            return 2
+        for run in batch:  # also those that were finished before
+            _answer({"out": run["out"], "round": 1, "rounds": 1})
+        _answer({"done": True})
+
+
+if __name__ == "__main__":
+    sys.exit(_work())

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from mfairfl.files import write_atomically
 from mfairfl.randomness import stream
 from mfairfl.runs.config import Config, TrainingConfig, make_config
 from mfairfl.runs.options import nested
+from mfairfl.runs.record import RunRecord
 from mfairfl.runs.workers import run_many
 from mfairfl.strategies import create, describe
 
@@ -56,7 +57,7 @@ LEARNING_RATES = (0.001, 0.002, 0.005, 0.01, 0.02)
 Setting = Mapping[str, Any]
 """Dotted keys of a run's configuration, and their values."""
 
-Runner = Callable[[Sequence[Config]], Sequence[Mapping[str, Any]]]
+Runner = Callable[[Sequence[Config]], Sequence[RunRecord]]
 """Carries out runs and returns their records, in order."""
 
 
@@ -160,7 +161,7 @@ def halve(
         left = [kept[: rung.settings] for kept in left]
         jobs = [(i, k, fold) for i, kept in enumerate(left) for k in kept for fold in rung.folds]
         configs = [_config(tuned[i], tuned[i].settings[k], fold, rung) for i, k, fold in jobs]
-        found: dict[tuple[int, int], list[Mapping[str, Any]]] = {}
+        found: dict[tuple[int, int], list[RunRecord]] = {}
         for (i, k, _), record in zip(jobs, run(configs), strict=True):
             found.setdefault((i, k), []).append(record)
         for i, subject in enumerate(tuned):
@@ -212,19 +213,18 @@ def _config(subject: Subject, setting: Setting, fold: int, rung: Rung) -> Config
     return make_config(nested(options, subject.base.model_dump(mode="json")), subject.strategy)
 
 
-def _score(subject: Subject, records: Sequence[Mapping[str, Any]]) -> Scored:
+def _score(subject: Subject, records: Sequence[RunRecord]) -> Scored:
     """Return means over folds; the violation is the notion's, or the spread of the clients."""
-    metric = _metric(subject)
+    metric, tests = _metric(subject), [record.evaluation("test") for record in records]
 
-    def mean(part: str, name: str) -> float:
-        values = [record[part]["test"].get(name) for record in records]
+    def mean(values: Iterable[float | None]) -> float:
         return float(np.mean([np.nan if value is None else value for value in values]))
 
     return Scored(
-        accuracy=mean("metrics", "accuracy"),
-        violation=0.0 if metric is None else mean("metrics", metric),
-        floor=0.0 if metric is None else mean("noise_floor", metric),
-        constant_accuracy=mean("constant_classifier", "accuracy"),
+        accuracy=mean(test.metrics["accuracy"] for test in tests),
+        violation=0.0 if metric is None else mean(test.metrics.get(metric) for test in tests),
+        floor=0.0 if metric is None else mean(test.noise_floor.get(metric) for test in tests),
+        constant_accuracy=mean(test.constant_classifier["accuracy"] for test in tests),
     )
 
 
@@ -278,7 +278,7 @@ def make_lock(
     """Choose hyper-parameters for every method of a study: lock.toml and tuning.csv in `out`."""
     read = study if isinstance(study, Study) else load_study(study)
 
-    def run(configs: Sequence[Config]) -> list[dict[str, Any]]:
+    def run(configs: Sequence[Config]) -> list[RunRecord]:
         if watcher is not None:
             watcher.begin("tuning", len(configs))
         names = [run_name(("tuning", c.data.name or "own", c.strategy.name), c) for c in configs]

@@ -40,6 +40,7 @@ from mfairfl.randomness import stream
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.options import settings
+from mfairfl.runs.record import RunRecord
 from mfairfl.runs.workers import run_many
 
 __all__ = ["SearchWatcher", "tune"]
@@ -172,7 +173,7 @@ def _carry_out(
             watcher.on_round(sum(done.values()) / len(runs))
 
     records = run_many(runs, progress=progress)
-    _same_for_all(study, "data", {"data's sha256": records[0]["data"]["sha256"]})
+    _same_for_all(study, "data", {"data's sha256": records[0].data.sha256})
     folds = [_numbers(k, record, search.metrics) for k, record in enumerate(records)]
     measured = SearchTrial(
         number=trial.number,
@@ -191,21 +192,19 @@ def _complete(study: optuna.Study) -> int:
     return len(study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)))
 
 
-def _numbers(
-    fold: int, record: Mapping[str, Any], metrics: Sequence[str]
-) -> dict[str, float | None]:
+def _numbers(fold: int, record: RunRecord, metrics: Sequence[str]) -> dict[str, float | None]:
     """Return what one fold showed on the rows it was not trained on."""
-    measured = record["metrics"]["test"]
+    measured = record.metrics.test
     if measured is None:
         raise DataError(f"fold {fold}: no client has rows to measure on; give fewer --folds")
     for name in metrics:
         if measured[name] is None:
-            reason = measured["undefined"].get(name, "too few rows")
+            reason = measured.undefined.get(name, "too few rows")
             raise DataError(
                 f"fold {fold}: {name} is undefined ({reason}); give fewer --folds, another "
                 "--metric, or merge groups"
             )
-    floors, constant = record["noise_floor"]["test"], record["constant_classifier"]["test"]
+    floors, constant = record.noise_floor["test"], record.constant_classifier["test"]
     return {
         "accuracy": measured["accuracy"],
         "constant_accuracy": constant["accuracy"],

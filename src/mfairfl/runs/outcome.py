@@ -1,0 +1,148 @@
+"""The record of a run as it is made: its identity at the start, every number at the end."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from importlib.metadata import version
+
+from mfairfl.data import Split, Task
+from mfairfl.engine.loop import Result
+from mfairfl.engine.state import Setup
+from mfairfl.engine.tallies import mean_loss, served_statistics, served_tally
+from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.notions import available_notions
+from mfairfl.models import Model
+from mfairfl.runs.config import Config
+from mfairfl.runs.evaluation import evaluate
+from mfairfl.runs.record import (
+    DataFacts,
+    FederationFacts,
+    MachineFacts,
+    Metrics,
+    MetricsBySplit,
+    ModelFacts,
+    RunRecord,
+    ServedFacts,
+    StartedRecord,
+    Timing,
+)
+
+__all__ = ["finished_record", "started_record"]
+
+NEAR_CONSTANT = 0.01  # a model that selects fewer (or all but fewer) hardly decides anything
+_LIBRARIES = ("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors")
+
+
+def started_record(
+    config: Config,
+    *,
+    data: DataFacts,
+    task: Task,
+    federation: FederationFacts,
+    module: str | None = None,
+) -> StartedRecord:
+    """Return the record of a run that has not finished.
+
+    `module` names the factory of a model that is code, and therefore not in the configuration.
+    """
+    settings = config.model_dump(mode="json")
+    if module is not None:
+        settings["model"] = {"kind": "module", "factory": module}
+    # Rows in memory come with a task, a split and a seed that the configuration does not know.
+    given = [federation.scheme, federation.seed, federation.options]
+    rows = [data.sha256, task.model_dump(mode="json"), *given, module]
+    return StartedRecord(
+        status="running",
+        identity=config.identity(json.dumps(rows, sort_keys=True)),
+        config=settings,
+        seed=config.seed,
+        versions={
+            "python": platform.python_version(),
+            **{name: version(name) for name in _LIBRARIES},
+        },
+        data=data,
+        task=task,
+        federation=federation,
+    )
+
+
+def finished_record(
+    started: StartedRecord,
+    setup: Setup,
+    model: Model,
+    result: Result,
+    *,
+    timing: Timing,
+    files: dict[str, str],
+) -> RunRecord:
+    """Return the record of a finished run; `files` holds the digests of its model's files."""
+    attributes = setup.summary.attributes
+    tallies = {
+        split: served_tally(result.served, result.measured, split, attributes)
+        for split in setup.splits
+    }
+    found = {split: evaluate(tally, majority=tallies["train"]) for split, tally in tallies.items()}
+    metrics = {
+        split: Metrics(**dict(one.metrics), **_losses(setup, result, split))
+        for split, one in found.items()
+    }
+    served, training = result.served, started.config["training"]
+    return RunRecord(
+        **dict(started) | {"status": "complete"},
+        rounds=result.rounds,
+        epochs_per_round=training["local_epochs"] * training["rounds"] // (setup.rounds or 1),
+        model=ModelFacts(**{"size": model.size, **model.describe()}),
+        served=ServedFacts(
+            kind=served.kind,
+            names=served.names,
+            clients=served.clients,
+            weights=tuple(float(weight) for weight in served.weights),
+            rule=setup.output.rule,
+            tolerance=setup.output.tolerance,
+            note=served.note,
+            thresholds=None if served.thresholds is None else served.thresholds.to_json(),
+        ),
+        warnings=_warnings(metrics["train"]),
+        metrics=MetricsBySplit(**metrics),
+        intervals={split: one.intervals for split, one in found.items()},
+        noise_floor={split: one.noise_floor for split, one in found.items()},
+        constant_classifier={split: one.constant_classifier for split, one in found.items()},
+        tallies=tallies,
+        timing=timing,
+        machine=MachineFacts(system=platform.system(), machine=platform.machine()),
+        files=files,
+    )
+
+
+def _losses(setup: Setup, result: Result, split: Split) -> dict[str, float | None]:
+    """Return the mean cross-entropy and how far groups' means are from it (the paper's Eq. 6)."""
+    served = served_statistics(result.served, result.measured, split)
+    cells = Cells(setup.summary.attributes)
+    numbers = {"loss": mean_loss(served)} | {
+        f"{item.name}_violation": Constraints(cells, item).violation(served)
+        for item in available_notions()
+        if item.statistic == "loss"
+    }
+    # A model that diverged has no finite loss, and JSON has no infinity.
+    return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+
+
+def _warnings(train: Metrics) -> list[str]:
+    """Say what makes good fairness numbers worthless."""
+    found = []
+    if train["loss"] is None:
+        found.append(
+            "the loss of the served model is not a finite number: training diverged; lower "
+            "training.lr"
+        )
+    rate = train["selection_rate"]
+    if rate is not None and not NEAR_CONSTANT <= rate <= 1 - NEAR_CONSTANT:
+        found.append(
+            f"the served model decides alike for nearly everyone (selection rate {rate:.4f}, true "
+            f"positive rate {train['true_positive_rate'] or 0:.4f} on train rows): its fairness "
+            "numbers say little"
+        )
+    return found
