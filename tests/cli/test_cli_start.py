@@ -38,18 +38,55 @@ def test_version(cli):
     assert cli("--version").out == f"mfairfl {mfairfl.__version__}\n"
 
 
-def test_quick_commands_do_not_load_torch():
+REFUSALS = [
+    "train nofile.toml",
+    "train --data adult --strategy fedvag",
+    "train --data adult --set training.rouns=3",
+    "train --data adult --set strategy.betta=1",
+    "train --data adult --notion eqodds",
+    "train --data adult --rounds few",
+    "train --data adult --rouns 3",
+    "train --data adul",
+    "train --csv nofile.csv --label y --favourable 1 --sensitive s",
+    "train",
+    "doctor nofile.toml",
+    "init --csv nofile.csv --label y --favourable 1 --sensitive s",
+    "tune --data adult --strategy fedvag",
+    "deploy local --data adul",
+    "compare nofile.toml",
+    "reproduce table1",
+    "strategies fedvag",
+    "data describe adul",
+]
+
+
+def test_help_lists_and_refusals_do_not_wait_for_torch(tmp_path):
     code = (
         "import sys; from mfairfl.cli import main\n"
         "assert main(['--help']) == 0 and main(['train', '--help']) == 0\n"
-        "assert 'pandas' not in sys.modules\n"
+        "assert 'pandas' not in sys.modules and 'numpy' not in sys.modules\n"
         "assert main(['data', 'list']) == 0 and main(['strategies']) == 0\n"
-        "assert 'torch' not in sys.modules\n"
+        "slow = {'torch', 'scipy.optimize', 'scipy.stats', 'matplotlib', 'flwr', 'optuna'}\n"
+        "assert not slow & sys.modules.keys(), 'lists'\n"
+        f"for line in {REFUSALS}:\n"
+        "    assert main(line.split()) == 2, line\n"
+        "    assert not slow & sys.modules.keys(), (line, slow & sys.modules.keys())\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
+    refused = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(refused) == len(REFUSALS)
+
+
+def test_windows_is_refused_in_one_line(cli, monkeypatch):
+    monkeypatch.setattr("platform.system", lambda: "Windows")
+    answer = cli("train", "--data", "adult")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == (
+        "error: mfairfl needs a POSIX system: silos fork; use Linux or macOS, or WSL\n"
+    )
 
 
 def test_module_entry_point_gives_one_line_and_code_2():

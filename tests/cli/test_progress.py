@@ -1,12 +1,44 @@
-"""Progress of many runs where there is no terminal."""
+"""Progress on a terminal of 80 columns, and where there is no terminal."""
 
 from __future__ import annotations
 
 import io
 
+import pytest
 from rich.console import Console
 
-from mfairfl.cli.progress import ManyRuns
+from mfairfl.cli.progress import JournalProgress, ManyRuns
+
+ROUND = {
+    "event": "round",
+    "round": 12,
+    "rounds": 40,
+    "train_loss": 0.41,
+    "train_accuracy": 0.8234,
+    "train_violation": 0.0219,
+    "train_client_accuracy_gap": 0.052,
+}
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_round_and_bar_stay_whatever_the_width(width):
+    screen = io.StringIO()
+    console = Console(
+        file=screen, force_terminal=True, width=width, color_system=None, legacy_windows=False
+    )
+    with JournalProgress(console) as progress:
+        progress({"event": "started", "clients": ["a"], "rounds": 40, "round": 0})
+        progress(ROUND)
+    (line,) = {
+        part for part in screen.getvalue().replace("\x1b[2K", "\n").split("\n") if "12/40" in part
+    }
+    line = line.rstrip()
+    # A bar of ten characters, three of them for 12 of 40 rounds; then the time left.
+    assert line.startswith("round 12/40 ━━━        --:-- left  loss 0.410")
+    assert len(line) <= width
+    for number in ("loss 0.410", "accuracy 0.823", "violation 0.022"):
+        assert number in line
+    assert ("client gap 0.052" in line) == (width > 80)
 
 
 def test_plain_lines_say_how_much_is_done_and_how_long_it_will_take(capsys):

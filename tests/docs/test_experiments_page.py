@@ -16,7 +16,7 @@ from mfairfl.cli import app
 from mfairfl.experiments.search.choice import FLOOR_FACTOR, USEFUL
 from mfairfl.experiments.search.halving import FOLDS, RUNGS
 from mfairfl.experiments.study import Study
-from mfairfl.paper.reproduce import PAPER
+from mfairfl.paper import PAPER
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")

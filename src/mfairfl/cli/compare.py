@@ -45,7 +45,11 @@ def compare(
     is_study = len(what) == 1 and not what[0].is_dir()
     if seeds is not None and not is_study:
         raise ConfigError("--seeds: only with a study file; runs are already trained")
-    from mfairfl.experiments import compare as library  # noqa: PLC0415 - only when called
+    if is_study:
+        from mfairfl.experiments.study import load_study  # noqa: PLC0415
+
+        load_study(what[0])  # refused, if it must be, before PyTorch is loaded
+    from mfairfl.experiments import compare as library  # noqa: PLC0415
 
     if not is_study:
         comparison = library.compare(what)

@@ -13,6 +13,7 @@ import typer
 from mfairfl.cli.flags import (
     ConfigFile,
     RunJson,
+    check_data,
     configuration,
     default_folder,
     examples,
@@ -79,6 +80,8 @@ def local(
     require_extra("flwr", "flower")
     config = configuration(file, flags)
     files = _files(silo or ())
+    if not files:
+        check_data(config)
     folder = Path(f"{default_folder(config)}-silos") if out is None else out
 
     def work(progress: JournalProgress) -> RunRecord:

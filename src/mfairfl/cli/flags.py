@@ -22,6 +22,7 @@ __all__ = [
     "Encoding",
     "Json",
     "RunJson",
+    "check_data",
     "check_target",
     "configuration",
     "default_folder",
@@ -122,6 +123,19 @@ def configuration(file: Path | None, flags: Mapping[str, Any]) -> Config:
 
     source = " and ".join([str(file)] * (file is not None) + ["flags"] * bool(flags))
     return make_config(merged, source or "flags")
+
+
+def check_data(config: Config) -> None:
+    """Refuse an unknown data set or a missing file before PyTorch is loaded."""
+    from mfairfl.data import find_dataset, read_frame  # noqa: PLC0415 - only when called
+
+    name, csv = config.data.name, config.data.csv
+    if name is None and csv is None:
+        raise ConfigError("no data: give --data (see `mfairfl data list`), --csv or a TOML file")
+    if name is not None:
+        find_dataset(name)
+    elif not Path(str(csv)).exists():
+        read_frame(Path(str(csv)))  # its error names a similar file
 
 
 def check_target(path: Path, fix: str, *, replace: bool = False) -> None:

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import accumulate
 from pathlib import Path
 from signal import SIGTERM, signal
 from typing import TYPE_CHECKING, Any, Self
@@ -32,7 +31,7 @@ __all__ = [
 ]
 
 INTERRUPTED = 130
-_BAR, _TIME = 10, len("0:00:00 left")
+_BAR = 10  # characters
 _SHOWN = {
     "loss": "train_loss",
     "accuracy": "train_accuracy",
@@ -115,12 +114,14 @@ class Bar:
 
     def show(self, name: str, done: float, numbers: Sequence[str]) -> None:
         """Move the bar, with a name and as many numbers as fit beside it."""
-        room = self._width - len(name) - _BAR - _TIME - len("  ") * 2
-        ends = accumulate(len(number) + len("  ") for number in numbers)
-        fitting = "  ".join(
-            number for number, end in zip(numbers, ends, strict=True) if end <= room
-        )
-        self._bar.update(self._task, completed=done, description=name, numbers=fitting)
+        room = self._width - len(name) - _BAR - len("   0:00:00left  ")
+        text = ""
+        for number in numbers:
+            longer = f"{text}  {number}".strip()
+            if len(longer) > room:
+                break
+            text = longer
+        self._bar.update(self._task, completed=done, description=name, numbers=text)
 
     def show_round(
         self, round_: int, rounds: int, values: Mapping[str, Any], conflicts: int | None = None

@@ -44,8 +44,12 @@ def reproduce(
 
     Repeat the command to resume; finished runs are not repeated.
     """
-    if "tuning" in what and len(what) > 1:
+    from mfairfl.paper import experiment_names  # noqa: PLC0415 - only when called
+
+    tuning = "tuning" in what
+    if tuning and len(what) > 1:
         raise ConfigError("tuning: give it alone; its lock file is for the others (--lock)")
+    names = () if tuning else experiment_names(what)
     if quick:
         seeds, protocol = seeds or 1, protocol or ["10x20"]
     from mfairfl.cli.progress import ManyRuns, stoppable  # noqa: PLC0415
@@ -53,11 +57,10 @@ def reproduce(
     from mfairfl.paper import reproduce as paper  # noqa: PLC0415
 
     with stoppable(), ManyRuns(terminal(stderr=True)) as watcher:
-        if "tuning" in what:
+        if tuning:
             make_lock(paper.studies_folder() / "tune.toml", out, watcher=watcher)
             typer.echo(f"{out}/lock.toml, {out}/tuning.csv")
             return
-        names = paper.PAPER if "all" in what else tuple(dict.fromkeys(what))
         found = paper.reproduce(
             names, out, seeds=seeds, protocols=protocol, lock=lock, watcher=watcher
         )

@@ -8,7 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import ConfigFile, RunJson, configuration, default_folder, run_flags
+from mfairfl.cli.flags import (
+    ConfigFile,
+    RunJson,
+    check_data,
+    configuration,
+    default_folder,
+    run_flags,
+)
 from mfairfl.cli.show import print_run, say, terminal
 from mfairfl.errors import ConfigError
 
@@ -46,6 +53,7 @@ def train(
     if file is not None and config is not None:
         raise ConfigError(f"{file} and --config {config}: give one of them")
     settings = configuration(file or config, flags)
+    check_data(settings)
     folder = default_folder(settings) if out is None else out
     from mfairfl.cli.progress import RoundProgress, stoppable  # noqa: PLC0415
     from mfairfl.runs.directory import RunDirectory  # noqa: PLC0415 - loads PyTorch

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import ConfigFile, configuration, default_folder, run_flags
+from mfairfl.cli.flags import ConfigFile, check_data, configuration, default_folder, run_flags
 from mfairfl.cli.show import number, print_json, print_table, terminal
 from mfairfl.errors import ConfigError, require_extra
 from mfairfl.runs.options import OPTIONS, comma_list, toml_value
@@ -88,6 +88,7 @@ def tune(
     """
     require_extra("optuna", "tune")
     config = configuration(file, flags)
+    check_data(config)
     from mfairfl.cli.progress import TrialProgress, stoppable  # noqa: PLC0415
     from mfairfl.experiments.search import tune as library  # noqa: PLC0415 - loads PyTorch
     from mfairfl.experiments.search.space import default_space  # noqa: PLC0415

@@ -8,19 +8,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from mfairfl.errors import ConfigError, unknown
+from mfairfl.errors import ConfigError
 from mfairfl.experiments.compare import StudyWatcher, run_study
 from mfairfl.experiments.results import StudyResult
 from mfairfl.experiments.study import load_study
 from mfairfl.experiments.tables.writers import read_csv
 from mfairfl.files import write_atomically
+from mfairfl.paper import PAPER, experiment_names
 from mfairfl.paper.claims import write_claims
 from mfairfl.paper.published import PUBLISHED_TABLES, published_for
 from mfairfl.paper.verdicts import write_verdicts
 
-__all__ = ["PAPER", "reproduce", "studies_folder"]
-
-PAPER = ("table-1", "table-2", "table-3", "table-s2", "table-s3", "figure-s1")
+__all__ = ["reproduce", "studies_folder"]
 
 
 def studies_folder() -> Path:
@@ -46,7 +45,7 @@ def reproduce(
     Parameters
     ----------
     names : sequence of str
-        Some of `PAPER`.
+        Some of `mfairfl.paper.PAPER`, or "all".
     seeds : int, optional
         Number of seeds; overrides the files.
     protocols : sequence of str, optional
@@ -59,9 +58,7 @@ def reproduce(
     >>> reproduce(["table-1"], Path("reproduction"), seeds=1, protocols=["10x20"])  \
 # doctest: +SKIP
     """
-    for name in names:
-        if name not in PAPER:
-            raise ConfigError(unknown("experiment", name, (*PAPER, "all", "tuning")))
+    names = experiment_names(names)
     changes: dict[str, Any] = {}
     if seeds is not None:
         changes["seeds"] = tuple(range(seeds))
