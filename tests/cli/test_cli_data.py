@@ -85,9 +85,35 @@ def test_a_strategy_is_explained_with_its_rule_and_hyper_parameters(cli):
     found = json.loads(cli("strategies", "mfairfl-rev", "--json").out)
     assert found["hyper_parameters"]["order"] == {"default": "reversed", "grid": []}
     assert found["hyper_parameters"]["beta"]["grid"] == [0.2, 0.4, 0.6, 0.8, 1.0]
+    assert found["hyper_parameters"]["goals.cap"] == {"default": 0.9, "grid": []}
+    assert "strategy.goals.cap" in cli("strategies", "mfairfl").out
     answer = cli("strategies", "fedavgg")
     assert answer.code == 2
     assert "did you mean 'fedavg'" in answer.err
+
+
+def test_strategies_of_others_are_listed_and_explained(cli, tmp_path, monkeypatch):
+    (tmp_path / "mine.py").write_text(
+        '"""A rule of mine."""\n'
+        "from dataclasses import dataclass\n"
+        "from typing import ClassVar\n"
+        "from mfairfl.strategies import Card, Strategy\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(Strategy):\n"
+        '    """Half of everything."""\n'
+        '    card: ClassVar[Card] = Card(title="Mine", paper="Me 2026")\n'
+        "    half: float = 0.5\n",
+        encoding="utf-8",
+    )
+    told = cli("strategies", "mine:Mine")
+    assert told.code == 0, told.err
+    for words in ("A rule of mine.", "Half of everything.", "strategy.half", "Me 2026"):
+        assert words in told.out
+    monkeypatch.setattr("mfairfl.strategies.available", lambda: ["fedavg", "mine:Mine", "x:Y"])
+    listed = cli("strategies")
+    assert listed.code == 0
+    assert [line.split()[0] for line in listed.out.splitlines()[3:5]] == ["fedavg", "mine:Mine"]
+    assert listed.err.startswith("warning: x:Y is left out: 'x:Y' cannot be imported")
 
 
 @pytest.mark.parametrize("verb", ["describe", "fetch", "verify"])

@@ -127,13 +127,13 @@ def configuration(file: Path | None, flags: Mapping[str, Any]) -> Config:
 
 def check_data(config: Config) -> None:
     """Refuse an unknown data set or a missing file before PyTorch is loaded."""
-    from mfairfl.data import find_dataset, read_frame  # noqa: PLC0415 - only when called
+    from mfairfl.data import DATASETS, read_frame  # noqa: PLC0415 - only when called
 
     name, csv = config.data.name, config.data.csv
     if name is None and csv is None:
         raise ConfigError("no data: give --data (see `mfairfl data list`), --csv or a TOML file")
     if name is not None:
-        find_dataset(name)
+        DATASETS.follow(name)
     elif not Path(str(csv)).exists():
         read_frame(Path(str(csv)))  # its error names a similar file
 

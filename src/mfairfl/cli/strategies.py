@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from inspect import getdoc, getmodule
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mfairfl.cli.show import print_json, print_table
+from mfairfl.cli.flags import Json
+from mfairfl.cli.show import print_json, print_table, say
+from mfairfl.errors import ConfigError
 
 if TYPE_CHECKING:
     from mfairfl.strategies import Card
@@ -17,20 +21,35 @@ __all__ = ["strategies"]
 
 def strategies(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Explain one method in full.")
+        str | None,
+        typer.Argument(
+            metavar="[NAME]", help="Explain one method in full; also package.module:Name."
+        ),
     ] = None,
     *,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+    json: Json = False,
 ) -> None:
-    """List the methods: paper, what each protects, what the server sees; or explain one."""
+    """List the methods: paper, what each protects, what the server sees; or explain one.
+
+    Methods of other installed packages are listed too.
+    """
+    if name is None:
+        _list(as_json=json)
+    else:
+        _explain(name, as_json=json)
+
+
+def _list(*, as_json: bool) -> None:
     from mfairfl.strategies import available, describe  # noqa: PLC0415 - only when called
 
-    if name is not None:
-        _explain(name, as_json=json)
-        return
-    cards = {known: describe(known) for known in available()}
-    if json:
-        print_json([{"name": known, **asdict(card)} for known, card in cards.items()])
+    cards = {}
+    for name in available():
+        try:
+            cards[name] = describe(name)
+        except ConfigError as error:  # another package's method, which does not load
+            say(f"warning: {name} is left out: {error}")
+    if as_json:
+        print_json([{"name": name, **asdict(card)} for name, card in cards.items()])
         return
     print_table(
         ["name", "method", "paper", "protects", "sees"],
@@ -38,8 +57,8 @@ def strategies(
         wrap=(1, 2, 3),
     )
     typer.echo(
-        "sees: what the server must see; for sums a secure sum of the updates would do. `mfairfl "
-        "strategies NAME` says more."
+        "sees: what the server must see; where it is sums, a secure sum of the updates is "
+        "enough.\n`mfairfl strategies NAME` explains a method."
     )
 
 
@@ -51,17 +70,12 @@ def _seen(card: Card) -> str:
 
 def _explain(name: str, *, as_json: bool) -> None:
     """Print a method's rule and its hyper-parameters."""
-    from inspect import getdoc, getmodule  # noqa: PLC0415
+    from mfairfl.strategies import create, describe, grids  # noqa: PLC0415 - only when called
 
-    from mfairfl.strategies import create, describe  # noqa: PLC0415 - only when called
-
-    strategy, card = create(name), describe(name)
+    strategy, card, tuned = create(name), describe(name), grids(name)
     values = {
-        field.name: {
-            "default": getattr(strategy, field.name),
-            "grid": list(field.metadata.get("grid", ())),
-        }
-        for field in fields(strategy)  # type: ignore[arg-type]
+        key: {"default": value, "grid": list(tuned.get(key, ()))}
+        for key, value in _dotted(asdict(strategy))  # type: ignore[call-overload]  # a dataclass
     }
     if as_json:
         print_json({"name": name, **asdict(card), "hyper_parameters": values})
@@ -72,4 +86,13 @@ def _explain(name: str, *, as_json: bool) -> None:
         [f"strategy.{key}", str(value["default"]), ", ".join(map(str, value["grid"]))]
         for key, value in values.items()
     ]
-    print_table(["hyper-parameter", "default", "tuned over"], rows)
+    print_table(["hyper-parameter", "default", "tuned over"], rows, wrap=(2,))
+
+
+def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the hyper-parameters by the keys that set them."""
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
