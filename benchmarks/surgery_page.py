@@ -123,7 +123,7 @@ def split_table(found: Found, names: Sequence[str]) -> str:
             shown, p = difference(worst(records), worst(base))
             cost, _ = difference(accuracy(records), accuracy(base))
             rows.append([name, rule, *numbers, shown, p, cost])
-    head = ["setting", "rule", "accuracy", "DP difference", "worst client", "client std"]
+    head = ["setting", "rule", "accuracy", "DP violation", "worst client", "client std"]
     return table([*head, "worst − size-weighted", "p", "accuracy − size-weighted"], rows)
 
 

@@ -36,7 +36,16 @@ def test_own_csv_from_flags(cli, csv, flags, tmp_path):
         "-",
         f"{record['constant_classifier']['test']['accuracy']:.4f}",
     ]
-    assert "demographic_parity_violation *" in answer.out
+    goal = [
+        line.split() for line in answer.out.splitlines() if line.startswith("demographic_parity_")
+    ]
+    values = [f"{test[f'demographic_parity_{kind}']:.4f}" for kind in ("difference", "ratio")]
+    assert goal[0][:2] == ["demographic_parity_violation", "*"]
+    assert goal[0][2] == f"{test['demographic_parity_violation']:.4f}"
+    assert [line[:2] for line in goal[1:]] == [
+        ["demographic_parity_difference", values[0]],
+        ["demographic_parity_ratio", values[1]],
+    ]
     assert answer.out.splitlines()[-1].startswith("files: r/")
     assert answer.err.splitlines()[0] == "run folder: r"
     assert [line.split()[1] for line in answer.err.splitlines()[1:]] == ["0/2", "1/2", "2/2"]

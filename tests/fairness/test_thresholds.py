@@ -389,8 +389,8 @@ def test_infinite_thresholds_are_words_in_json():
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"values": [[0.0]]}, "key 'probabilities' is no list of lists"),
-        ({"values": [0.0], "probabilities": [[1.0]]}, "key 'values' is no list of lists"),
+        ({"values": [[0.0]]}, "key 'probabilities' is not a list of lists"),
+        ({"values": [0.0], "probabilities": [[1.0]]}, "key 'values' is not a list of lists"),
         ({"values": [[0.0], [0.0, 1.0]], "probabilities": [[1.0]]}, "differ in length"),
         ({"values": [[0.0], ["often"]], "probabilities": [[1.0], [1.0]]}, "cell 1 hold 'often'"),
         ({"values": [[[0.0]]], "probabilities": [[1.0]]}, r"cell 0 hold \[0\.0\]; use a finite"),

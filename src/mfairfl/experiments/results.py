@@ -26,7 +26,7 @@ from mfairfl.experiments.tables.layout import TableLayout
 from mfairfl.experiments.tables.tabulate import Published, tabulate
 from mfairfl.experiments.tables.writers import write_csv, write_latex, write_markdown, write_text
 from mfairfl.fairness import frontier
-from mfairfl.fairness.rates import decided_notions
+from mfairfl.fairness.rates import decision_notions
 from mfairfl.files import write_atomically
 from mfairfl.runs.config import Config
 from mfairfl.runs.figures import save_figure
@@ -181,7 +181,7 @@ def _row(trial: Trial, record: RunRecord) -> dict[str, Any]:
     floors = record.noise_floor["test"].by_name
     # Those of losses have no floor.
     violations = [
-        name for item in decided_notions() if (name := f"{item.name}_violation") in floors
+        name for item in decision_notions() if (name := f"{item.name}_violation") in floors
     ]
     more = [name for name in test.by_name if name.endswith("_violation") and name not in floors]
     names = _attributes(record)

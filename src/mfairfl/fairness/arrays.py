@@ -118,7 +118,7 @@ def _column(values: Any, name: str) -> NDArray[Any]:
     """Return `values` as a one-dimensional object array without missing entries."""
     column = np.asarray(values, dtype=object)
     if column.ndim != 1:
-        raise DataError(f"{name}: has shape {column.shape}; give one value a row")
+        raise DataError(f"{name}: has shape {column.shape}; give one value per row")
     missing = np.flatnonzero(pd.isna(column))
     if missing.size:
         raise DataError(

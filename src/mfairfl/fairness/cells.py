@@ -77,7 +77,7 @@ class Cells:
         return math.prod(self.shape)
 
     def decode(self, cell: int) -> tuple[str, ...]:
-        """Return the group names of a cell, one an attribute."""
+        """Return the group names of a cell, one for each attribute."""
         if not 0 <= cell < self.size:
             raise DataError(f"cell {cell} is outside 0 … {self.size - 1}")
         names = list(product(*(attribute.groups for attribute in self.attributes)))

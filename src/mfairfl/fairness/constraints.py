@@ -165,7 +165,7 @@ class Constraints:
         """Return W (J, C, 2) and o with gaps F_e − F_{e,g} = Σ_{c,y} W·selected + o.
 
         The errors of a cell are its selected rows if y = 0 and the others if y = 1. Gaps of losses
-        are no function of decisions: not for constraints on them.
+        do not depend on decisions: not for constraints on them.
         """
         n, weight = self._table(counts), self.influence(counts)
         error = self._statistic == "error"
@@ -197,7 +197,7 @@ class Constraints:
         mu = np.asarray(multipliers, dtype=np.float64)
         if mu.shape != (len(self),) or not np.isfinite(mu).all():
             raise ConfigError(
-                f"multipliers of shape {mu.shape}: give {len(self)} finite numbers, one a label"
+                f"multipliers of shape {mu.shape}: give {len(self)} finite numbers, one per label"
             )
         n = self._table(counts)
         weighted = n.sum() * mu[:, None, None] * self.influence(n)

@@ -1,4 +1,4 @@
-"""The best accuracy any classifier whatever can have under bounds on its violations.
+"""The best accuracy that any classifier can have under bounds on its violations.
 
 A linear programme over P(ŷ=1 | cell, y): it knows labels and groups and nothing else, so no
 classifier, however good its features, does better. A published row above it cannot be one model.
@@ -48,8 +48,8 @@ def frontier(
     attributes
         The attributes whose cells the table's rows are; by default one attribute.
     **bounds
-        By the name of a notion that decisions tell (``demographic_parity=0.05``): its largest
-        allowed violation, for every attribute; None is no bound.
+        The largest allowed violation of a notion, for every attribute, by the notion's name
+        (``demographic_parity=0.05``); None is no bound.
 
     Examples
     --------
@@ -65,7 +65,9 @@ def frontier(
         if not (math.isfinite(bound) and bound >= 0):
             raise ConfigError(f"{name} = {bound}; use a bound of 0 or more, or None")
         if notion(name).statistic == "loss":
-            raise ConfigError(f"{name} is of losses, which decisions do not tell; leave it out")
+            raise ConfigError(
+                f"{name} compares losses, which decisions do not determine; leave it out"
+            )
     present = n > 0
     label = np.broadcast_to(np.array([-1.0, 1.0]), n.shape)
     gain = (label * n / n.sum())[present]  # accuracy = P(y=0) + gain · rates

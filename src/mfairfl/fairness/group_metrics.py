@@ -3,11 +3,11 @@
 * `<notion>_violation` is the paper's Eq. 7: the largest absolute deviation of a group's rate from
   the overall rate. Of several attributes the worst counts.
 * `<notion>_difference` and `<notion>_ratio` compare the groups with one another, and equal the
-  functions of these names in fairlearn (for accuracy parity its `MetricFrame` of accuracies) on
-  all rows in whose cells there is somebody. Several attributes are crossed, as there.
+  functions of these names in fairlearn (for accuracy parity its `MetricFrame` of accuracies)
+  wherever every group has rows of every label. Several attributes are crossed, as there.
 
-Where fairlearn skips a group or an event without rows, a number here is undefined: nan, with an
-`UndefinedMetricWarning` that says which group it is.
+Where a group has no such rows fairlearn skips it or takes its rate for 0; here the number is
+undefined: nan, with an `UndefinedMetricWarning` that names the group.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def demographic_parity_violation(
     sensitive_features
         One column, or several as a frame, a dict or a 2-d array.
     clients
-        Accepted so that all metrics are called alike; the number does not depend on it.
+        Accepted so that all metrics have the same signature; the number does not depend on it.
     attribute
         Which sensitive attribute, or ``intersection``; None is the worst over the attributes.
 
@@ -186,8 +186,8 @@ def equalized_odds_ratio(
 ) -> float:
     """Return the ratio of the groups' lowest and highest true or false positive rate.
 
-    Arguments as in `equalized_odds_difference`. Where nobody has a false positive, the true
-    positive rates alone are compared; where nobody has a true one, the ratio is undefined.
+    Arguments as in `equalized_odds_difference`. If there are no false positives at all, only
+    true positive rates are compared; without any true positive the ratio is undefined.
 
     Examples
     --------
@@ -336,7 +336,7 @@ def accuracy_parity_loss_violation(
     Parameters
     ----------
     statistics
-        Sums over (cell, label); decisions do not tell a loss, so a tally is not enough.
+        Sums over (cell, label). A tally is not enough: it counts decisions, not losses.
     cells
         The cells the sums are over.
     attribute

@@ -63,7 +63,7 @@ class ScoreHistogram:
         z, cell = checked_rows(logits, cells, size)
         y = binary_column(labels, "labels")
         if len(y) != len(z):
-            raise DataError(f"labels: {len(y)} values for {len(z)} logits; give one a row")
+            raise DataError(f"labels: {len(y)} values for {len(z)} logits; give one per row")
         position = np.searchsorted(_edges(bins), z, side="right")  # the number of edges ≤ z
         index = (cell * 2 + y) * bins + position
         counts = np.bincount(index, minlength=size * 2 * bins).astype(np.int64)
@@ -95,7 +95,7 @@ def checked_rows(
     """Return a logit and a cell for each row, checked."""
     z, codes = np.asarray(logits, dtype=np.float64), np.asarray(cells)
     if z.ndim != 1 or codes.shape != z.shape:
-        raise DataError(f"logits {z.shape} and cells {codes.shape}: give one of each a row")
+        raise DataError(f"logits {z.shape} and cells {codes.shape}: give one of each per row")
     wrong = np.flatnonzero(~np.isfinite(z))
     if wrong.size:
         raise DataError(f"logits: row {wrong[0]} holds {z[wrong[0]]}; has training diverged?")

@@ -81,7 +81,7 @@ def accuracy(
     y_pred
         Decisions 0 or 1.
     sensitive_features, clients
-        Accepted so that all metrics are called alike; the number does not depend on them.
+        Accepted so that all metrics have the same signature; the number does not depend on them.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def client_accuracy_std(
     y_pred
         Decisions 0 or 1.
     sensitive_features
-        Accepted so that all metrics are called alike; the number does not depend on it.
+        Accepted so that all metrics have the same signature; the number does not depend on it.
     clients
         The client of each row.
 

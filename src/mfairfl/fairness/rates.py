@@ -29,7 +29,7 @@ __all__ = [
     "Spread",
     "client_accuracies",
     "compared_counts",
-    "decided_notions",
+    "decision_notions",
     "divide",
     "group_measure",
     "group_rates",
@@ -182,7 +182,7 @@ def group_measure(
         ``violation``: the largest deviation from the overall rate. ``difference``, ``ratio``: as
         fairlearn's functions of these names, accuracies and not errors for a ratio of errors.
     groupings
-        Whose groups are compared; the worst of several counts.
+        The groups that are compared; of several groupings the worst counts.
     method, agg
         Of a difference or a ratio, as in fairlearn.
     """
@@ -242,8 +242,8 @@ def _why_undefined(notion: Notion, counts: NDArray[Any], groupings: Sequence[Gro
     return f"no {wanted} decision in an event: the ratio is 0/0"
 
 
-def decided_notions(notions: Sequence[Notion] | None = None) -> list[Notion]:
-    """Return those of the notions (all by default) that decisions tell: not those of losses."""
+def decision_notions(notions: Sequence[Notion] | None = None) -> list[Notion]:
+    """Return those notions (of all that are registered) that compare decisions, not losses."""
     chosen = available_notions() if notions is None else notions
     return [item for item in chosen if item.statistic != "loss"]
 

@@ -17,7 +17,7 @@ from mfairfl.fairness.notions import Notion
 from mfairfl.fairness.rates import (
     KINDS,
     PROPORTIONS,
-    decided_notions,
+    decision_notions,
     group_measure,
     measured_groupings,
     pooled_table,
@@ -77,14 +77,14 @@ class TallySummary:
 
 
 def summarise(tally: Tally, *, notions: Sequence[Notion] | None = None) -> TallySummary:
-    """Return every number the tally can tell.
+    """Return every number that follows from a tally.
 
     Parameters
     ----------
     tally
         The counts.
     notions
-        Whose violation, difference and ratio are told; by default every registered notion.
+        The notions that are measured; by default every registered one.
 
     Examples
     --------
@@ -131,8 +131,8 @@ def constant_classifier(tally: Tally, *, majority: int | Tally | None = None) ->
     tally
         The rows it is evaluated on.
     majority
-        The label, or a (training) tally whose commoner label is taken, 0 on a tie; None takes the
-        label commoner in `tally` itself.
+        The label, or a (training) tally whose more frequent label is taken, 0 on a tie; None takes
+        that of `tally` itself.
 
     Examples
     --------
@@ -183,7 +183,7 @@ def _group_numbers(
     }
     return {
         f"{item.name}_{kind}": group_measure(kind, item, tally.counts, groupings)
-        for item in decided_notions(notions)
+        for item in decision_notions(notions)
         for kind, groupings in by_kind.items()
     }
 

@@ -36,7 +36,7 @@ def hidden_cells(
     [[False, True], [True, False]]
     """
     if minimum < 1:
-        raise ConfigError(f"minimum = {minimum} rows a cell; use 1 (hide nothing) or more")
+        raise ConfigError(f"minimum = {minimum} rows per cell; use 1 (hide nothing) or more")
     hidden = np.zeros(rows.shape, dtype=bool)
     if rows.sum() < minimum:
         return ~hidden
@@ -94,7 +94,9 @@ class Tally:
         if not np.isfinite(counts).all() or (counts < 0).any():
             raise DataError("tally: counts hold a negative or missing number")
         if len(set(self.clients)) < len(self.clients):
-            raise DataError(f"tally: clients {list(self.clients)} hold a name twice; rename one")
+            raise DataError(
+                f"tally: clients {list(self.clients)} contain a name twice; rename one"
+            )
         counts.setflags(write=False)
         object.__setattr__(self, "counts", counts)
 
@@ -145,7 +147,7 @@ class Tally:
         lengths |= {name: len(codes) for name, (codes, _) in coded.items()}
         if len(set(lengths.values())) > 1:
             said = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise DataError(f"columns differ in length: {said}; give one value a row in each")
+            raise DataError(f"columns differ in length: {said}; give one value per row in each")
         found = tuple(Attribute(name, names) for name, (_, names) in coded.items())
         cells = Cells(found)
         codes = np.array([codes for codes, _ in coded.values()], dtype=np.intp)

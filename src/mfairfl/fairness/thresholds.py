@@ -186,7 +186,7 @@ def _solve(
         A_eq=equal,
         b_eq=np.concatenate([np.ones(len(sizes)), -offset]),
         bounds=[(0.0, None)] * len(gain) + [(-tolerance, tolerance)] * many,
-        # The simplex method ends in a basic solution: at most three thresholds a cell, since a
+        # The simplex method ends in a basic solution: at most three thresholds per cell, since a
         # cell's columns span three dimensions (its two counts and the sum of its shares).
         method="highs-ds",
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
@@ -225,7 +225,7 @@ def _table(document: Mapping[str, Any], key: str, names: Mapping[str, float]) ->
     """Return a rectangular table of finite numbers, or of the numbers these names stand for."""
     rows = document.get(key)
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
-        raise DataError(f"thresholds: key '{key}' is no list of lists; was it written by to_json?")
+        raise DataError(f"thresholds: key '{key}' is not a list of lists; write it with to_json")
     if len({len(row) for row in rows}) > 1:
         raise DataError(f"thresholds: lists in '{key}' differ in length; was it cut?")
     for cell, row in enumerate(rows):

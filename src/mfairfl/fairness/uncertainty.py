@@ -35,7 +35,7 @@ from mfairfl.fairness.rates import (
     PROPORTIONS,
     Spread,
     compared_counts,
-    decided_notions,
+    decision_notions,
     divide,
     pooled_table,
     single_groupings,
@@ -120,7 +120,7 @@ def intervals(
     seed
         Seed of the resampling; the same seed gives the same intervals.
     notions
-        Whose violations; by default every registered notion.
+        The notions that are measured; by default every registered one.
 
     Examples
     --------
@@ -151,7 +151,7 @@ def intervals(
     def group(groupings: Sequence[Grouping], numbers: Numbers) -> dict[str, Interval | None]:
         counts = compared_counts(tally.counts, groupings)
         smooth = smoothed(counts, _group_sizes(counts, groupings), pseudo)
-        chosen = decided_notions(notions)
+        chosen = decision_notions(notions)
         spreads = {f"{item.name}_violation": violation_of(item, groupings) for item in chosen}
         return around(spreads, numbers, smooth)
 
@@ -196,7 +196,7 @@ def noise_floor(
     draws, seed
         Number of simulated tallies, and their seed.
     notions
-        Whose floors; by default every registered notion.
+        The notions that are measured; by default every registered one.
 
     Examples
     --------
@@ -221,7 +221,7 @@ def noise_floor(
     def floors(compared: Sequence[Grouping], drawn: Drawn) -> dict[str, float | None]:
         return {
             f"{item.name}_violation": floor(violation_of(item, compared), drawn[_kind(item)])
-            for item in decided_notions(notions)
+            for item in decision_notions(notions)
         }
 
     values = floors(groupings, simulated) if groupings else {}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from mfairfl.errors import ConfigError, unknown
-from mfairfl.fairness.rates import decided_notions
+from mfairfl.fairness.rates import decision_notions
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.options import nested
 from mfairfl.strategies import grids
@@ -174,7 +174,7 @@ class Search:
     folds: int = 3
 
     def __post_init__(self) -> None:
-        known = [*(f"{item.name}_violation" for item in decided_notions()), *_CLIENT_METRICS]
+        known = [*(f"{item.name}_violation" for item in decision_notions()), *_CLIENT_METRICS]
         for name in self.metrics:
             if name not in known:
                 raise ConfigError(unknown("metric", name, known))
