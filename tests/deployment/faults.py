@@ -21,7 +21,7 @@ import tomli_w
 from consortium import TASK, config, digests, embedded, mine, settings, write_files
 
 from mfairfl.deployment.commands import silo_command, supernode_command
-from mfairfl.deployment.coordinator import FlowerCli, run_federation, write_app
+from mfairfl.deployment.coordinator import APP, FlowerCli, run_federation
 from mfairfl.deployment.credentials import make_key
 from mfairfl.deployment.local import nodes, servers, write_deployment
 from mfairfl.deployment.processes import Command, descendants, free_ports, start, stop
@@ -271,10 +271,7 @@ def foreign_code(world):
     app, trace = world.folder / "evil", world.folder / "trace"
     package = app / "mfairfl_app"
     package.mkdir(parents=True)
-    project = world.folder / "project"
-    write_app(project)
-    text = (project / "pyproject.toml").read_text()
-    (app / "pyproject.toml").write_text(text)
+    (app / "pyproject.toml").write_text((APP / "pyproject.toml").read_text())
     (package / "__init__.py").write_text("")
     mark = f"import pathlib\npathlib.Path({str(trace)!r} + '-client').write_text('x')\n"
     (package / "client_app.py").write_text(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,52 +18,15 @@ from mfairfl.errors import FederationError
 from mfairfl.files import write_atomically
 from mfairfl.runs.record import RunRecord
 
-__all__ = ["FlowerCli", "run_federation", "write_app"]
+__all__ = ["APP", "FlowerCli", "run_federation"]
 
-_PROJECT = """\
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
+APP = Path(__file__).parent / "templates" / "app"
+"""The Flower app that runs are started with."""
 
-[project]
-name = "mfairfl-app"
-version = "1.0.0"
-license = "Apache-2.0"
-requires-python = ">=3.11"
-dependencies = []
-
-[tool.hatch.build.targets.wheel]
-packages = ["."]
-
-[tool.flwr.app]
-publisher = "mfairfl"
-
-[tool.flwr.app.components]
-serverapp = "mfairfl_app.server_app:app"
-clientapp = "mfairfl_app.client_app:app"
-
-[tool.flwr.app.config]
-federation = ""
-"""
-# An assignment: Flower looks for one before it accepts an app.
-_MODULES = {
-    "__init__": "",
-    "server_app": "from mfairfl.deployment import server_app\n\napp = server_app.app\n",
-    "client_app": "from mfairfl.flower import app as client_app\n\napp = client_app.app\n",
-}
 _POLL = 0.5  # seconds between two looks at the journal
 _STATUS_EVERY = 40  # looks between two calls of the SuperLink; each starts a process
 
 Follower = Callable[[dict[str, Any]], None]
-
-
-def write_app(folder: Path) -> None:
-    """Write the Flower app: it only imports what is installed on every machine."""
-    package = folder / "mfairfl_app"
-    package.mkdir(parents=True)
-    (folder / "pyproject.toml").write_text(_PROJECT, encoding="utf-8")
-    for name, text in _MODULES.items():
-        (package / f"{name}.py").write_text(text, encoding="utf-8")
 
 
 class FlowerCli:
@@ -130,11 +92,8 @@ class FlowerCli:
 
     def submit(self, federation: Path) -> str:
         """Start a run and return its number."""
-        with tempfile.TemporaryDirectory() as folder:
-            app = Path(folder) / "app"
-            write_app(app)
-            named = json.dumps(str(federation.resolve()), ensure_ascii=False)
-            answer = self.ask("run", str(app), "here", "--run-config", f"federation={named}")
+        named = json.dumps(str(federation.resolve()), ensure_ascii=False)
+        answer = self.ask("run", str(APP), "here", "--run-config", f"federation={named}")
         return str(answer["run-id"])
 
     def status(self, run: str) -> str:

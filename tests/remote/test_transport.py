@@ -1,4 +1,4 @@
-"""Clients that answer for themselves: the embedded engine's bits, and slots that survive."""
+"""Clients behind a transport: the embedded engine's bits, losses, and slots that survive."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def silos_of(setup, folder, kind=sole_client):
     }
 
 
-class Table:
-    """A transport that hands messages over the table; `lost` says what gets lost."""
+class InProcess:
+    """A transport within this process; `lost` says which messages get lost."""
 
     def __init__(self, silos, shape, lost=lambda client, ask: False):
         self._silos, self._shape, self._lost = silos, shape, lost
@@ -62,7 +62,7 @@ def shape_of(setup):
 
 def rounds_of(setup, silos, state, callbacks=(), **options):
     """Run the loop until it ends."""
-    transport = Table(silos, shape_of(setup), **options)
+    transport = InProcess(silos, shape_of(setup), **options)
     return drive(setup, state, transport, minimum=2, callbacks=callbacks)
 
 
@@ -159,11 +159,11 @@ def test_a_client_that_does_not_answer_a_measurement_is_not_asked_to_train(tmp_p
     assert "west" in records.seen[3].coefficients
 
 
-def test_an_answer_that_is_wrong_is_as_good_as_none(tmp_path, caplog):
+def test_a_client_with_a_wrong_answer_is_left_out(tmp_path, caplog):
     setup, records = setup_of("fedavg", rounds=2), Records()
     silos = silos_of(setup, tmp_path)
 
-    class Spoils(Table):
+    class Spoils(InProcess):
         def exchange(self, asks):
             found = super().exchange(asks)
             return found | {"east": Packet("{}", {}), "west": "ClientApp raised: disk full"}
@@ -178,7 +178,7 @@ def test_an_answer_that_is_wrong_is_as_good_as_none(tmp_path, caplog):
 def test_a_method_that_pools_rows_is_refused(tmp_path):
     setup = fed.setup_for(PEOPLE, "cenfair")
     with pytest.raises(FederationError, match="trains on the rows of all clients in one place"):
-        drive(setup, fed.first(setup), Table({}, None))
+        drive(setup, fed.first(setup), InProcess({}, None))
 
 
 def test_a_damaged_slot_file_is_named(tmp_path):
