@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 STUDY = """
@@ -40,6 +42,21 @@ def test_a_file_that_init_wrote_can_be_compared_on(cli, study, tmp_path):
     again = cli("compare", study, "--seeds", "1", "--out", "other")
     assert again.code == 0, again.err
     assert "±" not in again.out.split("Mean ±")[0]
+
+
+def test_finished_runs_side_by_side(cli, csv, flags, tmp_path):
+    for name, strategy in (("plain", "fedavg"), ("fair", "mfairfl")):
+        answer = cli("train", "--csv", csv, *flags, "--strategy", strategy, "--out", name)
+        assert answer.code == 0, answer.err
+    answer = cli("compare", "plain", "fair", "--out", "both.svg")
+    assert answer.code == 0, answer.err
+    assert "demographic_parity_violation" in answer.out
+    records = [json.loads((tmp_path / n / "run.json").read_text()) for n in ("plain", "fair")]
+    for record in records:
+        assert f"{record['metrics']['test']['accuracy']:.4f}" in answer.out
+    assert (tmp_path / "both.svg").read_text().startswith("<?xml")
+    assert "--seeds" in cli("compare", "plain", "fair", "--seeds", "2").err
+    assert cli("compare", "plain").code == 2
 
 
 @pytest.mark.parametrize(

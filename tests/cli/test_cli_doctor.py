@@ -60,7 +60,7 @@ def test_cost_is_train_rows_times_epochs(diagnose, people):
     sent = 2 * 3 * 3 * 4 * weights / 1e6
     assert texts(findings, "ok", "cost") == [
         f"{rows} train rows × 21 epochs = {rows * 21:,} row passes; {weights} weights, "
-        f"{sent:.1f} MB up and down in all"
+        f"{sent:.1f} MB sent and received in total"
     ]
 
 
@@ -137,5 +137,13 @@ def test_no_test_rows_is_a_warning(diagnose, people):
     answer, findings = diagnose(people, "[clients]\ntest = 0.0\n")
     assert answer.code == 0
     assert texts(findings, "warn", "noise floor") == [
-        "no test rows: numbers will be of the train rows"
+        "no test rows: results will be measured on train rows"
     ]
+
+
+def test_a_method_by_gradients_passes_over_the_rows_once_per_step(diagnose, people):
+    budget = "[training]\nrounds = 3\nlocal_epochs = 7\n"
+    _, local = diagnose(people, budget)
+    _, gradient = diagnose(people, f'{budget}[strategy]\nname = "mfairfl-paper"\n')
+    passes = [texts(found, "ok", "cost")[0].split(";")[0] for found in (local, gradient)]
+    assert passes[0] == passes[1]  # 3 × 7 epochs, or 21 steps of one pass each

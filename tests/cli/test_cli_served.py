@@ -125,7 +125,7 @@ def test_what_cannot_be_answered_is_one_line(
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("ensemble", "3 clients' own models answering together, at NAME (rule select)"),
+        ("ensemble", "3 clients' own models, averaged, at NAME (rule select)"),
         ("personal", "a model of its own for each of 3 clients, at round 4 (rule last)"),
         ("fixed", "round 4, with a threshold for each group (rule threshold)"),
     ],
@@ -176,5 +176,5 @@ def test_the_doctor_says_that_scores_are_counted(cli, csv, task_flags, tmp_path)
     (tmp_path / "t.toml").write_text(
         text.replace('name = "mfairfl"', 'name = "fedavg-threshold"'), encoding="utf-8"
     )
-    assert "which score" not in plain
-    assert "which score" in cli("doctor", "t.toml").out
+    assert "histogram of the scores" not in plain
+    assert "histogram of the scores" in cli("doctor", "t.toml").out

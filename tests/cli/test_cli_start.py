@@ -25,7 +25,11 @@ def test_no_arguments_show_the_help(cli):
 
 @pytest.mark.parametrize(
     "verb",
-    [*([v] for v in VERBS), *(["data", v] for v in ("list", "describe", "fetch", "verify"))],
+    [
+        *([v] for v in VERBS),
+        *(["data", v] for v in ("list", "describe", "fetch", "verify")),
+        *(["deploy", v] for v in ("local", "init")),
+    ],
 )
 def test_each_help_ends_with_examples(cli, verb):
     answer = cli(*verb, "--help")

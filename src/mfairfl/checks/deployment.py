@@ -1,4 +1,4 @@
-"""The checks of `mfairfl doctor` for a silo's and for a coordinator's file."""
+"""Checks of a silo's and of a coordinator's file; each yields findings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SOON = timedelta(days=30)
 
 
 def examine_silo(file: Path) -> Iterator[Finding]:
-    """Yield findings about a silo; what cannot work raises its error."""
+    """Yield findings about a silo; an error is raised where it cannot take part."""
     silo = load_silo(file)
     yield Finding("ok", "settings", f"{file}: silo '{silo.name}'")
     content = read_file(silo.csv, delimiter=silo.delimiter, encoding=silo.encoding)
@@ -37,7 +37,7 @@ def examine_silo(file: Path) -> Iterator[Finding]:
     yield Finding("ok", "file", found)
     task = consented(silo)
     if task is None:
-        yield Finding("warn", "task", "no 'task': whatever task the coordinator asks for is used")
+        yield Finding("warn", "task", "no 'task': any task the coordinator asks for is accepted")
     else:
         profile = describe_columns(columns, task, silo.name, min_count=silo.min_count)
         yield from _fit(profile, task)
@@ -52,7 +52,7 @@ def _fit(profile: Profile, task: Task) -> Iterator[Finding]:
     names = [column.name for column in profile.columns]
     lacking = [s for s in task.sensitive if not lookalike(s.column, names)]
     for sensitive in lacking:
-        said = f"{sensitive.name} is not recorded here: these rows are outside its comparisons"
+        said = f"{sensitive.name} is not recorded here: these rows are left out of its comparisons"
         yield Finding("warn", "groups", said)
     held = tuple(s for s in task.sensitive if s not in lacking)
     if not held:
@@ -70,7 +70,7 @@ def _fit(profile: Profile, task: Task) -> Iterator[Finding]:
         small = [level for level, n in column.levels.items() if n < SMALL_GROUP]
         said = f"{sensitive.name}: {sizes}"
         if small:
-            said += f"; fewer than {SMALL_GROUP} rows of {', '.join(small)} say little"
+            said += f"; fewer than {SMALL_GROUP} rows of {', '.join(small)}: too few to judge"
         yield Finding("warn" if small else "ok", "groups", said)
 
 
@@ -83,7 +83,7 @@ def _state(silo: SiloSettings) -> Finding:
 
 def _key(silo: SiloSettings) -> Finding:
     if silo.key is None:
-        raise ConfigError("no 'key': make one with `mfairfl deploy key key`")
+        raise ConfigError("no 'key': create one with `mfairfl deploy key key`")
     require_private_key(silo.key)
     if silo.key.stat().st_mode & 0o077:
         return Finding("warn", "key", f"{silo.key}: others can read it; chmod 600 {silo.key}")
@@ -98,16 +98,16 @@ def _certificate(path: Path | None, name: str) -> Iterator[Finding]:
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such certificate") from None
     except ValueError as error:
-        raise ConfigError(f"{path}: no certificate ({error})") from None
+        raise ConfigError(f"{path}: not a certificate ({error})") from None
     ends = certificate.not_valid_after_utc
     said = f"{path.name} is valid until {ends:%Y-%m-%d}"
     if ends < datetime.now(UTC):
-        raise ConfigError(f"{path}: ended on {ends:%Y-%m-%d}; make a new one")
+        raise ConfigError(f"{path}: expired on {ends:%Y-%m-%d}; create a new one")
     yield Finding("warn" if ends < datetime.now(UTC) + _SOON else "ok", "certificate", said)
 
 
 def _reach(silo: SiloSettings) -> Finding:
-    """Ask the coordinator whether it is there, over TLS, with the certificate we know it by."""
+    """Ask the coordinator for a sign of life, over TLS, and check its certificate."""
     if silo.server is None:
         raise ConfigError("no 'server': the coordinator's address, host:port")
     known = ssl.create_default_context(cafile=str(silo.ca))
@@ -119,19 +119,21 @@ def _reach(silo: SiloSettings) -> Finding:
             f"{silo.server}: the coordinator cannot be reached ({' '.join(str(error).split())})"
         ) from None
     if not reply.is_success:
-        raise ConfigError(f"{silo.server}: answers with code {reply.status_code}; is it mfairfl?")
-    return Finding("ok", "server", f"{silo.server} answers, with the certificate of ca.crt")
+        raise ConfigError(f"{silo.server}: replies with code {reply.status_code}; is it mfairfl?")
+    return Finding("ok", "server", f"{silo.server} replies, with a certificate signed by ca.crt")
 
 
 def examine_federation(file: Path) -> Iterator[Finding]:
-    """Yield findings about a coordinator's file; what cannot work raises its error."""
+    """Yield findings about a coordinator's file; an error is raised where it cannot serve."""
     settings = load_federation(file)
     config = settings.config()
     yield Finding("ok", "settings", f"{file}: strategy {config.strategy.name}")
     members = settings.members()
     yield Finding("ok", "silos", f"keys of {', '.join(sorted(members.values()))}")
     if settings.minimum < 2:
-        yield Finding("warn", "minimum", "1 silo may train alone: its update is then the model")
+        yield Finding(
+            "warn", "minimum", "a single silo may train alone: the model is then its update"
+        )
     server = settings.server
     for name in ("ca.crt", "server.crt"):
         yield from _certificate(server.certificates / name, name)

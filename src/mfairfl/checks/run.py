@@ -67,12 +67,16 @@ def _label(table: Table) -> Iterator[Finding]:
     level: Literal["ok", "warn"] = "ok" if RARE_LABEL <= share <= 1 - RARE_LABEL else "warn"
     task = table.task
     said = f"{task.label} = {task.favourable} (favourable) in {share:.1%} of the rows"
-    rare = "" if level == "ok" else ": one label is rare, read accuracy beside the constant answer"
+    rare = (
+        ""
+        if level == "ok"
+        else ": one label is rare, compare accuracy with the constant classifier"
+    )
     yield Finding(level, "label", said + rare)
 
 
 def _leaks(table: Table) -> Iterator[Finding]:
-    """Warn of features that alone give the label away."""
+    """Warn of features that predict the label on their own."""
     constant = max(float(table.y.mean()), 1 - float(table.y.mean()))
     found = False
     for name in table.X.columns:
@@ -82,7 +86,7 @@ def _leaks(table: Table) -> Iterator[Finding]:
             found = True
             yield Finding(
                 "warn", "leakage", f"column '{name}' alone predicts the label with accuracy "
-                f"{right:.3f}: is it known before the decision? If not, list it in ignore"
+                f"{right:.3f}; if it is not known before the decision, list it in ignore"
             )  # fmt: skip
     if not found:
         yield Finding("ok", "leakage", f"no column alone predicts the label above {LEAK:.0%}")
@@ -91,8 +95,8 @@ def _leaks(table: Table) -> Iterator[Finding]:
 def best_alone(column: pd.Series, y: NDArray[np.int8]) -> float:
     """Return the accuracy of the best rule on one column.
 
-    Numbers: one threshold. Categories: the majority of each level; a level with one row says
-    nothing and counts as wrong.
+    Numbers: one threshold. Categories: the majority of each level; a level with a single row is no
+    evidence and counts as wrong.
 
     Examples
     --------
@@ -138,15 +142,17 @@ def _groups(federation: Federation) -> Iterator[Finding]:
             if t < SMALL_GROUP and group in attribute.recorded:
                 yield Finding(
                     "warn", "groups", f"{attribute.name} {group} has {t} test rows: too few to "
-                    "tell unfairness from chance; merge groups or collect rows"
+                    "tell unfairness from chance; merge groups or collect more rows"
                 )  # fmt: skip
 
 
 def _floor(config: Config, federation: Federation) -> Iterator[Finding]:
-    """Say how large a difference chance alone makes on the rows that measure."""
+    """Estimate the violation that chance alone causes on the test rows."""
     test = federation.pooled("test")
     if len(test) == 0:
-        yield Finding("warn", "noise floor", "no test rows: numbers will be of the train rows")
+        yield Finding(
+            "warn", "noise floor", "no test rows: results will be measured on train rows"
+        )
         return
     size = Cells(federation.attributes).size
     strata = 2 * test.cells.astype(np.int64) + test.y
@@ -174,20 +180,21 @@ def _server(setup: Setup) -> Iterator[Finding]:
     pooled = (
         "" if card.trains_on == "clients" else "; it pools the rows: a reference, not federated"
     )
-    fitted = "; at the end also how many have which score, in 512 bins of each cell"
+    fitted = "; at the end also a histogram of the scores in each cell, 512 bins"
     fitted *= setup.output.rule == "threshold"
     yield Finding(
-        "ok", "server sees", f"the method needs {REVEALS[card.reveals]}{pooled}; besides, each "
-        f"round, every client's rows, losses and decisions summed in {2 * cells} cells "
+        "ok", "server sees", f"the method needs {REVEALS[card.reveals]}{pooled}; in addition, "
+        f"each round, every client's rows, losses and decisions summed in {2 * cells} cells "
         f"(group × label){fitted}"
     )  # fmt: skip
 
 
 def _cost(setup: Setup) -> Iterator[Finding]:
     rows = int(setup.summary.pooled.sum())
-    epochs = setup.rounds * setup.recipe.local_epochs
+    by_gradient = setup.strategy.card.steps == "gradient"  # one pass per round
+    epochs = setup.rounds * (1 if by_gradient else setup.recipe.local_epochs)
     sent = 2 * setup.rounds * len(setup.summary.counts) * 4 * setup.size / 1e6
     yield Finding(
         "ok", "cost", f"{rows:,} train rows × {epochs:,} epochs = {rows * epochs:,} row passes; "
-        f"{setup.size:,} weights, {sent:,.1f} MB up and down in all"
+        f"{setup.size:,} weights, {sent:,.1f} MB sent and received in total"
     )  # fmt: skip

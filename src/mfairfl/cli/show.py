@@ -1,4 +1,4 @@
-"""What a person sees: plain tables, and a run's result rebuilt from its record."""
+"""Output for a reader: plain tables, and a run's result rebuilt from its record."""
 
 from __future__ import annotations
 
@@ -123,12 +123,12 @@ def print_record(record: RunRecord, folder: str) -> None:
 
 
 def _served(served: ServedFacts) -> str:
-    """Say in words who answers."""
+    """Describe whose model decides."""
     names = ", ".join(dict.fromkeys(served.names))
     if served.kind == "mixture":
-        return f"{names}, one of them drawn for each decision"
+        return f"{names}, one of them drawn at random for each decision"
     if served.kind == "ensemble":
-        return f"{len(served.clients)} clients' own models answering together, at {names}"
+        return f"{len(served.clients)} clients' own models, averaged, at {names}"
     if served.kind == "personal":
         return f"a model of its own for each of {len(served.clients)} clients, at {names}"
     return names + ", with a threshold for each group" * (served.thresholds is not None)
@@ -140,7 +140,7 @@ def print_numbers(found: Evaluation, goal: Sequence[str] = ()) -> None:
     head = ["number", "value", level, "noise floor", "constant classifier"]
     shown = _shown(found, goal)
     print_table(head, _number_rows(found, goal, shown), right=(3, 4))
-    # Below the table: a reason is a sentence, and would fold every row.
+    # Below the table: a reason is a sentence, too long for a cell.
     for name, reason in found.metrics.undefined.items():
         if name.rpartition(".")[2] in shown:
             typer.echo(f"{name}: undefined ({reason})")
@@ -181,7 +181,7 @@ def _interval(pair: Sequence[float] | None) -> str:
 
 
 def group_sizes(metrics: Metrics) -> str:
-    """Say how many rows each group has.
+    """Return the number of rows of each group.
 
     Examples
     --------
