@@ -183,15 +183,18 @@ def test_without_optuna_the_fix_is_named(cli, settings, monkeypatch):
     [
         (["--search", "beta"], "--search beta: write key=a,b,c or key=low:high"),
         (["--search", "beta="], "--search beta=: write key=a,b,c"),
-        (["--search", "lr=0.2:0.1"], "--search lr=0.2:0.1: range 0.2:0.1: the first must be"),
-        (["--search", "lr=0:0.1:log"], "a logarithm needs more than 0"),
+        (
+            ["--search", "lr=0.2:0.1"],
+            "--search lr=0.2:0.1: range 0.2:0.1: the lower bound must",
+        ),
+        (["--search", "lr=0:0.1:log"], "the lower bound must be above 0"),
         (["--search", "strategy.beta=1,1.0"], "a value appears twice"),
         (["--search", "strategy.betta=0.4"], "did you mean 'beta'"),
         (["--search", "lr=fast,slow"], "--search training.lr: training.lr: "),
         (["--metric", "dpd"], "unknown metric 'dpd'"),
         (["--folds", "1"], "'--folds': 1 is not in the range"),
         (["--tolerance", "2"], "'--tolerance': 2.0 is not in the range"),
-        (["--storage", "here.db"], "--storage: not the address of a database"),
+        (["--storage", "here.db"], "--storage: not a database URL"),
     ],
 )
 def test_bad_flags_get_one_line(cli, settings, flags, said):

@@ -89,7 +89,7 @@ def test_only_finished_runs_on_the_same_rows_are_compared(tmp_path):
         compare([first, write_run(tmp_path / "b", seed=1)])
     with pytest.raises(RunDirectoryError, match=r"c/run\.json: the run is not finished"):
         compare([first, write_run(tmp_path / "c", status="running")])
-    with pytest.raises(ConfigError, match="got 1 run; give two or more"):
+    with pytest.raises(ConfigError, match="needs two or more runs, or a study file; got 1 run"):
         compare([first])
 
 

@@ -62,12 +62,14 @@ def test_the_most_accurate_setting_that_is_fair_enough_wins():
     run = Oracle()
     found = halve(subjects(study("fairfed", "fedavg"), 8), run)
     tried = {
-        (s.data, s.strategy): [setting.get("training.lr", 0.002) for setting in s.settings]
+        (s.trial.data, s.trial.strategy): [
+            setting.get("training.lr", 0.002) for setting in s.settings
+        ]
         for s in subjects(study("fairfed", "fedavg"), 8)
     }
     for one in found:
-        rates = tried[one.subject.data, one.subject.strategy]
-        fair = one.subject.strategy == "fairfed"
+        rates = tried[one.subject.trial.data, one.subject.trial.strategy]
+        fair = one.subject.trial.strategy == "fairfed"
         best = max(rate for rate in rates if not fair or rate <= 0.01)
         assert one.setting.get("training.lr", 0.002) == best
         assert one.score.accuracy == pytest.approx(0.6 + best)
@@ -113,5 +115,5 @@ def test_the_lock_file_holds_what_was_chosen():
     found = halve(subjects(study("fairfed"), 4), run, rungs=(Rung(settings=4, folds=(0,)),))
     lock = tomllib.loads(write_lock(found, "Chosen"))
     assert {data: dict(values["fairfed"]) for data, values in lock.items()} == {
-        one.subject.data: dict(one.setting) for one in found
+        one.subject.trial.data: dict(one.setting) for one in found
     }

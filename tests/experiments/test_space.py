@@ -70,7 +70,7 @@ def test_values_are_laid_over_the_configuration_and_nothing_else_is_set():
     [
         ({"training.lrr": Range(0.1, 0.2)}, "--search training.lrr: .*did you mean 'training.lr'"),
         ({"training.lr": Range(-1.0, 0.2)}, r"--search training.lr: .*-1\.0"),
-        ({"strategy.beta": Choices((0.5, 1.5))}, r"strategy.beta must lie in \[0, 1\], not 1.5"),
+        ({"strategy.beta": Choices((0.5, 1.5))}, "strategy.beta must be at most 1, not 1.5"),
         ({"clients.fold": Choices((0, 1))}, "--search clients.fold: .*--folds"),
     ],
 )

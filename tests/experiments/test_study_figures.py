@@ -326,7 +326,7 @@ def test_histories_that_cannot_be_drawn_are_refused():
     both = pd.concat([history(), history().query("epoch == 5").assign(split="low")])
     with pytest.raises(DataError, match=r"two rows of .*epoch 5; keep one split and one notion"):
         plot_convergence(both, data=["adult"], protocol="3x5")
-    with pytest.raises(DataError, match="no rows of epochs after 0"):
+    with pytest.raises(DataError, match="no rows after epoch 0"):
         epochs_to_best(history().query("epoch == 0"))
 
 
@@ -356,7 +356,7 @@ def test_epochs_to_best_by_hand():
 def test_a_wider_margin_is_met_earlier():
     found = epochs_to_best(history(), within=0.05).query("data == 'adult'")
     assert found["accuracy_epochs"].tolist() == [5, 5]
-    with pytest.raises(DataError, match="within = -1; use 0 or more"):
+    with pytest.raises(DataError, match="within: must be 0 or more, not -1"):
         epochs_to_best(history(), within=-1)
 
 

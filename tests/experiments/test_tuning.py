@@ -190,6 +190,8 @@ def test_each_metric_is_held_to_its_own_floor():
         ({"strategy": {"name": "ditto"}}, ("client_accuracy_std",)),
         ({"strategy": {"name": "fedfb"}}, (DP,)),
         ({"strategy": {"name": "fedfb", "parity": "client"}}, ("client_accuracy_std",)),
+        ({"strategy": {"name": "mfairfl", "constraint": False}}, ("client_accuracy_std",)),
+        ({"strategy": {"name": "fedavg-threshold"}}, (DP,)),
     ],
 )
 def test_the_metric_is_what_the_method_protects(config, metrics):
@@ -316,14 +318,14 @@ def test_a_study_is_not_mixed_with_another_search(pretend, tmp_path):
     pretend(by_rate)
     mine = tune(search(), tmp_path, trials=1, study="mine")
     others = {
-        "training.rounds is 40 there and 7 here": search(training={"rounds": 7}),
-        "strategy.shrink is None there and 0.25 here": search(strategy={"shrink": 0.25}),
-        "metric is .*demographic.* there and .*equalized.* here": search(metrics=(EO,)),
+        "training.rounds is 40 in the study and 7 here": search(training={"rounds": 7}),
+        "strategy.shrink is None in the study and 0.25 here": search(strategy={"shrink": 0.25}),
+        "metric is .*demographic.* in the study and .*equalized.* here": search(metrics=(EO,)),
         "search of training.lr is": search({"training.lr": Range(0.001, 0.1)}),
         "searched keys is": search({**RATES, "strategy.beta": Choices((0.2, 0.8))}),
     }
     for said, other in others.items():
-        with pytest.raises(ConfigError, match=f"^study 'mine': {said}.*give another --study"):
+        with pytest.raises(ConfigError, match=f"^study 'mine': {said}.*choose another --study"):
             tune(other, tmp_path, trials=2, study="mine")
     assert tune(search(), tmp_path, trials=1, study="mine") == mine
 
@@ -332,7 +334,7 @@ def test_a_study_is_not_mixed_with_other_rows(pretend, tmp_path):
     pretend(by_rate)
     tune(search(), tmp_path, trials=1)
     pretend(lambda c: record(0.9, data="def"))
-    with pytest.raises(ConfigError, match="sha256 is abc there and def here"):
+    with pytest.raises(ConfigError, match="sha256 is abc in the study and def here"):
         tune(search(), tmp_path, trials=2)
 
 
@@ -340,7 +342,7 @@ def test_a_study_of_another_kind_is_refused(tmp_path):
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     storage = f"sqlite:///{tmp_path / 'x.db'}"
     optuna.create_study(storage=storage, study_name="theirs")
-    with pytest.raises(ConfigError, match="study 'theirs': is not one of mfairfl tune"):
+    with pytest.raises(ConfigError, match="study 'theirs': was not created by mfairfl tune"):
         tune(search(), tmp_path / "out", study="theirs", storage=storage)
 
 
@@ -391,7 +393,7 @@ def test_what_a_run_says_reaches_the_caller_and_the_trial_is_taken_up(pretend, t
 @pytest.mark.parametrize(
     ("storage", "said"),
     [
-        ("study.db", "^--storage: not the address of a database; write sqlite:///FILE"),
+        ("study.db", "^--storage: not a database URL; use sqlite:///FILE"),
         ("sqlite:////nowhere/at/all.db", "^--storage sqlite:////nowhere/at/all.db: unable to"),
         ("oracle://me:secret@host/db", r"^--storage oracle://me:\*\*\*@host/db: .*the driver"),
     ],

@@ -1,1 +1,1 @@
-"""Configurations, runs and their records."""
+"""Many runs: studies and comparisons, statistics, tables, figures, hyper-parameter search."""

@@ -29,13 +29,13 @@ __all__ = ["StudyWatcher", "compare", "run_study"]
 
 
 class StudyWatcher(Protocol):
-    """Is told how a list of runs goes on."""
+    """Receives the progress of a list of runs."""
 
     def begin(self, name: str, total: int) -> None:
         """Start a list of `total` runs."""
 
     def on_round(self, out: str, round_: int, rounds: int) -> None:
-        """Take note of a run's completed round."""
+        """Record a completed round of a run."""
 
 
 @overload
@@ -65,7 +65,7 @@ def compare(
     ----------
     runs_or_study : sequence of Run or path, or a path, mapping or Study
         Two or more finished runs, in memory or as run directories, measured on the same rows; or
-        an experiment file (TOML), or its contents.
+        a study file (TOML), or its contents.
     out : path, optional
         For a study: folder of tables, figures and runs; by default ``runs/<name of the file>``.
         Finished runs in it are not repeated.
@@ -120,7 +120,7 @@ def run_study(
 ) -> StudyResult:
     """Carry out a study and write its tables and figures into `out`, the runs below ``out/runs``.
 
-    Runs that are already there are not repeated; trials that ask for the same run share it.
+    Runs that are already finished are not repeated; trials that ask for the same run share it.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def run_study(
 
 
 def _write_costs(done: FinishedStudy, seconds: float) -> None:
-    """Keep what the files took, and on what machine; times stay out of the tables."""
+    """Write run times and the machine to made.json; times stay out of the tables."""
     path = done.folder / "made.json"
     made = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     taken = {

@@ -35,9 +35,9 @@ class Number:
     interval : (float, float), optional
         Lower and upper end.
     floor : float, optional
-        What exactly fair decisions would show on as many rows.
+        Mean of the metric on as many rows if decisions were exactly fair.
     note : str
-        What belongs beside the number, for example which client is the worst.
+        Text to show beside the number, for example which client is the worst.
     """
 
     value: float | None
@@ -153,7 +153,7 @@ def compare_runs(runs: Sequence[Run | str | Path]) -> Comparison:
     >>> print(compare_runs(["runs/fedavg", "runs/mfairfl"]))  # doctest: +SKIP
     """
     if len(runs) < 2:
-        raise ConfigError(f"compare: got {len(runs)} run; give two or more, or an experiment file")
+        raise ConfigError(f"compare: needs two or more runs, or a study file; got {len(runs)} run")
     paths = [run.path if isinstance(run, Run) else Path(run) for run in runs]
     records = [run.record if isinstance(run, Run) else RunRecord.read(run) for run in runs]
     first, *others = records
@@ -179,7 +179,7 @@ def compare_runs(runs: Sequence[Run | str | Path]) -> Comparison:
 
 
 def _refuse_other_rows(who: str, one: RunRecord, other: RunRecord) -> None:
-    """Refuse runs of which one was measured on rows that the other was not."""
+    """Refuse runs that were measured on different rows."""
     found = [
         {
             "data": record.data.sha256,

@@ -1,4 +1,4 @@
-"""What moves over rounds, in numbers: histories of runs, and the epochs a method needs."""
+"""Histories of runs, round by round, and the epochs that a method needs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def multiplier_history(run_directory: str | Path) -> pd.DataFrame:
 
 
 def epochs_to_best(history: pd.DataFrame, within: float = 0.005) -> pd.DataFrame:
-    """Return how many epochs each method needs to come near its best.
+    """Return how many epochs each method needs to get close to its best.
 
     For every run, the first epoch at which accuracy is at most `within` below the run's highest,
     and at which the clients' standard deviation is at most `within` above the run's lowest. The
@@ -102,7 +102,7 @@ def epochs_to_best(history: pd.DataFrame, within: float = 0.005) -> pd.DataFrame
     (10.0, 5.0)
     """
     if not within >= 0:
-        raise DataError(f"within = {within}; use 0 or more")
+        raise DataError(f"within: must be 0 or more, not {within}")
     trained = trained_rounds(history).sort_values("epoch", kind="stable")
     rows = []
     for key, run in trained.groupby([*_RUN], sort=False):
@@ -128,7 +128,7 @@ def trained_rounds(history: pd.DataFrame) -> pd.DataFrame:
     require_unique(history, [*_RUN, "epoch"], "keep one split and one notion")
     trained = history[history["epoch"] > 0]
     if trained.empty:
-        raise DataError("frame: no rows of epochs after 0; give runs with at least one round")
+        raise DataError("frame: has no rows after epoch 0; give runs with at least one round")
     return trained
 
 

@@ -82,7 +82,7 @@ class StudyResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedStudy:
-    """A study whose runs are all there: `records` of `trials`, in `folder`/runs."""
+    """A study whose runs are all finished: the `records` of its `trials`, in `folder`/runs."""
 
     name: str
     study: Study
@@ -227,7 +227,7 @@ def _own_frontiers(record: RunRecord, violations: Sequence[str]) -> dict[str, fl
 
 
 def _hyper_parameters(config: Config) -> str:
-    """Return what a reader needs to make the run again, beside data, split, budget and seed."""
+    """Return the settings needed to repeat the run, beside data, split, budget and seed."""
     given = {
         "training": config.training.model_dump(mode="json", exclude={"rounds", "local_epochs"}),
         "strategy": config.strategy.model_dump(mode="json"),
@@ -238,7 +238,7 @@ def _hyper_parameters(config: Config) -> str:
 def _draw(
     done: FinishedStudy, frame: pd.DataFrame, layout: TableLayout, protocol: str, split: str
 ) -> None:
-    """Draw the plane of every notion, the clients, the multipliers."""
+    """Draw accuracy against violation for each notion, the clients, the multipliers."""
     words = [done.name, *([split] if len(layout.splits) > 1 else []), protocol]
 
     def save(figure: Figure, what: str) -> None:

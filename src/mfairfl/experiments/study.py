@@ -1,6 +1,6 @@
-"""An experiment file: data × split × strategies × notions × seeds × budgets, as one work list.
+"""A study file: data × split × strategies × notions × seeds × budgets, as one work list.
 
-A method that is trained for no notion is run once and stands in every notion's column. Two studies
+A method that is trained for no notion is run once and appears in every notion's column. Studies
 that ask for the same run share its directory.
 """
 
@@ -44,7 +44,7 @@ class _Part(BaseModel):
 
 
 class DataVariant(_Part):
-    """Rows: a data set of the catalogue by `name`, or a run's configuration file (`config`)."""
+    """A data set from the catalogue (`name`), or a run's configuration file (`config`)."""
 
     label: str
     name: str | None = None
@@ -66,7 +66,7 @@ class DataVariant(_Part):
     @model_validator(mode="after")
     def _one(self) -> Self:
         if (self.name is None) == (self.config is None):
-            raise ValueError("give either name (of the catalogue) or config (a TOML file)")
+            raise ValueError("give either name (from the catalogue) or config (a TOML file)")
         return self
 
 
@@ -113,12 +113,12 @@ def _seeds(value: Any) -> Any:
 
 
 class Study(_Part):
-    """What an experiment file says.
+    """The contents of a study file.
 
     Parameters
     ----------
     data
-        Names of the catalogue, configuration files, or tables with `label`, `name` or `config`,
+        Names from the catalogue, configuration files, or tables with `label`, `name` or `config`,
         `sensitive`, and `options` of the split.
     splits
         Schemes of `mfairfl.partition`; "own" leaves it to the data's configuration.
@@ -135,7 +135,7 @@ class Study(_Part):
     lock
         A file of chosen hyper-parameters, relative to this file.
     base
-        Keys of a run's configuration that hold for all runs.
+        Keys of a run's configuration that apply to all runs.
     """
 
     title: str = "Comparison"
@@ -176,12 +176,12 @@ class Study(_Part):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The methods, every point of a grid by itself."""
+        """The methods; every point of a grid is one."""
         return tuple(label for variant in self.strategies for label, _ in variant.expanded())
 
     @property
     def tested_against(self) -> str:
-        """The reference, or what it is where the file names none."""
+        """The reference; mFairFL or the first method if the file names none."""
         return self.reference or ("mfairfl" if "mfairfl" in self.labels else self.labels[0])
 
 
@@ -213,9 +213,9 @@ def run_name(words: Sequence[str | int], config: Config) -> str:
 
 
 def load_study(source: str | Path | Mapping[str, Any]) -> Study:
-    """Read an experiment file, or its contents; every error is one line that names file and key.
+    """Read a study file, or its contents; every error is one line that names file and key.
 
-    Files are named relative to the experiment file.
+    Paths in it are relative to the file.
     """
     if isinstance(source, str | Path):
         where, folder, values = str(source), Path(source).parent, load_toml(Path(source))
@@ -276,10 +276,9 @@ def _of(
         base = _merged(study.base, {} if data.config is None else settings(data.config, {}))
         who = f"{label} on {data.label}"
         config = make_config(nested(options, base), who)
-        if (
-            config.strategy.create().card.steps == "gradient"
-        ):  # the same steps however they are counted
-            options |= {"training.rounds": rounds * epochs, "training.local_epochs": 1}
+        if (steps := config.server_rounds()) != rounds:
+            # Budgets of as many steps are one run.
+            options |= {"training.rounds": steps, "training.local_epochs": 1}
         for name in _notions(study, config):
             wanted = options | ({"fairness.notion": name} if name else {})
             yield Trial(
@@ -304,7 +303,7 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _notions(study: Study, config: Config) -> tuple[str, ...]:
-    """Return the notions a method is trained for one by one, or "" if it knows none."""
+    """Return the notions for which a model is trained each, or "" if the method uses none."""
     fair = config.strategy.create().card.constrained
     if not fair and config.output_rule().rule not in _FOR_A_NOTION:
         return ("",)

@@ -1,4 +1,4 @@
-"""The mFairFL paper: its published numbers, its experiments, and what held of its claims."""
+"""The mFairFL paper: its published numbers, its studies, and which of its claims held."""
 
 from __future__ import annotations
 

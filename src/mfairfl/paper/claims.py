@@ -1,7 +1,7 @@
-"""What held of the paper's claims and what did not, counted from the tables' own numbers.
+"""Which of the paper's claims held and which did not, counted from the tables' own numbers.
 
-Input are the long frames of `tabulate`. A difference counts only if a paired t-test at 95 % finds
-it; in brackets how many of those survive Holm's correction over their table.
+The input is the long frames of `tabulate`. A difference counts only if a paired t-test at 95 %
+finds it; in brackets how many of those survive Holm's correction over their table.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def dominating(long: pd.DataFrame, data: str, notion: str) -> list[str]:
 
 
 def _survives(long: pd.DataFrame, data: str, notion: str, strategy: str) -> bool:
-    """Say whether what makes a method dominate also passes Holm's correction."""
+    """Return whether what makes a method dominate also passes Holm's correction."""
     here = (long["data"] == data) & (long["notion"] == notion) & (long["strategy"] == strategy)
     numbers = long["metric"].isin(["accuracy", f"{notion}_violation"]) & (long["attribute"] == "")
     worse = long[here & numbers & (long["mark"] == "∘")]

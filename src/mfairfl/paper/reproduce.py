@@ -23,7 +23,7 @@ __all__ = ["reproduce", "studies_folder"]
 
 
 def studies_folder() -> Path:
-    """Return the folder of the paper's experiment files."""
+    """Return the folder of the paper's study files."""
     packed = Path(__file__).parent / "experiments"
     return packed if packed.is_dir() else Path(__file__).parents[3] / "results" / "paper"
 
@@ -51,7 +51,7 @@ def reproduce(
     protocols : sequence of str, optional
         Budgets, "rounds x local epochs"; by default those of the files.
     lock : Path, optional
-        Hyper-parameters, instead of the lock file beside the experiment files.
+        Hyper-parameters, instead of the lock file beside the study files.
 
     Examples
     --------

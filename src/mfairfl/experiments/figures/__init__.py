@@ -1,1 +1,1 @@
-"""Figures of a study."""
+"""Figures of many runs."""

@@ -1,4 +1,4 @@
-"""What moves over rounds, drawn: accuracy, the clients' spread, multipliers."""
+"""Curves over rounds: accuracy, the clients' spread, multipliers."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def plot_pareto(
 
 
 def _spreads(runs: pd.DataFrame, violation: str) -> bool:
-    """Say whether the methods' violations differ so much that a linear axis would heap them up."""
+    """Return whether the violations differ so much that a linear axis would crowd them."""
     means = runs.groupby(["data", "strategy"])[violation].mean().groupby(level="data")
     low, high = means.min(), means.max()
     return bool((low > 0).all() and (high > _DECADE * low).any())
@@ -123,8 +123,8 @@ def _plot_points(
             markeredgewidth=0.9, zorder=2.5 if style.marker == "*" else 3,
         )  # fmt: skip
     if undefined:
-        said = f"undefined: {', '.join(undefined)}"
-        panel.text(0.02, 0.02, said, transform=panel.transAxes, fontsize="small")
+        note = f"undefined: {', '.join(undefined)}"
+        panel.text(0.02, 0.02, note, transform=panel.transAxes, fontsize="small")
 
 
 def _set_violation_axis(
@@ -148,7 +148,7 @@ def _set_violation_axis(
 def _plot_bounds(
     panel: Axes, rows: pd.DataFrame, frontier: tuple[ArrayLike, ArrayLike] | None
 ) -> None:
-    """Draw the constant classifier and the frontier; one far from the points is only told."""
+    """Draw the constant classifier and the frontier; one far from the points is a note."""
     by = rows.groupby("strategy")["accuracy"]
     low = float((by.mean() - by.std().fillna(0.0)).min())
     high = float((by.mean() + by.std().fillna(0.0)).max())
@@ -165,18 +165,18 @@ def _plot_bounds(
         lines["frontier"] = (float(start), float(end))
     near = [first for first, _ in lines.values() if low - room <= first <= high + room]
     bottom, top = min([low, *near]), max([high, *near])
-    above = [_told("↑", name, ends) for name, ends in lines.items() if ends[0] > top]
-    below = [_told("↓", name, ends) for name, ends in lines.items() if ends[0] < bottom]
+    above = [_position("↑", name, ends) for name, ends in lines.items() if ends[0] > top]
+    below = [_position("↓", name, ends) for name, ends in lines.items() if ends[0] < bottom]
     pad = 0.08 * (top - bottom or 0.01)
     panel.set_ylim(bottom - pad * (1 + len(below)), top + pad * (1 + len(above)))
-    for said, height, side in ((above, 0.985, "top"), (below, 0.015, "bottom")):
+    for notes, height, side in ((above, 0.985, "top"), (below, 0.015, "bottom")):
         panel.text(
-            0.98, height, "\n".join(said), transform=panel.transAxes, ha="right", va=side,
+            0.98, height, "\n".join(notes), transform=panel.transAxes, ha="right", va=side,
             fontsize="small",
         )  # fmt: skip
 
 
-def _told(arrow: str, name: str, ends: tuple[float, float]) -> str:
-    """Say where a line outside the panel is, from its left end to its right end."""
+def _position(arrow: str, name: str, ends: tuple[float, float]) -> str:
+    """Describe where a line outside the panel is, from its left end to its right end."""
     values = list(dict.fromkeys(f"{value:.3f}" for value in ends))
     return f"{arrow} {name}: {' to '.join(values)}"

@@ -1,4 +1,4 @@
-"""What the figures of many runs share: a style for each method, legends, checks of frames."""
+"""What the figures of many runs share: a style for each method, and legends."""
 
 from __future__ import annotations
 

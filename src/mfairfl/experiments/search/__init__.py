@@ -1,1 +1,1 @@
-"""Choosing hyper-parameters: by halving for comparisons, by Optuna for one's own."""
+"""Hyper-parameter search: `tune` with Optuna for one method, successive halving for a study."""

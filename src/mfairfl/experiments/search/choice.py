@@ -1,6 +1,6 @@
 """Which of several trials to keep: the most accurate one that is fair enough.
 
-Never the fairest one: a model that answers the same to everyone is exactly fair, and useless.
+Never the fairest one: a model that gives everyone the same answer is exactly fair, and useless.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Choice:
 
 
 def allowed(trial: Scored, tolerance: float) -> float:
-    """Return the largest violation that passes: the tolerance, or what chance makes of none.
+    """Return the largest acceptable violation: the tolerance, or 1.3 noise floors if that is more.
 
     Examples
     --------
@@ -67,10 +67,10 @@ def choose(trials: Sequence[Scored], tolerance: float) -> Choice:
     Parameters
     ----------
     trials : sequence of Scored
-        Those that finished. Trials of undefined accuracy are never chosen, and those of undefined
-        violation only for want of any other.
+        Complete trials. Those of undefined accuracy are never chosen, those of undefined violation
+        only if there is no other.
     tolerance : float
-        Largest violation wanted.
+        Largest violation that is acceptable.
 
     Examples
     --------
@@ -81,10 +81,10 @@ def choose(trials: Sequence[Scored], tolerance: float) -> Choice:
     1
     """
     if not 0 <= tolerance <= 1:
-        raise ConfigError(f"tolerance must lie in [0, 1], not {tolerance}")
+        raise ConfigError(f"tolerance: must be between 0 and 1, not {tolerance}")
     known = [i for i, trial in enumerate(trials) if not math.isnan(trial.accuracy)]
     if not known:
-        raise ConfigError("no trial with an accuracy to choose from: run at least one to its end")
+        raise ConfigError("no complete trial with a defined accuracy to choose from")
     defined = [i for i in known if not math.isnan(trials[i].violation)]
     useful = [i for i in defined if _useful(trials[i])]
     fair = [i for i in useful if trials[i].violation <= allowed(trials[i], tolerance)]
@@ -94,10 +94,10 @@ def choose(trials: Sequence[Scored], tolerance: float) -> Choice:
         return Choice(index=best, reason=f"highest accuracy of the {len(fair)} with {bound}")
     if useful:
         best = min(useful, key=lambda i: (trials[i].violation, -trials[i].accuracy))
-        why = f"lowest violation of the {len(useful)} clearly more accurate than a constant answer"
-        return Choice(index=best, reason=f"none of use has {bound}; {why}")
+        why = f"lowest violation of the {len(useful)} clearly more accurate than a constant"
+        return Choice(index=best, reason=f"no useful trial has {bound}; {why}")
     best = min(defined or known, key=lambda i: (-trials[i].accuracy, trials[i].violation))
-    why = f"none is {USEFUL:g} more accurate than a constant answer; highest accuracy"
+    why = f"no trial is {USEFUL:g} more accurate than a constant classifier; highest accuracy"
     return Choice(index=best, reason=f"{why}: widen the search")
 
 

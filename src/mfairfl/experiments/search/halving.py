@@ -4,7 +4,7 @@ Every method gets the same budget: as many settings drawn from its grids, the sa
 trains the settings that are left on more folds or for longer and keeps the best by the rule of
 `choice`: the most accurate that is fair enough, then the next, and so on. Test rows are not used.
 
-The first setting is always the defaults. Where the grids hold fewer settings than asked for, all
+The first setting is always the defaults. Where the grids hold fewer settings than wanted, all
 of them are tried.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,13 @@ import pandas as pd
 
 from mfairfl.experiments.compare import StudyWatcher
 from mfairfl.experiments.search.choice import Scored, choose
-from mfairfl.experiments.search.space import Choices, default_space
+from mfairfl.experiments.search.space import (
+    Choices,
+    Space,
+    default_metrics,
+    default_space,
+    own_values,
+)
 from mfairfl.experiments.study import (
     StrategyVariant,
     Study,
@@ -33,11 +39,10 @@ from mfairfl.experiments.study import (
 )
 from mfairfl.files import write_atomically
 from mfairfl.randomness import stream
-from mfairfl.runs.config import Config, TrainingConfig, make_config
+from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.options import nested
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.workers import run_many
-from mfairfl.strategies import create, describe
 
 __all__ = [
     "LEARNING_RATES",
@@ -63,7 +68,7 @@ Runner = Callable[[Sequence[Config]], Sequence[RunRecord]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
-    """How many settings come to this rung, on which folds, for which share of the rounds."""
+    """How many settings reach this rung, on which folds, for which share of the rounds."""
 
     settings: int
     folds: tuple[int, ...]
@@ -80,12 +85,9 @@ FOLDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A method on a data set, for one notion: what is tuned by itself."""
+    """A method on a data set, for one notion, and the settings to try: what is tuned by itself."""
 
-    data: str
-    strategy: str
-    notion: str
-    base: Config
+    trial: Trial
     settings: tuple[Setting, ...]
 
 
@@ -110,40 +112,26 @@ def candidates(variant: StrategyVariant, count: int, seed: int) -> tuple[Setting
     >>> [setting.get("training.lr") for setting in candidates(fedavg, 3, seed=0)]
     [None, 0.01, 0.005]
     """
-    space = default_space(variant.name, Choices(LEARNING_RATES))
-    search = variant.search or {key: part.examples for key, part in space.items()}
-    product = itertools.product(*search.values())
-    points = [dict(zip(search, values, strict=True)) for values in product]
-    defaults = _defaults(variant)
-    others = [point for point in points if point != {key: defaults[key] for key in point}]
+    space: Space = default_space(variant.name, Choices(LEARNING_RATES))
+    if variant.search is not None:
+        space = {key: Choices(grid) for key, grid in variant.search.items()}
+    grids = [part.examples for part in space.values()]
+    points = [dict(zip(space, values, strict=True)) for values in itertools.product(*grids)]
+    method = {"name": variant.name, **(variant.model_extra or {})}
+    defaults = own_values(make_config({"strategy": method}), space)
+    others = [point for point in points if point != defaults]
     order = stream(seed, "candidates", variant.label).permutation(len(others))
     return ({}, *(others[i] for i in order[: count - 1]))
-
-
-def _defaults(variant: StrategyVariant) -> dict[str, Any]:
-    """Return what a run has where a setting says nothing, by dotted key."""
-    strategy: Any = create(variant.name, **(variant.model_extra or {}))
-    return {
-        **{f"strategy.{field.name}": getattr(strategy, field.name) for field in fields(strategy)},
-        **{f"training.{key}": value for key, value in TrainingConfig()},
-    }
 
 
 def subjects(study: Study, count: int) -> list[Subject]:
     """Return what a tuning study tunes; its first seed draws the clients and the folds."""
     variants = {variant.label: variant for variant in study.strategies}
     first = study.model_copy(update={"seeds": study.seeds[:1]})
-    return [_subject(trial, variants[trial.strategy], count) for trial in trials(first)]
-
-
-def _subject(trial: Trial, variant: StrategyVariant, count: int) -> Subject:
-    return Subject(
-        data=trial.data,
-        strategy=trial.strategy,
-        notion=trial.notion,
-        base=trial.config,
-        settings=candidates(variant, count, trial.seed),
-    )
+    return [
+        Subject(trial=one, settings=candidates(variants[one.strategy], count, one.seed))
+        for one in trials(first)
+    ]
 
 
 def halve(
@@ -153,7 +141,7 @@ def halve(
     rungs: Sequence[Rung] = RUNGS,
     tolerance: float = 0.01,
 ) -> list[TunedSubject]:
-    """Climb the rungs with all subjects at once, so that every processor always has work."""
+    """Take all subjects through the rungs at once, so that every processor has work."""
     left = [list(range(len(subject.settings))) for subject in tuned]
     scores: list[list[Scored]] = [[] for _ in tuned]
     logs: list[list[dict[str, Any]]] = [[] for _ in tuned]
@@ -203,19 +191,23 @@ def ranked(scores: Sequence[Scored], tolerance: float) -> list[int]:
 
 
 def _config(subject: Subject, setting: Setting, fold: int, rung: Rung) -> Config:
-    rounds = max(1, round(subject.base.training.rounds * rung.share))
+    base = subject.trial.config
     options = {
         **setting,
         "clients.folds": FOLDS,
         "clients.fold": fold,
-        "training.rounds": rounds,
+        "training.rounds": max(1, round(base.training.rounds * rung.share)),
     }
-    return make_config(nested(options, subject.base.model_dump(mode="json")), subject.strategy)
+    return make_config(nested(options, base.model_dump(mode="json")), subject.trial.strategy)
 
 
 def _score(subject: Subject, records: Sequence[RunRecord]) -> Scored:
     """Return means over folds; the violation is the notion's, or the spread of the clients."""
-    metric, tests = _metric(subject), [record.evaluation("test") for record in records]
+    config = subject.trial.config
+    # Nothing must be small for a method that protects nobody.
+    protects = config.strategy.create().card.protects != "nothing"
+    metric = default_metrics(config)[0] if protects else None
+    tests = [record.evaluation("test") for record in records]
 
     def mean(values: Iterable[float | None]) -> float:
         return float(np.mean([np.nan if value is None else value for value in values]))
@@ -228,21 +220,11 @@ def _score(subject: Subject, records: Sequence[RunRecord]) -> Scored:
     )
 
 
-def _metric(subject: Subject) -> str | None:
-    """Return what must be small: nothing for a method that protects nobody."""
-    strategy = subject.base.strategy.create()
-    if subject.notion and strategy.card.constrained:
-        return f"{subject.notion}_violation"
-    if "clients" in describe(subject.base.strategy.name).protects:
-        return "client_accuracy_std"
-    return None
-
-
 def _log(subject: Subject, k: int, number: int, rung: Rung, score: Scored) -> dict[str, Any]:
     return {
-        "data": subject.data,
-        "strategy": subject.strategy,
-        "notion": subject.notion,
+        "data": subject.trial.data,
+        "strategy": subject.trial.strategy,
+        "notion": subject.trial.notion,
         "rung": number,
         "setting": json.dumps(dict(subject.settings[k]), sort_keys=True),
         "folds": len(rung.folds),
@@ -256,9 +238,9 @@ def _log(subject: Subject, k: int, number: int, rung: Rung, score: Scored) -> di
 def write_lock(found: Sequence[TunedSubject], title: str) -> str:
     """Return the lock file: each data set's and method's chosen values, and what they scored."""
     lines = [f"# {title}"]
-    for data, of_data in itertools.groupby(found, key=lambda one: one.subject.data):
+    for data, of_data in itertools.groupby(found, key=lambda one: one.subject.trial.data):
         for one in of_data:
-            lines += ["", f"[{json.dumps(data)}.{json.dumps(one.subject.strategy)}]"]
+            lines += ["", f"[{json.dumps(data)}.{json.dumps(one.subject.trial.strategy)}]"]
             lines += [f"# {one.reason}"]
             lines += [
                 f"# accuracy {one.score.accuracy:.4f}, violation {one.score.violation:.4f} "

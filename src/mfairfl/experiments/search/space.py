@@ -30,7 +30,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """A few values, in no order."""
+    """A few values, without an order."""
 
     values: tuple[Any, ...]
 
@@ -53,9 +53,11 @@ class Range:
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise ConfigError(f"range {self.low}:{self.high}: the first must be the smaller one")
+            raise ConfigError(
+                f"range {self.low}:{self.high}: the lower bound must be below the upper one"
+            )
         if self.log and self.low <= 0:
-            raise ConfigError(f"range {self.low}:{self.high}:log: a logarithm needs more than 0")
+            raise ConfigError(f"range {self.low}:{self.high}:log: the lower bound must be above 0")
 
     def __contains__(self, value: object) -> bool:
         kinds = int if self.whole else int | float
@@ -108,13 +110,13 @@ def check_space(config: Config, space: Space) -> None:
     """Refuse a space with values the configuration cannot have, before anything is run."""
     for key, part in space.items():
         if key in ("clients.folds", "clients.fold"):
-            raise ConfigError(f"--search {key}: folds are no setting to be tuned; see --folds")
+            raise ConfigError(f"--search {key}: folds cannot be searched; use --folds")
         for value in part.examples:
             applied(config, {key: value}, f"--search {key}")
 
 
 def own_values(config: Config, space: Space) -> dict[str, Any]:
-    """Return what the configuration itself has for the keys, where the space holds it.
+    """Return the configuration's own values for the keys, where the space contains them.
 
     Examples
     --------
@@ -137,7 +139,7 @@ _CLIENT_METRICS = ("client_accuracy_std", "client_accuracy_gap")
 
 
 def default_metrics(config: Config) -> tuple[str, ...]:
-    """Return what must be small: the notions' violations, or how far clients are apart.
+    """Return what must be small: the violations of the notions, or the spread of the clients.
 
     Examples
     --------
@@ -146,8 +148,8 @@ def default_metrics(config: Config) -> tuple[str, ...]:
     >>> default_metrics(make_config({"strategy": {"name": "qffl"}}))
     ('client_accuracy_std',)
     """
-    strategy = config.strategy.create()
-    if strategy.card.protects == "clients" or getattr(strategy, "parity", None) == "client":
+    card = config.strategy.create().card
+    if "clients" in card.protects and not card.constrained:
         return ("client_accuracy_std",)
     return tuple(f"{name}_violation" for name in config.fairness.notion)
 
@@ -179,11 +181,11 @@ class Search:
             if name not in known:
                 raise ConfigError(unknown("metric", name, known))
         if self.config.clients.folds is not None:
-            raise ConfigError("clients.folds: a search makes its own folds; leave it out")
+            raise ConfigError("clients.folds: a search makes its own folds; remove the key")
         check_space(self.config, self.space)
 
     def settings(self) -> dict[str, Any]:
-        """Return all that must be equal in one study; where files lie does not matter."""
+        """Return all that must be equal in one study; the location of files does not matter."""
         values = self.config.model_dump(mode="json", exclude={"data": {"csv", "path"}})
         flat: dict[str, Any] = {}
         for section, inner in values.items():

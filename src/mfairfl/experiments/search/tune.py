@@ -50,16 +50,16 @@ _OWNER = "owner"
 
 
 class SearchWatcher(Protocol):
-    """Is told how a search goes on."""
+    """Receives the progress of a search."""
 
     def on_start(self, complete: int) -> None:
-        """Take note of how many trials the study has already."""
+        """Record how many trials the study already has."""
 
     def on_round(self, share: float) -> None:
-        """Take note of the share of the present trial that is done."""
+        """Record the share of the current trial that is done."""
 
     def on_trial(self, trial: SearchTrial, complete: int) -> None:
-        """Take note of a trial that is complete, and of how many there are in all."""
+        """Record a complete trial, and how many there are in total."""
 
 
 def tune(
@@ -155,14 +155,14 @@ def _carry_out(
     folder: Path,
     watcher: SearchWatcher | None,
 ) -> None:
-    """Run a trial's folds at once and tell the study. What stops it is taken up next time."""
+    """Run a trial's folds side by side and report to the study; a stopped one is resumed."""
     values = {key: _suggested(trial, key, part) for key, part in search.space.items()}
     # By its values, not its number: the same values again are not trained again.
     name = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
     try:
         runs = search.runs(values, folder / "trials" / name)
     except ConfigError:
-        # Each value is fine by itself but not with the others: no use to take it up again.
+        # Each value is valid by itself but not with the others: resuming it would not help.
         study.tell(trial, state=TrialState.FAIL)
         raise
     done: dict[str, float] = {}
@@ -196,12 +196,12 @@ def _numbers(fold: int, record: RunRecord, metrics: Sequence[str]) -> dict[str, 
     """Return what one fold showed on the rows it was not trained on."""
     measured = record.metrics.test
     if measured is None:
-        raise DataError(f"fold {fold}: no client has rows to measure on; give fewer --folds")
+        raise DataError(f"fold {fold}: no client has rows to measure on; use fewer --folds")
     for name in metrics:
         if measured[name] is None:
             reason = measured.undefined.get(name, "too few rows")
             raise DataError(
-                f"fold {fold}: {name} is undefined ({reason}); give fewer --folds, another "
+                f"fold {fold}: {name} is undefined ({reason}); use fewer --folds, another "
                 "--metric, or merge groups"
             )
     floors, constant = record.noise_floor["test"], record.constant_classifier["test"]
@@ -243,10 +243,9 @@ def _open_study(storage: str, name: str, seed: int) -> optuna.Study:
     try:
         url = sqlalchemy.engine.make_url(storage)
     except ArgumentError:
-        # Not repeated: whatever it is, it may hold a password.
+        # Not repeated: it may hold a password.
         raise ConfigError(
-            "--storage: not the address of a database; write sqlite:///FILE or "
-            "postgresql://USER@HOST/DATABASE"
+            "--storage: not a database URL; use sqlite:///FILE or postgresql://USER@HOST/DATABASE"
         ) from None
     wait = {"connect_args": {"timeout": _WAIT}} if url.get_backend_name() == "sqlite" else {}
     try:
@@ -263,12 +262,14 @@ def _open_study(storage: str, name: str, seed: int) -> optuna.Study:
         fix *= isinstance(error, ImportError)
         raise ConfigError(f"--storage {shown}: {_reason(error)}{fix}") from None
     if [one.name for one in study.directions] != ["MAXIMIZE", "MINIMIZE"]:
-        raise ConfigError(f"study '{name}': is not one of mfairfl tune; give another --study")
+        raise ConfigError(
+            f"study '{name}': was not created by mfairfl tune; choose another --study"
+        )
     return study
 
 
 def _reason(error: Exception) -> str:
-    """Say in one line what the database's driver said in many."""
+    """Return the cause of a database error in one line."""
     deepest: BaseException = error
     while (cause := deepest.__cause__ or deepest.__context__) is not None:
         deepest = cause
@@ -276,7 +277,7 @@ def _reason(error: Exception) -> str:
 
 
 def _same_for_all(study: optuna.Study, about: str, settings: Mapping[str, Any]) -> None:
-    """Write down what the study is about, or refuse to mix it with something else."""
+    """Store what the study is about, or refuse to mix it with another search."""
     known = study.user_attrs.get(about)
     if known is None:
         study.set_user_attr(about, dict(settings))
@@ -284,16 +285,16 @@ def _same_for_all(study: optuna.Study, about: str, settings: Mapping[str, Any]) 
     for key in [*settings, *known]:
         if settings.get(key) != known.get(key):
             raise ConfigError(
-                f"study '{study.study_name}': {key} is {known.get(key)} there and "
-                f"{settings.get(key)} here; give another --study or --out"
+                f"study '{study.study_name}': {key} is {known.get(key)} in the study and "
+                f"{settings.get(key)} here; choose another --study or --out"
             )
 
 
 def _owner_of(folder: Path) -> str:
-    """Return the name under which a folder takes trials; it is made up at the first call.
+    """Return the name under which a folder takes trials, drawn at the first call.
 
     A folder is used by one process at a time. So trials that still run under its name when a
-    process starts were interrupted, without a doubt and without waiting.
+    process starts were certainly interrupted.
     """
     path = folder / "owner.txt"
     if not path.exists():
@@ -310,7 +311,7 @@ def _next_trial(study: optuna.Study, owner: str, wanted: int) -> optuna.Trial | 
     for trial in taken:
         if trial.state == TrialState.RUNNING and trial.user_attrs.get(_OWNER) == owner:
             return optuna.Trial(study, trial._trial_id)
-    # Without an owner: its process was killed in between, or is about to write it down.
+    # Without an owner: its process was killed in between, or is about to store its name.
     if sum(t.state == TrialState.COMPLETE or _OWNER in t.user_attrs for t in taken) >= wanted:
         return None
     new = study.ask()
@@ -319,10 +320,11 @@ def _next_trial(study: optuna.Study, owner: str, wanted: int) -> optuna.Trial | 
 
 
 class _Sampler(optuna.samplers.BaseSampler):
-    """Draws a trial's values by what finished trials showed.
+    """Draws a trial's values given the finished trials.
 
     The random numbers are a function of the seed, the trial's number and the key. So a search that
-    was stopped goes on as if it had not been, and processes that share a study never draw alike.
+    was stopped is resumed as if it had not been, and processes that share a study draw
+    different values.
     """
 
     def __init__(self, seed: int) -> None:
