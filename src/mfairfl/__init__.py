@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mfairfl.experiments.compare import compare
     from mfairfl.experiments.search.tune import tune
     from mfairfl.runs.execute import Run
+    from mfairfl.runs.extensions import register
     from mfairfl.runs.predictor import load
     from mfairfl.runs.train import train
 
@@ -26,6 +27,7 @@ __all__ = [
     "load",
     "load_dataset",
     "partition",
+    "register",
     "train",
     "tune",
 ]
@@ -40,16 +42,22 @@ _HOME = {
     "load": "mfairfl.runs.predictor",
     "load_dataset": "mfairfl.data",
     "partition": "mfairfl.data",
+    "register": "mfairfl.runs.extensions",
     "train": "mfairfl.runs.train",
     "tune": "mfairfl.experiments.search.tune",
 }
 
 
+_ROOMS = ("data", "fairness", "geometry", "models", "strategies", "testing", "training")
+
+
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"mfairfl.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'mfairfl' has no attribute '{name}'")
     return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted([*globals(), *_HOME, *_ROOMS])

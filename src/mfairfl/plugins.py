@@ -18,9 +18,9 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from mfairfl.errors import ConfigError, unknown
+from mfairfl.errors import ConfigError, MfairflError, unknown
 
-__all__ = ["Registry", "import_string", "imported", "is_import_string"]
+__all__ = ["MODELS", "Registry", "import_string", "imported", "is_import_string"]
 
 T = TypeVar("T")
 
@@ -102,13 +102,20 @@ class Registry(Generic[T]):
         What comes with the package.
     accept : callable
         Turns what a stranger hands in into a T, or raises `ConfigError` with what to pass.
+    error : type of MfairflError
+        What an unknown name raises.
     """
 
     def __init__(
-        self, kind: str, group: str, builtin: Mapping[str, T], accept: Callable[[Any], T]
+        self,
+        kind: str,
+        group: str,
+        builtin: Mapping[str, T],
+        accept: Callable[[Any], T],
+        error: type[MfairflError] = ConfigError,
     ) -> None:
-        self.kind, self.group = kind, group
-        self._builtin, self._accept = dict(builtin), accept
+        self.kind, self.group, self._error = kind, group, error
+        self._builtin, self._accept = builtin, accept
         self._added: dict[str, T] = {}
 
     def names(self) -> list[str]:
@@ -127,7 +134,7 @@ class Registry(Generic[T]):
                 return known[name]
         announced = self._announced().get(name)
         if announced is None:
-            raise ConfigError(unknown(self.kind, name, self.names()))
+            raise self._error(unknown(self.kind, name, self.names()))
         self._added[name] = self._accept(imported(announced.value))
         return self._added[name]
 
@@ -155,5 +162,31 @@ class Registry(Generic[T]):
         """Return what was registered or imported in this process, by name."""
         return dict(self._added)
 
+    def remove(self, name: str) -> None:
+        """Forget what was registered under a name."""
+        self._added.pop(name, None)
+
     def _announced(self) -> dict[str, EntryPoint]:
         return {entry.name: entry for entry in entry_points(group=self.group)}
+
+
+ModuleFactory = Callable[[int], Any]
+
+
+def _as_factory(thing: Any) -> ModuleFactory:
+    if not callable(thing):
+        raise ConfigError(
+            f"{thing!r} is not a model: pass a function or class that takes the number of inputs "
+            "and returns a torch.nn.Module with one logit"
+        )
+    factory: ModuleFactory = thing
+    return factory
+
+
+MODELS: Registry[ModuleFactory | None] = Registry(
+    "model", "mfairfl.models", {"mlp": None, "logistic": None}, _as_factory
+)
+"""Models by name: here, because what they are built with takes seconds to import.
+
+`factory(inputs)` returns a `torch.nn.Module`; None stands for the built-in perceptrons.
+"""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from mfairfl.errors import ConfigError, unknown
+from mfairfl.plugins import Registry
 
 __all__ = [
     "NOTIONS",
@@ -20,6 +21,7 @@ __all__ = [
     "Notion",
     "Statistic",
     "available_notions",
+    "follow_notion",
     "is_built_in",
     "notion",
     "register_notion",
@@ -103,7 +105,7 @@ class Notion:
 _ALL = (Event("all", (0, 1)),)
 _NEGATIVE = Event("y=0", (0,))
 _POSITIVE = Event("y=1", (1,))
-REGISTRY: dict[str, Notion] = {
+_BUILT_IN = {
     item.name: item
     for item in (
         Notion("demographic_parity", _ALL, "selection"),
@@ -120,11 +122,27 @@ _ALIASES = {
     "ap": "accuracy_parity",
     "ap-loss": "accuracy_parity_loss",
 }
-NOTIONS: tuple[str, ...] = tuple(REGISTRY)
+NOTIONS: tuple[str, ...] = tuple(_BUILT_IN)
+"""The names of the built-in notions."""
 
 
-def register_notion(item: Notion) -> None:
-    """Make a notion known by its name, for this process.
+def _as_notion(thing: Any) -> Notion:
+    if not isinstance(thing, Notion):
+        raise ConfigError(f"{thing!r} is not a notion: pass a mfairfl.fairness.Notion")
+    return thing
+
+
+REGISTRY: Registry[Notion] = Registry(
+    "notion",
+    "mfairfl.notions",
+    _BUILT_IN | {alias: _BUILT_IN[name] for alias, name in _ALIASES.items()},
+    _as_notion,
+)
+"""Every notion that has a name or an alias."""
+
+
+def register_notion(item: Notion) -> str:
+    """Make a notion known by its name, for this process; return the name.
 
     Registering an equal notion again changes nothing; another one of the same name is refused.
 
@@ -135,23 +153,28 @@ def register_notion(item: Notion) -> None:
     'max over s of |P(ŷ=1 | s, y=0) − P(ŷ=1 | y=0)|'
     >>> register_notion(own)  # doctest: +SKIP
     """
-    if REGISTRY.setdefault(_ALIASES.get(item.name, item.name), item) != item:
+    item = _as_notion(item)
+    known = {**_BUILT_IN, **REGISTRY.added()}.get(_ALIASES.get(item.name, item.name), item)
+    if known != item:
         raise ConfigError(f"notion '{item.name}' is already registered with another definition")
+    return item.name if item.name in _BUILT_IN else REGISTRY.add(item.name, item)
 
 
 def available_notions() -> tuple[Notion, ...]:
-    """Return every notion that has a name here: the built-in ones, then the registered ones.
+    """Return the built-in notions, then those that are registered or in use in this process.
 
     Examples
     --------
     >>> available_notions()[0].name
     'demographic_parity'
     """
-    return tuple(REGISTRY.values())
+    return tuple(dict.fromkeys([*_BUILT_IN.values(), *REGISTRY.added().values()]))
 
 
 def notion(name: str) -> Notion:
     """Return the notion of this name or alias (dp, eo, eopp, ap, ap-loss).
+
+    An import string is known here only once `follow_notion` has followed it.
 
     Examples
     --------
@@ -164,10 +187,17 @@ def notion(name: str) -> Notion:
 (known: accuracy_parity, accuracy_parity_loss, ap, ap-loss, demographic_parity, dp, eo, eopp, \
 equal_opportunity, equalized_odds)
     """
-    full = _ALIASES.get(name, name)
-    if full not in REGISTRY:
-        raise ConfigError(unknown("notion", name, [*REGISTRY, *_ALIASES]))
-    return REGISTRY[full]
+    return REGISTRY.get(name)
+
+
+def follow_notion(name: str) -> Notion:
+    """Return a notion by the user's own words, which may be an import string.
+
+    From then on it is known by its own name as well.
+    """
+    found = REGISTRY.follow(name)
+    register_notion(found)
+    return found
 
 
 def is_built_in(name: str) -> bool:
@@ -178,4 +208,4 @@ def is_built_in(name: str) -> bool:
     >>> is_built_in("dp"), is_built_in("package.module:Name")
     (True, False)
     """
-    return _ALIASES.get(name, name) in NOTIONS
+    return REGISTRY.is_builtin(name)

@@ -20,11 +20,11 @@ from pydantic import TypeAdapter, ValidationError
 from mfairfl.data import SPLITS, Attribute, Encoder, Task
 from mfairfl.data.agreement import Profile, agree
 from mfairfl.data.encoder import EncoderStatistics
-from mfairfl.errors import ConfigError, FederationError, MessageError, first_problem, unknown
+from mfairfl.errors import FederationError, MessageError, first_problem
 from mfairfl.fairness.cells import Cells
-from mfairfl.models import MLP, Model
+from mfairfl.models import MLP, Model, ModuleModel
+from mfairfl.plugins import MODELS
 from mfairfl.remote.codec import Packet, make_packet, read_header
-from mfairfl.remote.silo_file import BUILT_IN_MODELS
 from mfairfl.remote.transport import Transport, read_replies
 
 __all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "enrol"]
@@ -56,8 +56,9 @@ class ModelTerms:
 
     def build(self, inputs: int) -> Model:
         """Return the model for this many encoded features."""
-        if self.kind not in BUILT_IN_MODELS:
-            raise ConfigError(unknown("model", self.kind, BUILT_IN_MODELS))
+        factory = MODELS.get(self.kind)
+        if factory is not None:
+            return ModuleModel(factory, inputs)
         return MLP(inputs=inputs, hidden=self.hidden)
 
 

@@ -39,7 +39,12 @@ from mfairfl.remote.codec import (
     unpack_ask,
 )
 from mfairfl.remote.enrolment import ModelTerms
-from mfairfl.remote.silo_file import SiloSettings, require_consent, require_listed
+from mfairfl.remote.silo_file import (
+    SiloSettings,
+    follow_extensions,
+    require_consent,
+    require_listed,
+)
 
 __all__ = ["Responder"]
 
@@ -61,7 +66,7 @@ class Responder:
     """Answers messages for one silo."""
 
     def __init__(self, settings: SiloSettings) -> None:
-        self._settings = settings
+        self._settings, self._listed = settings, follow_extensions(settings)
         self._silos: dict[str, tuple[SoleClient, Shape]] = {}
 
     def handle(self, run: str, packet: Packet) -> Packet:
@@ -69,7 +74,7 @@ class Responder:
         if not _NAME.fullmatch(run) or run.startswith("."):
             raise MessageError(f"'{run}' is not a valid name of a run")
         kind, header = read_header(packet)
-        require_listed(self._settings, header)  # before anything looks a name up
+        require_listed(self._listed, header)  # before anything looks a name up
         steps: Mapping[str, Callable[[str, dict[str, Any]], Packet]] = {
             "profile": self._profile,
             "sums": self._sums,

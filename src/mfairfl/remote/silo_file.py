@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mfairfl.data import MISSING, Task
 from mfairfl.errors import ConfigError, MessageError, MfairflError, first_problem
-from mfairfl.fairness.notions import is_built_in
+from mfairfl.fairness.notions import (
+    REGISTRY,
+    Notion,
+    follow_notion,
+    is_built_in,
+    register_notion,
+)
 from mfairfl.files import RelativePath, load_settings, load_toml
+from mfairfl.plugins import MODELS, imported, is_import_string
 
 __all__ = [
-    "BUILT_IN_MODELS",
     "SiloSettings",
     "consented",
+    "follow_extensions",
     "load_silo",
     "require_consent",
     "require_listed",
 ]
-
-BUILT_IN_MODELS = ("mlp",)
-"""Kinds of models that every silo can train."""
 
 
 class SiloSettings(BaseModel):
@@ -44,7 +48,8 @@ class SiloSettings(BaseModel):
         sensitive columns or a column that it ignores is refused.
     extensions : tuple of str
         Notions and models from outside mfairfl that this silo agreed to, each as
-        ``package.module:Name``. Nothing else is ever imported on behalf of a message.
+        ``package.module:Name`` or by the name that an installed distribution announces. Nothing
+        else is ever imported on behalf of a message.
     server, ca, key
         Address of the coordinator (``host:port``), the certificate that identifies it, and this
         silo's private key.
@@ -61,7 +66,7 @@ class SiloSettings(BaseModel):
     encoding: str | None = None
     min_count: int = Field(default=5, ge=1)
     task: RelativePath | None = None
-    extensions: tuple[Annotated[str, Field(pattern=r"^[^\W\d][\w.]*:[^\W\d][\w.]*$")], ...] = ()
+    extensions: tuple[str, ...] = ()
     server: str | None = Field(default=None, pattern=r"^[^\s:/]+:\d{1,5}$")
     ca: RelativePath | None = None
     key: RelativePath | None = None
@@ -113,15 +118,31 @@ def require_consent(settings: SiloSettings, asked: Task) -> None:
         )
 
 
-def require_listed(settings: SiloSettings, header: Mapping[str, Any]) -> None:
+def follow_extensions(settings: SiloSettings) -> frozenset[str]:
+    """Import what this silo's own file lists; return the names that messages may then use."""
+    names: set[str] = set()
+    for listed in settings.extensions:
+        if is_import_string(listed):
+            thing = imported(listed)
+            own = register_notion(thing) if isinstance(thing, Notion) else None
+            names |= {own} if own else {MODELS.add(listed, thing)}
+        elif listed in REGISTRY.names():
+            names.add(follow_notion(listed).name)
+        else:
+            MODELS.get(listed)
+            names.add(listed)
+    return frozenset(names)
+
+
+def require_listed(listed: Collection[str], header: Mapping[str, Any]) -> None:
     """Refuse a message that names a notion or model neither built in nor listed by this silo."""
     model = header.get("model")
     kind = model.get("kind") if isinstance(model, Mapping) else None
     outside = [("notion", n) for n in _notions(header.get("jobs")) if not is_built_in(n)]
-    if isinstance(kind, str) and kind not in BUILT_IN_MODELS:
+    if isinstance(kind, str) and not MODELS.is_builtin(kind):
         outside.append(("model", kind))
     for what, name in outside:
-        if name not in settings.extensions:
+        if name not in listed:
             raise MessageError(
                 f"the coordinator asks for {what} '{name}', which is not built in and not listed "
                 "in extensions of silo.toml"

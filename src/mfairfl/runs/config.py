@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -24,13 +24,18 @@ from mfairfl import __version__
 from mfairfl.data import Task
 from mfairfl.engine.output import Output, Rule
 from mfairfl.errors import ConfigError, MfairflError, first_problem, unknown
-from mfairfl.fairness import notion
 from mfairfl.fairness.goal import Goal
-from mfairfl.strategies import create, describe
+from mfairfl.fairness.notions import follow_notion, notion
+from mfairfl.plugins import MODELS
+from mfairfl.strategies import create
 from mfairfl.strategies.base import Strategy
+from mfairfl.strategies.registry import METHODS
 from mfairfl.training.plan import Recipe
 
 __all__ = ["Config", "make_config"]
+
+
+T = TypeVar("T")
 
 
 def _one_or_several(value: Any) -> Any:
@@ -39,6 +44,14 @@ def _one_or_several(value: Any) -> Any:
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_several), Field(min_length=1)]
 """One name, or several."""
+
+
+def _followed(look_up: Callable[[str], T], name: str) -> T:
+    """Find what a name means, or import it: a configuration is the user's own words."""
+    try:
+        return look_up(name)
+    except ConfigError as error:
+        raise ValueError(str(error)) from None  # pydantic then names the key
 
 
 class _Section(BaseModel):
@@ -82,10 +95,16 @@ class ClientsConfig(_Section):
 
 
 class ModelConfig(_Section):
-    """The model: `mlp` with its hidden layers, or `logistic`."""
+    """The model: `mlp` with its hidden layers, `logistic`, or one of your own by name."""
 
-    kind: Literal["mlp", "logistic"] = "mlp"
+    kind: str = "mlp"
     hidden: tuple[int, ...] = (32, 32, 32, 32)
+
+    @field_validator("kind")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        _followed(MODELS.follow, value)
+        return value
 
     @field_validator("hidden")
     @classmethod
@@ -93,6 +112,11 @@ class ModelConfig(_Section):
         if any(width < 2 for width in value):
             raise ValueError("every hidden layer needs at least one unit")
         return value
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """The hidden layers of a built-in model; logistic regression has none."""
+        return () if self.kind == "logistic" else self.hidden
 
 
 class TrainingConfig(_Section):
@@ -127,10 +151,7 @@ class FairnessConfig(_Section):
     @field_validator("notion")
     @classmethod
     def _long_names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        try:
-            return tuple(notion(name).name for name in value)
-        except ConfigError as error:
-            raise ValueError(str(error)) from None  # pydantic then names the key
+        return tuple(_followed(follow_notion, name).name for name in value)
 
 
 class StrategyConfig(BaseModel):
@@ -143,10 +164,7 @@ class StrategyConfig(BaseModel):
     @field_validator("name")
     @classmethod
     def _known(cls, value: str) -> str:
-        try:
-            describe(value)
-        except ConfigError as error:
-            raise ValueError(str(error)) from None  # pydantic then names the key
+        _followed(METHODS.follow, value)
         return value
 
     def create(self) -> Strategy:

@@ -100,7 +100,7 @@ def _enrol(wanted: Federated, transport: Transport) -> Enrolled:
     terms = EnrolmentTerms(
         task=config.task,
         seed=config.seed,
-        model=ModelTerms(hidden=() if config.model.kind == "logistic" else config.model.hidden),
+        model=ModelTerms(kind=config.model.kind, hidden=config.model.widths),
         test=config.clients.test,
         validation=config.clients.validation,
     )

@@ -12,7 +12,8 @@ from mfairfl.data import Federation, Table, load_dataset, partition, read_table
 from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.engine.state import Setup, Split
 from mfairfl.errors import ConfigError
-from mfairfl.models import MLP, Model, ModuleModel, logistic
+from mfairfl.models import MLP, Model, ModuleModel
+from mfairfl.plugins import MODELS
 from mfairfl.runs.config import Config
 from mfairfl.strategies.base import Summary
 
@@ -59,11 +60,10 @@ def federation_of(config: Config, table: Table) -> Federation:
 
 def model_of(config: Config, inputs: int, module: ModuleFactory | None = None) -> Model:
     """Build the model for this many encoded features."""
-    if module is not None:
-        return ModuleModel(module, inputs)
-    if config.model.kind == "logistic":
-        return logistic(inputs)
-    return MLP(inputs=inputs, hidden=config.model.hidden)
+    factory = module or MODELS.get(config.model.kind)
+    if factory is not None:
+        return ModuleModel(factory, inputs)
+    return MLP(inputs=inputs, hidden=config.model.widths)
 
 
 def setup_of(config: Config, federation: Federation, model: Model) -> Setup:

@@ -4,46 +4,95 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from mfairfl.data import Federation, Table
+from mfairfl.data import Dataset, Federation, Table, register_dataset, table_from_frame
+from mfairfl.data.catalog import DATASETS
+from mfairfl.data.table import task_from_roles
 from mfairfl.engine.loop import Callback
+from mfairfl.engine.output import Rule
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.notions import Notion, register_notion
+from mfairfl.plugins import is_import_string
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import Run, RunRequest, run_requests
 from mfairfl.runs.options import settings
 from mfairfl.runs.prepare import ModuleFactory
+from mfairfl.strategies.base import Strategy
+from mfairfl.strategies.registry import spelled
 
 __all__ = ["train"]
 
 
 def train(
-    data: str | Table | Federation | None = None,
+    data: str | Table | Federation | Dataset | Any = None,
     *,
+    label: str | None = None,
+    favourable: str | float | bool | None = None,
+    sensitive: str | Sequence[str] | None = None,
+    client: str | None = None,
+    csv: str | Path | None = None,
+    heterogeneity: str | None = None,
+    clients: int | None = None,
+    strategy: str | Strategy | None = None,
+    notion: str | Notion | Sequence[str | Notion] | None = None,
+    alpha: float | None = None,
+    tolerance: float | None = None,
+    output_rule: Rule | None = None,
+    weights: Literal["size", "uniform"] | None = None,
+    model: str | ModuleFactory | None = None,
+    hidden: Sequence[int] | None = None,
+    rounds: int | None = None,
+    local_epochs: int | None = None,
+    batch_size: int | None = None,
+    lr: float | None = None,
+    weight_decay: float | None = None,
+    seed: int | None = None,
     config: str | Path | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
-    model: ModuleFactory | None = None,
     callbacks: Sequence[Callback] = (),
-    **options: Any,
+    **more: Any,
 ) -> Run:
     """Train a federated model and measure it.
 
     Parameters
     ----------
-    data : str, Table or Federation, optional
-        A data set of the catalogue, rows of your own (`read_table`, `table_from_frame`), or
-        clients that are already partitioned.
+    data : str, frame, Table, Federation or Dataset, optional
+        A data set by name, a pandas or polars frame (with `label`, `favourable`, `sensitive` and
+        perhaps `client`), rows with a task (`read_table`, `table_from_frame`), or clients that are
+        already partitioned.
+    label, favourable, sensitive, client
+        Columns of a frame or of `csv`: what is predicted, its desirable value (detected if omitted
+        where the label is 0/1 or False/True), the sensitive attributes, and each row's client. Of
+        a named data set, `sensitive` chooses among its attributes.
+    csv : path, optional
+        A CSV or Parquet file of your own.
+    heterogeneity, clients
+        How rows are split among simulated clients, and their number.
+    strategy : str or Strategy, optional
+        A name of `mfairfl.strategies.available()`, ``package.module:Name``, or a strategy object.
+    notion : str, Notion, or several, optional
+        What is to be equal: dp, eo, eopp, ap, ``package.module:Name``, or notions of your own.
+    alpha, tolerance, output_rule
+        Violation that training leaves uncorrected; largest violation of a selected model; which
+        model is served.
+    weights : {"size", "uniform"}, optional
+        How clients count.
+    model : str or callable, optional
+        `model(inputs) -> torch.nn.Module` with one logit, or its name or import string.
+    hidden : sequence of int, optional
+        Widths of the hidden layers of the built-in model.
+    rounds, local_epochs, batch_size, lr, weight_decay, seed
+        Budget and recipe.
     config : path or mapping, optional
-        A TOML file, or its contents; `options` win over it.
+        A TOML file, or its contents; keywords override it.
     out : path, optional
         Run directory. If it holds an interrupted run of the same configuration, that run goes on;
         if it holds a finished one, that one is returned.
-    model : callable, optional
-        `model(inputs) -> torch.nn.Module` with one logit, instead of the built-in models.
     callbacks : sequence of Callback
-        Watchers, for example a progress display.
-    **options
-        The command line's flags with underscores (`rounds=10`, `heterogeneity="high"`, …), or any
-        dotted key (`**{"strategy.beta": 0.6}`).
+        Told of every completed round, for example a progress display.
+    **more
+        Any other key of the configuration, dotted: ``**{"strategy.beta": 0.6}``.
 
     Returns
     -------
@@ -53,17 +102,104 @@ def train(
     Examples
     --------
     >>> import mfairfl
-    >>> run = mfairfl.train("german", strategy="constant", rounds=0)  # doctest: +SKIP
+    >>> run = mfairfl.train("adult", heterogeneity="high", rounds=2)  # doctest: +SKIP
+    >>> run = mfairfl.train(frame, label="hired", sensitive="sex", client="site")  # doctest: +SKIP
     """
-    named = {"data": data} if isinstance(data, str) else {}
+    given: dict[str, Any] = {
+        "csv": None if csv is None else str(csv),
+        "label": label,
+        "favourable": favourable,
+        "sensitive": sensitive,
+        "client": client,
+        "heterogeneity": heterogeneity,
+        "clients": clients,
+        "notion": _notions(notion),
+        "alpha": alpha,
+        "tolerance": tolerance,
+        "output_rule": output_rule,
+        "weights": weights,
+        "hidden": hidden,
+        "rounds": rounds,
+        "local_epochs": local_epochs,
+        "batch_size": batch_size,
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "seed": seed,
+        **_strategy(strategy),
+        **({"model.kind": model} if isinstance(model, str) else {}),
+        **more,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    rows = _rows(data, options)
     request = RunRequest(
-        config=make_config(settings(config, options | named), _source(config)),
+        config=make_config(settings(config, options), _source(config)),
         out=None if out is None else Path(out),
-        rows=None if isinstance(data, str) else data,
-        module=model,
+        rows=rows,
+        module=None if isinstance(model, str) else _factory(model),
         callbacks=tuple(callbacks),
     )
     return run_requests([request])[0]
+
+
+def _rows(data: Any, options: dict[str, Any]) -> Table | Federation | None:
+    """Return rows in memory; a data set that has a name becomes an option."""
+    if data is None or isinstance(data, Table | Federation):
+        return data
+    if isinstance(data, Dataset):
+        data = register_dataset(data)
+    named = isinstance(data, str) and (is_import_string(data) or data in DATASETS.names())
+    if named or (isinstance(data, str) and not Path(data).suffix):
+        options["data"] = data
+        return None
+    if isinstance(data, str | Path):
+        raise ConfigError(
+            f"data='{data}' looks like a file: pass csv='{data}' with label= and sensitive=, or "
+            "config= for a TOML file"
+        )
+    if not hasattr(data, "columns"):
+        raise ConfigError(
+            f"data: a {type(data).__name__} cannot be trained on; pass a data set's name, a "
+            "pandas or polars frame with label= and sensitive=, a Table or a Federation"
+        )
+    roles = ("label", "favourable", "sensitive", "client")
+    task = task_from_roles(data, **{k: options.pop(k) for k in roles if k in options})
+    return table_from_frame(data, task)
+
+
+def _strategy(strategy: str | Strategy | None) -> dict[str, Any]:
+    if strategy is None or isinstance(strategy, str):
+        return {"strategy": strategy}
+    if not isinstance(strategy, Strategy):
+        raise ConfigError(
+            f"strategy: {strategy!r} is not one; pass a name (see mfairfl.strategies.available()) "
+            "or an object of a class derived from mfairfl.strategies.Strategy"
+        )
+    return {f"strategy.{name}": value for name, value in spelled(strategy).items()}
+
+
+def _notions(notion: str | Notion | Sequence[str | Notion] | None) -> list[str] | None:
+    if notion is None:
+        return None
+    several = [notion] if isinstance(notion, str | Notion) else notion
+    return [register_notion(one) if isinstance(one, Notion) else one for one in several]
+
+
+def _factory(model: Any) -> ModuleFactory | None:
+    """Refuse what is often passed in place of a factory."""
+    if hasattr(model, "fit") and hasattr(model, "get_params"):
+        name = getattr(model, "__name__", type(model).__name__)
+        raise ConfigError(
+            f"model: {name} is a scikit-learn estimator, whose training cannot be federated; pass "
+            "a factory of torch.nn.Module, or hidden=() for logistic regression"
+        )
+    module = hasattr(model, "parameters") and not isinstance(model, type)
+    if model is not None and (module or not callable(model)):
+        raise ConfigError(
+            f"model: a {type(model).__name__} object is not a factory; pass a function or class "
+            "that takes the number of inputs and gives a torch.nn.Module: model=lambda inputs: …"
+        )
+    factory: ModuleFactory | None = model
+    return factory
 
 
 def _source(config: str | Path | Mapping[str, Any] | None) -> str:

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from mfairfl.errors import MfairflError
 from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.extensions import exported, restore
 from mfairfl.runs.record import RunRecord
 
 if TYPE_CHECKING:  # only a worker trains
@@ -67,6 +68,7 @@ def run_many(
     """
     if not runs:
         return []
+    exported(config for config, _ in runs)  # refused here, not in a worker
     count = min(processes or len(os.sched_getaffinity(0)), len(runs))
     batches = deque(_batches(runs, min(_BATCH, -(-len(runs) // count))))
     with _workers(count) as workers, ThreadPoolExecutor(count) as pool:
@@ -103,7 +105,8 @@ def _workers(count: int) -> Iterator[list[Worker]]:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
-                env=os.environ | threads,  # its standard input stays open as long as we live
+                # Modules of others are found where this process finds them.
+                env=os.environ | threads | {"PYTHONPATH": os.pathsep.join(sys.path)},
             )
             stack.enter_context(worker)
             stack.callback(worker.kill)
@@ -130,7 +133,8 @@ def _feed(worker: Worker, batches: deque[list[Work]], progress: Progress | None)
         except IndexError:  # another worker was faster
             break
         items = [{"config": c.model_dump(mode="json"), "out": str(out)} for c, out in batch]
-        _send(worker, json.dumps(items))
+        extensions = exported(config for config, _ in batch)
+        _send(worker, json.dumps({"extensions": extensions, "runs": items}))
         error = _follow(worker, progress)
         if error is not None:
             return error
@@ -195,8 +199,10 @@ def _work() -> int:
     batches: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read_batches, args=(batches,), daemon=True).start()
     while True:
-        batch = json.loads(batches.get())
+        order = json.loads(batches.get())
+        batch = order["runs"]
         try:
+            restore(order["extensions"])
             run_requests(
                 [
                     RunRequest(
