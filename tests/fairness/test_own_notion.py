@@ -35,7 +35,7 @@ SMALL = {"model.hidden": [4], "training.local_epochs": 2, "training.batch_size":
 def own():
     register_notion(OWN)
     yield OWN
-    del REGISTRY[OWN.name]
+    REGISTRY.remove(OWN.name)
 
 
 def rows(seed=0, n=400):

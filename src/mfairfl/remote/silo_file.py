@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -28,6 +28,9 @@ __all__ = [
     "require_consent",
     "require_listed",
 ]
+
+
+_EXTENSION = r"^([^\W\d][\w.]*:[^\W\d][\w.]*|\w[\w.+-]*)$"
 
 
 class SiloSettings(BaseModel):
@@ -66,7 +69,7 @@ class SiloSettings(BaseModel):
     encoding: str | None = None
     min_count: int = Field(default=5, ge=1)
     task: RelativePath | None = None
-    extensions: tuple[str, ...] = ()
+    extensions: tuple[Annotated[str, Field(pattern=_EXTENSION)], ...] = ()
     server: str | None = Field(default=None, pattern=r"^[^\s:/]+:\d{1,5}$")
     ca: RelativePath | None = None
     key: RelativePath | None = None

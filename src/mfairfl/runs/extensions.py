@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from mfairfl.data.catalog import DATASETS, Dataset, register_dataset
+from mfairfl.data import DATASETS, Dataset
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.notions import REGISTRY as NOTIONS
 from mfairfl.fairness.notions import Notion, register_notion
@@ -51,7 +51,11 @@ def register(thing: Any, name: str | None = None) -> str:
     if isinstance(thing, Notion | Dataset):
         if name not in (None, thing.name):
             raise ConfigError(f"'{thing.name}' is known by its own name, not as '{name}'")
-        return register_notion(thing) if isinstance(thing, Notion) else register_dataset(thing)
+        return (
+            register_notion(thing)
+            if isinstance(thing, Notion)
+            else DATASETS.add(thing.name, thing)
+        )
     if isinstance(thing, Strategy):
         raise ConfigError(
             f"register the class {type(thing).__name__}, not an object of it; an object can be "

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from mfairfl.data import Dataset, Federation, Table, register_dataset, table_from_frame
-from mfairfl.data.catalog import DATASETS
+from mfairfl.data import DATASETS, Dataset, Federation, Table, table_from_frame
 from mfairfl.data.table import task_from_roles
 from mfairfl.engine.loop import Callback
 from mfairfl.engine.output import Rule
@@ -146,7 +145,7 @@ def _rows(data: Any, options: dict[str, Any]) -> Table | Federation | None:
     if data is None or isinstance(data, Table | Federation):
         return data
     if isinstance(data, Dataset):
-        data = register_dataset(data)
+        data = DATASETS.add(data.name, data)
     named = isinstance(data, str) and (is_import_string(data) or data in DATASETS.names())
     if named or (isinstance(data, str) and not Path(data).suffix):
         options["data"] = data

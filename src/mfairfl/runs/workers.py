@@ -1,7 +1,7 @@
 """Independent runs spread over processes, one thread each.
 
-The parent (`run_many`) writes lines to a worker's standard input, each a batch of runs
-``[{"config": …, "out": …}, …]``. The worker (`python -m mfairfl.runs.workers`) carries out the
+The parent (`run_many`) writes lines to a worker's standard input, each a batch of runs and what
+they need of others' code: ``{"extensions": […], "runs": [{"config": …, "out": …}, …]}``. The worker (`python -m mfairfl.runs.workers`) carries out the
 runs of a batch side by side and answers with JSON lines on standard output:
 ``{"out": …, "round": …, "rounds": …}`` after every round, ``{"done": true}`` or ``{"error": …}``
 at the end of the batch. Results are the run directories. When its standard input closes, the
