@@ -1,11 +1,12 @@
 """Independent runs spread over processes, one thread each.
 
-The parent (`run_many`) writes lines to a worker's standard input, each a batch of runs and what
-they need of others' code: ``{"extensions": […], "runs": [{"config": …, "out": …}, …]}``. The worker (`python -m mfairfl.runs.workers`) carries out the
-runs of a batch side by side and answers with JSON lines on standard output:
-``{"out": …, "round": …, "rounds": …}`` after every round, ``{"done": true}`` or ``{"error": …}``
-at the end of the batch. Results are the run directories. When its standard input closes, the
-parent has ended or needs nothing more, and the worker exits at once; its runs can be resumed.
+The parent (`run_many`) writes lines to a worker's standard input, each a batch of runs with what
+they need of others' code: ``{"extensions": […], "runs": [{"config": …, "out": …}, …]}``. The
+worker (`python -m mfairfl.runs.workers`) carries out the runs of a batch side by side and answers
+with JSON lines on standard output: ``{"out": …, "round": …, "rounds": …}`` after every round,
+``{"done": true}`` or ``{"error": …}`` at the end of the batch. Results are the run directories.
+When its standard input closes, the parent has ended or needs nothing more, and the worker exits at
+once; its runs can be resumed.
 """
 
 from __future__ import annotations
