@@ -58,6 +58,7 @@ REFUSALS = [
     "tune --data adult --strategy fedvag",
     "deploy local --data adul",
     "compare nofile.toml",
+    "predict norun --csv nofile.csv --out p.csv",
     "reproduce table1",
     "strategies fedvag",
     "data describe adul",

@@ -67,12 +67,8 @@ def _label(table: Table) -> Iterator[Finding]:
     level: Literal["ok", "warn"] = "ok" if RARE_LABEL <= share <= 1 - RARE_LABEL else "warn"
     task = table.task
     said = f"{task.label} = {task.favourable} (favourable) in {share:.1%} of the rows"
-    rare = (
-        ""
-        if level == "ok"
-        else ": one label is rare, compare accuracy with the constant classifier"
-    )
-    yield Finding(level, "label", said + rare)
+    rare = ": one label is rare, compare accuracy with the constant classifier"
+    yield Finding(level, "label", said + rare * (level == "warn"))
 
 
 def _leaks(table: Table) -> Iterator[Finding]:

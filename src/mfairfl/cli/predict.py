@@ -37,16 +37,18 @@ def predict(
     if decisions are random or depend on the group), decision (a label value), favourable (0 or 1).
     """
     check_target(out, "choose another --out, or add --force to replace it", replace=force)
-    import pandas as pd  # noqa: PLC0415 - the rest loads PyTorch
+    import pandas as pd  # noqa: PLC0415 - only when called
 
     from mfairfl.data import read_frame  # noqa: PLC0415
     from mfairfl.files import write_atomically  # noqa: PLC0415
-    from mfairfl.runs.evaluation import evaluate  # noqa: PLC0415
-    from mfairfl.runs.predictor import load  # noqa: PLC0415
     from mfairfl.runs.record import RunRecord  # noqa: PLC0415
 
-    predictor, name = load(run), str(csv)
+    record, name = RunRecord.read(run), str(csv)
     frame = read_frame(csv, delimiter=delimiter, encoding=encoding)
+    from mfairfl.runs.evaluation import evaluate  # noqa: PLC0415 - loads PyTorch
+    from mfairfl.runs.predictor import load  # noqa: PLC0415
+
+    predictor = load(run)
     score = predictor.predict_proba(frame, client=client, name=name)[:, 1]
     favourable = predictor.predict(frame, client=client, name=name)
     decision = [predictor.classes[one] for one in favourable]
@@ -59,8 +61,7 @@ def predict(
         say(f"warning: scores are written but not measured: {error}")
         tally = None
     # Beside the constant classifier of the run's train rows.
-    train = RunRecord.read(run).tallies["train"]
-    found = None if tally is None else evaluate(tally, majority=train)
+    found = None if tally is None else evaluate(tally, majority=record.tallies["train"])
     decided = int(favourable.sum())
     if json:
         facts = {
