@@ -16,7 +16,7 @@ from mfairfl.errors import ConfigError, FederationError, MfairflError
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
 from mfairfl.runs.config import make_config
-from mfairfl.runs.federated import Federated, run_federated, run_name
+from mfairfl.runs.federated import FederatedRequest, run_federated, run_name
 
 TASK = {"label": "hired", "favourable": "yes", "sensitive": ["sex"]}
 SETTINGS = {
@@ -63,7 +63,7 @@ def config(strategy):
 
 
 def wanted(strategy, out):
-    return Federated(config=config(strategy), clients=tuple(fed.SITES), minimum=2, out=out)
+    return FederatedRequest(config=config(strategy), clients=tuple(fed.SITES), minimum=2, out=out)
 
 
 @pytest.mark.parametrize("strategy", ["mfairfl", "fedavg-threshold", "ditto"])
@@ -110,7 +110,9 @@ def lacking(silos):
 def test_silos_that_lack_an_attribute_train_as_the_rows_together_would(strategy, silos, tmp_path):
     rows, named = lacking(silos), {"strategy": {"name": strategy}}
     settings = make_config(SETTINGS | {"task": BOTH} | named)
-    asked = Federated(config=settings, clients=tuple(fed.SITES), minimum=4, out=tmp_path / "silos")
+    asked = FederatedRequest(
+        config=settings, clients=tuple(fed.SITES), minimum=4, out=tmp_path / "silos"
+    )
     record = run_federated(asked, Office(silos, run_name(settings)))
     groups = {"sex": ["F", "M", "?"], "age": ["old", "young", "?"]}
     sensitive = [{"column": column, "groups": named} for column, named in groups.items()]
@@ -189,6 +191,8 @@ def test_who_stays_out_is_in_the_record(silos, tmp_path):
 
 
 def test_without_a_task_nothing_can_be_agreed(tmp_path):
-    asked = Federated(config=make_config({}), clients=("a",), minimum=1, out=tmp_path / "run")
+    asked = FederatedRequest(
+        config=make_config({}), clients=("a",), minimum=1, out=tmp_path / "run"
+    )
     with pytest.raises(ConfigError, match=r"\[task\]: clients with files of their own"):
         run_federated(asked, Office({}, "x"))

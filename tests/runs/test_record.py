@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from pathlib import Path
@@ -13,6 +14,8 @@ from fairlearn.metrics import demographic_parity_difference, demographic_parity_
 import mfairfl
 from federations import people, people_federation, people_table
 from mfairfl.errors import RunDirectoryError
+from mfairfl.experiments.histories import read_history
+from mfairfl.runs.figures import plot_rounds
 from mfairfl.runs.record import RunRecord, json_schema, read_record
 from records import as_running
 
@@ -161,6 +164,18 @@ def test_an_old_model_is_loaded_and_decides_as_it_did():
     rows = frame.iloc[np.concatenate([client.test.rows for client in federation.clients])]
     right = mfairfl.load(OLD).predict(rows) == (rows["hired"] == "yes")
     assert right.mean() == pytest.approx(RunRecord.read(OLD).metrics["test"]["accuracy"])
+
+
+def test_the_rounds_of_an_old_run_are_drawn_under_today_s_names():
+    accuracy, violation = plot_rounds(OLD).axes
+    with (OLD / "rounds.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))[1:]
+    assert violation.get_ylabel() == "demographic parity\nviolation"
+    drawn = {line.get_label(): list(line.get_ydata()) for line in violation.lines}
+    expected = [float(row["test_demographic_parity_difference"]) for row in rows]
+    assert drawn["test"] == expected
+    assert read_history(OLD)["epoch"].tolist() == [0, 3, 6, 9, 12]
+    assert accuracy.get_ylabel() == "accuracy"
 
 
 def test_an_old_run_is_not_resumed(tmp_path):

@@ -11,7 +11,7 @@ from mfairfl.deployment.credentials import read_public_key
 from mfairfl.errors import ConfigError
 from mfairfl.files import RelativePath, load_settings, load_toml
 from mfairfl.runs.config import Config, make_config
-from mfairfl.runs.federated import Federated
+from mfairfl.runs.federated import FederatedRequest
 
 __all__ = ["FederationSettings", "ServerSettings", "load_federation"]
 
@@ -101,9 +101,9 @@ class FederationSettings(BaseModel):
             )
         return config
 
-    def federated(self) -> Federated:
+    def federated(self) -> FederatedRequest:
         """Return the run and its clients."""
-        return Federated(
+        return FederatedRequest(
             config=self.config(),
             clients=tuple(sorted(self.silos)),
             minimum=self.minimum,

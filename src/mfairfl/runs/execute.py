@@ -91,42 +91,37 @@ class Run:
 def run_requests(requests: Sequence[RunRequest]) -> list[Run]:
     """Carry out many runs side by side in this process, on one thread.
 
-    Interrupted runs go on from their last checkpoint; finished ones are not repeated.
+    Interrupted runs are resumed at their last checkpoint; finished ones are not repeated.
     """
     with ExitStack() as locks:
-        runs: list[Run | None] = []
-        begun: list[tuple[int, _Begun]] = []
         federations: dict[tuple[Any, ...], Federation] = {}
-        for i, request in enumerate(requests):
-            one = _begin(request, locks, federations)
-            runs.append(one if isinstance(one, Run) else None)
-            if isinstance(one, _Begun):
-                begun.append((i, one))
-        started = time.perf_counter()
+        runs = [_prepare(request, locks, federations) for request in requests]
+        members = [run.member for run in runs if isinstance(run, _PreparedRun)]
+        began = time.perf_counter()
         with steady_arithmetic():
-            results = run_all([one.member for _, one in begun])
-        seconds = round(time.perf_counter() - started, 3)
-        for (i, one), result in zip(begun, results, strict=True):
-            timing = Timing(train_seconds=seconds, runs_at_once=len(begun))
-            runs[i] = _end(one, result, timing)
-        return [run for run in runs if run is not None]
+            results = iter(run_all(members))
+        seconds = round(time.perf_counter() - began, 3)
+        timing = Timing(train_seconds=seconds, runs_at_once=len(members))
+        return [
+            run if isinstance(run, Run) else _finish(run, next(results), timing) for run in runs
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Begun:
-    """A run that is prepared and claimed, but not finished."""
+class _PreparedRun:
+    """A run that is ready to be trained."""
 
     member: Member
-    started: StartedRecord
+    record: StartedRecord
     directory: RunDirectory | None
 
 
-def _begin(
+def _prepare(
     request: RunRequest, locks: ExitStack, federations: dict[tuple[Any, ...], Federation]
-) -> _Begun | Run:
+) -> _PreparedRun | Run:
     """Prepare a run, or return it if its directory already holds the result."""
     federation = _federation(request, federations)
-    started = started_record(
+    record = started_record(
         request.config,
         data=DataFacts(
             name=federation.table_name, sha256=federation.sha256, rows=len(federation.pool)
@@ -136,24 +131,26 @@ def _begin(
         module=None if request.module is None else _name(request.module),
     )
     model = model_of(request.config, federation.pool.X.shape[1], request.module)
-    setup = setup_of(request.config, federation, model)
-    callbacks, state, directory = request.callbacks, None, None
-    if request.out is not None:
-        directory = RunDirectory(request.out)
-        locks.enter_context(directory.locked())
-        finished = directory.claim(started)
-        if finished is not None:
-            predictor = load(request.out, model=request.module)
-            return Run(record=finished, predictor=predictor, path=request.out)
-        directory.write_encoder(federation.encoder)
-        checkpoints = directory.checkpoints(started.identity)
-        state = checkpoints.latest()
-        # The checkpoint comes last of all: it is what makes the round count.
-        callbacks = (*request.callbacks, History(directory.path), checkpoints)
     member = Member(
-        setup=setup, model=model, federation=federation, state=state, callbacks=callbacks
+        setup=setup_of(request.config, federation, model),
+        model=model,
+        federation=federation,
+        callbacks=request.callbacks,
     )
-    return _Begun(member=member, started=started, directory=directory)
+    if request.out is None:
+        return _PreparedRun(member=member, record=record, directory=None)
+    directory = RunDirectory(request.out)
+    locks.enter_context(directory.locked())
+    finished = directory.claim(record)
+    if finished is not None:
+        predictor = load(request.out, model=request.module)
+        return Run(record=finished, predictor=predictor, path=request.out)
+    directory.write_encoder(federation.encoder)
+    checkpoints = directory.checkpoints(record.identity)
+    member.state = checkpoints.latest()
+    # The checkpoint comes last of all: it is what makes the round count.
+    member.callbacks = (*request.callbacks, History(directory.path), checkpoints)
+    return _PreparedRun(member=member, record=record, directory=directory)
 
 
 def _federation(request: RunRequest, federations: dict[tuple[Any, ...], Federation]) -> Federation:
@@ -179,27 +176,28 @@ def _refuse(section: str, settings: BaseModel, why: str) -> None:
             raise ConfigError(f"{section}.{key}: {why}; leave it out")
 
 
-def _end(begun: _Begun, result: Result, timing: Timing) -> Run:
-    setup, federation = begun.member.setup, begun.member.federation
-    predictor = Predictor(
-        model=begun.member.model,
-        encoder=federation.encoder,
-        task=federation.task,
-        members=result.served.members,
-        weights=result.served.weights,
-        kind=result.served.kind,
-        clients=result.served.clients,
-        thresholds=result.served.thresholds,
+def _finish(run: _PreparedRun, result: Result, timing: Timing) -> Run:
+    """Write model and record, and return the run."""
+    member, served, files = run.member, result.served, {}
+    if run.directory is not None:
+        run.directory.write_model(served)
+        files = run.directory.digests()
+    record = finished_record(
+        run.record, member.setup, member.model, result, timing=timing, files=files
     )
-    directory, files = begun.directory, {}
-    if directory is not None:
-        directory.write_model(result.served)
-        files = directory.digests()
-    model = begun.member.model
-    record = finished_record(begun.started, setup, model, result, timing=timing, files=files)
-    if directory is not None:
-        record.write(directory.path)
-    path = None if directory is None else directory.path
+    if run.directory is not None:
+        record.write(run.directory.path)
+    predictor = Predictor(
+        model=member.model,
+        encoder=member.federation.encoder,
+        task=member.federation.task,
+        members=served.members,
+        weights=served.weights,
+        kind=served.kind,
+        clients=served.clients,
+        thresholds=served.thresholds,
+    )
+    path = None if run.directory is None else run.directory.path
     return Run(record=record, predictor=predictor, path=path)
 
 

@@ -1,7 +1,7 @@
 """A run over clients elsewhere: enrol, train, and the same run directory as any other run.
 
-What was agreed is kept in enrolment.json. A server that is started again asks nobody again: the
-clients still hold their encoded rows, and the run goes on from its last completed round.
+What was agreed is kept in enrolment.json. A server that is restarted does not enrol again: the
+clients still hold their encoded rows, and the run is resumed at its last completed round.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -37,12 +36,22 @@ from mfairfl.runs.record import (
 )
 from mfairfl.strategies.base import Summary
 
-__all__ = ["Federated", "run_federated", "run_name"]
+__all__ = ["FederatedRequest", "run_federated", "run_name"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Federated:
-    """What a coordinator decides beside the configuration."""
+class FederatedRequest:
+    """A run to be made over clients elsewhere.
+
+    Parameters
+    ----------
+    clients : tuple of str
+        The clients that may take part.
+    minimum : int
+        How many of them must take part in every round.
+    out : Path
+        Run directory.
+    """
 
     config: Config
     clients: tuple[str, ...]
@@ -57,18 +66,18 @@ def run_name(config: Config) -> str:
 
 
 def run_federated(
-    wanted: Federated, transport: Transport, callbacks: Sequence[Callback] = ()
+    request: FederatedRequest, transport: Transport, callbacks: Sequence[Callback] = ()
 ) -> RunRecord:
-    """Carry out a run, or go on with it, and return its record."""
-    config, directory = wanted.config, RunDirectory(wanted.out)
-    agreed = wanted.out / "enrolment.json"
+    """Carry out a run, or resume it, and return its record."""
+    config, directory = request.config, RunDirectory(request.out)
+    agreed = request.out / "enrolment.json"
     with directory.locked():
-        enrolled = _read(agreed) if agreed.exists() else _enrol(wanted, transport)
+        enrolled = _read_enrolment(agreed) if agreed.exists() else _enrol(request, transport)
         started = _started(config, enrolled)
         finished = directory.claim(started)
         if finished is not None:
             return finished
-        write_atomically(agreed, json.dumps(_plain(enrolled), indent=1).encode())
+        _write_enrolment(enrolled, agreed)
         directory.write_encoder(enrolled.encoder)
         summary = Summary(
             counts=enrolled.counts["train"],
@@ -81,7 +90,7 @@ def run_federated(
         state = checkpoints.latest() or first_state(setup, model)
         watchers = (*callbacks, History(directory.path), checkpoints)
         began = time.perf_counter()
-        result = drive(setup, state, transport, minimum=wanted.minimum, callbacks=watchers)
+        result = drive(setup, state, transport, minimum=request.minimum, callbacks=watchers)
         seconds = round(time.perf_counter() - began, 3)
         result = _without_personal(result, state.weights)
         directory.write_model(result.served)
@@ -93,8 +102,8 @@ def run_federated(
         return record
 
 
-def _enrol(wanted: Federated, transport: Transport) -> Enrolled:
-    config = wanted.config
+def _enrol(request: FederatedRequest, transport: Transport) -> Enrolled:
+    config = request.config
     if config.task is None:
         raise ConfigError("[task]: clients with files of their own need one that all agree on")
     terms = EnrolmentTerms(
@@ -104,28 +113,29 @@ def _enrol(wanted: Federated, transport: Transport) -> Enrolled:
         test=config.clients.test,
         validation=config.clients.validation,
     )
-    return enrol(transport, wanted.clients, terms, minimum=wanted.minimum)
+    return enrol(transport, request.clients, terms, minimum=request.minimum)
 
 
-def _plain(enrolled: Enrolled) -> dict[str, Any]:
-    return {
+def _write_enrolment(enrolled: Enrolled, path: Path) -> None:
+    plain = {
         "task": enrolled.task.model_dump(mode="json"),
         "encoder": json.loads(enrolled.encoder.to_json()),
         "counts": {
-            part: {name: counts.tolist() for name, counts in clients.items()}
-            for part, clients in enrolled.counts.items()
+            split: {name: counts.tolist() for name, counts in clients.items()}
+            for split, clients in enrolled.counts.items()
         },
         "sha256": dict(enrolled.sha256),
         "refused": dict(enrolled.refused),
         "notes": list(enrolled.notes),
     }
+    write_atomically(path, json.dumps(plain, indent=1).encode())
 
 
-def _read(path: Path) -> Enrolled:
+def _read_enrolment(path: Path) -> Enrolled:
     plain = json.loads(path.read_text(encoding="utf-8"))
     counts = {
-        part: {name: np.array(table, dtype=np.float64) for name, table in clients.items()}
-        for part, clients in plain["counts"].items()
+        split: {name: np.array(table, dtype=np.float64) for name, table in clients.items()}
+        for split, clients in plain["counts"].items()
     }
     return Enrolled(
         task=Task.model_validate(plain["task"]),
@@ -174,7 +184,6 @@ def _without_personal(result: Result, weights: np.ndarray) -> Result:
     """Serve the server's model where each client keeps its own: those never leave them."""
     if result.served.kind != "personal":
         return result
-    said = "each client is served by the model on its own disk; this one is the server's"
     served = replace(
         result.served,
         kind="single",
@@ -182,6 +191,6 @@ def _without_personal(result: Result, weights: np.ndarray) -> Result:
         weights=np.ones(1),
         names=("server",),
         clients=(),
-        note=said,
+        note="each client is served by the model on its own disk; this one is the server's",
     )
     return replace(result, served=served)

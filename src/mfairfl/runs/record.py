@@ -46,6 +46,7 @@ __all__ = [
     "ServedFacts",
     "StartedRecord",
     "Timing",
+    "current_name",
     "json_schema",
     "read_record",
 ]
@@ -434,11 +435,21 @@ def _from_schema_1(old: Mapping[str, Any]) -> dict[str, Any]:
     return new | {"epochs_per_round": 1 if gradient else training["local_epochs"]}
 
 
+def current_name(old: str) -> str:
+    """Return today's name of a number of mfairfl 0.1, whose differences were violations.
+
+    Examples
+    --------
+    >>> current_name("demographic_parity_difference"), current_name("accuracy")
+    ('demographic_parity_violation', 'accuracy')
+    """
+    stem = old.removesuffix("_difference")
+    return old if stem == old else f"{stem}_violation"
+
+
 def _renamed(numbers: Mapping[str, Any]) -> dict[str, Any]:
     new = {
-        name.removesuffix("_difference") + "_violation" * name.endswith("_difference"): value
-        for name, value in numbers.items()
-        if not name.endswith("_ratio")
+        current_name(name): value for name, value in numbers.items() if not name.endswith("_ratio")
     }
     if "undefined" in new:
         new["undefined"] = _renamed(new["undefined"])
