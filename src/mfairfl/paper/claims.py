@@ -80,9 +80,10 @@ def _published(tables: Mapping[str, pd.DataFrame]) -> list[list[str]]:
     head = ["table", "accuracy higher", "violation as low", "client std as low"]
     lines = [head]
     for name, long in tables.items():
-        own = long[long["strategy"] == REFERENCE]
-        parts = [_rows(own, metric) for metric in ("accuracy", "", "client_accuracy_std")]
-        accuracy, violations, clients = (part[part["published"].notna()] for part in parts)
+        own = _where(long, strategy=REFERENCE)
+        known = own[own["published"].notna()]
+        accuracy, clients = (_where(known, metric=m) for m in ("accuracy", "client_accuracy_std"))
+        violations = known[known["metric"] == known["notion"] + "_violation"]
         higher = (accuracy["mean"] > accuracy["published"]).sum()
         cells = [f"{higher} of {len(accuracy)}"]
         for part, slack in ((violations, SLACK), (clients, 1.0)):
@@ -93,20 +94,16 @@ def _published(tables: Mapping[str, pd.DataFrame]) -> list[list[str]]:
     return lines
 
 
-def _rows(long: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the rows of a metric; "" is each notion's own violation."""
-    if metric:
-        return long[long["metric"] == metric]
-    return long[long["metric"] == long["notion"] + "_violation"]
+def _where(long: pd.DataFrame, **values: str) -> pd.DataFrame:
+    """Return the rows that have these values."""
+    for column, value in values.items():
+        long = long[long[column] == value]
+    return long
 
 
 def _verdict(own: pd.DataFrame, row: Any, slack: float) -> str:
     """Compare a number with the published one and with `slack` noise floors."""
-    floors = own[
-        (own["data"] == row.data)
-        & (own["notion"] == row.notion)
-        & (own["metric"] == f"floor_{row.metric}")
-    ]["mean"]
+    floors = _where(own, data=row.data, notion=row.notion, metric=f"floor_{row.metric}")["mean"]
     floor = slack * float(floors.iloc[0]) if len(floors) else 0.0
     return verdict(row.mean, row.published, floor, error_of(row.std, row.n))
 
@@ -123,8 +120,8 @@ def _against(tables: Mapping[str, pd.DataFrame]) -> list[list[str]]:
     for strategy in dict.fromkeys(long["strategy"]):
         if strategy == REFERENCE:
             continue
-        own = long[long["strategy"] == strategy]
-        cells = [_count(long, own[own["metric"] == measure]) for measure in measures]
+        own = _where(long, strategy=strategy)
+        cells = [_count(long, _where(own, metric=measure)) for measure in measures]
         lines.append([strategy, *cells])
     return lines
 
@@ -143,7 +140,7 @@ def _count(long: pd.DataFrame, rows: pd.DataFrame) -> str:
 def _said_better(long: pd.DataFrame, rows: pd.DataFrame) -> str | None:
     """Return in how many cells the published numbers have the reference ahead."""
     key = ["table", "data", "split", "notion", "metric", "attribute"]
-    reference = long[long["strategy"] == REFERENCE]
+    reference = _where(long, strategy=REFERENCE)
     both = rows.merge(reference, on=key, suffixes=("", "_ours"))
     both = both[both["published"].notna() & both["published_ours"].notna()]
     if both.empty:
@@ -159,31 +156,21 @@ def dominating(long: pd.DataFrame, data: str, notion: str) -> list[str]:
     Significance is that of the paired t-test; a method that is significantly worse in the other
     number does not dominate.
     """
-    here = long[(long["data"] == data) & (long["notion"] == notion)]
-    marks = {}
-    for metric in ("accuracy", f"{notion}_violation"):
-        rows = here[(here["metric"] == metric) & (here["attribute"] == "")]
-        sign = 1 if metric == "accuracy" else -1
-        means = rows.set_index("strategy")["mean"]
-        ahead = sign * (means - means[REFERENCE]) >= 0
-        marks[metric] = (ahead, rows.set_index("strategy")["mark"])
-    found = []
-    for strategy in marks["accuracy"][1].index:
-        if strategy in (REFERENCE, "constant"):
-            continue
-        both = all(bool(ahead[strategy]) for ahead, _ in marks.values())
-        signs = [mark[strategy] for _, mark in marks.values()]
-        if both and "∘" in signs:
-            found.append(str(strategy))
-    return found
+    here = _where(long, data=data, notion=notion, attribute="")
+    ahead, worse = [], []
+    for metric, sign in (("accuracy", 1), (f"{notion}_violation", -1)):
+        rows = _where(here, metric=metric).set_index("strategy")
+        ahead.append(sign * (rows["mean"] - rows["mean"][REFERENCE]) >= 0)
+        worse.append(rows["mark"] == "∘")
+    found = ahead[0] & ahead[1] & (worse[0] | worse[1])
+    return [str(name) for name in found[found].index if name not in (REFERENCE, "constant")]
 
 
 def _survives(long: pd.DataFrame, data: str, notion: str, strategy: str) -> bool:
     """Return whether what makes a method dominate also passes Holm's correction."""
-    here = (long["data"] == data) & (long["notion"] == notion) & (long["strategy"] == strategy)
-    numbers = long["metric"].isin(["accuracy", f"{notion}_violation"]) & (long["attribute"] == "")
-    worse = long[here & numbers & (long["mark"] == "∘")]
-    return bool((worse["holm_p"] < LEVEL).any())
+    here = _where(long, data=data, notion=notion, strategy=strategy, attribute="", mark="∘")
+    numbers = here["metric"].isin(["accuracy", f"{notion}_violation"])
+    return bool((here["holm_p"][numbers] < LEVEL).any())
 
 
 def _dominance(tables: Mapping[str, pd.DataFrame]) -> str:
@@ -192,8 +179,8 @@ def _dominance(tables: Mapping[str, pd.DataFrame]) -> str:
         notions = [n for n in dict.fromkeys(long["notion"]) if n]
         for data, notion in product(dict.fromkeys(long["data"]), notions):
             found = [
-                name + ("" if _survives(long, data, notion, name) else " (not after Holm)")
-                for name in dominating(long, data, notion)
+                method + ("" if _survives(long, data, notion, method) else " (not after Holm)")
+                for method in dominating(long, data, notion)
             ]
             if found:
                 lines.append([name, data, _NAMES.get(notion, notion), ", ".join(found)])
@@ -209,8 +196,8 @@ def _clients(long: pd.DataFrame) -> list[list[str]]:
     names = {"accuracy": "accuracy", "client_accuracy_std": "client std"}
     places = long[["split", "data", "strategy"]].drop_duplicates()
     for split, data, strategy in places.itertuples(index=False):
-        chosen = (long["split"] == split) & (long["data"] == data) & (long["strategy"] == strategy)
-        by = {row.metric: row for row in long[chosen].itertuples()}
+        chosen = _where(long, split=split, data=data, strategy=strategy)
+        by = {row.metric: row for row in chosen.itertuples()}
         marks = {
             sign: ", ".join(name for metric, name in names.items() if by[metric].mark == sign)
             for sign in ("•", "∘")
@@ -225,21 +212,13 @@ def _heterogeneity(high: pd.DataFrame, low: pd.DataFrame) -> list[list[str]]:
     lines = [["data", "notion", "measure", "high (published)", "low (published)"]]
     for data, notion in product(dict.fromkeys(high["data"]), dict.fromkeys(high["notion"])):
         for metric in ("accuracy", f"{notion}_violation", "client_accuracy_std"):
-            cells = []
-            for long in (high, low):
-                row = long[
-                    (long["data"] == data)
-                    & (long["notion"] == notion)
-                    & (long["metric"] == metric)
-                    & (long["strategy"] == REFERENCE)
-                    & (long["attribute"] == "")
-                ]
-                cells.append(_told(row))
+            place = {"data": data, "notion": notion, "metric": metric, "attribute": ""}
+            cells = [_mean(_where(long, strategy=REFERENCE, **place)) for long in (high, low)]
             lines.append([data, _NAMES.get(notion, notion), metric, *cells])
     return lines
 
 
-def _told(rows: pd.DataFrame) -> str:
+def _mean(rows: pd.DataFrame) -> str:
     if rows.empty:
         return ""
     row = rows.iloc[0]
