@@ -188,9 +188,20 @@ def test_an_old_run_is_not_resumed(tmp_path):
     )
 
 
-def test_an_old_record_that_lacks_a_part_is_refused_in_one_line(tmp_path):
-    plain = json.loads((OLD / "run.json").read_text(encoding="utf-8"))
-    del plain["tallies"]
-    (tmp_path / "run.json").write_text(json.dumps(plain), encoding="utf-8")
-    with pytest.raises(RunDirectoryError, match=r"run\.json: lacks 'tallies'"):
-        RunRecord.read(tmp_path)
+@pytest.mark.parametrize("wrong", [3, "x", [], [[0]], {}, {"train": 3}, {"test": {}}, None])
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_record_with_a_wrong_part_is_refused_in_one_line(version, wrong, run, tmp_path):
+    path = (OLD if version == 1 else run.path) / "run.json"
+    whole = json.loads(path.read_text(encoding="utf-8"))
+    refused = []
+    for key in whole:
+        if whole[key] == wrong:
+            continue
+        (tmp_path / "run.json").write_text(json.dumps(whole | {key: wrong}), encoding="utf-8")
+        try:
+            RunRecord.read(tmp_path)
+        except RunDirectoryError as error:
+            refused.append(str(error))
+    assert all(said.startswith(f"{tmp_path / 'run.json'}: ") for said in refused)
+    assert not any("\n" in said for said in refused)
+    assert len(refused) >= len(whole) - 7  # no warnings and no files are right, for example

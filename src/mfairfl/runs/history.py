@@ -24,7 +24,7 @@ from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.notions import NOTIONS, notion
 from mfairfl.fairness.summary import summarise
 from mfairfl.files import write_atomically
-from mfairfl.runs.record import current_name
+from mfairfl.runs.version_1 import current_name
 
 __all__ = ["History", "number_in", "read_rows", "round_numbers"]
 
@@ -163,7 +163,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         rows = []
     if not rows:
         raise RunDirectoryError(f"{path}: missing or empty; restore it or train again")
-    # Differences in these files are older than that name for something else.
+    # Version 0.1 called the violations in these files differences.
     return [{current_name(name): text for name, text in row.items()} for row in rows]
 
 

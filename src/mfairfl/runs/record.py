@@ -8,7 +8,6 @@ docs/run.schema.json as a JSON schema.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,14 +21,15 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
+    field_validator,
 )
 
 from mfairfl.data import Split, Task
 from mfairfl.engine.output import Kind, Rule
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
-from mfairfl.fairness.summary import summarise
 from mfairfl.fairness.tally import Tally
 from mfairfl.files import write_atomically
+from mfairfl.runs.version_1 import upgraded
 
 __all__ = [
     "ClientFacts",
@@ -46,7 +46,6 @@ __all__ = [
     "ServedFacts",
     "StartedRecord",
     "Timing",
-    "current_name",
     "json_schema",
     "read_record",
 ]
@@ -61,26 +60,15 @@ Bounds = tuple[float, float] | None
 
 
 def _tally(value: Any) -> Tally:
-    return value if isinstance(value, Tally) else Tally.from_json(value)
+    try:
+        return value if isinstance(value, Tally) else Tally.from_json(value)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not the counts of a tally ({error})") from None
 
 
 _TALLY_SCHEMA = {
     "type": "object",
-    "properties": {
-        "clients": {"type": "array", "items": {"type": "string"}},
-        "attributes": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "name": {"type": "string"},
-                    "groups": {"type": "array", "items": {"type": "string"}},
-                },
-                "required": ["name", "groups"],
-            },
-        },
-        "counts": {"type": "array", "description": "By client, cell, label and decision."},
-    },
+    "description": "`counts` by client, cell of the attributes' groups, label and decision.",
     "required": ["clients", "attributes", "counts"],
 }
 StoredTally = Annotated[
@@ -275,6 +263,15 @@ class _Record(_Part):
     task: Task = Field(description="Label, sensitive attributes and types of the columns.")
     federation: FederationFacts
 
+    @field_validator("config")
+    @classmethod
+    def _names_method_and_goal(cls, value: dict[str, Any]) -> dict[str, Any]:
+        try:
+            value["strategy"]["name"], value["fairness"]["notion"]
+        except (KeyError, TypeError):
+            raise ValueError("lacks strategy.name or fairness.notion") from None
+        return value
+
     @property
     def strategy(self) -> str:
         """The name of the strategy."""
@@ -396,66 +393,14 @@ def read_record(path: str | Path, *, to_resume: bool = False) -> StartedRecord |
     started = plain.get("status") == "running"
     kind: type[StartedRecord | RunRecord] = StartedRecord if started else RunRecord
     try:
-        return kind.model_validate(_from_schema_1(plain) if version == 1 else plain)
+        return kind.model_validate(upgraded(plain) if version == 1 else plain)
     except ValidationError as error:
         problem = first_problem(error, kind)
-    except KeyError as error:  # of a record in the old schema
-        problem = f"lacks {error}"
     except MfairflError as error:  # a task or a tally that contradicts itself
         problem = str(error)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        problem = f"not what mfairfl 0.1 wrote ({type(error).__name__}: {error})"
     raise RunDirectoryError(f"{file}: {problem}; the file was altered: restore it or train again")
-
-
-def _from_schema_1(old: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record of mfairfl 0.1 in today's names.
-
-    Its differences were violations; its ratios were to the overall rate, and are dropped. Today's
-    differences and ratios come from its tallies, without intervals.
-    """
-    new = {**old, "schema_version": SCHEMA_VERSION}
-    if old.get("status") != "complete":
-        return new
-    for part in ("metrics", "intervals", "noise_floor", "constant_classifier"):
-        new[part] = {
-            split: None if numbers is None else _renamed(numbers)
-            for split, numbers in old[part].items()
-        }
-    for split, tally in old["tallies"].items():
-        found, kept = summarise(Tally.from_json(tally)), new["metrics"][split]
-        tables = {
-            attribute: numbers | kept["by_attribute"].get(attribute, {})
-            for attribute, numbers in found.by_attribute.items()
-        }
-        undefined = found.undefined | kept["undefined"]
-        new["metrics"][split] = (
-            found.values | kept | {"by_attribute": tables, "undefined": undefined}
-        )
-    training = old["config"]["training"]
-    gradient = old["rounds"] > training["rounds"]  # one step for each of the local epochs
-    return new | {"epochs_per_round": 1 if gradient else training["local_epochs"]}
-
-
-def current_name(old: str) -> str:
-    """Return today's name of a number of mfairfl 0.1, whose differences were violations.
-
-    Examples
-    --------
-    >>> current_name("demographic_parity_difference"), current_name("accuracy")
-    ('demographic_parity_violation', 'accuracy')
-    """
-    stem = old.removesuffix("_difference")
-    return old if stem == old else f"{stem}_violation"
-
-
-def _renamed(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    new = {
-        current_name(name): value for name, value in numbers.items() if not name.endswith("_ratio")
-    }
-    if "undefined" in new:
-        new["undefined"] = _renamed(new["undefined"])
-    if "by_attribute" in new:
-        new["by_attribute"] = {a: _renamed(own) for a, own in new["by_attribute"].items()}
-    return new
 
 
 def json_schema() -> str:
