@@ -39,6 +39,8 @@ def test_a_file_that_init_wrote_can_be_compared_on(cli, study, tmp_path):
     assert "written: runs/hiring/hiring.md and the files beside it" in answer.err
     assert (tmp_path / "runs" / "hiring" / "hiring.tex").exists()
     assert len(list((tmp_path / "runs" / "hiring" / "runs").iterdir())) == 4
+    listed = json.loads(cli("compare", study, "--json").out)
+    assert {row["strategy"] for row in listed} == {"fedavg", "mfairfl"}
     again = cli("compare", study, "--seeds", "1", "--out", "other")
     assert again.code == 0, again.err
     assert "±" not in again.out.split("Mean ±")[0]
@@ -54,6 +56,11 @@ def test_finished_runs_side_by_side(cli, csv, flags, tmp_path):
     records = [json.loads((tmp_path / n / "run.json").read_text()) for n in ("plain", "fair")]
     for record in records:
         assert f"{record['metrics']['test']['accuracy']:.4f}" in answer.out
+    found = json.loads(cli("compare", "plain", "fair", "--json").out)
+    accuracy = next(one for one in found["lines"] if one["metric"] == "accuracy")
+    assert [number["value"] for number in accuracy["numbers"]] == [
+        record["metrics"]["test"]["accuracy"] for record in records
+    ]
     assert (tmp_path / "both.svg").read_text().startswith("<?xml")
     assert "--seeds" in cli("compare", "plain", "fair", "--seeds", "2").err
     assert cli("compare", "plain").code == 2

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from json import loads
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from mfairfl.cli.show import say, terminal
+from mfairfl.cli.flags import Json
+from mfairfl.cli.show import print_json, say, terminal
 from mfairfl.errors import ConfigError
 
 __all__ = ["compare"]
@@ -32,6 +35,7 @@ def compare(
             "runs: a figure to write (.svg, .png or .pdf)."
         ),
     ] = None,
+    json: Json = False,
 ) -> None:
     """Compare methods over data sets, splits, notions and seeds, with significance tests.
 
@@ -53,7 +57,10 @@ def compare(
 
     if not is_study:
         comparison = library.compare(what)
-        typer.echo(str(comparison))
+        if json:
+            print_json(asdict(comparison))
+        else:
+            typer.echo(str(comparison))
         if out is not None:
             comparison.plot(out)
             say(f"written: {out}")
@@ -62,5 +69,8 @@ def compare(
 
     with stoppable(), ManyRuns(terminal(stderr=True)) as watcher:
         result = library.compare(what[0], out=out, seeds=seeds, watcher=watcher)
-    typer.echo(str(result))
+    if json:
+        print_json(loads(result.table.to_json(orient="records")))
+    else:
+        typer.echo(str(result))
     say(f"written: {result.folder}/{what[0].stem}.md and the files beside it")

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -25,11 +26,12 @@ __all__ = [
     "print_record",
     "print_run",
     "print_table",
+    "print_text",
     "say",
     "terminal",
 ]
 
-PIPE_WIDTH = 120
+PIPE_WIDTH, READABLE = 120, 90
 _GAP = "  "  # between columns
 _OVERALL = ("accuracy", "balanced_accuracy")
 _CLIENTS = ("client_accuracy_gap", "client_accuracy_std", "worst_client_accuracy")
@@ -45,6 +47,11 @@ def terminal(*, stderr: bool = False) -> Console:
 def say(line: str) -> None:
     """Print one line to standard error."""
     typer.echo(" ".join(line.splitlines()), err=True)
+
+
+def print_text(text: str) -> None:
+    """Print a paragraph to standard output, in lines of readable length."""
+    typer.echo(fill(text, min(terminal().width, READABLE)))
 
 
 def print_json(value: Any) -> None:
@@ -103,10 +110,10 @@ def print_record(record: RunRecord, folder: str) -> None:
     found = record.evaluation(record.reported)
     _print_whom(record, found.metrics)
     print_numbers(found, record.goal)
-    typer.echo(
-        "* the fairness goal of this run. violation: largest gap between a group's rate and the\n"
-        "overall rate; difference, ratio: of the lowest and highest rates of groups (several\n"
-        "attributes crossed), as fairlearn's; noise floor: the mean violation if decisions were\n"
+    print_text(
+        "* the fairness goal of this run. violation: largest gap between a group's rate and the "
+        "overall rate; difference, ratio: of the lowest and highest rates of groups (several "
+        "attributes crossed), as fairlearn's; noise floor: the mean violation if decisions were "
         "exactly fair, on as many rows; constant classifier: the majority label for everyone."
     )
     _print_clients(found)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mfairfl.cli.flags import Json
-from mfairfl.cli.show import print_json, print_table, say
+from mfairfl.cli.show import print_json, print_table, print_text, say
 from mfairfl.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ def _list(*, as_json: bool) -> None:
         [[n, c.title, c.paper, c.protects, _seen(c)] for n, c in cards.items()],
         wrap=(1, 2, 3),
     )
-    typer.echo(
+    print_text(
         "sees: what the server must see; where it is sums, a secure sum of the updates is "
-        "enough.\n`mfairfl strategies NAME` explains a method."
+        "enough. `mfairfl strategies NAME` explains a method."
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mfairfl.cli.flags import ConfigFile, check_data, configuration, default_folder, run_flags
-from mfairfl.cli.show import number, print_json, print_table, terminal
+from mfairfl.cli.show import number, print_json, print_table, print_text, terminal
 from mfairfl.errors import ConfigError, require_extra
 from mfairfl.runs.options import OPTIONS, comma_list, toml_value
 
@@ -171,11 +171,11 @@ def _print_choice(tuned: SearchResult, folder: Path) -> None:
     print_table(
         ["trial", *keys, *heads.values()], rows, right=range(1, len(keys) + len(heads) + 1)
     )
-    typer.echo(
-        "The Pareto set: no trial is better than these in both accuracy and violation. Means\n"
-        f"over {search.folds} folds of the train rows; test rows are not used.\n"
-        f"* chosen: {tuned.chosen}: {tuned.reason}"
+    print_text(
+        "The Pareto set: no trial is better than these in both accuracy and violation. Means "
+        f"over {search.folds} folds of the train rows; test rows are not used."
     )
+    print_text(f"* chosen: {tuned.chosen}: {tuned.reason}")
     running = [trial.number for trial in tuned.trials if trial.state == "running"]
     if running:
         typer.echo(
