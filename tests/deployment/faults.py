@@ -247,7 +247,7 @@ def unknown_key(world):
     stop([node])
     assert "SuperNode ID" not in said
     assert "Exit Code: 305" in said, said
-    line = next(part for part in said.splitlines() if "305" in part)
+    line = next(part for part in said.splitlines() if "Exit Code: 305" in part)
     say("unknown key", f"refused: {line.strip()[-60:]}")
 
 

@@ -190,7 +190,7 @@ def _read_counts(name: str, reply: Packet, header: dict[str, Any]) -> dict[str, 
     for part in SPLITS:
         counts = reply.arrays.get(part)
         if counts is None or counts.shape != (cells, 2) or counts.dtype != np.int64:
-            raise MessageError(f"its counts of {part} rows are no whole numbers ({cells}, 2)")
+            raise MessageError(f"its counts of {part} rows are not integers of shape ({cells}, 2)")
         if (counts < 0).any():
             raise MessageError(f"its counts of {part} rows hold a negative number")
         found[part] = counts.astype(np.float64)
