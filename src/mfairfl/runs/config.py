@@ -77,7 +77,7 @@ class DataConfig(_Section):
 
 
 class ClientsConfig(_Section):
-    """How rows are dealt to clients, and into train, validation and test shards."""
+    """How rows are split among clients, and into train, validation and test shards."""
 
     scheme: str | None = None
     count: int | None = Field(default=None, ge=1)

@@ -25,7 +25,7 @@ from mfairfl.runs.record import RunRecord, StartedRecord, read_record
 __all__ = ["RunDirectory"]
 
 _MODEL_FILES = ("model.safetensors", "encoder.json")
-# What may be there before a run is: its lock, and what a deployment on this machine writes first.
+# Files that may exist before a run does: its lock, and what a local deployment writes first.
 _EXPECTED = {".lock", "deployment", "journal.jsonl"}
 
 

@@ -1,4 +1,4 @@
-"""rounds.csv and clients.csv: what every round measured, appended as the run goes on.
+"""rounds.csv and clients.csv: what every round measured, appended round by round.
 
 Rows are on disk before the round's checkpoint is. A resumed run first drops rows of rounds that
 the checkpoint does not know, so the files end the same as those of an undisturbed run.
@@ -132,7 +132,7 @@ def _append(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def _drop_after(path: Path, round_: int) -> None:
     """Keep the rows of rounds up to `round_`; those are whole, a later one may be torn.
 
-    Round 0 is measured again by a run that has come no further, so nothing of it is kept.
+    A run that is resumed at round 0 measures it again, so nothing of it is kept.
     """
     if round_ == 0:
         path.unlink(missing_ok=True)
@@ -149,7 +149,7 @@ def _drop_after(path: Path, round_: int) -> None:
 
 
 def _number(row: bytes) -> float:
-    """Return a row's round; what a torn row leaves behind belongs to no round."""
+    """Return a row's round; infinity for the rest of a torn row."""
     first = row.split(b",", 1)[0]
     return int(first) if first.isdigit() else float("inf")
 

@@ -43,7 +43,7 @@ def table_of(config: Config) -> Table:
 
 
 def federation_of(config: Config, table: Table) -> Federation:
-    """Deal the rows to clients as the configuration says."""
+    """Split the rows among clients as the configuration says."""
     clients = config.clients
     scheme = clients.scheme or ("iid" if table.clients is None else "column")
     return partition(

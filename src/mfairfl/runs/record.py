@@ -342,7 +342,7 @@ class RunRecord(_Record):
 
     @property
     def reported(self) -> Split:
-        """The split whose numbers come first: test, or what comes nearest."""
+        """The split whose numbers are shown: test if it has rows, else validation, else train."""
         order: tuple[Split, ...] = ("test", "validation", "train")
         return next(split for split in order if split in self.intervals)
 
