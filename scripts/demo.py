@@ -8,10 +8,11 @@ FOLDER = "runs/demo"
 
 
 def main() -> None:
-    runs = [
-        mfairfl.train("adult", heterogeneity="high", strategy=name, out=f"{FOLDER}/{name}")
-        for name in ("fedavg", "mfairfl")
-    ]
+    runs = []
+    for name in ("fedavg", "mfairfl"):
+        print(f"training {name} on five clients ...", flush=True)
+        out = f"{FOLDER}/{name}"
+        runs.append(mfairfl.train("adult", heterogeneity="high", strategy=name, out=out))
     both = mfairfl.compare(runs)
     both.plot(f"{FOLDER}/comparison.svg")
     print(both)

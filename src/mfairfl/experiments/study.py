@@ -39,11 +39,11 @@ Lock = Mapping[str, Mapping[str, Mapping[str, Any]]]
 _FOR_A_NOTION = ("select", "mixture", "threshold")  # output rules that look at the violation
 
 
-class _Part(BaseModel):
+class _StudyModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class DataVariant(_Part):
+class DataVariant(_StudyModel):
     """A data set from the catalogue (`name`), or a run's configuration file (`config`)."""
 
     label: str
@@ -112,7 +112,7 @@ def _seeds(value: Any) -> Any:
     return tuple(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class Study(_Part):
+class Study(_StudyModel):
     """The contents of a study file.
 
     Parameters

@@ -87,9 +87,9 @@ def _published(tables: Mapping[str, pd.DataFrame]) -> list[list[str]]:
         higher = (accuracy["mean"] > accuracy["published"]).sum()
         cells = [f"{higher} of {len(accuracy)}"]
         for part, slack in ((violations, SLACK), (clients, 1.0)):
-            said = [_verdict(own, row, slack) for row in part.itertuples()]
-            held, still = sum(one.startswith("yes") for one in said), said.count("open")
-            cells.append(f"{held} of {len(said)}, {still} open")
+            answers = [_verdict(own, row, slack) for row in part.itertuples()]
+            held, still = sum(one.startswith("yes") for one in answers), answers.count("open")
+            cells.append(f"{held} of {len(answers)}, {still} open")
         lines.append([name, *cells])
     return lines
 
@@ -132,12 +132,12 @@ def _count(long: pd.DataFrame, rows: pd.DataFrame) -> str:
         return "-"
     better, worse = (tested["mark"] == "•").sum(), (tested["mark"] == "∘").sum()
     kept = tested[(tested["mark"] == "•") & (tested["holm_p"] < LEVEL)]
-    said = _said_better(long, rows)
+    published = _published_better(long, rows)
     text = f"{better} [{len(kept)}] / {len(tested) - better - worse} / {worse}"
-    return text if said is None else f"{text}; published {said}"
+    return text if published is None else f"{text}; published {published}"
 
 
-def _said_better(long: pd.DataFrame, rows: pd.DataFrame) -> str | None:
+def _published_better(long: pd.DataFrame, rows: pd.DataFrame) -> str | None:
     """Return in how many cells the published numbers have the reference ahead."""
     key = ["table", "data", "split", "notion", "metric", "attribute"]
     reference = _where(long, strategy=REFERENCE)
@@ -184,11 +184,11 @@ def _dominance(tables: Mapping[str, pd.DataFrame]) -> str:
             ]
             if found:
                 lines.append([name, data, _NAMES.get(notion, notion), ", ".join(found)])
-    said = (
+    rule = (
         "A method dominates if its means of accuracy and violation are both at least as good and "
         "one of them significantly better."
     )
-    return f"{said}\n\n{markdown(lines)}" if len(lines) > 1 else f"{said} None does."
+    return f"{rule}\n\n{markdown(lines)}" if len(lines) > 1 else f"{rule} None does."
 
 
 def _clients(long: pd.DataFrame) -> list[list[str]]:

@@ -66,7 +66,7 @@ def write_verdicts(long: pd.DataFrame, layout: TableLayout) -> list[str]:
         for data, protocol, notion in product(layout.data, layout.protocols, layout.models)
     ]
     several = any(layout.named_attributes(data) for data in layout.data)
-    said = [
+    notes = [
         f"{layout.reference}, split {split}: mean ± standard deviation over seeds (published).",
         "Floor: what exactly fair decisions would show on these test rows.",
         f"As low: at most the published number, or (noise) at most {SLACK} floors of a violation "
@@ -74,7 +74,7 @@ def write_verdicts(long: pd.DataFrame, layout: TableLayout) -> list[str]:
         "Of several attributes the largest violation counts." if several else "",
     ]
     grid = [[*head, "CF std", "as low?"], *lines]
-    return ["## At a glance", markdown(grid), " ".join(filter(None, said))]
+    return ["## At a glance", markdown(grid), " ".join(filter(None, notes))]
 
 
 def _claims(cells: CellTexts, layout: TableLayout, table: Place, notion: str) -> Iterator[str]:

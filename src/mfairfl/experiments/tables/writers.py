@@ -214,14 +214,14 @@ def _grid(
 
 def _legend(long: pd.DataFrame, layout: TableLayout) -> str:
     """Explain a main table's cells."""
-    said = [
+    parts = [
         "Mean ± standard deviation over seeds.",
         f"• / ∘: {layout.reference} is significantly better / worse than the method (paired "
         "t-test, 95 %); •• / ∘∘: also after Holm's correction over all tests of this protocol.",
         "In parentheses: the published number." if long["published"].notna().any() else "",
         "CF std: standard deviation of the clients' accuracies; -: not applicable.",
     ]
-    return " ".join(filter(None, said))
+    return " ".join(filter(None, parts))
 
 
 def write_latex(long: pd.DataFrame, layout: TableLayout) -> str:
