@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 import federations as fed
 import mfairfl
 from mfairfl.data import table_from_frame
-from mfairfl.errors import ConfigError, FederationError, MfairflError
+from mfairfl.errors import ConfigError, FederationError, MfairflError, RunDirectoryError
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
 from mfairfl.runs.config import make_config
@@ -178,6 +178,24 @@ def test_a_finished_run_is_returned_and_nobody_is_asked(silos, tmp_path):
     asked = wanted("fedavg", tmp_path / "run")
     first = run_federated(asked, Office(silos, run_name(asked.config)))
     assert run_federated(asked, Office({}, "x", closes=0)) == first
+
+
+def test_a_damaged_enrolment_is_refused_in_one_line(silos, tmp_path):
+    asked = wanted("fedavg", tmp_path / "run")
+    run_federated(asked, Office(silos, run_name(asked.config)))
+    path = tmp_path / "run" / "enrolment.json"
+    whole = json.loads(path.read_text())
+    for text in (
+        "{",
+        "[]",
+        "{}",
+        json.dumps(whole | {"counts": 3}),
+        json.dumps(whole | {"task": 3}),
+    ):
+        path.write_text(text)
+        with pytest.raises(RunDirectoryError, match=r"enrolment\.json: damaged \(") as caught:
+            run_federated(asked, Office({}, "x", closes=0))
+        assert "\n" not in str(caught.value)
 
 
 def test_who_stays_out_is_in_the_record(silos, tmp_path):

@@ -17,7 +17,7 @@ import numpy as np
 
 from mfairfl.data import SPLITS, Encoder, Split, Task
 from mfairfl.engine.loop import Callback, Result, first_state
-from mfairfl.errors import ConfigError
+from mfairfl.errors import ConfigError, RunDirectoryError
 from mfairfl.files import write_atomically
 from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.transport import Transport, drive
@@ -132,19 +132,23 @@ def _write_enrolment(enrolled: Enrolled, path: Path) -> None:
 
 
 def _read_enrolment(path: Path) -> Enrolled:
-    plain = json.loads(path.read_text(encoding="utf-8"))
-    counts = {
-        split: {name: np.array(table, dtype=np.float64) for name, table in clients.items()}
-        for split, clients in plain["counts"].items()
-    }
-    return Enrolled(
-        task=Task.model_validate(plain["task"]),
-        encoder=Encoder.from_json(json.dumps(plain["encoder"]), name=str(path)),
-        counts=counts,
-        sha256=plain["sha256"],
-        refused=plain["refused"],
-        notes=tuple(plain["notes"]),
-    )
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+        return Enrolled(
+            task=Task.model_validate(plain["task"]),
+            encoder=Encoder.from_json(json.dumps(plain["encoder"]), name=str(path)),
+            counts={
+                split: {name: np.array(table, dtype=np.float64) for name, table in clients.items()}
+                for split, clients in plain["counts"].items()
+            },
+            sha256=plain["sha256"],
+            refused=plain["refused"],
+            notes=tuple(plain["notes"]),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise RunDirectoryError(
+            f"{path}: damaged ({' '.join(str(error).split())}); restore it or choose another out"
+        ) from None
 
 
 def _splits(enrolled: Enrolled) -> tuple[Split, ...]:
