@@ -38,7 +38,7 @@ def own():
     item = Notion("predictive_equality", (Event("y=0", (0,)),), "selection")
     register_notion(item)
     yield item
-    del REGISTRY[item.name]
+    REGISTRY.remove(item.name)
 
 
 def test_rows_and_cells_hold_it(own, tmp_path):
