@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from mfairfl.data import Federation, Table, Task, partition, table_from_frame
-from mfairfl.engine.checkpoint import dump
+from mfairfl.engine.checkpoint import dump, parse
 from mfairfl.engine.clients import LocalClients
 from mfairfl.engine.embedded import Member, clients_of, run_all, splits_of, summarize
 from mfairfl.engine.loop import Result, first_state
@@ -154,6 +154,29 @@ def run(
     watch = Watch()
     (result,) = run_all([member_of(setup, federation, state=state, callbacks=(watch,))])
     return result, watch
+
+
+def assert_same_runs(federation: Federation, *strategies: Any, **options: Any) -> None:
+    """These strategies walk through the same weights to the same result, bit for bit."""
+    runs = [run(setup_for(federation, one, **options), federation) for one in strategies]
+    for result, watch in runs[1:]:
+        assert bits(result) == bits(runs[0][0])
+        assert np.array_equal(watch.weights, runs[0][1].weights)
+
+
+def assert_resumes(setup: Setup, federation: Federation) -> None:
+    """Stopping after any round and going on gives the bits of the undisturbed run."""
+    straight, watch = run(setup, federation)
+    thresholds = straight.served.thresholds
+    assert len(watch.dumps) == setup.rounds + 1
+    for stopped, data in enumerate(watch.dumps):
+        resumed, rest = run(setup, federation, state=parse(data, "watch"))
+        assert bits(resumed) == bits(straight)
+        assert resumed.served.names == straight.served.names
+        if thresholds is not None:
+            assert resumed.served.thresholds.to_json() == thresholds.to_json()
+        assert rest.starts == [stopped]
+        assert rest.dumps == watch.dumps[stopped + 1 if stopped else 0 :]
 
 
 def bits(result: Result) -> list[bytes]:

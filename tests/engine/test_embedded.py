@@ -7,7 +7,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from torch import nn
 
@@ -19,11 +18,6 @@ from mfairfl.fairness.goal import Goal
 from mfairfl.models import ModuleModel
 from mfairfl.strategies.base import Card, Step, Strategy
 from mfairfl.training.plan import Job, Optimizer
-
-
-@pytest.fixture(scope="module")
-def federation():
-    return fed.people_federation()
 
 
 def test_the_summary_counts_training_rows_by_cell_and_label(federation):

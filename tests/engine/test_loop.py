@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mfairfl.data import Attribute
 from mfairfl.engine.loop import federate, first_state
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, RunState, Setup, Train
@@ -19,9 +18,9 @@ from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP
 from mfairfl.randomness import stream
 from mfairfl.strategies.base import Card, Round, Step, Strategy, Summary
-from mfairfl.training.plan import Recipe, Report
+from mfairfl.training.plan import Recipe
+from rounds import SEX, report
 
-SEX = Attribute("sex", ("F", "M"))
 MODEL = MLP(inputs=2, hidden=())
 START = np.array([1.0, 2.0, 3.0], np.float32)
 
@@ -76,7 +75,7 @@ def statistics(rows: float, loss: float, right: float = 0.5) -> Statistics:
 
 def summary(**rows: float) -> Summary:
     counts = {name: np.full((2, 2), n / 4) for name, n in rows.items()}
-    return Summary(counts=counts, attributes=(SEX,), goal=Goal())
+    return Summary(counts=counts, attributes=SEX, goal=Goal())
 
 
 def setup(strategy: Any, **changes: Any) -> Setup:
@@ -90,10 +89,6 @@ def setup(strategy: Any, **changes: Any) -> Setup:
         "splits": ("train",),
     }
     return Setup(**(base | changes))
-
-
-def report(client: str, update: Sequence[float], **more: Any) -> Report:
-    return Report(client=client, update=np.array(update, np.float32), steps=1, lr=0.1, **more)
 
 
 class FakeEngine:

@@ -17,11 +17,6 @@ from mfairfl.strategies import create
 RECIPE = {"lr": 0.05, "weight_decay": 0.1}
 
 
-@pytest.fixture(scope="module")
-def federation():
-    return fed.people_federation()
-
-
 def logits(w, X):
     """One hidden layer of four ReLU units, in float64."""
     w, d = w.astype(float), X.shape[1]
@@ -126,12 +121,7 @@ def test_an_ensemble_goes_on_after_any_round_with_the_same_bits(federation, rule
     setup = fed.setup_for(
         federation, "indfair", rounds=4, participation=0.5, output=Output(rule=rule)
     )
-    straight, watch = fed.run(setup, federation)
-    for data in watch.dumps:
-        resumed, rest = fed.run(setup, federation, state=parse(data, "watch"))
-        assert fed.bits(resumed) == fed.bits(straight)
-        assert resumed.served.names == straight.served.names
-        assert rest.dumps == watch.dumps[len(watch.dumps) - len(rest.dumps) :]
+    fed.assert_resumes(setup, federation)
 
 
 # ------------------------------------------------------------------ all kinds side by side

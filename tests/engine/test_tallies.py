@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mfairfl.data import Attribute
 from mfairfl.engine.output import Served
 from mfairfl.engine.tallies import (
     mean_loss,
@@ -14,20 +13,7 @@ from mfairfl.engine.tallies import (
     served_tally,
     tally_of,
 )
-from mfairfl.fairness.cells import Statistics
-
-SEX = (Attribute("sex", ("F", "M")),)
-
-
-def statistics(counts, positives, losses=((0, 0), (0, 0))) -> Statistics:
-    p = np.array(positives, dtype=float)
-    return Statistics(
-        counts=np.array(counts, dtype=float),
-        positives=p,
-        scores=p,
-        losses=np.array(losses, dtype=float),
-    )
-
+from rounds import SEX, statistics
 
 A = statistics([[4, 6], [3, 7]], [[1, 5], [0, 7]], [[1, 2], [3, 4]])
 B = statistics([[2, 0], [0, 1]], [[2, 0], [0, 0]], [[5, 0], [0, 1]])

@@ -1,4 +1,4 @@
-"""Oracles for mFairFL: rows and masks, automatic differentiation in float64, plain loops.
+"""Oracles for strategies: rows and masks, automatic differentiation in float64, plain loops.
 
 Shares nothing with the package but the layout of the flat weights and of the cells: no prices, no
 Gram matrix, no sums per cell.
@@ -16,6 +16,10 @@ from torch.nn.functional import softplus
 from mfairfl.data import Federation
 
 HIDDEN = 4
+# One step an epoch on all rows of a client: nothing random is left.
+FULL = {"batch_size": 512, "weight_decay": 0.0}
+# Cosine over three rounds, 1 → 0, between lr .02 and lr_final 5e-5 of the recipe.
+DECAY = [1.0, 0.50125, 0.0025]
 
 
 @dataclass
@@ -115,6 +119,25 @@ def mean_loss(w, parts, weights):
 def gradient(function, weights):
     w = torch.from_numpy(weights.astype(np.float64)).requires_grad_()
     return torch.autograd.grad(function(w), w)[0].numpy()
+
+
+def loss(w, rows):
+    """L_k, to be differentiated."""
+    return cross_entropy(w, rows).mean()
+
+
+def loss_at(weights, rows):
+    """L_k as a number."""
+    return float(loss(torch.from_numpy(weights), rows))
+
+
+def sgd(w, rows, lr, steps, *, decay=0.0, pull=0.0, shift=0.0):
+    """Steps of −lr (∇L + decay·w + pull·(w − start) + shift) on all rows."""
+    start = w.copy()
+    for _ in range(steps):
+        slope = gradient(lambda v: loss(v, rows), w)
+        w = w - lr * (slope + decay * w + pull * (w - start) + shift)
+    return w
 
 
 def surgery(G, losses, goals, beta, delta):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import baseline_cases as cases
 import mfairfl_naive as naive
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.goal import Goal
 from mfairfl.strategies import create
 from mfairfl.strategies.base import Summary
-from rounds import NO_GRAM, a_round
+from rounds import FLOAT32, NO_GRAM, a_round, close, measured, reports
 
 
 def onto_simplex(v):
@@ -30,9 +29,9 @@ def mixture(*values):
 
 
 def combined(gamma, state, losses, reporting):
-    known = cases.measured(losses)
-    reports = cases.reported(reporting)
-    return create("afl", gamma=gamma).combine(state, a_round(known), reports, NO_GRAM)
+    known = measured(losses)
+    strategy = create("afl", gamma=gamma)
+    return strategy.combine(state, a_round(known), reports(reporting), NO_GRAM)
 
 
 def test_the_weights_are_used_first_and_then_moved():
@@ -82,11 +81,11 @@ def test_the_game_written_out():
     w, weights = watch.weights[0].astype(float), np.full(len(parts), 1 / len(parts))
     for record, after in zip(watch.records[1:], watch.weights[1:], strict=True):
         np.testing.assert_allclose(list(record.coefficients.values()), weights, atol=1e-6)
-        losses = np.array([cases.mean_loss(w, rows) for rows in parts])
-        slopes = [naive.gradient(lambda v, r=rows: cases.loss(v, r), w) for rows in parts]
+        losses = np.array([naive.loss_at(w, rows) for rows in parts])
+        slopes = [naive.gradient(lambda v, r=rows: naive.loss(v, r), w) for rows in parts]
         w = w - sum(c * slope for c, slope in zip(weights, slopes, strict=True))
         weights = onto_simplex(weights + gamma * losses)
-        cases.close(after, w)
+        close(after, w, FLOAT32)
     assert np.ptp(weights) > 0.1  # the clients were told apart
 
 

@@ -43,11 +43,6 @@ plain = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(scope="module")
-def federation() -> Federation:
-    return fed.people_federation()
-
-
 def drive(
     setup: Setup, federation: Federation, tamper: Callable[[int, list[Report]], Sequence[Report]]
 ) -> tuple[Result, fed.Watch]:
@@ -310,11 +305,4 @@ def test_stopping_after_any_round_and_going_on_gives_the_same_bits(name, rule, f
     fitting = {"ensemble": "select", "personal": "last"}.get(describe(name).serves, rule)
     output = Output(rule=fitting, tolerance=0.02)
     setup = fed.setup_for(federation, name, rounds=ROUNDS, output=output, participation=0.8)
-    straight, watch = fed.run(setup, federation)
-    assert len(watch.dumps) == ROUNDS + 1
-    for stopped, data in enumerate(watch.dumps):
-        resumed, rest = fed.run(setup, federation, state=parse(data, "watch"))
-        assert fed.bits(resumed) == fed.bits(straight)
-        assert rest.starts == [stopped]
-        first = 0 if stopped == 0 else stopped + 1
-        assert rest.dumps == watch.dumps[first:]
+    fed.assert_resumes(setup, federation)

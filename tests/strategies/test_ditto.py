@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import baseline_cases as cases
 import mfairfl_naive as naive
 import numpy as np
 import pytest
@@ -18,14 +17,10 @@ from mfairfl.randomness import stream
 from mfairfl.strategies import create
 from mfairfl.training.batches import Pool
 from mfairfl.training.trainer import Work, run_works
+from rounds import FLOAT32, close
 
 NAMES = ("east", "north", "south", "west")
 SGD = {"optimizer": "sgd", "schedule": "constant", "weight_decay": 0.0, "batch_size": 512}
-
-
-@pytest.fixture(scope="module")
-def federation():
-    return fed.people_federation()
 
 
 def held(watch, round_):
@@ -102,9 +97,9 @@ def test_three_rounds_written_out(federation, lr, pull):
         for t in range(3):
             w = watch.weights[t].astype(float)
             for _ in range(3):
-                slope = naive.gradient(lambda u, rows=rows: cases.loss(u, rows), v)
+                slope = naive.gradient(lambda u, rows=rows: naive.loss(u, rows), v)
                 v = w - lr * slope if lr * pull == 1 else v - lr * (slope + pull * (v - w))
-            cases.close(held(watch, t + 1)[name], v)
+            close(held(watch, t + 1)[name], v, FLOAT32)
 
 
 def test_a_stronger_pull_keeps_own_models_nearer(federation):
@@ -187,10 +182,7 @@ def test_every_row_is_decided_by_its_own_clients_model(federation, participation
 
 def test_stopping_and_going_on_gives_the_same_bits(federation):
     setup = fed.setup_for(federation, "ditto", rounds=4, participation=0.5)
-    straight, watch = fed.run(setup, federation)
-    for data in watch.dumps:
-        resumed, _ = fed.run(setup, federation, state=parse(data, "watch"))
-        assert fed.bits(resumed) == fed.bits(straight)
+    fed.assert_resumes(setup, federation)
 
 
 def test_a_negative_pull_is_refused():

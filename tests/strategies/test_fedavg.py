@@ -10,26 +10,11 @@ import torch
 from torch import nn
 
 import federations as fed
-from mfairfl.fairness.cells import Statistics
 from mfairfl.randomness import stream
 from mfairfl.strategies import create
-from mfairfl.strategies.base import Measurement
-from mfairfl.training.plan import Report
-from rounds import NO_GRAM, a_round
+from rounds import NO_GRAM, a_round, measured, reports
 
-
-def _measurement(client: str, rows: int) -> Measurement:
-    table = np.array([[rows, 0.0]])
-    return Measurement(
-        client, Statistics(counts=table, positives=table, scores=table, losses=table)
-    )
-
-
-def _report(client: str) -> Report:
-    return Report(client=client, update=np.ones(2, np.float32), steps=1, lr=0.1)
-
-
-KNOWN = [_measurement("a", 30), _measurement("b", 10), _measurement("c", 60)]
+KNOWN = measured([1.0, 1.0, 1.0], rows=[30, 10, 60])
 
 
 @pytest.mark.parametrize(
@@ -43,8 +28,7 @@ KNOWN = [_measurement("a", 30), _measurement("b", 10), _measurement("c", 60)]
 )
 def test_coefficients(weights, reporting, expected):
     strategy = create("fedavg", weights=weights)
-    reports = [_report(client) for client in reporting]
-    step = strategy.combine({}, a_round(KNOWN), reports, NO_GRAM)
+    step = strategy.combine({}, a_round(KNOWN), reports(reporting), NO_GRAM)
     np.testing.assert_allclose(step.coefficients, expected, rtol=1e-15)
     assert step.scale == 1.0
 

@@ -11,7 +11,6 @@ import torch
 
 import federations as fed
 import mfairfl
-from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.output import Output
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.goal import Goal
@@ -20,11 +19,6 @@ NOTIONS = ("dp", "eo", "ap", "eopp")
 # As the configuration makes it: nothing is left to chance, so nothing is allowed.
 EXACT = Output(rule="threshold", tolerance=0.0)
 RECIPE = {"rounds": 4, "lr": 0.05, "weight_decay": 0.1}
-
-
-@pytest.fixture(scope="module")
-def federation():
-    return fed.people_federation()
 
 
 def prepared(federation, *notions, output=EXACT, **options):
@@ -128,11 +122,7 @@ def test_without_rounds_the_first_weights_are_fitted(federation):
 
 def test_stopping_and_going_on_gives_the_same_bits(federation):
     setup = prepared(federation, "eo", participation=0.5)
-    straight, watch = fed.run(setup, federation)
-    for data in watch.dumps:
-        resumed, _ = fed.run(setup, federation, state=parse(data, "watch"))
-        assert fed.bits(resumed) == fed.bits(straight)
-        assert resumed.served.thresholds.to_json() == straight.served.thresholds.to_json()
+    fed.assert_resumes(setup, federation)
 
 
 def test_loss_parity_is_refused_before_anything_is_trained(federation, tmp_path):

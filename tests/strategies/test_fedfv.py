@@ -11,25 +11,19 @@ import pytest
 from hypothesis import given, settings
 
 import federations as fed
+import rounds
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
 from mfairfl.strategies.fedfv import giving_way
-from rounds import a_round, measurement, report
-
-NAMES = "abcdefghij"
+from rounds import NAMES, measured
 
 
 def combined(strategy, G, losses, rows=None):
-    """The server's answer to updates, in float64; losses are means."""
-    G = np.array(G, dtype=float)
-    names = NAMES[: len(G)]
-    known = []
-    for name, loss, n in zip(names, losses, rows or [10] * len(G), strict=True):
-        known.append(measurement(name, [[n, 0.0]], losses=np.array([[loss * n, 0.0]])))
-    place = a_round(known, attributes=(Attribute("sex", ("F",)),))
-    reports = [report(name, g) for name, g in zip(names, G, strict=True)]
-    return strategy.combine(strategy.start(place.summary), place, reports, G @ G.T)
+    """The server's answer to updates of clients a, b, … with these mean losses."""
+    women = (Attribute("sex", ("F",)),)
+    updates = dict(zip(NAMES, G, strict=False))
+    return rounds.combined(strategy, measured(losses, rows), updates, attributes=women)
 
 
 def fair_averaging(G, losses, p, alpha, external):
@@ -152,15 +146,9 @@ def test_mfairfl_without_goals_is_fedfv_without_its_external_step(seed, count):
 
 
 @pytest.mark.parametrize("weights", ["size", "uniform"])
-def test_with_nobody_giving_way_it_is_fedavg_bit_for_bit(weights):
-    federation = fed.people_federation()
+def test_with_nobody_giving_way_it_is_fedavg_bit_for_bit(weights, federation):
     off = create("fedfv", alpha=1.0, external=False, weights=weights)
-    runs = [
-        fed.run(fed.setup_for(federation, s), federation)
-        for s in (off, create("fedavg", weights=weights))
-    ]
-    assert fed.bits(runs[0][0]) == fed.bits(runs[1][0])
-    assert np.array_equal(runs[0][1].weights, runs[1][1].weights)
+    fed.assert_same_runs(federation, off, create("fedavg", weights=weights))
 
 
 def test_without_conflict_it_is_the_plain_average_exactly():

@@ -11,20 +11,18 @@ import pytest
 from scipy.optimize import minimize
 
 import federations as fed
+import rounds
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
-from rounds import a_round, measurement, report
+from rounds import NAMES, measured
 
 ROWS = (30, 10, 60)
 
 
 def combined(strategy, updates, rows=ROWS, decay=1.0):
-    """The server's answer to updates, in float64."""
-    G = np.array(updates, dtype=float)
-    names = "abcdefgh"[: len(G)]
-    known = [measurement(name, [[n, 0.0]]) for name, n in zip(names, rows, strict=True)]
-    reports = [report(name, g) for name, g in zip(names, G, strict=True)]
-    return strategy.combine({}, a_round(known, decay=decay), reports, G @ G.T)
+    """The server's answer to updates of clients a, b, … with so many rows."""
+    known = measured([1.0] * len(rows), rows)
+    return rounds.combined(strategy, known, dict(zip(NAMES, updates, strict=False)), decay=decay)
 
 
 def moved(step, updates):
@@ -121,15 +119,9 @@ def test_no_trust_is_the_mean_of_the_directions():
 
 
 @pytest.mark.parametrize("weights", ["size", "uniform"])
-def test_without_trust_and_directions_it_is_fedavg_bit_for_bit(weights):
-    federation = fed.people_federation()
+def test_without_trust_and_directions_it_is_fedavg_bit_for_bit(weights, federation):
     off = create("fedmgda+", epsilon=0.0, normalise=False, weights=weights)
-    runs = [
-        fed.run(fed.setup_for(federation, s), federation)
-        for s in (off, create("fedavg", weights=weights))
-    ]
-    assert fed.bits(runs[0][0]) == fed.bits(runs[1][0])
-    assert np.array_equal(runs[0][1].weights, runs[1][1].weights)
+    fed.assert_same_runs(federation, off, create("fedavg", weights=weights))
 
 
 def test_one_client_alone():

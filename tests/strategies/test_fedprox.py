@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import baseline_cases as cases
 import mfairfl_naive as naive
 import numpy as np
 import pytest
@@ -10,27 +9,20 @@ import pytest
 import federations as fed
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
-from rounds import NO_GRAM, a_round
+from rounds import FLOAT32, NO_GRAM, a_round, close, measured, reports
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
 @pytest.mark.parametrize("weights", ["size", "uniform"])
-def test_without_pull_it_is_fedavg(optimizer, weights):
-    federation = fed.people_federation()
-    runs = [
-        fed.run(fed.setup_for(federation, strategy, optimizer=optimizer), federation)[0]
-        for strategy in (
-            create("fedprox", mu=0, weights=weights),
-            create("fedavg", weights=weights),
-        )
-    ]
-    assert fed.bits(runs[0]) == fed.bits(runs[1])
+def test_without_pull_it_is_fedavg(optimizer, weights, federation):
+    own, plain = create("fedprox", mu=0, weights=weights), create("fedavg", weights=weights)
+    fed.assert_same_runs(federation, own, plain, optimizer=optimizer)
 
 
 @pytest.mark.parametrize("weights", ["size", "uniform"])
 def test_two_rounds_written_out(weights):
     federation, lr, mu = fed.people_federation(), 0.5, 0.8
-    options = {**cases.FULL, "optimizer": "sgd", "lr": lr, "schedule": "constant"}
+    options = {**naive.FULL, "optimizer": "sgd", "lr": lr, "schedule": "constant"}
     strategy = create("fedprox", mu=mu, weights=weights)
     setup = fed.setup_for(federation, strategy, rounds=2, local_epochs=4, **options)
     _, watch = fed.run(setup, federation)
@@ -38,10 +30,10 @@ def test_two_rounds_written_out(weights):
     n = sum(len(rows) for rows in parts.values())
     w = watch.weights[0].astype(float)
     for weights_after in watch.weights[1:]:
-        ends = [cases.sgd(w, rows, lr, 4, pull=mu) for rows in parts.values()]
+        ends = [naive.sgd(w, rows, lr, 4, pull=mu) for rows in parts.values()]
         share = [len(r) / n if weights == "size" else 1 / len(parts) for r in parts.values()]
         w = sum(p * end for p, end in zip(share, ends, strict=True))
-        cases.close(weights_after, w)
+        close(weights_after, w, FLOAT32)
 
 
 def test_a_stronger_pull_keeps_clients_nearer():
@@ -49,7 +41,7 @@ def test_a_stronger_pull_keeps_clients_nearer():
     lengths = []
     for mu in (0.0, 1.0, 10.0):
         setup = fed.setup_for(
-            federation, create("fedprox", mu=mu), rounds=1, local_epochs=20, **cases.FULL
+            federation, create("fedprox", mu=mu), rounds=1, local_epochs=20, **naive.FULL
         )
         lengths.append(fed.run(setup, federation)[1].records[1].norms)
     for client in lengths[0]:
@@ -58,8 +50,8 @@ def test_a_stronger_pull_keeps_clients_nearer():
 
 
 def test_coefficients_are_shares_of_those_who_reported():
-    known = cases.measured([0.1, 0.2, 0.3], rows=[30, 10, 60])
-    step = create("fedprox").combine({}, a_round(known), cases.reported("ab"), NO_GRAM)
+    known = measured([0.1, 0.2, 0.3], rows=[30, 10, 60])
+    step = create("fedprox").combine({}, a_round(known), reports("ab"), NO_GRAM)
     np.testing.assert_allclose(step.coefficients, [0.75, 0.25], rtol=1e-15)
 
 

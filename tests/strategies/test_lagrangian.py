@@ -11,6 +11,7 @@ The table of the hand-made numbers (n = 100, n_F = 40, n_M = 60; 70 rows with y 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import hypothesis.strategies as st
 import mfairfl_naive as naive
@@ -20,6 +21,7 @@ import torch
 from hypothesis import given, settings
 
 import federations as fed
+import rounds
 from mfairfl.data import Attribute, partition
 from mfairfl.engine.embedded import summarize
 from mfairfl.engine.state import Measure, Train
@@ -30,15 +32,11 @@ from mfairfl.randomness import stream
 from mfairfl.strategies import Measurement, create
 from mfairfl.strategies.lagrangian import Lagrangian
 from mfairfl.training.plan import Prices, as_table
-from rounds import a_round
+from rounds import SEX, a_round, statistics
 
-SEX = (Attribute("sex", ("F", "M")),)
 COUNTS = np.array([[30.0, 10.0], [40.0, 20.0]])
-HAND = Statistics(
-    counts=COUNTS,
-    positives=[[3, 5], [18, 16]],
-    scores=[[9, 6], [12, 15]],
-    losses=[[12, 8], [20, 20]],
+HAND = statistics(
+    COUNTS, [[3, 5], [18, 16]], losses=[[12, 8], [20, 20]], scores=[[9, 6], [12, 15]]
 )
 GAPS = {  # both − F, both − M; equalized odds: y = 0 first
     "dp": [0.22, 0.42 - 34 / 60],
@@ -50,6 +48,7 @@ GAPS = {  # both − F, both − M; equalized odds: y = 0 first
 SHARES = {"dp": [1, 1], "eo": [0.7, 0.7, 0.3, 0.3], "eopp": [0.3, 0.3]}
 SHARES |= {"ap": [1, 1], "ap-loss": [1, 1]}
 PRICES = ("driven_by", "one_sided", "cap", "counter_cap")
+close = partial(rounds.close, atol=1e-14)
 every = pytest.mark.parametrize("notion", list(GAPS))
 
 
@@ -58,10 +57,6 @@ def law(notion="dp", **changes):
     pricing = Prices(**{k: changes.pop(k) for k in PRICES if k in changes})
     rule = {"alpha": 0.0, **changes}
     return Lagrangian(constraints=goal.constraints(SEX), pricing=pricing, **rule)
-
-
-def close(found, expected):
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
 
 
 # ------------------------------------------------------------------ multipliers
@@ -263,13 +258,13 @@ def federated_gradient(federation, goal, options, weights, **state):
         },
     )
     setup = replace(fed.setup_for(federation, strategy), summary=summarize(federation, goal))
-    desk, _ = fed.clients_and_state(setup, federation)
-    (measured,) = desk.answer({0: Measure((weights,), ("train",))})[0]
+    clients, _ = fed.clients_and_state(setup, federation)
+    (measured,) = clients.answer({0: Measure((weights,), ("train",))})[0]
     known = [Measurement(name, sums) for name, sums in sorted(measured["train"].items())]
     place = replace(a_round(known, recipe=setup.recipe), summary=setup.summary)
     begun = {**strategy.start(setup.summary), **state}
     planned, jobs = strategy.plan(begun, place)
-    reports = desk.answer({0: Train(0, {job.client: weights for job in jobs}, tuple(jobs))})[0]
+    reports = clients.answer({0: Train(0, {job.client: weights for job in jobs}, tuple(jobs))})[0]
     gram = gram_matrix([report.update for report in reports])
     step = strategy.combine(planned, place, reports, gram)
     return step.coefficients @ np.array([r.update for r in reports], dtype=np.float64)
@@ -278,6 +273,17 @@ def federated_gradient(federation, goal, options, weights, **state):
 def some_weights(federation, seed=5):
     model = fed.model_of(fed.setup_for(federation))
     return (2 * model.init(stream(seed, "init"))).astype(np.float32)
+
+
+def lagrangian_of(parts, weights, labels, mu):
+    """L(w) + Σ μ_j d_j over the pooled rows, as a function of the weights."""
+    rows = naive.together(parts)
+
+    def lagrangian(w):
+        terms = [m * naive.gap(label, w, rows) for m, label in zip(mu, labels, strict=True)]
+        return naive.mean_loss(w, parts, weights) + sum(terms)
+
+    return lagrangian
 
 
 def drawn(federation, goal, seed=2):
@@ -298,13 +304,7 @@ def test_the_average_update_is_the_pooled_lagrangians_gradient(notion, goal, wei
     goal = replace(goal, notions=(notion,))
     labels, mu = drawn(federation, goal)
     w, parts = some_weights(federation), naive.rows_of(federation)
-    rows = naive.together(parts)
-
-    def lagrangian(w):
-        terms = [m * naive.gap(label, w, rows) for m, label in zip(mu, labels, strict=True)]
-        return naive.mean_loss(w, parts, weights) + sum(terms)
-
-    expected = naive.gradient(lagrangian, w)
+    expected = naive.gradient(lagrangian_of(parts, weights, labels, mu), w)
     found = federated_gradient(federation, goal, {"weights": weights}, w, multipliers=mu)
     agree(found, expected)
     # The multipliers matter: without them the gradient is another one.
@@ -317,14 +317,8 @@ def test_several_notions_at_once(weights, federation):
     goal = replace(BOTH, notions=("dp", "eo", "ap", "ap-loss"))
     labels, mu = drawn(federation, goal)
     w, parts = some_weights(federation), naive.rows_of(federation)
-    rows = naive.together(parts)
-
-    def lagrangian(w):
-        terms = [m * naive.gap(label, w, rows) for m, label in zip(mu, labels, strict=True)]
-        return naive.mean_loss(w, parts, weights) + sum(terms)
-
     found = federated_gradient(federation, goal, {"weights": weights}, w, multipliers=mu)
-    agree(found, naive.gradient(lagrangian, w))
+    agree(found, naive.gradient(lagrangian_of(parts, weights, labels, mu), w))
 
 
 @pytest.mark.parametrize("notion", ["dp", "eo", "ap", "ap-loss"])

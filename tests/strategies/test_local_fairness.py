@@ -23,11 +23,6 @@ SIX = {"rounds": 4, "local_epochs": 6, "weight_decay": 0.1}
 SELECT = Output(rule="select", tolerance=0.02)
 
 
-@pytest.fixture(scope="module")
-def federation():
-    return fed.people_federation()
-
-
 def lone(federation, index):
     return replace(federation, clients=(federation.clients[index],))
 
@@ -87,11 +82,7 @@ def test_cenfair_pools_the_rows_of_the_clients_that_are_there(federation):
 @pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
 def test_without_steps_of_the_multipliers_fedavg_f_is_fedavg(federation, weights, optimizer):
     strategies = create("fedavg-f", gamma=0, weights=weights), create("fedavg", weights=weights)
-    runs = [
-        fed.run(fed.setup_for(federation, one, optimizer=optimizer, **SIX), federation)[0]
-        for one in strategies
-    ]
-    assert fed.bits(runs[0]) == fed.bits(runs[1])
+    fed.assert_same_runs(federation, *strategies, optimizer=optimizer, **SIX)
 
 
 def test_indfairs_members_are_the_models_of_lone_clients(federation):

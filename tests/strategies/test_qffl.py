@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import baseline_cases as cases
 import hypothesis.strategies as st
 import mfairfl_naive as naive
 import numpy as np
@@ -13,16 +12,16 @@ import federations as fed
 import mfairfl
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
-from rounds import a_round
+from rounds import FLOAT32, a_round, close, measured, reports
 
 # L = (½, 1), |g|² = (2, 1), η = ½, q = 2.
-KNOWN, SQUARES = cases.measured([0.5, 1.0], rows=[30, 10]), np.diag([2.0, 1.0])
+KNOWN, SQUARES = measured([0.5, 1.0], rows=[30, 10]), np.diag([2.0, 1.0])
 
 
 def combined(known, gram, *, lr=0.5, reporting=None, **options):
     clients = reporting or [m.client for m in known]
     strategy = create("qffl", **options)
-    return strategy.combine({}, a_round(known), cases.reported(clients, lr), gram)
+    return strategy.combine({}, a_round(known), reports(clients, lr=lr), gram)
 
 
 @pytest.mark.parametrize(
@@ -46,10 +45,10 @@ def test_coefficients_by_hand(options, expected):
 
 
 def test_only_those_who_reported_count():
-    known = cases.measured([7.0, 0.5, 1.0])
+    known = measured([7.0, 0.5, 1.0])
     step = combined(known, SQUARES, q=2, reporting="bc")
     np.testing.assert_allclose(step.coefficients, [0.25 / 9.25, 1 / 9.25], rtol=1e-8)
-    alone = combined(cases.measured([0.5]), np.array([[2.0]]), q=1)
+    alone = combined(measured([0.5]), np.array([[2.0]]), q=1)
     np.testing.assert_allclose(alone.coefficients, [0.5 / 4.5], rtol=1e-8)  # L/(L + |g|²/η)
 
 
@@ -72,7 +71,7 @@ def test_the_step_in_m_dimensions(losses, q, lr, seed):
     for update, V in {"local": G / lr, "gradient": G}.items():
         h = [q * f ** (q - 1) * (v @ v) + f**q / lr for f, v in zip(F, V, strict=True)]
         expected = sum(f**q * v for f, v in zip(F, V, strict=True)) / sum(h)
-        step = combined(cases.measured(losses), G @ G.T, lr=lr, q=q, update=update)
+        step = combined(measured(losses), G @ G.T, lr=lr, q=q, update=update)
         np.testing.assert_allclose(step.scale * step.coefficients @ G, expected, rtol=1e-9)
 
 
@@ -80,7 +79,7 @@ def test_the_step_in_m_dimensions(losses, q, lr, seed):
 @pytest.mark.parametrize("losses", [[0.0, 0.0], [0.0, 1.0], [30.0, 40.0]])
 @pytest.mark.parametrize("squares", [[0.0, 0.0], [0.0, 1.0]])
 def test_losses_of_0_and_updates_of_0_stay_finite(q, losses, squares):
-    c = combined(cases.measured(losses), np.diag(squares), q=q).coefficients
+    c = combined(measured(losses), np.diag(squares), q=q).coefficients
     assert np.isfinite(c).all()
     assert (c >= 0).all()
     assert 0 < c.sum() <= 1 + 1e-12
@@ -101,34 +100,34 @@ def test_q_fedavg_written_out():
     """Three rounds, the rate on its cosine, decay of rate · decay = .02 · .5 at first."""
     federation, q, lr = fed.people_federation(), 1.5, 0.3
     strategy = create("qffl", q=q, lr=lr)
-    options = {**cases.FULL, "weight_decay": 0.5, "local_epochs": 3}
+    options = {**naive.FULL, "weight_decay": 0.5, "local_epochs": 3}
     _, watch = fed.run(fed.setup_for(federation, strategy, **options), federation)
     parts, w = naive.rows_of(federation).values(), watch.weights[0].astype(float)
-    for share, after in zip(cases.DECAY, watch.weights[1:], strict=True):
+    for share, after in zip(naive.DECAY, watch.weights[1:], strict=True):
         top, bottom, eta = np.zeros_like(w), 0.0, lr * share
         for rows in parts:
-            F = cases.mean_loss(w, rows) + 1e-10
-            v = (w - cases.sgd(w, rows, eta, 3, decay=0.02 * share * 0.5 / eta)) / eta
+            F = naive.loss_at(w, rows) + 1e-10
+            v = (w - naive.sgd(w, rows, eta, 3, decay=0.02 * share * 0.5 / eta)) / eta
             top += F**q * v
             bottom += q * F ** (q - 1) * (v @ v) + F**q / eta
         w = w - top / bottom
-        cases.close(after, w)
+        close(after, w, FLOAT32)
 
 
 def test_q_fedsgd_written_out():
     federation, q, lr = fed.people_federation(), 2.0, 0.6
     strategy = create("qffl", q=q, lr=lr, update="gradient")
-    _, watch = fed.run(fed.setup_for(federation, strategy, **cases.FULL), federation)
+    _, watch = fed.run(fed.setup_for(federation, strategy, **naive.FULL), federation)
     parts, w = naive.rows_of(federation).values(), watch.weights[0].astype(float)
-    for share, after in zip(cases.DECAY, watch.weights[1:], strict=True):
+    for share, after in zip(naive.DECAY, watch.weights[1:], strict=True):
         top, bottom = np.zeros_like(w), 0.0
         for rows in parts:
-            F = cases.mean_loss(w, rows) + 1e-10
-            v = naive.gradient(lambda u, r=rows: cases.loss(u, r), w)
+            F = naive.loss_at(w, rows) + 1e-10
+            v = naive.gradient(lambda u, r=rows: naive.loss(u, r), w)
             top += F**q * v
             bottom += q * F ** (q - 1) * (v @ v) + F**q / (lr * share)
         w = w - top / bottom
-        cases.close(after, w)
+        close(after, w, FLOAT32)
 
 
 def test_q_fedsgd_takes_a_server_step_for_every_local_epoch():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import baseline_cases as cases
 import mfairfl_naive as naive
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from mfairfl.engine.checkpoint import parse
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
 from mfairfl.training.plan import Recipe
-from rounds import NO_GRAM, a_round
+from rounds import FLOAT32, NO_GRAM, a_round, close, measured, reports
 
 COUNTS = {"a": [[20.0, 10.0]], "b": [[5.0, 5.0]], "c": [[40.0, 20.0]], "void": [[0.0, 0.0]]}
 
@@ -39,12 +38,10 @@ def this_round(known=(), vectors=None, decay=1.0):
 def test_updates_count_among_those_who_came_and_variates_among_all(
     weights, step_shares, control_shares
 ):
-    known = cases.measured([0.1, 0.2], rows=[30, 10])
-    reports = [
-        replace(r, control_change=np.array([3.0, 4.0], np.float32)) for r in cases.reported("ab")
-    ]
+    known = measured([0.1, 0.2], rows=[30, 10])
+    sent = reports("ab", control_change=np.array([3.0, 4.0], np.float32))
     strategy = create("scaffold", weights=weights, server_lr=0.7)
-    step = strategy.combine({}, this_round(known), reports, NO_GRAM)
+    step = strategy.combine({}, this_round(known), sent, NO_GRAM)
     np.testing.assert_allclose(step.coefficients, step_shares, rtol=1e-15)
     np.testing.assert_allclose(step.vectors["control"], control_shares, rtol=1e-15)
     assert step.scale == 0.7
@@ -80,7 +77,7 @@ def test_two_clients_written_out(weights):
     federation = fed.people_federation(fed.people(sites={"east": 90, "south": 40}))
     lr, server_lr = 0.3, 0.8
     strategy = create("scaffold", lr=lr, server_lr=server_lr, weights=weights)
-    options = {**cases.FULL, "weight_decay": 0.5, "local_epochs": 3, "schedule": "constant"}
+    options = {**naive.FULL, "weight_decay": 0.5, "local_epochs": 3, "schedule": "constant"}
     _, watch = fed.run(fed.setup_for(federation, strategy, **options), federation)
     parts = naive.rows_of(federation)
     n = sum(len(rows) for rows in parts.values())
@@ -90,17 +87,17 @@ def test_two_clients_written_out(weights):
     for after, data in zip(watch.weights[1:], watch.dumps[1:], strict=True):
         move, change = np.zeros_like(w), np.zeros_like(c)
         for k, rows in parts.items():
-            end = cases.sgd(w, rows, lr, 3, decay=0.02 * 0.5 / lr, shift=c - own[k])
+            end = naive.sgd(w, rows, lr, 3, decay=0.02 * 0.5 / lr, shift=c - own[k])
             new = own[k] - c + (w - end) / (3 * lr)
             move += p[k] * (w - end)
             change += p[k] * (new - own[k])
             own[k] = new
         w, c = w - server_lr * move, c + change
         state = parse(data, "watch")
-        cases.close(after, w)
-        cases.close(state.vectors["control"], c)
+        close(after, w, FLOAT32)
+        close(state.vectors["control"], c, FLOAT32)
         for k in parts:
-            cases.close(state.slots[k]["control"], own[k])
+            close(state.slots[k]["control"], own[k], FLOAT32)
 
 
 @pytest.mark.parametrize("weights", ["uniform", "size"])
@@ -116,7 +113,7 @@ def test_the_servers_variate_stays_the_mean_of_the_clients(weights):
         state = parse(data, "watch")
         share = {k: n / 208 if weights == "size" else 0.25 for k, n in sizes.items()}
         mean = sum(share[k] * slots["control"] for k, slots in state.slots.items())
-        cases.close(state.vectors["control"], mean, atol=1e-6)
+        close(state.vectors["control"], mean, 1e-6)
 
 
 def test_local_steps_do_not_bias_the_optimum():
@@ -153,8 +150,8 @@ def test_two_equal_clients_count_as_one():
     one = fed.people_federation(fed.people(sites={"east": 60}))
     east = one.clients[0]
     two = replace(one, clients=(replace(east, name="a"), replace(east, name="b")))
-    runs = [fed.run(fed.setup_for(f, "scaffold", **cases.FULL), f)[0] for f in (one, two)]
-    cases.close(runs[0].served.members, runs[1].served.members, atol=1e-6)
+    runs = [fed.run(fed.setup_for(f, "scaffold", **naive.FULL), f)[0] for f in (one, two)]
+    close(runs[0].served.members, runs[1].served.members, 1e-6)
 
 
 @pytest.mark.parametrize("name", ["lr", "server_lr"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import baseline_cases as cases
 import mfairfl_naive as naive
 import numpy as np
 import pytest
@@ -13,9 +12,9 @@ import torch
 import federations as fed
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
-from rounds import NO_GRAM, a_round
+from rounds import NO_GRAM, a_round, close, measured, reports
 
-KNOWN = cases.measured([0.0, math.log(3), math.log(2)], rows=[30, 10, 20])
+KNOWN = measured([0.0, math.log(3), math.log(2)], rows=[30, 10, 20])
 
 
 @pytest.mark.parametrize(
@@ -31,21 +30,19 @@ KNOWN = cases.measured([0.0, math.log(3), math.log(2)], rows=[30, 10, 20])
     ],
 )
 def test_weights_by_hand(options, reporting, expected):
-    step = create("term", **options).combine(
-        {}, a_round(KNOWN), cases.reported(reporting), NO_GRAM
-    )
+    step = create("term", **options).combine({}, a_round(KNOWN), reports(reporting), NO_GRAM)
     np.testing.assert_allclose(step.coefficients, expected, rtol=1e-12)
     assert step.scale == 1.0
 
 
 def test_what_an_auditor_sees():
-    step = create("term", t=1).combine({}, a_round(KNOWN), cases.reported("ab"), NO_GRAM)
+    step = create("term", t=1).combine({}, a_round(KNOWN), reports("ab"), NO_GRAM)
     assert step.log == {"tilt": pytest.approx({"a": 2 / 3, "b": 2.0}, rel=1e-12)}
 
 
 def test_huge_losses_do_not_overflow():
-    known = cases.measured([5000.0, 5000.0 + math.log(3)])
-    step = create("term", t=1).combine({}, a_round(known), cases.reported("ab"), NO_GRAM)
+    known = measured([5000.0, 5000.0 + math.log(3)])
+    step = create("term", t=1).combine({}, a_round(known), reports("ab"), NO_GRAM)
     np.testing.assert_allclose(step.coefficients, [0.25, 0.75], rtol=1e-9)
 
 
@@ -58,21 +55,17 @@ def test_the_step_is_the_gradient_of_the_tilted_loss():
     n = sum(len(rows) for rows in parts.values())
 
     def tilted(w):
-        terms = [len(r) / n * torch.exp(t * cases.loss(w, r)) for r in parts.values()]
+        terms = [len(r) / n * torch.exp(t * naive.loss(w, r)) for r in parts.values()]
         return torch.log(sum(terms)) / t
 
     start = watch.weights[0].astype(float)
-    cases.close(watch.weights[1], start - naive.gradient(tilted, start), atol=1e-6)
+    close(watch.weights[1], start - naive.gradient(tilted, start), 1e-6)
 
 
 @pytest.mark.parametrize("weights", ["size", "uniform"])
-def test_t_0_is_fedavg(weights):
-    federation = fed.people_federation()
-    runs = [
-        fed.run(fed.setup_for(federation, strategy), federation)[0]
-        for strategy in (create("term", t=0, weights=weights), create("fedavg", weights=weights))
-    ]
-    assert fed.bits(runs[0]) == fed.bits(runs[1])
+def test_t_0_is_fedavg(weights, federation):
+    own, plain = create("term", t=0, weights=weights), create("fedavg", weights=weights)
+    fed.assert_same_runs(federation, own, plain)
 
 
 def test_a_negative_t_is_refused():
