@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,41 +13,17 @@ from mfairfl.data import Federation, Table, Task, partition, table_from_frame
 from mfairfl.engine.checkpoint import dump, parse
 from mfairfl.engine.clients import LocalClients
 from mfairfl.engine.embedded import Member, clients_of, run_all, splits_of, summarize
-from mfairfl.engine.loop import Result, first_state
+from mfairfl.engine.loop import Result, federate, first_state
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import RoundRecord, RunState, Setup
+from mfairfl.engine.state import RoundRecord, RunState, Setup, Train
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, Model
 from mfairfl.strategies import create
-from mfairfl.training.plan import Recipe
+from mfairfl.testing import SITES, TASK, people, people_federation  # noqa: F401 - for all tests
+from mfairfl.training.plan import Recipe, Report
 
-TASK = Task(label="hired", favourable="yes", sensitive=("sex", "age"), client="site")
 # A run that takes long enough to be killed in the middle of it.
 LONG = {"rounds": 20, "hidden": (8,), "batch_size": 4, "local_epochs": 5, "output_rule": "select"}
-SITES = {"east": 90, "north": 70, "south": 40, "west": 60}
-
-
-def people(seed: int = 7, sites: dict[str, int] | None = None) -> pd.DataFrame:
-    """Draw applicants; north employs no women in the data, and south hired nobody."""
-    sizes = SITES if sites is None else sites
-    rng = np.random.default_rng(seed)
-    n = sum(sizes.values())
-    site = np.repeat(list(sizes), list(sizes.values()))
-    male = (rng.random(n) < 0.5) | (site == "north")
-    old = rng.random(n) < 0.4
-    skill, years = rng.normal(size=n), rng.exponential(5, size=n).round(1)
-    hired = (skill + 0.6 * male - 0.3 * old + 0.5 * rng.normal(size=n) > 0.3) & (site != "south")
-    return pd.DataFrame(
-        {
-            "skill": skill.round(4),
-            "years": years,
-            "job": rng.choice(["clerk", "cook", "nurse"], size=n),
-            "sex": np.where(male, "M", "F"),
-            "age": np.where(old, "old", "young"),
-            "site": site,
-            "hired": np.where(hired, "yes", "no"),
-        }
-    )
 
 
 def partly_recorded() -> Table:
@@ -63,12 +40,6 @@ def partly_recorded() -> Table:
 
 def people_table(frame: pd.DataFrame | None = None) -> Table:
     return table_from_frame(people() if frame is None else frame, TASK, name="people")
-
-
-def people_federation(
-    frame: pd.DataFrame | None = None, *, validation: float = 0.0, seed: int = 0
-) -> Federation:
-    return partition(people_table(frame), "column", seed=seed, validation=validation)
 
 
 def setup_for(
@@ -177,6 +148,24 @@ def assert_resumes(setup: Setup, federation: Federation) -> None:
             assert resumed.served.thresholds.to_json() == thresholds.to_json()
         assert rest.starts == [stopped]
         assert rest.dumps == watch.dumps[stopped + 1 if stopped else 0 :]
+
+
+def drive(
+    setup: Setup, federation: Federation, tamper: Callable[[int, list[Report]], Sequence[Report]]
+) -> tuple[Result, Watch]:
+    """Run with replies that `tamper(round, replies)` changes on their way to the server."""
+    watch = Watch()
+    clients, state = clients_and_state(setup, federation)
+    loop = federate(setup, state, [watch])
+    ask = next(loop)
+    while True:
+        answer = clients.answer({0: ask})[0]
+        if isinstance(ask, Train):
+            answer = tamper(ask.round, answer)
+        try:
+            ask = loop.send(answer)
+        except StopIteration as stop:
+            return stop.value, watch
 
 
 def bits(result: Result) -> list[bytes]:

@@ -8,7 +8,6 @@ import mfairfl_naive as naive
 import numpy as np
 import pytest
 import torch
-from test_contract import drive
 
 import federations as fed
 from mfairfl.engine.checkpoint import parse
@@ -47,7 +46,7 @@ def test_own_models_stay_with_their_clients(federation):
     seen = {"ditto": [], "fedavg": []}
     for name, replies in seen.items():
         setup = fed.setup_for(federation, name)
-        drive(setup, federation, lambda _, answer, to=replies: to.extend(answer) or answer)
+        fed.drive(setup, federation, lambda _, answer, to=replies: to.extend(answer) or answer)
     assert [r.client for r in seen["ditto"]] == [*NAMES] * 3
     for ours, theirs in zip(seen["ditto"], seen["fedavg"], strict=True):
         assert np.array_equal(ours.update, theirs.update)

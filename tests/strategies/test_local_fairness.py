@@ -8,7 +8,6 @@ import mfairfl_naive as naive
 import numpy as np
 import pytest
 import torch
-from test_contract import drive
 
 import federations as fed
 from mfairfl.data.federation import Client, Shard
@@ -199,7 +198,7 @@ def test_multipliers_persist_with_each_client_as_written_out(federation, notion)
 def test_the_server_never_sees_a_multiplier(federation, name):
     seen = []
     setup = fed.setup_for(federation, name, lr=0.1, **SIX)
-    _, watch = drive(setup, federation, lambda _, replies: seen.extend(replies) or replies)
+    _, watch = fed.drive(setup, federation, lambda _, replies: seen.extend(replies) or replies)
     assert seen
     assert all(r.multipliers == () and r.gaps == () for r in seen)
     state = parse(watch.dumps[-1], "watch")

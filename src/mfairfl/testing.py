@@ -1,0 +1,516 @@
+"""What every strategy and notion must keep, as checks for those of your own.
+
+`check_strategy(MyRule())` trains small federations and says which promise is broken, if one is.
+With pytest, one test for each promise:
+
+    @pytest.mark.parametrize("check", mfairfl.testing.STRATEGY_CHECKS)
+    def test_my_rule_keeps(check):
+        check(MyRule())
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import FrozenInstanceError, dataclass, field, fields, is_dataclass, replace
+from functools import wraps
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from mfairfl.data import Federation, Task, partition, table_from_frame
+from mfairfl.engine.checkpoint import dump, parse
+from mfairfl.engine.embedded import Member, clients_of, run_all, splits_of, summarize
+from mfairfl.engine.loop import Result, federate, first_state
+from mfairfl.engine.output import Output
+from mfairfl.engine.state import RoundRecord, RunState, Setup, Train
+from mfairfl.errors import MfairflError
+from mfairfl.fairness.cells import Cells, Statistics
+from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.notions import Notion
+from mfairfl.models import MLP
+from mfairfl.strategies.base import Card, Strategy
+from mfairfl.strategies.registry import create
+from mfairfl.training.arithmetic import steady_arithmetic
+from mfairfl.training.plan import Recipe, Report
+
+__all__ = [
+    "NOTION_CHECKS",
+    "STRATEGY_CHECKS",
+    "BrokenPromiseError",
+    "check_notion",
+    "check_strategy",
+    "people",
+    "people_federation",
+]
+
+TASK = Task(label="hired", favourable="yes", sensitive=("sex", "age"), client="site")
+SITES = {"east": 90, "north": 70, "south": 40, "west": 60}
+ROUNDS = 3
+
+T = TypeVar("T")
+Tamper = Callable[[int, list[Report]], Sequence[Report]]
+
+
+class BrokenPromiseError(MfairflError, AssertionError):
+    """A strategy or notion does not keep what every other one does; the message says what."""
+
+
+def check_strategy(strategy: Strategy | type[Strategy] | str) -> None:
+    """Check that a strategy keeps what mfairfl promises of every strategy.
+
+    Parameters
+    ----------
+    strategy : Strategy, class or str
+        An object, a class with defaults for all hyper-parameters, or a name.
+
+    Raises
+    ------
+    BrokenPromiseError
+        The first promise that is broken, and how.
+
+    Examples
+    --------
+    >>> check_strategy("fedavg")
+    """
+    if isinstance(strategy, str):
+        strategy = create(strategy)
+    elif isinstance(strategy, type):
+        strategy = strategy()
+    for check in STRATEGY_CHECKS:
+        check(strategy)
+
+
+def check_notion(notion: Notion) -> None:
+    """Check that a notion's violation and prices agree with their definitions.
+
+    Examples
+    --------
+    >>> from mfairfl.fairness import notion
+    >>> check_notion(notion("eo"))
+    """
+    for check in NOTION_CHECKS:
+        check(notion)
+
+
+# ------------------------------------------------------------------ small federations
+
+
+def people(seed: int = 7, sites: Mapping[str, int] | None = None) -> pd.DataFrame:
+    """Draw applicants of several sites; north has no women, and south hired nobody.
+
+    Examples
+    --------
+    >>> people(sites={"east": 3}).columns.tolist()
+    ['skill', 'years', 'job', 'sex', 'age', 'site', 'hired']
+    """
+    sizes = SITES if sites is None else sites
+    rng = np.random.default_rng(seed)
+    n = sum(sizes.values())
+    site = np.repeat(list(sizes), list(sizes.values()))
+    male = (rng.random(n) < 0.5) | (site == "north")
+    old = rng.random(n) < 0.4
+    skill, years = rng.normal(size=n), rng.exponential(5, size=n).round(1)
+    hired = (skill + 0.6 * male - 0.3 * old + 0.5 * rng.normal(size=n) > 0.3) & (site != "south")
+    return pd.DataFrame(
+        {
+            "skill": skill.round(4),
+            "years": years,
+            "job": rng.choice(["clerk", "cook", "nurse"], size=n),
+            "sex": np.where(male, "M", "F"),
+            "age": np.where(old, "old", "young"),
+            "site": site,
+            "hired": np.where(hired, "yes", "no"),
+        }
+    )
+
+
+def people_federation(
+    frame: pd.DataFrame | None = None, *, validation: float = 0.0, seed: int = 0
+) -> Federation:
+    """Return `people` as clients, one for each site."""
+    table = table_from_frame(people() if frame is None else frame, TASK, name="people")
+    return partition(table, "column", seed=seed, validation=validation)
+
+
+@dataclass
+class _Watch:
+    """Callback that keeps records, weights and checkpoints of every round."""
+
+    records: list[RoundRecord] = field(default_factory=list)
+    weights: list[np.ndarray] = field(default_factory=list)
+    dumps: list[bytes] = field(default_factory=list)
+
+    def on_start(self, setup: Setup, state: RunState) -> None:
+        pass
+
+    def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
+        del setup
+        self.records.append(record)
+        self.weights.append(state.weights.copy())
+        try:
+            self.dumps.append(dump(state, "watch"))
+        except (TypeError, ValueError) as error:
+            how = f"{error}; use numbers, strings, lists, dicts and arrays"
+            raise _UnkeptError(f"its state is not plain data: {how}") from error
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A strategy on a small federation."""
+
+    strategy: Strategy
+    federation: Federation = field(default_factory=people_federation)
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def model(self) -> MLP:
+        return MLP(inputs=self.federation.pool.X.shape[1], hidden=(4,))
+
+    @property
+    def setup(self) -> Setup:
+        recipe = {"local_epochs": 2, "batch_size": 20, "lr": 0.02, **self.recipe}
+        pooled = self.strategy.card.trains_on == "pooled"
+        goal = Goal(attributes=("sex", "age"))
+        base = Setup(
+            strategy=self.strategy,
+            size=self.model.size,
+            recipe=Recipe(**recipe),
+            rounds=ROUNDS,
+            seed=0,
+            summary=summarize(self.federation, goal, pooled=pooled),
+            splits=splits_of(self.federation),
+        )
+        return replace(base, **self.changes)
+
+    def member(self, **more: Any) -> Member:
+        return Member(setup=self.setup, model=self.model, federation=self.federation, **more)
+
+    def run(
+        self, tamper: Tamper | None = None, state: RunState | None = None
+    ) -> tuple[Result, _Watch]:
+        """Run it, with replies that `tamper(round, replies)` changes on their way."""
+        watch = _Watch()
+        setup, begun = self.setup, state or first_state(self.setup, self.model)
+        clients = clients_of([self.member()], [begun])
+        loop = federate(setup, begun, [watch])
+        ask = next(loop)
+        with steady_arithmetic():
+            while True:
+                answer = clients.answer({0: ask})[0]
+                if tamper is not None and isinstance(ask, Train):
+                    answer = tamper(ask.round, answer)
+                try:
+                    ask = loop.send(answer)
+                except StopIteration as stop:
+                    return stop.value, watch
+
+
+def _bits(result: Result) -> bytes:
+    return result.served.members.tobytes() + result.served.weights.tobytes()
+
+
+class _UnkeptError(Exception):
+    """How a promise is broken; `_promise` says by whom."""
+
+
+def _promise(text: str) -> Callable[[Callable[[T], None]], Callable[[T], None]]:
+    """Make a check say which promise is broken, by whom and how, in one line."""
+
+    def named(check: Callable[[T], None]) -> Callable[[T], None]:
+        @wraps(check)
+        def checked(thing: T) -> None:
+            try:
+                check(thing)
+            except Exception as error:
+                name = thing.name if isinstance(thing, Notion) else type(thing).__name__
+                how = " ".join(str(error).split())
+                if not isinstance(error, _UnkeptError):
+                    how = f"it raised {type(error).__name__}: {how}"
+                raise BrokenPromiseError(f"{name} breaks '{text}': {how}") from error
+
+        return checked
+
+    return named
+
+
+def _require(kept: bool, how: str) -> None:
+    if not kept:
+        raise _UnkeptError(how)
+
+
+def _require_sound(result: Result, watch: _Watch) -> None:
+    """All rounds took place; weights, coefficients and logs are finite, plain numbers."""
+    _require(result.rounds == ROUNDS, f"it ended after {result.rounds} rounds")
+    finite = bool(np.isfinite(result.served.members).all())
+    _require(finite, "the served model holds a number that is not finite")
+    for record in watch.records:
+        told = all(np.isfinite(c) for c in record.coefficients.values())
+        _require(told, "a coefficient is not finite")
+        try:
+            json.dumps(record.log, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            _require(False, f"Step.log is not plain, finite data ({error})")
+
+
+# ------------------------------------------------------------------ what a strategy keeps
+
+
+@_promise("describes itself")
+def describes_itself(strategy: Strategy) -> None:
+    """Say on a card what it is; a frozen dataclass, equal by its hyper-parameters."""
+    _require(is_dataclass(strategy), "it is not a dataclass")
+    card = strategy.card
+    _require(isinstance(card, Card), "its card is not a Card")
+    lines = (card.title, card.paper, card.protects)
+    filled = all(line.strip() == line != "" and "\n" not in line for line in lines)
+    _require(filled, "title, paper and protects of the card are one line each")
+    _require(replace(strategy) == strategy, "a copy is not equal to it")  # type: ignore[type-var]
+    for one in fields(strategy):  # type: ignore[arg-type]  # a dataclass, as checked
+        try:
+            setattr(strategy, one.name, None)
+        except FrozenInstanceError:
+            continue
+        _require(False, "the dataclass is not frozen")
+
+
+@_promise("a missing group, class or row never breaks a round")
+def survives_hard_clients(strategy: Strategy) -> None:
+    """Train with a client that lacks a group, one that lacks a class, and one of a single row."""
+    _require_sound(*_Trial(strategy).run())
+    frame = people(sites={"east": 50, "solo": 1, "west": 40})
+    _require_sound(*_Trial(strategy, people_federation(frame)).run())
+
+
+@_promise("training lowers the loss")
+def learns(strategy: Strategy) -> None:
+    """Lower the loss on the training rows."""
+    if strategy.card.starts == "constant":
+        return
+    _, watch = _Trial(strategy, recipe={"lr": 0.05}).run()
+    first, last = (
+        sum(s.losses.sum() for s in watch.records[i].measured["train"].values()) for i in (0, -1)
+    )
+    how = f"the training loss went from {first:.3f} to {last:.3f} in {ROUNDS} rounds"
+    _require(last < first, how)
+
+
+@_promise("same seed, same bits")
+def repeats_itself(strategy: Strategy) -> None:
+    """Give the same bits for the same seed: alone, again, beside others, in any client order."""
+    trial = _Trial(strategy)
+    expected = _bits(trial.run()[0])
+    how = "a second run with the same seed differs: is there state or randomness of its own?"
+    _require(_bits(trial.run()[0]) == expected, how)
+    other = _Trial(strategy, changes={"seed": 1, "rounds": ROUNDS + 1})
+    with steady_arithmetic():
+        together = run_all([trial.member(), other.member()])
+    how = "a run beside another differs from the run alone"
+    _require(_bits(together[0]) == expected, how)
+    turned = replace(trial.federation, clients=trial.federation.clients[::-1])
+    how = "the order in which clients are listed changes the result"
+    same = _bits(_Trial(strategy, turned).run()[0]) == expected
+    _require(same, how)
+
+
+@_promise("functions are pure and fit the reports")
+def is_pure(strategy: Strategy) -> None:
+    """Leave state, round and reports as they were given."""
+    seen: list[str] = []
+
+    @dataclass(frozen=True)
+    class Observed(Strategy):
+        card = strategy.card
+
+        def start(self, summary: Any) -> Any:
+            return strategy.start(summary)
+
+        def plan(self, state: Any, round: Any) -> Any:  # noqa: A002
+            before = deepcopy(dict(state))
+            found = strategy.plan(state, round)
+            if not _same(before, dict(state)):
+                seen.append("plan changes the state it is given; return a new one")
+            return found
+
+        def combine(self, state: Any, round: Any, reports: Any, gram: Any) -> Any:  # noqa: A002
+            before = deepcopy((dict(state), gram, [r.update for r in reports]))
+            found = strategy.combine(state, round, reports, gram)
+            if not _same(before, (dict(state), gram, [r.update for r in reports])):
+                seen.append("combine changes the state, Gram matrix or updates it is given")
+            count = np.shape(found.coefficients)
+            if count != (len(reports),):
+                seen.append(f"coefficients of shape {count} for {len(reports)} reports")
+            elif not np.isfinite(found.coefficients).all():
+                seen.append("a coefficient is not finite")
+            return found
+
+    try:
+        _Trial(Observed()).run()
+    except Exception:  # what was seen first is the reason
+        if not seen:
+            raise
+    _require(not seen, "".join(seen[:1]))
+
+
+@_promise("a bad reply never breaks a round")
+def stands_bad_replies(strategy: Strategy) -> None:
+    """Do without replies that are missing, late, doubled or not finite."""
+    trial = _Trial(strategy)
+    _require_sound(*trial.run(lambda _, r: [x for x in r if x.client != "east"]))
+    result, watch = trial.run(lambda *_: [])
+    _require_sound(result, watch)
+    still = all(np.array_equal(w, watch.weights[0]) for w in watch.weights)
+    _require(still, "without any reply the weights moved")
+    expected = _bits(trial.run()[0])
+    doubled = _bits(trial.run(lambda _, r: [*r[::-1], *r])[0])
+    how = "replies that come twice, in another order, change the result"
+    _require(doubled == expected, how)
+    bad, absent = (trial.run(change)[0] for change in (_poisoned, _without_west))
+    how = "an update that is not finite is not as if it had never come"
+    _require(_bits(bad) == _bits(absent), how)
+
+
+def _poisoned(round_: int, replies: list[Report]) -> list[Report]:
+    spoil = np.float32(np.nan)
+    return [
+        replace(r, update=np.full_like(r.update, spoil)) if _is_west(r, round_) else r
+        for r in replies
+    ]
+
+
+def _without_west(round_: int, replies: list[Report]) -> list[Report]:
+    return [r for r in replies if not _is_west(r, round_)]
+
+
+def _is_west(report: Report, round_: int) -> bool:
+    return report.client == "west" and round_ == 1
+
+
+@_promise("partial participation")
+def takes_part_of_the_clients(strategy: Strategy) -> None:
+    """Train with those who were drawn for a round, and no others."""
+    result, watch = _Trial(strategy, changes={"participation": 0.5}).run()
+    _require_sound(result, watch)
+    most = max(len(record.coefficients) for record in watch.records)
+    _require(most <= 2, f"{most} clients counted where 2 were drawn")
+
+
+@_promise("equal clients count equally")
+def treats_equal_clients_alike(strategy: Strategy) -> None:
+    """Give clients with the same rows the same coefficient."""
+    one = people_federation(people(sites={"east": 60}))
+    east = one.clients[0]
+    three = replace(one, clients=tuple(replace(east, name=name) for name in "abc"))
+    # Full batches leave no random order; one round, before any state tells the clients apart.
+    trial = _Trial(strategy, three, {"rounds": 1}, {"optimizer": "gradient"})
+    for record in trial.run()[1].records:
+        values = list(record.coefficients.values())
+        same = np.allclose(values, values[:1], rtol=1e-9, atol=0) if values else True
+        how = f"three clients with the same rows count {values}"
+        _require(bool(same), how)
+
+
+@_promise("stopping and going on gives the same bits")
+def resumes(strategy: Strategy) -> None:
+    """Go on after any round from its checkpoint, to the same bits."""
+    trial = _Trial(strategy, changes={"output": Output(rule="last"), "participation": 0.8})
+    result, watch = trial.run()
+    for stopped, data in enumerate(watch.dumps):
+        state = parse(data, "watch")
+        _require(dump(state, "watch") == data, "its state changes when stored")
+        resumed = _bits(trial.run(state=state)[0])
+        how = f"stopped after round {stopped} and resumed, the result differs"
+        _require(resumed == _bits(result), how)
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Deep equality with types and array bits."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, np.ndarray):
+        return (a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes())
+    if isinstance(a, dict):
+        return list(a) == list(b) and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return bool(a == b)
+
+
+STRATEGY_CHECKS: tuple[Callable[[Strategy], None], ...] = (
+    describes_itself,
+    is_pure,
+    survives_hard_clients,
+    learns,
+    repeats_itself,
+    stands_bad_replies,
+    takes_part_of_the_clients,
+    treats_equal_clients_alike,
+    resumes,
+)
+"""One function for each promise, in the order in which `check_strategy` looks at them."""
+
+
+# ------------------------------------------------------------------ what a notion keeps
+
+
+def _sums(seed: int, cells: int) -> Statistics:
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(5, 40, size=(cells, 2)).astype(float)
+    share = rng.random((3, cells, 2))
+    return Statistics(
+        counts=counts,
+        positives=np.floor(counts * share[0]),
+        scores=counts * share[1],
+        losses=counts * share[2],
+    )
+
+
+@_promise("violation")
+def violation_is_the_largest_gap(notion: Notion) -> None:
+    """Equal the definition: max over events and groups of |overall − group|, by hand."""
+    cells = Cells(people_federation().attributes)
+    for seed in range(5):
+        sums, gaps = _sums(seed, cells.size), []
+        wrong = np.column_stack([sums.positives[:, 0], sums.counts[:, 1] - sums.positives[:, 1]])
+        per_row = {"selection": sums.positives, "error": wrong, "loss": sums.losses}
+        values = per_row[notion.statistic]
+        for event in notion.events:
+            labels = list(event.labels)
+            overall = values[:, labels].sum() / sums.counts[:, labels].sum()
+            for grouping in cells.groupings():
+                for member in grouping.membership:
+                    rows = np.ix_(np.flatnonzero(member), np.array(labels))
+                    gaps.append(abs(overall - values[rows].sum() / sums.counts[rows].sum()))
+        found = Constraints(cells, notion).violation(sums)
+        how = f"{found} is not the largest gap, {max(gaps)}"
+        _require(bool(np.isclose(found, max(gaps), atol=1e-12)), how)
+
+
+@_promise("prices")
+def prices_decompose(notion: Notion) -> None:
+    """Price rows so that their mean is Σ μ d, up to a constant: what clients train on."""
+    cells = Cells(people_federation().attributes)
+    constraints = Constraints(cells, notion)
+    mu = np.random.default_rng(0).normal(size=len(constraints))
+    sums, other = _sums(1, cells.size), _sums(2, cells.size)
+    other = replace(other, counts=sums.counts, positives=np.minimum(other.positives, sums.counts))
+    score, loss = constraints.prices(mu, sums.counts)
+
+    def priced(s: Statistics) -> float:
+        return float((score * s.scores + loss * s.losses).sum() / s.counts.sum())
+
+    change = mu @ (constraints.gaps(other, "smooth") - constraints.gaps(sums, "smooth"))
+    found = priced(other) - priced(sums)
+    how = f"the priced mean moves by {found}, the constraints by {change}"
+    _require(bool(np.isclose(found, change, atol=1e-9)), how)
+
+
+NOTION_CHECKS: tuple[Callable[[Notion], None], ...] = (
+    violation_is_the_largest_gap,
+    prices_decompose,
+)
+"""One function for each promise of a notion."""
