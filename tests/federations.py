@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mfairfl.data import Federation, Table, Task, partition, table_from_frame
+from mfairfl.data import Federation, Table, Task, table_from_frame
 from mfairfl.engine.checkpoint import dump, parse
 from mfairfl.engine.clients import LocalClients
 from mfairfl.engine.embedded import Member, clients_of, run_all, splits_of, summarize

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import federations as fed
-from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.output import Output
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import available, create, describe
