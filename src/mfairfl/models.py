@@ -27,14 +27,7 @@ from torch import Tensor, nn
 
 from mfairfl.errors import ConfigError
 
-__all__ = [
-    "MLP",
-    "Model",
-    "ModuleModel",
-    "Pullback",
-    "Workspace",
-    "logistic",
-]
+__all__ = ["MLP", "Model", "ModuleModel", "Pullback", "Workspace", "logistic"]
 
 Pullback = Callable[[Tensor, Tensor], Tensor]
 """pullback(dlogits (S, B), out (S, m)) fills and returns `out` with the weights' gradients."""

@@ -13,12 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save
 
-from mfairfl.engine.checkpoint import (
-    Checkpoints,
-    CheckpointWarning,
-    dump,
-    parse,
-)
+from mfairfl.engine.checkpoint import Checkpoints, CheckpointWarning, dump, parse
 from mfairfl.engine.output import Bank, Candidate
 from mfairfl.engine.state import RunState
 from mfairfl.errors import CheckpointError

@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from mfairfl.engine.output import Served
-from mfairfl.engine.tallies import (
-    mean_loss,
-    pooled,
-    served_statistics,
-    served_tally,
-    tally_of,
-)
+from mfairfl.engine.tallies import mean_loss, pooled, served_statistics, served_tally, tally_of
 from rounds import SEX, statistics
 
 A = statistics([[4, 6], [3, 7]], [[1, 5], [0, 7]], [[1, 2], [3, 4]])

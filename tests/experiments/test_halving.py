@@ -8,14 +8,7 @@ from collections import Counter
 
 import pytest
 
-from mfairfl.experiments.search.halving import (
-    RUNGS,
-    Rung,
-    candidates,
-    halve,
-    subjects,
-    write_lock,
-)
+from mfairfl.experiments.search.halving import RUNGS, Rung, candidates, halve, subjects, write_lock
 from mfairfl.experiments.study import StrategyVariant, Study
 from records import make_record
 

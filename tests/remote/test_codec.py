@@ -14,14 +14,7 @@ from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Score, Train
 from mfairfl.errors import MessageError
 from mfairfl.fairness.cells import Cells
-from mfairfl.remote.codec import (
-    Packet,
-    Shape,
-    pack_answer,
-    pack_ask,
-    unpack_answer,
-    unpack_ask,
-)
+from mfairfl.remote.codec import Packet, Shape, pack_answer, pack_ask, unpack_answer, unpack_ask
 from mfairfl.strategies import available, create
 from mfairfl.training.plan import Job, Plan
 

@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from mfairfl.data.assembly import federation_from_tables
-from mfairfl.data.catalog import (
-    DATASETS,
-    Dataset,
-    describe,
-    list_datasets,
-    load_dataset,
-    verify,
-)
+from mfairfl.data.catalog import DATASETS, Dataset, describe, list_datasets, load_dataset, verify
 from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
 from mfairfl.data.frame import read_frame

@@ -29,15 +29,7 @@ from mfairfl.data.task import Task
 from mfairfl.errors import ConfigError, DataError, unknown
 from mfairfl.plugins import Registry
 
-__all__ = [
-    "DATASETS",
-    "Check",
-    "Dataset",
-    "describe",
-    "list_datasets",
-    "load_dataset",
-    "verify",
-]
+__all__ = ["DATASETS", "Check", "Dataset", "describe", "list_datasets", "load_dataset", "verify"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mfairfl.engine.output import AVERAGE_DECAY, Candidate, Served, choose
-from mfairfl.engine.state import (
-    Ask,
-    Measure,
-    Measured,
-    RoundRecord,
-    RunState,
-    Score,
-    Setup,
-    Train,
-)
+from mfairfl.engine.state import Ask, Measure, Measured, RoundRecord, RunState, Score, Setup, Train
 from mfairfl.engine.tallies import mean_loss, pooled
 from mfairfl.fairness.thresholds import fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
@@ -35,13 +26,7 @@ from mfairfl.randomness import stream
 from mfairfl.strategies.base import Measurement, Round, Step
 from mfairfl.training.plan import PERSONAL, Report
 
-__all__ = [
-    "Callback",
-    "Loop",
-    "Result",
-    "federate",
-    "first_state",
-]
+__all__ = ["Callback", "Loop", "Result", "federate", "first_state"]
 
 
 Loop = Generator[Ask, Any, "Result"]

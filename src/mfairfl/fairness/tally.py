@@ -14,11 +14,7 @@ from mfairfl.errors import ConfigError, DataError, unknown
 from mfairfl.fairness.arrays import binary_column, coded_column, group_column, named_columns
 from mfairfl.fairness.cells import Cells
 
-__all__ = [
-    "Suppressed",
-    "Tally",
-    "hidden_cells",
-]
+__all__ = ["Suppressed", "Tally", "hidden_cells"]
 
 
 def hidden_cells(

@@ -24,13 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mfairfl.errors import ConfigError, unknown
-from mfairfl.geometry.gram import (
-    Floats,
-    checked,
-    checked_goals,
-    checked_gram,
-    checked_weights,
-)
+from mfairfl.geometry.gram import Floats, checked, checked_goals, checked_gram, checked_weights
 
 __all__ = ["Conflicts", "adjusted_count", "cosines", "diminish_conflicts", "rescaling"]
 

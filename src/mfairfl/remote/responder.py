@@ -30,14 +30,7 @@ from mfairfl.engine.clients import DiskSlots, SoleClient, sole_client
 from mfairfl.errors import DataError, MessageError, first_problem
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import write_atomically
-from mfairfl.remote.codec import (
-    Packet,
-    Shape,
-    make_packet,
-    pack_answer,
-    read_header,
-    unpack_ask,
-)
+from mfairfl.remote.codec import Packet, Shape, make_packet, pack_answer, read_header, unpack_ask
 from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.remote.silo_file import (
     SiloSettings,

@@ -10,13 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mfairfl.data import MISSING, Task
 from mfairfl.errors import ConfigError, MessageError, MfairflError, first_problem
-from mfairfl.fairness.notions import (
-    REGISTRY,
-    Notion,
-    follow_notion,
-    is_built_in,
-    register_notion,
-)
+from mfairfl.fairness.notions import REGISTRY, Notion, follow_notion, is_built_in, register_notion
 from mfairfl.files import RelativePath, load_settings, load_toml
 from mfairfl.plugins import MODELS, imported, is_import_string
 

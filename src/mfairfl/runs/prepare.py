@@ -17,13 +17,7 @@ from mfairfl.plugins import MODELS
 from mfairfl.runs.config import Config
 from mfairfl.strategies.base import Summary
 
-__all__ = [
-    "ModuleFactory",
-    "federation_of",
-    "model_of",
-    "setup_of",
-    "table_of",
-]
+__all__ = ["ModuleFactory", "federation_of", "model_of", "setup_of", "table_of"]
 
 ModuleFactory = Callable[[int], nn.Module]
 

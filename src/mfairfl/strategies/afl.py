@@ -25,16 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mfairfl.geometry.min_norm import project_box_simplex
-from mfairfl.strategies.base import (
-    Card,
-    Gram,
-    Round,
-    State,
-    Step,
-    Strategy,
-    Summary,
-    parameter,
-)
+from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Summary, parameter
 from mfairfl.training.plan import Report
 
 __all__ = ["AFL"]

@@ -18,14 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mfairfl.strategies.base import (
-    Card,
-    Gram,
-    Round,
-    State,
-    Step,
-    Strategy,
-)
+from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy
 from mfairfl.training.plan import Job, Report
 
 __all__ = ["Constant"]

@@ -45,16 +45,7 @@ from numpy.typing import NDArray
 
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
-from mfairfl.strategies.base import (
-    Card,
-    Gram,
-    Round,
-    State,
-    Step,
-    Strategy,
-    Summary,
-    parameter,
-)
+from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Summary, parameter
 from mfairfl.strategies.fairbatch import Driver, loss_table, masses, moved
 from mfairfl.training.plan import Job, Report, as_table
 

@@ -17,15 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mfairfl.strategies.base import (
-    Card,
-    Gram,
-    Round,
-    State,
-    Step,
-    Strategy,
-    Weights,
-)
+from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights
 from mfairfl.training.plan import Report
 
 __all__ = ["FedAvg"]

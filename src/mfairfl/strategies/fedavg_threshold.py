@@ -23,9 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mfairfl.strategies.base import (
-    Card,
-)
+from mfairfl.strategies.base import Card
 from mfairfl.strategies.fedavg import FedAvg
 
 __all__ = ["FedAvgThreshold"]

@@ -38,16 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.fairness.cells import Statistics
-from mfairfl.strategies.base import (
-    Card,
-    Gram,
-    Round,
-    State,
-    Step,
-    Strategy,
-    Summary,
-    parameter,
-)
+from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Summary, parameter
 from mfairfl.strategies.fairbatch import Driver, loss_table, masses, moved, moves, with_sum
 from mfairfl.training.plan import Job, Report, as_table
 

@@ -30,16 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.geometry.conflicts import diminish_conflicts, rescaling
-from mfairfl.strategies.base import (
-    Card,
-    Gram,
-    Round,
-    State,
-    Step,
-    Strategy,
-    Weights,
-    parameter,
-)
+from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights, parameter
 from mfairfl.strategies.logs import conflict_log
 from mfairfl.training.plan import Report
 

@@ -35,16 +35,7 @@ from numpy.typing import NDArray
 
 from mfairfl.geometry.conflicts import cosines, rescaling
 from mfairfl.geometry.min_norm import min_norm_coefficients
-from mfairfl.strategies.base import (
-    Card,
-    Gram,
-    Round,
-    State,
-    Step,
-    Strategy,
-    Weights,
-    parameter,
-)
+from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights, parameter
 from mfairfl.training.plan import Report
 
 __all__ = ["FedMGDA"]

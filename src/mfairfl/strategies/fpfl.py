@@ -37,16 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.fairness.cells import Statistics
-from mfairfl.strategies.base import (
-    Card,
-    Gram,
-    Round,
-    State,
-    Step,
-    Strategy,
-    Summary,
-    parameter,
-)
+from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Summary, parameter
 from mfairfl.strategies.lagrangian import Lagrangian
 from mfairfl.strategies.logs import fairness_log
 from mfairfl.training.plan import Job, Prices, Report, as_table

@@ -32,16 +32,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from mfairfl.strategies.base import (
-    Card,
-    Gram,
-    Round,
-    State,
-    Step,
-    Strategy,
-    Weights,
-    parameter,
-)
+from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights, parameter
 from mfairfl.strategies.lagrangian import local_controller
 from mfairfl.training.plan import Job, Prices, Report
 

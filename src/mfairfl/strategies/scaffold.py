@@ -26,16 +26,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mfairfl.strategies.base import (
-    Card,
-    Gram,
-    Round,
-    State,
-    Step,
-    Strategy,
-    Weights,
-    parameter,
-)
+from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights, parameter
 from mfairfl.training.plan import Job, Report
 
 __all__ = ["Scaffold"]

@@ -24,13 +24,7 @@ from mfairfl.training.batches import LANES, Deck, Pool
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.plan import Optimizer, Plan, Table2
 
-__all__ = [
-    "Outcome",
-    "StepRule",
-    "Work",
-    "make_rule",
-    "run_works",
-]
+__all__ = ["Outcome", "StepRule", "Work", "make_rule", "run_works"]
 
 _TINY = 1e-36  # far below eps², so it changes nothing but 0/0
 

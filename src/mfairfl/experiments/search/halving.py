@@ -29,14 +29,7 @@ from mfairfl.experiments.search.space import (
     default_space,
     own_values,
 )
-from mfairfl.experiments.study import (
-    StrategyVariant,
-    Study,
-    Trial,
-    load_study,
-    run_name,
-    trials,
-)
+from mfairfl.experiments.study import StrategyVariant, Study, Trial, load_study, run_name, trials
 from mfairfl.files import write_atomically
 from mfairfl.randomness import stream
 from mfairfl.runs.config import Config, make_config
