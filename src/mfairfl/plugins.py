@@ -64,11 +64,13 @@ def imported(spelling: str) -> Any:
 @contextmanager
 def _current_folder() -> Iterator[None]:
     here = str(Path.cwd())
-    sys.path.append(here)
+    added = [] if here in sys.path else [here]
+    sys.path.extend(added)
     try:
         yield
     finally:
-        sys.path.remove(here)
+        for folder in added:
+            sys.path.remove(folder)
 
 
 def import_string(thing: Any) -> str | None:
@@ -82,7 +84,8 @@ def import_string(thing: Any) -> str | None:
     module, path = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
     if isinstance(module, str) and isinstance(path, str) and "<" not in path:
         return f"{module}:{path}"
-    for name, candidate in sorted(sys.modules.items()):
+    script = sys.modules.get("__main__")  # comes last: no other process can import it
+    for name, candidate in sorted(sys.modules.items(), key=lambda m: (m[1] is script, m[0])):
         for variable, value in list(getattr(candidate, "__dict__", {}).items()):
             if value is thing and is_import_string(f"{name}:{variable}"):
                 return f"{name}:{variable}"
