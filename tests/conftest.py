@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
 from federations import people_federation
+from mfairfl.data import DATASETS
+from mfairfl.fairness.notions import REGISTRY as NOTIONS
+from mfairfl.plugins import MODELS
+from mfairfl.strategies.registry import METHODS
 
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -23,3 +29,33 @@ def one_thread():
 def federation():
     """Four sites, one without women and one without a favourable label."""
     return people_federation()
+
+
+@pytest.fixture
+def new_names():
+    """Names that the test gives to things are forgotten after it."""
+    registries = (METHODS, NOTIONS, DATASETS, MODELS)
+    before = [set(registry.added()) for registry in registries]
+    yield
+    for registry, known in zip(registries, before, strict=True):
+        for name in set(registry.added()) - known:
+            registry.remove(name)
+
+
+@pytest.fixture
+def write_module(tmp_path, monkeypatch):
+    """Write a module that can be imported; return its name, another one in every test."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    made = []
+
+    def write(source):
+        name = "".join(c if c.isalnum() else "_" for c in f"{tmp_path.name}_{len(made)}")
+        (folder / f"{name}.py").write_text(source, encoding="utf-8")
+        made.append(name)
+        return name
+
+    yield write
+    for name in made:
+        sys.modules.pop(name, None)

@@ -27,22 +27,6 @@ def shapes():
 
 
 @pytest.fixture
-def outside(tmp_path, monkeypatch):
-    """Write a module that can be imported; return its name, different in every test."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-    made = []
-
-    def write(source):
-        made.append(f"outside_{tmp_path.name}_{len(made)}".replace("-", "_"))
-        (tmp_path / f"{made[-1]}.py").write_text(source, encoding="utf-8")
-        return made[-1]
-
-    yield write
-    for name in made:
-        sys.modules.pop(name, None)
-
-
-@pytest.fixture
 def installed(tmp_path, monkeypatch):
     """Install a distribution that announces these entry points."""
 
@@ -83,8 +67,8 @@ def test_what_does_not(text):
     assert not is_import_string(text)
 
 
-def test_an_object_is_imported_with_the_attributes_on_its_way(outside):
-    name = outside("class Box:\n    class Lid:\n        corners = 4\nfive = 5\n")
+def test_an_object_is_imported_with_the_attributes_on_its_way(write_module):
+    name = write_module("class Box:\n    class Lid:\n        corners = 4\nfive = 5\n")
     assert imported(f"{name}:five") == 5
     assert imported(f"{name}:Box.Lid.corners") == 4
 
@@ -120,14 +104,14 @@ def test_an_installed_module_comes_before_one_of_the_current_folder(tmp_path, mo
         ("def broken(:", "Thing", "SyntaxError: "),
     ],
 )
-def test_what_cannot_be_imported_is_said_in_one_line(outside, source, name, reason):
-    spelling = f"{outside(source)}:{name}"
+def test_what_cannot_be_imported_is_said_in_one_line(write_module, source, name, reason):
+    spelling = f"{write_module(source)}:{name}"
     message = one_line(imported, spelling)
     assert message.startswith(f"'{spelling}' cannot be imported ({reason}")
 
 
-def test_classes_functions_and_objects_of_modules_are_spelled(outside):
-    module = outside("class Box:\n    class Lid: pass\ndef make(): pass\nthing = object()\n")
+def test_classes_functions_and_objects_of_modules_are_spelled(write_module):
+    module = write_module("class Box:\n    class Lid: pass\ndef make(): pass\nthing = object()\n")
     for path in ("Box", "Box.Lid", "make", "thing"):
         assert import_string(imported(f"{module}:{path}")) == f"{module}:{path}"
 
@@ -142,10 +126,10 @@ def test_what_a_function_made_has_no_spelling():
 
 
 def test_an_object_is_spelled_by_its_module_though_the_main_script_has_it_too(
-    outside, monkeypatch
+    write_module, monkeypatch
 ):
     """``from outside import thing`` in a script: other processes find it in `outside` alone."""
-    module = outside("thing = object()\n")
+    module = write_module("thing = object()\n")
     thing = imported(f"{module}:thing")
     monkeypatch.setattr(sys.modules["__main__"], "thing", thing, raising=False)
     assert import_string(thing) == f"{module}:thing"
@@ -154,10 +138,10 @@ def test_an_object_is_spelled_by_its_module_though_the_main_script_has_it_too(
 # ------------------------------------------------------------------ names
 
 
-def test_names_are_sorted_and_import_strings_are_not_among_them(shapes, outside):
+def test_names_are_sorted_and_import_strings_are_not_among_them(shapes, write_module):
     shapes.add("triangle", 3)
     shapes.add("arrow", 7)
-    spelling = f"{outside('five = 5')}:five"
+    spelling = f"{write_module('five = 5')}:five"
     assert shapes.follow(spelling) == 5
     assert shapes.names() == ["arrow", "circle", "square", "triangle"]
     assert shapes.added() == {"triangle": 3, "arrow": 7, spelling: 5}
@@ -206,8 +190,8 @@ def test_names_of_letters_digits_and_a_few_signs_are_taken(shapes, name):
     assert shapes.get(shapes.add(name, 3)) == 3
 
 
-def test_what_is_not_such_a_thing_is_refused_whichever_way_it_comes(shapes, outside, installed):
-    module = outside("wrong = 'square'\n")
+def test_what_is_not_a_shape_is_refused_whichever_way_it_comes(shapes, write_module, installed):
+    module = write_module("wrong = 'square'\n")
     installed(odd=f"{module}:wrong")
     for call, arguments in (
         (shapes.add, ("odd", "square")),
@@ -223,8 +207,8 @@ def test_what_is_not_such_a_thing_is_refused_whichever_way_it_comes(shapes, outs
 # ------------------------------------------------------------------ code that is yet to run
 
 
-def test_an_import_string_is_followed_only_where_that_is_asked_for(shapes, outside):
-    module = outside("three = 3\n")
+def test_an_import_string_is_followed_only_where_that_is_asked_for(shapes, write_module):
+    module = write_module("three = 3\n")
     message = one_line(shapes.get, f"{module}:three", error=ShapeError)
     assert message.startswith(f"unknown shape '{module}:three'")
     assert module not in sys.modules
@@ -233,15 +217,15 @@ def test_an_import_string_is_followed_only_where_that_is_asked_for(shapes, outsi
     assert shapes.follow("square") == 4
 
 
-def test_an_import_string_is_followed_once(shapes, outside):
-    module = outside("three = 3\n")
+def test_an_import_string_is_followed_once(shapes, write_module):
+    module = write_module("three = 3\n")
     assert shapes.follow(f"{module}:three") == 3
     sys.modules[module].three = 4
     assert shapes.follow(f"{module}:three") == 3
 
 
-def test_announced_names_are_listed_without_importing_anything(shapes, outside, installed):
-    module = outside("six = 6\n")
+def test_announced_names_are_listed_without_importing_anything(shapes, write_module, installed):
+    module = write_module("six = 6\n")
     installed(hexagon=f"{module}:six", circle=f"{module}:six", gone="nowhere_at_all:thing")
     assert shapes.names() == ["circle", "gone", "hexagon", "square"]
     assert not shapes.is_builtin("hexagon")
@@ -252,8 +236,8 @@ def test_announced_names_are_listed_without_importing_anything(shapes, outside, 
     assert message.startswith("'nowhere_at_all:thing' cannot be imported (ModuleNotFoundError")
 
 
-def test_what_was_registered_here_comes_before_what_is_announced(shapes, outside, installed):
-    module = outside("six = 6\n")
+def test_what_was_registered_here_comes_before_what_is_announced(shapes, write_module, installed):
+    module = write_module("six = 6\n")
     installed(hexagon=f"{module}:six")
     shapes.add("hexagon", 600)
     assert shapes.get("hexagon") == 600

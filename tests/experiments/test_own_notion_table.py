@@ -8,7 +8,6 @@ import federations as fed
 from mfairfl.experiments.results import FinishedStudy, write_table
 from mfairfl.experiments.study import load_study, trials
 from mfairfl.fairness import Event, Notion, register_notion
-from mfairfl.fairness.notions import REGISTRY
 from mfairfl.runs.execute import RunRequest, run_requests
 
 PEOPLE = """
@@ -34,11 +33,10 @@ strategies = ["fedavg", "mfairfl"]
 
 
 @pytest.fixture
-def own():
+def own(new_names):
     item = Notion("predictive_equality", (Event("y=0", (0,)),), "selection")
     register_notion(item)
-    yield item
-    REGISTRY.remove(item.name)
+    return item
 
 
 def test_rows_and_cells_hold_it(own, tmp_path):

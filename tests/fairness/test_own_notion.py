@@ -24,7 +24,6 @@ from mfairfl.fairness import (
     register_notion,
     summarise,
 )
-from mfairfl.fairness.notions import REGISTRY
 
 OWN = Notion("predictive_equality", (Event("y=0", (0,)),), "selection")
 KINDS = ("violation", "difference", "ratio")
@@ -32,10 +31,9 @@ SMALL = {"model.hidden": [4], "training.local_epochs": 2, "training.batch_size":
 
 
 @pytest.fixture
-def own():
+def own(new_names):
     register_notion(OWN)
-    yield OWN
-    REGISTRY.remove(OWN.name)
+    return OWN
 
 
 def rows(seed=0, n=400):

@@ -56,11 +56,9 @@ def test_a_run_enrolled_with_another_version_is_refused_in_one_line(settings):
 
 
 @pytest.fixture
-def outside(tmp_path, monkeypatch):
+def outside(write_module):
     """A module that nobody has imported."""
-    name = "outside_of_mfairfl"
-    (tmp_path / f"{name}.py").write_text("raise RuntimeError('imported')\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    name = write_module("raise RuntimeError('imported')\n")
     yield f"{name}:Thing"
     assert name not in sys.modules
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -176,10 +176,17 @@ def _strategy(strategy: str | Strategy | None) -> dict[str, Any]:
     return {f"strategy.{name}": value for name, value in spelled(strategy).items()}
 
 
-def _notions(notion: str | Notion | Sequence[str | Notion] | None) -> list[str] | None:
+def _notions(notion: Any) -> list[str] | None:
     if notion is None:
         return None
-    several = [notion] if isinstance(notion, str | Notion) else notion
+    many = isinstance(notion, Iterable) and not isinstance(notion, str)
+    several = list(notion) if many else [notion]
+    for one in several:
+        if not isinstance(one, str | Notion):
+            raise ConfigError(
+                f"notion: {one!r} is not one; pass a name (dp, eo, eopp, ap) or a "
+                "mfairfl.fairness.Notion"
+            )
     return [register_notion(one) if isinstance(one, Notion) else one for one in several]
 
 
