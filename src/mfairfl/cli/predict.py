@@ -29,6 +29,9 @@ def predict(
     delimiter: Delimiter = None,
     encoding: Encoding = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="Import the module that the run names as its model.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Write a score and a decision for each row, and measure them if labels are present.
@@ -48,7 +51,7 @@ def predict(
     from mfairfl.runs.evaluation import evaluate  # noqa: PLC0415 - loads PyTorch
     from mfairfl.runs.predictor import load  # noqa: PLC0415
 
-    predictor = load(run)
+    predictor = load(run, trust=trust)
     score = predictor.predict_proba(frame, client=client, name=name)[:, 1]
     favourable = predictor.predict(frame, client=client, name=name)
     decision = [predictor.classes[one] for one in favourable]

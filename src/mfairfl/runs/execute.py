@@ -15,6 +15,7 @@ from mfairfl.data import Federation, Table
 from mfairfl.engine.embedded import Member, run_all
 from mfairfl.engine.loop import Callback, Result
 from mfairfl.errors import ConfigError
+from mfairfl.plugins import MODELS
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import History
@@ -143,7 +144,8 @@ def _prepare(
     locks.enter_context(directory.locked())
     finished = directory.claim(record)
     if finished is not None:
-        predictor = load(request.out, model=request.module)
+        factory = request.module or MODELS.get(request.config.model.kind)
+        predictor = load(request.out, model=factory)
         return Run(record=finished, predictor=predictor, path=request.out)
     directory.write_encoder(federation.encoder)
     checkpoints = directory.checkpoints(record.identity)

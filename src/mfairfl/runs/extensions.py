@@ -20,7 +20,7 @@ from mfairfl.strategies.registry import METHODS
 __all__ = ["exported", "register", "restore"]
 
 _REGISTRIES: Mapping[str, Registry[Any]] = {
-    registry.kind: registry for registry in (METHODS, NOTIONS, DATASETS, MODELS)
+    registry.kind: registry for registry in (METHODS, DATASETS, MODELS)
 }
 
 
@@ -75,36 +75,35 @@ def register(thing: Any, name: str | None = None) -> str:
 def exported(configs: Iterable[Config]) -> list[dict[str, Any]]:
     """Return what worker processes must know to carry out these runs, as plain data.
 
-    A notion is data. Everything else is code, and travels as its import string; what has none, or
-    lives in the main script, is refused.
+    A notion is data; all that are known here are measured there, also in runs with another goal.
+    Everything else is code, and travels as its import string; what has none, or lives in the main
+    script, is refused.
     """
+    notions = {notion.name: notion for notion in NOTIONS.added().values()}
+    items: list[dict[str, Any]] = [{"notion": asdict(notion)} for notion in notions.values()]
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for config in configs:
         used: list[tuple[Registry[Any], str]] = [
             (METHODS, config.strategy.name),
             (DATASETS, config.data.name or ""),
             (MODELS, config.model.kind),
-            *((NOTIONS, name) for name in config.fairness.notion),
         ]
         for registry, name in used:
             # Entry points and import strings mean the same in every process.
             if name in registry.added() and not is_import_string(name):
                 found[registry.kind, name] = _spelled(registry, name)
-    return list(found.values())
+    return [*items, *found.values()]
 
 
 def _spelled(registry: Registry[Any], name: str) -> dict[str, Any]:
-    plain = {"kind": registry.kind, "name": name}
     thing = registry.added()[name]
-    if isinstance(thing, Notion):
-        return plain | {"notion": asdict(thing)}
     spelling = import_string(thing.kind if registry is METHODS else thing)
     if spelling is None or spelling.startswith("__main__:"):
         raise ConfigError(
             f"{registry.kind} '{name}' cannot be imported by worker processes: define it in a "
             "module of its own"
         )
-    return plain | {"import": spelling}
+    return {"kind": registry.kind, "name": name, "import": spelling}
 
 
 def restore(items: Sequence[Mapping[str, Any]]) -> None:

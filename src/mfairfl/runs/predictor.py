@@ -17,6 +17,7 @@ from mfairfl.errors import DataError, RunDirectoryError, unknown
 from mfairfl.fairness import Tally
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import MLP, Model, ModuleModel
+from mfairfl.plugins import MODELS
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.evaluation import measure_predictions
 from mfairfl.runs.prepare import ModuleFactory
@@ -194,7 +195,7 @@ class Predictor:
         return (str(self.task.unfavourable), self.task.favourable)
 
 
-def load(run: str | Path, *, model: ModuleFactory | None = None) -> Predictor:
+def load(run: str | Path, *, model: ModuleFactory | None = None, trust: bool = False) -> Predictor:
     """Load the model of a finished run.
 
     Parameters
@@ -203,6 +204,9 @@ def load(run: str | Path, *, model: ModuleFactory | None = None) -> Predictor:
         Run directory.
     model : callable, optional
         The factory, if the run was trained with one: code is never stored in a run.
+    trust : bool
+        Import the model that the run names, if it is not built in. Only for runs of people whose
+        code you would execute.
 
     Examples
     --------
@@ -212,7 +216,7 @@ def load(run: str | Path, *, model: ModuleFactory | None = None) -> Predictor:
     directory = RunDirectory(run)
     record = RunRecord.read(directory.path)
     directory.check(record.files)
-    made = _model(record, directory.path, model)
+    made = _model(record, directory.path, model, trust=trust)
     members, weights, thresholds = directory.read_model()
     if members.shape[1] != made.size:
         raise RunDirectoryError(
@@ -231,11 +235,14 @@ def load(run: str | Path, *, model: ModuleFactory | None = None) -> Predictor:
     )
 
 
-def _model(record: RunRecord, path: Path, factory: ModuleFactory | None) -> Model:
+def _model(record: RunRecord, path: Path, factory: ModuleFactory | None, *, trust: bool) -> Model:
     if record.model.kind == "mlp":
         return MLP(inputs=record.model.inputs, hidden=record.model.hidden)
+    name = record.config["model"].get("factory") or record.config["model"]["kind"]
+    factory = factory or (MODELS.follow(name) if trust else None)
     if factory is None:
         raise RunDirectoryError(
-            f"{path}: trained with a module of your own; give its factory with model="
+            f"{path}: trained with the module '{name}', which is code; give its factory with "
+            "model=, or trust=True (--trust) to import it"
         )
     return ModuleModel(factory, record.model.inputs)
