@@ -33,7 +33,7 @@ TASK = {"label": "y", "favourable": 1, "sensitive": ["s"]}
         ({"seed": -1}, ["seed", "-1"]),
         ({"clients": {"count": 0}}, ["clients.count", "0"]),
         ({"clients": {"test": 1.0}}, ["clients.test"]),
-        ({"model": {"hidden": [4, 0]}}, ["model.hidden", "at least one unit"]),
+        ({"model": {"hidden": [4, 0]}}, ["model.hidden", "greater than or equal to 2"]),
         ({"model": {"kind": "tree"}}, ["model.kind", "'tree'"]),
         ({"fairness": {"notion": "dpp"}}, ["fairness.notion", "unknown notion 'dpp'", "'dp'"]),
         ({"fairness": {"notion": []}}, ["fairness.notion", "at least 1 item"]),

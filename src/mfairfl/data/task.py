@@ -17,7 +17,16 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from mfairfl.errors import ConfigError, unknown
 
-__all__ = ["MISSING", "Attribute", "Bin", "Sensitive", "StrictModel", "Task", "canonical_text"]
+__all__ = [
+    "MISSING",
+    "Attribute",
+    "Bin",
+    "DocumentedModel",
+    "Sensitive",
+    "StrictModel",
+    "Task",
+    "canonical_text",
+]
 
 MISSING = "?"
 """The text of a missing value: an empty cell, a null and a literal ``?`` are the same."""
@@ -69,6 +78,15 @@ class StrictModel(BaseModel):
     """Frozen data without unknown keys, infinities or nan."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class DocumentedModel(StrictModel):
+    """A strict model whose fields are described by the texts below them.
+
+    Pydantic reads the source for them, which takes milliseconds for each class.
+    """
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
 
 
 class Bin(StrictModel):
@@ -233,7 +251,7 @@ class Attribute:
         return tuple(group for group in self.groups if group != MISSING)
 
 
-class Task(StrictModel):
+class Task(DocumentedModel):
     """The meaning of a table: what is predicted, for whom it has to be fair, from which columns.
 
     Parameters
@@ -275,16 +293,27 @@ class Task(StrictModel):
     """
 
     label: str
+    """Column to predict."""
     favourable: Text
+    """The desirable value of the label."""
     sensitive: tuple[Sensitive, ...] = Field(min_length=1)
+    """Groups to be treated fairly; bins are closed intervals."""
     numeric: tuple[str, ...] | None = None
+    """Features that are numbers."""
     categorical: tuple[str, ...] | None = None
+    """Features that are categories."""
     ignore: tuple[str, ...] = ()
-    client: str | None = None
+    """Columns that are not features."""
+    client: str | None = Field(default=None, examples=["site"])
+    """Column that holds each row's client."""
     sensitive_as_features: bool = True
+    """Whether the model may use sensitive columns."""
     missing: Literal["level", "drop", "error"] = "level"
+    """Level: a category of its own; drop: leave rows out; or error."""
     unknown_category: Literal["ignore", "error"] = "ignore"
+    """Category not seen in training: ignore or error."""
     unfavourable: Text | None = None
+    """The other value of the label."""
 
     @model_validator(mode="before")
     @classmethod

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -22,6 +21,7 @@ from pydantic import (
 
 from mfairfl import __version__
 from mfairfl.data import Task
+from mfairfl.data.task import DocumentedModel
 from mfairfl.engine.output import Output, Rule
 from mfairfl.errors import ConfigError, MfairflError, first_problem, unknown
 from mfairfl.fairness.goal import Goal
@@ -54,20 +54,23 @@ def _followed(look_up: Callable[[str], T], name: str) -> T:
         raise ValueError(str(error)) from None  # pydantic then names the key
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class DataConfig(_Section):
+class DataConfig(DocumentedModel):
     """Where the rows come from: a data set of the catalogue, or a file with a `[task]`."""
 
     name: str | None = None
+    """Data set of the catalogue."""
     csv: str | None = None
-    delimiter: str | None = None
-    encoding: str | None = None
+    """Path of the rows, relative to this file."""
+    delimiter: str | None = Field(default=None, examples=[","])
+    """Detected if omitted."""
+    encoding: str | None = Field(default=None, examples=["utf-8"])
+    """UTF-8 if omitted, unless the file marks another."""
     path: str | None = None
+    """Where the catalogue's data set is on this machine, if it is not to be fetched."""
     sensitive: Names | None = None
+    """Which of the task's sensitive attributes are kept; all if omitted."""
     options: dict[str, bool] = Field(default_factory=dict)
+    """Switches of the catalogue's data set."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -76,16 +79,23 @@ class DataConfig(_Section):
         return self
 
 
-class ClientsConfig(_Section):
+class ClientsConfig(DocumentedModel):
     """How rows are split among clients, and into train, validation and test shards."""
 
     scheme: str | None = None
+    """How rows are split: iid, dirichlet, size-skew, ratio, column, ..."""
     count: int | None = Field(default=None, ge=1)
+    """Number of clients."""
     test: float = Field(default=0.2, ge=0, lt=1)
+    """Share of each client's rows held out for measuring."""
     validation: float = Field(default=0.0, ge=0, lt=1)
+    """Share that selects the served model; 0: train rows do."""
     folds: int | None = Field(default=None, ge=2)
+    """Number of folds of the train rows, for cross-validation."""
     fold: int = Field(default=0, ge=0)
+    """Which fold measures, from 0."""
     options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the scheme."""
 
     @model_validator(mode="after")
     def _fold_exists(self) -> Self:
@@ -94,23 +104,19 @@ class ClientsConfig(_Section):
         return self
 
 
-class ModelConfig(_Section):
+class ModelConfig(DocumentedModel):
     """The model: `mlp` with its hidden layers, `logistic`, or one of your own by name."""
 
     kind: str = "mlp"
-    hidden: tuple[int, ...] = (32, 32, 32, 32)
+    """mlp or logistic."""
+    # The arithmetic of a layer with one unit would depend on what is computed beside it.
+    hidden: tuple[Annotated[int, Field(ge=2)], ...] = (32, 32, 32, 32)
+    """Widths of the hidden layers."""
 
     @field_validator("kind")
     @classmethod
     def _known(cls, value: str) -> str:
         _followed(MODELS.follow, value)
-        return value
-
-    @field_validator("hidden")
-    @classmethod
-    def _positive(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if any(width < 2 for width in value):
-            raise ValueError("every hidden layer needs at least one unit")
         return value
 
     @property
@@ -119,20 +125,31 @@ class ModelConfig(_Section):
         return () if self.kind == "logistic" else self.hidden
 
 
-class TrainingConfig(_Section):
+class TrainingConfig(DocumentedModel):
     """The budget and the recipe that every method shares."""
 
     rounds: int = Field(default=40, ge=0)
+    """Communication rounds."""
     local_epochs: int = Field(default=5, ge=1)
+    """Local epochs per round."""
     batch_size: int = Field(default=512, ge=1)
+    """Mini-batch size."""
     optimizer: Literal["adamw", "sgd", "gradient"] = "adamw"
+    """adamw, sgd or gradient."""
     lr: float = Field(default=2e-3, gt=0)
+    """Learning rate in the first round."""
     lr_final: float = Field(default=5e-5, ge=0)
+    """Learning rate in the last round."""
     schedule: Literal["cosine", "constant"] = "cosine"
+    """cosine or constant."""
     weight_decay: float = Field(default=3.0, ge=0)
+    """Decoupled, multiplied by the learning rate."""
     momentum: float = Field(default=0.0, ge=0, lt=1)
+    """For sgd."""
     participation: float = Field(default=1.0, gt=0, le=1)
-    patience: int | None = Field(default=None, ge=1)
+    """Share of clients sampled each round."""
+    patience: int | None = Field(default=None, ge=1, examples=[10])
+    """Stop after this many rounds without a lower loss."""
 
     def recipe(self) -> Recipe:
         """Return the part that goes into plans."""
@@ -140,13 +157,17 @@ class TrainingConfig(_Section):
         return Recipe(**self.model_dump(exclude=own))
 
 
-class FairnessConfig(_Section):
+class FairnessConfig(DocumentedModel):
     """What should be fair: notions, sensitive attributes (default: all of the task), tolerance."""
 
     notion: Names = ("demographic_parity",)
-    sensitive: Names | None = None
+    """demographic_parity, equalized_odds, accuracy_parity, ..."""
+    sensitive: Names | None = Field(default=None, examples=[["sex"]])
+    """Attributes to constrain; all of the task if omitted."""
     intersections: bool = False
+    """Also constrain intersections of attributes."""
     alpha: float = Field(default=0.0, ge=0, lt=1)
+    """Violation that training leaves uncorrected."""
 
     @field_validator("notion")
     @classmethod
@@ -154,12 +175,13 @@ class FairnessConfig(_Section):
         return tuple(_followed(follow_notion, name).name for name in value)
 
 
-class StrategyConfig(BaseModel):
+class StrategyConfig(DocumentedModel):
     """The method and its hyper-parameters."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(extra="allow")
 
     name: str = "mfairfl"
+    """See `mfairfl strategies`; its hyper-parameters go here."""
 
     @field_validator("name")
     @classmethod
@@ -172,14 +194,16 @@ class StrategyConfig(BaseModel):
         return create(self.name, **(self.model_extra or {}))
 
 
-class OutputConfig(_Section):
+class OutputConfig(DocumentedModel):
     """Which weights are served; by default `select` for constrained methods, else `last`."""
 
-    rule: Rule | None = None
-    tolerance: float | None = Field(default=None, ge=0, le=1)
+    rule: Rule | None = Field(default=None, examples=["select"])
+    """last, average, select, mixture or threshold."""
+    tolerance: float | None = Field(default=None, ge=0, le=1, examples=[0.005])
+    """Largest violation of a selected model."""
 
 
-class Config(_Section):
+class Config(DocumentedModel):
     """Everything that decides a run's result.
 
     Examples
@@ -190,6 +214,7 @@ class Config(_Section):
     """
 
     seed: int = Field(default=0, ge=0)
+    """Equal seeds give equal splits and equal results."""
     data: DataConfig = Field(default_factory=DataConfig)
     task: Task | None = None
     clients: ClientsConfig = Field(default_factory=ClientsConfig)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     Field,
     PlainSerializer,
@@ -25,6 +24,7 @@ from pydantic import (
 )
 
 from mfairfl.data import Split, Task
+from mfairfl.data.task import DocumentedModel
 from mfairfl.engine.output import Kind, Rule
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
 from mfairfl.fairness.tally import Tally
@@ -79,76 +79,98 @@ StoredTally = Annotated[
 ]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class DataFacts(_Part):
+class DataFacts(DocumentedModel):
     """The rows."""
 
-    name: str = Field(description="Data set of the catalogue, name of the table, or `silos`.")
-    sha256: str = Field(description="SHA-256 of the rows.")
-    rows: int = Field(description="Number of rows of all clients and splits.")
+    name: str
+    """Data set of the catalogue, name of the table, or `silos`."""
+    sha256: str
+    """SHA-256 of the rows."""
+    rows: int
+    """Number of rows of all clients and splits."""
 
 
-class ClientFacts(_Part):
+class ClientFacts(DocumentedModel):
     """What one client holds; only its sizes are known if its rows are elsewhere."""
 
-    name: str = Field(description="The client's name.")
-    train: int = Field(description="Rows it trains on.")
-    validation: int = Field(description="Rows that choose between models.")
-    test: int = Field(description="Rows that only measure.")
-    rows: int | None = Field(default=None, description="All its rows.")
-    share: float | None = Field(default=None, description="1, as for the groups below.")
-    favourable: int | None = Field(default=None, description="Rows with the favourable label.")
-    base_rate: float | None = Field(default=None, description="Their share of the rows.")
-    attributes: dict[str, dict[str, Numbers]] = Field(
-        default_factory=dict, description="The same counts for each group of each attribute."
-    )
+    name: str
+    """The client's name."""
+    train: int
+    """Rows it trains on."""
+    validation: int
+    """Rows that choose between models."""
+    test: int
+    """Rows that only measure."""
+    rows: int | None = None
+    """All its rows."""
+    share: float | None = None
+    """1, as for the groups below."""
+    favourable: int | None = None
+    """Rows with the favourable label."""
+    base_rate: float | None = None
+    """Their share of the rows."""
+    attributes: dict[str, dict[str, Numbers]] = Field(default_factory=dict)
+    """The same counts for each group of each attribute."""
 
 
-class FederationFacts(_Part):
+class FederationFacts(DocumentedModel):
     """How the rows were divided among clients and into splits."""
 
-    table: str = Field(description="Name of the table.")
-    sha256: str = Field(description="SHA-256 of the rows.")
-    scheme: str = Field(description="Partition scheme, or `silos`: each client has its own file.")
-    seed: int = Field(description="Seed of the partition and of the splits.")
-    options: dict[str, Any] = Field(default_factory=dict, description="Options of the scheme.")
-    features: int = Field(description="Number of encoded features.")
-    notes: list[str] = Field(description="What a reader of the numbers should know.")
-    warnings: list[str] = Field(description="What makes numbers doubtful.")
-    clients: list[ClientFacts] = Field(description="Who holds what.")
+    table: str
+    """Name of the table."""
+    sha256: str
+    """SHA-256 of the rows."""
+    scheme: str
+    """Partition scheme, or `silos`: each client has its own file."""
+    seed: int
+    """Seed of the partition and of the splits."""
+    options: dict[str, Any] = Field(default_factory=dict)
+    """Options of the scheme."""
+    features: int
+    """Number of encoded features."""
+    notes: list[str]
+    """What a reader of the numbers should know."""
+    warnings: list[str]
+    """What makes numbers doubtful."""
+    clients: list[ClientFacts]
+    """Who holds what."""
 
 
-class ModelFacts(_Part):
+class ModelFacts(DocumentedModel):
     """The model, as far as it is not code."""
 
-    kind: Literal["mlp", "module"] = Field(description="`module`: a `torch.nn.Module` as code.")
-    inputs: PositiveInt = Field(description="Number of encoded features.")
-    hidden: tuple[PositiveInt, ...] = Field(default=(), description="Widths of hidden layers.")
-    size: int | None = Field(default=None, description="Number of weights.")
+    kind: Literal["mlp", "module"]
+    """`module`: a `torch.nn.Module` as code."""
+    inputs: PositiveInt
+    """Number of encoded features."""
+    hidden: tuple[PositiveInt, ...] = ()
+    """Widths of hidden layers."""
+    size: int | None = None
+    """Number of weights."""
 
 
-class ServedFacts(_Part):
+class ServedFacts(DocumentedModel):
     """Which weights are the model, and how their scores become decisions."""
 
-    kind: Kind = Field(
-        description="One model, a random choice among several, the mean of several, or one for "
-        "each client."
-    )
-    names: tuple[str, ...] = Field(description="Where each member comes from: `round 37`.")
-    clients: tuple[str, ...] = Field(default=(), description="Whose each member is, if anyone's.")
-    weights: tuple[float, ...] = Field(description="Probability or share of each member.")
-    rule: Rule = Field(description="The output rule.")
-    tolerance: float = Field(description="The violation that the rule allowed.")
-    note: str = Field(default="", description="What the rule found, in words.")
-    thresholds: dict[str, Any] | None = Field(
-        default=None, description="Thresholds of each group; null decides at score 1/2."
-    )
+    kind: Kind
+    """One model, a random choice among several, the mean of several, or one for each client."""
+    names: tuple[str, ...]
+    """Where each member comes from: `round 37`."""
+    clients: tuple[str, ...] = ()
+    """Whose each member is, if anyone's."""
+    weights: tuple[float, ...]
+    """Probability or share of each member."""
+    rule: Rule
+    """The output rule."""
+    tolerance: float
+    """The violation that the rule allowed."""
+    note: str = ""
+    """What the rule found, in words."""
+    thresholds: dict[str, Any] | None = None
+    """Thresholds of each group; null decides at score 1/2."""
 
 
-class _Named(_Part):
+class _Named(DocumentedModel):
     """Numbers by name, with tables beside them."""
 
     model_config = ConfigDict(extra="allow")
@@ -177,19 +199,14 @@ class Metrics(_Named):
 
     __pydantic_extra__: dict[str, Number]
 
-    by_attribute: dict[str, Numbers] = Field(
-        default_factory=dict,
-        description="With several sensitive attributes: the group metrics of each.",
-    )
-    by_client: dict[str, Numbers] = Field(
-        default_factory=dict, description="Rows (`n`) and rates of each client."
-    )
-    by_group: dict[str, dict[str, Numbers]] = Field(
-        default_factory=dict, description="Rows (`n`) and rates of each attribute's groups."
-    )
-    undefined: dict[str, str] = Field(
-        default_factory=dict, description="Why a number is null, by its name."
-    )
+    by_attribute: dict[str, Numbers] = Field(default_factory=dict)
+    """With several sensitive attributes: the group metrics of each."""
+    by_client: dict[str, Numbers] = Field(default_factory=dict)
+    """Rows (`n`) and rates of each client."""
+    by_group: dict[str, dict[str, Numbers]] = Field(default_factory=dict)
+    """Rows (`n`) and rates of each attribute's groups."""
+    undefined: dict[str, str] = Field(default_factory=dict)
+    """Why a number is null, by its name."""
 
 
 class MetricIntervals(_Named):
@@ -197,7 +214,8 @@ class MetricIntervals(_Named):
 
     __pydantic_extra__: dict[str, Bounds]
 
-    level: float = Field(description="Confidence level.")
+    level: float
+    """Confidence level."""
     by_attribute: dict[str, dict[str, Bounds]] = Field(default_factory=dict)
     by_client: dict[str, dict[str, Bounds]] = Field(default_factory=dict)
     by_group: dict[str, dict[str, dict[str, Bounds]]] = Field(default_factory=dict)
@@ -211,7 +229,7 @@ class NoiseFloors(_Named):
     by_attribute: dict[str, Numbers] = Field(default_factory=dict)
 
 
-class Evaluation(_Part):
+class Evaluation(DocumentedModel):
     """Everything that is reported of one model on one set of rows."""
 
     metrics: Metrics
@@ -220,7 +238,7 @@ class Evaluation(_Part):
     constant_classifier: Numbers
 
 
-class MetricsBySplit(_Part):
+class MetricsBySplit(DocumentedModel):
     """The metrics of each split; null for a split without rows."""
 
     train: Metrics | None = None
@@ -234,33 +252,39 @@ class MetricsBySplit(_Part):
         return found
 
 
-class Timing(_Part):
+class Timing(DocumentedModel):
     """How long it took; not the same from one machine to the next."""
 
-    train_seconds: float = Field(description="Wall-clock seconds of the rounds.")
-    runs_at_once: int = Field(description="Runs that shared them, side by side.")
+    train_seconds: float
+    """Wall-clock seconds of the rounds."""
+    runs_at_once: int
+    """Runs that shared them, side by side."""
 
 
-class MachineFacts(_Part):
+class MachineFacts(DocumentedModel):
     """Where it was run."""
 
     system: str
     machine: str
 
 
-class _Record(_Part):
+class _Record(DocumentedModel):
     """What is known of a run before its first round."""
 
-    schema_version: Literal[2] = Field(default=2, description="Version of this format.")
+    schema_version: Literal[2] = 2
+    """Version of this format."""
     status: Literal["running", "complete"]
-    identity: str = Field(description="Hash of everything that decides the result.")
-    config: dict[str, Any] = Field(
-        description="The configuration with its defaults; read by people, never run as code."
-    )
-    seed: int = Field(description="Seed of everything random.")
-    versions: dict[str, str] = Field(description="Python, mfairfl and the libraries it used.")
+    identity: str
+    """Hash of everything that decides the result."""
+    config: dict[str, Any]
+    """The configuration with its defaults; read by people, never run as code."""
+    seed: int
+    """Seed of everything random."""
+    versions: dict[str, str]
+    """Python, mfairfl and the libraries it used."""
     data: DataFacts
-    task: Task = Field(description="Label, sensitive attributes and types of the columns.")
+    task: Task
+    """Label, sensitive attributes and types of the columns."""
     federation: FederationFacts
 
     @field_validator("config")
@@ -310,25 +334,27 @@ class RunRecord(_Record):
     """
 
     status: Literal["complete"]
-    rounds: int = Field(description="Rounds that were carried out.")
-    epochs_per_round: int = Field(description="Local epochs of each round.")
+    rounds: int
+    """Rounds that were carried out."""
+    epochs_per_round: int
+    """Local epochs of each round."""
     model: ModelFacts
     served: ServedFacts
-    warnings: list[str] = Field(description="What makes good fairness numbers worthless.")
+    warnings: list[str]
+    """What makes good fairness numbers worthless."""
     metrics: MetricsBySplit
-    intervals: dict[Split, MetricIntervals] = Field(description="By split.")
-    noise_floor: dict[Split, NoiseFloors] = Field(description="By split.")
-    constant_classifier: dict[Split, Numbers] = Field(
-        description="By split: the metrics of deciding the commoner train label for everyone."
-    )
-    tallies: dict[Split, StoredTally] = Field(
-        description="By split: the counts that every other number was computed from."
-    )
+    intervals: dict[Split, MetricIntervals]
+    """By split."""
+    noise_floor: dict[Split, NoiseFloors]
+    """By split."""
+    constant_classifier: dict[Split, Numbers]
+    """By split: the metrics of deciding the commoner train label for everyone."""
+    tallies: dict[Split, StoredTally]
+    """By split: the counts that every other number was computed from."""
     timing: Timing
     machine: MachineFacts
-    files: dict[str, str] = Field(
-        default_factory=dict, description="SHA-256 of the files that the model is read from."
-    )
+    files: dict[str, str] = Field(default_factory=dict)
+    """SHA-256 of the files that the model is read from."""
 
     @classmethod
     def read(cls, path: str | Path) -> RunRecord:
