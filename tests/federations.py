@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from mfairfl.engine.checkpoint import dump, parse
 from mfairfl.engine.clients import LocalClients
 from mfairfl.engine.embedded import Member, clients_of, run_all, splits_of, summarize
 from mfairfl.engine.loop import Result, federate, first_state
-from mfairfl.engine.output import Output
-from mfairfl.engine.state import RoundRecord, RunState, Setup, Train
+from mfairfl.engine.output import Output, Rule
+from mfairfl.engine.state import RoundRecord, RunState, Setup, Split, Train
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, Model
-from mfairfl.strategies import create
+from mfairfl.remote.enrolment import EnrolmentTerms
+from mfairfl.strategies import Summary, create
 from mfairfl.testing import SITES, TASK, people, people_federation  # noqa: F401 - for all tests
 from mfairfl.training.plan import Recipe, Report
 
@@ -40,6 +42,18 @@ def partly_recorded() -> Table:
 
 def people_table(frame: pd.DataFrame | None = None) -> Table:
     return table_from_frame(people() if frame is None else frame, TASK, name="people")
+
+
+def write_people(folder: Path) -> Path:
+    """Write people.csv and a configuration of runs on it, people.toml; return the latter."""
+    people().to_csv(folder / "people.csv", index=False)
+    path = folder / "people.toml"
+    path.write_text(
+        '[data]\ncsv = "people.csv"\n[task]\nlabel = "hired"\nfavourable = "yes"\n'
+        'sensitive = ["sex"]\nclient = "site"\n[model]\nhidden = [4]\n',
+        encoding="utf-8",
+    )
+    return path
 
 
 def setup_for(
@@ -72,6 +86,39 @@ def setup_for(
         patience=patience,
         splits=splits_of(federation),
     )
+
+
+def enrolled_setup(
+    strategy: str,
+    summary: Summary,
+    inputs: int,
+    splits: tuple[Split, ...],
+    terms: EnrolmentTerms,
+    *,
+    rule: Rule = "last",
+) -> Setup:
+    """Return two rounds with what clients agreed on, wherever they are."""
+    made = create(strategy)
+    return Setup(
+        strategy=made,
+        size=size_of(MLP(inputs=inputs, hidden=terms.model.hidden)),
+        recipe=Recipe(local_epochs=2, batch_size=16, lr=0.02),
+        rounds=2,
+        seed=terms.seed,
+        summary=summary,
+        output=Output(rule=made.card.output or rule),
+        splits=splits,
+    )
+
+
+def assert_equals_embedded(
+    setup: Setup, state: RunState, found: Result, expected: tuple[Result, Watch]
+) -> None:
+    """A run elsewhere ended with the bits of the embedded engine's."""
+    result, watch = expected
+    assert np.array_equal(state.weights, watch.weights[-1])
+    if setup.strategy.card.serves != "personal":  # those models never reach the server
+        assert bits(found) == bits(result)
 
 
 _MODELS: dict[int, Model] = {}

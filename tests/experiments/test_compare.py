@@ -16,14 +16,9 @@ from mfairfl.experiments.tables.writers import read_csv
 
 @pytest.fixture
 def study(tmp_path):
-    fed.people().to_csv(tmp_path / "people.csv", index=False)
-    (tmp_path / "people.toml").write_text(
-        '[data]\ncsv = "people.csv"\n[task]\nlabel = "hired"\nfavourable = "yes"\n'
-        'sensitive = ["sex"]\nclient = "site"\n[model]\nhidden = [4]\n'
-    )
     return {
         "title": "Hiring",
-        "data": [str(tmp_path / "people.toml")],
+        "data": [str(fed.write_people(tmp_path))],
         "strategies": ["fedavg-threshold", "constant"],
         "protocols": ["1x1"],
         "seeds": [3, 4, 5],

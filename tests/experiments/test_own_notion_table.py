@@ -10,17 +10,6 @@ from mfairfl.experiments.study import load_study, trials
 from mfairfl.fairness import Event, Notion, register_notion
 from mfairfl.runs.execute import RunRequest, run_requests
 
-PEOPLE = """
-[data]
-csv = "people.csv"
-[task]
-label = "hired"
-favourable = "yes"
-sensitive = ["sex"]
-client = "site"
-[model]
-hidden = [4]
-"""
 TABLE = """
 title = "Own"
 data = [{ label = "people", config = "people.toml" }]
@@ -40,8 +29,7 @@ def own(new_names):
 
 
 def test_rows_and_cells_hold_it(own, tmp_path):
-    fed.people().to_csv(tmp_path / "people.csv", index=False)
-    (tmp_path / "people.toml").write_text(PEOPLE)
+    fed.write_people(tmp_path)
     (tmp_path / "table.toml").write_text(TABLE)
     study = load_study(tmp_path / "table.toml")
     work = trials(study)

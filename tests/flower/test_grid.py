@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
@@ -10,20 +12,16 @@ import federations as fed
 from grids import LocalGrid
 from mfairfl.data import Task, partition, table_from_frame
 from mfairfl.engine.embedded import splits_of, summarize
-from mfairfl.engine.output import Output
-from mfairfl.engine.state import Setup
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.goal import Goal
 from mfairfl.flower.app import app, settings_of
 from mfairfl.flower.grid import GridTransport
 from mfairfl.flower.records import from_records, to_records
-from mfairfl.models import MLP
 from mfairfl.remote.codec import Packet, make_packet
 from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.transport import drive
 from mfairfl.strategies import available, create
 from mfairfl.strategies.base import Summary
-from mfairfl.training.plan import Recipe
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex",))
 TERMS = EnrolmentTerms(task=TASK, seed=5, model=ModelTerms(hidden=(4,)))
@@ -54,26 +52,14 @@ def embedded():
     return partition(table_from_frame(frame, task, name="people"), "column", seed=TERMS.seed)
 
 
-def setup_of(name, summary, inputs, splits, rounds=2):
-    return Setup(
-        strategy=create(name),
-        size=fed.size_of(MLP(inputs=inputs, hidden=TERMS.model.hidden)),
-        recipe=Recipe(local_epochs=2, batch_size=16, lr=0.02),
-        rounds=rounds,
-        seed=TERMS.seed,
-        summary=summary,
-        output=Output(rule=create(name).card.output or "last"),
-        splits=splits,
-    )
-
-
 def over_flower(name, grid, rounds=2, minimum=3):
     transport = GridTransport(grid, "run-1", deadline=2)
     names = transport.wait_for(["east", "north", "west"], minimum=minimum, seconds=0)
     enrolled = enrol(transport, names, TERMS, minimum=minimum)
     summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=GOAL)
     inputs = len(enrolled.encoder.feature_names)
-    setup = setup_of(name, summary, inputs, ("train", "test"), rounds)
+    setup = fed.enrolled_setup(name, summary, inputs, ("train", "test"), TERMS)
+    setup = replace(setup, rounds=rounds)
     state = fed.first(setup)
     return drive(setup, state, transport, minimum=min(minimum, 2)), state
 
@@ -81,13 +67,10 @@ def over_flower(name, grid, rounds=2, minimum=3):
 @pytest.mark.parametrize("name", FEDERATED)
 def test_every_strategy_ends_where_the_embedded_engine_ends(name, nodes):
     federation = embedded()
-    summary = summarize(federation, GOAL)
-    setup = setup_of(name, summary, federation.pool.X.shape[1], splits_of(federation))
-    expected, watch = fed.run(setup, federation)
+    inputs, splits = federation.pool.X.shape[1], splits_of(federation)
+    setup = fed.enrolled_setup(name, summarize(federation, GOAL), inputs, splits, TERMS)
     found, state = over_flower(name, LocalGrid(app, nodes))
-    assert np.array_equal(state.weights, watch.weights[-1])
-    if setup.strategy.card.serves != "personal":  # those models never reach the server
-        assert fed.bits(found) == fed.bits(expected)
+    fed.assert_equals_embedded(setup, state, found, fed.run(setup, federation))
 
 
 def test_a_node_whose_app_raises_is_left_out_with_the_reason(nodes, caplog):

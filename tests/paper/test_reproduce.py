@@ -18,17 +18,6 @@ from mfairfl.experiments.search.halving import make_lock
 from mfairfl.experiments.study import load_study, trials
 from mfairfl.paper import reproduce as paper
 
-PEOPLE = """
-[data]
-csv = "people.csv"
-[task]
-label = "hired"
-favourable = "yes"
-sensitive = ["sex"]
-client = "site"
-[model]
-hidden = [4]
-"""
 TABLE = """
 title = "Table 1, small"
 data = [{ label = "adult", config = "people.toml" }]
@@ -66,9 +55,8 @@ strategies = ["fedavg", { name = "mfairfl", search = { "strategy.beta" = [0.2, 1
 
 
 def write_files(folder):
-    fed.people().to_csv(folder / "people.csv", index=False)
+    fed.write_people(folder)
     for name, text in (
-        ("people", PEOPLE),
         ("table-1", TABLE),
         ("figure-s1", CURVES),
         ("tune", TUNE),

@@ -9,18 +9,13 @@ import pytest
 import federations as fed
 from mfairfl.data import Task, partition, table_from_frame
 from mfairfl.engine.embedded import splits_of, summarize
-from mfairfl.engine.output import Output
-from mfairfl.engine.state import Setup
 from mfairfl.errors import FederationError, MfairflError
 from mfairfl.fairness.goal import Goal
-from mfairfl.models import MLP
 from mfairfl.remote.codec import Packet
 from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.transport import drive
-from mfairfl.strategies import create
 from mfairfl.strategies.base import Summary
-from mfairfl.training.plan import Recipe
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex", "age"))
 TERMS = EnrolmentTerms(task=TASK, seed=3, model=ModelTerms(hidden=(4,)), validation=0.1)
@@ -48,35 +43,24 @@ def embedded():
     return partition(table, "column", seed=TERMS.seed, validation=TERMS.validation)
 
 
-def setup_of(summary, inputs, splits, name):
-    return Setup(
-        strategy=create(name),
-        size=fed.size_of(MLP(inputs=inputs, hidden=TERMS.model.hidden)),
-        recipe=Recipe(local_epochs=2, batch_size=16, lr=0.02),
-        rounds=2,
-        seed=TERMS.seed,
-        summary=summary,
-        output=Output(rule=create(name).card.output or "select"),
-        splits=splits,
-    )
-
-
 @pytest.mark.parametrize("name", ["mfairfl", "fedavg-threshold", "scaffold"])
 def test_enrolled_files_train_to_the_embedded_engine_s_bits(settings, name):
     federation, goal = embedded(), Goal(notions=("eo",), attributes=("sex", "age"))
     inputs = federation.pool.X.shape[1]
-    ours = setup_of(summarize(federation, goal), inputs, splits_of(federation), name)
-    expected, watch = fed.run(ours, federation)
+    splits = splits_of(federation)
+    ours = fed.enrolled_setup(
+        name, summarize(federation, goal), inputs, splits, TERMS, rule="select"
+    )
 
     enrolled = enrol(Fresh(settings), list(settings), TERMS, minimum=4)
     assert enrolled.encoder == federation.encoder
     assert enrolled.refused == {}
     summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=goal)
-    setup = setup_of(summary, len(enrolled.encoder.feature_names), splits_of(federation), name)
+    inputs = len(enrolled.encoder.feature_names)
+    setup = fed.enrolled_setup(name, summary, inputs, splits, TERMS, rule="select")
     state = fed.first(setup)
     found = drive(setup, state, Fresh(settings), minimum=4)
-    assert np.array_equal(state.weights, watch.weights[-1])
-    assert fed.bits(found) == fed.bits(expected)
+    fed.assert_equals_embedded(setup, state, found, fed.run(ours, federation))
 
 
 def test_who_lacks_an_attribute_takes_part_and_a_note_says_so(settings):

@@ -12,7 +12,7 @@ from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.clients import DiskSlots, sole_client
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Train
-from mfairfl.errors import CheckpointError, FederationError
+from mfairfl.errors import FederationError
 from mfairfl.fairness.cells import Cells
 from mfairfl.remote.codec import Packet, Shape, pack_answer, unpack_ask
 from mfairfl.remote.transport import drive
@@ -69,12 +69,9 @@ def rounds_of(setup, silos, state, callbacks=(), **options):
 @pytest.mark.parametrize("name", FEDERATED)
 def test_silos_end_where_the_embedded_engine_ends(name, tmp_path):
     setup = setup_of(name)
-    embedded, watch = fed.run(setup, PEOPLE)
     state = fed.first(setup)
     found = rounds_of(setup, silos_of(setup, tmp_path), state)
-    assert np.array_equal(state.weights, watch.weights[-1])
-    if setup.strategy.card.serves != "personal":  # those models never reach the server
-        assert fed.bits(found) == fed.bits(embedded)
+    fed.assert_equals_embedded(setup, state, found, fed.run(setup, PEOPLE))
 
 
 @pytest.mark.parametrize("name", ["ditto", "scaffold", "fedavg-f"])
@@ -84,17 +81,10 @@ def test_clients_that_restart_and_a_server_that_repeats_a_round_change_nothing(n
     rounds_of(setup, silos_of(setup, tmp_path / "whole"), whole)
     # The server dies after clients have trained round 2 and takes up its state after round 1;
     # the clients are new processes with the same disk.
-    copies = []
-
-    class Keep:
-        def on_start(self, *_):
-            pass
-
-        def on_round(self, setup, state, record):
-            copies.append(fed.dump(state, "x"))
+    watch = fed.Watch()
 
     def dies(client, ask):
-        return not isinstance(ask, Train) and len(copies) == 2 and trained == {*silos}
+        return not isinstance(ask, Train) and len(watch.dumps) == 2 and trained == {*silos}
 
     trained = set()
 
@@ -109,58 +99,47 @@ def test_clients_that_restart_and_a_server_that_repeats_a_round_change_nothing(n
 
     silos = silos_of(setup, tmp_path / "stopped", kind=Watched)
     with pytest.raises(FederationError, match="0 of 4 clients answered and at least 2 must"):
-        rounds_of(setup, silos, fed.first(setup), [Keep()], lost=dies)
-    resumed = parse(copies[1], "x")
+        rounds_of(setup, silos, fed.first(setup), [watch], lost=dies)
+    resumed = parse(watch.dumps[1], "watch")
     assert resumed.round == 1
     rounds_of(setup, silos_of(setup, tmp_path / "stopped"), resumed)
     assert np.array_equal(resumed.weights, whole.weights)
 
 
-class Records:
-    def __init__(self):
-        self.seen = []
-
-    def on_start(self, setup, state):
-        pass
-
-    def on_round(self, setup, state, record):
-        self.seen.append(record)
-
-
 @pytest.mark.parametrize("name", FEDERATED)
 def test_a_client_that_is_away_for_a_round_comes_back(name, tmp_path):
-    setup, records = setup_of(name, rounds=4), Records()
+    setup, watch = setup_of(name, rounds=4), fed.Watch()
 
     def away(client, ask):
         return client == "north" and isinstance(ask, Train) and ask.round == 1
 
     state = fed.first(setup)
-    found = rounds_of(setup, silos_of(setup, tmp_path), state, [records], lost=away)
+    found = rounds_of(setup, silos_of(setup, tmp_path), state, [watch], lost=away)
     assert np.isfinite(state.weights).all()
-    trained = [set(record.coefficients) for record in records.seen[1:]]
+    trained = [set(record.coefficients) for record in watch.records[1:]]
     if trained[0]:  # a constant trains nobody
         assert "north" in trained[0] & trained[2] & trained[3]
         assert "north" not in trained[1]
-        assert records.seen[2].set_aside["north"] == "it sent no report"
+        assert watch.records[2].set_aside["north"] == "it sent no report"
     assert set(found.measured[0]["test"]) == set(fed.SITES)
 
 
 def test_a_client_that_does_not_answer_a_measurement_is_not_asked_to_train(tmp_path):
-    setup, records, measured = setup_of("mfairfl", rounds=3), Records(), [0]
+    setup, watch, measured = setup_of("mfairfl", rounds=3), fed.Watch(), [0]
 
     def silent(client, ask):
         measured[0] += client == "east" and isinstance(ask, Measure)
         return client == "west" and isinstance(ask, Measure) and measured[0] == 2
 
-    rounds_of(setup, silos_of(setup, tmp_path), fed.first(setup), [records], lost=silent)
-    assert "west" in records.seen[1].coefficients
-    assert set(records.seen[1].measured["train"]) == {"east", "north", "south"}
-    assert "west" not in records.seen[2].coefficients
-    assert "west" in records.seen[3].coefficients
+    rounds_of(setup, silos_of(setup, tmp_path), fed.first(setup), [watch], lost=silent)
+    assert "west" in watch.records[1].coefficients
+    assert set(watch.records[1].measured["train"]) == {"east", "north", "south"}
+    assert "west" not in watch.records[2].coefficients
+    assert "west" in watch.records[3].coefficients
 
 
 def test_a_client_with_a_wrong_answer_is_left_out(tmp_path, caplog):
-    setup, records = setup_of("fedavg", rounds=2), Records()
+    setup, watch = setup_of("fedavg", rounds=2), fed.Watch()
     silos = silos_of(setup, tmp_path)
 
     class Spoils(InProcess):
@@ -169,8 +148,8 @@ def test_a_client_with_a_wrong_answer_is_left_out(tmp_path, caplog):
             return found | {"east": Packet("{}", {}), "west": "ClientApp raised: disk full"}
 
     transport = Spoils(silos, shape_of(setup))
-    drive(setup, fed.first(setup), transport, minimum=2, callbacks=[records])
-    assert set(records.seen[-1].coefficients) == {"north", "south"}
+    drive(setup, fed.first(setup), transport, minimum=2, callbacks=[watch])
+    assert set(watch.records[-1].coefficients) == {"north", "south"}
     assert "east is left out: a message of format None" in caplog.text
     assert "west is left out: ClientApp raised: disk full" in caplog.text
 
@@ -179,25 +158,3 @@ def test_a_method_that_pools_rows_is_refused(tmp_path):
     setup = fed.setup_for(PEOPLE, "cenfair")
     with pytest.raises(FederationError, match="trains on the rows of all clients in one place"):
         drive(setup, fed.first(setup), InProcess({}, None))
-
-
-def test_a_damaged_slot_file_is_named(tmp_path):
-    store = DiskSlots(tmp_path)
-    store.keep(0, "east", {"personal": np.ones(3, np.float32)})
-    (path,) = tmp_path.iterdir()
-    path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(CheckpointError, match=r"round-000000\.safetensors: damaged"):
-        DiskSlots(tmp_path)
-
-
-def test_slots_of_the_last_two_rounds_are_kept(tmp_path):
-    store = DiskSlots(tmp_path)
-    for round_ in range(5):
-        store.keep(round_, "east", {"personal": np.full(2, round_, np.float32)})
-    again = DiskSlots(tmp_path)
-    assert again.latest("east")["personal"].tolist() == [4, 4]
-    assert again.before(4, "east")["personal"].tolist() == [3, 3]
-    assert again.before(3, "east") == {}
-    assert len(list(tmp_path.iterdir())) == 2
-    again.keep(3, "east", {"personal": np.full(2, 9, np.float32)})  # a server that is behind
-    assert again.latest("east")["personal"].tolist() == [9, 9]
