@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
-.PHONY: help demo test lint format bench targets strategies group-fair surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network kill-sweep clean
+.PHONY: help demo test lint format bench targets strategies group-fair surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -89,6 +89,21 @@ test-lowest: ## test with the lowest versions pyproject.toml allows
 	# old releases of others may announce deprecations of their own
 	$(ONE_THREAD) .venv-lowest/bin/pytest -q -n $(JOBS) -m 'not network' -W ignore::DeprecationWarning
 
+test-pythons: ## the suite with every Python from 3.11 on that is found; PYTHONS="…" names others (gigabytes)
+	PYTHONS="$(PYTHONS)" ONE_THREAD="$(ONE_THREAD)" JOBS=$(JOBS) sh scripts/test_pythons.sh
+
+compare-bytes: $(VENV)/.dev ## served models of every strategy equal those of version 0.1.0, bit for bit (minutes)
+	test -d .base || git worktree add --detach .base f8fdc09
+	test -x .base/.venv/bin/mfairfl || $(PYTHON) -m venv .base/.venv
+	.base/.venv/bin/python -m pip --quiet install --constraint .base/constraints.txt --editable .base
+	$(ONE_THREAD) .base/.venv/bin/python scripts/model_bytes.py > .base/bytes.json
+	$(ONE_THREAD) $(BIN)/python scripts/model_bytes.py > .base/bytes-now.json
+	$(BIN)/python scripts/model_bytes.py .base/bytes.json .base/bytes-now.json
+
+trace-round: $(VENV)/.core ## the functions and files between `mfairfl train` and the new weights
+	rm -rf runs/trace
+	$(BIN)/python scripts/trace_round.py runs/trace > /dev/null
+
 test-network: $(VENV)/.dev ## fetch COMPAS and German for real
 	$(ONE_THREAD) $(BIN)/pytest -m network
 
@@ -96,4 +111,4 @@ kill-sweep: $(VENV)/.dev ## kill -9 a training run at many moments; every resume
 	$(ONE_THREAD) $(BIN)/python benchmarks/kill_sweep.py | tee benchmarks/kill_sweep.txt
 
 clean: ## remove environments, caches and built files
-	rm -rf .venv .venv-wheel .venv-lowest dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-wheel .venv-lowest .venv-py* .base dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

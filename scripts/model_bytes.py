@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -95,8 +96,20 @@ def digest(strategy: str, notion: str, **hyper_parameters: Any) -> str:
     return hashlib.sha256(members.tobytes() + weights.tobytes()).hexdigest()
 
 
+def compare(one: str, other: str) -> None:
+    """Say which cases of two files differ; end with code 1 if any does."""
+    before, after = (json.loads(Path(name).read_text(encoding="utf-8")) for name in (one, other))
+    different = [case for case in before if before[case] != after.get(case)]
+    for case in different:
+        sys.stdout.write(f"differs: {case}\n")
+    sys.stdout.write(f"{len(before) - len(different)} of {len(before)} served models are equal\n")
+    sys.exit(1 if different or not before else 0)
+
+
 def main() -> None:
-    """Print one JSON object: case to hash."""
+    """Print one JSON object: case to hash; or compare two such files."""
+    if len(sys.argv) > 1:
+        compare(*sys.argv[1:])
     torch.set_num_threads(1)
     cases = {name: (name, {}) for name in available()}
     cases |= {case: (case.split()[0], changes) for case, changes in VARIANTS.items()}
