@@ -53,7 +53,7 @@ strategies: $(VENV)/.dev ## every strategy on every data set, and what a round c
 group-fair: $(VENV)/.dev ## the group-fair methods on Adult, and fairlearn beside them (minutes): results/
 	$(ONE_THREAD) $(BIN)/python benchmarks/group_fair.py
 
-surgery: $(VENV)/.dev ## where the conflict step lifts the worst client, and where not (ten minutes): results/
+surgery: $(VENV)/.dev ## the worst client with and without the conflict step (ten minutes): results/
 	$(BIN)/python benchmarks/surgery.py
 
 tuning: $(VENV)/.dev ## choose the hyper-parameters of every method by cross-validation (an hour): results/paper
