@@ -20,17 +20,17 @@ choose among three by its validation rows).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights, parameter
-from mfairfl.training.plan import PERSONAL, Job, Report
+from mfairfl.strategies.base import Card, Round, State, parameter
+from mfairfl.strategies.fedavg import FedAvg
+from mfairfl.training.plan import PERSONAL, Job
 
 __all__ = ["Ditto"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ditto(Strategy):
+class Ditto(FedAvg):
     """Personal models pulled towards a federated average.
 
     Parameters
@@ -42,7 +42,6 @@ class Ditto(Strategy):
     """
 
     pull: float = parameter(1.0, grid=(0.01, 0.05, 0.1, 0.5, 1.0, 5.0), least=0)
-    weights: Weights = "size"
 
     card = Card(
         title="Personal models near the average",
@@ -59,7 +58,3 @@ class Ditto(Strategy):
             own = Job(client=name, plan=pulled, start=PERSONAL, keep=PERSONAL, send=False)
             jobs += [Job(client=name, plan=round.plan), own]
         return state, jobs
-
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
-        """c_k = p_k over those who reported, as FedAvg."""
-        return Step(round.shares(reports, self.weights))

@@ -17,32 +17,23 @@ Deviations:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mfairfl.strategies.base import (
-    Card,
-    Gram,
-    Round,
-    State,
-    Step,
-    Strategy,
-    Weights,
-    by_client,
-    parameter,
-)
-from mfairfl.strategies.tilting import tilted
-from mfairfl.training.plan import Report
+from mfairfl.strategies.base import Card, parameter
+from mfairfl.strategies.tilting import Tilted
 
 __all__ = ["DRFL"]
+
+Floats = NDArray[np.float64]
 
 _LEAST = 1e-10  # q-FFL's floor: a loss of 0 has no logarithm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DRFL(Strategy):
+class DRFL(Tilted):
     """Averaging with weights that grow with the clients' losses.
 
     Parameters
@@ -54,7 +45,6 @@ class DRFL(Strategy):
     """
 
     q: float = parameter(2.0, grid=(0.01, 0.02, 1.0, 2.0, 5.0, 10.0), least=0)
-    weights: Weights = "size"
 
     card = Card(
         title="Clients count by their loss",
@@ -62,8 +52,6 @@ class DRFL(Strategy):
         protects="clients",
     )
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
-        """π_k of those who reported."""
-        p = round.shares(reports, self.weights)
-        c = tilted(p, self.q * np.log(round.losses(reports) + _LEAST))
-        return Step(c, log={"tilt": by_client(reports, c / p)})
+    def exponents(self, losses: Floats) -> Floats:
+        """Return q log L_k."""
+        return self.q * np.log(losses + _LEAST)

@@ -18,17 +18,17 @@ Deviations:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights, parameter
-from mfairfl.training.plan import Job, Report
+from mfairfl.strategies.base import Card, Round, State, parameter
+from mfairfl.strategies.fedavg import FedAvg
+from mfairfl.training.plan import Job
 
 __all__ = ["FedProx"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FedProx(Strategy):
+class FedProx(FedAvg):
     """Federated averaging with a proximal term.
 
     Parameters
@@ -40,7 +40,6 @@ class FedProx(Strategy):
     """
 
     mu: float = parameter(0.01, grid=(0.001, 0.01, 0.1, 1.0), least=0)
-    weights: Weights = "size"
 
     card = Card(
         title="Averaging with a proximal pull",
@@ -52,7 +51,3 @@ class FedProx(Strategy):
         """Every participant trains with the pull, from the server's weights."""
         pulled = replace(round.plan, proximal=self.mu)
         return state, round.jobs(pulled)
-
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
-        """c_k = n_k/n over those who reported."""
-        return Step(round.shares(reports, self.weights))

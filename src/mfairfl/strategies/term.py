@@ -18,28 +18,21 @@ Deviations:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mfairfl.strategies.base import (
-    Card,
-    Gram,
-    Round,
-    State,
-    Step,
-    Strategy,
-    Weights,
-    by_client,
-    parameter,
-)
-from mfairfl.strategies.tilting import tilted
-from mfairfl.training.plan import Report
+import numpy as np
+from numpy.typing import NDArray
+
+from mfairfl.strategies.base import Card, parameter
+from mfairfl.strategies.tilting import Tilted
 
 __all__ = ["TERM"]
 
+Floats = NDArray[np.float64]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TERM(Strategy):
+class TERM(Tilted):
     """Averaging with weights that grow exponentially with the clients' losses.
 
     Parameters
@@ -51,7 +44,6 @@ class TERM(Strategy):
     """
 
     t: float = parameter(5.0, grid=(0.1, 1.0, 2.0, 5.0), least=0)
-    weights: Weights = "size"
 
     card = Card(
         title="Clients count by exp of their loss",
@@ -59,8 +51,6 @@ class TERM(Strategy):
         protects="clients",
     )
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
-        """c_k ∝ p_k e^{t L_k} over those who reported."""
-        p = round.shares(reports, self.weights)
-        c = tilted(p, self.t * round.losses(reports))
-        return Step(c, log={"tilt": by_client(reports, c / p)})
+    def exponents(self, losses: Floats) -> Floats:
+        """Return t L_k."""
+        return self.t * losses
