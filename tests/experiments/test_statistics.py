@@ -16,7 +16,7 @@ def test_three_pairs_by_hand():
     # Differences .03, .02, .01: mean .02, deviation .01, t = 2√3. With two degrees of freedom the
     # t-distribution has the closed form P(|T| > t) = 1 − t/√(2 + t²).
     found = paired([0.84, 0.85, 0.86], [0.81, 0.83, 0.85])
-    assert found.n == 3
+    assert found.pairs == 3
     assert found.difference == pytest.approx(0.02)
     assert found.effect == pytest.approx(2.0)
     assert found.t_p == pytest.approx(1 - math.sqrt(12) / math.sqrt(14))

@@ -22,7 +22,7 @@ from mfairfl.experiments.histories import (
     write_epochs_markdown,
 )
 from mfairfl.experiments.study import Study, Trial
-from mfairfl.experiments.tables.layout import TableLayout
+from mfairfl.experiments.tables.layout import TableLayout, short_name
 from mfairfl.experiments.tables.tabulate import Published, tabulate
 from mfairfl.experiments.tables.writers import write_csv, write_latex, write_markdown, write_text
 from mfairfl.fairness import frontier
@@ -43,7 +43,6 @@ __all__ = [
 
 _OVERALL = ("accuracy", "balanced_accuracy", "true_positive_rate", "selection_rate")
 _CLIENTS = ("client_accuracy_std", "client_accuracy_gap")
-_SHORT = {"demographic_parity": "dp", "equalized_odds": "eo", "accuracy_parity": "ap"}
 _WIDEST, _STEPS = 0.3, 61  # where a frontier line ends, and its points
 _KINDS = ("svg", "png")
 
@@ -254,7 +253,7 @@ def _draw(
             frontiers=_frontiers(done, split, notion),
             reference=layout.reference,
         )
-        save(figure, _SHORT.get(notion, notion))
+        save(figure, short_name(notion).lower())
     here = [
         (trial, record)
         for trial, record in zip(done.trials, done.records, strict=True)

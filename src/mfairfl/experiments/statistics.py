@@ -21,8 +21,8 @@ class Paired:
 
     Attributes
     ----------
-    n : int
-        Pairs.
+    pairs : int
+        Their number.
     difference : float
         Mean of reference − other.
     t_p : float
@@ -35,7 +35,7 @@ class Paired:
         differs by the same amount other than zero: the effect is then infinite.
     """
 
-    n: int
+    pairs: int
     difference: float
     t_p: float
     wilcoxon_p: float
@@ -77,7 +77,8 @@ def paired(reference: ArrayLike, other: ArrayLike) -> Paired | None:
         t_p, effect = (1.0, 0.0) if same else (0.0, math.nan)
     else:
         t_p, effect = float(stats.ttest_1samp(d, 0.0).pvalue), mean / spread
-    return Paired(n=len(d), difference=mean, t_p=t_p, wilcoxon_p=_signed_rank(d), effect=effect)
+    rank_p = _signed_rank(d)
+    return Paired(pairs=len(d), difference=mean, t_p=t_p, wilcoxon_p=rank_p, effect=effect)
 
 
 def _differences(first: Floats, second: Floats) -> Floats:

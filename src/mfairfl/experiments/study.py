@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
     model_validator,
 )
 
+from mfairfl.data.task import StrictModel
 from mfairfl.errors import ConfigError, first_problem, unknown
 from mfairfl.fairness import notion
 from mfairfl.files import load_toml
@@ -39,11 +38,7 @@ Lock = Mapping[str, Mapping[str, Mapping[str, Any]]]
 _FOR_A_NOTION = ("select", "mixture", "threshold")  # output rules that look at the violation
 
 
-class _StudyModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class DataVariant(_StudyModel):
+class DataVariant(StrictModel):
     """A data set from the catalogue (`name`), or a run's configuration file (`config`)."""
 
     label: str
@@ -98,21 +93,15 @@ class StrategyVariant(StrategyConfig):
         for point in itertools.product(*grid.values()):
             chosen = dict(zip(grid, point, strict=True))
             label = " ".join([self.label, *(f"{key}={value}" for key, value in chosen.items())])
-            values = fixed | chosen
-            yield (
-                label,
-                {
-                    "strategy.name": self.name,
-                    **{f"strategy.{key}": value for key, value in values.items()},
-                },
-            )
+            values = {"name": self.name} | fixed | chosen
+            yield label, {f"strategy.{key}": value for key, value in values.items()}
 
 
 def _seeds(value: Any) -> Any:
     return tuple(range(value)) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-class Study(_StudyModel):
+class Study(StrictModel):
     """The contents of a study file.
 
     Parameters

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from mfairfl.experiments.tables.layout import short_name
 from mfairfl.experiments.tables.tabulate import LEVEL
 from mfairfl.experiments.tables.writers import markdown, number, spread
 from mfairfl.paper.verdicts import SLACK, error_of, verdict
@@ -19,12 +20,6 @@ from mfairfl.paper.verdicts import SLACK, error_of, verdict
 __all__ = ["dominating", "write_claims"]
 
 _GROUP_TABLES = ("table-1", "table-s2", "table-s3")
-_NAMES = {
-    "demographic_parity": "DP",
-    "equalized_odds": "EO",
-    "accuracy_parity": "AP",
-    "": "-",
-}
 REFERENCE = "mfairfl"
 
 
@@ -115,7 +110,7 @@ def _against(tables: Mapping[str, pd.DataFrame]) -> list[list[str]]:
     )
     notions = [n for n in dict.fromkeys(long["notion"]) if n]
     measures = ["accuracy", *(f"{n}_violation" for n in notions), "client_accuracy_std"]
-    heads = ["accuracy", *(f"{_NAMES.get(n, n)} violation" for n in notions), "client std"]
+    heads = ["accuracy", *(f"{short_name(n)} violation" for n in notions), "client std"]
     lines = [["method", *heads]]
     for strategy in dict.fromkeys(long["strategy"]):
         if strategy == REFERENCE:
@@ -183,7 +178,7 @@ def _dominance(tables: Mapping[str, pd.DataFrame]) -> str:
                 for method in dominating(long, data, notion)
             ]
             if found:
-                lines.append([name, data, _NAMES.get(notion, notion), ", ".join(found)])
+                lines.append([name, data, short_name(notion), ", ".join(found)])
     rule = (
         "A method dominates if its means of accuracy and violation are both at least as good and "
         "one of them significantly better."
@@ -214,7 +209,7 @@ def _heterogeneity(high: pd.DataFrame, low: pd.DataFrame) -> list[list[str]]:
         for metric in ("accuracy", f"{notion}_violation", "client_accuracy_std"):
             place = {"data": data, "notion": notion, "metric": metric, "attribute": ""}
             cells = [_mean(_where(long, strategy=REFERENCE, **place)) for long in (high, low)]
-            lines.append([data, _NAMES.get(notion, notion), metric, *cells])
+            lines.append([data, short_name(notion), metric, *cells])
     return lines
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 import os
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
@@ -116,7 +115,7 @@ class SearchResult:
         return ", ".join(f"{name} {value:.4f}" for name, value in means.items())
 
     def __str__(self) -> str:
-        values = ", ".join(f"{key} = {value}" for key, value in self.best.values.items())
+        values = ", ".join(f"{key} = {value}" for key, value in self.best.values.items())  # noqa: PD011 - a mapping
         return f"{self.chosen}: {values}\n{self.numbers}\n{self.reason}"
 
     def write(self, folder: Path) -> None:
@@ -131,12 +130,10 @@ def trials_csv(tuned: SearchResult) -> str:
 
     `violation` is the largest of the metrics. Trials that are not complete have no numbers.
     """
-    text = io.StringIO(newline="")
-    columns = list(_row(tuned, tuned.best))
-    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(_row(tuned, trial) for trial in tuned.trials)
-    return text.getvalue()
+    rows = [_row(tuned, trial) for trial in tuned.trials]
+    # Objects: whole numbers stay whole where a trial has none.
+    frame = pd.DataFrame(rows, columns=list(_row(tuned, tuned.best)), dtype=object)
+    return frame.to_csv(index=False, lineterminator="\n")
 
 
 def best_toml(tuned: SearchResult, folder: Path) -> str:
@@ -170,7 +167,7 @@ def _row(tuned: SearchResult, trial: SearchTrial) -> dict[str, Any]:
         "chosen": int(trial.number == tuned.best.number),
         "pareto": int(trial.number in tuned.pareto),
     }
-    for key, value in trial.values.items():
+    for key, value in trial.values.items():  # noqa: PD011
         row[key] = value if isinstance(value, str | int | float) else json.dumps(value)
     if trial.state != "complete":
         return row
@@ -180,12 +177,7 @@ def _row(tuned: SearchResult, trial: SearchTrial) -> dict[str, Any]:
     row |= {name: trial.mean(name) for name in numbers}
     for k, fold in enumerate(trial.folds):
         row |= {f"{name}[fold {k}]": fold[name] for name in ("accuracy", *metrics)}
-    # Empty, not "nan", where a floor is undefined.
-    return {name: "" if _undefined(value) else value for name, value in row.items()}
-
-
-def _undefined(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    return row
 
 
 @rc_context(STYLE)

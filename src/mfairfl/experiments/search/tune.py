@@ -319,7 +319,7 @@ def _next_trial(study: optuna.Study, owner: str, wanted: int) -> optuna.Trial | 
     return new
 
 
-class _Sampler(optuna.samplers.BaseSampler):
+class _Sampler(optuna.samplers.TPESampler):
     """Draws a trial's values given the finished trials.
 
     The random numbers are a function of the seed, the trial's number and the key. So a search that
@@ -328,21 +328,8 @@ class _Sampler(optuna.samplers.BaseSampler):
     """
 
     def __init__(self, seed: int) -> None:
+        super().__init__()
         self._seed = seed
-
-    def infer_relative_search_space(
-        self, study: optuna.Study, trial: FrozenTrial
-    ) -> dict[str, BaseDistribution]:
-        """Every key is drawn by itself."""
-        del study, trial
-        return {}
-
-    def sample_relative(
-        self, study: optuna.Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
-        """Every key is drawn by itself."""
-        del study, trial, search_space
-        return {}
 
     def sample_independent(
         self,

@@ -7,7 +7,26 @@ from dataclasses import dataclass, field
 
 from mfairfl.errors import ConfigError, unknown
 
-__all__ = ["TableLayout", "TableMeasure", "measures"]
+__all__ = ["TableLayout", "TableMeasure", "measures", "short_name"]
+
+_SHORT = {
+    "demographic_parity": "DP",
+    "equalized_odds": "EO",
+    "equal_opportunity": "EOpp",
+    "accuracy_parity": "AP",
+    "": "-",
+}
+
+
+def short_name(notion: str) -> str:
+    """Return a notion's abbreviation; its name if it has none, "-" for no notion.
+
+    Examples
+    --------
+    >>> short_name("equalized_odds"), short_name("predictive_equality")
+    ('EO', 'predictive_equality')
+    """
+    return _SHORT.get(notion, notion)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from itertools import product
 from typing import Any
 
@@ -148,11 +149,5 @@ def _tests(
     if found is None:
         return _NOT_TESTED
     advantage = found.difference * measure.better
-    return {
-        "mark": "" if found.t_p >= LEVEL else "•" if advantage > 0 else "∘",
-        "pairs": found.n,
-        "difference": found.difference,
-        "t_p": found.t_p,
-        "wilcoxon_p": found.wilcoxon_p,
-        "effect": found.effect,
-    }
+    mark = "" if found.t_p >= LEVEL else "•" if advantage > 0 else "∘"
+    return {"mark": mark, **asdict(found)}

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from mfairfl.experiments.tables.layout import TableLayout, TableMeasure, measures
+from mfairfl.experiments.tables.layout import TableLayout, TableMeasure, measures, short_name
 from mfairfl.experiments.tables.tabulate import LEVEL
 
 __all__ = [
@@ -29,12 +29,6 @@ __all__ = [
 Place = tuple[str, str, str]
 """Protocol, data and split: one table."""
 
-_SHORT = {
-    "demographic_parity": "DP",
-    "equalized_odds": "EO",
-    "equal_opportunity": "EOpp",
-    "accuracy_parity": "AP",
-}
 _TEXT = ("protocol", "data", "split", "strategy", "notion", "metric", "attribute", "mark")
 _MORE = (
     "CF gap: best less worst client's accuracy. Floor: what the test rows would show on average "
@@ -202,7 +196,7 @@ def _grid(
 ) -> list[list[str]]:
     """Return one line per strategy below the headings; a column is a notion and a number."""
     head = [
-        f"{_SHORT.get(notion, notion)}: {column.heading}" if notion else column.heading
+        f"{short_name(notion)}: {column.heading}" if notion else column.heading
         for notion, column in columns
     ]
     lines = [
