@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mfairfl import data, fairness, geometry, models, strategies, testing, training
     from mfairfl.checks import doctor
     from mfairfl.data import load_dataset, partition
     from mfairfl.experiments.compare import compare
@@ -23,12 +24,19 @@ __all__ = [
     "Run",
     "__version__",
     "compare",
+    "data",
     "doctor",
+    "fairness",
+    "geometry",
     "load",
     "load_dataset",
+    "models",
     "partition",
     "register",
+    "strategies",
+    "testing",
     "train",
+    "training",
     "tune",
 ]
 
@@ -46,8 +54,6 @@ _HOME = {
     "train": "mfairfl.runs.train",
     "tune": "mfairfl.experiments.search.tune",
 }
-
-
 _ROOMS = ("data", "fairness", "geometry", "models", "strategies", "testing", "training")
 
 

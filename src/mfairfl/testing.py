@@ -159,7 +159,7 @@ class _Watch:
 
 
 @dataclass(frozen=True)
-class _Trial:
+class _SmallRun:
     """A strategy on a small federation."""
 
     strategy: Strategy
@@ -281,9 +281,9 @@ def describes_itself(strategy: Strategy) -> None:
 @_promise("a missing group, class or row never breaks a round")
 def survives_hard_clients(strategy: Strategy) -> None:
     """Train with a client that lacks a group, one that lacks a class, and one of a single row."""
-    _require_sound(*_Trial(strategy).run())
+    _require_sound(*_SmallRun(strategy).run())
     frame = people(sites={"east": 50, "solo": 1, "west": 40})
-    _require_sound(*_Trial(strategy, people_federation(frame)).run())
+    _require_sound(*_SmallRun(strategy, people_federation(frame)).run())
 
 
 @_promise("training lowers the loss")
@@ -291,7 +291,7 @@ def learns(strategy: Strategy) -> None:
     """Lower the loss on the training rows."""
     if strategy.card.starts == "constant":
         return
-    _, watch = _Trial(strategy, recipe={"lr": 0.05}).run()
+    _, watch = _SmallRun(strategy, recipe={"lr": 0.05}).run()
     first, last = (
         sum(s.losses.sum() for s in watch.records[i].measured["train"].values()) for i in (0, -1)
     )
@@ -302,18 +302,18 @@ def learns(strategy: Strategy) -> None:
 @_promise("same seed, same bits")
 def repeats_itself(strategy: Strategy) -> None:
     """Give the same bits for the same seed: alone, again, beside others, in any client order."""
-    trial = _Trial(strategy)
-    expected = _bits(trial.run()[0])
+    run = _SmallRun(strategy)
+    expected = _bits(run.run()[0])
     how = "a second run with the same seed differs: is there state or randomness of its own?"
-    _require(_bits(trial.run()[0]) == expected, how)
-    other = _Trial(strategy, changes={"seed": 1, "rounds": ROUNDS + 1})
+    _require(_bits(run.run()[0]) == expected, how)
+    other = _SmallRun(strategy, changes={"seed": 1, "rounds": ROUNDS + 1})
     with steady_arithmetic():
-        together = run_all([trial.member(), other.member()])
+        together = run_all([run.member(), other.member()])
     how = "a run beside another differs from the run alone"
     _require(_bits(together[0]) == expected, how)
-    turned = replace(trial.federation, clients=trial.federation.clients[::-1])
+    turned = replace(run.federation, clients=run.federation.clients[::-1])
     how = "the order in which clients are listed changes the result"
-    same = _bits(_Trial(strategy, turned).run()[0]) == expected
+    same = _bits(_SmallRun(strategy, turned).run()[0]) == expected
     _require(same, how)
 
 
@@ -349,7 +349,7 @@ def is_pure(strategy: Strategy) -> None:
             return found
 
     try:
-        _Trial(Observed()).run()
+        _SmallRun(Observed()).run()
     except Exception:  # what was seen first is the reason
         if not seen:
             raise
@@ -359,17 +359,17 @@ def is_pure(strategy: Strategy) -> None:
 @_promise("a bad reply never breaks a round")
 def stands_bad_replies(strategy: Strategy) -> None:
     """Do without replies that are missing, late, doubled or not finite."""
-    trial = _Trial(strategy)
-    _require_sound(*trial.run(lambda _, r: [x for x in r if x.client != "east"]))
-    result, watch = trial.run(lambda *_: [])
+    run = _SmallRun(strategy)
+    _require_sound(*run.run(lambda _, r: [x for x in r if x.client != "east"]))
+    result, watch = run.run(lambda *_: [])
     _require_sound(result, watch)
     still = all(np.array_equal(w, watch.weights[0]) for w in watch.weights)
     _require(still, "without any reply the weights moved")
-    expected = _bits(trial.run()[0])
-    doubled = _bits(trial.run(lambda _, r: [*r[::-1], *r])[0])
+    expected = _bits(run.run()[0])
+    doubled = _bits(run.run(lambda _, r: [*r[::-1], *r])[0])
     how = "replies that come twice, in another order, change the result"
     _require(doubled == expected, how)
-    bad, absent = (trial.run(change)[0] for change in (_poisoned, _without_west))
+    bad, absent = (run.run(change)[0] for change in (_poisoned, _without_west))
     how = "an update that is not finite is not as if it had never come"
     _require(_bits(bad) == _bits(absent), how)
 
@@ -393,7 +393,7 @@ def _is_west(report: Report, round_: int) -> bool:
 @_promise("partial participation")
 def takes_part_of_the_clients(strategy: Strategy) -> None:
     """Train with those who were drawn for a round, and no others."""
-    result, watch = _Trial(strategy, changes={"participation": 0.5}).run()
+    result, watch = _SmallRun(strategy, changes={"participation": 0.5}).run()
     _require_sound(result, watch)
     most = max(len(record.coefficients) for record in watch.records)
     _require(most <= 2, f"{most} clients counted where 2 were drawn")
@@ -406,8 +406,8 @@ def treats_equal_clients_alike(strategy: Strategy) -> None:
     east = one.clients[0]
     three = replace(one, clients=tuple(replace(east, name=name) for name in "abc"))
     # Full batches leave no random order; one round, before any state tells the clients apart.
-    trial = _Trial(strategy, three, {"rounds": 1}, {"optimizer": "gradient"})
-    for record in trial.run()[1].records:
+    run = _SmallRun(strategy, three, {"rounds": 1}, {"optimizer": "gradient"})
+    for record in run.run()[1].records:
         values = list(record.coefficients.values())
         same = np.allclose(values, values[:1], rtol=1e-9, atol=0) if values else True
         how = f"three clients with the same rows count {values}"
@@ -417,12 +417,12 @@ def treats_equal_clients_alike(strategy: Strategy) -> None:
 @_promise("stopping and going on gives the same bits")
 def resumes(strategy: Strategy) -> None:
     """Go on after any round from its checkpoint, to the same bits."""
-    trial = _Trial(strategy, changes={"output": Output(rule="last"), "participation": 0.8})
-    result, watch = trial.run()
+    run = _SmallRun(strategy, changes={"output": Output(rule="last"), "participation": 0.8})
+    result, watch = run.run()
     for stopped, data in enumerate(watch.dumps):
         state = parse(data, "watch")
         _require(dump(state, "watch") == data, "its state changes when stored")
-        resumed = _bits(trial.run(state=state)[0])
+        resumed = _bits(run.run(state=state)[0])
         how = f"stopped after round {stopped} and resumed, the result differs"
         _require(resumed == _bits(result), how)
 

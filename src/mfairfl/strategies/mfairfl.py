@@ -179,12 +179,14 @@ class MFairFL(Strategy):
         if not (self.constraint and self.scope == "local"):
             return
         # The server can neither damp nor rank by multipliers that it never sees.
-        needed = {"update": "local", "multiplier": "signed", "damping": 0.0}
-        for name, value in needed.items():
-            if getattr(self, name) != value:
+        for name, value, needed in (
+            ("update", self.update, "local"),
+            ("multiplier", self.multiplier, "signed"),
+            ("damping", self.damping, 0.0),
+        ):
+            if value != needed:
                 raise ConfigError(
-                    f"strategy.scope = 'local' needs strategy.{name} = {value!r}, "
-                    f"not {getattr(self, name)!r}"
+                    f"strategy.scope = 'local' needs strategy.{name} = {needed!r}, not {value!r}"
                 )
         if self.order == "objective":
             raise ConfigError("strategy.scope = 'local' needs an order other than 'objective'")
