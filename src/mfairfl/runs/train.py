@@ -157,8 +157,8 @@ def _rows(data: Any, options: dict[str, Any]) -> Table | Federation | None:
         )
     if not hasattr(data, "columns"):
         raise ConfigError(
-            f"data: a {type(data).__name__} cannot be trained on; pass a data set's name, a "
-            "pandas or polars frame with label= and sensitive=, a Table or a Federation"
+            f"data: cannot train on an object of type {type(data).__name__}; pass a data set's "
+            "name, a pandas or polars frame with label= and sensitive=, a Table or a Federation"
         )
     roles = ("label", "favourable", "sensitive", "client")
     task = task_from_roles(data, **{k: options.pop(k) for k in roles if k in options})
@@ -170,8 +170,9 @@ def _strategy(strategy: str | Strategy | None) -> dict[str, Any]:
         return {"strategy": strategy}
     if not isinstance(strategy, Strategy):
         raise ConfigError(
-            f"strategy: {strategy!r} is not one; pass a name (see mfairfl.strategies.available()) "
-            "or an object of a class derived from mfairfl.strategies.Strategy"
+            f"strategy: {strategy!r} is not a strategy; pass a name of "
+            "mfairfl.strategies.available(), or an object of a class derived from "
+            "mfairfl.strategies.Strategy"
         )
     return {f"strategy.{name}": value for name, value in spelled(strategy).items()}
 
