@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from answers import one_line
 from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.plugins import MODELS, Registry, import_string, imported, is_import_string
 
@@ -41,12 +42,10 @@ def installed(tmp_path, monkeypatch):
     return install
 
 
-def one_line(call, *arguments, error=ConfigError):
+def refusal(call, *arguments, error=ConfigError):
     with pytest.raises(error) as caught:
         call(*arguments)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
+    return one_line(caught)
 
 
 # ------------------------------------------------------------------ import strings
@@ -104,9 +103,9 @@ def test_an_installed_module_comes_before_one_of_the_current_folder(tmp_path, mo
         ("def broken(:", "Thing", "SyntaxError: "),
     ],
 )
-def test_what_cannot_be_imported_is_said_in_one_line(write_module, source, name, reason):
+def test_what_cannot_be_imported_is_said_in_refusal(write_module, source, name, reason):
     spelling = f"{write_module(source)}:{name}"
-    message = one_line(imported, spelling)
+    message = refusal(imported, spelling)
     assert message.startswith(f"'{spelling}' cannot be imported ({reason}")
 
 
@@ -166,12 +165,12 @@ def test_what_was_added_is_a_copy(shapes):
 
 
 def test_an_unknown_name_is_answered_with_the_nearest(shapes):
-    message = one_line(shapes.get, "sqare", error=ShapeError)
+    message = refusal(shapes.get, "sqare", error=ShapeError)
     assert message == "unknown shape 'sqare': did you mean 'square'? (known: circle, square)"
 
 
 def test_a_built_in_name_is_never_replaced(shapes):
-    assert one_line(shapes.add, "circle", 1) == (
+    assert refusal(shapes.add, "circle", 1) == (
         "shape 'circle' is built in; register under another name"
     )
     shapes.remove("circle")
@@ -198,9 +197,7 @@ def test_what_is_not_a_shape_is_refused_whichever_way_it_comes(shapes, write_mod
         (shapes.follow, (f"{module}:wrong",)),
         (shapes.get, ("odd",)),
     ):
-        assert one_line(call, *arguments) == (
-            "'square' is not a shape: pass its number of corners"
-        )
+        assert refusal(call, *arguments) == ("'square' is not a shape: pass its number of corners")
     assert shapes.added() == {}
 
 
@@ -209,7 +206,7 @@ def test_what_is_not_a_shape_is_refused_whichever_way_it_comes(shapes, write_mod
 
 def test_an_import_string_is_followed_only_where_that_is_asked_for(shapes, write_module):
     module = write_module("three = 3\n")
-    message = one_line(shapes.get, f"{module}:three", error=ShapeError)
+    message = refusal(shapes.get, f"{module}:three", error=ShapeError)
     assert message.startswith(f"unknown shape '{module}:three'")
     assert module not in sys.modules
     assert shapes.follow(f"{module}:three") == 3
@@ -232,7 +229,7 @@ def test_announced_names_are_listed_without_importing_anything(shapes, write_mod
     assert module not in sys.modules
     assert shapes.get("hexagon") == 6
     assert shapes.get("circle") == 0  # a distribution cannot take over a built-in name
-    message = one_line(shapes.get, "gone")
+    message = refusal(shapes.get, "gone")
     assert message.startswith("'nowhere_at_all:thing' cannot be imported (ModuleNotFoundError")
 
 

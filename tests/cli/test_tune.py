@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv as csv_files
 import json
 import sys
 import tomllib
 
 import pytest
 
+from answers import csv_rows
 from mfairfl.cli.tune import parse_search
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.search.space import Choices, Range
@@ -68,17 +68,12 @@ def one_process(monkeypatch):
     return told
 
 
-def read_csv(path):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv_files.DictReader(file))
-
-
 def test_a_search_from_a_file_to_a_trained_model(cli, settings, one_process, tmp_path):
     answer = cli("tune", "my.toml", "--trials", "3", *SEARCH, "--out", "t")
     assert answer.code == 0, answer.err
     assert one_process == [3, 3, 3]  # the folds of a trial at once
 
-    rows = read_csv(tmp_path / "t" / "trials.csv")
+    rows = csv_rows(tmp_path / "t" / "trials.csv")
     (chosen,) = [row for row in rows if row["chosen"] == "1"]
     assert (rows[0]["training.lr"], rows[0]["training.batch_size"]) == ("0.004", "20")
     assert all(0.0005 <= float(row["training.lr"]) <= 0.02 for row in rows)

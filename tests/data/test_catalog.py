@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from answers import one_line
 from mfairfl.data import catalog
 from mfairfl.data import sources as official
 from mfairfl.data.catalog import DATASETS, describe, load_dataset, verify
@@ -123,12 +124,6 @@ def write_wheel(folder, raw):
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     members = ("invented/people.csv",)
     return Wheel(package="invented-data", version="1.0", sha256=digest, members=members)
-
-
-def one_line(caught) -> str:
-    text = str(caught.value)
-    assert "\n" not in text
-    return text
 
 
 def by_group(table, column=0):

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from answers import one_line
 from mfairfl.data import read_frame
 from mfairfl.data.frame import read_file
 from mfairfl.errors import DataError
@@ -33,9 +34,7 @@ def table(delimiter: str = ",", end: str = "\n") -> str:
 def error(path: object, **options: object) -> str:
     with pytest.raises(DataError) as caught:
         read_frame(path, **options)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
+    return one_line(caught)
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])

@@ -25,7 +25,7 @@ from mfairfl.errors import DataError
 from mfairfl.randomness import stream
 
 
-def people(women, men, *, client=None, positive=0.5):
+def crowd(women, men, *, client=None, positive=0.5):
     """A table with the given numbers of women and men and a feature that is the row number."""
     n = women + men
     frame = pd.DataFrame(
@@ -89,7 +89,7 @@ def test_bank_draws_the_minority_age_as_group_zero():
     [("high", (5 / 7, 1 / 9, 1 / 7, 1 / 2, 1 / 3)), ("low", (3 / 5, 3 / 7, 1 / 3, 1 / 5, 1 / 7))],
 )
 def test_shares_with_one_third_of_women(scheme, expected):
-    assert shares(partition(people(100, 200), scheme)) == pytest.approx(expected, abs=1e-12)
+    assert shares(partition(crowd(100, 200), scheme)) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_shares_with_one_third_of_women(scheme, expected):
 )
 def test_group_sizes_of_compas_by_hand(scheme, women, men):
     # 1,395 women and 5,819 men; the running sums of the shares are rounded, halves upwards.
-    found = counts(partition(people(1_395, 5_819), scheme))
+    found = counts(partition(crowd(1_395, 5_819), scheme))
     assert found == [list(pair) for pair in zip(women, men, strict=True)]
 
 
 def test_cf_literal_leaves_rows_unused():
-    federation = partition(people(100, 200), "cf-literal")
+    federation = partition(crowd(100, 200), "cf-literal")
     assert counts(federation) == [[50, 0], [10, 0], [0, 20], [0, 40], [0, 20]]
     assert "160 of 300 rows belong to no client" in federation.notes
     assert "client-1: no train row of sex Male" in federation.warnings
@@ -115,10 +115,10 @@ def test_cf_literal_leaves_rows_unused():
 
 
 def test_another_group_can_be_group_zero():
-    federation = partition(people(100, 200), "high", group="Male")
+    federation = partition(crowd(100, 200), "high", group="Male")
     assert counts(federation) == [[10, 100], [40, 20], [30, 20], [10, 40], [10, 20]]
     with pytest.raises(DataError, match=r"unknown group of sex 'men'.*known: Female, Male"):
-        partition(people(100, 200), "high", group="men")
+        partition(crowd(100, 200), "high", group="men")
 
 
 def test_three_groups_are_drawn_as_first_against_rest():
@@ -135,25 +135,25 @@ def test_three_groups_are_drawn_as_first_against_rest():
 
 
 def test_ratios_say_who_gets_what():
-    federation = partition(people(100, 200), "ratio", ratios=[[0.25, 0.75, 0], [0, 0.5, 0.25]])
+    federation = partition(crowd(100, 200), "ratio", ratios=[[0.25, 0.75, 0], [0, 0.5, 0.25]])
     assert counts(federation) == [[25, 0], [75, 100], [0, 50]]
 
 
 def test_sizes_fall_with_rank():
     # 1 + 1/2 + 1/3 + 1/4 + 1/5 = 137/60.
-    federation = partition(people(37, 100), "size-skew", skew=1.0)
+    federation = partition(crowd(37, 100), "size-skew", skew=1.0)
     assert [len(client) for client in federation.clients] == [60, 30, 20, 15, 12]
 
 
 def test_iid_chunks_are_equal():
-    federation = partition(people(50, 53), "iid", clients=4)
+    federation = partition(crowd(50, 53), "iid", clients=4)
     assert sorted(len(client) for client in federation.clients) == [25, 26, 26, 26]
 
 
 @pytest.mark.parametrize("on", ["label", "group"])
 def test_a_flat_dirichlet_is_nearly_even(on):
     # With alpha 1e8 the shares have standard deviation 2e-5: 400 rows a class give 100 ± 1.
-    table = people(400, 400)
+    table = crowd(400, 400)
     facts = partition(table, "dirichlet", on=on, alpha=1e8, clients=4).summary()["clients"]
     rows = [
         c["favourable"] if on == "label" else c["attributes"]["sex"]["Female"]["rows"]
@@ -163,12 +163,12 @@ def test_a_flat_dirichlet_is_nearly_even(on):
 
 
 def test_dirichlet_on_groups_keeps_each_groups_total():
-    federation = partition(people(300, 500), "dirichlet", on="group", alpha=0.8, seed=4)
+    federation = partition(crowd(300, 500), "dirichlet", on="group", alpha=0.8, seed=4)
     assert np.sum(counts(federation), axis=0).tolist() == [300, 500]
 
 
 def test_the_client_column_is_the_default():
-    table = people(30, 30, client=["north", "south", "east"] * 20)
+    table = crowd(30, 30, client=["north", "south", "east"] * 20)
     federation = partition(table)
     assert federation.scheme == "column"
     assert [client.name for client in federation.clients] == ["east", "north", "south"]
@@ -178,7 +178,7 @@ def test_the_client_column_is_the_default():
 
 
 def test_own_tables_give_the_same_shards_as_the_client_column():
-    whole = people(60, 60, client=["north", "south", "east"] * 40)
+    whole = crowd(60, 60, client=["north", "south", "east"] * 40)
     together = partition(whole, seed=7, validation=0.1)
     own = {}
     for name in ("south", "north", "east"):
@@ -202,7 +202,7 @@ def test_own_tables_give_the_same_shards_as_the_client_column():
 
 
 def test_tables_of_different_tasks_are_refused():
-    first, second = people(20, 20), people(20, 20)
+    first, second = crowd(20, 20), crowd(20, 20)
     task = second.task.model_copy(update={"numeric": ()})
     with pytest.raises(DataError, match="clients 'a' and 'b' differ in their task's numeric"):
         federation_from_tables({"a": first, "b": replace(second, task=task)})
@@ -211,7 +211,7 @@ def test_tables_of_different_tasks_are_refused():
 
 
 def test_shards_are_slices_of_one_pool():
-    federation = partition(people(100, 200), "high", validation=0.1)
+    federation = partition(crowd(100, 200), "high", validation=0.1)
     start = 0
     for part in SPLITS:
         for client in federation.clients:
@@ -233,7 +233,7 @@ def test_shards_are_slices_of_one_pool():
 
 
 def test_shards_carry_the_tables_values():
-    table = people(40, 60)
+    table = crowd(40, 60)
     federation = partition(table, "iid", clients=3)
     pool = federation.pool
     assert np.array_equal(pool.y, table.y[pool.rows])
@@ -244,7 +244,7 @@ def test_shards_carry_the_tables_values():
 
 
 def test_means_and_scales_are_fitted_on_train_rows_only():
-    table = people(100, 200)
+    table = crowd(100, 200)
     first = partition(table, "high", validation=0.1, seed=1)
     train = first.pooled("train")
     assert first.encoder.numeric[0].mean == pytest.approx(train.rows.mean(), rel=1e-12)
@@ -258,7 +258,7 @@ def test_means_and_scales_are_fitted_on_train_rows_only():
 
 
 def test_the_width_of_the_encoding_does_not_depend_on_the_split():
-    table = people(100, 200)
+    table = crowd(100, 200)
     jobs = table.X["job"].to_numpy(dtype=object, copy=True)
     jobs[17] = "only once"  # sometimes in train, sometimes held out
     table = replace(table, X=table.X.assign(job=jobs))
@@ -284,7 +284,7 @@ def test_test_shares_are_exact_and_stratified():
 
 
 def test_one_seed_one_federation():
-    table = people(100, 200)
+    table = crowd(100, 200)
     first, again, other = (partition(table, "high", seed=s) for s in (5, 5, 6))
     assert np.array_equal(first.pool.rows, again.pool.rows)
     assert np.array_equal(first.pool.X, again.pool.X)
@@ -300,7 +300,7 @@ def test_one_seed_one_federation():
     validation=st.sampled_from([0.0, 0.15]),
 )
 def test_every_used_row_is_in_one_shard(women, men, scheme, seed, validation):
-    table = people(women, men)
+    table = crowd(women, men)
     federation = partition(table, scheme, seed=seed, validation=validation)
     rows = all_rows(federation)
     assert len(set(rows.tolist())) == len(rows)
@@ -329,12 +329,12 @@ def test_split_is_exact_and_keeps_single_rows_in_train(strata, test, validation,
 
 
 def test_clients_are_named_so_that_names_sort():
-    federation = partition(people(60, 60), "iid", clients=12)
+    federation = partition(crowd(60, 60), "iid", clients=12)
     assert [c.name for c in federation.clients] == [f"client-{i:02d}" for i in range(1, 13)]
 
 
 def test_a_client_with_one_class_is_noted():
-    table = people(50, 50, client=["a"] * 50 + ["b"] * 50)
+    table = crowd(50, 50, client=["a"] * 50 + ["b"] * 50)
     one = np.array([1] * 50 + [0, 1] * 25, dtype=np.int8)
     federation = partition(replace(table, y=one))
     assert "a: every train label is favourable" in federation.warnings
@@ -368,12 +368,12 @@ def test_a_client_with_one_class_is_noted():
 )
 def test_mistakes_are_named_in_one_line(call, message):
     with pytest.raises(DataError, match=message) as caught:
-        partition(people(100, 200), **call)
+        partition(crowd(100, 200), **call)
     assert "\n" not in str(caught.value)
 
 
 def test_folds_part_the_train_rows_and_leave_the_test_rows_alone():
-    table = people(100, 200)
+    table = crowd(100, 200)
     whole = partition(table, "high", seed=2, validation=0.1)
     folds = [partition(table, "high", seed=2, validation=0.1, fold=(i, 3)) for i in range(3)]
     for k, client in enumerate(whole.clients):
@@ -395,7 +395,7 @@ def test_folds_part_the_train_rows_and_leave_the_test_rows_alone():
 
 
 def test_summary_and_description():
-    federation = partition(people(100, 200), "high", seed=2)
+    federation = partition(crowd(100, 200), "high", seed=2)
     facts = json.loads(json.dumps(federation.summary()))
     assert facts["options"] == {
         "test": 0.2,
@@ -414,11 +414,11 @@ def test_summary_and_description():
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_plot_writes_an_image(tmp_path, suffix):
     path = tmp_path / f"who.{suffix}"
-    partition(people(100, 200), "cf-literal").plot(path)
+    partition(crowd(100, 200), "cf-literal").plot(path)
     start = path.read_bytes()[:5]
     assert start == (b"\x89PNG\r" if suffix == "png" else b"<?xml")
 
 
 def test_plot_names_an_unknown_suffix(tmp_path):
     with pytest.raises(DataError, match=r"who\.jpegg"):
-        partition(people(100, 200), "iid").plot(tmp_path / "who.jpegg")
+        partition(crowd(100, 200), "iid").plot(tmp_path / "who.jpegg")

@@ -7,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from answers import one_line
 from mfairfl.data import (
     Bin,
     Sensitive,
@@ -44,8 +45,7 @@ def write(folder: Path, text: str = PEOPLE) -> Path:
 def error(folder: Path, text: str, **changes: object) -> str:
     with pytest.raises(DataError) as caught:
         read_table(write(folder, text), task(**changes))
-    message = str(caught.value)
-    assert "\n" not in message
+    message = one_line(caught)
     assert message.startswith("people.csv")
     return message
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from answers import one_line
 from mfairfl.data import Bin, Sensitive, Task, canonical_text
 from mfairfl.errors import ConfigError
 
@@ -126,8 +127,7 @@ def test_intervals_are_closed():
 def test_contradictions_are_refused_in_one_line(make, words):
     with pytest.raises(ConfigError) as caught:
         make()
-    message = str(caught.value)
-    assert "\n" not in message
+    message = one_line(caught)
     assert all(word in message for word in words), message
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from answers import csv_rows
 from federations import TASK, people
 from mfairfl.cli import main
 from mfairfl.strategies import create
@@ -126,8 +127,7 @@ def test_the_logs_hold_what_the_page_names(small, capsys):
     assert main([*words, "--rounds", "1", "--local-epochs", "1", *QUICK]) == 0
     capsys.readouterr()
     text = section("Reading the logs")
-    with Path("run/rounds.csv").open(encoding="utf-8", newline="") as file:
-        rounds = list(csv.DictReader(file))
+    rounds = csv_rows("run/rounds.csv")
     assert rounds[0]["log"] == ""  # nothing was done before the first round
     named = {key for row in table(text) for key in code(row[0])}
     assert named == set(json.loads(rounds[1]["log"]))

@@ -18,6 +18,7 @@ from mfairfl.fairness.goal import Goal
 from mfairfl.models import ModuleModel
 from mfairfl.strategies.base import Card, Step, Strategy
 from mfairfl.training.plan import Job, Optimizer
+from rounds import close
 
 
 def test_the_summary_counts_training_rows_by_cell_and_label(federation):
@@ -134,7 +135,7 @@ def test_a_slot_is_trained_on_from_round_to_round_and_stays_with_its_client(fede
         own = start.copy()
         for _ in range(3):
             own -= gradient(federation, client, own)
-        np.testing.assert_allclose(slots[client]["own"], own, rtol=0, atol=2e-6)
+        close(slots[client]["own"], own, 2e-6)
 
 
 def test_control_variates_follow_their_formula(federation):
@@ -153,9 +154,9 @@ def test_control_variates_follow_their_formula(federation):
     for k, client in enumerate(["east", "north", "south", "west"]):
         g = gradient(federation, client, start)  # the server stays at its start
         # One step w − w_k = lr·(g + c − c_k), so c_k⁺ = g whatever c and c_k are.
-        np.testing.assert_allclose(slots[client]["c_k"], g, rtol=0, atol=2e-6)
+        close(slots[client]["c_k"], g, 2e-6)
         first, second = reports[0][k], reports[1][k]
-        np.testing.assert_allclose(first.update, 0.5 * (g + c), rtol=0, atol=2e-6)
-        np.testing.assert_allclose(first.control_change, g, rtol=0, atol=2e-6)
-        np.testing.assert_allclose(second.update, 0.5 * c, rtol=0, atol=2e-6)
-        np.testing.assert_allclose(second.control_change, 0, rtol=0, atol=2e-6)
+        close(first.update, 0.5 * (g + c), 2e-6)
+        close(first.control_change, g, 2e-6)
+        close(second.update, 0.5 * c, 2e-6)
+        close(second.control_change, 0, 2e-6)

@@ -66,7 +66,7 @@ class Listener:
         self.heard.append((state.round, record, state.weights.copy()))
 
 
-def statistics(rows: float, loss: float, right: float = 0.5) -> Statistics:
+def evenly(rows: float, loss: float, right: float = 0.5) -> Statistics:
     """Rows spread evenly over the four (group, label) strata, decisions right with a share."""
     quarter = np.full((2, 2), rows / 4)
     positives = quarter * np.array([1 - right, right])
@@ -114,7 +114,7 @@ class FakeEngine:
             return self.replies(request.round)
         loss = self.losses[min(self._measured, len(self.losses) - 1)]
         self._measured += 1
-        one = {c: statistics(4, loss) for c in self.clients}
+        one = {c: evenly(4, loss) for c in self.clients}
         return tuple(dict.fromkeys(request.splits, one) for _ in request.weights)
 
 

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mfairfl.data import Attribute
 from mfairfl.engine.output import Bank, Candidate, Output, choose
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
+from rounds import SEX
 
-SEX = (Attribute("sex", ("F", "M")),)
 PARITY = Goal(notions=("demographic_parity",)).constraints(SEX)
 # Ten rows in each of F/0, F/1, M/0, M/1.
 TENS = np.full((2, 2), 10.0)

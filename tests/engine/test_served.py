@@ -13,6 +13,7 @@ from mfairfl.engine.embedded import run_all
 from mfairfl.engine.output import Output
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
+from rounds import close
 
 RECIPE = {"lr": 0.05, "weight_decay": 0.1}
 
@@ -80,7 +81,7 @@ def test_select_takes_the_best_ensemble_of_the_last_half(federation, tolerance):
     shares = np.array([72, 56, 32, 48]) / 208
     found = {name: quality(federation, members, shares) for name, members in bank.items()}
     for candidate in held:
-        np.testing.assert_allclose(candidate.weights, bank[candidate.name], rtol=0, atol=1e-6)
+        close(candidate.weights, bank[candidate.name], 1e-6)
     within = {n: (a, i) for i, (n, (a, v)) in enumerate(found.items()) if v <= tolerance}
     least = {n: (-v, a, i) for i, (n, (a, v)) in enumerate(found.items())}
     best = max(within or least, key=(within or least).get)
@@ -94,7 +95,7 @@ def test_average_is_each_members_mean_over_the_last_half(federation):
     setup = fed.setup_for(federation, "indfair", rounds=4, output=Output(rule="average"))
     result, watch = fed.run(setup, federation)
     expected = (watch.weights[3].astype(float) + watch.weights[4]) / 2
-    np.testing.assert_allclose(result.served.members, expected, rtol=0, atol=1e-7)
+    close(result.served.members, expected, 1e-7)
     assert result.served.names == ("average of round 3 to round 4",) * 4
     # What is measured is the average, not the last round.
     sums = [

@@ -12,6 +12,7 @@ import pytest
 
 import federations as fed
 import mfairfl
+from answers import csv_rows
 from mfairfl.errors import ConfigError, DataError, RunDirectoryError
 from mfairfl.experiments.figures.clients import plot_client_bars
 from mfairfl.experiments.figures.curves import plot_convergence, plot_multipliers
@@ -513,8 +514,7 @@ def test_real_runs_hold_all_epochs_of_their_budget_and_multipliers_of_every_roun
         mfairfl.train(fed.people_federation(), out=out, strategy=name, **settings, **update)
         found = read_history(out)
         assert found["epoch"].tolist() == epochs
-        with (out / "rounds.csv").open(encoding="utf-8", newline="") as file:
-            expected = [float(row["test_accuracy"]) for row in csv.DictReader(file)]
+        expected = [float(row["test_accuracy"]) for row in csv_rows(out / "rounds.csv")]
         assert found["accuracy"].tolist() == expected
         multipliers = multiplier_history(out)
         assert set(multipliers["round"]) == set(range(1, len(epochs)))

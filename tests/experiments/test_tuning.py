@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from tuning_records import DP, EO, Pretence, by_rate, record
 
 import federations as fed
 import mfairfl
+from answers import csv_rows
 from mfairfl.errors import ConfigError, DataError, MfairflError, RunDirectoryError
 from mfairfl.experiments.search.space import Choices, Range, default_metrics, default_space
 from mfairfl.experiments.search.trials import SearchTrial, plot_trials
@@ -48,11 +48,6 @@ def tune(what, out, **options):
 
 def drawn(tuned):
     return [dict(trial.values) for trial in tuned.trials]
-
-
-def read_csv(path):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
 
 
 class Stop(BaseException):
@@ -419,7 +414,7 @@ def test_the_table_has_one_row_a_trial(pretend, tmp_path):
     pretend(by_rate)
     space = {**RATES, "model.hidden": Choices(([4], [8, 8]))}
     tune(search(space), tmp_path, trials=3)
-    rows = read_csv(tmp_path / "trials.csv")
+    rows = csv_rows(tmp_path / "trials.csv")
     assert [row["trial"] for row in rows] == ["0", "1", "2"]
     assert {row["state"] for row in rows} == {"complete"}
     assert [row["chosen"] for row in rows].count("1") == 1
@@ -440,7 +435,7 @@ def test_what_is_undefined_or_unfinished_is_empty_in_the_table(pretend, tmp_path
         tune(search(), tmp_path / "a", trials=2, storage=storage)
     pretend(lambda c: record(0.9, floor=None))
     tune(search(), tmp_path / "b", trials=2, storage=storage)
-    running, done = read_csv(tmp_path / "b" / "trials.csv")
+    running, done = csv_rows(tmp_path / "b" / "trials.csv")
     assert (running["state"], running["training.lr"]) == ("running", "0.002")
     assert running["accuracy"] == ""
     assert (done["accuracy"], done[f"floor_{DP}"]) == ("0.9", "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 
 import fairlearn.metrics as fl
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 import mfairfl
+from answers import csv_rows
 from federations import people_federation
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
@@ -109,9 +109,7 @@ def test_a_run_reaches_for_it_and_records_it(own, tmp_path):
     assert test[name] == pytest.approx(max(deviations), abs=1e-12)
     assert run.record.intervals["test"][name][0] <= test[name]
     assert name in run.record.noise_floor["test"].by_name
-    with (out / "rounds.csv").open(encoding="utf-8", newline="") as file:
-        last = list(csv.DictReader(file))[-1]
-    assert f"train_{name}" in last
+    assert f"train_{name}" in csv_rows(out / "rounds.csv")[-1]
 
 
 def test_a_name_is_registered_once(own):

@@ -46,7 +46,7 @@ METHODS = ("between_groups", "to_overall")
 SEX = Attribute("sex", ("F", "M"))
 
 
-def people(seed, n=400):
+def partly_recorded(seed, n=400):
     """Labels, decisions, clients, two attributes; race is missing for a third, sex for a few."""
     rng = np.random.default_rng(seed)
     race = rng.choice(["Asian", "Black", "White"], n).astype(object)
@@ -67,7 +67,7 @@ def people(seed, n=400):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("seed", range(4))
 def test_metrics_on_all_rows_are_fairlearn_s_on_the_recorded_ones(seed, method):
-    y, p, _, features = people(seed)
+    y, p, _, features = partly_recorded(seed)
     for name, column in features.items():
         here = column.notna().to_numpy()
         theirs = {"sensitive_features": column[here], "method": method}
@@ -94,7 +94,7 @@ def test_metrics_on_all_rows_are_fairlearn_s_on_the_recorded_ones(seed, method):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_violation_is_the_worst_attribute_s_on_its_recorded_rows(seed):
-    y, p, _, features = people(seed)
+    y, p, _, features = partly_recorded(seed)
     worst = max(
         fl.demographic_parity_difference(
             y[column.notna()],
@@ -110,7 +110,7 @@ def test_a_violation_is_the_worst_attribute_s_on_its_recorded_rows(seed):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_an_intersection_needs_every_attribute_recorded(method):
-    y, p, _, features = people(5)
+    y, p, _, features = partly_recorded(5)
     here = features.notna().all(axis=1).to_numpy()
     expected = fl.demographic_parity_difference(
         y[here], p[here], sensitive_features=features[here], method=method
@@ -122,7 +122,7 @@ def test_an_intersection_needs_every_attribute_recorded(method):
 
 
 def test_all_rows_count_for_accuracy_and_clients():
-    y, p, clients, features = people(6)
+    y, p, clients, features = partly_recorded(6)
     tally = Tally.from_predictions(y, p, sensitive_features=features, clients=clients)
     right = pd.Series(y == p).groupby(clients).mean()
     assert fairness.accuracy(tally) == pytest.approx(skm.accuracy_score(y, p), abs=1e-12)
@@ -154,7 +154,7 @@ def test_the_numbers_of_the_hand_made_table():
 
 
 def test_a_marginal_keeps_all_rows():
-    y, p, clients, features = people(7)
+    y, p, clients, features = partly_recorded(7)
     tally = Tally.from_predictions(y, p, sensitive_features=features, clients=clients)
     alone = Tally.from_predictions(y, p, sensitive_features=features["race"], clients=clients)
     assert tally.marginal("race") == alone
@@ -175,7 +175,7 @@ def test_where_nothing_is_recorded_a_number_is_undefined():
 
 def recorded_alone(seed):
     """One attribute with gaps, and the same rows without the gaps."""
-    y, p, clients, features = people(seed)
+    y, p, clients, features = partly_recorded(seed)
     race = features["race"]
     here = race.notna().to_numpy()
     # "?" first: a share of 0 draws nothing, unless it comes last and takes what is left.

@@ -12,6 +12,7 @@ import pytest
 
 import federations as fed
 import mfairfl
+from answers import one_line
 from mfairfl.data import partition, table_from_frame
 from mfairfl.errors import MfairflError, RunDirectoryError
 from mfairfl.runs import execute
@@ -42,12 +43,6 @@ def finished(tmp_path_factory):
 @pytest.fixture
 def copy(finished, tmp_path):
     return shutil.copytree(finished, tmp_path / "copy")
-
-
-def one_line(error: pytest.ExceptionInfo[BaseException]) -> str:
-    message = str(error.value)
-    assert "\n" not in message
-    return message
 
 
 # ------------------------------------------------------------------ what it holds

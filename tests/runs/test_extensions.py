@@ -13,6 +13,7 @@ from torch import nn
 
 import federations as fed
 import mfairfl
+from answers import one_line
 from mfairfl.data import DATASETS, list_datasets
 from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.fairness import Event, Notion, available_notions
@@ -181,8 +182,7 @@ def test_what_cannot_have_this_name_is_refused_in_one_line(thing, name, message)
     before = [r.added() for r in (METHODS, NOTIONS, DATASETS, MODELS)]
     with pytest.raises(ConfigError) as caught:
         mfairfl.register(thing, name)
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert message in one_line(caught)
     assert [r.added() for r in (METHODS, NOTIONS, DATASETS, MODELS)] == before
 
 
@@ -215,23 +215,18 @@ def test_what_runs_need_crosses_as_plain_data_and_is_the_same_afterwards(outside
     mfairfl.register(thing("narrow"))
     mfairfl.register(thing("people"))
     mfairfl.register(OWN)
-    config = config_of("mean", notion=OWN.name, model="narrow", data="eighty")
+    config = config_of("mean", model="narrow", data="eighty")
     plain = json.loads(json.dumps(exported([config, config])))
-    notion = {
-        "name": "predictive_equality",
-        "events": [{"name": "y=0", "labels": [0]}],
-        "statistic": "selection",
-    }
-    found = {item["kind"]: item for item in plain}
-    assert len(plain) == len(found) == 4
-    assert found["notion"].pop("notion").items() >= notion.items()
-    assert found == {
-        "strategy": {"kind": "strategy", "name": "mean", "import": f"{module}:Averaging"},
-        "model": {"kind": "model", "name": "narrow", "import": f"{module}:narrow"},
-        "data set": {"kind": "data set", "name": "eighty", "import": f"{module}:people"},
-        "notion": {"kind": "notion", "name": OWN.name},
-    }
-    plain = json.loads(json.dumps(exported([config])))
+    assert len(plain) == 4
+    (notion,) = [item["notion"] for item in plain if "notion" in item]
+    events = [{"name": "y=0", "labels": [0]}]
+    own = {"name": "predictive_equality", "events": events, "statistic": "selection"}
+    assert notion.items() >= own.items()  # measured in every run, whatever its goal
+    assert [item["import"] for item in plain if "notion" not in item] == [
+        f"{module}:Averaging",
+        f"{module}:people",
+        f"{module}:narrow",
+    ]
     for registry, name in ((METHODS, "mean"), (MODELS, "narrow"), (DATASETS, "eighty")):
         registry.remove(name)
     NOTIONS.remove(OWN.name)
@@ -288,8 +283,7 @@ LABELLED = {"label": "hired", "sensitive": "sex"}
 def refusal(data, **options):
     with pytest.raises(MfairflError) as caught:
         mfairfl.train(data, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return one_line(caught)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import shutil
 
@@ -10,6 +9,7 @@ import pytest
 
 import federations as fed
 import mfairfl
+from answers import csv_rows
 from mfairfl.engine.checkpoint import Checkpoints, CheckpointWarning
 from mfairfl.engine.state import RunState
 from mfairfl.errors import CheckpointError, RunDirectoryError
@@ -42,17 +42,12 @@ def undisturbed(tmp_path_factory):
     return out, train(out)
 
 
-def read(path):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 # ------------------------------------------------------------------ what they say
 
 
 def test_rounds_end_with_the_numbers_of_the_record(undisturbed):
     out, run = undisturbed
-    rows = read(out / "rounds.csv")
+    rows = csv_rows(out / "rounds.csv")
     assert [row["round"] for row in rows] == ["0", "1", "2", "3"]
     for split in ("train", "test"):
         for name in ("accuracy", "demographic_parity_violation", "worst_client_accuracy", "loss"):
@@ -61,7 +56,7 @@ def test_rounds_end_with_the_numbers_of_the_record(undisturbed):
 
 def test_clients_say_how_much_each_counted(undisturbed):
     out, run = undisturbed
-    rows = read(out / "clients.csv")
+    rows = csv_rows(out / "clients.csv")
     assert len(rows) == 4 * (ROUNDS + 1)
     first, last = rows[:4], rows[-4:]
     assert [row["client"] for row in first] == ["east", "north", "south", "west"]
@@ -79,7 +74,7 @@ def test_clients_say_how_much_each_counted(undisturbed):
 def test_a_client_without_test_rows_has_empty_fields(tmp_path):
     frame = fed.people(sites={"east": 40, "solo": 1})
     mfairfl.train(fed.people_table(frame), out=tmp_path / "run", **SETTINGS)
-    (solo,) = [r for r in read(tmp_path / "run" / "clients.csv")[-2:] if r["client"] == "solo"]
+    (solo,) = [r for r in csv_rows(tmp_path / "run" / "clients.csv")[-2:] if r["client"] == "solo"]
     assert (solo["train_rows"], solo["test_rows"], solo["test_accuracy"]) == ("1", "0", "")
     assert not math.isnan(float(solo["train_loss"]))
 
@@ -127,7 +122,7 @@ def test_stopped_between_the_history_and_the_checkpoint(
         with pytest.raises(KeyboardInterrupt):
             train(out)
     # The round's rows are on disk, but the round does not count yet.
-    assert read(out / "rounds.csv")[-1]["round"] == str(round_)
+    assert csv_rows(out / "rounds.csv")[-1]["round"] == str(round_)
     train(out)
     assert contents(out) == contents(undisturbed[0])
 
@@ -219,7 +214,7 @@ def test_names_with_commas_quotes_and_line_ends_survive_a_restart(tmp_path):
         mfairfl.train(table, out=stopped, callbacks=[Stop(2)], **SETTINGS)
     mfairfl.train(table, out=stopped, **SETTINGS)
     assert contents(stopped) == contents(straight)
-    assert {row["client"] for row in read(straight / "clients.csv")} == {
+    assert {row["client"] for row in csv_rows(straight / "clients.csv")} == {
         name.strip() for name in names.values()
     }
 

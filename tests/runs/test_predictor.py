@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 
@@ -14,6 +13,7 @@ from test_train import tally_of_predictions
 
 import federations as fed
 import mfairfl
+from answers import csv_rows
 from mfairfl.data import table_from_frame
 from mfairfl.errors import DataError
 
@@ -251,8 +251,7 @@ def test_the_record_says_whose_the_members_are(runs):
 
 def test_pooled_training_has_a_line_of_its_own(runs):
     out, _ = runs["pooled"]
-    with (out / "clients.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = csv_rows(out / "clients.csv")
     assert len(rows) == 5 * 5  # rounds 0 to 4; four clients and all of them
     for row in rows:
         whole = row["client"] == "all clients"

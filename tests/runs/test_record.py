@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shutil
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from fairlearn.metrics import demographic_parity_difference, demographic_parity_ratio
 
 import mfairfl
+from answers import csv_rows
 from federations import people, people_federation, people_table
 from mfairfl.errors import RunDirectoryError
 from mfairfl.experiments.histories import read_history
@@ -168,8 +168,7 @@ def test_an_old_model_is_loaded_and_decides_as_it_did():
 
 def test_the_rounds_of_an_old_run_are_drawn_under_today_s_names():
     accuracy, violation = plot_rounds(OLD).axes
-    with (OLD / "rounds.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))[1:]
+    rows = csv_rows(OLD / "rounds.csv")[1:]
     assert violation.get_ylabel() == "demographic parity\nviolation"
     drawn = {line.get_label(): list(line.get_ydata()) for line in violation.lines}
     expected = [float(row["test_demographic_parity_difference"]) for row in rows]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import math
 
 import pytest
 
 import federations as fed
 import mfairfl
+from answers import csv_rows
 from finished_runs import drawn, same, write_run
 from mfairfl.errors import DataError, RunDirectoryError
 from mfairfl.runs.figures import plot_clients, plot_rounds, save_figure
@@ -144,8 +144,7 @@ def test_what_cannot_be_read_or_drawn_is_named(tmp_path):
 def test_a_real_run_s_figures_hold_what_its_files_hold(tmp_path):
     settings = {"rounds": 3, "hidden": (4,), "batch_size": 20, "local_epochs": 1, "lr": 0.02}
     run = mfairfl.train(fed.people_federation(), out=tmp_path / "run", **settings).path
-    with (run / "rounds.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(file))[1:]
+    rows = csv_rows(run / "rounds.csv")[1:]
     accuracy, violation = plot_rounds(run).axes
     assert drawn(accuracy, "test")[1] == [float(row["test_accuracy"]) for row in rows]
     expected = [float(row["train_demographic_parity_violation"]) for row in rows]

@@ -72,9 +72,9 @@ def test_a_client_without_rows_has_no_weight():
     assert state["mixture"].tolist() == [0.5, 0.5]
 
 
-def test_the_game_written_out():
+def test_the_game_written_out(federation):
     """Three server steps with full-batch gradients, λ by the root finder."""
-    federation, gamma = fed.people_federation(), 2.0
+    gamma = 2.0
     strategy = create("afl", gamma=gamma)
     _, watch = fed.run(fed.setup_for(federation, strategy, optimizer="gradient"), federation)
     parts = list(naive.rows_of(federation).values())

@@ -13,8 +13,7 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness import demographic_parity_violation, equalized_odds_violation
 
 
-def test_decides_the_majority_label_and_scores_the_base_rate():
-    federation = fed.people_federation()
+def test_decides_the_majority_label_and_scores_the_base_rate(federation):
     result, watch = fed.run(fed.setup_for(federation, "constant"), federation)
     good = sum(int(c.train.y.sum()) for c in federation.clients)
     rows = sum(len(c.train) for c in federation.clients)

@@ -80,8 +80,7 @@ def test_two_equal_clients_count_as_one(name):
 
 
 @every
-def test_a_mixture_of_rounds_survives_stopping_after_any_of_them(name):
-    federation = fed.people_federation()
+def test_a_mixture_of_rounds_survives_stopping_after_any_of_them(name, federation):
     fitting = {"ensemble": "select", "personal": "last"}.get(describe(name).serves, "mixture")
     output = Output(rule=fitting, tolerance=0.02)
     setup = fed.setup_for(federation, name, rounds=ROUNDS, output=output, participation=0.8)

@@ -35,9 +35,8 @@ def test_what_an_auditor_sees():
     assert step.log == {"tilt": pytest.approx({"a": 4 / 7, "b": 16 / 7}, rel=1e-9)}
 
 
-def test_the_step_is_the_normalised_gradient_of_the_objective():
+def test_the_step_is_the_normalised_gradient_of_the_objective(federation):
     """∇ Σ p_k L_k^{q+1}/(q + 1) over Σ p_k L_k^q, by automatic differentiation."""
-    federation = fed.people_federation()
     setup = fed.setup_for(federation, create("drfl", q=3.0), rounds=1, optimizer="gradient")
     _, watch = fed.run(setup, federation)
     parts = naive.rows_of(federation)

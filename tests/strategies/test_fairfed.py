@@ -226,9 +226,8 @@ def test_without_budget_and_debiasing_it_is_fedavg_bit_for_bit(federation):
     fed.assert_same_runs(federation, "fedavg", fairfed(beta=0.0), participation=0.75)
 
 
-def test_the_weights_of_a_run_follow_its_records():
+def test_the_weights_of_a_run_follow_its_records(federation):
     """Every round's coefficients again, from the decisions that were measured before it."""
-    federation = fed.people_federation()
     setup = fed.setup_for(federation, create("fairfed", beta=0.5))
     state = fed.first(setup)
     _, watch = fed.run(setup, federation, state=state)

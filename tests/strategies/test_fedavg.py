@@ -12,7 +12,7 @@ from torch import nn
 import federations as fed
 from mfairfl.randomness import stream
 from mfairfl.strategies import create
-from rounds import NO_GRAM, a_round, measured, reports
+from rounds import NO_GRAM, a_round, close, measured, reports
 
 KNOWN = measured([1.0, 1.0, 1.0], rows=[30, 10, 60])
 
@@ -33,8 +33,7 @@ def test_coefficients(weights, reporting, expected):
     assert step.scale == 1.0
 
 
-def test_renaming_clients_changes_nothing_with_full_batches():
-    federation = fed.people_federation()
+def test_renaming_clients_changes_nothing_with_full_batches(federation):
     names = dict(zip(["east", "north", "south", "west"], ["z", "y", "x", "w"], strict=True))
     renamed = replace(
         federation,
@@ -42,13 +41,12 @@ def test_renaming_clients_changes_nothing_with_full_batches():
     )
     one, _ = fed.run(fed.setup_for(federation, optimizer="gradient"), federation)
     two, watch = fed.run(fed.setup_for(renamed, optimizer="gradient"), renamed)
-    np.testing.assert_allclose(one.served.members, two.served.members, rtol=0, atol=1e-6)
+    close(one.served.members, two.served.members, 1e-6)
     assert list(watch.records[1].coefficients) == ["w", "x", "y", "z"]
 
 
-def test_server_weights_are_the_mean_of_the_clients_models():
+def test_server_weights_are_the_mean_of_the_clients_models(federation):
     """Each client alone, from the same start, then the mean by hand."""
-    federation = fed.people_federation()
     setup = fed.setup_for(federation, rounds=1)
     result, watch = fed.run(setup, federation)
     mean = np.zeros(result.served.members.shape[1])
@@ -57,7 +55,7 @@ def test_server_weights_are_the_mean_of_the_clients_models():
         alone, own = fed.run(fed.setup_for(lonely, rounds=1), lonely)
         assert np.array_equal(own.weights[0], watch.weights[0])
         mean += len(client.train) / 208 * alone.served.members[0].astype(np.float64)
-    np.testing.assert_allclose(result.served.members[0], mean, rtol=0, atol=1e-7)
+    close(result.served.members[0], mean, 1e-7)
 
 
 def _network(weights: np.ndarray, inputs: int, hidden: int) -> nn.Sequential:
@@ -96,6 +94,6 @@ def test_one_client_equals_centralised_training():
             rule.zero_grad()
             loss.backward()
             rule.step()
-        np.testing.assert_allclose(watch.weights[round_ + 1], _flat(network), rtol=0, atol=2e-5)
+        close(watch.weights[round_ + 1], _flat(network), 2e-5)
         assert watch.records[round_ + 1].lr == pytest.approx(lr, rel=1e-12)
     assert np.array_equal(result.served.members[0], watch.weights[-1])

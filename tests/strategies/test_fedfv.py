@@ -16,7 +16,7 @@ from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
 from mfairfl.strategies.fedfv import giving_way
-from rounds import NAMES, measured
+from rounds import NAMES, close, measured
 
 
 def combined(strategy, G, losses, rows=None):
@@ -71,7 +71,7 @@ def test_equals_the_loop_over_vectors(seed, count, alpha, external, weights):
     strategy = create("fedfv", alpha=alpha, external=external, weights=weights)
     step = combined(strategy, G, losses, rows)
     size = np.linalg.norm(p @ G)
-    np.testing.assert_allclose(step.coefficients @ G, expected, rtol=0, atol=1e-9 * size)
+    close(step.coefficients @ G, expected, 1e-9 * size)
     assert step.log["external"] == ([NAMES[k] for k in harmed] if external else [])
     assert step.scale == 1.0
 
@@ -194,8 +194,7 @@ def test_harmed_clients_that_cancel_leave_the_average_alone():
     assert step.log["external"] == []
 
 
-def test_partial_participation_treats_those_who_are_there():
-    federation = fed.people_federation()
+def test_partial_participation_treats_those_who_are_there(federation):
     setup = fed.setup_for(federation, "fedfv", rounds=4, participation=0.5)
     _, watch = fed.run(setup, federation)
     for record in watch.records[1:]:

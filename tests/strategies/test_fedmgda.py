@@ -14,7 +14,7 @@ import federations as fed
 import rounds
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
-from rounds import NAMES, measured
+from rounds import NAMES, close, measured
 
 ROWS = (30, 10, 60)
 
@@ -56,8 +56,8 @@ def test_the_direction_is_scipys(normalise, epsilon):
         step = combined(strategy, G, rows)
         vectors = G / np.linalg.norm(G, axis=1, keepdims=True) if normalise else G
         expected = shortest(vectors, rows / rows.sum(), epsilon)
-        np.testing.assert_allclose(moved(step, G), 0.7 * expected @ vectors, rtol=0, atol=1e-5)
-        np.testing.assert_allclose(step.log["weights"], expected, rtol=0, atol=1e-4)
+        close(moved(step, G), 0.7 * expected @ vectors, 1e-5)
+        close(step.log["weights"], expected, 1e-4)
 
 
 def test_two_clients_at_right_angles_by_hand():
@@ -163,8 +163,7 @@ def test_equal_clients_share_their_weight():
     np.testing.assert_allclose(moved(step, updates), [1, 2], rtol=1e-12)
 
 
-def test_partial_participation_centres_on_those_who_are_there():
-    federation = fed.people_federation()
+def test_partial_participation_centres_on_those_who_are_there(federation):
     strategy = create("fedmgda+", epsilon=0.0)
     _, watch = fed.run(fed.setup_for(federation, strategy, participation=0.5), federation)
     rows = {c.name: len(c.train) for c in federation.clients}

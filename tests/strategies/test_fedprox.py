@@ -20,8 +20,8 @@ def test_without_pull_it_is_fedavg(optimizer, weights, federation):
 
 
 @pytest.mark.parametrize("weights", ["size", "uniform"])
-def test_two_rounds_written_out(weights):
-    federation, lr, mu = fed.people_federation(), 0.5, 0.8
+def test_two_rounds_written_out(weights, federation):
+    lr, mu = 0.5, 0.8
     options = {**naive.FULL, "optimizer": "sgd", "lr": lr, "schedule": "constant"}
     strategy = create("fedprox", mu=mu, weights=weights)
     setup = fed.setup_for(federation, strategy, rounds=2, local_epochs=4, **options)
@@ -36,8 +36,7 @@ def test_two_rounds_written_out(weights):
         close(weights_after, w, FLOAT32)
 
 
-def test_a_stronger_pull_keeps_clients_nearer():
-    federation = fed.people_federation()
+def test_a_stronger_pull_keeps_clients_nearer(federation):
     lengths = []
     for mu in (0.0, 1.0, 10.0):
         setup = fed.setup_for(

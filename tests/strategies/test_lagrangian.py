@@ -294,7 +294,7 @@ def drawn(federation, goal, seed=2):
 
 def agree(found, expected):
     assert np.abs(expected).max() > 0.05
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    rounds.close(found, expected, 1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("weights", ["size", "uniform"])

@@ -16,6 +16,7 @@ from mfairfl.engine.output import Output
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.goal import Goal
 from mfairfl.strategies import create
+from rounds import close
 
 # Six epochs, so that the multipliers move inside a round too.
 SIX = {"rounds": 4, "local_epochs": 6, "weight_decay": 0.1}
@@ -186,7 +187,7 @@ def test_multipliers_persist_with_each_client_as_written_out(federation, notion)
                 mu[j] = np.clip(mu[j], -limit[j], limit[j])
             before = d
             kept = parse(data, "watch").slots[name]["multipliers"]
-            np.testing.assert_allclose(kept, [mu, gain, d], rtol=0, atol=1e-12)
+            close(kept, [mu, gain, d], 1e-12)
         capped += (np.abs(mu) == limit).sum()
         if name == "north":  # it has no women
             assert not any(m for m, label in zip(mu, labels, strict=True) if label[3] == "F")
@@ -216,7 +217,7 @@ def test_multipliers_move_under_the_literal_gradient_too(federation):
         watch.weights[1], rows, labels
     )
     kept = parse(watch.dumps[-1], "watch").slots["east"]["multipliers"][0]
-    np.testing.assert_allclose(kept, expected, rtol=0, atol=1e-12)
+    close(kept, expected, 1e-12)
     assert np.abs(kept).max() > 0
 
 

@@ -474,8 +474,7 @@ def test_goals_belong_to_pairs_of_clients_whoever_takes_part():
     close(step.log["goals"], [[0, 3 / 32], [12 / 32, 15 / 32]])  # as they were used
 
 
-def test_goals_follow_clients_through_a_run_with_partial_participation():
-    federation = fed.people_federation()
+def test_goals_follow_clients_through_a_run_with_partial_participation(federation):
     setup = fed.setup_for(federation, "mfairfl", rounds=6, participation=0.5)
     state = fed.first(setup)
     _, watch = fed.run(setup, federation, state=state)
@@ -683,7 +682,7 @@ def test_the_literal_reading_is_algorithm_1_and_2(notion, federation):
     assert adjustments > 3
     assert sum(record.log["adjustments"] for record in watch.records[1:]) == adjustments
     for found, expected in zip(watch.weights[1:], path, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+        close(found, expected, 1e-5)
     assert np.abs(path[-1] - watch.weights[0]).max() > 0.1
 
 
@@ -694,7 +693,7 @@ def test_one_local_epoch_of_plain_descent_is_the_literal_step(federation):
     local = literal(federation, "dp", strategy={"update": "local"}, **plain)
     _, one = fed.run(local, federation)
     _, two = fed.run(literal(federation, "dp"), federation)
-    np.testing.assert_allclose(one.weights, two.weights, rtol=0, atol=1e-5)
+    close(one.weights, two.weights, 1e-5)
 
 
 def test_the_literal_reading_takes_a_server_step_for_every_local_epoch():
@@ -726,7 +725,7 @@ def test_one_client_alone_tracks_its_gap_exactly():
     final = constraints.gaps(watch.records[-1].measured["train"]["all"], "smooth")
     assert np.abs(final).max() > 0.005
     # w − (w − w_k) is w_k up to a rounding in float32.
-    np.testing.assert_allclose(state.strategy["tracked"], final, rtol=0, atol=1e-6)
+    close(state.strategy["tracked"], final, 1e-6)
     np.testing.assert_allclose(state.strategy["shift"], 0.0, atol=1e-6)
 
 

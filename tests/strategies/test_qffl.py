@@ -86,8 +86,8 @@ def test_losses_of_0_and_updates_of_0_stay_finite(q, losses, squares):
 
 
 @pytest.mark.parametrize("weights", ["uniform", "size"])
-def test_q_0_is_fedavg_with_sgd(weights):
-    federation, lr = fed.people_federation(), 0.125
+def test_q_0_is_fedavg_with_sgd(weights, federation):
+    lr = 0.125
     options = {"lr": lr, "schedule": "constant", "weight_decay": 0.5}
     shared = fed.setup_for(
         federation, create("fedavg", weights=weights), optimizer="sgd", **options
@@ -96,9 +96,9 @@ def test_q_0_is_fedavg_with_sgd(weights):
     assert fed.bits(fed.run(own, federation)[0]) == fed.bits(fed.run(shared, federation)[0])
 
 
-def test_q_fedavg_written_out():
+def test_q_fedavg_written_out(federation):
     """Three rounds, the rate on its cosine, decay of rate · decay = .02 · .5 at first."""
-    federation, q, lr = fed.people_federation(), 1.5, 0.3
+    q, lr = 1.5, 0.3
     strategy = create("qffl", q=q, lr=lr)
     options = {**naive.FULL, "weight_decay": 0.5, "local_epochs": 3}
     _, watch = fed.run(fed.setup_for(federation, strategy, **options), federation)
@@ -114,8 +114,8 @@ def test_q_fedavg_written_out():
         close(after, w, FLOAT32)
 
 
-def test_q_fedsgd_written_out():
-    federation, q, lr = fed.people_federation(), 2.0, 0.6
+def test_q_fedsgd_written_out(federation):
+    q, lr = 2.0, 0.6
     strategy = create("qffl", q=q, lr=lr, update="gradient")
     _, watch = fed.run(fed.setup_for(federation, strategy, **naive.FULL), federation)
     parts, w = naive.rows_of(federation).values(), watch.weights[0].astype(float)

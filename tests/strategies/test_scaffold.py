@@ -101,9 +101,8 @@ def test_two_clients_written_out(weights):
 
 
 @pytest.mark.parametrize("weights", ["uniform", "size"])
-def test_the_servers_variate_stays_the_mean_of_the_clients(weights):
+def test_the_servers_variate_stays_the_mean_of_the_clients(weights, federation):
     """Also where clients come and go; who never came has c_k = 0."""
-    federation = fed.people_federation()
     strategy = create("scaffold", weights=weights)
     setup = fed.setup_for(federation, strategy, rounds=6, participation=0.5)
     _, watch = fed.run(setup, federation)
@@ -116,9 +115,8 @@ def test_the_servers_variate_stays_the_mean_of_the_clients(weights):
         close(state.vectors["control"], mean, 1e-6)
 
 
-def test_local_steps_do_not_bias_the_optimum():
+def test_local_steps_do_not_bias_the_optimum(federation):
     """Logistic model with an L2 term: SCAFFOLD ends where the mean gradient is 0, FedAvg not."""
-    federation = fed.people_federation()
     options = {
         "rounds": 40,
         "local_epochs": 10,

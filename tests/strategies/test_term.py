@@ -46,9 +46,9 @@ def test_huge_losses_do_not_overflow():
     np.testing.assert_allclose(step.coefficients, [0.25, 0.75], rtol=1e-9)
 
 
-def test_the_step_is_the_gradient_of_the_tilted_loss():
+def test_the_step_is_the_gradient_of_the_tilted_loss(federation):
     """∇ (1/t) log Σ p_k e^{t L_k}, by automatic differentiation."""
-    federation, t = fed.people_federation(), 3.0
+    t = 3.0
     setup = fed.setup_for(federation, create("term", t=t), rounds=1, optimizer="gradient")
     _, watch = fed.run(setup, federation)
     parts = naive.rows_of(federation)

@@ -10,15 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import logistic
 from mfairfl.training.batches import Pool
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.plan import Controller, Prices
+from rounds import SEX
 
-SEX = (Attribute("sex", ("F", "M")),)
 MODEL = logistic(1)
 AS_IS = np.array([1.0, 0.0], dtype=np.float32)
 ALL_POSITIVE = np.array([1.0, 5.0], dtype=np.float32)

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from torch import nn
 from training_naive import make_shard
 
-from mfairfl.data import Attribute
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, ModuleModel
 from mfairfl.training.batches import Pool
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.plan import Controller, Optimizer, Plan, Prices
 from mfairfl.training.trainer import Work, run_works
+from rounds import SEX
 
-SEX = (Attribute("sex", ("F", "M")),)
 TABLE = st.none() | st.sampled_from([((1.0, 0.5), (2.0, 1.5)), ((0.3, -0.4), (0.0, 0.7))])
 
 

@@ -9,20 +9,19 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from training_naive import make_shard, naive_train, net, objective
 
-from mfairfl.data import Attribute
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, ModuleModel
 from mfairfl.training.batches import Pool
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.plan import Controller, Optimizer, Plan, Prices
 from mfairfl.training.trainer import Work, run_works
+from rounds import SEX
 
 A = ((1.5, 0.25), (0.75, 2.0))
 B = ((0.5, -1.0), (-0.25, 0.75))
 ADAMW = Optimizer(lr=5e-3, weight_decay=0.5)
 SGD = Optimizer(name="sgd", lr=0.1, weight_decay=0.01, momentum=0.9)
 GRADIENT = Optimizer(name="gradient")
-SEX = (Attribute("sex", ("F", "M")),)
 
 
 def pair_of_works(shard, model, plan, *, extras=False, seed=3):
