@@ -67,10 +67,10 @@ INTRODUCTION = (
     "# Group-fair methods on Adult",
     "",
     "Made by `make group-fair`: Adult, split high, defaults (40 rounds × 5 epochs), one model",
-    f"per notion, seeds {SEEDS[0]} to {SEEDS[-1]}; test rows unless said otherwise, mean ± half",
-    "a 95 % interval. Violation: largest difference of a group's rate to the overall rate.",
-    "Within clients: the mean of the clients' own violations on their training rows. Client std:",
-    "of the clients' accuracies. TPR: share of the favourable labels that are found.",
+    f"per notion, seeds {SEEDS[0]} to {SEEDS[-1]}; test rows unless stated otherwise, mean ± half",
+    "a 95 % interval. Violation: largest deviation of a group's rate from the overall rate.",
+    "Within clients: mean of the clients' own violations on their training rows. Client std:",
+    "standard deviation of the clients' accuracies. TPR: true positive rate.",
 )
 
 
@@ -150,7 +150,7 @@ def section(notion: str, found: dict[str, list[RunRecord]]) -> Iterator[str]:
     reference = float(np.mean(of(found["fedavg"], "test", metric)))
     floor = np.mean([record.noise_floor["test"][metric] for record in found["mfairfl"]])
     yield from ("", f"## {TITLE[notion]}", "")
-    yield f"Noise floor of the test rows {floor:.4f}: an exactly fair model would show as much."
+    yield (f"Noise floor of the test rows {floor:.4f}: the mean of an exactly fair model.")
     yield ""
     yield line(HEAD)
     yield "|" + " --- |" * len(HEAD)
@@ -196,10 +196,10 @@ def independent(found: dict[str, dict[str, list[RunRecord]]], options: Any) -> I
     folder = options.runs / "reductions"
     yield from ("", "## Against fairlearn's reductions", "")
     yield "The same encoded rows, pooled; `ExponentiatedGradient` over logistic regressions with"
-    yield "a difference bound of .005 (EO .01), the tolerance that `cenfair` selects with. Its"
-    yield "answer is a random mixture of classifiers (expected counts), ours is one model."
-    yield "scikit-learn's regression is all but unregularised; the shared recipe's weight decay is"
-    yield "made for the MLP and holds a linear model back, so `cenfair` is shown without it too."
+    yield "a difference bound of .005 (EO .01), the tolerance with which `cenfair` selects. Its"
+    yield "result is a random mixture of classifiers (expected counts), ours is one model."
+    yield "scikit-learn's regression is nearly unregularised; the shared recipe's weight decay was"
+    yield "chosen for the MLP and holds a linear model back: `cenfair` is also shown without it."
     yield ""
     yield line(("notion", "implementation", "accuracy", "violation, train", "violation, test"))
     yield "|" + " --- |" * 5
