@@ -267,7 +267,7 @@ def main() -> None:
         "Made by `make targets`: defaults, test rows, seeds from "
         f"{FIRST_SEED} on ({seeds}), mean ± half a",
         "95 % interval. Reached: accuracy and violation; a target is reached when the interval of",
-        "the mean reaches it. Unsettled: runs whose late rounds left the tolerance again;",
+        "the mean reaches it. Unsettled: runs whose violation still varied in late rounds;",
         "the record of each says so. Near constant: runs with a warning that nearly everyone gets",
         "the same decision.",
         "",
