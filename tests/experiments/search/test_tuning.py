@@ -244,8 +244,8 @@ tune(search(), sys.argv[1], trials=3)
 def test_killed_for_real_and_taken_up(pretend, tmp_path):
     pretend(by_rate)
     straight = tune(search(), tmp_path / "straight", trials=3)
-    here = Path(__file__).parent
-    command = [sys.executable, "-c", KILLED, str(tmp_path / "killed"), str(here), str(here.parent)]
+    here = Path(__file__).parent  # and tests/, two folders up
+    command = [sys.executable, "-c", KILLED, tmp_path / "killed", here, here.parents[1]]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     asked = pretend(by_rate).asked
     resumed = tune(search(), tmp_path / "killed", trials=3)
