@@ -21,11 +21,11 @@ from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
 from mfairfl.cli.deploy import app as deploy_app
 from mfairfl.cli.doctor import doctor
-from mfairfl.cli.flags import examples
+from mfairfl.cli.flags import command
 from mfairfl.cli.init import init
 from mfairfl.cli.predict import predict
 from mfairfl.cli.reproduce import reproduce
-from mfairfl.cli.show import say
+from mfairfl.cli.show import INTERRUPTED, say
 from mfairfl.cli.strategies import strategies
 from mfairfl.cli.train import train
 from mfairfl.cli.tune import tune
@@ -33,7 +33,6 @@ from mfairfl.errors import MfairflError
 
 __all__ = ["app", "main"]
 
-INTERRUPTED = 130
 app = typer.Typer(
     name="mfairfl",
     help="Fair federated learning for tabular data: train across silos, measure by group.",
@@ -44,47 +43,8 @@ app = typer.Typer(
 )
 
 
-app.command(
-    epilog=examples(
-        "mfairfl train --data adult --heterogeneity high",
-        "mfairfl train my.toml --rounds 2 --set strategy.weights=uniform",
-        "mfairfl train --csv people.csv --label hired --favourable yes --sensitive sex",
-    )
-)(train)
-app.command(
-    epilog=examples(
-        "mfairfl predict runs/adult --csv new.csv --out scores.csv",
-        "mfairfl predict runs/adult --csv new.csv --out scores.csv --force --json",
-    )
-)(predict)
-app.command(
-    epilog=examples(
-        "mfairfl compare study.toml",
-        "mfairfl compare study.toml --seeds 10 --out results/study",
-    )
-)(compare)
-app.command(
-    epilog=examples(
-        "mfairfl reproduce table-1 --quick",
-        "mfairfl reproduce all --seeds 5 --protocol 10x20 --out results/reproduction",
-        "mfairfl reproduce tuning --out tuned",
-    )
-)(reproduce)
-app.command(
-    epilog=examples(
-        "mfairfl tune my.toml --trials 30",
-        "mfairfl tune --data adult --heterogeneity high --strategy fedfb --notion eo",
-        "mfairfl tune my.toml --search strategy.beta=0.4,0.8 --search lr=0.001:0.1:log",
-    )
-)(tune)
-app.command(
-    epilog=examples(
-        "mfairfl init --csv people.csv",
-        "mfairfl init --csv people.csv --label hired --favourable yes --sensitive sex,age",
-    )
-)(init)
-app.command(epilog=examples("mfairfl doctor my.toml", "mfairfl doctor my.toml --json"))(doctor)
-app.command(epilog=examples("mfairfl strategies", "mfairfl strategies --json"))(strategies)
+for verb in (train, predict, compare, reproduce, tune, init, doctor, strategies):
+    command(app)(verb)
 app.add_typer(data_app, name="data")
 app.add_typer(deploy_app, name="deploy")
 
@@ -121,11 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if platform.system() == "Windows":
         return _fail("mfairfl needs a POSIX system: silos fork; use Linux or macOS, or WSL")
     given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    command = typer.main.get_command(app)
     usage_error: type[Any] = typer.BadParameter.__bases__[0]  # its home differs between versions
     with _spoken_warnings():
         try:
-            code = command.main(args=given, prog_name="mfairfl", standalone_mode=False)
+            code = app(given, prog_name="mfairfl", standalone_mode=False)
         except MfairflError as error:
             return _fail(str(error))
         except usage_error as error:

@@ -45,6 +45,11 @@ def compare(
     is a grid: { name = "mfairfl", beta = [0.2, 0.8] }. Repeat the command to resume.
 
     With run folders, finished runs are shown side by side.
+
+    Examples
+    --------
+    mfairfl compare study.toml
+    mfairfl compare study.toml --seeds 10 --out results/study
     """
     is_study = len(what) == 1 and not what[0].is_dir()
     if seeds is not None and not is_study:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from mfairfl.cli.flags import Json, examples
+from mfairfl.cli.flags import Json, command, examples
 from mfairfl.cli.show import print_json, print_table
 from mfairfl.errors import DataError
 
@@ -20,36 +20,40 @@ app = typer.Typer(
 Name = Annotated[str, typer.Argument(help="A name from `mfairfl data list`.")]
 
 
-@app.command("list", epilog=examples("mfairfl data list", "mfairfl data list --json"))
+@command(app, "list")
 def list_(json: Json = False) -> None:
-    """List the data sets."""
+    """List the data sets.
+
+    Examples
+    --------
+    mfairfl data list
+    mfairfl data list --json
+    """
     from mfairfl.data import list_datasets  # noqa: PLC0415 - only when called
 
-    rows = list_datasets()
-    sources = {True: "bundled", False: "fetched once", None: "registered"}
+    found = list_datasets()
     if json:
-        print_json(rows)
+        print_json(found)
         return
-    print_table(
-        ["name", "data set", "rows", "sensitive attributes", "source"],
-        [
-            [
-                row["name"],
-                row["title"],
-                "-" if row["rows"] is None else f"{row['rows']:,}",
-                ", ".join(row["sensitive"]),
-                sources[row["bundled"]],
-            ]
-            for row in rows
-        ],
-        right=(2,),
-        wrap=(1, 3),
-    )
+    sources = {True: "bundled", False: "fetched once", None: "registered"}
+    rows = []
+    for one in found:
+        size = "-" if one["rows"] is None else f"{one['rows']:,}"
+        groups, source = ", ".join(one["sensitive"]), sources[one["bundled"]]
+        rows.append([one["name"], one["title"], size, groups, source])
+    head = ["name", "data set", "rows", "sensitive attributes", "source"]
+    print_table(head, rows, right=(2,), wrap=(1, 3))
 
 
-@app.command(epilog=examples("mfairfl data describe adult", "mfairfl data describe bank --json"))
+@command(app)
 def describe(name: Name, json: Json = False) -> None:
-    """Show rows, base rates by group, licence, citation and known pitfalls."""
+    """Show rows, base rates by group, licence, citation and known pitfalls.
+
+    Examples
+    --------
+    mfairfl data describe adult
+    mfairfl data describe bank --json
+    """
     from mfairfl.data import describe as facts_of  # noqa: PLC0415 - only when called
 
     facts = facts_of(name)
@@ -62,30 +66,29 @@ def describe(name: Name, json: Json = False) -> None:
         f"label {facts['label']}, favourable {label['value']}: "
         f"{label['rows']:,} rows ({label['share']:.1%})"
     )
-    print_table(
-        ["attribute", "group", "rows", "favourable", "base rate"],
-        [
-            [
-                *(attribute, group, f"{n['rows']:,}", f"{n['favourable']:,}"),
-                "-" if n["base_rate"] is None else f"{n['base_rate']:.1%}",
-            ]
-            for attribute, groups in facts["attributes"].items()
-            for group, n in groups.items()
-        ],
-        right=(2, 3, 4),
-    )
+    rows = []
+    for attribute, groups in facts["attributes"].items():
+        for group, n in groups.items():
+            rate = "-" if n["base_rate"] is None else f"{n['base_rate']:.1%}"
+            rows.append([attribute, group, f"{n['rows']:,}", f"{n['favourable']:,}", rate])
+    print_table(["attribute", "group", "rows", "favourable", "base rate"], rows, right=(2, 3, 4))
     switches = ", ".join(f"{key} = {value}" for key, value in facts["options"].items())
-    lines = {"options": switches, **{k: facts[k] for k in ("source", "licence", "citation")}}
-    for key, value in lines.items():
-        if value:
+    for key, value in {**facts, "options": switches}.items():
+        if value and key in ("options", "source", "licence", "citation"):
             typer.echo(f"{key}: {value}")
     for trap in facts["traps"]:
         typer.echo(f"beware: {trap}")
 
 
-@app.command(epilog=examples("mfairfl data fetch compas", "mfairfl data fetch german --json"))
+@command(app)
 def fetch(name: Name, json: Json = False) -> None:
-    """Download a data set once, verify its sha256 and keep the needed columns."""
+    """Download a data set once, verify its sha256 and keep the needed columns.
+
+    Examples
+    --------
+    mfairfl data fetch compas
+    mfairfl data fetch german --json
+    """
     from mfairfl.data import load_dataset  # noqa: PLC0415 - only when called
 
     table = load_dataset(name)
@@ -97,12 +100,18 @@ def fetch(name: Name, json: Json = False) -> None:
     typer.echo(f"{table.name}: {len(table):,} rows, {source}")
 
 
-@app.command(epilog=examples("mfairfl data verify", "mfairfl data verify adult"))
+@command(app)
 def verify(
     name: Annotated[str | None, typer.Argument(help="Verify only this data set.")] = None,
     json: Json = False,
 ) -> None:
-    """Compare the files on this machine with their published sha256."""
+    """Compare the files on this machine with their published sha256.
+
+    Examples
+    --------
+    mfairfl data verify
+    mfairfl data verify adult
+    """
     from mfairfl.data import verify as checks_of  # noqa: PLC0415 - only when called
 
     checks = checks_of(name)
@@ -112,14 +121,10 @@ def verify(
         for check in checks:
             typer.echo(f"{'ok  ' if check.ok else 'fail'}  {check.file}  sha256 {check.expected}")
     for check in checks:
+        if check.found is None:
+            raise DataError(f"{check.file}: not on this machine: run `mfairfl data fetch {name}`")
         if not check.ok:
-            raise DataError(_complaint(name, check))
-
-
-def _complaint(name: str | None, check: Any) -> str:
-    if check.found is None:
-        return f"{check.file}: not on this machine: run `mfairfl data fetch {name}`"
-    return (
-        f"{check.file}: sha256 is {check.found}, expected {check.expected}: delete the file and "
-        "run `mfairfl data fetch`, or install mfairfl again"
-    )
+            raise DataError(
+                f"{check.file}: sha256 is {check.found}, expected {check.expected}: delete the "
+                "file and run `mfairfl data fetch`, or install mfairfl again"
+            )

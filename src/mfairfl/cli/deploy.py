@@ -14,10 +14,12 @@ from mfairfl.cli.flags import (
     ConfigFile,
     RunJson,
     check_data,
+    command,
     configuration,
     default_folder,
     examples,
     run_flags,
+    run_option,
 )
 from mfairfl.cli.show import print_run, say, terminal
 from mfairfl.errors import ConfigError, FederationError, require_extra
@@ -41,12 +43,7 @@ Federation = Annotated[
 ]
 
 
-@app.command(
-    epilog=examples(
-        "mfairfl deploy local --data adult --clients 3",
-        "mfairfl deploy local my.toml --silo north=north.csv --silo south=south.csv",
-    )
-)
+@command(app)
 @run_flags()
 def local(
     file: ConfigFile = None,
@@ -54,28 +51,27 @@ def local(
     flags: Mapping[str, Any],
     silo: Annotated[
         list[str] | None,
-        typer.Option(
+        run_option(
             metavar="NAME=FILE",
             help="A silo with its own file, instead of split rows; may be repeated.",
-            rich_help_panel="Run",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Run folder; by default runs/DATA-STRATEGY-SCHEME-sSEED-silos.",
-            rich_help_panel="Run",
-        ),
+        run_option(help="Run folder; by default runs/DATA-STRATEGY-SCHEME-sSEED-silos."),
     ] = None,
-    deadline: Annotated[
-        float, typer.Option(help="Seconds a request waits for replies.", rich_help_panel="Run")
-    ] = 600,
+    deadline: Annotated[float, run_option(help="Seconds a request waits for replies.")] = 600,
     json: RunJson = False,
 ) -> None:
     """Run a whole federation on this machine: TLS, keys, one process per silo.
 
     The result equals that of `mfairfl train` with the same settings. Repeat the command to resume
     an interrupted run.
+
+    Examples
+    --------
+    mfairfl deploy local --data adult --clients 3
+    mfairfl deploy local my.toml --silo north=north.csv --silo south=south.csv
     """
     require_extra("flwr", "flower")
     config = configuration(file, flags)
@@ -115,12 +111,7 @@ def _run(work: Callable[[JournalProgress], RunRecord], folder: Path, *, as_json:
     print_run(record, folder, as_json=as_json)
 
 
-@app.command(
-    epilog=examples(
-        "mfairfl deploy init credit --silo north --silo south --host fl.example.org",
-        "mfairfl deploy init credit --silo north --silo south --host 10.0.0.5 --run my.toml",
-    )
-)
+@command(app)
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="New or empty folder to write.")],
     *,
@@ -131,7 +122,13 @@ def init(
         Path | None, typer.Option(help="Settings with a [task], for example of `mfairfl init`.")
     ] = None,
 ) -> None:
-    """Write the folder a consortium starts from: settings, services, a guide."""
+    """Write the folder a consortium starts from: settings, services, a guide.
+
+    Examples
+    --------
+    mfairfl deploy init credit --silo north --silo south --host fl.example.org
+    mfairfl deploy init credit --silo north --silo south --host 10.0.0.5 --run my.toml
+    """
     require_extra("flwr", "flower")
     from mfairfl.deployment.consortium import write_consortium  # noqa: PLC0415
 
@@ -139,11 +136,16 @@ def init(
     typer.echo(f"{folder}: written. Next: read {folder}/GUIDE.md")
 
 
-@app.command(epilog=examples("mfairfl deploy key key"))
+@command(app)
 def key(
     path: Annotated[Path, typer.Argument(help="Private key to write; never share it.")],
 ) -> None:
-    """At a silo: create its key pair. Send PATH.pub to the coordinator."""
+    """At a silo: create its key pair. Send PATH.pub to the coordinator.
+
+    Examples
+    --------
+    mfairfl deploy key key
+    """
     require_extra("flwr", "flower")
     from mfairfl.deployment.credentials import make_key  # noqa: PLC0415
 
@@ -151,13 +153,18 @@ def key(
     typer.echo(f"{path}: keep it here. Send {public} to the coordinator.")
 
 
-@app.command(epilog=examples("mfairfl deploy certificates certificates --host fl.example.org"))
+@command(app)
 def certificates(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder to write.")],
     *,
     host: Annotated[list[str], typer.Option(help="Name or address silos use; may be repeated.")],
 ) -> None:
-    """At the coordinator: create an authority and a server certificate (two years)."""
+    """At the coordinator: create an authority and a server certificate (two years).
+
+    Examples
+    --------
+    mfairfl deploy certificates certificates --host fl.example.org
+    """
     require_extra("flwr", "flower")
     from mfairfl.deployment.credentials import make_certificates  # noqa: PLC0415
 
@@ -165,9 +172,14 @@ def certificates(
     typer.echo(f"{folder}/ca.crt: send it to every silo. Keep the other files here.")
 
 
-@app.command(epilog=examples("mfairfl deploy server federation.toml"))
+@command(app)
 def server(file: Federation) -> None:
-    """At the coordinator: run Flower's server and the public gate until stopped."""
+    """At the coordinator: run Flower's server and the public gate until stopped.
+
+    Examples
+    --------
+    mfairfl deploy server federation.toml
+    """
     require_extra("flwr", "flower")
     from mfairfl.cli.progress import terminable  # noqa: PLC0415
     from mfairfl.deployment.local import servers  # noqa: PLC0415 - loads Flower
@@ -184,24 +196,34 @@ def server(file: Federation) -> None:
         raise FederationError(f"a server ended; see {settings.server.state / 'logs'}")
 
 
-@app.command(epilog=examples("mfairfl deploy silo silo.toml"))
+@command(app)
 def silo(
     file: Annotated[Path, typer.Argument(metavar="SILO.toml", help="The silo's own file.")],
 ) -> None:
-    """At a silo: serve the coordinator's requests until stopped. First run `mfairfl doctor`."""
+    """At a silo: serve the coordinator's requests until stopped. First run `mfairfl doctor`.
+
+    Examples
+    --------
+    mfairfl deploy silo silo.toml
+    """
     require_extra("flwr", "flower")
     from mfairfl.deployment import commands  # noqa: PLC0415 - loads Flower
     from mfairfl.remote.silo_file import load_silo  # noqa: PLC0415
 
     settings = load_silo(file)
     commands.supernode_command(settings, file)  # reports what its file lacks
-    command = commands.silo_command(settings, file)
-    os.execve(command.words[0], list(command.words), dict(command.env))  # noqa: S606
+    silo_app = commands.silo_command(settings, file)
+    os.execve(silo_app.words[0], list(silo_app.words), dict(silo_app.env))  # noqa: S606
 
 
-@app.command(epilog=examples("mfairfl deploy run federation.toml"))
+@command(app)
 def run(file: Federation, json: RunJson = False) -> None:
-    """At the coordinator: train over the silos that are online, or resume a stopped run."""
+    """At the coordinator: train over the silos that are online, or resume a stopped run.
+
+    Examples
+    --------
+    mfairfl deploy run federation.toml
+    """
     require_extra("flwr", "flower")
     from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
 

@@ -22,6 +22,11 @@ def doctor(
 
     The file is one for `mfairfl train`, a silo's silo.toml, or a coordinator's federation.toml.
     The exit code is 2 if there is a fail line.
+
+    Examples
+    --------
+    mfairfl doctor my.toml
+    mfairfl doctor my.toml --json
     """
     from mfairfl.checks import examine  # noqa: PLC0415 - only when called
 

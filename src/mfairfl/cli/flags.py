@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from inspect import Parameter, Signature, signature
+from functools import partial, wraps
+from inspect import Parameter, Signature, getdoc, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,11 +24,13 @@ __all__ = [
     "RunJson",
     "check_data",
     "check_target",
+    "command",
     "configuration",
     "default_folder",
     "examples",
     "parse_sets",
     "run_flags",
+    "run_option",
 ]
 
 ConfigFile = Annotated[
@@ -37,9 +39,9 @@ ConfigFile = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Delimiter = Annotated[str | None, typer.Option(help="Delimiter of the rows; detected if omitted.")]
 Encoding = Annotated[str | None, typer.Option(help="Encoding of the rows; detected if omitted.")]
-RunJson = Annotated[
-    bool, typer.Option("--json", help="Print only run.json.", rich_help_panel="Run")
-]
+run_option = partial(typer.Option, rich_help_panel="Run")
+RunJson = Annotated[bool, run_option("--json", help="Print only run.json.")]
+Command = Callable[..., None]
 
 
 def examples(*lines: str) -> str:
@@ -47,7 +49,17 @@ def examples(*lines: str) -> str:
     return "\n\n".join(["Examples:", *lines])
 
 
-def run_flags(*, but: Sequence[str] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Command]:
+    """Add a command; the examples of its docstring end its help."""
+
+    def add(function: Command) -> Command:
+        text, _, lines = (getdoc(function) or "").partition("\n\nExamples\n--------\n")
+        return app.command(name, help=text, epilog=examples(*lines.splitlines()))(function)
+
+    return add
+
+
+def run_flags(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
     """Add the flags of a run to a command, which gets those that were given as `flags`.
 
     Parameters
@@ -63,20 +75,19 @@ def run_flags(*, but: Sequence[str] = ()) -> Callable[[Callable[..., None]], Cal
     any_key = "Any other key, for example strategy.beta=0.6; may be repeated."
     shared.append(_flag("set", list[str], "KEY=VALUE", any_key, "Run"))
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = [
-            p for p in signature(command, eval_str=True).parameters.values() if p.name != "flags"
-        ]
+    def decorate(function: Command) -> Command:
+        parameters = signature(function, eval_str=True).parameters.values()
+        own = [p for p in parameters if p.name != "flags"]
         first = [p for p in own if p.kind is not Parameter.KEYWORD_ONLY]
 
-        @wraps(command)
+        @wraps(function)
         def call(**given: Any) -> None:
             flags = {flag.name: given.pop(flag.name) for flag in shared}
-            command(**given, flags={k: v for k, v in flags.items() if v is not None})
+            function(**given, flags={k: v for k, v in flags.items() if v is not None})
 
         # Typer reads the signature.
-        parameters = [*first, *shared, *own[len(first) :]]
-        call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        known = Signature([*first, *shared, *own[len(first) :]])
+        call.__signature__ = known  # type: ignore[attr-defined]
         return call
 
     return decorate

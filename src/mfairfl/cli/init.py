@@ -38,6 +38,11 @@ def init(
     """Write a commented TOML file for your own CSV.
 
     On a terminal it asks for what is missing and proposes answers.
+
+    Examples
+    --------
+    mfairfl init --csv people.csv
+    mfairfl init --csv people.csv --label hired --favourable yes --sensitive sex,age
     """
     target = csv.with_suffix(".toml") if out is None else out
     check_target(target, "choose another --out, or delete it first")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,6 +38,11 @@ def predict(
 
     Columns: row (from 0), score (probability of the favourable label, or of a favourable decision
     if decisions are random or depend on the group), decision (a label value), favourable (0 or 1).
+
+    Examples
+    --------
+    mfairfl predict runs/adult --csv new.csv --out scores.csv
+    mfairfl predict runs/adult --csv new.csv --out scores.csv --force --json
     """
     check_target(out, "choose another --out, or add --force to replace it", replace=force)
     import pandas as pd  # noqa: PLC0415 - only when called
@@ -67,13 +72,11 @@ def predict(
     found = None if tally is None else evaluate(tally, majority=record.tallies["train"])
     decided = int(favourable.sum())
     if json:
-        facts = {
-            "out": str(out), "rows": len(frame), "favourable": decided, "kind": predictor.kind
-        }  # fmt: skip
-        if tally is None or found is None:
-            print_json(facts | {"metrics": None})
-        else:
-            print_json(facts | {"measured_rows": tally.n, **found.model_dump(mode="json")})
+        facts = {"out": str(out), "rows": len(frame), "favourable": decided}
+        measured: dict[str, Any] = {"metrics": None}
+        if tally is not None and found is not None:
+            measured = {"measured_rows": tally.n, **found.model_dump(mode="json")}
+        print_json({**facts, "kind": predictor.served.kind, **measured})
         return
     task = predictor.task
     typer.echo(f"{out}: {len(frame):,} rows, {decided:,} decided {task.label} = {task.favourable}")

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mfairfl.cli.show import say
+from mfairfl.cli.show import INTERRUPTED, say
 
 if TYPE_CHECKING:
     from mfairfl.engine.state import RoundRecord, RunState, Setup
@@ -30,7 +30,6 @@ __all__ = [
     "terminable",
 ]
 
-INTERRUPTED = 130
 _BAR = 10  # characters
 _SHOWN = {
     "loss": "train_loss",

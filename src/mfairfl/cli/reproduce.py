@@ -43,6 +43,12 @@ def reproduce(
     """Reproduce tables and figures of the paper, with our numbers beside the published ones.
 
     Repeat the command to resume; finished runs are not repeated.
+
+    Examples
+    --------
+    mfairfl reproduce table-1 --quick
+    mfairfl reproduce all --seeds 5 --protocol 10x20 --out results/reproduction
+    mfairfl reproduce tuning --out tuned
     """
     from mfairfl.paper import experiment_names  # noqa: PLC0415 - only when called
 

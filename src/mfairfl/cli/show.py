@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -23,7 +24,6 @@ __all__ = [
     "number",
     "print_json",
     "print_numbers",
-    "print_record",
     "print_run",
     "print_table",
     "print_text",
@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 PIPE_WIDTH, READABLE = 120, 90
+INTERRUPTED = 130  # exit code
 _GAP = "  "  # between columns
 _OVERALL = ("accuracy", "balanced_accuracy")
 _CLIENTS = ("client_accuracy_gap", "client_accuracy_std", "worst_client_accuracy")
@@ -92,21 +93,16 @@ def print_table(
     console.print()
 
 
+def number(value: float | None) -> str:
+    """Write a rate with four digits; None and nan are a dash."""
+    return "-" if value is None or math.isnan(value) else f"{value:.4f}"
+
+
 def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
-    """Print a finished run: its run.json as it is, or its result for a reader."""
+    """Print a finished run: its run.json as it is, or its numbers and notes for a reader."""
     if as_json:
         typer.echo(record.to_json(), nl=False)
-    else:
-        print_record(record, str(folder))
-
-
-def number(value: float | None) -> str:
-    """Write a rate with four digits; None is a dash."""
-    return "-" if value is None else f"{value:.4f}"
-
-
-def print_record(record: RunRecord, folder: str) -> None:
-    """Print the result of a finished run: numbers, on whom, by client and by group, notes."""
+        return
     found = record.evaluation(record.reported)
     _print_whom(record, found.metrics)
     print_numbers(found, record.goal)
@@ -215,40 +211,26 @@ def _print_whom(record: RunRecord, metrics: Metrics) -> None:
 
 
 def _print_clients(found: Evaluation) -> None:
-    print_table(
-        ["client", "rows", "accuracy", "interval", "selected", "base rate"],
-        [
-            [
-                name,
-                f"{cell['n']:,}",
-                number(cell["accuracy"]),
-                _interval(found.intervals.by_client[name]["accuracy"]),
-                number(cell["selection_rate"]),
-                number(cell["base_rate"]),
-            ]
-            for name, cell in found.metrics.by_client.items()
-        ],
-        right=(1, 2, 4, 5),
-    )
+    rows = []
+    for name, cell in found.metrics.by_client.items():
+        interval = _interval(found.intervals.by_client[name]["accuracy"])
+        rates = [number(cell["selection_rate"]), number(cell["base_rate"])]
+        rows.append([name, f"{cell['n']:,}", number(cell["accuracy"]), interval, *rates])
+    head = ["client", "rows", "accuracy", "interval", "selected", "base rate"]
+    print_table(head, rows, right=(1, 2, 4, 5))
 
 
 def _print_groups(metrics: Metrics) -> None:
-    keys = ("accuracy", "selection_rate", "true_positive_rate", "false_positive_rate", "base_rate")
-    print_table(
-        [
-            "attribute",
-            "group",
-            "rows",
-            "accuracy",
-            "selected",
-            "true pos.",
-            "false pos.",
-            "base rate",
-        ],
-        [
-            [attribute, group, f"{cell['n']:,}", *(number(cell[key]) for key in keys)]
-            for attribute, cells in metrics.by_group.items()
-            for group, cell in cells.items()
-        ],
-        right=(2, 3, 4, 5, 6, 7),
-    )
+    rates = {
+        "accuracy": "accuracy",
+        "selected": "selection_rate",
+        "true pos.": "true_positive_rate",
+        "false pos.": "false_positive_rate",
+        "base rate": "base_rate",
+    }
+    rows = [
+        [attribute, group, f"{cell['n']:,}", *(number(cell[key]) for key in rates.values())]
+        for attribute, cells in metrics.by_group.items()
+        for group, cell in cells.items()
+    ]
+    print_table(["attribute", "group", "rows", *rates], rows, right=range(2, 3 + len(rates)))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from inspect import getdoc, getmodule
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mfairfl.cli.flags import Json
 from mfairfl.cli.show import print_json, print_table, print_text, say
 from mfairfl.errors import ConfigError
+from mfairfl.runs.options import dotted
 
 if TYPE_CHECKING:
     from mfairfl.strategies import Card
@@ -32,6 +32,11 @@ def strategies(
     """List the methods: paper, what each protects, what the server sees; or explain one.
 
     Methods of other installed packages are listed too.
+
+    Examples
+    --------
+    mfairfl strategies
+    mfairfl strategies --json
     """
     if name is None:
         _list(as_json=json)
@@ -75,7 +80,7 @@ def _explain(name: str, *, as_json: bool) -> None:
     strategy, card, tuned = create(name), describe(name), grids(name)
     values = {
         key: {"default": value, "grid": list(tuned.get(key, ()))}
-        for key, value in _dotted(asdict(strategy))  # type: ignore[call-overload]  # a dataclass
+        for key, value in dotted(asdict(strategy)).items()  # type: ignore[call-overload]
     }
     if as_json:
         print_json({"name": name, **asdict(card), "hyper_parameters": values})
@@ -87,12 +92,3 @@ def _explain(name: str, *, as_json: bool) -> None:
         for key, value in values.items()
     ]
     print_table(["hyper-parameter", "default", "tuned over"], rows, wrap=(2,))
-
-
-def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the hyper-parameters by the keys that set them."""
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _dotted(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from mfairfl.cli.flags import (
     ConfigFile,
     RunJson,
@@ -15,6 +13,7 @@ from mfairfl.cli.flags import (
     configuration,
     default_folder,
     run_flags,
+    run_option,
 )
 from mfairfl.cli.show import print_run, say, terminal
 from mfairfl.errors import ConfigError
@@ -27,28 +26,24 @@ def train(
     file: ConfigFile = None,
     *,
     flags: Mapping[str, Any],
-    config: Annotated[
-        Path | None, typer.Option(help="The same as the argument.", rich_help_panel="Run")
-    ] = None,
+    config: Annotated[Path | None, run_option(help="The same as the argument.")] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Run folder; by default runs/DATA-STRATEGY-SCHEME-sSEED.", rich_help_panel="Run"
-        ),
+        Path | None, run_option(help="Run folder; by default runs/DATA-STRATEGY-SCHEME-sSEED.")
     ] = None,
     plots: Annotated[
-        bool,
-        typer.Option(
-            "--plots",
-            help="Draw rounds.svg and clients.svg into the run folder.",
-            rich_help_panel="Run",
-        ),
+        bool, run_option("--plots", help="Draw rounds.svg and clients.svg into the run folder.")
     ] = False,
     json: RunJson = False,
 ) -> None:
     """Train a federated model, measure it, and write a run folder.
 
     Repeat the command to resume an interrupted run.
+
+    Examples
+    --------
+    mfairfl train --data adult --heterogeneity high
+    mfairfl train my.toml --rounds 2 --set strategy.weights=uniform
+    mfairfl train --csv people.csv --label hired --favourable yes --sensitive sex
     """
     if file is not None and config is not None:
         raise ConfigError(f"{file} and --config {config}: give one of them")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["parse_search", "tune"]
 
-_SEARCH, _STUDY = "Search", "Study"
+_search = partial(typer.Option, rich_help_panel="Search")
+_study = partial(typer.Option, rich_help_panel="Study")
 
 
 @run_flags(but=["tolerance"])
@@ -28,63 +29,52 @@ def tune(
     file: ConfigFile = None,
     *,
     flags: Mapping[str, Any],
-    trials: Annotated[
-        int, typer.Option(min=1, help="Complete trials wanted in total.", rich_help_panel=_SEARCH)
-    ] = 30,
-    folds: Annotated[
-        int, typer.Option(min=2, help="Folds of the train rows.", rich_help_panel=_SEARCH)
-    ] = 3,
+    trials: Annotated[int, _search(min=1, help="Complete trials wanted in total.")] = 30,
+    folds: Annotated[int, _search(min=2, help="Folds of the train rows.")] = 3,
     search: Annotated[
         list[str] | None,
-        typer.Option(
+        _search(
             metavar="KEY=VALUES",
             help="Replace or add a key: strategy.beta=0.4,0.8, training.lr=0.001:0.1:log, "
             "training.local_epochs=1:10",
-            rich_help_panel=_SEARCH,
         ),
     ] = None,
     metric: Annotated[
         str | None,
-        typer.Option(
+        _search(
             help="What counts as violation, by its name in run.json; by default that of the "
-            "notion, or client_accuracy_std for methods that protect clients only.",
-            rich_help_panel=_SEARCH,
+            "notion, or client_accuracy_std for methods that protect clients only."
         ),
     ] = None,
     tolerance: Annotated[
-        float,
-        typer.Option(min=0, max=1, help="Largest acceptable violation.", rich_help_panel=_SEARCH),
+        float, _search(min=0, max=1, help="Largest acceptable violation.")
     ] = 0.01,
     study: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of the study; by default DATA-STRATEGY-SCHEME-sSEED.",
-            rich_help_panel=_STUDY,
-        ),
+        str | None, _study(help="Name of the study; by default DATA-STRATEGY-SCHEME-sSEED.")
     ] = None,
     storage: Annotated[
         str | None,
-        typer.Option(
+        _study(
             metavar="URL",
             help="Database to share a study: postgresql://... or sqlite:///...; by default a file "
             "in the --out folder.",
-            rich_help_panel=_STUDY,
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder of this process; by default runs/tune-STUDY.", rich_help_panel=_STUDY
-        ),
+        Path | None, _study(help="Folder of this process; by default runs/tune-STUDY.")
     ] = None,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print JSON instead of text.", rich_help_panel=_STUDY)
-    ] = False,
+    json: Annotated[bool, _study("--json", help="Print JSON instead of text.")] = False,
 ) -> None:
     """Search hyper-parameters by cross-validation; test rows are not used.
 
     The most accurate trial whose violation is acceptable is chosen. Repeat the command to resume a
     stopped search.
+
+    Examples
+    --------
+    mfairfl tune my.toml --trials 30
+    mfairfl tune --data adult --heterogeneity high --strategy fedfb --notion eo
+    mfairfl tune my.toml --search strategy.beta=0.4,0.8 --search lr=0.001:0.1:log
     """
     require_extra("optuna", "tune")
     config = configuration(file, flags)
@@ -163,14 +153,13 @@ def _print_choice(tuned: SearchResult, folder: Path) -> None:
         [
             f"{trial.number}{' *' if trial.number == best.number else ''}",
             *(_shown(trial.values[key]) for key in search.space),
-            *(number(_defined(trial.mean(name))) for name in heads),
+            *(number(trial.mean(name)) for name in heads),
         ]
         for trial in shown
     ]
     keys = [key.rpartition(".")[2] for key in search.space]
-    print_table(
-        ["trial", *keys, *heads.values()], rows, right=range(1, len(keys) + len(heads) + 1)
-    )
+    columns = ["trial", *keys, *heads.values()]
+    print_table(columns, rows, right=range(1, len(columns)))
     print_text(
         "The Pareto set: no trial is better than these in both accuracy and violation. Means "
         f"over {search.folds} folds of the train rows; test rows are not used."
@@ -184,10 +173,6 @@ def _print_choice(tuned: SearchResult, folder: Path) -> None:
         )
     typer.echo(f"files: {folder}/ (best.toml, trials.csv, trials.svg, trials.png)")
     typer.echo(f"next: mfairfl train {folder / 'best.toml'}")
-
-
-def _defined(value: float) -> float | None:
-    return None if math.isnan(value) else value
 
 
 def _shown(value: Any) -> str:
