@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save
 
 from mfairfl.engine.checkpoint import Checkpoints, CheckpointWarning, dump, parse
-from mfairfl.engine.output import Bank, Candidate
+from mfairfl.engine.output import Candidate
 from mfairfl.engine.state import RunState
 from mfairfl.errors import CheckpointError
 from mfairfl.fairness.cells import Statistics
@@ -53,12 +53,10 @@ def full_state(round_: int = 7) -> RunState:
             "a/b\nc": {"own": np.zeros(1, np.float32)},
         },
         average=rng.normal(size=11).astype(np.float32),
-        bank=Bank(
-            [
-                Candidate("round 6", rng.normal(size=11).astype(np.float32), statistics),
-                Candidate("average 6", rng.normal(size=11).astype(np.float32), statistics),
-            ]
-        ),
+        bank=[
+            Candidate("round 6", rng.normal(size=11).astype(np.float32), statistics),
+            Candidate("average 6", rng.normal(size=11).astype(np.float32), statistics),
+        ],
         best_loss=0.1 + 0.2,
         best_round=6,
     )
@@ -78,7 +76,7 @@ def assert_same(a: object, b: object, where: str = "state") -> None:
         assert len(a) == len(b), where
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
             assert_same(x, y, f"{where}[{i}]")
-    elif isinstance(a, RunState | Bank | Candidate | Statistics):
+    elif isinstance(a, RunState | Candidate | Statistics):
         for one in fields(a):
             assert_same(getattr(a, one.name), getattr(b, one.name), f"{where}.{one.name}")
     else:

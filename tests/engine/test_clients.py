@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import federations as fed
-from mfairfl.engine.clients import DiskSlots, MemorySlots, sole_client
+from mfairfl.engine.clients import DiskSlots, MemorySlots, SoleClient
 from mfairfl.engine.state import Measure, Score, Train
 from mfairfl.errors import CheckpointError
 from mfairfl.training.plan import Job
@@ -109,7 +109,7 @@ def alone(request, federation, setup, tmp_path):
     """West, answering for itself."""
     client = next(c for c in federation.clients if c.name == "west")
     slots = MemorySlots({}) if request.param == "memory" else DiskSlots(tmp_path)
-    return sole_client(client, fed.model_of(setup), federation.attributes, setup.seed, slots)
+    return SoleClient(client, fed.model_of(setup), federation.attributes, setup.seed, slots)
 
 
 def asked(setup, round_):
@@ -149,11 +149,11 @@ def test_a_round_that_is_asked_again_starts_where_it_started(federation, setup, 
     client = next(c for c in federation.clients if c.name == "west")
     slots = DiskSlots(tmp_path)
     make = (client, fed.model_of(setup), federation.attributes, setup.seed)
-    alone = sole_client(*make, slots)
+    alone = SoleClient(*make, slots)
     alone.answer(asked(setup, 0))
     alone.answer(asked(setup, 1))
     once = slots.latest("west")["personal"].tobytes()
-    sole_client(*make, DiskSlots(tmp_path)).answer(asked(setup, 1))
+    SoleClient(*make, DiskSlots(tmp_path)).answer(asked(setup, 1))
     assert DiskSlots(tmp_path).latest("west")["personal"].tobytes() == once
 
 

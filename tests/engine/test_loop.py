@@ -395,11 +395,11 @@ def test_the_bank_holds_the_last_half_and_their_moving_average():
     run_state = state(strategy)
     made = setup(strategy, rounds=4, output=Output(rule="average"))
     result = FakeEngine(lambda _: TWO).run(made, run_state)
-    names = [candidate.name for candidate in run_state.bank.candidates]
+    names = [candidate.name for candidate in run_state.bank]
     assert names == ["round 3", "average 3", "round 4", "average 4"]
     # Weights after rounds 1 … 4 fall by [1, 3, 5] each; the moving average starts at round 1's
     # and is halved towards each next: first numbers 0, −1, −2, −3 give 0, −.5, −1.25, −2.125.
-    first = [float(candidate.weights[0]) for candidate in run_state.bank.candidates]
+    first = [float(candidate.weights[0]) for candidate in run_state.bank]
     assert first == [-2, -1.25, -3, -2.125]
     # `average` is the plain mean of rounds 3 and 4.
     assert result.served.members.tolist() == [[-2.5, -8.5, -14.5]]

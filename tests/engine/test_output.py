@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mfairfl.engine.output import Bank, Candidate, Output, choose
+from mfairfl.engine.output import Candidate, Output, choose
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
@@ -36,8 +36,7 @@ BIASED = candidate("biased", [[0, 0], [10, 10]])  # right 20; rates 0/1, violati
 
 
 def served(rule: str, tolerance: float, *found: Candidate, last: Candidate | None = None):
-    bank = Bank(list(found))
-    return choose(Output(rule=rule, tolerance=tolerance), last or found[-1], bank, PARITY)
+    return choose(Output(rule=rule, tolerance=tolerance), last or found[-1], found, PARITY)
 
 
 # ------------------------------------------------------------------ last and average
@@ -116,11 +115,11 @@ def test_an_undefined_violation_is_said():
     counts = np.array([[10.0, 0.0], [10.0, 0.0]])  # nobody deserves the favourable label
     found = [candidate(n, [[p, 0], [0, 0]], counts=counts) for n, p in (("a", 0), ("b", 5))]
     for rule in ("select", "mixture"):
-        chosen = choose(Output(rule=rule), found[1], Bank(found), goal)
+        chosen = choose(Output(rule=rule), found[1], found, goal)
         assert chosen.names == ("b",)  # the last one, though "a" is more accurate
         assert chosen.kind == "single"
         assert "undefined" in chosen.note
-        empty = choose(Output(rule=rule), nobody, Bank([nobody]), PARITY)
+        empty = choose(Output(rule=rule), nobody, [nobody], PARITY)
         assert "undefined" in empty.note
 
 

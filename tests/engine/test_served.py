@@ -76,7 +76,7 @@ def test_select_takes_the_best_ensemble_of_the_last_half(federation, tolerance):
         average = ((average.astype(float) + weights) / 2).astype(np.float32)
         if t > 3:
             bank |= {f"round {t}": weights, f"average {t}": average}
-    held = parse(watch.dumps[-1], "watch").bank.candidates
+    held = parse(watch.dumps[-1], "watch").bank
     assert [c.name for c in held] == list(bank)
     shares = np.array([72, 56, 32, 48]) / 208
     found = {name: quality(federation, members, shares) for name, members in bank.items()}

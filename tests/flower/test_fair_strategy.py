@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import FedAvg
 
 import federations as fed
 from grids import LocalGrid
-from mfairfl.engine.clients import MemorySlots, sole_client
+from mfairfl.engine.clients import MemorySlots, SoleClient
 from mfairfl.engine.state import Measure, Train
 from mfairfl.errors import ConfigError, DataError, FederationError, MessageError
 from mfairfl.flower import (
@@ -78,9 +78,7 @@ def called(name):
 def silo_app(federation, setup):
     """Clients that train and measure as mfairfl's own do, and know nothing but messages."""
     silos = [
-        sole_client(
-            client, fed.model_of(setup), federation.attributes, setup.seed, MemorySlots({})
-        )
+        SoleClient(client, fed.model_of(setup), federation.attributes, setup.seed, MemorySlots({}))
         for client in federation.clients
     ]
 

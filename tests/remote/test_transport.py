@@ -9,7 +9,7 @@ import pytest
 
 import federations as fed
 from mfairfl.engine.checkpoint import parse
-from mfairfl.engine.clients import DiskSlots, sole_client
+from mfairfl.engine.clients import DiskSlots, SoleClient
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Train
 from mfairfl.errors import FederationError
@@ -27,7 +27,7 @@ def setup_of(name, rounds=3):
     return replace(setup, output=Output(rule=create(name).card.output or "last"))
 
 
-def silos_of(setup, folder, kind=sole_client):
+def silos_of(setup, folder, kind=SoleClient):
     """Every client by itself, with its slots on its own disk."""
     return {
         client.name: kind(
@@ -90,7 +90,7 @@ def test_clients_that_restart_and_a_server_that_repeats_a_round_change_nothing(n
 
     class Watched:
         def __init__(self, client, *rest):
-            self._name, self._client = client.name, sole_client(client, *rest)
+            self._name, self._client = client.name, SoleClient(client, *rest)
 
         def answer(self, ask):
             if isinstance(ask, Train) and ask.round == 1:

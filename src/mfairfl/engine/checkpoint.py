@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from mfairfl.engine.output import Bank, Candidate
+from mfairfl.engine.output import Candidate
 from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.errors import CheckpointError
 from mfairfl.fairness.cells import SUMS, Statistics
@@ -50,7 +50,7 @@ def dump(state: RunState, identity: str) -> bytes:
         for slot, vector in held.items():
             arrays[f"slots/{len(slots)}"] = vector
             slots.append([client, slot])
-    for i, candidate in enumerate(state.bank.candidates):
+    for i, candidate in enumerate(state.bank):
         arrays[f"bank/{i}/weights"] = candidate.weights
         arrays[f"bank/{i}/sums"] = np.stack([getattr(candidate.statistics, s) for s in SUMS])
     header = {
@@ -60,7 +60,7 @@ def dump(state: RunState, identity: str) -> bytes:
         "strategy": _take_arrays(state.strategy, arrays),
         "vectors": list(state.vectors),
         "slots": slots,
-        "bank": [candidate.name for candidate in state.bank.candidates],
+        "bank": [candidate.name for candidate in state.bank],
         # JSON has no infinity; a run that has not measured a loss yet has no best one.
         "best_loss": state.best_loss if np.isfinite(state.best_loss) else None,
         "best_round": state.best_round,
@@ -93,10 +93,10 @@ def _restore(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Run
     slots: dict[str, dict[str, np.ndarray]] = {}
     for i, (client, slot) in enumerate(header["slots"]):
         slots.setdefault(client, {})[slot] = arrays[f"slots/{i}"]
-    bank = Bank()
+    bank = []
     for i, name in enumerate(header["bank"]):
         sums = dict(zip(SUMS, arrays[f"bank/{i}/sums"], strict=True))
-        bank.add(Candidate(name, arrays[f"bank/{i}/weights"], Statistics(**sums)))
+        bank.append(Candidate(name, arrays[f"bank/{i}/weights"], Statistics(**sums)))
     return RunState(
         round=header["round"],
         weights=arrays["weights"],

@@ -33,15 +33,7 @@ from mfairfl.training.measure import Probe, histograms, measure
 from mfairfl.training.plan import Job, Report
 from mfairfl.training.trainer import Work, run_works
 
-__all__ = [
-    "DiskSlots",
-    "LocalClients",
-    "MemorySlots",
-    "RunRows",
-    "Slots",
-    "SoleClient",
-    "sole_client",
-]
+__all__ = ["DiskSlots", "LocalClients", "MemorySlots", "RunRows", "Slots", "SoleClient"]
 
 _KEEP = 2  # a server is never more than one completed round behind its clients
 
@@ -226,10 +218,37 @@ class LocalClients:
 
 
 class SoleClient:
-    """A client that answers for itself alone."""
+    """A client that answers for its own rows.
 
-    def __init__(self, name: str, clients: LocalClients) -> None:
-        self._name, self._clients = name, clients
+    Parameters
+    ----------
+    client : Client
+        Its encoded rows.
+    model : Model
+        The shape every participant agreed on.
+    attributes : tuple of Attribute
+        The task's sensitive attributes.
+    seed : int
+        The run's; with round and name it orders the rows.
+    slots : Slots
+        What it keeps between rounds.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        model: Model,
+        attributes: tuple[Attribute, ...],
+        seed: int,
+        slots: Slots,
+    ) -> None:
+        shards = {split: client.shard(split) for split in SPLITS}
+        arrays = [(shard.X, shard.y, shard.cells) for shard in shards.values()]
+        pool, ranges = Pool.from_arrays(arrays, Cells(attributes).size)
+        rows = {str(split): {client.name: at} for split, at in zip(shards, ranges, strict=True)}
+        trainers = rows["train"]
+        run = RunRows(rows=rows, trainers=trainers, attributes=attributes, seed=seed, slots=slots)
+        self._name, self._clients = client.name, LocalClients(model, pool, [run])
 
     def answer(self, ask: Ask) -> Answer:
         """Do what is asked."""
@@ -239,33 +258,3 @@ class SoleClient:
             return tuple({s: one[s][self._name] for s in ask.splits} for one in found)
         answer: Answer = found[self._name] if isinstance(ask, Score) else found
         return answer
-
-
-def sole_client(
-    client: Client, model: Model, attributes: Sequence[Attribute], seed: int, slots: Slots
-) -> SoleClient:
-    """Return a client that answers for its own rows.
-
-    Parameters
-    ----------
-    client : Client
-        Its encoded rows.
-    model : Model
-        The shape every participant agreed on.
-    attributes : sequence of Attribute
-        The task's sensitive attributes.
-    seed : int
-        The run's; with round and name it orders the rows.
-    slots : Slots
-        What it keeps between rounds.
-    """
-    shards = [client.shard(split) for split in SPLITS]
-    arrays = [(shard.X, shard.y, shard.cells) for shard in shards]
-    pool, ranges = Pool.from_arrays(arrays, Cells(tuple(attributes)).size)
-    rows: dict[str, dict[str, range]] = {
-        split: {client.name: at} for split, at in zip(SPLITS, ranges, strict=True)
-    }
-    run = RunRows(
-        rows=rows, trainers=rows["train"], attributes=tuple(attributes), seed=seed, slots=slots
-    )
-    return SoleClient(client.name, LocalClients(model, pool, [run]))

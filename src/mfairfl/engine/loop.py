@@ -203,7 +203,7 @@ def _bank(setup: Setup, state: RunState) -> Generator[Ask, Any, Measured]:
     if "average" in candidates:
         for (kind, weights), found in zip(candidates.items(), answers, strict=True):
             sums = pooled(found[setup.held_out])
-            state.bank.add(Candidate(f"{kind} {state.round}", weights, sums))
+            state.bank.append(Candidate(f"{kind} {state.round}", weights, sums))
     loss = mean_loss(pooled(answers[0][setup.held_out]))
     if loss < state.best_loss:
         state.best_loss, state.best_round = loss, state.round

@@ -8,7 +8,7 @@ looked at.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.thresholds import Thresholds
 
-__all__ = ["RULES", "Bank", "Candidate", "Kind", "Output", "Rule", "Served", "choose"]
+__all__ = ["RULES", "Candidate", "Kind", "Output", "Rule", "Served", "accuracy", "choose"]
 
 Rule = Literal["last", "average", "select", "mixture", "threshold"]
 RULES: tuple[Rule, ...] = ("last", "average", "select", "mixture", "threshold")
@@ -63,17 +63,6 @@ class Candidate:
     statistics: Statistics
 
 
-@dataclass(slots=True)
-class Bank:
-    """The candidates so far."""
-
-    candidates: list[Candidate] = field(default_factory=list)
-
-    def add(self, candidate: Candidate) -> None:
-        """Add a candidate."""
-        self.candidates.append(candidate)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """The model that a run serves.
@@ -116,12 +105,14 @@ def _single(candidate: Candidate, note: str = "") -> Served:
     )
 
 
-def choose(output: Output, last: Candidate, bank: Bank, constraints: Constraints) -> Served:
+def choose(
+    output: Output, last: Candidate, bank: Sequence[Candidate], constraints: Constraints
+) -> Served:
     """Apply the output rule; `last` is the final weights.
 
     A bank may be empty (a run without rounds): every rule then serves the last weights.
     """
-    candidates = bank.candidates or [last]
+    candidates = bank or [last]
     if output.rule in ("last", "threshold"):
         return _single(last)
     if output.rule == "average":
@@ -151,15 +142,17 @@ def _swings(tolerance: float, found: Sequence[Candidate], constraints: Constrain
     )
 
 
-def _accuracy(statistics: Statistics) -> float:
+def accuracy(statistics: Statistics) -> float:
+    """Return the share of right decisions; nan without rows."""
     right = statistics.counts[:, 0] - statistics.positives[:, 0] + statistics.positives[:, 1]
-    return float(right.sum() / statistics.counts.sum())
+    rows = statistics.counts.sum()
+    return float(right.sum() / rows) if rows else float("nan")
 
 
 def _select(tolerance: float, found: Sequence[Candidate], constraints: Constraints) -> Served:
     """Serve the most accurate within the tolerance, else the least violating; ties: the latest."""
     violations = [constraints.violation(c.statistics) for c in found]
-    accuracies = [_accuracy(c.statistics) for c in found]
+    accuracies = [accuracy(c.statistics) for c in found]
     within = [i for i, v in enumerate(violations) if v <= tolerance]
     if within:
         return _single(found[max(within, key=lambda i: (accuracies[i], i))])
@@ -177,11 +170,11 @@ def _mixture(tolerance: float, found: Sequence[Candidate], constraints: Constrai
 
     gaps = np.array([constraints.gaps(c.statistics) for c in found]).T
     gaps = gaps[~np.isnan(gaps).any(axis=1)]
-    accuracy = np.array([_accuracy(c.statistics) for c in found])
+    accuracies = np.array([accuracy(c.statistics) for c in found])
     total = np.ones((1, len(found)))
     both = np.vstack([gaps, -gaps])
     bound = np.full(len(both), tolerance)
-    answer = linprog(-accuracy, A_ub=both, b_ub=bound, A_eq=total, b_eq=[1.0])
+    answer = linprog(-accuracies, A_ub=both, b_ub=bound, A_eq=total, b_eq=[1.0])
     note = ""
     if answer.status == 2:  # infeasible: ask for the smallest violation instead
         cost = np.append(np.zeros(len(found)), 1.0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from mfairfl.data import Split
-from mfairfl.engine.output import RULES, Bank, Output
+from mfairfl.engine.output import RULES, Candidate, Output
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.histogram import ScoreHistogram
@@ -106,7 +106,7 @@ class RunState:
     vectors: dict[str, np.ndarray] = field(default_factory=dict)
     slots: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     average: np.ndarray | None = None
-    bank: Bank = field(default_factory=Bank)
+    bank: list[Candidate] = field(default_factory=list)
     best_loss: float = float("inf")
     best_round: int = 0
 

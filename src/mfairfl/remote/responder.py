@@ -26,7 +26,7 @@ from mfairfl.data.columns import columns_of
 from mfairfl.data.federation import SPLITS, Client, Shard
 from mfairfl.data.frame import read_file
 from mfairfl.data.table import Table, read_table
-from mfairfl.engine.clients import DiskSlots, SoleClient, sole_client
+from mfairfl.engine.clients import DiskSlots, SoleClient
 from mfairfl.errors import DataError, MessageError, first_problem
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import write_atomically
@@ -188,6 +188,6 @@ class Responder:
             model = agreed.model.build(agreed.features)
             client = Client(self._settings.name, *shards)
             slots = DiskSlots(folder / "slots")
-            silo = sole_client(client, model, attributes, agreed.seed, slots)
+            silo = SoleClient(client, model, attributes, agreed.seed, slots)
             self._silos[run] = silo, Shape(model.size, Cells(attributes).size)
         return self._silos[run]
