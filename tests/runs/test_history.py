@@ -13,7 +13,7 @@ from answers import csv_rows
 from mfairfl.engine.checkpoint import Checkpoints, CheckpointWarning
 from mfairfl.engine.state import RunState
 from mfairfl.errors import CheckpointError, RunDirectoryError
-from mfairfl.runs import execute
+from mfairfl.runs import outcome
 from mfairfl.runs.history import History
 
 ROUNDS = 3
@@ -133,7 +133,7 @@ def test_stopped_before_the_record_is_closed(undisturbed, tmp_path, monkeypatch)
 
     out = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr(execute, "finished_record", crash)
+        patched.setattr(outcome, "evaluate", crash)  # the model is written, the record not
         with pytest.raises(KeyboardInterrupt):
             train(out)
     assert train(out).record.metrics == undisturbed[1].record.metrics

@@ -42,7 +42,7 @@ def members(model, frame):
     """P of every member for every row, from the weights and the layout of a small net."""
     X = model.encoder.transform(frame).astype(float)
     d, found = X.shape[1], []
-    for w in model.members.astype(float):
+    for w in model.served.members.astype(float):
         hidden = np.maximum(X @ w[: 4 * d].reshape(d, 4) + w[4 * d : 4 * d + 4], 0)
         found.append(1 / (1 + np.exp(-(hidden @ w[4 * d + 4 : 4 * d + 8] + w[4 * d + 8]))))
     return np.array(found)
@@ -96,7 +96,7 @@ def test_an_ensembles_probability_is_the_weighted_mean(runs):
     out, _ = runs["ensemble"]
     frame, model = fed.people(), mfairfl.load(out)
     shares = np.array([72, 56, 32, 48]) / 208
-    np.testing.assert_allclose(model.weights, shares, rtol=1e-15)
+    np.testing.assert_allclose(model.served.weights, shares, rtol=1e-15)
     expected = shares @ members(model, frame)
     np.testing.assert_allclose(model.predict_proba(frame)[:, 1], expected, rtol=0, atol=1e-6)
     bare = frame.drop(columns=["site", "hired"])
@@ -106,12 +106,14 @@ def test_an_ensembles_probability_is_the_weighted_mean(runs):
 def test_each_row_is_answered_by_its_own_clients_model(runs):
     out, _ = runs["personal"]
     frame, model = fed.people(), mfairfl.load(out)
-    assert model.clients == ("east", "north", "south", "west")
+    assert model.served.clients == ("east", "north", "south", "west")
     each = members(model, frame)
-    own = each[frame.site.map(dict(zip(model.clients, range(4), strict=True))), np.arange(260)]
+    own = each[
+        frame.site.map(dict(zip(model.served.clients, range(4), strict=True))), np.arange(260)
+    ]
     np.testing.assert_allclose(model.predict_proba(frame)[:, 1], own, rtol=0, atol=1e-6)
     bare = frame.drop(columns=["site", "hired"])
-    for k, client in enumerate(model.clients):
+    for k, client in enumerate(model.served.clients):
         found = model.predict_proba(bare, client=client)[:, 1]
         np.testing.assert_allclose(found, each[k], rtol=0, atol=1e-6)
         # Said aloud, it wins over the column.
@@ -126,7 +128,7 @@ def test_thresholds_depend_on_the_group_in_the_row(runs, kind):
     frame, model = fed.people(), mfairfl.load(out)
     (score,) = members(model, frame)
     z = np.log(score / (1 - score))
-    rule = model.thresholds
+    rule = model.served.thresholds
     passed = z[:, None] >= rule.values[cells(frame)]
     expected = (passed * rule.probabilities[cells(frame)]).sum(axis=1)
     np.testing.assert_allclose(model.predict_proba(frame)[:, 1], expected, rtol=0, atol=1e-12)
@@ -207,7 +209,7 @@ def test_a_group_that_is_no_feature_is_needed_for_thresholds_only():
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_the_model_file_holds_all_that_is_served(runs, kind):
     out, run = runs[kind]
-    loaded, kept = mfairfl.load(out), run.predictor
+    loaded, kept = mfairfl.load(out).served, run.predictor.served
     assert loaded.members.tobytes() == kept.members.tobytes()
     assert loaded.weights.tobytes() == kept.weights.tobytes()
     assert (loaded.kind, loaded.clients) == (kept.kind, kept.clients)

@@ -165,7 +165,7 @@ def test_probabilities_are_the_logistic_function_of_the_logit(tmp_path):
     run = mfairfl.train(fed.people_table(frame), **(QUICK | {"hidden": ()}))
     probability = run.predictor.predict_proba(frame)
     X = run.predictor.encoder.transform(frame).astype(float)
-    w = run.predictor.members[0].astype(float)
+    w = run.predictor.served.members[0].astype(float)
     expected = 1 / (1 + np.exp(-(X @ w[:-1] + w[-1])))
     np.testing.assert_allclose(probability[:, 1], expected, rtol=0, atol=1e-6)
     np.testing.assert_allclose(probability.sum(axis=1), 1, rtol=0, atol=1e-15)

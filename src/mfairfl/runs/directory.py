@@ -20,6 +20,7 @@ from mfairfl.engine.output import Served
 from mfairfl.errors import RunDirectoryError
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.files import write_atomically
+from mfairfl.runs.options import dotted
 from mfairfl.runs.record import RunRecord, StartedRecord, read_record
 
 __all__ = ["RunDirectory"]
@@ -112,9 +113,8 @@ class RunDirectory:
         """Write model.safetensors: members and their weights."""
         # One key only: the order of several would differ from one writing to the next.
         rule = None if served.thresholds is None else served.thresholds.to_json()
-        whose = {"names": list(served.names), "clients": list(served.clients)}
-        header = {"kind": served.kind, **whose, "thresholds": rule}
-        meta = {"served": json.dumps(header)}
+        whose = {"names": served.names, "clients": served.clients}
+        meta = {"served": json.dumps({"kind": served.kind, **whose, "thresholds": rule})}
         arrays: dict[str, np.ndarray] = {
             "members": np.ascontiguousarray(served.members, dtype=np.float32),
             "weights": np.ascontiguousarray(served.weights, dtype=np.float64),
@@ -146,12 +146,19 @@ class RunDirectory:
         except FileNotFoundError:
             raise RunDirectoryError(f"{path}: not found; restore it or train again") from None
 
-    def read_model(self) -> tuple[np.ndarray, np.ndarray, Thresholds | None]:
-        """Read members (R, m), weights (R,) and thresholds of a file that passed `check`."""
+    def read_model(self) -> Served:
+        """Read a model.safetensors that passed `check`."""
         with safe_open(self.path / "model.safetensors", framework="numpy") as file:
-            rule = json.loads(file.metadata()["served"]).get("thresholds")
-            members, weights = file.get_tensor("members"), file.get_tensor("weights")
-        return members, weights, None if rule is None else Thresholds.from_json(rule)
+            header = json.loads(file.metadata()["served"])
+            rule = header.get("thresholds")
+            return Served(
+                kind=header["kind"],
+                members=file.get_tensor("members"),
+                weights=file.get_tensor("weights"),
+                names=tuple(header["names"]),
+                clients=tuple(header.get("clients", ())),
+                thresholds=None if rule is None else Thresholds.from_json(rule),
+            )
 
 
 def _difference(old: StartedRecord | RunRecord, new: StartedRecord) -> str:
@@ -169,13 +176,4 @@ def _settings(record: StartedRecord | RunRecord) -> dict[str, Any]:
     """Return what decides a run, by dotted keys: the configuration, then how rows were given."""
     plain = record.model_dump(mode="json", include={"config", "federation", "task"})
     given = {key: plain["federation"][key] for key in ("scheme", "seed", "options")}
-    return _flatten(plain["config"]) | _flatten({"federation": given, "task": plain["task"]})
-
-
-def _flatten(value: Any, prefix: str = "") -> dict[str, Any]:
-    if isinstance(value, dict):
-        flat: dict[str, Any] = {}
-        for key, inner in value.items():
-            flat |= _flatten(inner, f"{prefix}.{key}" if prefix else str(key))
-        return flat
-    return {prefix: value}
+    return dotted(plain["config"]) | dotted({"federation": given, "task": plain["task"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from mfairfl.data import MISSING, Attribute, Task, canonical_text, table_from_fr
 from mfairfl.errors import DataError
 from mfairfl.fairness import Tally
 from mfairfl.fairness.cells import Cells
-from mfairfl.fairness.summary import constant_classifier, summarise
-from mfairfl.fairness.uncertainty import intervals, noise_floor
+from mfairfl.fairness.summary import TallySummary, constant_classifier, summarise
+from mfairfl.fairness.uncertainty import Intervals, NoiseFloor, intervals, noise_floor
 from mfairfl.runs.record import Evaluation, MetricIntervals, Metrics, NoiseFloors
 
 __all__ = ["evaluate", "measure_predictions"]
@@ -89,28 +90,15 @@ def evaluate(tally: Tally, *, majority: Tally | None = None) -> Evaluation:
     >>> round(evaluate(tally).metrics["accuracy"], 3)
     0.667
     """
-    summary, ranges, floors = summarise(tally), intervals(tally), noise_floor(tally)
     return Evaluation(
-        metrics=Metrics(
-            **summary.values,
-            by_attribute=summary.by_attribute,
-            by_client=summary.by_client,
-            by_group=summary.by_group,
-            undefined=summary.undefined,
-        ),
-        intervals=MetricIntervals(
-            level=ranges.level,
-            **_bounds(ranges.values),
-            by_attribute=_bounds(ranges.by_attribute),
-            by_client=_bounds(ranges.by_client),
-            by_group=_bounds(ranges.by_group),
-        ),
-        noise_floor=NoiseFloors(**floors.values, by_attribute=floors.by_attribute),
+        metrics=Metrics(**_flat(summarise(tally))),
+        intervals=MetricIntervals(**_flat(intervals(tally))),
+        noise_floor=NoiseFloors(**_flat(noise_floor(tally))),
         constant_classifier=summarise(constant_classifier(tally, majority=majority)).values,
     )
 
 
-def _bounds(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _bounds(inner) for name, inner in value.items()}
-    return None if value is None else (value.lower, value.upper)
+def _flat(found: TallySummary | Intervals | NoiseFloor) -> dict[str, Any]:
+    """Return numbers by name with the tables beside them, as in run.json."""
+    parts = asdict(found)
+    return {**parts.pop("values"), **parts}

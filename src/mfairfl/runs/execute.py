@@ -19,7 +19,7 @@ from mfairfl.plugins import MODELS
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import History
-from mfairfl.runs.outcome import finished_record, started_record
+from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.predictor import Predictor, load
 from mfairfl.runs.prepare import ModuleFactory, federation_of, model_of, setup_of, table_of
 from mfairfl.runs.record import DataFacts, FederationFacts, RunRecord, StartedRecord, Timing
@@ -180,26 +180,17 @@ def _refuse(section: str, settings: BaseModel, why: str) -> None:
 
 def _finish(run: _PreparedRun, result: Result, timing: Timing) -> Run:
     """Write model and record, and return the run."""
-    member, served, files = run.member, result.served, {}
-    if run.directory is not None:
-        run.directory.write_model(served)
-        files = run.directory.digests()
-    record = finished_record(
-        run.record, member.setup, member.model, result, timing=timing, files=files
+    member, federation, directory = run.member, run.member.federation, run.directory
+    record = finish_run(
+        run.record, member.setup, member.model, result, timing=timing, directory=directory
     )
-    if run.directory is not None:
-        record.write(run.directory.path)
     predictor = Predictor(
         model=member.model,
-        encoder=member.federation.encoder,
-        task=member.federation.task,
-        members=served.members,
-        weights=served.weights,
-        kind=served.kind,
-        clients=served.clients,
-        thresholds=served.thresholds,
+        encoder=federation.encoder,
+        task=federation.task,
+        served=result.served,
     )
-    path = None if run.directory is None else run.directory.path
+    path = None if directory is None else directory.path
     return Run(record=record, predictor=predictor, path=path)
 
 

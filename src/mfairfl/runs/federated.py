@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mfairfl.data import SPLITS, Encoder, Split, Task
+from mfairfl.data import SPLITS, Encoder, Task
 from mfairfl.engine.loop import Callback, Result, first_state
 from mfairfl.errors import ConfigError, RunDirectoryError
 from mfairfl.files import write_atomically
@@ -24,7 +24,7 @@ from mfairfl.remote.transport import Transport, drive
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import History
-from mfairfl.runs.outcome import finished_record, started_record
+from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.prepare import model_of, setup_for
 from mfairfl.runs.record import (
     ClientFacts,
@@ -85,21 +85,22 @@ def run_federated(
             goal=config.goal(tuple(a.name for a in enrolled.attributes)),
         )
         model = model_of(config, len(enrolled.encoder.feature_names))
-        setup = setup_for(config, size=model.size, summary=summary, splits=_splits(enrolled))
+        splits = tuple(s for s in SPLITS if any(c.sum() for c in enrolled.counts[s].values()))
+        setup = setup_for(config, size=model.size, summary=summary, splits=splits)
         checkpoints = directory.checkpoints(started.identity)
         state = checkpoints.latest() or first_state(setup, model)
         watchers = (*callbacks, History(directory.path), checkpoints)
         began = time.perf_counter()
         result = drive(setup, state, transport, minimum=request.minimum, callbacks=watchers)
         seconds = round(time.perf_counter() - began, 3)
-        result = _without_personal(result, state.weights)
-        directory.write_model(result.served)
-        timing = Timing(train_seconds=seconds, runs_at_once=1)
-        record = finished_record(
-            started, setup, model, result, timing=timing, files=directory.digests()
+        return finish_run(
+            started,
+            setup,
+            model,
+            _without_personal(result, state.weights),
+            timing=Timing(train_seconds=seconds, runs_at_once=1),
+            directory=directory,
         )
-        record.write(directory.path)
-        return record
 
 
 def _enrol(request: FederatedRequest, transport: Transport) -> Enrolled:
@@ -149,10 +150,6 @@ def _read_enrolment(path: Path) -> Enrolled:
         raise RunDirectoryError(
             f"{path}: damaged ({' '.join(str(error).split())}); restore it or choose another out"
         ) from None
-
-
-def _splits(enrolled: Enrolled) -> tuple[Split, ...]:
-    return tuple(p for p in SPLITS if any(c.sum() for c in enrolled.counts[p].values()))
 
 
 def _started(config: Config, enrolled: Enrolled) -> StartedRecord:

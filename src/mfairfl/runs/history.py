@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from mfairfl.engine.output import accuracy
 from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.engine.tallies import mean_loss, pooled, tally_of
 from mfairfl.errors import RunDirectoryError
@@ -107,12 +108,9 @@ def _client_rows(setup: Setup, record: RoundRecord) -> list[dict[str, Any]]:
             "set_aside": record.set_aside.get(name, ""),
         }
         for split, clients in measured.items():
-            s = clients[name]
-            count = float(s.counts.sum())
-            right = float((s.counts[:, 0] - s.positives[:, 0] + s.positives[:, 1]).sum())
-            row[f"{split}_rows"] = int(count)
-            row[f"{split}_loss"] = float(s.losses.sum()) / count if count else None
-            row[f"{split}_accuracy"] = right / count if count else None
+            row[f"{split}_rows"] = int(clients[name].counts.sum())
+            row[f"{split}_loss"] = _defined(mean_loss(clients[name]))
+            row[f"{split}_accuracy"] = _defined(accuracy(clients[name]))
         rows.append(row)
     return rows
 

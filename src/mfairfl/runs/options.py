@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from mfairfl.errors import ConfigError, unknown
 from mfairfl.files import load_toml
 
-__all__ = ["OPTIONS", "Option", "comma_list", "nested", "settings", "toml_value"]
+__all__ = ["OPTIONS", "Option", "comma_list", "dotted", "nested", "settings", "toml_value"]
 
 Kind = Literal["text", "integer", "number", "names", "integers"]
 
@@ -161,6 +161,21 @@ def nested(options: Mapping[str, Any], base: Mapping[str, Any] | None = None) ->
             level = level[part]
         level[last] = value
     return result
+
+
+def dotted(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values of a nested mapping by their dotted keys.
+
+    Examples
+    --------
+    >>> dotted({"training": {"rounds": 3}, "seed": 0})
+    {'training.rounds': 3, 'seed': 0}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        inner = isinstance(value, Mapping)
+        flat |= dotted(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
+    return flat
 
 
 def settings(

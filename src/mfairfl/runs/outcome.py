@@ -16,6 +16,7 @@ from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.notions import available_notions
 from mfairfl.models import Model
 from mfairfl.runs.config import Config
+from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.evaluation import evaluate
 from mfairfl.runs.record import (
     DataFacts,
@@ -30,7 +31,7 @@ from mfairfl.runs.record import (
     Timing,
 )
 
-__all__ = ["finished_record", "started_record"]
+__all__ = ["finish_run", "started_record"]
 
 NEAR_CONSTANT = 0.01  # a model that selects fewer (or all but fewer) hardly decides anything
 _LIBRARIES = ("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors")
@@ -69,16 +70,20 @@ def started_record(
     )
 
 
-def finished_record(
+def finish_run(
     started: StartedRecord,
     setup: Setup,
     model: Model,
     result: Result,
     *,
     timing: Timing,
-    files: dict[str, str],
+    directory: RunDirectory | None,
 ) -> RunRecord:
-    """Return the record of a finished run; `files` holds the digests of its model's files."""
+    """Return the record of a finished run, written with its model if there is a directory."""
+    files = {}
+    if directory is not None:
+        directory.write_model(result.served)
+        files = directory.digests()
     attributes = setup.summary.attributes
     tallies = {
         split: served_tally(result.served, result.measured, split, attributes)
@@ -90,7 +95,7 @@ def finished_record(
         for split, one in found.items()
     }
     served, training = result.served, started.config["training"]
-    return RunRecord(
+    record = RunRecord(
         **dict(started) | {"status": "complete"},
         rounds=result.rounds,
         epochs_per_round=training["local_epochs"] * training["rounds"] // (setup.rounds or 1),
@@ -99,7 +104,7 @@ def finished_record(
             kind=served.kind,
             names=served.names,
             clients=served.clients,
-            weights=tuple(float(weight) for weight in served.weights),
+            weights=tuple(served.weights.tolist()),
             rule=setup.output.rule,
             tolerance=setup.output.tolerance,
             note=served.note,
@@ -115,6 +120,9 @@ def finished_record(
         machine=MachineFacts(system=platform.system(), machine=platform.machine()),
         files=files,
     )
+    if directory is not None:
+        record.write(directory.path)
+    return record
 
 
 def _losses(setup: Setup, result: Result, split: Split) -> dict[str, float | None]:

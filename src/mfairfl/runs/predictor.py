@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mfairfl.data import Encoder, Task, canonical_text, cells_of, features_frame, read_frame
-from mfairfl.engine.output import Kind
+from mfairfl.engine.output import Served
 from mfairfl.errors import DataError, RunDirectoryError, unknown
 from mfairfl.fairness import Tally
-from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
 from mfairfl.runs.directory import RunDirectory
@@ -31,40 +30,26 @@ __all__ = ["Predictor", "load"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Predictor:
-    """The model a run serves, with all it needs to read raw rows.
-
-    Parameters
-    ----------
-    kind : {"single", "mixture", "ensemble", "personal"}
-        A mixture decides each row by a member drawn at random with `weights`; an ensemble by the
-        weighted mean of its members' probabilities; personal members are one for each client.
-    clients : tuple of str
-        Whose each member is, in an ensemble and where each client has its own.
-    thresholds : Thresholds, optional
-        How scores of each group become decisions (at random where a group has several).
-    """
+    """The model a run serves, with all it needs to read raw rows."""
 
     model: Model
     encoder: Encoder
     task: Task
-    members: NDArray[np.float32]
-    weights: NDArray[np.float64]
-    kind: Kind = "single"
-    clients: tuple[str, ...] = ()
-    thresholds: Thresholds | None = None
+    served: Served
 
     @property
     def randomised(self) -> bool:
         """Whether two people alike in everything may be decided differently."""
-        rule = self.thresholds
+        rule = self.served.thresholds
         drawn = rule is not None and bool(((rule.probabilities > 0).sum(axis=1) > 1).any())
-        return self.kind == "mixture" or drawn
+        return self.served.kind == "mixture" or drawn
 
     def decision_function(
         self, frame: Any, *, client: str | None = None, name: str = "the frame"
     ) -> NDArray[np.float64]:
         """Return the model's logits, (n,); those of each member, (R, n), for a mixture."""
-        if client is not None and self.kind != "personal":
+        served = self.served
+        if client is not None and served.kind != "personal":
             raise DataError(
                 f"client '{client}': this run serves all clients alike; leave client= (--client) "
                 "out"
@@ -73,13 +58,13 @@ class Predictor:
         X = self.encoder.transform(features_frame(frame, self.task, name=name))
         none = np.zeros(len(X), dtype=np.int64)
         pool, (where,) = Pool.from_arrays([(X, none, none)], cells=1)
-        models = self.members[None] if self.kind == "ensemble" else self.members
+        models = served.members[None] if served.kind == "ensemble" else served.members
         with steady_arithmetic():  # as in training: the same rows get the same decisions
-            probes = [Probe(weights, where, self.weights) for weights in models]
+            probes = [Probe(weights, where, served.weights) for weights in models]
             z = np.stack([found.numpy() for found in logits(probes, self.model, pool)])
-        if self.kind == "personal":
+        if served.kind == "personal":
             return np.asarray(z[self._owners(frame, client, name), np.arange(len(X))])
-        return z if self.kind == "mixture" else np.asarray(z[0])
+        return z if served.kind == "mixture" else np.asarray(z[0])
 
     def predict_proba(
         self, frame: Any, *, client: str | None = None, name: str = "the frame"
@@ -99,15 +84,21 @@ class Predictor:
         name : str
             What error messages call the rows.
         """
-        z = self.decision_function(frame, client=client, name=name)
-        if self.kind == "mixture":
-            positive = np.tensordot(self.weights, z > 0, axes=1)
-        elif self.thresholds is not None:
-            cells = cells_of(frame, self.task, name=name)
-            positive = self.thresholds.positive_probability(z, cells)
+        if self.served.kind == "mixture" or self.served.thresholds is not None:
+            positive = self._favoured(frame, client, name)
         else:
-            positive = expit(z)
+            positive = expit(self.decision_function(frame, client=client, name=name))
         return np.column_stack([1 - positive, positive])
+
+    def _favoured(self, frame: Any, client: str | None, name: str) -> NDArray[np.float64]:
+        """Return the probability of a favourable decision; 0 or 1 unless it is drawn."""
+        z = self.decision_function(frame, client=client, name=name)
+        if self.served.kind == "mixture":
+            return np.asarray(np.tensordot(self.served.weights, z > 0, axes=1))
+        if self.served.thresholds is not None:
+            cells = cells_of(frame, self.task, name=name)
+            return self.served.thresholds.positive_probability(z, cells)
+        return np.asarray(z > 0, dtype=np.float64)
 
     def predict(
         self,
@@ -128,12 +119,9 @@ class Predictor:
         random_state : int
             Seed of a randomised model's draws; no other model's decisions depend on it.
         """
-        if self.kind == "mixture" or self.thresholds is not None:
-            chance = self.predict_proba(frame, client=client, name=name)[:, 1]
-            draws = np.random.default_rng(random_state).random(len(chance))
-            return np.asarray(draws < chance, dtype=np.int8)
-        z = self.decision_function(frame, client=client, name=name)
-        return np.asarray(z > 0, dtype=np.int8)
+        chance = self._favoured(frame, client, name)
+        draws = np.random.default_rng(random_state).random(len(chance))
+        return np.asarray(draws < chance, dtype=np.int8)
 
     def evaluate(
         self, frame: Any, *, client: str | None = None, name: str = "the frame"
@@ -161,31 +149,28 @@ class Predictor:
         >>> mfairfl.fairness.accuracy(tally)  # doctest: +SKIP
         """
         frame = read_frame(frame)
-        if self.randomised:
-            chance = self.predict_proba(frame, client=client, name=name)[:, 1]
-        else:
-            chance = self.predict(frame, client=client, name=name).astype(np.float64)
+        chance = self._favoured(frame, client, name)
         return measure_predictions(frame, self.task, chance, name=name)
 
     def _owners(self, frame: pd.DataFrame, client: str | None, name: str) -> NDArray[np.intp]:
         """Return which member answers each row."""
-        place = {owner: i for i, owner in enumerate(self.clients)}
+        place = {owner: i for i, owner in enumerate(self.served.clients)}
         if client is not None:
             if client not in place:
-                raise DataError(unknown("client", client, self.clients))
+                raise DataError(unknown("client", client, self.served.clients))
             return np.full(len(frame), place[client], dtype=np.intp)
         if self.task.client not in frame:
             column = f"add the column '{self.task.client}', or " if self.task.client else ""
             raise DataError(
                 f"{name}: each client has a model of its own: {column}give client= (--client), "
-                f"one of: {', '.join(self.clients)}"
+                f"one of: {', '.join(self.served.clients)}"
             )
         owners = [canonical_text(value) for value in frame[self.task.client]]
         strange = [owner for owner in owners if owner not in place]
         if strange:
             raise DataError(
                 f"{name}, column '{self.task.client}': "
-                + unknown("client", strange[0], self.clients)
+                + unknown("client", strange[0], self.served.clients)
             )
         return np.array([place[owner] for owner in owners], dtype=np.intp)
 
@@ -217,22 +202,15 @@ def load(run: str | Path, *, model: ModuleFactory | None = None, trust: bool = F
     record = RunRecord.read(directory.path)
     directory.check(record.files)
     made = _model(record, directory.path, model, trust=trust)
-    members, weights, thresholds = directory.read_model()
-    if members.shape[1] != made.size:
+    served = directory.read_model()
+    size = served.members.shape[1]
+    if size != made.size:
         raise RunDirectoryError(
-            f"{directory.path}: model.safetensors has {members.shape[1]} weights, but the model "
-            f"has {made.size}"
+            f"{directory.path}: model.safetensors has {size} weights, but the model has "
+            f"{made.size}"
         )
-    return Predictor(
-        model=made,
-        encoder=Encoder.load(directory.path / "encoder.json"),
-        task=record.task,
-        members=members,
-        weights=weights,
-        kind=record.served.kind,
-        clients=record.served.clients,
-        thresholds=thresholds,
-    )
+    encoder = Encoder.load(directory.path / "encoder.json")
+    return Predictor(model=made, encoder=encoder, task=record.task, served=served)
 
 
 def _model(record: RunRecord, path: Path, factory: ModuleFactory | None, *, trust: bool) -> Model:
