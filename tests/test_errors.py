@@ -29,7 +29,7 @@ def test_unknown_names_the_nearest_and_sorts_the_known():
 
 
 def test_unknown_gives_no_hint_when_nothing_is_near():
-    assert unknown("strategy", "zzz", ["fedavg"]) == "unknown strategy 'zzz': (known: fedavg)"
+    assert unknown("strategy", "zzz", ["fedavg"]) == "unknown strategy 'zzz' (known: fedavg)"
 
 
 def test_unknown_accepts_any_iterable_once():

@@ -68,8 +68,8 @@ def unknown(kind: str, name: str, options: Iterable[str]) -> str:
     """
     known = sorted(options)
     near = get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean '{near[0]}'? " if near else ""
-    return f"unknown {kind} '{name}': {hint}(known: {', '.join(known)})"
+    hint = f": did you mean '{near[0]}'?" if near else ""
+    return f"unknown {kind} '{name}'{hint} (known: {', '.join(known)})"
 
 
 def first_problem(

@@ -266,7 +266,18 @@ class ModuleModel:
         # torch draws initial weights from its global generator: use it on loan, put it back.
         with torch.random.fork_rng(devices=[]):
             torch.random.manual_seed(seed)
-            return self._factory(self._inputs)
+            try:
+                module = self._factory(self._inputs)
+            except TypeError as error:
+                reason = " ".join(str(error).split())
+                raise ConfigError(
+                    f"model: the factory cannot be called with the number of inputs ({reason})"
+                ) from error
+        if not isinstance(module, nn.Module):
+            raise ConfigError(
+                f"model: the factory returned a {type(module).__name__}, not a torch.nn.Module"
+            )
+        return module
 
     def init(self, rng: np.random.Generator) -> np.ndarray:
         """Draw the module's own initial weights from `rng`."""

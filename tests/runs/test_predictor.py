@@ -158,7 +158,7 @@ def test_thresholds_depend_on_the_group_in_the_row(runs, kind):
             "personal",
             lambda f: f,
             {"client": "moon"},
-            "unknown client 'moon': (known: east, north, south, west)",
+            "unknown client 'moon' (known: east, north, south, west)",
         ),
         ("personal", lambda f: f, {"client": ""}, "unknown client ''"),
         (

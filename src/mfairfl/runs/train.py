@@ -104,6 +104,12 @@ def train(
     >>> run = mfairfl.train("adult", heterogeneity="high", rounds=2)  # doctest: +SKIP
     >>> run = mfairfl.train(frame, label="hired", sensitive="sex", client="site")  # doctest: +SKIP
     """
+    _require("label", label, str, "a column's name")
+    _require("client", client, str, "a column's name")
+    _require("sensitive", sensitive, str | Sequence, "one or several columns' names")
+    _require("config", config, str | Path | Mapping, "a TOML file or a mapping")
+    _require("out", out, str | Path, "a folder")
+    _require("callbacks", callbacks, Sequence, "a list of objects with on_start and on_round")
     given: dict[str, Any] = {
         "csv": None if csv is None else str(csv),
         "label": label,
@@ -138,6 +144,11 @@ def train(
         callbacks=tuple(callbacks),
     )
     return run_requests([request])[0]
+
+
+def _require(keyword: str, value: Any, kind: Any, what: str) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise ConfigError(f"{keyword}: pass {what}, not {value!r}")
 
 
 def _rows(data: Any, options: dict[str, Any]) -> Table | Federation | None:
@@ -185,7 +196,7 @@ def _notions(notion: Any) -> list[str] | None:
     for one in several:
         if not isinstance(one, str | Notion):
             raise ConfigError(
-                f"notion: {one!r} is not one; pass a name (dp, eo, eopp, ap) or a "
+                f"notion: {one!r} is not a notion; pass a name (dp, eo, eopp, ap) or a "
                 "mfairfl.fairness.Notion"
             )
     return [register_notion(one) if isinstance(one, Notion) else one for one in several]
