@@ -6,7 +6,7 @@ message on one line and exits with code 2. Anything else is a bug and keeps its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, get_args
@@ -24,6 +24,7 @@ __all__ = [
     "RunDirectoryError",
     "first_problem",
     "require_extra",
+    "require_known",
     "unknown",
 ]
 
@@ -70,6 +71,23 @@ def unknown(kind: str, name: str, options: Iterable[str]) -> str:
     near = get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f": did you mean '{near[0]}'?" if near else ""
     return f"unknown {kind} '{name}'{hint} (known: {', '.join(known)})"
+
+
+def require_known(
+    kind: str,
+    names: Iterable[str],
+    options: Collection[str],
+    error: type[MfairflError] = ConfigError,
+) -> None:
+    """Refuse the first name that is not among the options.
+
+    Examples
+    --------
+    >>> require_known("strategy", ["fedavg"], ["fedavg", "qffl"])
+    """
+    for name in names:
+        if name not in options:
+            raise error(unknown(kind, name, options))
 
 
 def first_problem(

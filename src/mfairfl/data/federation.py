@@ -16,6 +16,7 @@ import numpy.typing as npt
 from mfairfl.data.encoder import Encoder
 from mfairfl.data.task import Attribute, Task
 from mfairfl.errors import DataError
+from mfairfl.text import aligned
 
 __all__ = ["SPLITS", "Client", "Federation", "Shard", "Split"]
 
@@ -56,12 +57,8 @@ class Client:
 
     def shard(self, split: Split) -> Shard:
         """Return the rows of a split."""
-        shards: dict[Split, Shard] = {
-            "train": self.train,
-            "validation": self.validation,
-            "test": self.test,
-        }
-        return shards[split]
+        shard: Shard = getattr(self, split)
+        return shard
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -163,19 +160,13 @@ def _text(summary: dict[str, Any]) -> str:
             cell = client["attributes"][attribute][group]
             line.append(f"{_percent(cell['share'])} ({_percent(cell['base_rate'])})")
         lines.append(line)
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rows = sum(client["rows"] for client in clients)
     text = [
         f"{summary['table']}: {rows:,} rows, {summary['features']} features, "
         f"{len(clients)} clients, scheme {summary['scheme']}, seed {summary['seed']}",
         "share of the client's rows (base rate in brackets), '-' where undefined",
     ]
-    for line in lines:
-        cells = [
-            cell.rjust(width) if 0 < i < len(head) else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        text.append("  ".join(cells).rstrip())
+    text += aligned(lines, right=range(1, len(head)))
     text += [f"note: {note}" for note in summary["notes"]]
     return "\n".join([*text, *(f"warning: {warning}" for warning in summary["warnings"])])
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from mfairfl.data.assembly import assemble, check_seed, split_client
 from mfairfl.data.federation import Federation
 from mfairfl.data.table import Table
-from mfairfl.errors import DataError, unknown
+from mfairfl.errors import DataError, require_known
 from mfairfl.randomness import stream
 
 __all__ = ["SCHEMES", "Scheme", "SchemeInput", "Shares", "partition"]
@@ -177,18 +177,14 @@ def _input(
     options: Mapping[str, Any],
 ) -> SchemeInput:
     """Check the given names, and fill in the scheme's defaults."""
-    if scheme not in SCHEMES:
-        raise DataError(unknown("scheme", scheme, (*SCHEMES, "column")))
+    require_known("scheme", [scheme], (*SCHEMES, "column"), DataError)
     known = SCHEMES[scheme].options
-    for key in options:
-        if key not in known:
-            raise DataError(unknown(f"option of scheme '{scheme}'", key, known))
+    require_known(f"option of scheme '{scheme}'", options, known, DataError)
     names = [one.name for one in table.attributes]
-    if attribute is not None and attribute not in names:
-        raise DataError(unknown("sensitive attribute", attribute, names))
-    column = 0 if attribute is None else names.index(attribute)
+    attribute = names[0] if attribute is None else attribute
+    require_known("sensitive attribute", [attribute], names, DataError)
     rng = stream(seed, "scheme", scheme)
-    return SchemeInput(table, column, clients, rng, {**known, **options})
+    return SchemeInput(table, names.index(attribute), clients, rng, {**known, **options})
 
 
 def _by_shares(scheme: str, given: SchemeInput) -> tuple[dict[str, _Integers], tuple[str, ...]]:
@@ -232,10 +228,8 @@ def _published(matrix: tuple[tuple[float, ...], ...]) -> Scheme:
             )
         attribute = given.table.attributes[given.attribute]
         group = given.options["group"]
-        if group is None:
-            group = attribute.groups[0]
-        elif group not in attribute.groups:
-            raise DataError(unknown(f"group of {attribute.name}", str(group), attribute.groups))
+        group = attribute.groups[0] if group is None else str(group)
+        require_known(f"group of {attribute.name}", [group], attribute.groups, DataError)
         others = given.groups != attribute.groups.index(group)
         note = f"group 0 of the split is {attribute.name} {group}, group 1 is the rest"
         return Shares(others.astype(np.int64), shares, (note,))
@@ -268,8 +262,7 @@ def _ratio(given: SchemeInput) -> Shares:
 
 def _dirichlet(given: SchemeInput) -> Shares:
     on, alpha = given.options["on"], _positive(given.options, "alpha")
-    if on not in ("label", "group"):
-        raise DataError(unknown("value of on=", str(on), ("label", "group")))
+    require_known("value of on=", [str(on)], ("label", "group"), DataError)
     if on == "label":
         groups, size = given.table.y.astype(np.int64), 2
     else:

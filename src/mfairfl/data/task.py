@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from mfairfl.errors import ConfigError, unknown
+from mfairfl.errors import ConfigError, require_known
 
 __all__ = [
     "MISSING",
@@ -378,9 +378,7 @@ class Task(DocumentedModel):
         if isinstance(names, str) or not names:
             raise ConfigError(f"sensitive={names!r}: give a sequence of names, such as ('sex',)")
         known = {s.name: s for s in self.sensitive}
-        for name in names:
-            if name not in known:
-                raise ConfigError(unknown("sensitive attribute", name, known))
+        require_known("sensitive attribute", names, known)
         return self.model_copy(update={"sensitive": tuple(known[name] for name in names)})
 
     @property

@@ -19,6 +19,10 @@ from mfairfl.errors import ConfigError
 __all__ = ["make_certificates", "make_key", "read_public_key", "require_private_key"]
 
 _DAYS = 730
+_USES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 _PEM = serialization.Encoding.PEM
 _OTHER_KIND = "not an elliptic-curve key; make one: `mfairfl deploy key`"
 _LOCAL = ("localhost", "127.0.0.1")  # the coordinator's own processes
@@ -29,8 +33,8 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
     Nothing that exists is overwritten.
     """
-    wanted = [folder / name for name in ("ca.crt", "ca.key", "server.crt", "server.key")]
-    _refuse_existing(wanted)
+    names = ("ca.crt", "ca.key", "server.crt", "server.key")
+    _refuse_existing([folder / name for name in names])
     folder.mkdir(parents=True, exist_ok=True)
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer = _named("mfairfl federation")
@@ -56,17 +60,10 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
         )
         .sign(ca_key, hashes.SHA256())
     )
-    for path, data in zip(
-        wanted,
-        (
-            authority.public_bytes(_PEM),
-            _private(ca_key, serialization.PrivateFormat.PKCS8),
-            certificate.public_bytes(_PEM),
-            _private(key, serialization.PrivateFormat.PKCS8),
-        ),
-        strict=True,
-    ):
-        _write(path, data, secret=path.suffix == ".key")
+    for name, signed, own in (("ca", authority, ca_key), ("server", certificate, key)):
+        _write(folder / f"{name}.crt", signed.public_bytes(_PEM), secret=False)
+        private = _private(own, serialization.PrivateFormat.PKCS8)
+        _write(folder / f"{name}.key", private, secret=True)
 
 
 def make_key(path: Path) -> Path:
@@ -142,17 +139,8 @@ def _name(host: str) -> x509.GeneralName:
 
 
 def _usage(*, signs: bool) -> x509.KeyUsage:
-    off = dict.fromkeys(
-        ("content_commitment", "data_encipherment", "key_agreement", "encipher_only"), False
-    )
-    return x509.KeyUsage(
-        digital_signature=not signs,
-        key_encipherment=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        decipher_only=False,
-        **off,
-    )
+    uses = {"digital_signature": not signs, "key_cert_sign": signs, "crl_sign": signs}
+    return x509.KeyUsage(**dict.fromkeys(_USES, False) | uses)
 
 
 def _private(key: ec.EllipticCurvePrivateKey, form: serialization.PrivateFormat) -> bytes:

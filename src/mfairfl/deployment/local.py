@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
@@ -158,8 +158,7 @@ def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list
     """Run SuperLink and gate while the block lasts, with the silos' keys registered."""
     server, logs = settings.server, settings.server.state / "logs"
     started: list[Process] = []
-    with ExitStack() as stack:
-        stack.callback(lambda: stop(started[::-1]))
+    try:
         public = "127.0.0.1" if server.host in _EVERYWHERE else server.host
         for name, command, host, port in (
             ("superlink", superlink_command(server), "127.0.0.1", server.superlink_port),
@@ -170,6 +169,8 @@ def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list
             wait_until_healthy(f"{host}:{port}", server.ca, started[-1])
         FlowerCli(server).register(settings.silos)
         yield started
+    finally:
+        stop(started[::-1])
 
 
 @contextmanager
@@ -177,11 +178,12 @@ def nodes(settings: FederationSettings, folder: Path, say: Say) -> Iterator[dict
     """Run a SuperNode for each silo while the block lasts."""
     logs = settings.server.state / "logs"
     started: dict[str, Process] = {}
-    with ExitStack() as stack:
-        stack.callback(lambda: stop(list(started.values())))
+    try:
         say(f"starting {len(settings.silos)} silos: {', '.join(sorted(settings.silos))}")
         for name in sorted(settings.silos):
             file = folder / "silos" / name / "silo.toml"
             command = silo_command(load_silo(file), file)
             started[name] = start(command, log=logs / f"{name}.log")
         yield started
+    finally:
+        stop(list(started.values()))

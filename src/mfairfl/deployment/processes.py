@@ -126,13 +126,9 @@ def wait_until_healthy(address: str, ca: Path, process: Process, *, seconds: flo
     while time.monotonic() < end:
         if process.poll() is not None:
             raise FederationError(f"the server at {address} ended with code {process.returncode}")
-        try:
-            reply = httpx.get(page, verify=known, timeout=2, trust_env=False)
-        except httpx.HTTPError:
-            time.sleep(0.1)
-            continue
-        if reply.is_success:
-            return
+        with contextlib.suppress(httpx.HTTPError):
+            if httpx.get(page, verify=known, timeout=2, trust_env=False).is_success:
+                return
         time.sleep(0.1)
     raise FederationError(f"the server at {address} does not answer after {seconds:g} s")
 

@@ -48,11 +48,9 @@ def carry_out(grid: Grid, settings: FederationSettings, *, run: str) -> None:
         journal.add("enrolling", online=online)
         record = run_federated(wanted, transport, [journal])
         journal.add("finished", rounds=record.rounds, warnings=record.federation.warnings)
-    except MfairflError as error:
-        journal.add("failed", message=str(error))
-        raise
     except Exception as error:
-        journal.add("failed", message=f"{type(error).__name__}: {' '.join(str(error).split())}")
+        kind = "" if isinstance(error, MfairflError) else f"{type(error).__name__}: "
+        journal.add("failed", message=kind + " ".join(str(error).split()))
         raise
     finally:
         logger.removeHandler(journal)

@@ -14,6 +14,7 @@ from mfairfl.data import Split
 from mfairfl.errors import ConfigError
 from mfairfl.runs.execute import Run
 from mfairfl.runs.record import Bounds, Numbers, RunRecord
+from mfairfl.text import aligned
 
 __all__ = ["Comparison", "Line", "Number", "compare_runs"]
 
@@ -119,7 +120,7 @@ class Comparison:
         return "\n".join(
             [
                 f"{self.title}: value, {self.level:.0%} interval, change from {first}",
-                *_aligned(table, right=len(changes)),
+                *aligned(table, right=range(2 + len(self.runs), len(table[0]))),
                 *([_GOAL] if self.goal else []),
                 *(f"warning: {warning}" for warning in self.warnings),
             ]
@@ -264,16 +265,3 @@ def _cell(number: Number) -> str:
 def _changes(line: Line) -> list[str]:
     first, *others = (number.value for number in line.numbers)
     return ["" if first is None or v is None else f"{v - first:+.4f}" for v in others]
-
-
-def _aligned(table: Sequence[Sequence[str]], *, right: int) -> list[str]:
-    """Pad the cells of each column; the last `right` columns to the right."""
-    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
-    kept = [i for i, width in enumerate(widths) if width]
-    numbers = range(len(widths) - right, len(widths))
-    return [
-        "  ".join(
-            row[i].rjust(widths[i]) if i in numbers else row[i].ljust(widths[i]) for i in kept
-        ).rstrip()
-        for row in table
-    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -210,19 +211,22 @@ def _row(trial: Trial, record: RunRecord) -> dict[str, Any]:
 
 
 def _number(value: float | None) -> float:
-    return float("nan") if value is None else float(value)
+    return math.nan if value is None else float(value)
 
 
 def _own_frontiers(record: RunRecord, violations: Sequence[str]) -> dict[str, float]:
     """Return the best accuracy any classifier could have at the run's own violations."""
-    tally, found = record.tallies["test"], {}
-    for name in violations:
-        value = record.metrics["test"][name]
-        bound = {name.removesuffix("_violation"): value}
-        found[f"frontier_{name}"] = (
-            float("nan") if value is None else frontier(tally, **bound).accuracy
-        )
-    return found
+    test = record.metrics["test"]
+    return {
+        f"frontier_{name}": _best(record, name.removesuffix("_violation"), test[name])
+        for name in violations
+    }
+
+
+def _best(record: RunRecord, notion: str, bound: float | None) -> float:
+    """Return the best accuracy on the test rows within a bound; nan if that is undefined."""
+    bounds: dict[str, Any] = {notion: bound}
+    return math.nan if bound is None else frontier(record.tallies["test"], **bounds).accuracy
 
 
 def _hyper_parameters(config: Config) -> str:
@@ -272,10 +276,8 @@ def _frontiers(done: FinishedStudy, split: str, notion: str) -> dict[str, tuple[
     for trial, record in zip(done.trials, done.records, strict=True):
         if trial.split != split or trial.data in found:
             continue
-        tally = record.tallies["test"]
         bounds = np.linspace(0, _WIDEST, _STEPS)
-        wanted: list[dict[str, Any]] = [{notion: float(bound)} for bound in bounds]
-        best = [frontier(tally, **bound).accuracy for bound in wanted]
+        best = [_best(record, notion, float(bound)) for bound in bounds]
         found[trial.data] = (bounds, np.array(best))
     return found
 
@@ -283,13 +285,7 @@ def _frontiers(done: FinishedStudy, split: str, notion: str) -> dict[str, tuple[
 def _clients(runs: Sequence[tuple[Trial, RunRecord]]) -> pd.DataFrame:
     return pd.DataFrame(
         [
-            {
-                "data": trial.data,
-                "strategy": trial.strategy,
-                "client": name,
-                "seed": trial.seed,
-                "accuracy": numbers["accuracy"],
-            }
+            {**_place(trial), "client": name, "accuracy": numbers["accuracy"]}
             for trial, record in runs
             for name, numbers in record.metrics["test"].by_client.items()
         ]

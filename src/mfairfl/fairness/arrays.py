@@ -91,27 +91,25 @@ def named_columns(
 ) -> dict[str, Any]:
     """Return the sensitive columns by name, from a column, an array, a frame or a mapping."""
     columns: dict[str, Any]
+    stated = [attribute.name for attribute in attributes or ()]
     if isinstance(sensitive_features, Mapping):
         columns = {str(name): column for name, column in sensitive_features.items()}
     elif hasattr(sensitive_features, "columns"):
-        names = sensitive_features.columns
-        columns = {str(name): sensitive_features[name] for name in names}
+        columns = {str(name): sensitive_features[name] for name in sensitive_features.columns}
     elif np.ndim(sensitive_features) == 2:
         table = np.asarray(sensitive_features, dtype=object)
         columns = {f"sensitive_feature_{i}": table[:, i] for i in range(table.shape[1])}
-        if attributes is not None and len(attributes) == len(columns):
-            names = [attribute.name for attribute in attributes]
-            columns = dict(zip(names, columns.values(), strict=True))
+        if len(stated) == len(columns):
+            columns = dict(zip(stated, columns.values(), strict=True))
     else:
-        only = attributes[0].name if attributes is not None and len(attributes) == 1 else None
+        only = stated[0] if len(stated) == 1 else None
         name = only or getattr(sensitive_features, "name", None) or "sensitive_feature"
         columns = {str(name): sensitive_features}
-    if attributes is not None:
-        names = [attribute.name for attribute in attributes]
-        if set(columns) != set(names):
-            raise DataError(f"sensitive_features has columns {sorted(columns)}; expected {names}")
-        columns = {name: columns[name] for name in names}
-    return columns
+    if attributes is None:
+        return columns
+    if set(columns) != set(stated):
+        raise DataError(f"sensitive_features has columns {sorted(columns)}; expected {stated}")
+    return {name: columns[name] for name in stated}
 
 
 def _column(values: Any, name: str) -> NDArray[Any]:

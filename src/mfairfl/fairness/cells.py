@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mfairfl.data import MISSING, Attribute
-from mfairfl.errors import ConfigError, DataError, unknown
+from mfairfl.errors import DataError, require_known
 
 __all__ = ["SUMS", "Cells", "Grouping", "Statistics"]
 
@@ -106,9 +106,7 @@ class Cells:
         Cells where one of them is not recorded (``?``) are in no group.
         """
         known = [attribute.name for attribute in self.attributes]
-        for name in names:
-            if name not in known:
-                raise ConfigError(unknown("sensitive attribute", name, known))
+        require_known("sensitive attribute", names, known)
         chosen = Cells(tuple(self.attributes[known.index(name)] for name in names))
         codes = np.indices(self.shape).reshape(len(known), -1)
         group = chosen.encode(codes[[known.index(name) for name in names]].T)

@@ -12,12 +12,12 @@ which the attribute is not recorded is in no event e of its groups: there its pr
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mfairfl.errors import ConfigError, DataError, unknown
+from mfairfl.errors import ConfigError, DataError, require_known
 from mfairfl.fairness.cells import Cells, Grouping, Statistics
 from mfairfl.fairness.notions import Notion
 
@@ -126,8 +126,7 @@ class Constraints:
         kind
             ``hard``: thresholded decisions; ``smooth``: σ(z). A loss is the same in both.
         """
-        if kind not in ("hard", "smooth"):
-            raise ConfigError(unknown("kind of rate", kind, ("hard", "smooth")))
+        require_known("kind of rate", [kind], get_args(Kind))
         n = self._table(statistics.counts)
         chosen = statistics.positives if kind == "hard" else statistics.scores
         error = np.column_stack([chosen[:, 0], n[:, 1] - chosen[:, 1]])

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mfairfl.errors import ConfigError, unknown
+from mfairfl.errors import ConfigError, require_known
 from mfairfl.fairness.cells import Cells, Grouping
 from mfairfl.fairness.notions import Notion, available_notions
 
@@ -44,8 +44,6 @@ Kind = Literal["violation", "difference", "ratio"]
 Method = Literal["between_groups", "to_overall"]
 Aggregate = Literal["worst_case", "mean"]
 KINDS: tuple[Kind, ...] = ("violation", "difference", "ratio")
-METHODS = ("between_groups", "to_overall")
-AGGREGATES = ("worst_case", "mean")
 
 
 def divide(successes: Any, trials: Any) -> Floats:
@@ -186,10 +184,8 @@ def group_measure(
     method, agg
         Of a difference or a ratio, as in fairlearn.
     """
-    if method not in METHODS:
-        raise ConfigError(unknown("method", method, METHODS))
-    if agg not in AGGREGATES:
-        raise ConfigError(unknown("agg", agg, AGGREGATES))
+    require_known("method", [method], get_args(Method))
+    require_known("agg", [agg], get_args(Aggregate))
     if kind == "violation":
         value = float(violation_of(notion, groupings).value(counts))
     elif kind == "difference":
@@ -278,6 +274,5 @@ def measured_groupings(cells: Cells, kind: Kind, attribute: str | None = None) -
         return cells.groupings()
     if attribute is None or (attribute == "intersection" and attribute not in names):
         return [cells.grouping(*names)]
-    if attribute not in names:
-        raise ConfigError(unknown("sensitive attribute", attribute, [*names, "intersection"]))
+    require_known("sensitive attribute", [attribute], [*names, "intersection"])
     return [cells.grouping(attribute)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +29,8 @@ __all__ = [
     "OVERALL_NUMBERS",
     "TABLE_NUMBERS",
     "TallySummary",
-    "client_tables",
     "constant_classifier",
-    "group_tables",
+    "each_table",
     "summarise",
 ]
 
@@ -46,6 +45,7 @@ OVERALL_NUMBERS = (
 TABLE_NUMBERS = tuple(name for name in PROPORTIONS if name != "jaccard")
 
 Floats = NDArray[np.float64]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +111,13 @@ def summarise(tally: Tally, *, notions: Sequence[Notion] | None = None) -> Tally
             for name, (value, reason) in own.items()
             if math.isnan(value)
         }
+    by_client, by_group = each_table(tally, _rates)
     return TallySummary(
         values={name: _or_none(value) for name, (value, _) in found.items()},
         undefined=undefined,
         by_attribute=by_attribute,
-        by_client={name: _rates(t) for name, t in client_tables(tally).items()},
-        by_group={
-            attribute: {group: _rates(t) for group, t in tables.items()}
-            for attribute, tables in group_tables(tally).items()
-        },
+        by_client=by_client,
+        by_group=by_group,
     )
 
 
@@ -150,22 +148,23 @@ def constant_classifier(tally: Tally, *, majority: int | Tally | None = None) ->
     return Tally(counts, tally.clients, tally.attributes)
 
 
-def client_tables(tally: Tally) -> dict[str, Floats]:
-    """Return each client's (2, 2) table of label × decision."""
-    tables = tally.counts.sum(axis=1).astype(np.float64)
-    return dict(zip(tally.clients, tables, strict=True))
+def each_table(
+    tally: Tally, measure: Callable[[Floats], T]
+) -> tuple[dict[str, T], dict[str, dict[str, T]]]:
+    """Measure the (2, 2) tables of label × decision: each client's, each group's.
 
-
-def group_tables(tally: Tally) -> dict[str, dict[str, Floats]]:
-    """Return the (2, 2) table of each group of each attribute, and of their intersection."""
+    Groups are those of each attribute, and of their intersection.
+    """
+    clients = tally.counts.sum(axis=1).astype(np.float64)
     cells = tally.counts.sum(axis=0).astype(np.float64)
-    return {
+    by_group = {
         grouping.name: {
-            group: cells[members].sum(axis=0)
+            group: measure(cells[members].sum(axis=0))
             for group, members in zip(grouping.groups, grouping.membership, strict=True)
         }
         for grouping in single_groupings(tally.cells) or tally.cells.groupings()
     }
+    return dict(zip(tally.clients, map(measure, clients), strict=True)), by_group
 
 
 def _rates(table: Floats) -> dict[str, float | None]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.data import Attribute
-from mfairfl.errors import ConfigError, DataError, unknown
+from mfairfl.errors import ConfigError, DataError, require_known
 from mfairfl.fairness.arrays import binary_column, coded_column, group_column, named_columns
 from mfairfl.fairness.cells import Cells
 
@@ -201,8 +201,7 @@ class Tally:
         [[[[0, 1], [0, 1]]]]
         """
         names = [item.name for item in self.attributes]
-        if attribute not in names:
-            raise ConfigError(unknown("sensitive attribute", attribute, names))
+        require_known("sensitive attribute", [attribute], names)
         kept = names.index(attribute)
         others = tuple(1 + axis for axis in range(len(names)) if axis != kept)
         table = self.counts.reshape(len(self.clients), *self.cells.shape, 2, 2)

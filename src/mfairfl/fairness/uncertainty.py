@@ -41,7 +41,7 @@ from mfairfl.fairness.rates import (
     single_groupings,
     violation_of,
 )
-from mfairfl.fairness.summary import TABLE_NUMBERS, client_tables, group_tables, summarise
+from mfairfl.fairness.summary import TABLE_NUMBERS, each_table, summarise
 from mfairfl.fairness.tally import Tally
 
 __all__ = [
@@ -157,11 +157,12 @@ def intervals(
     # Group numbers do not depend on who holds a row, client numbers not on its cell: each is
     # smoothed where its own rates are.
     merged = tally.counts.sum(axis=1, keepdims=True)
-    by_client = smoothed(merged, merged.sum(axis=(2, 3))[..., None], pseudo)
-    values = around(CLIENT_SPREADS, summary.values, by_client)
+    smooth = smoothed(merged, merged.sum(axis=(2, 3))[..., None], pseudo)
+    values = around(CLIENT_SPREADS, summary.values, smooth)
     values |= _overall_intervals(tally, level) | _extreme_client_intervals(tally, level)
     if groupings := tally.cells.groupings():
         values |= group(groupings, summary.values)
+    by_client, by_group = each_table(tally, lambda table: _table_intervals(table, level))
     return Intervals(
         level=level,
         values={name: values[name] for name in summary.values if name in values},
@@ -169,11 +170,8 @@ def intervals(
             grouping.name: group([grouping], summary.by_attribute[grouping.name])
             for grouping in single_groupings(tally.cells)
         },
-        by_client={c: _table_intervals(t, level) for c, t in client_tables(tally).items()},
-        by_group={
-            attribute: {g: _table_intervals(t, level) for g, t in tables.items()}
-            for attribute, tables in group_tables(tally).items()
-        },
+        by_client=by_client,
+        by_group=by_group,
     )
 
 

@@ -129,17 +129,10 @@ def make_optimizer(plan: Plan, parameters: Iterable[Tensor]) -> torch.optim.Opti
     0.002
     """
     o = plan.optimizer
+    rates: dict[str, Any] = {"lr": o.lr, "weight_decay": o.weight_decay}
     if o.name == "sgd":
-        return torch.optim.SGD(
-            parameters, lr=o.lr, momentum=o.momentum, weight_decay=o.weight_decay
-        )
-    return torch.optim.AdamW(
-        parameters,
-        lr=o.lr,
-        betas=(o.beta1, o.beta2),
-        eps=o.eps,
-        weight_decay=o.weight_decay,
-    )
+        return torch.optim.SGD(parameters, momentum=o.momentum, **rates)
+    return torch.optim.AdamW(parameters, betas=(o.beta1, o.beta2), eps=o.eps, **rates)
 
 
 def measurement_record(sensitive: Groups, logits: Rows, labels: Rows, cells: Rows) -> MetricRecord:

@@ -23,7 +23,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mfairfl.errors import ConfigError, unknown
+from mfairfl.errors import ConfigError, require_known
 from mfairfl.geometry.gram import Floats, checked, checked_goals, checked_gram, checked_weights
 
 __all__ = ["Conflicts", "adjusted_count", "cosines", "diminish_conflicts", "rescaling"]
@@ -122,12 +122,15 @@ def diminish_conflicts(
     loss = checked("losses", losses, (count,))
     phi_hat = checked_goals(goals, count)
     p = checked_weights(weights, count)
-    _check_settings(
-        shares={"beta": beta, "delta": delta},
-        goal_range=(goal_floor, goal_cap),
-        convention=convention,
-        kept=kept,
-    )
+    for name, share in (("beta", beta), ("delta", delta)):
+        if not 0 <= share <= 1:
+            raise ConfigError(f"{name} must lie in [0, 1], not {share}")
+    if not -1 < goal_floor <= goal_cap < 1:
+        raise ConfigError(
+            f"−1 < goal_floor ≤ goal_cap < 1 must hold, not {goal_floor} and {goal_cap}"
+        )
+    require_known("convention", [convention], get_args(Convention))
+    require_known("value of kept", [kept], get_args(Kept))
     by_loss = np.argsort(loss, kind="stable")
     targets = _targets(order, by_loss, rng)
     adjusted = np.zeros(count, dtype=bool)
@@ -221,29 +224,10 @@ def _walk(
 def _targets(
     order: Order, by_loss: NDArray[np.intp], rng: np.random.Generator | None
 ) -> NDArray[np.intp]:
-    if order == "loss":
-        return by_loss
-    if order == "reversed":
-        return by_loss[::-1]
-    if order == "fixed":
-        return np.arange(len(by_loss))
-    if order == "random":
-        if rng is None:
-            raise ConfigError("order 'random' needs rng, a numpy Generator")
-        return rng.permutation(len(by_loss))
-    raise ConfigError(unknown("order", order, get_args(Order)))
-
-
-def _check_settings(
-    *, shares: dict[str, float], goal_range: tuple[float, float], convention: str, kept: str
-) -> None:
-    for name, share in shares.items():
-        if not 0 <= share <= 1:
-            raise ConfigError(f"{name} must lie in [0, 1], not {share}")
-    floor, cap = goal_range
-    if not -1 < floor <= cap < 1:
-        raise ConfigError(f"−1 < goal_floor ≤ goal_cap < 1 must hold, not {floor} and {cap}")
-    if convention not in get_args(Convention):
-        raise ConfigError(unknown("convention", convention, get_args(Convention)))
-    if kept not in get_args(Kept):
-        raise ConfigError(unknown("value of kept", kept, get_args(Kept)))
+    require_known("order", [order], get_args(Order))
+    if order != "random":
+        fixed = np.arange(len(by_loss))
+        return {"loss": by_loss, "reversed": by_loss[::-1], "fixed": fixed}[order]
+    if rng is None:
+        raise ConfigError("order 'random' needs rng, a numpy Generator")
+    return rng.permutation(len(by_loss))

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -29,6 +29,7 @@ from mfairfl.remote.transport import Transport, read_replies
 
 __all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "enrol"]
 
+T = TypeVar("T")
 _SUMS = TypeAdapter(EncoderStatistics)
 
 
@@ -106,11 +107,12 @@ def enrol(
     """Agree with the clients; raise if fewer than `minimum` are left."""
     refused: dict[str, str] = {}
 
-    def ask(who: Sequence[str], kind: str, header: dict[str, Any]) -> dict[str, Any]:
+    def ask(
+        who: Sequence[str], kind: str, header: dict[str, Any], read: Callable[[str, Packet], T]
+    ) -> dict[str, T]:
         """Return each client's parsed answer; one without is refused with the reason."""
         replies = transport.exchange({name: make_packet(kind, header) for name in who})
-        read = functools.partial(_read, kind, header)
-        found, reasons = read_replies(who, replies, read)
+        found, reasons = read_replies(who, replies, functools.partial(_checked, read))
         refused.update(reasons)
         if len(found) < minimum:
             why = "; ".join(f"{name}: {reason}" for name, reason in sorted(refused.items()))
@@ -120,7 +122,7 @@ def enrol(
         return found
 
     task = terms.task.model_copy(update={"client": None})
-    profiles = ask(sorted(names), "profile", {"task": task.model_dump(mode="json")})
+    profiles = ask(sorted(names), "profile", {"task": task.model_dump(mode="json")}, _read_profile)
     agreement = agree(list(profiles.values()), task)
     refused |= {name: "; ".join(why) for name, why in agreement.refused.items()}
     fitting = sorted(set(profiles) - set(agreement.refused))
@@ -130,13 +132,14 @@ def enrol(
         "test": terms.test,
         "validation": terms.validation,
     }
-    said = ask(fitting, "sums", split)
+    said = ask(fitting, "sums", split, _read_sums)
     train = functools.reduce(operator.add, (said[name][0] for name in sorted(said)))
     others = (said[name][1] for name in sorted(said))
     schema = functools.reduce(operator.add, others, train)
     encoder = Encoder.fit(train, agreement.task, schema=schema)
     agreed = split | {"encoder": encoder.to_json(), "model": asdict(terms.model)}
-    counts = ask(sorted(said), "encode", agreed)
+    cells = Cells(agreement.task.attributes).size
+    counts = ask(sorted(said), "encode", agreed, functools.partial(_read_counts, cells))
     by_part: dict[str, dict[str, np.ndarray]] = {
         part: {name: counts[name][part] for name in sorted(counts)} for part in SPLITS
     }
@@ -164,28 +167,21 @@ def _unrecorded(task: Task, counts: Mapping[str, Mapping[str, np.ndarray]]) -> I
                 )
 
 
-def _read_profile(name: str, reply: Packet, header: dict[str, Any]) -> Profile:
-    del header
+def _read_profile(name: str, reply: Packet) -> Profile:
     found = Profile.model_validate(_expect(reply, "profile")["profile"])
     if found.client != name:
         raise MessageError(f"it describes itself as '{found.client}'")
     return found
 
 
-def _read_sums(
-    name: str, reply: Packet, header: dict[str, Any]
-) -> tuple[EncoderStatistics, EncoderStatistics, str]:
-    del name, header
+def _read_sums(_: str, reply: Packet) -> tuple[EncoderStatistics, EncoderStatistics, str]:
     said = _expect(reply, "sums")
     train, others = (_SUMS.validate_python(said["sums"][part]) for part in ("train", "others"))
     return train, others, str(said["sha256"])
 
 
-def _read_counts(name: str, reply: Packet, header: dict[str, Any]) -> dict[str, np.ndarray]:
-    del name
+def _read_counts(cells: int, _: str, reply: Packet) -> dict[str, np.ndarray]:
     _expect(reply, "counts")
-    task = Task.model_validate(header["task"])
-    cells = Cells(task.attributes).size
     found: dict[str, np.ndarray] = {}
     for part in SPLITS:
         counts = reply.arrays.get(part)
@@ -197,16 +193,10 @@ def _read_counts(name: str, reply: Packet, header: dict[str, Any]) -> dict[str, 
     return found
 
 
-_READERS: Mapping[str, Any] = {
-    "profile": _read_profile,
-    "sums": _read_sums,
-    "encode": _read_counts,
-}
-
-
-def _read(kind: str, header: dict[str, Any], name: str, reply: Packet) -> Any:
+def _checked(read: Callable[[str, Packet], T], name: str, reply: Packet) -> T:
+    """Return what `read` makes of a reply; an answer of another form is refused in one line."""
     try:
-        return _READERS[kind](name, reply, header)
+        return read(name, reply)
     except ValidationError as error:
         raise MessageError(first_problem(error)) from None
     except (KeyError, TypeError) as error:

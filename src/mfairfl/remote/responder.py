@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -21,11 +20,11 @@ from safetensors.numpy import save as save_tensors
 
 from mfairfl.data import Encoder, Task
 from mfairfl.data.agreement import describe_columns
-from mfairfl.data.assembly import split_client
+from mfairfl.data.assembly import ClientRows, split_client
 from mfairfl.data.columns import columns_of
 from mfairfl.data.federation import SPLITS, Client, Shard
 from mfairfl.data.frame import read_file
-from mfairfl.data.table import Table, read_table
+from mfairfl.data.table import read_table
 from mfairfl.engine.clients import DiskSlots, SoleClient
 from mfairfl.errors import DataError, MessageError, first_problem
 from mfairfl.fairness.cells import Cells
@@ -68,14 +67,13 @@ class Responder:
             raise MessageError(f"'{run}' is not a valid name of a run")
         kind, header = read_header(packet)
         require_listed(self._listed, header)  # before anything looks a name up
-        steps: Mapping[str, Callable[[str, dict[str, Any]], Packet]] = {
-            "profile": self._profile,
-            "sums": self._sums,
-            "encode": self._encode,
-        }
         try:
-            if kind in steps:
-                return steps[kind](run, header)
+            if kind == "profile":
+                return self._profile(header)
+            if kind == "sums":
+                return self._sums(header)
+            if kind == "encode":
+                return self._encode(run, header)
         except ValidationError as error:
             raise MessageError(f"a '{kind}' message: {first_problem(error)}") from None
         except KeyError as error:
@@ -90,19 +88,17 @@ class Responder:
         require_consent(self._settings, task)
         return task
 
-    def _profile(self, run: str, header: dict[str, Any]) -> Packet:
+    def _profile(self, header: dict[str, Any]) -> Packet:
         """Describe the file."""
-        del run
         s, task = self._settings, self._task(header)
         content = read_file(s.csv, delimiter=s.delimiter, encoding=s.encoding)
         columns = columns_of(content.frame, s.csv.name)
         found = describe_columns(columns, task, s.name, min_count=s.min_count)
         return make_packet("profile", {"profile": found.model_dump(mode="json")})
 
-    def _sums(self, run: str, header: dict[str, Any]) -> Packet:
+    def _sums(self, header: dict[str, Any]) -> Packet:
         """Return what the encoder is fitted from: train rows, and categories of the others."""
-        del run
-        table, silo = self._split(header)
+        silo = self._split(header)
         parts = {
             "train": silo.statistics("train"),
             "others": silo.statistics("validation", "test"),
@@ -114,11 +110,13 @@ class Responder:
                 column: {level: n for level, n in levels.items() if n >= least}
                 for column, levels in sums["categorical"].items()
             }
-        return make_packet("sums", {"sums": plain, "sha256": table.sha256, "rows": len(table)})
+        facts = {"sha256": silo.table.sha256, "rows": len(silo.table)}
+        return make_packet("sums", {"sums": plain, **facts})
 
     def _encode(self, run: str, header: dict[str, Any]) -> Packet:
         """Encode the rows, store them for this run, and return counts per (cell, label)."""
-        table, silo = self._split(header)
+        silo = self._split(header)
+        table = silo.table
         encoder = Encoder.from_json(header["encoder"], name="the agreed encoder")
         agreed = _Agreed(
             task=table.task,
@@ -144,20 +142,14 @@ class Responder:
         self._silos.pop(run, None)
         return make_packet("counts", {}, counts)
 
-    def _split(self, header: dict[str, Any]) -> tuple[Table, Any]:
+    def _split(self, header: dict[str, Any]) -> ClientRows:
         """Read the file with the agreed task and split its rows as the embedded engine would."""
         s, task = self._settings, self._task(header)
         table = read_table(s.csv, task, delimiter=s.delimiter, encoding=s.encoding)
         if table.task != task:
             raise DataError(f"{s.csv.name}: does not fit the agreed task; profile it again")
-        silo = split_client(
-            s.name,
-            table,
-            seed=header["seed"],
-            test=header["test"],
-            validation=header["validation"],
-        )
-        return table, silo
+        given = {key: header[key] for key in ("seed", "test", "validation")}
+        return split_client(s.name, table, **given)
 
     def _open(self, run: str) -> tuple[SoleClient, Shape]:
         """Return the silo of a run, from memory or from disk."""
@@ -175,13 +167,9 @@ class Responder:
                     f"'{self._settings.name}' was enrolled in run '{run}' with another version of "
                     "mfairfl; start a new run"
                 ) from None
+            rows = np.arange(0)  # row numbers are not needed here
             shards = [
-                Shard(
-                    X=arrays[f"{part}/X"],
-                    y=arrays[f"{part}/y"],
-                    cells=arrays[f"{part}/cells"],
-                    rows=np.arange(0),  # row numbers are not needed here
-                )
+                Shard(arrays[f"{part}/X"], arrays[f"{part}/y"], arrays[f"{part}/cells"], rows)
                 for part in SPLITS
             ]
             attributes = agreed.task.attributes

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from mfairfl.experiments.comparison import Comparison, Line
+from mfairfl.experiments.figures.style import legend_below
 from mfairfl.runs.figures import MARKERS, STYLE
 
 __all__ = ["plot_comparison"]
@@ -42,11 +43,7 @@ def plot_comparison(comparison: Comparison) -> Figure:
     panel = figure.add_subplot(grid[:, 1])
     _plot_lines(panel, right, comparison.runs)
     panel.set_title("accuracy")
-    handles = {
-        str(h.get_label()): h for a in figure.axes for h in a.get_legend_handles_labels()[0]
-    }
-    names = [*comparison.runs, *(name for name in handles if name not in comparison.runs)]
-    figure.legend([handles[n] for n in names], names, loc="outside lower center", ncols=6)
+    legend_below(figure, comparison.runs)
     figure.suptitle(f"{comparison.title}; bars are {comparison.level:.0%} intervals")
     return figure
 

@@ -9,9 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from mfairfl.errors import ConfigError
 
-__all__ = ["Choice", "Scored", "allowed", "choose"]
+__all__ = ["Choice", "Scored", "allowed", "choose", "mean_of"]
 
 FLOOR_FACTOR = 1.3  # a violation this close to its noise floor cannot be told from chance
 USEFUL = 0.01  # accuracy a model must gain on the constant classifier to be of use
@@ -43,6 +45,17 @@ class Choice:
 
     index: int
     reason: str
+
+
+def mean_of(values: Sequence[float | None]) -> float:
+    """Return the mean over folds; nan if one of them has no value.
+
+    Examples
+    --------
+    >>> mean_of([0.5, 0.75]), mean_of([0.5, None])
+    (0.625, nan)
+    """
+    return float(np.array(values, dtype=np.float64).mean())
 
 
 def allowed(trial: Scored, tolerance: float) -> float:

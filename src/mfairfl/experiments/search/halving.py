@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from mfairfl.experiments.compare import StudyWatcher
-from mfairfl.experiments.search.choice import Scored, choose
+from mfairfl.experiments.search.choice import Scored, choose, mean_of
 from mfairfl.experiments.search.space import (
     Choices,
     Space,
@@ -201,15 +200,11 @@ def _score(subject: Subject, records: Sequence[RunRecord]) -> Scored:
     protects = config.strategy.create().card.protects != "nothing"
     metric = default_metrics(config)[0] if protects else None
     tests = [record.evaluation("test") for record in records]
-
-    def mean(values: Iterable[float | None]) -> float:
-        return float(np.mean([np.nan if value is None else value for value in values]))
-
     return Scored(
-        accuracy=mean(test.metrics["accuracy"] for test in tests),
-        violation=0.0 if metric is None else mean(test.metrics.get(metric) for test in tests),
-        floor=0.0 if metric is None else mean(test.noise_floor.get(metric) for test in tests),
-        constant_accuracy=mean(test.constant_classifier["accuracy"] for test in tests),
+        accuracy=mean_of([test.metrics["accuracy"] for test in tests]),
+        violation=mean_of([test.metrics.get(metric) for test in tests]) if metric else 0.0,
+        floor=mean_of([test.noise_floor.get(metric) for test in tests]) if metric else 0.0,
+        constant_accuracy=mean_of([test.constant_classifier["accuracy"] for test in tests]),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mfairfl.errors import ConfigError, unknown
+from mfairfl.errors import ConfigError, require_known
 from mfairfl.fairness.rates import decision_notions
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.options import nested
@@ -177,9 +177,7 @@ class Search:
 
     def __post_init__(self) -> None:
         known = [*(f"{item.name}_violation" for item in decision_notions()), *_CLIENT_METRICS]
-        for name in self.metrics:
-            if name not in known:
-                raise ConfigError(unknown("metric", name, known))
+        require_known("metric", self.metrics, known)
         if self.config.clients.folds is not None:
             raise ConfigError("clients.folds: a search makes its own folds; remove the key")
         check_space(self.config, self.space)

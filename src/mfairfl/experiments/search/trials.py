@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -11,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from mfairfl.experiments.search.choice import Scored, allowed
+from mfairfl.experiments.search.choice import Scored, allowed, mean_of
 from mfairfl.experiments.search.space import Search, applied
 from mfairfl.files import toml_text, write_atomically
 from mfairfl.runs.config import Config, make_config
@@ -50,8 +48,7 @@ class SearchTrial:
 
     def mean(self, name: str) -> float:
         """Return the mean over folds; nan if a fold has none."""
-        found = [fold[name] for fold in self.folds]
-        return float(np.mean([math.nan if value is None else value for value in found]))
+        return mean_of([fold[name] for fold in self.folds])
 
     @property
     def violation(self) -> float:

@@ -12,6 +12,7 @@ import pandas as pd
 
 from mfairfl.experiments.tables.layout import TableLayout, TableMeasure, measures, short_name
 from mfairfl.experiments.tables.tabulate import LEVEL
+from mfairfl.text import aligned
 
 __all__ = [
     "CellTexts",
@@ -180,11 +181,8 @@ def write_text(long: pd.DataFrame, layout: TableLayout) -> str:
         table, names = (protocol, data, split), layout.named_attributes(data)
         for notion in layout.models:
             main = [(notion, one) for one in measures(notion, names) if one.main]
-            grid = _grid(cells, table, layout, main)
-            widths = [max(map(len, column)) for column in zip(*grid, strict=True)]
-            rows = (zip(row, widths, strict=True) for row in grid)
             parts.append(f"\n{data}, split {split}, {protocol}")
-            parts += ["  ".join(cell.ljust(width) for cell, width in row).rstrip() for row in rows]
+            parts += aligned(_grid(cells, table, layout, main))
     return "\n".join([*parts, "", _legend(long, layout)])
 
 
