@@ -1,4 +1,4 @@
-"""FedAvg with group thresholds: the honest hard baseline of group fairness.
+"""FedAvg with group thresholds: a strong baseline of group fairness.
 
 M. Hardt, E. Price, N. Srebro: Equality of Opportunity in Supervised Learning. NeurIPS 2016; on a
 federated average (McMahan et al., AISTATS 2017), fitted from counts that clients add up.
@@ -15,8 +15,8 @@ label and bin of the logit; the server adds the histograms and solves one linear
 Deviations: a fixed grid of 512 bins of the logit takes the place of the exact ROC curve, so that
 histograms add up over clients; several notions and attributes are constraints of one programme;
 accuracy parity of the error rate is supported, that of the loss is not (no threshold changes a
-loss). Decisions need the person's group and are random where one threshold cannot meet the
-constraint.
+loss). Decisions are random where one threshold cannot meet the constraint. They need the person's
+group, as do those of every method whose model has the sensitive columns as inputs (the default).
 """
 
 from __future__ import annotations
