@@ -1,0 +1,98 @@
+"""README and changelog: commands, snippets and names exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+
+import mfairfl
+from federations import people
+from mfairfl.cli import app
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+RELEASES = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")
+
+
+COMMANDS = re.findall(r"^(mfairfl [^#\n]*)", README, flags=re.M)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands_of_the_readme_are_understood(line):
+    _, *words = shlex.split(line)
+    command = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        command = command.commands[words.pop(0)]
+    command.make_context(command.name, words)
+
+
+def blocks(text):
+    return re.findall(r"```python\n(.*?)```", text, flags=re.S)
+
+
+def test_python_of_the_readme_runs(tmp_path, monkeypatch):
+    """With people in place of Adult and a few rounds; the rule of one's own is FedAvg."""
+    monkeypatch.chdir(tmp_path)
+    rows = people()
+    rows.to_csv("new-people.csv", index=False)
+    real, quick = mfairfl.train, {"rounds": 1, "local_epochs": 1, "hidden": ()}
+    roles = {"label": "hired", "favourable": "yes", "sensitive": "sex", "client": "site"}
+
+    def train(data, **keywords):
+        if isinstance(data, str):
+            assert data in mfairfl.data.DATASETS.names()
+            keywords = roles | {k: v for k, v in keywords.items() if k != "heterogeneity"}
+        return real(rows, **keywords, **quick)
+
+    monkeypatch.setattr(mfairfl, "train", train)
+    training, measuring, own = blocks(README)
+    exec(training, {"people": rows})  # noqa: S102
+    rng = np.random.default_rng(0)
+    y_true, y_pred = rng.integers(0, 2, (2, 200))
+    sex, site = rng.choice(["F", "M"], 200), rng.choice(["north", "south"], 200)
+    exec(measuring, {"y_true": y_true, "y_pred": y_pred, "sex": sex, "site": site})  # noqa: S102
+    called = {
+        node.func.attr
+        for node in ast.walk(ast.parse(own))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    }
+    assert called == {"check_strategy", "train", "register"}
+
+
+def test_the_demo_shown_is_a_comparison_of_these_numbers():
+    """Changes are differences of the values beside them, and within the intervals' range."""
+    (shown,) = re.findall(r"```\n(adult, 5 clients.*?)```", README, flags=re.S)
+    lines = [re.findall(r"[+-]?\d\.\d{4}", line) for line in shown.splitlines()[1:]]
+    rows = [[float(x) for x in line] for line in lines if len(line) == 7]
+    assert len(rows) == 9
+    for before, low, high, after, least, most, change in rows:
+        assert low <= before <= high
+        assert least <= after <= most
+        assert after - before == pytest.approx(change, abs=1.01e-4)  # all three are rounded
+
+
+def test_the_changelog_starts_with_this_version():
+    assert RELEASES[1].startswith(f"{mfairfl.__version__}\n")
+
+
+def test_new_names_of_the_changelog_exist():
+    """The right-hand column of its tables; {a, b} stands for several modules."""
+    names = set()
+    for cell in re.findall(r"^\|.*\|(.*)\|$", RELEASES[1], flags=re.M):
+        for code in re.findall(r"`(mfairfl\.[\w.]+(?:{[\w, ]+})?)`", cell):
+            head, _, several = code.removesuffix("}").partition("{")
+            names |= {head + name.strip() for name in several.split(",")}
+    assert len(names) > 40
+    for name in names:
+        module, _, attribute = name.rpartition(".")
+        try:
+            import_module(name)
+        except ModuleNotFoundError:
+            assert hasattr(import_module(module), attribute), name
