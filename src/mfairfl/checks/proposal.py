@@ -15,17 +15,15 @@ from numpy.typing import NDArray
 
 from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, read_table
 from mfairfl.data.columns import Column, require_columns
-from mfairfl.data.frame import read_file
+from mfairfl.data.frame import FileContent
 from mfairfl.errors import DataError
 
 __all__ = [
-    "Found",
     "Proposal",
     "label_values",
     "likely_client",
     "likely_sensitive",
     "propose",
-    "read",
     "tercile_bins",
     "two_valued",
 ]
@@ -41,33 +39,13 @@ _MANY_VALUES = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A file's rows, with its delimiter and encoding; None where they need not be given."""
-
-    path: Path
-    frame: pd.DataFrame
-    delimiter: str | None
-    encoding: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """What goes into the TOML file."""
 
-    found: Found
+    path: Path
+    content: FileContent
     task: Task
     notes: tuple[str, ...]
-
-
-def read(path: Path, delimiter: str | None, encoding: str | None) -> Found:
-    """Read a file and detect its delimiter and encoding."""
-    content = read_file(path, delimiter=delimiter, encoding=encoding)
-    return Found(
-        path=path,
-        frame=content.frame,
-        delimiter=content.delimiter,
-        encoding=content.encoding,
-    )
 
 
 def _values(frame: pd.DataFrame, column: str) -> list[str]:
@@ -81,10 +59,10 @@ def two_valued(frame: pd.DataFrame) -> list[str]:
     return [c for c in reversed(names) if len(_values(frame, c)) == 2]
 
 
-def label_values(found: Found, label: str) -> list[str]:
-    """Return a label's values, likely favourable ones first."""
-    require_columns({str(c): c for c in found.frame.columns}, [label], str(found.path))
-    values = _values(found.frame, label)
+def label_values(frame: pd.DataFrame, label: str, name: str) -> list[str]:
+    """Return a label's values, likely favourable ones first; errors call the rows `name`."""
+    require_columns(frame.columns, [label], name)
+    values = _values(frame, label)
     return sorted(values[:20], key=lambda value: (value.lower() not in _GOOD, value))
 
 
@@ -99,13 +77,18 @@ def likely_client(frame: pd.DataFrame) -> str:
 
 
 def propose(
-    found: Found, label: str, favourable: str, sensitive: Sequence[str], client: str | None = None
+    path: Path,
+    content: FileContent,
+    *,
+    label: str,
+    favourable: str,
+    sensitive: Sequence[str],
+    client: str | None = None,
 ) -> Proposal:
     """Propose a task and check it against the file."""
-    frame, names = found.frame, list(sensitive)
-    key_columns = [label, *names, *([client] if client else [])]
-    columns = {str(c): Column(str(found.path), frame[c]) for c in frame.columns}
-    require_columns(columns, key_columns, str(found.path))
+    key_columns = [label, *sensitive, *([client] if client else [])]
+    columns = {name: Column(str(path), content.frame[name]) for name in content.frame.columns}
+    require_columns(columns, key_columns, str(path))
     gaps = {c: int(columns[c].missing.sum()) for c in key_columns}
     lost = {c: n for c, n in gaps.items() if n}
     notes = []
@@ -115,7 +98,7 @@ def propose(
     ignore = [c for c in columns if c not in key_columns and _identifies_rows(columns[c])]
     notes += [f"column '{c}' is ignored: it identifies rows or is empty" for c in ignore]
     groups = []
-    for name in names:
+    for name in sensitive:
         bins = _bins_of(columns[name])
         groups.append(Sensitive(column=name, bins=bins))
         if bins:
@@ -130,9 +113,10 @@ def propose(
         client=client,
         missing="drop" if lost else "level",
     )
-    table = read_table(found.path, task, delimiter=found.delimiter, encoding=found.encoding)
+    table = read_table(path, task, delimiter=content.delimiter, encoding=content.encoding)
     done = {key: getattr(table.task, key) for key in ("numeric", "categorical", "unfavourable")}
-    return Proposal(found=found, task=task.model_copy(update=done), notes=tuple(notes))
+    task = task.model_copy(update=done)
+    return Proposal(path=path, content=content, task=task, notes=tuple(notes))
 
 
 def _identifies_rows(column: Column) -> bool:

@@ -22,10 +22,10 @@ _LEFT_OUT = {"fold", "options"}  # keys that hardly anybody sets
 
 def write_toml(proposal: Proposal, target: Path) -> str:
     """Return the text of the file, validated."""
-    found, task = proposal.found, proposal.task
-    csv = Path(os.path.relpath(found.path, target.parent)).as_posix()
+    content, task = proposal.content, proposal.task
+    csv = Path(os.path.relpath(proposal.path, target.parent)).as_posix()
     split = {"scheme": "column"} if task.client else {"scheme": "iid", "count": 5}
-    data = {"csv": csv, "delimiter": found.delimiter, "encoding": found.encoding}
+    data = {"csv": csv, "delimiter": content.delimiter, "encoding": content.encoding}
     config = make_config({"data": data, "task": task.model_dump(), "clients": split})
     values = config.model_dump(exclude_none=True)
     values["task"]["sensitive"] = [

@@ -92,12 +92,11 @@ def fetch(name: Name, json: Json = False) -> None:
     from mfairfl.data import load_dataset  # noqa: PLC0415 - only when called
 
     table = load_dataset(name)
-    facts = {"name": table.name, "rows": len(table), "sha256": table.sha256}
-    source = table.notes[0]
+    name, source, sha256 = table.name, table.notes[0], table.sha256
     if json:
-        print_json({**facts, "source": source})
-        return
-    typer.echo(f"{table.name}: {len(table):,} rows, {source}")
+        print_json({"name": name, "rows": len(table), "sha256": sha256, "source": source})
+    else:
+        typer.echo(f"{name}: {len(table):,} rows, {source}")
 
 
 @command(app)

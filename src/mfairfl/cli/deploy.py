@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +27,6 @@ from mfairfl.errors import ConfigError, FederationError, require_extra
 
 if TYPE_CHECKING:
     from mfairfl.cli.progress import JournalProgress
-    from mfairfl.runs.record import RunRecord
 
 __all__ = ["app"]
 
@@ -80,13 +80,12 @@ def local(
         check_data(config)
     folder = Path(f"{default_folder(config)}-silos") if out is None else out
 
-    def work(progress: JournalProgress) -> RunRecord:
+    with _progress(quiet=json) as progress:
         from mfairfl.deployment.local import run_local  # noqa: PLC0415 - loads Flower
 
         options: dict[str, Any] = {"silos": files or None, "deadline": deadline}
-        return run_local(config, folder, follower=progress, say=progress.note, **options)
-
-    _run(work, folder, as_json=json)
+        record = run_local(config, folder, follower=progress, say=progress.note, **options)
+    print_run(record, folder, as_json=json)
 
 
 def _files(pairs: Sequence[str]) -> dict[str, Path]:
@@ -103,12 +102,13 @@ def _files(pairs: Sequence[str]) -> dict[str, Path]:
     return found
 
 
-def _run(work: Callable[[JournalProgress], RunRecord], folder: Path, *, as_json: bool) -> None:
+@contextmanager
+def _progress(*, quiet: bool) -> Iterator[JournalProgress]:
+    """Show how far a run is that can be stopped and resumed."""
     from mfairfl.cli.progress import JournalProgress, stoppable  # noqa: PLC0415
 
-    with stoppable(), JournalProgress(terminal(stderr=True), quiet=as_json) as progress:
-        record = work(progress)
-    print_run(record, folder, as_json=as_json)
+    with stoppable(), JournalProgress(terminal(stderr=True), quiet=quiet) as progress:
+        yield progress
 
 
 @command(app)
@@ -227,9 +227,9 @@ def run(file: Federation, json: RunJson = False) -> None:
     require_extra("flwr", "flower")
     from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
 
-    def work(progress: JournalProgress) -> RunRecord:
+    settings = load_federation(file)
+    with _progress(quiet=json) as progress:
         from mfairfl.deployment.coordinator import run_federation  # noqa: PLC0415 - loads Flower
 
-        return run_federation(file, progress)
-
-    _run(work, load_federation(file).out, as_json=json)
+        record = run_federation(file, progress)
+    print_run(record, settings.out, as_json=json)

@@ -48,19 +48,24 @@ def init(
     check_target(target, "choose another --out, or delete it first")
     from mfairfl.checks import proposal  # noqa: PLC0415 - only when called
     from mfairfl.checks.template import write_toml  # noqa: PLC0415
+    from mfairfl.data.frame import read_file  # noqa: PLC0415
 
-    found = proposal.read(csv, delimiter, encoding)
+    content = read_file(csv, delimiter=delimiter, encoding=encoding)
+    frame = content.frame
     asking = sys.stdin.isatty() and not (label and favourable and sensitive)
-    label = label or _ask("label", proposal.two_valued(found.frame), "column to predict")
-    options = proposal.label_values(found, label)
+    label = label or _ask("label", proposal.two_valued(frame), "column to predict")
+    options = proposal.label_values(frame, label, str(csv))
     favourable = favourable or _ask("favourable", options, f"desirable value of {label}")
-    likely = [c for c in proposal.likely_sensitive(found.frame) if c != label]
+    likely = [c for c in proposal.likely_sensitive(frame) if c != label]
     sensitive = sensitive or _ask("sensitive", likely, "sensitive columns, separated by commas")
     if client is None and asking:
-        near = proposal.likely_client(found.frame) or _NONE
+        near = proposal.likely_client(frame) or _NONE
         answer = typer.prompt(f"column that holds the client ({_NONE} for none)", default=near)
         client = None if answer.strip() == _NONE else answer.strip()
-    made = proposal.propose(found, label, favourable, comma_list(sensitive), client)
+    groups = comma_list(sensitive)
+    made = proposal.propose(
+        csv, content, label=label, favourable=favourable, sensitive=groups, client=client
+    )
     with target.open("x", encoding="utf-8") as file:  # an existing file is never replaced
         file.write(write_toml(made, target))
     for note in made.notes:

@@ -119,19 +119,19 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
         step = setup.strategy.combine(planned, this, reports, gram)
     state.strategy = planned if step.state is None else step.state
     _advance(setup, state, step, reports)
-    record = _record(
+    measured = yield from _bank(setup, state)
+    clients = [report.client for report in reports]
+    norms = [float(np.linalg.norm(report.update.astype(float))) for report in reports]
+    moved = (step.scale * step.coefficients).tolist()
+    return _record(
         setup,
         state.round,
-        {},
-        coefficients=_by_client(reports, step.scale * step.coefficients),
-        norms=_by_client(
-            reports, [float(np.linalg.norm(r.update.astype(float))) for r in reports]
-        ),
+        measured,
+        coefficients=dict(zip(clients, moved, strict=True)),
+        norms=dict(zip(clients, norms, strict=True)),
         set_aside=set_aside,
         log=step.log,
     )
-    measured = yield from _bank(setup, state)
-    return replace(record, measured=measured)
 
 
 def _this_round(setup: Setup, state: RunState, measured: Measured) -> Round:
@@ -212,12 +212,6 @@ def _bank(setup: Setup, state: RunState) -> Generator[Ask, Any, Measured]:
 
 def _stalled(setup: Setup, state: RunState) -> bool:
     return setup.patience is not None and state.round - state.best_round >= setup.patience
-
-
-def _by_client(
-    reports: Sequence[Report], values: Sequence[float] | np.ndarray
-) -> dict[str, float]:
-    return {r.client: float(v) for r, v in zip(reports, values, strict=True)}
 
 
 def _record(setup: Setup, round_: int, measured: Measured, **extra: Any) -> RoundRecord:

@@ -12,14 +12,15 @@ import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
-from mfairfl.data import SPLITS, Attribute, Encoder, Task
+from mfairfl.data import SPLITS, Attribute, Encoder, Split, Task
 from mfairfl.data.agreement import Profile, agree
 from mfairfl.data.encoder import EncoderStatistics
+from mfairfl.data.task import StrictModel
 from mfairfl.errors import FederationError, MessageError, first_problem
 from mfairfl.fairness.cells import Cells
 from mfairfl.models import MLP, Model, ModuleModel
@@ -74,25 +75,32 @@ class EnrolmentTerms:
     validation: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Enrolled:
-    """What was agreed, and by which clients.
+def _counts(value: Any) -> np.ndarray:
+    return np.array(value, dtype=np.float64)
+
+
+Counts = Annotated[np.ndarray, PlainValidator(_counts), PlainSerializer(np.ndarray.tolist)]
+"""Rows per (cell, label), (C, 2); lists in JSON."""
+
+
+class Enrolled(StrictModel):
+    """What was agreed, and by which clients; a server keeps it as JSON.
 
     Parameters
     ----------
-    counts : mapping of split to mapping of client to ndarray (C, 2)
+    counts : dict of split to dict of client to ndarray (C, 2)
         Rows per (cell, label).
-    sha256 : mapping of client to str
+    sha256 : dict of client to str
         Hash of each client's file, as the client reports it.
-    refused : mapping of client to str
+    refused : dict of client to str
         The reason of each client that stays out.
     """
 
     task: Task
     encoder: Encoder
-    counts: Mapping[str, Mapping[str, np.ndarray]]
-    sha256: Mapping[str, str]
-    refused: Mapping[str, str]
+    counts: dict[Split, dict[str, Counts]]
+    sha256: dict[str, str]
+    refused: dict[str, str]
     notes: tuple[str, ...] = ()
 
     @property
@@ -140,7 +148,7 @@ def enrol(
     agreed = split | {"encoder": encoder.to_json(), "model": asdict(terms.model)}
     cells = Cells(agreement.task.attributes).size
     counts = ask(sorted(said), "encode", agreed, functools.partial(_read_counts, cells))
-    by_part: dict[str, dict[str, np.ndarray]] = {
+    by_part: dict[Split, dict[str, np.ndarray]] = {
         part: {name: counts[name][part] for name in sorted(counts)} for part in SPLITS
     }
     return Enrolled(
@@ -153,7 +161,7 @@ def enrol(
     )
 
 
-def _unrecorded(task: Task, counts: Mapping[str, Mapping[str, np.ndarray]]) -> Iterator[str]:
+def _unrecorded(task: Task, counts: Mapping[Split, Mapping[str, np.ndarray]]) -> Iterator[str]:
     """Yield a note for each client with rows outside the comparisons of an attribute."""
     cells = Cells(task.attributes)
     for grouping in cells.groupings():

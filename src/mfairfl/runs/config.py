@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
@@ -52,6 +53,16 @@ def _followed(look_up: Callable[[str], T], name: str) -> T:
         return look_up(name)
     except ConfigError as error:
         raise ValueError(str(error)) from None  # pydantic then names the key
+
+
+def _known(look_up: Callable[[str], object]) -> AfterValidator:
+    """Check that a name means something."""
+
+    def check(name: str) -> str:
+        _followed(look_up, name)
+        return name
+
+    return AfterValidator(check)
 
 
 class DataConfig(DocumentedModel):
@@ -107,17 +118,11 @@ class ClientsConfig(DocumentedModel):
 class ModelConfig(DocumentedModel):
     """The model: `mlp` with its hidden layers, `logistic`, or one of your own by name."""
 
-    kind: str = "mlp"
+    kind: Annotated[str, _known(MODELS.follow)] = "mlp"
     """mlp or logistic."""
     # The arithmetic of a layer with one unit would depend on what is computed beside it.
     hidden: tuple[Annotated[int, Field(ge=2)], ...] = (32, 32, 32, 32)
     """Widths of the hidden layers."""
-
-    @field_validator("kind")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        _followed(MODELS.follow, value)
-        return value
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -180,14 +185,8 @@ class StrategyConfig(DocumentedModel):
 
     model_config = ConfigDict(extra="allow")
 
-    name: str = "mfairfl"
+    name: Annotated[str, _known(METHODS.follow)] = "mfairfl"
     """See `mfairfl strategies`; its hyper-parameters go here."""
-
-    @field_validator("name")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        _followed(METHODS.follow, value)
-        return value
 
     def create(self) -> Strategy:
         """Return the strategy, its hyper-parameters checked."""

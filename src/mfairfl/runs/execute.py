@@ -22,7 +22,7 @@ from mfairfl.runs.history import History
 from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.predictor import Predictor, load
 from mfairfl.runs.prepare import ModuleFactory, federation_of, model_of, setup_of, table_of
-from mfairfl.runs.record import DataFacts, FederationFacts, RunRecord, StartedRecord, Timing
+from mfairfl.runs.record import FederationFacts, RunRecord, StartedRecord, Timing
 from mfairfl.training.arithmetic import steady_arithmetic
 
 __all__ = ["Run", "RunRequest", "run_requests"]
@@ -122,15 +122,9 @@ def _prepare(
 ) -> _PreparedRun | Run:
     """Prepare a run, or return it if its directory already holds the result."""
     federation = _federation(request, federations)
-    record = started_record(
-        request.config,
-        data=DataFacts(
-            name=federation.table_name, sha256=federation.sha256, rows=len(federation.pool)
-        ),
-        task=federation.task,
-        federation=FederationFacts.model_validate(federation.summary()),
-        module=None if request.module is None else _name(request.module),
-    )
+    facts = FederationFacts.model_validate(federation.summary())
+    module = None if request.module is None else _name(request.module)
+    record = started_record(request.config, federation.task, facts, module)
     model = model_of(request.config, federation.pool.X.shape[1], request.module)
     member = Member(
         setup=setup_of(request.config, federation, model),

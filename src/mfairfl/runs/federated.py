@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from pydantic import ValidationError
 
-from mfairfl.data import SPLITS, Encoder, Task
+from mfairfl.data import SPLITS
 from mfairfl.engine.loop import Callback, Result, first_state
-from mfairfl.errors import ConfigError, RunDirectoryError
+from mfairfl.errors import ConfigError, MfairflError, RunDirectoryError, first_problem
 from mfairfl.files import write_atomically
 from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.transport import Transport, drive
@@ -28,7 +29,6 @@ from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.prepare import model_of, setup_for
 from mfairfl.runs.record import (
     ClientFacts,
-    DataFacts,
     FederationFacts,
     RunRecord,
     StartedRecord,
@@ -77,7 +77,7 @@ def run_federated(
         finished = directory.claim(started)
         if finished is not None:
             return finished
-        _write_enrolment(enrolled, agreed)
+        write_atomically(agreed, enrolled.model_dump_json(indent=1).encode())
         directory.write_encoder(enrolled.encoder)
         summary = Summary(
             counts=enrolled.counts["train"],
@@ -117,39 +117,14 @@ def _enrol(request: FederatedRequest, transport: Transport) -> Enrolled:
     return enrol(transport, request.clients, terms, minimum=request.minimum)
 
 
-def _write_enrolment(enrolled: Enrolled, path: Path) -> None:
-    plain = {
-        "task": enrolled.task.model_dump(mode="json"),
-        "encoder": json.loads(enrolled.encoder.to_json()),
-        "counts": {
-            split: {name: counts.tolist() for name, counts in clients.items()}
-            for split, clients in enrolled.counts.items()
-        },
-        "sha256": dict(enrolled.sha256),
-        "refused": dict(enrolled.refused),
-        "notes": list(enrolled.notes),
-    }
-    write_atomically(path, json.dumps(plain, indent=1).encode())
-
-
 def _read_enrolment(path: Path) -> Enrolled:
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-        return Enrolled(
-            task=Task.model_validate(plain["task"]),
-            encoder=Encoder.from_json(json.dumps(plain["encoder"]), name=str(path)),
-            counts={
-                split: {name: np.array(table, dtype=np.float64) for name, table in clients.items()}
-                for split, clients in plain["counts"].items()
-            },
-            sha256=plain["sha256"],
-            refused=plain["refused"],
-            notes=tuple(plain["notes"]),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise RunDirectoryError(
-            f"{path}: damaged ({' '.join(str(error).split())}); restore it or choose another out"
-        ) from None
+        return Enrolled.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        problem = first_problem(error)
+    except MfairflError as error:  # a task that contradicts itself
+        problem = str(error)
+    raise RunDirectoryError(f"{path}: damaged ({problem}); restore it or choose another out")
 
 
 def _started(config: Config, enrolled: Enrolled) -> StartedRecord:
@@ -164,21 +139,17 @@ def _started(config: Config, enrolled: Enrolled) -> StartedRecord:
         )
         for name in sorted(enrolled.sha256)
     ]
-    return started_record(
-        config,
-        data=DataFacts(name="silos", sha256=digest, rows=sum(c.rows or 0 for c in clients)),
-        task=enrolled.task,
-        federation=FederationFacts(
-            table="silos",
-            sha256=digest,
-            scheme="silos",
-            seed=config.seed,
-            features=len(enrolled.encoder.feature_names),
-            notes=list(enrolled.notes),
-            warnings=[f"{name} stays out: {why}" for name, why in enrolled.refused.items()],
-            clients=clients,
-        ),
+    facts = FederationFacts(
+        table="silos",
+        sha256=digest,
+        scheme="silos",
+        seed=config.seed,
+        features=len(enrolled.encoder.feature_names),
+        notes=list(enrolled.notes),
+        warnings=[f"{name} stays out: {why}" for name, why in enrolled.refused.items()],
+        clients=clients,
     )
+    return started_record(config, enrolled.task, facts)
 
 
 def _without_personal(result: Result, weights: np.ndarray) -> Result:

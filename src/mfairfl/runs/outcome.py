@@ -38,12 +38,7 @@ _LIBRARIES = ("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors")
 
 
 def started_record(
-    config: Config,
-    *,
-    data: DataFacts,
-    task: Task,
-    federation: FederationFacts,
-    module: str | None = None,
+    config: Config, task: Task, federation: FederationFacts, module: str | None = None
 ) -> StartedRecord:
     """Return the record of a run that has not finished.
 
@@ -52,6 +47,8 @@ def started_record(
     settings = config.model_dump(mode="json")
     if module is not None:
         settings["model"] = {"kind": "module", "factory": module}
+    count = sum(client.rows or 0 for client in federation.clients)
+    data = DataFacts(name=federation.table, sha256=federation.sha256, rows=count)
     # Rows in memory come with a task, a split and a seed that the configuration does not know.
     given = [federation.scheme, federation.seed, federation.options]
     rows = [data.sha256, task.model_dump(mode="json"), *given, module]

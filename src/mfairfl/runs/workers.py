@@ -200,24 +200,18 @@ def _work() -> int:
     batches: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read_batches, args=(batches,), daemon=True).start()
     while True:
-        order = json.loads(batches.get())
-        batch = order["runs"]
+        batch, requests = json.loads(batches.get()), []
         try:
-            restore(order["extensions"])
-            run_requests(
-                [
-                    RunRequest(
-                        config=make_config(run["config"]),
-                        out=Path(run["out"]),
-                        callbacks=(_RoundReporter(run["out"]),),
-                    )
-                    for run in batch
-                ]
-            )
+            restore(batch["extensions"])
+            for run in batch["runs"]:
+                config, watcher = make_config(run["config"]), _RoundReporter(run["out"])
+                out = Path(run["out"])
+                requests.append(RunRequest(config=config, out=out, callbacks=(watcher,)))
+            run_requests(requests)
         except MfairflError as error:
             _answer({"error": str(error)})
             return 2
-        for run in batch:  # also those that were finished before
+        for run in batch["runs"]:  # also those that were finished before
             _answer({"out": run["out"], "round": 1, "rounds": 1})
         _answer({"done": True})
 
