@@ -23,7 +23,7 @@ PLACES = {
     ("load_dataset", "catalog.py"): "rows are read",
     ("partition", "partition.py"): "rows are dealt to clients",
     ("model_of", "prepare.py"): "the model is built",
-    ("setup_for", "prepare.py"): "what the loop must know is put together",
+    ("setup_of", "prepare.py"): "what the loop must know is put together",
     ("measure", "measure.py"): "clients measure the weights",
     ("plan", "strategies"): "the strategy plans",
     ("run_works", "trainer.py"): "clients train",

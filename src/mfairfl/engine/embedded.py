@@ -7,7 +7,7 @@ computes does not depend on which others run beside it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,40 +84,36 @@ def _pooled_name(federation: Federation) -> str:
 def run_all(members: Sequence[Member]) -> list[Result]:
     """Run every member to its end; results in the same order.
 
-    Members must share the shape of their encoded rows only if they share a model shape; runs that
-    differ are simply not stacked together.
+    Runs of one model shape advance side by side: when all of them wait, they are answered together.
     """
-    groups: dict[tuple[Any, ...], list[int]] = {}
+    results: dict[int, Result] = {}
+    for group in _same_shape(members):
+        states = [member.state or first_state(member.setup, member.model) for _, member in group]
+        clients = clients_of([member for _, member in group], states)
+        loops: list[Loop] = [
+            federate(member.setup, state, member.callbacks)
+            for (_, member), state in zip(group, states, strict=True)
+        ]
+        waiting: dict[int, Ask] = {i: next(loop) for i, loop in enumerate(loops)}
+        while waiting:
+            for i, answer in clients.answer(waiting).items():
+                try:
+                    waiting[i] = loops[i].send(answer)
+                except StopIteration as stop:
+                    results[group[i][0]] = stop.value
+                    del waiting[i]
+    return [results[i] for i in range(len(members))]
+
+
+def _same_shape(members: Sequence[Member]) -> Iterable[list[tuple[int, Member]]]:
+    """Group the members, with their places, by model and number of cells."""
+    groups: dict[tuple[Any, ...], list[tuple[int, Member]]] = {}
     for i, member in enumerate(members):
         model, cells = member.model, Cells(member.federation.attributes).size
         # Modules describe themselves too loosely to be shared between factories.
         shape = id(model) if model.describe()["kind"] == "module" else str(model.describe())
-        groups.setdefault((shape, cells), []).append(i)
-    results: dict[int, Result] = {}
-    for indices in groups.values():
-        found = _run_group([members[i] for i in indices])
-        results |= dict(zip(indices, found, strict=True))
-    return [results[i] for i in range(len(members))]
-
-
-def _run_group(members: Sequence[Member]) -> list[Result]:
-    """Advance runs of one model shape side by side."""
-    states = [m.state or first_state(m.setup, m.model) for m in members]
-    clients = clients_of(members, states)
-    loops: dict[int, Loop] = {}
-    waiting: dict[int, Ask] = {}
-    results: dict[int, Result] = {}
-    for i, member in enumerate(members):
-        loops[i] = federate(member.setup, states[i], member.callbacks)
-        waiting[i] = next(loops[i])
-    while waiting:
-        for i, answer in clients.answer(waiting).items():
-            try:
-                waiting[i] = loops[i].send(answer)
-            except StopIteration as stop:
-                results[i] = stop.value
-                del waiting[i]
-    return [results[i] for i in range(len(members))]
+        groups.setdefault((shape, cells), []).append((i, member))
+    return groups.values()
 
 
 def clients_of(members: Sequence[Member], states: Sequence[RunState]) -> LocalClients:

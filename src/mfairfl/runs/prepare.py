@@ -64,26 +64,28 @@ def setup_of(config: Config, federation: Federation, model: Model) -> Setup:
     """Put together what the loop needs, for clients whose rows are here."""
     names = tuple(attribute.name for attribute in federation.attributes)
     pooled = config.strategy.create().card.trains_on == "pooled"
-    return setup_for(
-        config,
+    return Setup(
         size=model.size,
         summary=summarize(federation, config.goal(names), pooled=pooled),
         splits=splits_of(federation),
+        **_decided(config),
     )
 
 
 def setup_for(config: Config, *, size: int, summary: Summary, splits: tuple[Split, ...]) -> Setup:
-    """Put together what the loop needs, wherever the clients are."""
-    strategy, training = config.strategy.create(), config.training
-    return Setup(
-        strategy=strategy,
-        size=size,
-        recipe=training.recipe(),
-        rounds=config.server_rounds(),
-        seed=config.seed,
-        summary=summary,
-        output=config.output_rule(),
-        participation=training.participation,
-        patience=training.patience,
-        splits=splits,
-    )
+    """Put together what the loop needs, for clients elsewhere."""
+    return Setup(size=size, summary=summary, splits=splits, **_decided(config))
+
+
+def _decided(config: Config) -> dict[str, Any]:
+    """Return what the configuration alone decides, wherever the clients are."""
+    training = config.training
+    return {
+        "strategy": config.strategy.create(),
+        "recipe": training.recipe(),
+        "rounds": config.server_rounds(),
+        "seed": config.seed,
+        "output": config.output_rule(),
+        "participation": training.participation,
+        "patience": training.patience,
+    }
