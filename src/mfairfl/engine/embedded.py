@@ -84,7 +84,7 @@ def _pooled_name(federation: Federation) -> str:
 def run_all(members: Sequence[Member]) -> list[Result]:
     """Run every member to its end; results in the same order.
 
-    Runs of one model shape advance side by side: when all of them wait, they are answered together.
+    Runs of one model shape advance side by side: when all wait, they are answered together.
     """
     results: dict[int, Result] = {}
     for group in _same_shape(members):
