@@ -1,4 +1,4 @@
-"""README and changelog: commands, snippets and names exist."""
+"""README, changelog and pages: links lead somewhere, commands and names exist."""
 
 from __future__ import annotations
 
@@ -19,6 +19,28 @@ from mfairfl.cli import app
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 RELEASES = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").split("\n## ")
+PAGES = [
+    *ROOT.glob("*.md"),
+    *(ROOT / "docs").rglob("*.md"),
+    *(ROOT / "results").glob("*.md"),
+    *(ROOT / "examples").rglob("*.md"),
+]
+
+
+def anchors(page):
+    """Return the anchors that GitHub gives a page's headings."""
+    heads = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", head).strip().lower().replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target, anchor in re.findall(
+        r"\]\((?!http)([^)#\s]*)#?([^)\s]*)\)", page.read_text("utf-8")
+    ):
+        found = (page.parent / target).resolve() if target else page
+        assert found.exists(), target
+        assert not anchor or anchor in anchors(found), f"{target}#{anchor}"
 
 
 COMMANDS = re.findall(r"^(mfairfl [^#\n]*)", README, flags=re.M)
