@@ -92,8 +92,10 @@ def digest(strategy: str, notion: str, **hyper_parameters: Any) -> str:
     """Train and return the hash of the served model's members and their weights."""
     dotted = {f"strategy.{k}": v for k, v in in_this_version(hyper_parameters).items()}
     run = mfairfl.train("adult", strategy=strategy, notion=notion, **SETTINGS, **dotted)
-    members, weights = run.predictor.members, run.predictor.weights
-    return hashlib.sha256(members.tobytes() + weights.tobytes()).hexdigest()
+    served: Any = run.predictor  # version 0.1.0 kept members and weights there
+    if mfairfl.__version__ != "0.1.0":
+        served = run.predictor.served
+    return hashlib.sha256(served.members.tobytes() + served.weights.tobytes()).hexdigest()
 
 
 def compare(one: str, other: str) -> None:
