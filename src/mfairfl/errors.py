@@ -78,8 +78,10 @@ def require_known(
     names: Iterable[str],
     options: Collection[str],
     error: type[MfairflError] = ConfigError,
+    *,
+    where: str = "",
 ) -> None:
-    """Refuse the first name that is not among the options.
+    """Refuse the first name that is not among the options; `where` begins the message.
 
     Examples
     --------
@@ -87,7 +89,7 @@ def require_known(
     """
     for name in names:
         if name not in options:
-            raise error(unknown(kind, name, options))
+            raise error(": ".join(filter(None, [where, unknown(kind, name, options)])))
 
 
 def first_problem(

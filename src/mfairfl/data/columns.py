@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from mfairfl.data.task import MISSING, Sensitive, canonical_text
-from mfairfl.errors import DataError, unknown
+from mfairfl.errors import DataError, require_known, unknown
 
 __all__ = [
     "Column",
@@ -103,11 +103,8 @@ class Column:
                 f"{place}: the number {text} is too large (above {_LARGEST:g}): "
                 "correct it or leave the cell empty"
             )
-        comma = (
-            " (write a decimal point, not a comma)"
-            if _NUMBER.fullmatch(text.replace(",", "."))
-            else ""
-        )
+        has_comma = _NUMBER.fullmatch(text.replace(",", "."))
+        comma = " (write a decimal point, not a comma)" if has_comma else ""
         raise DataError(
             f"{place}: '{text}' is not a number{comma}: "
             "correct it, leave the cell empty or list the column in categorical"
@@ -167,10 +164,7 @@ def columns_of(frame: pd.DataFrame, table: str) -> Columns:
 
 def require_columns(present: Iterable[str], needed: Iterable[str], table: str) -> None:
     """Refuse a table that lacks a column, naming the nearest one."""
-    known = list(present)
-    for column in needed:
-        if column not in known:
-            raise DataError(f"{table}: {unknown('column', column, known)}")
+    require_known("column", needed, list(present), DataError, where=table)
 
 
 def lookalike(name: str, known: Iterable[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -52,18 +53,14 @@ class FlowerCli:
             text=True,
             check=False,
         )
-        try:
+        answer: dict[str, Any] = {}
+        with contextlib.suppress(ValueError):
             answer = json.loads(done.stdout[done.stdout.index("{") :])
-        except ValueError:
-            self._require_superlink()
-            said = " ".join((done.stderr or done.stdout).split())[-300:]
-            raise FederationError(f"flwr {' '.join(words[:2])}: {said or 'no answer'}") from None
         if not answer.get("success", False):
             self._require_superlink()
-            message = " ".join(str(answer.get("error-message", answer)).split())
-            raise FederationError(f"flwr {' '.join(words[:2])}: {message}")
-        found: dict[str, Any] = answer
-        return found
+            said = str(answer.get("error-message") or done.stderr or done.stdout or "no answer")
+            raise FederationError(f"flwr {' '.join(words[:2])}: {' '.join(said.split())[-300:]}")
+        return answer
 
     def _require_superlink(self) -> None:
         """Refuse to go on if nothing listens at the SuperLink's port."""

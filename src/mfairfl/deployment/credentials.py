@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 import ipaddress
 import os
 from collections.abc import Callable, Sequence
@@ -33,8 +34,8 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
     Nothing that exists is overwritten.
     """
-    names = ("ca.crt", "ca.key", "server.crt", "server.key")
-    _refuse_existing([folder / name for name in names])
+    written = ("ca.crt", "ca.key", "server.crt", "server.key")
+    _refuse_existing([folder / name for name in written])
     folder.mkdir(parents=True, exist_ok=True)
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer = _named("mfairfl federation")
@@ -44,20 +45,15 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
         .add_extension(_usage(signs=True), critical=True)
         .sign(ca_key, hashes.SHA256())
     )
-    alternatives = x509.SubjectAlternativeName(
-        [_name(h) for h in dict.fromkeys((*hosts, *_LOCAL))]
-    )
-    identifier = x509.SubjectKeyIdentifier.from_public_key(ca_key.public_key())
+    names = [_name(host) for host in dict.fromkeys((*hosts, *_LOCAL))]
+    issued_by = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
     certificate = (
         _builder(_named(hosts[0] if hosts else "localhost"), issuer, key.public_key())
-        .add_extension(alternatives, critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
-            critical=False,
-        )
+        .add_extension(issued_by, critical=False)
         .sign(ca_key, hashes.SHA256())
     )
     for name, signed, own in (("ca", authority, ca_key), ("server", certificate, key)):
@@ -82,9 +78,8 @@ def make_key(path: Path) -> Path:
 
 def read_public_key(path: Path) -> bytes:
     """Return a silo's public key as Flower's server holds it."""
-    key = _load(
-        path, "public", serialization.load_ssh_public_key, "ask the silo for its .pub file"
-    )
+    read = serialization.load_ssh_public_key
+    key = _load(path, "public", read, "ask the silo for its .pub file")
     if not isinstance(key, ec.EllipticCurvePublicKey):
         raise ConfigError(f"{path}: {_OTHER_KIND}")
     return key.public_bytes(_PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
@@ -92,12 +87,8 @@ def read_public_key(path: Path) -> bytes:
 
 def require_private_key(path: Path) -> None:
     """Refuse a file that is not a silo's private key."""
-    key = _load(
-        path,
-        "private",
-        lambda data: serialization.load_ssh_private_key(data, None),
-        "make one: `mfairfl deploy key`",
-    )
+    read = functools.partial(serialization.load_ssh_private_key, password=None)
+    key = _load(path, "private", read, "make one: `mfairfl deploy key`")
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise ConfigError(f"{path}: {_OTHER_KIND}")
 

@@ -223,30 +223,21 @@ def _lines(records: Sequence[RunRecord], split: Split, goal: Sequence[str]) -> I
             for record, found, pairs in zip(records, metrics, ranges, strict=True)
         ]
         yield Line(part="all", whom="", metric=name, numbers=tuple(numbers))
+    both = list(zip(metrics, ranges, strict=True))
     for attribute, groups in metrics[0].by_group.items():
         for group in groups:
-            whom = f"{attribute} {group}"
-            cells = [found.by_group[attribute][group] for found in metrics]
-            bounds = [found.by_group[attribute][group] for found in ranges]
+            cells = [(m.by_group[attribute][group], r.by_group[attribute][group]) for m, r in both]
             for name in GROUP_METRICS:
-                yield _cell_line("group", whom, name, cells, bounds)
+                yield _cell_line("group", f"{attribute} {group}", name, cells)
     for client in metrics[0].by_client:
-        cells = [found.by_client[client] for found in metrics]
-        bounds = [found.by_client[client] for found in ranges]
-        yield _cell_line("client", client, "accuracy", cells, bounds)
+        cells = [(m.by_client[client], r.by_client[client]) for m, r in both]
+        yield _cell_line("client", client, "accuracy", cells)
 
 
 def _cell_line(
-    part: str,
-    whom: str,
-    name: str,
-    cells: Sequence[Numbers],
-    ranges: Sequence[dict[str, Bounds]],
+    part: str, whom: str, name: str, cells: Sequence[tuple[Numbers, dict[str, Bounds]]]
 ) -> Line:
-    numbers = [
-        Number(value=cell[name], interval=bounds[name])
-        for cell, bounds in zip(cells, ranges, strict=True)
-    ]
+    numbers = [Number(value=values[name], interval=bounds[name]) for values, bounds in cells]
     return Line(part=part, whom=whom, metric=name, numbers=tuple(numbers))
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mfairfl.data import MISSING, Attribute
-from mfairfl.errors import DataError, unknown
+from mfairfl.errors import DataError, require_known
 
 __all__ = ["binary_column", "coded_column", "group_column", "named_columns"]
 
@@ -60,9 +60,7 @@ def coded_column(
             twice = next(group for group in groups if groups.count(group) > 1)
             raise DataError(f"{name}: {twice!r} occurs as text and as a number; use one type")
     place = {group: index for index, group in enumerate(groups)}
-    for value in uniques:
-        if str(value) not in place:
-            raise DataError(f"{name}: {unknown('group', str(value), groups)}")
+    require_known("group", map(str, uniques), groups, DataError, where=name)
     recode = np.array([place[str(value)] for value in uniques], dtype=np.intp)
     return (recode[codes] if len(codes) else np.zeros(0, dtype=np.intp)), groups
 

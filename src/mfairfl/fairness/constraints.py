@@ -223,8 +223,7 @@ class Constraints:
 
 def _over(mask: NDArray[np.bool_], values: Floats) -> Floats:
     """Sum `values` ((C, 2) or (J, C, 2)) over each constraint's mask."""
-    summed: Floats = np.where(mask, values, 0.0).sum(axis=(1, 2))
-    return summed
+    return np.asarray(np.where(mask, values, 0.0).sum(axis=(1, 2)))
 
 
 def _divide(sums: Floats, counts: Floats) -> Floats:

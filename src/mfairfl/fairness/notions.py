@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mfairfl.errors import ConfigError, unknown
+from mfairfl.errors import ConfigError, require_known
 from mfairfl.plugins import Registry
 
 __all__ = [
@@ -76,10 +76,7 @@ class Notion:
                 f"notion {self.name!r} is not a valid name; use lower-case letters, digits and "
                 "underscores, such as 'predictive_equality'"
             )
-        if self.statistic not in _VALUE:
-            raise ConfigError(
-                f"notion '{self.name}': {unknown('statistic', self.statistic, _VALUE)}"
-            )
+        require_known("statistic", [self.statistic], _VALUE, where=f"notion '{self.name}'")
         if not self.events:
             raise ConfigError(f"notion '{self.name}' has no events; name the rows it compares")
 

@@ -251,12 +251,10 @@ def verdict(found: Interval | float | None, tolerance: float) -> Verdict:
     """
     if found is None:
         return "insufficient data"
-    lower, upper = (
-        (found.lower, found.upper) if isinstance(found, Interval) else (float(found), float(found))
-    )
-    if upper <= tolerance:
+    ends = found if isinstance(found, Interval) else Interval(found, found)
+    if ends.upper <= tolerance:
         return "pass"
-    return "fail" if lower > tolerance else "insufficient data"
+    return "fail" if ends.lower > tolerance else "insufficient data"
 
 
 def _group_sizes(counts: NDArray[Any], groupings: Sequence[Grouping]) -> Floats:
@@ -278,10 +276,8 @@ def _overall_intervals(tally: Tally, level: float) -> dict[str, Interval | None]
     found["f1"] = _interval(2.0 * lower / (1.0 + lower), 2.0 * upper / (1.0 + upper))
     hit = PROPORTIONS["true_positive_rate"].value(table)
     miss = PROPORTIONS["false_positive_rate"].value(table)
-    (hit_low, hit_high), (miss_low, miss_high) = (
-        limits["true_positive_rate"],
-        limits["false_positive_rate"],
-    )
+    hit_low, hit_high = limits["true_positive_rate"]
+    miss_low, miss_high = limits["false_positive_rate"]
     balanced = (hit + 1.0 - miss) / 2.0
     down = np.hypot(hit - hit_low, miss_high - miss) / 2.0
     up = np.hypot(hit_high - hit, miss - miss_low) / 2.0
@@ -388,8 +384,7 @@ def _fair_rates(counts: NDArray[Any], kind: str) -> Floats:
         "error": [1.0 - share["accuracy"], share["accuracy"]],
     }
     # nan only where there are no rows to draw for.
-    chosen: Floats = np.nan_to_num(np.array(rates[kind]))
-    return chosen
+    return np.asarray(np.nan_to_num(rates[kind]))
 
 
 def decided(

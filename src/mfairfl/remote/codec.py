@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 VERSION = 2
+Arrays = Mapping[str, np.ndarray]
 _SAME_VERSION = "install the same mfairfl on server and clients"
 _MOST = 4096  # models, jobs or members in one message; no honest request has more
 
@@ -45,7 +46,7 @@ class Packet:
     """One message: a JSON text and named arrays."""
 
     text: str
-    arrays: Mapping[str, np.ndarray]
+    arrays: Arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +82,12 @@ def unpack_ask(packet: Packet, client: str, shape: Shape) -> Ask:
     kind, header = read_header(packet)
     try:
         if kind == "measure":
-            return _measure(_MeasureHeader.model_validate(header), packet.arrays, shape)
+            return _MeasureHeader.model_validate(header).ask(packet.arrays, shape)
         if kind == "score":
             split = _ScoreHeader.model_validate(header).split
             return Score(_vector(packet.arrays, "model/0", shape.weights), split)
         if kind == "train":
-            return _train(_TrainHeader.model_validate(header), packet.arrays, client, shape)
+            return _TrainHeader.model_validate(header).ask(packet.arrays, client, shape)
     except ValidationError as error:
         raise MessageError(f"a '{kind}' message: {first_problem(error)}") from None
     raise MessageError(f"a message of unknown kind '{kind}'; {_SAME_VERSION}")
@@ -134,7 +135,7 @@ def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer
             if len(found.counts) != shape.cells:
                 raise MessageError(f"a histogram of {len(found.counts)} cells, not {shape.cells}")
             return found
-        return _reports(_ReportsHeader.model_validate(header), packet.arrays, client, shape)
+        return _ReportsHeader.model_validate(header).answer(packet.arrays, client, shape)
     except ValidationError as error:
         raise MessageError(f"'{client}': {first_problem(error)}") from None
     except MfairflError as error:
@@ -144,9 +145,7 @@ def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer
 # ------------------------------------------------------------------ parts
 
 
-def make_packet(
-    kind: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | None = None
-) -> Packet:
+def make_packet(kind: str, header: Mapping[str, Any], arrays: Arrays | None = None) -> Packet:
     """Return a message of this kind."""
     text = json.dumps({"version": VERSION, "kind": kind, **header}, allow_nan=False)
     named = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
@@ -173,6 +172,14 @@ class _MeasureHeader(BaseModel):
     slot: str | None
     thresholds: dict[str, Any] | None
 
+    def ask(self, arrays: Arrays, shape: Shape) -> Measure:
+        models = tuple(_models(arrays, f"model/{i}", shape.weights) for i in range(self.models))
+        shares = None
+        if "shares" in arrays:
+            shares = _vector(arrays, "shares", len(np.atleast_2d(models[0])), np.float64)
+        rule = None if self.thresholds is None else Thresholds.from_json(self.thresholds)
+        return Measure(models, self.splits, shares, self.slot, rule)
+
 
 class _ScoreHeader(BaseModel):
     split: Split
@@ -182,55 +189,42 @@ class _TrainHeader(BaseModel):
     round: int = Field(ge=0, strict=True)
     jobs: list[Job] = Field(max_length=_MOST)
 
+    def ask(self, arrays: Arrays, client: str, shape: Shape) -> Train:
+        jobs = []
+        for i, job in enumerate(self.jobs):
+            if job.client != client:
+                raise MessageError(f"a job for '{job.client}' reached '{client}'")
+            for table in filter(None, (job.plan.loss_table, job.plan.score_table)):
+                if len(table) != shape.cells:
+                    raise MessageError(
+                        f"a table of {len(table)} cells; the task has {shape.cells}"
+                    )
+            name = f"linear/{i}"
+            linear = _vector(arrays, name, shape.weights) if name in arrays else None
+            jobs.append(replace(job, plan=replace(job.plan, linear=linear)))
+        weights = {client: _vector(arrays, "server", shape.weights)}
+        return Train(self.round, weights, tuple(jobs))
+
 
 class _ReportsHeader(BaseModel):
     reports: list[dict[str, Any]] = Field(max_length=_MOST)
 
+    def answer(self, arrays: Arrays, client: str, shape: Shape) -> list[Report]:
+        found = []
+        for i, plain in enumerate(self.reports):
+            # The loop handles numbers that are not finite: it sets the client aside by name.
+            vectors = {"update": _vector(arrays, f"update/{i}", shape.weights, finite=False)}
+            if f"control/{i}" in arrays:
+                change = _vector(arrays, f"control/{i}", shape.weights, finite=False)
+                vectors["control_change"] = change
+            report = _REPORT.validate_python(plain | vectors)
+            if report.client != client:
+                raise MessageError(f"it reports as '{report.client}'")
+            found.append(report)
+        return found
+
 
 _REPORT = TypeAdapter(Report)  # once: building one takes milliseconds
-
-
-def _measure(header: _MeasureHeader, arrays: Mapping[str, np.ndarray], shape: Shape) -> Measure:
-    models = tuple(_models(arrays, f"model/{i}", shape.weights) for i in range(header.models))
-    shares = None
-    if "shares" in arrays:
-        shares = _vector(arrays, "shares", len(np.atleast_2d(models[0])), np.float64)
-    rule = header.thresholds
-    thresholds = None if rule is None else Thresholds.from_json(rule)
-    return Measure(models, header.splits, shares, header.slot, thresholds)
-
-
-def _train(
-    header: _TrainHeader, arrays: Mapping[str, np.ndarray], client: str, shape: Shape
-) -> Train:
-    jobs = []
-    for i, job in enumerate(header.jobs):
-        if job.client != client:
-            raise MessageError(f"a job for '{job.client}' reached '{client}'")
-        for table in (job.plan.loss_table, job.plan.score_table):
-            if table is not None and len(table) != shape.cells:
-                raise MessageError(f"a table of {len(table)} cells; the task has {shape.cells}")
-        linear = _vector(arrays, f"linear/{i}", shape.weights) if f"linear/{i}" in arrays else None
-        jobs.append(replace(job, plan=replace(job.plan, linear=linear)))
-    weights = {client: _vector(arrays, "server", shape.weights)}
-    return Train(header.round, weights, tuple(jobs))
-
-
-def _reports(
-    header: _ReportsHeader, arrays: Mapping[str, np.ndarray], client: str, shape: Shape
-) -> list[Report]:
-    found = []
-    for i, plain in enumerate(header.reports):
-        # The loop handles numbers that are not finite: it sets the client aside by name.
-        vectors = {"update": _vector(arrays, f"update/{i}", shape.weights, finite=False)}
-        if f"control/{i}" in arrays:
-            change = _vector(arrays, f"control/{i}", shape.weights, finite=False)
-            vectors["control_change"] = change
-        report = _REPORT.validate_python(plain | vectors)
-        if report.client != client:
-            raise MessageError(f"it reports as '{report.client}'")
-        found.append(report)
-    return found
 
 
 def check_statistics(table: np.ndarray, cells: int, name: str) -> Statistics:
@@ -246,14 +240,14 @@ def check_statistics(table: np.ndarray, cells: int, name: str) -> Statistics:
     return Statistics(**dict(zip(SUMS, table, strict=True)))
 
 
-def _array(arrays: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+def _array(arrays: Arrays, name: str) -> np.ndarray:
     if name not in arrays:
         raise MessageError(f"the array '{name}' is missing")
     return arrays[name]
 
 
 def _vector(
-    arrays: Mapping[str, np.ndarray],
+    arrays: Arrays,
     name: str,
     size: int,
     dtype: Any = np.float32,
@@ -269,7 +263,7 @@ def _vector(
     return found
 
 
-def _models(arrays: Mapping[str, np.ndarray], name: str, size: int) -> np.ndarray:
+def _models(arrays: Arrays, name: str, size: int) -> np.ndarray:
     """Return one model, or an ensemble's members as rows."""
     found = _array(arrays, name)
     if found.ndim == 2 and found.shape[1] == size and 0 < len(found) <= _MOST:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from mfairfl.errors import DataError, unknown
+from mfairfl.errors import DataError, require_known
 from mfairfl.experiments.figures.style import DPI, MethodStyle, legend_below, method_styles
 from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.experiments.histories import NUMBERS, trained_rounds
@@ -38,10 +38,8 @@ def plot_convergence(history: pd.DataFrame, *, data: Sequence[str], protocol: st
     """
     trained = trained_rounds(history)
     trained = trained[trained["protocol"] == protocol]
-    for label in data:
-        if label not in set(trained["data"]):
-            known = unknown("data", label, set(trained["data"]))
-            raise DataError(f"frame: no runs of protocol {protocol}: {known}")
+    where = f"frame: no runs of protocol {protocol}"
+    require_known("data", data, set(trained["data"]), DataError, where=where)
     styles = method_styles(history["strategy"])
     size = max(6.5, 1 + 3.6 * len(data)), 7.6
     figure = Figure(figsize=size, layout="constrained", dpi=DPI)
@@ -108,11 +106,10 @@ def plot_multipliers(rounds: pd.DataFrame) -> Figure:
     >>> plot_multipliers(multiplier_history("runs/adult"))  # doctest: +SKIP
     """
     require_columns(rounds, ["round", "cell", "value"])
-    named = "run" in rounds.columns
-    key = ["run", "round", "cell"] if named else ["round", "cell"]
+    key = [name for name in ("run", "round", "cell") if name in rounds.columns]
     require_unique(rounds, key, "tell runs apart by a column 'run'")
-    runs = {str(name): rows for name, rows in rounds.groupby("run", sort=False)} if named else {}
-    runs = runs or {"": rounds}
+    rounds = rounds if "run" in rounds.columns else rounds.assign(run="")
+    runs = {str(name): rows for name, rows in rounds.groupby("run", sort=False)}
     figure = Figure(figsize=(8, 0.8 + 2.4 * len(runs)), layout="constrained", dpi=DPI)
     panels = figure.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]
     for panel, (name, rows) in zip(panels, runs.items(), strict=True):

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
-from mfairfl.errors import DataError, unknown
+from mfairfl.errors import DataError, require_known
 from mfairfl.experiments.figures.style import DPI, MethodStyle, legend_below, method_styles
 from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.fairness import notion as notion_of
@@ -70,10 +70,8 @@ def plot_pareto(
     chosen &= frame["notion"].isin([name, ""]) & (frame["strategy"] != "constant")
     runs = frame[chosen]
     require_unique(runs, ["data", "strategy", "seed"], "keep one run of each")
-    for label in data:
-        if label not in set(runs["data"]):
-            where = f"no runs of split {split}, protocol {protocol}, notion {name}"
-            raise DataError(f"frame: {where}: {unknown('data', label, set(runs['data']))}")
+    where = f"frame: no runs of split {split}, protocol {protocol}, notion {name}"
+    require_known("data", data, set(runs["data"]), DataError, where=where)
     runs = runs[runs["data"].isin(data)]
     logarithmic = _spreads(runs, violation)
     figure = Figure(figsize=(max(6.5, 1 + 3.6 * len(data)), 4.8), layout="constrained", dpi=DPI)

@@ -12,7 +12,7 @@ from typing import Any
 from mfairfl.errors import ConfigError, require_known
 from mfairfl.fairness.rates import decision_notions
 from mfairfl.runs.config import Config, make_config
-from mfairfl.runs.options import nested
+from mfairfl.runs.options import dotted, nested
 from mfairfl.strategies import grids
 
 __all__ = [
@@ -185,10 +185,6 @@ class Search:
     def settings(self) -> dict[str, Any]:
         """Return all that must be equal in one study; the location of files does not matter."""
         values = self.config.model_dump(mode="json", exclude={"data": {"csv", "path"}})
-        flat: dict[str, Any] = {}
-        for section, inner in values.items():
-            entries = inner.items() if isinstance(inner, dict) else ()
-            flat |= {f"{section}.{key}": value for key, value in entries} or {section: inner}
         searched = {
             f"search of {key}": json.dumps(
                 part.values if isinstance(part, Choices) else asdict(part)
@@ -196,7 +192,13 @@ class Search:
             for key, part in self.space.items()
         }
         keys = {"searched keys": sorted(self.space)}
-        return {"folds": self.folds, "metric": list(self.metrics), **keys, **searched, **flat}
+        return {
+            "folds": self.folds,
+            "metric": list(self.metrics),
+            **keys,
+            **searched,
+            **dotted(values),
+        }
 
     def runs(self, values: Mapping[str, Any], folder: Path) -> list[tuple[Config, Path]]:
         """Return a trial's run for each fold, and its directory."""

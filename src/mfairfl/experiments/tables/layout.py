@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from mfairfl.errors import ConfigError, unknown
+from mfairfl.errors import require_known
 
 __all__ = ["TableLayout", "TableMeasure", "measures", "short_name"]
 
@@ -74,10 +74,7 @@ class TableLayout:
     without_clients: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.reference not in self.strategies:
-            raise ConfigError(
-                f"{self.name}: {unknown('reference', self.reference, self.strategies)}"
-            )
+        require_known("reference", [self.reference], self.strategies, where=self.name)
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -131,31 +128,25 @@ def measures(notion: str, attributes: Sequence[str] = ()) -> list[TableMeasure]:
     >>> [one.heading for one in measures("equalized_odds", ("sex", "age")) if one.main]
     ['accuracy', 'violation, sex', 'violation, age', 'CF std']
     """
-    violation = f"{notion}_violation"
-    by_attribute = [
-        TableMeasure(f"violation, {name}", violation, name, better=-1, main=True)
-        for name in attributes
-    ]
-    # The largest over attributes is one of them again: no further test.
-    largest = [TableMeasure("largest violation", violation)]
-    if not attributes:
-        by_attribute = [TableMeasure("violation", violation, better=-1, main=True)]
-        largest = []
-    return [
-        TableMeasure("accuracy", "accuracy", better=1, main=True),
-        *(by_attribute if notion else ()),
+    accuracy = TableMeasure("accuracy", "accuracy", better=1, main=True)
+    others = [
         TableMeasure("CF std", "client_accuracy_std", better=-1, main=True),
         TableMeasure("balanced accuracy", "balanced_accuracy", better=1),
         TableMeasure("CF gap", "client_accuracy_gap", better=-1),
         TableMeasure("CF std floor", "floor_client_accuracy_std"),
-        *(
-            (
-                *largest,
-                TableMeasure("train violation", f"train_{violation}", better=-1),
-                TableMeasure("violation floor", f"floor_{violation}"),
-                TableMeasure("frontier", f"frontier_{violation}"),
-            )
-            if notion
-            else ()
-        ),
+    ]
+    if not notion:
+        return [accuracy, *others]
+    violation = f"{notion}_violation"
+    main = [
+        TableMeasure(f"violation, {name}" if name else "violation", violation, name, -1, main=True)
+        for name in attributes or ("",)
+    ]
+    # The largest over attributes is one of them again: no further test.
+    others += [TableMeasure("largest violation", violation)] * bool(attributes)
+    return [
+        *(accuracy, *main, *others),
+        TableMeasure("train violation", f"train_{violation}", better=-1),
+        TableMeasure("violation floor", f"floor_{violation}"),
+        TableMeasure("frontier", f"frontier_{violation}"),
     ]
