@@ -46,12 +46,8 @@ class Journal(logging.Handler, Callback):
 
     def on_start(self, setup: Setup, state: RunState) -> None:
         """Append who takes part, and the round from which the run continues."""
-        self.add(
-            "started",
-            round=state.round,
-            rounds=setup.rounds,
-            clients=sorted(setup.summary.counts),
-        )
+        clients = sorted(setup.summary.counts)
+        self.add("started", round=state.round, rounds=setup.rounds, clients=clients)
 
     def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
         """Append the round's metrics."""

@@ -35,12 +35,8 @@ def carry_out(grid: Grid, settings: FederationSettings, *, run: str) -> None:
     logger.addHandler(journal)
     try:
         wanted = settings.federated()
-        transport = GridTransport(
-            grid,
-            run_name(wanted.config),
-            deadline=settings.deadline,
-            members=settings.members(),
-        )
+        name, members = run_name(wanted.config), settings.members()
+        transport = GridTransport(grid, name, deadline=settings.deadline, members=members)
         journal.add("waiting", clients=list(wanted.clients), seconds=settings.wait)
         online = transport.wait_for(
             wanted.clients, minimum=settings.minimum, seconds=settings.wait

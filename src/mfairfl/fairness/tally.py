@@ -135,10 +135,8 @@ class Tally:
         columns = named_columns(sensitive_features, stated)
         groups = {attribute.name: attribute.groups for attribute in stated or ()}
         coded = {name: group_column(col, name, groups.get(name)) for name, col in columns.items()}
-        one = clients is None
-        client, names = coded_column(
-            np.full(len(y), "all") if one else clients, "clients", ("all",) if one else None
-        )
+        given, known = (clients, None) if clients is not None else (["all"] * len(y), ("all",))
+        client, names = coded_column(given, "clients", known)
         lengths = {"y_true": len(y), "y_pred": len(decision), "clients": len(client)}
         lengths |= {name: len(codes) for name, (codes, _) in coded.items()}
         if len(set(lengths.values())) > 1:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeVar
 
 from flwr.app import Message, MessageType, RecordDict
@@ -58,6 +59,7 @@ def _name_in(node: int, answer: Packet) -> str:
     return name
 
 
+@dataclass(slots=True, eq=False)
 class GridTransport:
     """Carries packets over a Grid.
 
@@ -74,17 +76,12 @@ class GridTransport:
         ignored. None, for a Grid without keys: nodes are asked for their names.
     """
 
-    def __init__(
-        self,
-        grid: Grid,
-        run: str,
-        *,
-        deadline: float,
-        members: Mapping[bytes, str] | None = None,
-    ) -> None:
-        self._grid, self._run, self._deadline = grid, run, deadline
-        self._members = members
-        self._names: dict[int, str] = {}
+    grid: Grid
+    run: str
+    _: KW_ONLY
+    deadline: float
+    members: Mapping[bytes, str] | None = None
+    _names: dict[int, str] = field(default_factory=dict, init=False)
 
     def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | str]:
         """Send each client its packet and wait for the answers until the deadline."""
@@ -114,12 +111,12 @@ class GridTransport:
 
     def _find_nodes(self) -> None:
         """Learn who is online; forget those who are not."""
-        if self._members is not None:
-            nodes = {node.node_id: bytes(node.public_key) for node in self._grid.get_nodes()}
-            known = self._members
+        if self.members is not None:
+            nodes = {node.node_id: bytes(node.public_key) for node in self.grid.get_nodes()}
+            known = self.members
             self._names = {node: known[key] for node, key in nodes.items() if key in known}
             return
-        online = set(self._grid.get_node_ids())
+        online = set(self.grid.get_node_ids())
         self._names = {node: name for node, name in self._names.items() if node in online}
         hello = make_packet("hello", {})
         answers, _ = self._send({n: (n, hello) for n in sorted(online - set(self._names))})
@@ -134,22 +131,22 @@ class GridTransport:
         return read_replies(sent, replies, lambda _, content: from_records(content)[1])
 
     def _message(self, packet: Packet, node: int) -> Message:
-        content = to_records(packet, self._run)
+        content = to_records(packet, self.run)
         # A message that is not fetched before the deadline need not be answered any more.
         return Message(
-            content, dst_node_id=node, message_type=MessageType.QUERY, ttl=self._deadline
+            content, dst_node_id=node, message_type=MessageType.QUERY, ttl=self.deadline
         )
 
     def _collect(self, messages: list[Message]) -> list[Message]:
         """Return the replies that arrive before the deadline."""
         if not messages:
             return []
-        end = time.monotonic() + self._deadline
+        end = time.monotonic() + self.deadline
         # A list: the deployed Grid iterates over the messages twice. It names those it accepted.
-        left = set(filter(None, self._grid.push_messages(messages)))
+        left = set(filter(None, self.grid.push_messages(messages)))
         replies: list[Message] = []
         while left:  # the Grid's own waiting looks every three seconds only
-            found = list(self._grid.pull_messages(sorted(left)))
+            found = list(self.grid.pull_messages(sorted(left)))
             replies += found
             left -= {reply.metadata.reply_to_message_id for reply in found}
             if time.monotonic() >= end:

@@ -22,15 +22,9 @@ __all__ = ["LEVEL", "Published", "tabulate"]
 LEVEL = 0.05
 _METHOD = ["protocol", "data", "split", "strategy", "notion"]
 _RUN = [*_METHOD, "seed"]
-_COLUMNS = [
-    *_METHOD, "metric", "attribute", "mean", "std", "n", "runs", "published", "mark",
-    "pairs", "difference", "t_p", "wilcoxon_p", "holm_p", "effect",
-]  # fmt: skip
-_NOT_TESTED = {
-    "mark": "",
-    "pairs": 0,
-    **dict.fromkeys(("difference", "t_p", "wilcoxon_p", "holm_p", "effect"), math.nan),
-}
+_NUMBER = ["metric", "attribute", "mean", "std", "n", "runs", "published"]
+_TESTS = ["difference", "t_p", "wilcoxon_p", "holm_p", "effect"]
+_NOT_TESTED = {"mark": "", "pairs": 0, **dict.fromkeys(_TESTS, math.nan)}
 
 Published = Mapping[tuple[str, str, str, str, str], float]
 """Numbers of others, by data, split, strategy, metric and attribute."""
@@ -95,7 +89,7 @@ def tabulate(
     runs: _Runs = dict(iter(frame.groupby(_METHOD)))
     trained = set(frame.loc[frame["notion"] != "", "strategy"])
     rows = list(_rows(runs, trained, layout, published or {}))
-    long = pd.DataFrame(rows, columns=_COLUMNS)
+    long = pd.DataFrame(rows, columns=[*_METHOD, *_NUMBER, *_NOT_TESTED])
     for _, family in long.groupby("protocol"):
         long.loc[family.index, "holm_p"] = holm(family["t_p"].tolist())
     return long
