@@ -217,7 +217,7 @@ def test_a_gap_in_one_attribute_leaves_the_intervals_of_another_alone():
     decision = (rng.random(4000) < 0.03).astype(int)
     race = np.where(rng.random(4000) < 0.5, "White", None)
     tally = Tally.from_predictions(y, decision, sensitive_features={"sex": sex, "race": race})
-    found = intervals(tally).values["demographic_parity_violation"]
+    found = intervals(tally).to_json()["values"]["demographic_parity_violation"]
     # Half the gap of two equal groups: its standard deviation is √(.03·.97/4000) = .0027.
     own = fairness.demographic_parity_violation(tally, attribute="sex")
     assert own < found.upper < own + 3 * 0.0027
