@@ -26,7 +26,7 @@ from mfairfl.data.sources import (
 )
 from mfairfl.data.table import Table, table_from_frame
 from mfairfl.data.task import Task
-from mfairfl.errors import ConfigError, DataError, unknown
+from mfairfl.errors import ConfigError, DataError, require_known
 from mfairfl.plugins import Registry
 
 __all__ = ["DATASETS", "Check", "Dataset", "describe", "list_datasets", "load_dataset", "verify"]
@@ -191,8 +191,7 @@ def _switches(dataset: PublishedDataset | Dataset, options: Mapping[str, bool]) 
     for key, value in options.items():
         if not known:
             raise DataError(f"data set {dataset.name} takes no option '{key}': remove it")
-        if key not in known:
-            raise DataError(unknown(f"option of data set {dataset.name}", key, known))
+        require_known(f"option of data set {dataset.name}", [key], known, DataError)
         if not isinstance(value, bool):
             raise DataError(
                 f"option {key}={value!r} of data set {dataset.name}: give True or False"

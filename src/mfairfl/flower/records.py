@@ -147,12 +147,10 @@ class ModelLayout:
 
     def record(self, flat: np.ndarray) -> ArrayRecord:
         """Return a vector as the model's arrays."""
-        found, at = {}, 0
-        for name, shape in self.shapes.items():
-            stop = at + math.prod(shape)
-            found[name] = Array(flat[at:stop].reshape(shape).astype(np.float32))
-            at = stop
-        return ArrayRecord(found)
+        ends = np.cumsum([math.prod(shape) for shape in self.shapes.values()])
+        parts = zip(self.shapes.items(), np.split(flat, ends[:-1]), strict=True)
+        arrays = {name: part.reshape(shape) for (name, shape), part in parts}
+        return ArrayRecord({name: Array(a.astype(np.float32)) for name, a in arrays.items()})
 
 
 # ------------------------------------------------------------------ measurements
