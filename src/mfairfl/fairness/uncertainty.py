@@ -81,7 +81,7 @@ class Intervals:
     by_group: dict[str, dict[str, dict[str, Interval | None]]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain dicts."""
+        """Return plain data; an interval is a pair (lower, upper)."""
         return asdict(self)
 
 
