@@ -18,9 +18,10 @@ import numpy as np
 
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.metrics import as_tally, defined, named_metric
+from mfairfl.fairness.metrics import as_tally, defined
 from mfairfl.fairness.notions import notion
 from mfairfl.fairness.rates import Aggregate, Kind, Method, group_measure, measured_groupings
+from mfairfl.fairness.tally import Tally
 
 __all__ = [
     "accuracy_parity_difference",
@@ -39,43 +40,14 @@ __all__ = [
 ]
 
 
-@named_metric
-def _deviation(
-    name: str,
+def demographic_parity_violation(
     y_true: Any,
     y_pred: Any = None,
     *,
     sensitive_features: Any = None,
     clients: Any = None,
     attribute: str | None = None,
-) -> tuple[float, str]:
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    groupings = measured_groupings(tally.cells, "violation", attribute)
-    compared = notion(name.removesuffix("_violation"))
-    return group_measure("violation", compared, tally.counts, groupings)
-
-
-@named_metric
-def _comparison(
-    name: str,
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-    method: Method = "between_groups",
-    agg: Aggregate = "worst_case",
-    attribute: str | None = None,
-) -> tuple[float, str]:
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    kind: Kind = "ratio" if name.endswith("_ratio") else "difference"
-    compared = notion(name.removesuffix(f"_{kind}"))
-    groupings = measured_groupings(tally.cells, kind, attribute)
-    return group_measure(kind, compared, tally.counts, groupings, method=method, agg=agg)
-
-
-@_deviation
-def demographic_parity_violation() -> None:
+) -> float:
     """Return the largest deviation of a group's selection rate from the overall one.
 
     Parameters
@@ -96,10 +68,19 @@ def demographic_parity_violation() -> None:
     >>> demographic_parity_violation([1, 0, 1, 0], [1, 1, 0, 0], sensitive_features=list("aabb"))
     0.5
     """
+    tally = as_tally(y_true, y_pred, sensitive_features, clients)
+    return _measured("demographic_parity", "violation", tally, attribute)
 
 
-@_comparison
-def demographic_parity_difference() -> None:
+def demographic_parity_difference(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: Method = "between_groups",
+    attribute: str | None = None,
+) -> float:
     """Return the difference between the groups' highest and lowest selection rate.
 
     Parameters
@@ -116,10 +97,19 @@ def demographic_parity_difference() -> None:
     >>> demographic_parity_difference([1, 0, 1, 0], [1, 1, 0, 0], sensitive_features=list("aabb"))
     1.0
     """
+    tally = as_tally(y_true, y_pred, sensitive_features, clients)
+    return _measured("demographic_parity", "difference", tally, attribute, method=method)
 
 
-@_comparison
-def demographic_parity_ratio() -> None:
+def demographic_parity_ratio(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: Method = "between_groups",
+    attribute: str | None = None,
+) -> float:
     """Return the ratio of the groups' lowest and highest selection rate.
 
     Parameters
@@ -135,10 +125,18 @@ def demographic_parity_ratio() -> None:
     >>> demographic_parity_ratio([1, 0, 1, 0], [1, 1, 1, 0], sensitive_features=list("aabb"))
     0.5
     """
+    tally = as_tally(y_true, y_pred, sensitive_features, clients)
+    return _measured("demographic_parity", "ratio", tally, attribute, method=method)
 
 
-@_deviation
-def equalized_odds_violation() -> None:
+def equalized_odds_violation(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    attribute: str | None = None,
+) -> float:
     """Return the largest deviation of a group's true or false positive rate from the overall one.
 
     Arguments as in `demographic_parity_violation`.
@@ -148,10 +146,20 @@ def equalized_odds_violation() -> None:
     >>> equalized_odds_violation([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.5
     """
+    tally = as_tally(y_true, y_pred, sensitive_features, clients)
+    return _measured("equalized_odds", "violation", tally, attribute)
 
 
-@_comparison
-def equalized_odds_difference() -> None:
+def equalized_odds_difference(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: Method = "between_groups",
+    agg: Aggregate = "worst_case",
+    attribute: str | None = None,
+) -> float:
     """Return the difference between the groups' highest and lowest true or false positive rate.
 
     Arguments as in `demographic_parity_difference`; `agg` takes the larger of the two differences
@@ -162,10 +170,20 @@ def equalized_odds_difference() -> None:
     >>> equalized_odds_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     1.0
     """
+    tally = as_tally(y_true, y_pred, sensitive_features, clients)
+    return _measured("equalized_odds", "difference", tally, attribute, method=method, agg=agg)
 
 
-@_comparison
-def equalized_odds_ratio() -> None:
+def equalized_odds_ratio(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: Method = "between_groups",
+    agg: Aggregate = "worst_case",
+    attribute: str | None = None,
+) -> float:
     """Return the ratio of the groups' lowest and highest true or false positive rate.
 
     Arguments as in `equalized_odds_difference`. If there are no false positives at all, only
@@ -176,10 +194,18 @@ def equalized_odds_ratio() -> None:
     >>> equalized_odds_ratio([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.0
     """
+    tally = as_tally(y_true, y_pred, sensitive_features, clients)
+    return _measured("equalized_odds", "ratio", tally, attribute, method=method, agg=agg)
 
 
-@_deviation
-def equal_opportunity_violation() -> None:
+def equal_opportunity_violation(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    attribute: str | None = None,
+) -> float:
     """Return the largest deviation of a group's true positive rate from the overall one.
 
     Arguments as in `demographic_parity_violation`.
@@ -189,10 +215,19 @@ def equal_opportunity_violation() -> None:
     >>> equal_opportunity_violation([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.5
     """
+    tally = as_tally(y_true, y_pred, sensitive_features, clients)
+    return _measured("equal_opportunity", "violation", tally, attribute)
 
 
-@_comparison
-def equal_opportunity_difference() -> None:
+def equal_opportunity_difference(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: Method = "between_groups",
+    attribute: str | None = None,
+) -> float:
     """Return the difference between the groups' highest and lowest true positive rate.
 
     Arguments as in `demographic_parity_difference`.
@@ -202,10 +237,19 @@ def equal_opportunity_difference() -> None:
     >>> equal_opportunity_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     1.0
     """
+    tally = as_tally(y_true, y_pred, sensitive_features, clients)
+    return _measured("equal_opportunity", "difference", tally, attribute, method=method)
 
 
-@_comparison
-def equal_opportunity_ratio() -> None:
+def equal_opportunity_ratio(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: Method = "between_groups",
+    attribute: str | None = None,
+) -> float:
     """Return the ratio of the groups' lowest and highest true positive rate.
 
     Arguments as in `demographic_parity_ratio`.
@@ -215,10 +259,18 @@ def equal_opportunity_ratio() -> None:
     >>> equal_opportunity_ratio([1, 0, 1, 0], [1, 1, 1, 1], sensitive_features=list("aabb"))
     1.0
     """
+    tally = as_tally(y_true, y_pred, sensitive_features, clients)
+    return _measured("equal_opportunity", "ratio", tally, attribute, method=method)
 
 
-@_deviation
-def accuracy_parity_violation() -> None:
+def accuracy_parity_violation(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    attribute: str | None = None,
+) -> float:
     """Return the largest deviation of a group's accuracy from the overall one.
 
     Arguments as in `demographic_parity_violation`.
@@ -228,10 +280,19 @@ def accuracy_parity_violation() -> None:
     >>> accuracy_parity_violation([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.25
     """
+    tally = as_tally(y_true, y_pred, sensitive_features, clients)
+    return _measured("accuracy_parity", "violation", tally, attribute)
 
 
-@_comparison
-def accuracy_parity_difference() -> None:
+def accuracy_parity_difference(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: Method = "between_groups",
+    attribute: str | None = None,
+) -> float:
     """Return the difference between the groups' highest and lowest accuracy.
 
     Arguments as in `demographic_parity_difference`.
@@ -241,10 +302,19 @@ def accuracy_parity_difference() -> None:
     >>> accuracy_parity_difference([1, 0, 1, 0], [1, 1, 0, 1], sensitive_features=list("aabb"))
     0.5
     """
+    tally = as_tally(y_true, y_pred, sensitive_features, clients)
+    return _measured("accuracy_parity", "difference", tally, attribute, method=method)
 
 
-@_comparison
-def accuracy_parity_ratio() -> None:
+def accuracy_parity_ratio(
+    y_true: Any,
+    y_pred: Any = None,
+    *,
+    sensitive_features: Any = None,
+    clients: Any = None,
+    method: Method = "between_groups",
+    attribute: str | None = None,
+) -> float:
     """Return the ratio of the groups' lowest and highest accuracy.
 
     Arguments as in `demographic_parity_ratio`.
@@ -254,6 +324,8 @@ def accuracy_parity_ratio() -> None:
     >>> accuracy_parity_ratio([1, 0, 1, 0], [1, 1, 1, 0], sensitive_features=list("aabb"))
     0.5
     """
+    tally = as_tally(y_true, y_pred, sensitive_features, clients)
+    return _measured("accuracy_parity", "ratio", tally, attribute, method=method)
 
 
 def accuracy_parity_loss_violation(
@@ -284,3 +356,9 @@ def accuracy_parity_loss_violation(
     empty = [label for label, gap in zip(constraints.labels, gaps, strict=True) if np.isnan(gap)]
     reason = f"group '{empty[0][3]}' of '{empty[0][2]}' has no rows" if empty else ""
     return defined("accuracy_parity_loss_violation", float(gaps.max()), reason)
+
+
+def _measured(name: str, kind: Kind, tally: Tally, attribute: str | None, **options: Any) -> float:
+    groupings = measured_groupings(tally.cells, kind, attribute)
+    found = group_measure(kind, notion(name), tally.counts, groupings, **options)
+    return defined(f"{name}_{kind}", *found)

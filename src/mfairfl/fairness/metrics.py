@@ -6,12 +6,10 @@ compare groups are in `mfairfl.fairness.group_metrics`.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +31,6 @@ __all__ = [
     "defined",
     "f1",
     "false_positive_rate",
-    "named_metric",
     "performance",
     "selection_rate",
     "true_positive_rate",
@@ -41,7 +38,6 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
-P = ParamSpec("P")
 
 
 class UndefinedMetricWarning(UserWarning):
@@ -73,49 +69,9 @@ def defined(name: str, value: float, reason: str) -> float:
     return value
 
 
-def named_metric(
-    measure: Callable[Concatenate[str, P], tuple[float, str]],
-) -> Callable[[Callable[[], None]], Callable[P, float]]:
-    """Return a decorator for metrics that differ in nothing but their name and docstring.
-
-    Each has the arguments of `measure`, which gets its name and returns its value, and the reason
-    if that is nan.
-    """
-
-    def decorate(stated: Callable[[], None]) -> Callable[P, float]:
-        @functools.wraps(stated)
-        def metric(*args: P.args, **kwargs: P.kwargs) -> float:
-            name = stated.__name__
-            return defined(name, *measure(name, *args, **kwargs))
-
-        own = inspect.signature(functools.partial(measure, stated.__name__))
-        # What help() and completion show.
-        vars(metric)["__signature__"] = own.replace(return_annotation="float")
-        return metric
-
-    return decorate
-
-
-@named_metric
-def _metric(
-    name: str,
-    y_true: Any,
-    y_pred: Any = None,
-    *,
-    sensitive_features: Any = None,
-    clients: Any = None,
-) -> tuple[float, str]:
-    of_clients = name in CLIENT_NUMBERS
-    if of_clients and clients is None and not isinstance(y_true, Tally):
-        raise ConfigError(f"{name} needs clients=, the client of each row (or a Tally)")
-    tally = as_tally(y_true, y_pred, sensitive_features, clients)
-    if of_clients:
-        return client_number(name, tally)
-    return performance(name, pooled_table(tally.counts))
-
-
-@_metric
-def accuracy() -> None:
+def accuracy(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return the share of rows decided correctly.
 
     Parameters
@@ -132,10 +88,12 @@ def accuracy() -> None:
     >>> accuracy([1, 0, 1, 0], [1, 0, 0, 0])
     0.75
     """
+    return _number("accuracy", y_true, y_pred, sensitive_features, clients)
 
 
-@_metric
-def selection_rate() -> None:
+def selection_rate(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return the share of rows with a favourable decision; arguments as in `accuracy`.
 
     Examples
@@ -143,10 +101,12 @@ def selection_rate() -> None:
     >>> selection_rate([1, 0, 1, 0], [1, 0, 0, 0])
     0.25
     """
+    return _number("selection_rate", y_true, y_pred, sensitive_features, clients)
 
 
-@_metric
-def true_positive_rate() -> None:
+def true_positive_rate(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return P(ŷ=1 | y=1); arguments as in `accuracy`.
 
     Examples
@@ -154,10 +114,12 @@ def true_positive_rate() -> None:
     >>> true_positive_rate([1, 0, 1, 0], [1, 0, 0, 0])
     0.5
     """
+    return _number("true_positive_rate", y_true, y_pred, sensitive_features, clients)
 
 
-@_metric
-def false_positive_rate() -> None:
+def false_positive_rate(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return P(ŷ=1 | y=0); arguments as in `accuracy`.
 
     Examples
@@ -165,10 +127,12 @@ def false_positive_rate() -> None:
     >>> false_positive_rate([1, 0, 1, 0], [1, 1, 0, 0])
     0.5
     """
+    return _number("false_positive_rate", y_true, y_pred, sensitive_features, clients)
 
 
-@_metric
-def balanced_accuracy() -> None:
+def balanced_accuracy(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return the mean of the accuracies on y = 0 and on y = 1; arguments as in `accuracy`.
 
     Examples
@@ -176,10 +140,12 @@ def balanced_accuracy() -> None:
     >>> balanced_accuracy([1, 0, 0, 0], [0, 0, 0, 0])
     0.5
     """
+    return _number("balanced_accuracy", y_true, y_pred, sensitive_features, clients)
 
 
-@_metric
-def f1() -> None:
+def f1(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return 2TP / (2TP + FP + FN), y = 1 being positive; arguments as in `accuracy`.
 
     Examples
@@ -187,10 +153,12 @@ def f1() -> None:
     >>> f1([1, 0, 0, 1], [1, 1, 0, 1])
     0.8
     """
+    return _number("f1", y_true, y_pred, sensitive_features, clients)
 
 
-@_metric
-def client_accuracy_std() -> None:
+def client_accuracy_std(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return the population standard deviation (ddof 0) of the clients' accuracies.
 
     Parameters
@@ -209,10 +177,12 @@ def client_accuracy_std() -> None:
     >>> client_accuracy_std([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     0.25
     """
+    return _client_metric("client_accuracy_std", y_true, y_pred, sensitive_features, clients)
 
 
-@_metric
-def client_accuracy_gap() -> None:
+def client_accuracy_gap(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return the best minus the worst client's accuracy; arguments as in `client_accuracy_std`.
 
     Examples
@@ -220,10 +190,12 @@ def client_accuracy_gap() -> None:
     >>> client_accuracy_gap([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     0.5
     """
+    return _client_metric("client_accuracy_gap", y_true, y_pred, sensitive_features, clients)
 
 
-@_metric
-def worst_client_accuracy() -> None:
+def worst_client_accuracy(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return the lowest accuracy of a client; arguments as in `client_accuracy_std`.
 
     Examples
@@ -231,10 +203,12 @@ def worst_client_accuracy() -> None:
     >>> worst_client_accuracy([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     0.5
     """
+    return _client_metric("worst_client_accuracy", y_true, y_pred, sensitive_features, clients)
 
 
-@_metric
-def best_client_accuracy() -> None:
+def best_client_accuracy(
+    y_true: Any, y_pred: Any = None, *, sensitive_features: Any = None, clients: Any = None
+) -> float:
     """Return the highest accuracy of a client; arguments as in `client_accuracy_std`.
 
     Examples
@@ -242,6 +216,7 @@ def best_client_accuracy() -> None:
     >>> best_client_accuracy([1, 1, 0, 0], [1, 0, 0, 0], clients=["a", "a", "b", "b"])
     1.0
     """
+    return _client_metric("best_client_accuracy", y_true, y_pred, sensitive_features, clients)
 
 
 def performance(name: str, table: NDArray[np.float64]) -> tuple[float, str]:
@@ -254,6 +229,11 @@ def performance(name: str, table: NDArray[np.float64]) -> tuple[float, str]:
         value = float(sensitivity.value(table) + 1.0 - miss.value(table)) / 2.0
         return value, miss.needs if table[1].sum() else sensitivity.needs
     return float(PROPORTIONS[name].value(table)), PROPORTIONS[name].needs
+
+
+def _number(name: str, y_true: Any, y_pred: Any, features: Any, clients: Any) -> float:
+    table = pooled_table(as_tally(y_true, y_pred, features, clients).counts)
+    return defined(name, *performance(name, table))
 
 
 CLIENT_NUMBERS: dict[str, Callable[[Floats], Floats]] = {
@@ -271,3 +251,9 @@ def client_number(name: str, tally: Tally) -> tuple[float, str]:
     empty = [c for c, a in zip(tally.clients, accuracies, strict=True) if np.isnan(a)]
     reason = f"client '{empty[0]}' has no rows" if empty else ""
     return float(CLIENT_NUMBERS[name](accuracies)), reason
+
+
+def _client_metric(name: str, y_true: Any, y_pred: Any, features: Any, clients: Any) -> float:
+    if clients is None and not isinstance(y_true, Tally):
+        raise ConfigError(f"{name} needs clients=, the client of each row (or a Tally)")
+    return defined(name, *client_number(name, as_tally(y_true, y_pred, features, clients)))
