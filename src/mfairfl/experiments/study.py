@@ -27,7 +27,7 @@ from mfairfl.data.task import StrictModel
 from mfairfl.errors import ConfigError, first_problem, unknown
 from mfairfl.fairness import notion
 from mfairfl.files import load_toml
-from mfairfl.runs.config import Config, StrategyConfig, make_config
+from mfairfl.runs.config import Config, StrategyConfig, StrategyName, make_config
 from mfairfl.runs.options import nested, settings
 
 __all__ = ["Lock", "StrategyVariant", "Study", "Trial", "load_study", "run_name", "trials"]
@@ -72,7 +72,7 @@ class StrategyVariant(StrategyConfig):
     would go through.
     """
 
-    name: str
+    name: StrategyName
     label: str
     tuned_as: str
     search: dict[str, tuple[Any, ...]] | None = None

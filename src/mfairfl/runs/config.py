@@ -180,12 +180,16 @@ class FairnessConfig(DocumentedModel):
         return tuple(_followed(follow_notion, name).name for name in value)
 
 
+StrategyName = Annotated[str, _known(METHODS.follow)]
+"""A strategy's name, or an import string of the user's own."""
+
+
 class StrategyConfig(DocumentedModel):
     """The method and its hyper-parameters."""
 
     model_config = ConfigDict(extra="allow")
 
-    name: Annotated[str, _known(METHODS.follow)] = "mfairfl"
+    name: StrategyName = "mfairfl"
     """See `mfairfl strategies`; its hyper-parameters go here."""
 
     def create(self) -> Strategy:
