@@ -247,7 +247,10 @@ def _open_study(storage: str, name: str, seed: int) -> optuna.Study:
         raise ConfigError(
             "--storage: not a database URL; use sqlite:///FILE or postgresql://USER@HOST/DATABASE"
         ) from None
-    wait = {"connect_args": {"timeout": _WAIT}} if url.get_backend_name() == "sqlite" else {}
+    wait: dict[str, Any] = {}
+    if url.get_backend_name() == "sqlite":
+        # Without a pool every connection is closed when it is done with.
+        wait = {"connect_args": {"timeout": _WAIT}, "poolclass": sqlalchemy.pool.NullPool}
     try:
         study = optuna.create_study(
             storage=optuna.storages.RDBStorage(storage, engine_kwargs=wait),
