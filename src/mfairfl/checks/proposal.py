@@ -5,17 +5,23 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, read_table
+from mfairfl.checks.facts import ColumnFacts, column_facts
+from mfairfl.checks.features import examine_features, trap_findings
+from mfairfl.checks.finding import Finding, by_weight
+from mfairfl.checks.silos import rows_by_client
+from mfairfl.data import MISSING, Bin, Sensitive, Table, Task, canonical_text, read_table
 from mfairfl.data.columns import Column, require_columns
 from mfairfl.data.frame import FileContent
+from mfairfl.data.traps import Trap, traps_of
 from mfairfl.errors import DataError
 
 __all__ = [
@@ -36,6 +42,7 @@ _CLIENT = re.compile(
 )
 _GOOD = ("yes", "true", "1", "good", "granted", "approved", "accepted", "hired", "pass")
 _MANY_VALUES = 10
+_IGNORED = ("identifier", "duplicate", "constant")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +53,8 @@ class Proposal:
     content: FileContent
     task: Task
     notes: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    columns: tuple[ColumnFacts, ...]
 
 
 def _values(frame: pd.DataFrame, column: str) -> list[str]:
@@ -95,8 +104,8 @@ def propose(
     if lost:
         said = ", ".join(f"{c} {n}" for c, n in lost.items())
         notes.append(f'missing = "drop": rows without a value are left out ({said})')
-    ignore = [c for c in columns if c not in key_columns and _identifies_rows(columns[c])]
-    notes += [f"column '{c}' is ignored: it identifies rows or is empty" for c in ignore]
+    empty = [c for c in columns if c not in key_columns and columns[c].missing_number.all()]
+    notes += [f"column '{c}' is ignored: it is empty" for c in empty]
     groups = []
     for name in sensitive:
         bins = _bins_of(columns[name])
@@ -109,21 +118,51 @@ def propose(
         label=label,
         favourable=favourable,
         sensitive=tuple(groups),
-        ignore=tuple(ignore),
+        ignore=tuple(empty),
         client=client,
         missing="drop" if lost else "level",
     )
     table = read_table(path, task, delimiter=content.delimiter, encoding=content.encoding)
-    done = {key: getattr(table.task, key) for key in ("numeric", "categorical", "unfavourable")}
-    task = task.model_copy(update=done)
-    return Proposal(path=path, content=content, task=task, notes=tuple(notes))
+    traps = traps_of(table)
+    useless = {t.column: t for t in traps if t.kind in _IGNORED and t.column not in key_columns}
+    notes += [_why_ignored(trap, table) for trap in useless.values()]
+    task = task.model_copy(update=_roles(table, useless) | {"ignore": (*empty, *useless)})
+    kept = replace(table, X=table.X.drop(columns=list(useless)))
+    left = [trap for trap in traps if trap.column not in useless]
+    found = [*trap_findings(left), *examine_features(kept, rows_by_client(kept))]
+    return Proposal(
+        path=path,
+        content=content,
+        task=task,
+        notes=tuple(notes),
+        findings=tuple(by_weight(found)),
+        columns=tuple(column_facts(content.frame, task, str(path))),
+    )
 
 
-def _identifies_rows(column: Column) -> bool:
-    """Whether a column is empty, or text that differs in every row."""
-    empty = bool(column.missing_number.all())
-    distinct = len(set(column.texts)) == len(column.texts) > 20
-    return empty or (distinct and bool(column.not_numbers.all()))
+def _roles(table: Table, useless: Collection[str]) -> dict[str, Any]:
+    """Return the parts of a task that the table decides, without the useless columns."""
+    numeric, categorical = (
+        tuple(name for name in names or () if name not in useless)
+        for names in (table.task.numeric, table.task.categorical)
+    )
+    if not numeric and not categorical:
+        raise DataError(
+            f"{table.name}: no feature is left: every other column names rows, never changes or "
+            f"repeats another ({', '.join(useless)})"
+        )
+    unfavourable = table.task.unfavourable
+    return {"numeric": numeric, "categorical": categorical, "unfavourable": unfavourable}
+
+
+def _why_ignored(trap: Trap, table: Table) -> str:
+    """Say why a column is ignored, and how to use it all the same."""
+    role = "numeric" if trap.column in (table.task.numeric or ()) else "categorical"
+    reason = {"identifier": "it names rows", "duplicate": "it repeats another column"}
+    return (
+        f"column '{trap.column}' is ignored: {reason.get(trap.kind, 'it never changes')} "
+        f"({trap.why}); to use it, move it from ignore to {role}"
+    )
 
 
 def _bins_of(column: Column) -> tuple[Bin, ...]:
