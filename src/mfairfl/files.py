@@ -91,5 +91,5 @@ def toml_text(value: Any) -> str:
 
 
 def toml_key(name: str) -> str:
-    """Write a name as a key of TOML, in quotes where it needs them."""
+    """Write a key as TOML, in quotes where it needs them."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)

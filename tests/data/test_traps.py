@@ -155,3 +155,10 @@ def test_adults_weights_are_measured_and_its_education_is_there_twice():
     assert [(t.kind, t.column, t.of) for t in traps_of(table)] == [
         ("duplicate", "education", "education-num")
     ]
+
+
+def test_dates_without_a_gap_are_no_names_of_rows():
+    given = frame().assign(since=pd.date_range("2020-01-01", periods=N).strftime("%d.%m.%Y"))
+    table = table_from_frame(given, Task(label="hired", favourable=1, sensitive=("sex",)))
+    assert "since" in table.task.numeric
+    assert "since" not in {trap.column for trap in traps_of(table)}

@@ -32,10 +32,11 @@ def examine_silo(file: Path) -> Iterator[Finding]:
     silo = load_silo(file)
     yield Finding("ok", "settings", f"{file}: silo '{silo.name}'")
     content = read_file(silo.csv, delimiter=silo.delimiter, encoding=silo.encoding)
-    columns = columns_of(content.frame, silo.csv.name)
+    task = consented(silo)
+    reading = silo if task is None else task.read_as(silo)
+    columns = columns_of(content.frame, silo.csv.name, reading)
     found = f"{silo.csv.name}: {len(content.frame):,} rows, {len(columns)} columns"
     yield Finding("ok", "file", found)
-    task = consented(silo)
     if task is None:
         yield Finding("warn", "task", "no 'task': any task the coordinator asks for is accepted")
     else:

@@ -68,7 +68,7 @@ def column_facts(frame: pd.DataFrame, task: Task, name: str = "frame") -> list[C
     hired label category 0 2 levels 1
     """
     # One column after the other: its texts and numbers are not kept.
-    return [_facts(Column(name, frame[c]), task) for c in frame.columns]
+    return [_facts(Column(name, frame[c], task.rules(str(c))), task) for c in frame.columns]
 
 
 def frame_of(table: Table) -> pd.DataFrame:
@@ -128,8 +128,9 @@ def _type(
     groups = {s.column for s in task.sensitive} - binned
     if name in {task.label, task.client, *(task.categorical or ()), *groups}:
         return "category"
-    if len(texts) and all(_DATE.fullmatch(text) for text in texts[:_LOOKED_AT]):
+    dates = len(texts) and all(_DATE.fullmatch(text) for text in texts[:_LOOKED_AT])
+    if column.rules.date is not None or dates:
         return "date"
-    if not column.not_numbers.any():
+    if column.recognised is not None:
         return "number"
     return "text" if distinct > max(_MOST_LEVELS * len(texts), 10) else "category"

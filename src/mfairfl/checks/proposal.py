@@ -93,17 +93,13 @@ def propose(
     favourable: str,
     sensitive: Sequence[str],
     client: str | None = None,
+    others_unfavourable: bool = False,
 ) -> Proposal:
     """Propose a task and check it against the file."""
     key_columns = [label, *sensitive, *([client] if client else [])]
     columns = {name: Column(str(path), content.frame[name]) for name in content.frame.columns}
     require_columns(columns, key_columns, str(path))
-    gaps = {c: int(columns[c].missing.sum()) for c in key_columns}
-    lost = {c: n for c, n in gaps.items() if n}
     notes = []
-    if lost:
-        said = ", ".join(f"{c} {n}" for c, n in lost.items())
-        notes.append(f'missing = "drop": rows without a value are left out ({said})')
     empty = [c for c in columns if c not in key_columns and columns[c].missing_number.all()]
     notes += [f"column '{c}' is ignored: it is empty" for c in empty]
     groups = []
@@ -120,39 +116,45 @@ def propose(
         sensitive=tuple(groups),
         ignore=tuple(empty),
         client=client,
-        missing="drop" if lost else "level",
+        others_unfavourable=others_unfavourable,
     )
     table = read_table(path, task, delimiter=content.delimiter, encoding=content.encoding)
     traps = traps_of(table)
     useless = {t.column: t for t in traps if t.kind in _IGNORED and t.column not in key_columns}
     notes += [_why_ignored(trap, table) for trap in useless.values()]
-    task = task.model_copy(update=_roles(table, useless) | {"ignore": (*empty, *useless)})
+    task = task.model_copy(update=_settled(table, useless) | {"ignore": (*empty, *useless)})
     kept = replace(table, X=table.X.drop(columns=list(useless)))
     left = [trap for trap in traps if trap.column not in useless]
-    found = [*trap_findings(left), *examine_features(kept, rows_by_client(kept))]
+    found = [Finding("warn", "data", warning) for warning in table.warnings]
+    found += [*trap_findings(left), *examine_features(kept, rows_by_client(kept))]
     return Proposal(
         path=path,
         content=content,
         task=task,
-        notes=tuple(notes),
+        notes=(*notes, *table.notes),
         findings=tuple(by_weight(found)),
         columns=tuple(column_facts(content.frame, task, str(path))),
     )
 
 
-def _roles(table: Table, useless: Collection[str]) -> dict[str, Any]:
+def _settled(table: Table, useless: Collection[str]) -> dict[str, Any]:
     """Return the parts of a task that the table decides, without the useless columns."""
+    task = table.task
     numeric, categorical = (
         tuple(name for name in names or () if name not in useless)
-        for names in (table.task.numeric, table.task.categorical)
+        for names in (task.numeric, task.categorical)
     )
     if not numeric and not categorical:
         raise DataError(
             f"{table.name}: no feature is left: every other column names rows, never changes or "
             f"repeats another ({', '.join(useless)})"
         )
-    unfavourable = table.task.unfavourable
-    return {"numeric": numeric, "categorical": categorical, "unfavourable": unfavourable}
+    return {
+        "numeric": numeric,
+        "categorical": categorical,
+        "unfavourable": task.unfavourable,
+        "columns": {name: rules for name, rules in task.columns.items() if name not in useless},
+    }
 
 
 def _why_ignored(trap: Trap, table: Table) -> str:

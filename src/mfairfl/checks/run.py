@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 import numpy as np
@@ -54,7 +54,8 @@ def examine_run(config: Config) -> Iterator[Finding | ColumnFacts]:
     yield from _traps(table)
     yield _copies(table, federation)
     yield from examine_features(table, rows_by_client(federation))
-    yield from _clients(federation)
+    yield from (Finding("warn", "data", warning) for warning in table.warnings)
+    yield from _clients(federation, known=table.warnings)
     yield from _groups(federation)
     yield from _floor(config, federation)
     yield from _server(setup)
@@ -106,7 +107,7 @@ def _copies(table: Table, federation: Federation) -> Finding:
     return Finding("warn" if copies.serious else few, "copied rows", copies.line)
 
 
-def _clients(federation: Federation) -> Iterator[Finding]:
+def _clients(federation: Federation, known: Collection[str]) -> Iterator[Finding]:
     sizes = [len(client) for client in federation.clients]
     said = (
         f"{len(sizes)} clients (scheme {federation.scheme}), {min(sizes):,} to {max(sizes):,} rows"
@@ -115,7 +116,8 @@ def _clients(federation: Federation) -> Iterator[Finding]:
     for note in federation.notes:
         yield Finding("note", "data", note)
     for warning in federation.warnings:
-        yield Finding("warn", "clients", warning)
+        if warning not in known:
+            yield Finding("warn", "clients", warning)
 
 
 def _groups(federation: Federation) -> Iterator[Finding]:

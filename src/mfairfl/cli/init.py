@@ -28,6 +28,12 @@ def init(
     csv: Annotated[Path, typer.Option(help="Rows with a header line (CSV or Parquet).")],
     label: Annotated[str | None, typer.Option(help="Column to predict; two values.")] = None,
     favourable: Annotated[str | None, typer.Option(help="The desirable label value.")] = None,
+    others_unfavourable: Annotated[
+        bool,
+        typer.Option(
+            "--others-unfavourable", help="Count every other label value as unfavourable."
+        ),
+    ] = False,
     sensitive: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Sensitive columns: sex,age.")
     ] = None,
@@ -50,7 +56,7 @@ def init(
     --------
     mfairfl init --csv people.csv
     mfairfl init --csv people.csv --label hired --favourable yes --sensitive sex,age
-    mfairfl init --csv people.csv --label hired --favourable yes --sensitive sex --json
+    mfairfl init --csv heart.csv --label num --favourable 0 --others-unfavourable --sensitive sex
     """
     target = csv.with_suffix(".toml") if out is None else out
     check_target(target, "choose another --out, or delete it first")
@@ -72,7 +78,13 @@ def init(
         client = None if answer.strip() == _NONE else answer.strip()
     groups = comma_list(sensitive)
     made = proposal.propose(
-        csv, content, label=label, favourable=favourable, sensitive=groups, client=client
+        csv,
+        content,
+        label=label,
+        favourable=favourable,
+        sensitive=groups,
+        client=client,
+        others_unfavourable=others_unfavourable,
     )
     with target.open("x", encoding="utf-8") as file:  # an existing file is never replaced
         file.write(write_toml(made, target))
@@ -80,7 +92,8 @@ def init(
         print_json(_as_json(made, target))
         return
     for finding in made.findings:
-        typer.echo(str(finding))
+        kind = "warning" if finding.level == "warn" else "note"
+        typer.echo(f"{kind}: {finding.message}")
     for note in made.notes:
         typer.echo(f"note: {note}")
     print_columns(made.columns)

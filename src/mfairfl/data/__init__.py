@@ -16,7 +16,16 @@ from mfairfl.data.table import (
     table_from_frame,
     task_from_roles,
 )
-from mfairfl.data.task import MISSING, Attribute, Bin, Sensitive, Task, canonical_text
+from mfairfl.data.task import (
+    MISSING,
+    Attribute,
+    Bin,
+    ColumnRules,
+    Reading,
+    Sensitive,
+    Task,
+    canonical_text,
+)
 
 __all__ = [
     "DATASETS",
@@ -26,10 +35,12 @@ __all__ = [
     "Attribute",
     "Bin",
     "Client",
+    "ColumnRules",
     "Dataset",
     "Encoder",
     "EncoderStatistics",
     "Federation",
+    "Reading",
     "Sensitive",
     "Shard",
     "Split",

@@ -111,6 +111,7 @@ def assemble(clients: Sequence[ClientRows], *, notes: tuple[str, ...], **about: 
     """
     clients = sorted(clients, key=lambda client: client.name)
     task = clients[0].table.task
+    _require_both_labels(clients)
     fitted = functools.reduce(operator.add, [c.statistics("train") for c in clients])
     others = [c.statistics("validation", "test") for c in clients]
     encoder = Encoder.fit(fitted, task, schema=functools.reduce(operator.add, others, fitted))
@@ -138,9 +139,24 @@ def assemble(clients: Sequence[ClientRows], *, notes: tuple[str, ...], **about: 
         encoder=encoder,
         task=task,
         notes=notes,
-        warnings=tuple(_warnings(clients)),
+        warnings=(
+            *dict.fromkeys(warning for client in clients for warning in client.table.warnings),
+            *_warnings(clients),
+        ),
         **about,
     )
+
+
+def _require_both_labels(clients: Sequence[ClientRows]) -> None:
+    """Refuse rows that all have one label: there is nothing to learn, and nothing unfair."""
+    labels = {int(y) for c in clients for y in np.unique(c.table.y[c.rows["train"]])}
+    if len(labels) == 1:
+        task = clients[0].table.task
+        only = task.favourable if labels == {1} else task.unfavourable
+        raise DataError(
+            f"label column '{task.label}': every train row holds '{only}': a model needs rows "
+            "with both values"
+        )
 
 
 def _warnings(clients: Sequence[ClientRows]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -49,11 +49,15 @@ def traps_of(table: Table) -> list[Trap]:
     """Return the traps among a table's features."""
     columns = [sensitive.column for sensitive in table.task.sensitive]
     groups = dict(zip(columns, table.groups.T.astype(np.intp), strict=True))
-    return find_traps(table.X, table.y, groups)
+    dates = {name for name in table.X.columns if table.task.rules(str(name)).date is not None}
+    return find_traps(table.X, table.y, groups, dates)
 
 
 def find_traps(
-    X: pd.DataFrame, y: npt.NDArray[np.int8] | None, sensitive: Mapping[str, Codes]
+    X: pd.DataFrame,
+    y: npt.NDArray[np.int8] | None,
+    sensitive: Mapping[str, Codes],
+    dates: Collection[str] = (),
 ) -> list[Trap]:
     """Return the features that decide the label, name rows, repeat another or say nothing.
 
@@ -66,6 +70,8 @@ def find_traps(
     sensitive
         Each row's group, by sensitive column. Of two equal columns the sensitive one is kept; if
         that is not a feature, the other one is a proxy.
+    dates
+        Columns of dates: one day after the other, they look like numbers of rows.
 
     Examples
     --------
@@ -76,6 +82,7 @@ def find_traps(
     values = {str(name): _values(X[name]) for name in X.columns}
     label = [] if y is None else [trap for name in values for trap in _decides(name, X[name], y)]
     own = [trap for name, column in values.items() for trap in _own(name, column)]
+    own = [trap for trap in own if trap.kind == "constant" or trap.column not in dates]
     useless = {trap.column for trap in own if trap.kind in ("identifier", "constant")}
     rest = {name: column for name, column in values.items() if name not in useless}
     return [*label, *own, *_repeats(X, rest, sensitive)]

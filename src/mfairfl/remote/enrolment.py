@@ -151,6 +151,12 @@ def enrol(
     by_part: dict[Split, dict[str, np.ndarray]] = {
         part: {name: counts[name][part] for name in sorted(counts)} for part in SPLITS
     }
+    labels = np.sum([rows.sum(axis=0) for rows in by_part["train"].values()], axis=0)
+    if (labels == 0).any():
+        raise FederationError(
+            f"label '{agreement.task.label}': all train rows of all clients hold one value; a "
+            "model needs rows with both"
+        )
     return Enrolled(
         task=agreement.task,
         encoder=encoder,

@@ -76,13 +76,13 @@ def federation_of(config: Config, table: Table) -> Federation:
     """Split the rows among clients, and say what may mislead a reader of the results."""
     federation = partition_of(config, table)
     lines = trap_lines(traps_of(table))
-    found = [f"{table.name}: {line}" for kind, line in lines if kind in SERIOUS]
-    noted = [f"{table.name}: {line}" for kind, line in lines if kind not in SERIOUS]
     copies = copies_of(table, federation)
+    found = [copies.line] * copies.serious + [line for kind, line in lines if kind in SERIOUS]
+    noted = [line for kind, line in lines if kind not in SERIOUS]
     return replace(
         federation,
         notes=(*federation.notes, *noted),
-        warnings=(*[copies.line] * copies.serious, *found, *federation.warnings),
+        warnings=tuple(dict.fromkeys([*table.warnings, *found, *federation.warnings])),
     )
 
 
