@@ -27,6 +27,8 @@ def kinds(**columns):
         ("id_student", np.repeat(RNG.permutation(10**6)[: N // 2], 2), "identifier"),
         ("customerID", RNG.integers(10**8, 10**9, N), "identifier"),
         ("stamp", RNG.permutation(10**9 + 7 * np.arange(N) ** 2), "unique"),  # a question only
+        ("bill", RNG.integers(-90_000, 170_000, N), None),  # nobody is number -12
+        ("pay", RNG.integers(900, 170_000, N), None),
         ("income", RNG.integers(10_000, 200_000, N // 6).repeat(6), None),
         ("income", np.round(RNG.lognormal(10, 0.5, N), -1), None),
         ("weight", RNG.lognormal(4, 0.2, N), None),  # numbers with decimals are measured

@@ -14,7 +14,20 @@ from mfairfl.text import some_of, words_of
 __all__ = ["CodeColumn", "code_lines", "find_codes"]
 
 _WORDS = frozenset(
-    {"code", "codes", "cod", "cd", "zip", "zipcode", "postal", "postcode", "plz", "fips", "puma"}
+    {
+        "education",
+        "code",
+        "codes",
+        "cod",
+        "cd",
+        "zip",
+        "zipcode",
+        "postal",
+        "postcode",
+        "plz",
+        "fips",
+        "puma",
+    }
     | {"occ", "occp", "occupation", "industry", "naics", "naicsp", "isco", "nace", "sic", "icd"}
     | {"region", "district", "county", "state", "country", "nation", "birthplace", "pobp", "city"}
     | {"type", "category", "kind", "status", "position", "sector", "branch", "department", "dept"}
@@ -92,11 +105,11 @@ def code_lines(found: Iterable[CodeColumn]) -> list[str]:
     --------
     >>> (line,) = code_lines([CodeColumn("position", 8, ("1131", "1132", "1210"))])
     >>> line.split(": ")[1]
-    'position (1131, 1132, 1210, … 8 in all)'
+    'position (8 values'
     """
     named = [
-        f"{one.column} ({', '.join(one.examples)}{', …' * (one.distinct > _SHOWN)} "
-        f"{one.distinct:,} in all)"
+        f"{one.column} ({one.distinct:,} values: {', '.join(one.examples)}"
+        f"{', …' * (one.distinct > _SHOWN)})"
         for one in found
     ]
     if not named:

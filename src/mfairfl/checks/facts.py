@@ -11,6 +11,7 @@ import pandas as pd
 
 from mfairfl.data import MISSING, Table, Task
 from mfairfl.data.columns import Column
+from mfairfl.data.task import Reading
 
 __all__ = ["ColumnFacts", "column_facts", "frame_of"]
 
@@ -46,29 +47,38 @@ class ColumnFacts:
     example: str
 
     @property
-    def values(self) -> str:
+    def extent(self) -> str:
         """The range of numbers, or how many values there are."""
         if self.low is not None and self.high is not None:
-            return f"{self.low:.6g} to {self.high:.6g}"
+            ends = [_plain(self.low), _plain(self.high)]
+            return " to ".join(dict.fromkeys(ends))
         kind = {"category": "level", "text": "text", "date": "date", "number": "number"}[self.type]
         return f"{self.distinct:,} {kind}{'s' * (self.distinct != 1)}"
 
 
-def column_facts(frame: pd.DataFrame, task: Task, name: str = "frame") -> list[ColumnFacts]:
-    """Say what a task makes of each column of a frame.
+def _plain(number: float) -> str:
+    """Write whole numbers in full, unless they are huge, and others with six digits."""
+    return f"{number:.0f}" if number.is_integer() and abs(number) < 1e12 else f"{number:.6g}"
+
+
+def column_facts(
+    frame: pd.DataFrame, task: Task, name: str = "frame", reading: Reading | None = None
+) -> list[ColumnFacts]:
+    """Say what a task makes of each column of a frame; `reading` overrides how it reads cells.
 
     Examples
     --------
     >>> people = pd.DataFrame({"age": [31, 45, None], "sex": ["f", "m", "f"], "hired": [1, 0, 0]})
     >>> task = Task(label="hired", favourable=1, sensitive=("sex",))
     >>> for one in column_facts(people, task):
-    ...     print(one.name, one.role, one.type, one.missing, one.values, one.example)
+    ...     print(one.name, one.role, one.type, one.missing, one.extent, one.example)
     age feature number 1 31 to 45 31
     sex sensitive category 0 2 levels f
     hired label category 0 2 levels 1
     """
+    rules = task.read_as(reading).rules
     # One column after the other: its texts and numbers are not kept.
-    return [_facts(Column(name, frame[c], task.rules(str(c))), task) for c in frame.columns]
+    return [_facts(Column(name, frame[c], rules(str(c))), task) for c in frame.columns]
 
 
 def frame_of(table: Table) -> pd.DataFrame:

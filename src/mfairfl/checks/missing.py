@@ -158,7 +158,7 @@ def missing_code_lines(found: Iterable[MissingCodes]) -> list[str]:
     >>> (line,) = missing_code_lines([MissingCodes("age", ("-9",), 12, "18 to 90")])
     >>> print(line.replace(": if", "\n...if"))
     column 'age': -9 in 12 rows; the others are 18 to 90
-    ...if it means missing, add [task.columns.age] missing_codes = ["-9"]
+    ...if it means missing, add columns.age.missing_codes = ["-9"] to [task]
     """
     numbers: dict[tuple[str, ...], list[MissingCodes]] = {}
     texts = []
@@ -181,7 +181,7 @@ def _number_lines(found: list[MissingCodes]) -> list[str]:
         ]
     return [
         f"column '{one.column}': {shown} in {one.where}; the others are {one.others}: if it "
-        f"means missing, add [task.columns.{toml_key(one.column)}] {codes}"
+        f"means missing, add columns.{toml_key(one.column)}.{codes} to [task]"
         for one in found
     ]
 

@@ -99,18 +99,9 @@ def propose(
     key_columns = [label, *sensitive, *([client] if client else [])]
     columns = {name: Column(str(path), content.frame[name]) for name in content.frame.columns}
     require_columns(columns, key_columns, str(path))
-    notes = []
     empty = [c for c in columns if c not in key_columns and columns[c].missing_number.all()]
-    notes += [f"column '{c}' is ignored: it is empty" for c in empty]
-    groups = []
-    for name in sensitive:
-        bins = _bins_of(columns[name])
-        groups.append(Sensitive(column=name, bins=bins))
-        if bins:
-            notes.append(
-                f"groups of {name}: {', '.join(b.name for b in bins)} (thirds of the rows)"
-            )
-    task = Task(
+    groups = [Sensitive(column=name, bins=_bins_of(columns[name])) for name in sensitive]
+    draft = Task(
         label=label,
         favourable=favourable,
         sensitive=tuple(groups),
@@ -118,23 +109,48 @@ def propose(
         client=client,
         others_unfavourable=others_unfavourable,
     )
-    table = read_table(path, task, delimiter=content.delimiter, encoding=content.encoding)
+    table = read_table(path, draft, delimiter=content.delimiter, encoding=content.encoding)
     traps = traps_of(table)
     useless = {t.column: t for t in traps if t.kind in _IGNORED and t.column not in key_columns}
-    notes += [_why_ignored(trap, table) for trap in useless.values()]
-    task = task.model_copy(update=_settled(table, useless) | {"ignore": (*empty, *useless)})
-    kept = replace(table, X=table.X.drop(columns=list(useless)))
-    left = [trap for trap in traps if trap.column not in useless]
-    found = [Finding("warn", "data", warning) for warning in table.warnings]
-    found += [*trap_findings(left), *examine_features(kept, rows_by_client(kept))]
+    ignored = {"ignore": (*empty, *useless)}
+    task = draft.model_copy(update=_settled(table, useless) | ignored)
     return Proposal(
         path=path,
         content=content,
         task=task,
-        notes=(*notes, *table.notes),
-        findings=tuple(by_weight(found)),
+        notes=(
+            *(f"column '{c}' is ignored: it is empty" for c in empty),
+            *(_why_ignored(trap, table) for trap in useless.values()),
+            *(_why_grouped(one) for one in groups if one.bins),
+            *_about_others(table.notes, useless),
+        ),
+        findings=tuple(_findings(table, traps, useless)),
         columns=tuple(column_facts(content.frame, task, str(path))),
     )
+
+
+def _findings(table: Table, traps: Sequence[Trap], useless: Collection[str]) -> list[Finding]:
+    """Return what is odd about the columns that are used."""
+    kept = replace(table, X=table.X.drop(columns=list(useless)))
+    left = [trap for trap in traps if trap.column not in useless]
+    warnings = _about_others(table.warnings, useless)
+    return by_weight(
+        [
+            *(Finding("warn", "data", warning) for warning in warnings),
+            *trap_findings(left),
+            *examine_features(kept, rows_by_client(kept)),
+        ]
+    )
+
+
+def _about_others(said: Sequence[str], columns: Collection[str]) -> list[str]:
+    """Leave out how columns were read that are not used."""
+    return [one for one in said if not any(f"column '{name}'" in one for name in columns)]
+
+
+def _why_grouped(sensitive: Sensitive) -> str:
+    names = ", ".join(one.name for one in sensitive.bins)
+    return f"groups of {sensitive.column}: {names} (thirds of the rows)"
 
 
 def _settled(table: Table, useless: Collection[str]) -> dict[str, Any]:

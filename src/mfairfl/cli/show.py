@@ -98,7 +98,7 @@ def print_table(
 def print_columns(columns: Sequence[ColumnFacts]) -> None:
     """Print what was made of each column of a file; long examples are cut."""
     head = ["column", "role", "type", "missing", "values"]
-    rows = [[c.name, c.role, c.type, f"{c.missing:,}", c.values] for c in columns]
+    rows = [[c.name, c.role, c.type, f"{c.missing:,}", c.extent] for c in columns]
     used = sum(max(map(len, cells)) + len(_GAP) for cells in zip(head, *rows, strict=True))
     room = max(terminal().width - used, len("example"))
     examples = [

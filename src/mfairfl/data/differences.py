@@ -6,6 +6,7 @@ has them, the same rules apply.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -28,6 +29,8 @@ DifferenceKind = Literal["rows", "units", "constant", "empty", "spelling", "clie
 _EMPTY = 0.95  # share of missing values
 _UNLIKELY = 1e-3
 _TIMES = 2.0  # a factor that is no matter of people
+_VAST = 5.0  # one that is seen in long tails too
+_SURE = 0.2  # relative error of a centre
 _ALIKE = 1.6  # ratio of two spreads that are about equal
 _FAR = 3.0
 _IQR = 1.349  # interquartile range of a normal distribution with deviation 1
@@ -44,6 +47,8 @@ class Held(NamedTuple):
         Of numbers; the deviation is exactly 0 if all are equal.
     centre, spread : float
         Median and a robust deviation where rows are known, else mean and deviation.
+    most : float
+        No number is in a larger share of the rows that have one.
     levels : dict of str to int, optional
         Rows of each category; None for numbers.
     """
@@ -54,6 +59,7 @@ class Held(NamedTuple):
     deviation: float = 0.0
     centre: float = 0.0
     spread: float = 0.0
+    most: float = 1.0
     levels: Mapping[str, int] | None = None
 
     @classmethod
@@ -65,7 +71,8 @@ class Held(NamedTuple):
         low, middle, high = np.quantile(x, (0.25, 0.5, 0.75)).tolist()
         deviation = float(x.std()) if x.min() < x.max() else 0.0
         mean = float(x.mean()) if deviation else float(x[0])
-        return cls(len(numbers), len(x), mean, deviation, middle, (high - low) / _IQR)
+        most = float(np.unique(x, return_counts=True)[1].max()) / len(x)
+        return cls(len(numbers), len(x), mean, deviation, middle, (high - low) / _IQR, most)
 
     @classmethod
     def sums(cls, found: NumericStatistics) -> Held:
@@ -129,11 +136,16 @@ def find_differences(columns: Columns, *, sensitive: Collection[str] = ()) -> li
     >>> find_differences({"chol": whole})[0].clients
     ('b',)
     """
-    sizes = {c: held.rows for clients in columns.values() for c, held in clients.items()}
+    sizes: dict[str, int] = {}
+    for clients in columns.values():
+        for client, held in clients.items():
+            # Sums may leave out rare categories: the largest number is that of the rows.
+            sizes[client] = max(held.rows, sizes.get(client, 0))
     found = list(_small(sizes))
     for name, clients in columns.items():
         judged = {c: held for c, held in clients.items() if held.rows >= FEW_ROWS}
-        found += _empty(name, judged)
+        if name not in sensitive:  # those rows are not recorded, which is said elsewhere
+            found += _empty(name, judged)
         known = {c: held for c, held in judged.items() if held.values >= FEW_ROWS}
         if len(known) < 2:
             continue
@@ -188,13 +200,13 @@ def _constant(name: str, clients: Mapping[str, Held]) -> Iterator[Difference]:
         named = some_of([f"{client} ({clients[client].values:,} rows)" for client in where])
         said = (
             f"column '{name}' is always {value} at {named} and varies elsewhere: if {value} means "
-            f"missing, add [task.columns.{toml_key(name)}] missing_codes = {toml_text([value])}"
+            f"missing, add columns.{toml_key(name)}.missing_codes = {toml_text([value])} to [task]"
         )
         yield Difference("constant", name, tuple(where), said)
 
 
 def _share(value: str, number: float, others: Sequence[Held]) -> float:
-    """Return which share of the others' rows hold a value at most."""
+    """Return the largest share of the others' rows that can hold a value."""
     rows = sum(other.values for other in others)
     if others[0].levels is not None:
         return sum((other.levels or {}).get(value, 0) for other in others) / rows
@@ -203,7 +215,8 @@ def _share(value: str, number: float, others: Sequence[Held]) -> float:
     squares = sum(
         other.values * (other.deviation**2 + (other.mean - number) ** 2) for other in others
     )
-    return 1 - (mean - number) ** 2 / (squares / rows)
+    most = sum(other.values * other.most for other in others) / rows
+    return min(most, 1 - (mean - number) ** 2 / (squares / rows))
 
 
 def _units(
@@ -219,7 +232,7 @@ def _units(
     odd = {}
     for client, held in varied.items():
         apart = abs(held.centre - centre) / (held.spread + spread)
-        why = _unit(held, centre, spread) if apart > 1 else ""
+        why = _unit(held, centre, spread) if apart > 1 or _vast(held, centre) else ""
         if why or (apart > _FAR and not only_by_factor):
             odd[client] = f"{client} ({held.centre:.4g}{why})"
     if odd:
@@ -228,6 +241,14 @@ def _units(
             f"{some_of(list(odd.values()))}: if the unit differs, convert it there"
         )
         yield Difference("units", name, tuple(odd), said)
+
+
+def _vast(held: Held, centre: float) -> bool:
+    """Say whether a centre is a large multiple of the usual one, and not by chance."""
+    error = held.spread / math.sqrt(held.values)
+    if held.centre * centre <= 0 or error > _SURE * abs(held.centre):
+        return False
+    return max(held.centre / centre, centre / held.centre) >= _VAST
 
 
 def _unit(held: Held, centre: float, spread: float) -> str:

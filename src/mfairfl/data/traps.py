@@ -26,6 +26,7 @@ Codes = npt.NDArray[np.intp]
 _ENOUGH = 20  # values that a column needs to be judged
 _ENOUGH_LABELS = 10  # rows of either label
 _SAME = 0.9999  # correlation of one quantity in two units
+_LONG = 6  # digits
 _SAMPLE = 5000  # rows on which correlations are tried
 _ID_WORDS = frozenset({"id", "ids", "uuid", "guid", "key", "index", "idx", "identifier", "ssn"})
 _LAST_ID_WORDS = frozenset({"no", "nr", "num", "number"})  # EmployeeNumber, but not NumberOfCars
@@ -129,10 +130,10 @@ def _own(name: str, column: _Values) -> Iterator[Trap]:
     why = f"{column.distinct:,} different {what} in {column.held:,} rows"
     if not column.numeric:
         yield Trap("identifier", name, why)
-    elif (column.uniques == np.round(column.uniques)).all():
+    elif (column.uniques == np.round(column.uniques)).all() and column.uniques.min() >= 0:
         if _called_identifier(name) or _given_out(column):
             yield Trap("identifier", name, why)
-        elif column.held >= 5 * _ENOUGH and column.distinct >= 0.99 * column.held:
+        elif column.distinct == column.held and _equally_long(column):
             yield Trap("unique", name, why)
 
 
@@ -152,6 +153,12 @@ def _given_out(column: _Values) -> bool:
     held = -places * np.expm1(column.held * np.log1p(-1 / max(places, 2)))
     expected = column.held - held
     return bool(expected >= 10 and column.held - column.distinct < expected / 4)
+
+
+def _equally_long(column: _Values) -> bool:
+    """Say whether all numbers have as many digits, and more than amounts tend to have."""
+    lengths = {len(f"{end:.0f}") for end in (column.uniques.min(), column.uniques.max())}
+    return len(lengths) == 1 and lengths.pop() >= _LONG
 
 
 def _decides(name: str, column: pd.Series[Any], y: npt.NDArray[np.int8]) -> Iterator[Trap]:

@@ -19,6 +19,7 @@ from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationErr
 
 from mfairfl.data import SPLITS, Attribute, Encoder, Split, Task
 from mfairfl.data.agreement import Profile, agree
+from mfairfl.data.differences import FEW_ROWS, difference_lines, find_differences, held_in
 from mfairfl.data.encoder import EncoderStatistics
 from mfairfl.data.task import StrictModel
 from mfairfl.errors import FederationError, MessageError, first_problem
@@ -27,6 +28,7 @@ from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
 from mfairfl.remote.codec import Packet, make_packet, read_header
 from mfairfl.remote.transport import Transport, read_replies
+from mfairfl.text import some_of
 
 __all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "enrol"]
 
@@ -94,6 +96,8 @@ class Enrolled(StrictModel):
         Hash of each client's file, as the client reports it.
     refused : dict of client to str
         The reason of each client that stays out.
+    warnings : tuple of str
+        What makes a client's columns doubtful, as far as sums show it.
     """
 
     task: Task
@@ -102,6 +106,7 @@ class Enrolled(StrictModel):
     sha256: dict[str, str]
     refused: dict[str, str]
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -164,21 +169,48 @@ def enrol(
         sha256={name: said[name][2] for name in sorted(counts)},
         refused=refused,
         notes=(*agreement.notes, *_unrecorded(agreement.task, by_part)),
+        warnings=(
+            *_nameless(agreement.task, [profiles[name] for name in sorted(counts)]),
+            *_odd_columns(agreement.task, {n: operator.add(*said[n][:2]) for n in sorted(counts)}),
+        ),
     )
 
 
+def _nameless(task: Task, profiles: Sequence[Profile]) -> Iterator[str]:
+    """Yield a warning of text columns in which no value is frequent enough to be named."""
+    rare = []
+    for name in task.categorical or ():
+        held = [column for profile in profiles if (column := profile.column(name)) is not None]
+        values = sum(column.values for column in held)
+        if values >= FEW_ROWS and not any(column.levels for column in held):
+            rare.append(f"{name} ({values:,} values)")
+    if rare:
+        yield (
+            f"no value is frequent enough to be named in {some_of(rare)}: they name rows or are "
+            "free text, list them in task.ignore"
+        )
+
+
+def _odd_columns(task: Task, sums: Mapping[str, EncoderStatistics]) -> Iterator[str]:
+    """Yield what the clients' sums show: columns that are empty, constant or in other units."""
+    found = find_differences(held_in(sums), sensitive=[s.column for s in task.sensitive])
+    yield from (line for _, line in difference_lines(found))
+
+
 def _unrecorded(task: Task, counts: Mapping[Split, Mapping[str, np.ndarray]]) -> Iterator[str]:
-    """Yield a note for each client with rows outside the comparisons of an attribute."""
+    """Yield a note for each attribute that is not recorded in all rows of all clients."""
     cells = Cells(task.attributes)
     for grouping in cells.groupings():
+        lacking = []
         for name in counts["train"]:
             rows = sum(counts[part][name].sum(axis=1) for part in SPLITS)
             out = int(rows[~grouping.compared].sum())
-            if out:
-                yield (
-                    f"{name}: {grouping.name} is not recorded in {out} of {int(rows.sum())} rows; "
-                    f"they are outside every comparison of {grouping.name}"
-                )
+            lacking += [f"{name} ({out} of {int(rows.sum())} rows)"] * (out > 0)
+        if lacking:
+            yield (
+                f"{grouping.name} is not recorded at {some_of(lacking)}: these rows are outside "
+                f"every comparison of {grouping.name}"
+            )
 
 
 def _read_profile(name: str, reply: Packet) -> Profile:
