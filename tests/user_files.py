@@ -5,6 +5,31 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+Roles = dict[str, str]
+
+HEART: Roles = {"label": "num", "favourable": "0", "sensitive": "sex", "client": "site"}
+ATTRITION: Roles = {"label": "Attrition", "favourable": "No", "sensitive": "Gender"}
+TITANIC: Roles = {"label": "Survived", "favourable": "1", "sensitive": "Sex"}
+STUDENTS: Roles = {"label": "passed", "favourable": "yes", "sensitive": "sex"}
+CREDIT: Roles = {"label": "default", "favourable": "0", "sensitive": "SEX"}
+COURSES: Roles = {"label": "final_result", "favourable": "Pass", "sensitive": "gender"}
+CENSUS: Roles = {"label": "occupation", "favourable": "1", "sensitive": "sex"}
+GERMAN: Roles = {"label": "class", "favourable": "1", "sensitive": "sex"}
+
+
+def flags(roles: Roles) -> list[str]:
+    """Return the roles as flags of `mfairfl init`; heart disease has four values."""
+    several = ["--others-unfavourable"] if roles is HEART else []
+    return [word for key, value in roles.items() for word in (f"--{key}", value)] + several
+
+
+def plain_toml(csv: str, roles: Roles, more: str = "") -> str:
+    """Return settings that name the roles only: every other column is a feature."""
+    lines = [f'{key} = "{value}"' for key, value in roles.items() if key != "sensitive"]
+    lines += [f'sensitive = ["{roles["sensitive"]}"]']
+    lines += ["others_unfavourable = true"] * (roles is HEART)
+    return "\n".join([f'[data]\ncsv = "{csv}"\n[task]', *lines, more]) + "\n"
+
 
 def _risk(rng: np.random.Generator, *parts: np.ndarray) -> np.ndarray:
     """Return labels that depend on some columns, and on chance."""

@@ -84,6 +84,8 @@ def find_traps(
     label = [] if y is None else [trap for name in values for trap in _decides(name, X[name], y)]
     own = [trap for name, column in values.items() for trap in _own(name, column)]
     own = [trap for trap in own if trap.kind == "constant" or trap.column not in dates]
+    # One of several files may hold one group alone.
+    own = [trap for trap in own if trap.column not in sensitive]
     useless = {trap.column for trap in own if trap.kind in ("identifier", "constant")}
     rest = {name: column for name, column in values.items() if name not in useless}
     return [*label, *own, *_repeats(X, rest, sensitive)]
