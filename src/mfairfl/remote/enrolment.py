@@ -19,7 +19,7 @@ from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationErr
 
 from mfairfl.data import SPLITS, Attribute, Encoder, Split, Task
 from mfairfl.data.agreement import Profile, agree
-from mfairfl.data.encoder import EncoderStatistics
+from mfairfl.data.sums import EncoderStatistics
 from mfairfl.data.task import StrictModel
 from mfairfl.errors import FederationError, MessageError, first_problem
 from mfairfl.fairness.cells import Cells

@@ -129,7 +129,7 @@ class Responder:
         counts: dict[str, np.ndarray] = {}
         for part in SPLITS:
             rows = silo.rows[part]
-            arrays[f"{part}/X"] = encoder.transform(table.X.iloc[rows])
+            arrays[f"{part}/X"] = encoder.transform(table.X, rows)
             arrays[f"{part}/y"] = table.y[rows]
             arrays[f"{part}/cells"] = table.cells[rows].astype(np.int32)
             strata = 2 * table.cells[rows].astype(np.int64) + table.y[rows]
