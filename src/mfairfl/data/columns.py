@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NoReturn
@@ -62,6 +63,14 @@ class Column:
     series: pd.Series[Any]
     rules: ColumnRules = _PLAIN
 
+    @classmethod
+    def of(
+        cls, features: pd.DataFrame, name: str, rows: npt.NDArray[np.int64] | None = None
+    ) -> Column:
+        """Take some rows (by position), or all, of one column of a table's features."""
+        series = features[name]
+        return cls("features", series if rows is None else series.iloc[rows])
+
     @property
     def name(self) -> str:
         """The column's name."""
@@ -116,18 +125,27 @@ class Column:
     @property
     def levels(self) -> dict[str, int]:
         """How many rows hold each value, read as text and sorted; a missing one is left out."""
-        codes, texts = self._distinct
-        counts = np.bincount(codes[codes >= 0], minlength=len(texts))
-        found: dict[str, int] = {}
-        for text, count in zip(texts, counts.tolist(), strict=True):
-            found[text] = found.get(text, 0) + count
-        found.pop(MISSING, None)
-        return dict(sorted(found.items()))
+        return {text: n for text, n in sorted(self.counts.items()) if text != MISSING}
 
     @cached_property
     def texts(self) -> npt.NDArray[np.object_]:
         """The values as canonical text, a missing one as ``?``."""
         return self._spread(object, str, MISSING)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many rows hold each text, a missing value as ``?``."""
+        codes, texts = self._distinct
+        found: Counter[str] = Counter()
+        rows = np.bincount(codes + 1, minlength=len(texts) + 1).tolist()
+        for text, n in zip([MISSING, *texts], rows, strict=True):
+            found[text] += n
+        return +found
+
+    def positions(self, levels: Sequence[str]) -> npt.NDArray[np.intp]:
+        """Return each row's position among `levels`, -1 where its text is none of them."""
+        index = {level: i for i, level in enumerate(levels)}
+        return self._spread(np.intp, lambda text: index.get(text, -1), index.get(MISSING, -1))
 
     @cached_property
     def recognised(self) -> Recognised | None:

@@ -39,7 +39,8 @@ class SiloSettings(Reading):
     state : Path
         Its folder for what it stores between messages.
     min_count : int
-        A category in fewer rows is not named to the coordinator.
+        A category in fewer rows is not named to the coordinator, nor a number; fewer rows between
+        two cuts are counted with their neighbours.
     task : Path, optional
         A file with the ``[task]`` this silo agreed to: a request for another label, other
         sensitive columns or a column that it ignores is refused.

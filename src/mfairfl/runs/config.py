@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from mfairfl import __version__
-from mfairfl.data import Task
+from mfairfl.data import EncoderConfig, Task
 from mfairfl.data.task import DocumentedModel
 from mfairfl.engine.output import Output, Rule
 from mfairfl.errors import ConfigError, MfairflError, first_problem, unknown
@@ -221,6 +221,7 @@ class Config(DocumentedModel):
     data: DataConfig = Field(default_factory=DataConfig)
     task: Task | None = None
     clients: ClientsConfig = Field(default_factory=ClientsConfig)
+    encoder: EncoderConfig = Field(default_factory=EncoderConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)
     fairness: FairnessConfig = Field(default_factory=FairnessConfig)

@@ -48,6 +48,7 @@ def federation_of(config: Config, table: Table) -> Federation:
         test=clients.test,
         validation=clients.validation,
         fold=None if clients.folds is None else (clients.fold, clients.folds),
+        encoder=config.encoder,
         **clients.options,
     )
 
