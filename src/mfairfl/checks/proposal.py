@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, read_table
+from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, table_from_frame
 from mfairfl.data.columns import Column, require_columns
 from mfairfl.data.frame import FileContent
 from mfairfl.errors import DataError
@@ -113,7 +113,7 @@ def propose(
         client=client,
         missing="drop" if lost else "level",
     )
-    table = read_table(path, task, delimiter=content.delimiter, encoding=content.encoding)
+    table = table_from_frame(content.frame, task, name=path.name, sha256=content.sha256)
     done = {key: getattr(table.task, key) for key in ("numeric", "categorical", "unfavourable")}
     task = task.model_copy(update=done)
     return Proposal(path=path, content=content, task=task, notes=tuple(notes))

@@ -8,6 +8,7 @@ from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
 from mfairfl.data.frame import read_frame
 from mfairfl.data.partition import SCHEMES, partition
+from mfairfl.data.records import FileFormat
 from mfairfl.data.table import (
     Table,
     cells_of,
@@ -30,6 +31,7 @@ __all__ = [
     "Encoder",
     "EncoderStatistics",
     "Federation",
+    "FileFormat",
     "Sensitive",
     "Shard",
     "Split",

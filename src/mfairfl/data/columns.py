@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -23,6 +24,7 @@ __all__ = [
     "group_gaps",
     "lookalike",
     "require_columns",
+    "require_present",
 ]
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -165,6 +167,24 @@ def columns_of(frame: pd.DataFrame, table: str) -> Columns:
 def require_columns(present: Iterable[str], needed: Iterable[str], table: str) -> None:
     """Refuse a table that lacks a column, naming the nearest one."""
     require_known("column", needed, list(present), DataError, where=table)
+
+
+def require_present(present: Iterable[str], needed: Iterable[str], table: str) -> None:
+    """Refuse rows that lack columns which a model needs, naming those that may be meant.
+
+    Examples
+    --------
+    >>> require_present(["age", "sex"], ["sex"], "new.csv")
+    """
+    known = list(present)
+    lacking = [name for name in dict.fromkeys(needed) if name not in known]
+    if not lacking:
+        return
+    named = ", ".join(f"'{name}'" for name in lacking)
+    near = get_close_matches(lacking[0].lower(), [name.lower() for name in known], n=1)
+    alike = next((name for name in known if [name.lower()] == near), None)
+    fix = f"rename '{alike}' if it is meant" if alike else f"add it (there are {', '.join(known)})"
+    raise DataError(f"{table} lacks the column{'s' * (len(lacking) > 1)} {named}: {fix}")
 
 
 def lookalike(name: str, known: Iterable[str]) -> bool:
