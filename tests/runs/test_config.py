@@ -135,6 +135,8 @@ CHANGES: dict[str, Any] = {
     "data.csv": "x.csv",
     "data.delimiter": ";",
     "data.encoding": "latin-1",
+    "data.header": False,
+    "data.sheet": "2024",
     "task": TASK,
     "clients.scheme": "iid",
     "clients.count": 3,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
+import pandas as pd
 import pytest
 from torch import nn
 
@@ -105,6 +108,28 @@ def test_a_configuration_file_with_options_over_it(tmp_path):
     assert run.record.data.rows == 260
     with pytest.raises(ConfigError, match=rf"^{path}: unknown key 'training.round'"):
         mfairfl.train(config=path, **{"training.round": 1})
+
+
+def test_a_file_without_names_or_with_sheets_is_described_by_keywords(tmp_path):
+    frame = fed.people()
+    names = {column: f"column-{i}" for i, column in enumerate(frame, 1)}
+    roles = {"label": "hired", "sensitive": "sex", "client": "site"}
+    numbered = {role: names[column] for role, column in roles.items()}
+    numbered["sensitive"] = [numbered["sensitive"]]
+    frame.to_csv(tmp_path / "people.csv", index=False, header=False)
+    with pd.ExcelWriter(tmp_path / "people.xlsx") as writer:
+        frame.to_excel(writer, sheet_name="all", index=False, header=False)
+        frame[:9].to_excel(writer, sheet_name="some", index=False, header=False)
+    quick = {"rounds": 1, "hidden": (4,), "favourable": "yes"}
+    runs = [
+        mfairfl.train(csv=tmp_path / name, header=False, **more, **numbered, **quick)
+        for name, more in (("people.csv", {}), ("people.xlsx", {"sheet": "all"}))
+    ]
+    expected = mfairfl.train(frame, **roles, **quick)
+    for run in runs:
+        assert run.metrics == json.loads(
+            json.dumps(expected.metrics).replace('"sex"', f'"{names["sex"]}"')
+        )
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, read_table
+from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, table_from_frame
 from mfairfl.data.columns import Column, require_columns
 from mfairfl.data.frame import FileContent
 from mfairfl.errors import DataError
@@ -110,14 +110,14 @@ def propose(
         client=client,
         others_unfavourable=others_unfavourable,
     )
-    table = read_table(path, task, delimiter=content.delimiter, encoding=content.encoding)
+    table = table_from_frame(content.frame, task, name=path.name, sha256=content.sha256)
     settled = ("numeric", "categorical", "unfavourable", "columns")
     task = task.model_copy(update={key: getattr(table.task, key) for key in settled})
     return Proposal(
         path=path,
         content=content,
         task=task,
-        notes=(*notes, *table.notes),
+        notes=(*content.notes, *notes, *table.notes),
         warnings=table.warnings,
     )
 

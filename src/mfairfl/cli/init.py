@@ -1,4 +1,4 @@
-"""`mfairfl init`: a commented TOML file from a CSV file."""
+"""`mfairfl init`: a commented TOML file from a file of one's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from mfairfl.cli.flags import Delimiter, Encoding, check_target
+from mfairfl.cli.flags import Delimiter, Encoding, Header, Sheet, check_target
 from mfairfl.errors import ConfigError
 from mfairfl.runs.options import comma_list
 
@@ -20,7 +20,7 @@ _NONE = "-"
 
 def init(
     *,
-    csv: Annotated[Path, typer.Option(help="Rows with a header line (CSV or Parquet).")],
+    csv: Annotated[Path, typer.Option(help="Your own file: CSV, Excel, JSON or Parquet.")],
     label: Annotated[str | None, typer.Option(help="Column to predict; two values.")] = None,
     favourable: Annotated[str | None, typer.Option(help="The desirable label value.")] = None,
     others_unfavourable: Annotated[
@@ -40,8 +40,10 @@ def init(
     ] = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
+    header: Header = None,
+    sheet: Sheet = None,
 ) -> None:
-    """Write a commented TOML file for your own CSV.
+    """Write a commented TOML file for your own data.
 
     On a terminal it asks for what is missing and proposes answers.
 
@@ -50,6 +52,7 @@ def init(
     mfairfl init --csv people.csv
     mfairfl init --csv people.csv --label hired --favourable yes --sensitive sex,age
     mfairfl init --csv heart.csv --label num --favourable 0 --others-unfavourable --sensitive sex
+    mfairfl init --csv people.xlsx --sheet 2024
     """
     target = csv.with_suffix(".toml") if out is None else out
     check_target(target, "choose another --out, or delete it first")
@@ -57,7 +60,7 @@ def init(
     from mfairfl.checks.template import write_toml  # noqa: PLC0415
     from mfairfl.data.frame import read_file  # noqa: PLC0415
 
-    content = read_file(csv, delimiter=delimiter, encoding=encoding)
+    content = read_file(csv, delimiter=delimiter, encoding=encoding, header=header, sheet=sheet)
     frame = content.frame
     asking = sys.stdin.isatty() and not (label and favourable and sensitive)
     label = label or _ask("label", proposal.two_valued(frame), "column to predict")

@@ -8,6 +8,7 @@ from mfairfl.data.encoder import Encoder, EncoderConfig
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
 from mfairfl.data.frame import read_frame
 from mfairfl.data.partition import SCHEMES, partition
+from mfairfl.data.records import FileFormat
 from mfairfl.data.sums import EncoderStatistics, statistics
 from mfairfl.data.table import (
     Table,
@@ -42,6 +43,7 @@ __all__ = [
     "EncoderConfig",
     "EncoderStatistics",
     "Federation",
+    "FileFormat",
     "Reading",
     "Sensitive",
     "Shard",

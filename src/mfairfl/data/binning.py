@@ -28,6 +28,9 @@ MOST_CUTS = 2**16
 
 _PARTS = 64  # into which a crowded interval is cut
 _REFINEMENTS = 3
+_AROUND = 2  # held intervals on either side of a value among which it may stand out
+_DOMINANT = 0.35  # share of the rows there that it must hold
+_MOST_DOMINANT = 64
 _CROWDED = 4  # an interval with more than 1/4 of a bin's rows is cut finer
 
 
@@ -100,7 +103,7 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Bins:
-    """The edges between a column's bins, and its frequent values, both in ascending order."""
+    """The edges between a column's bins, and its dominant values, both in ascending order."""
 
     edges: tuple[float, ...] = ()
     atoms: tuple[float, ...] = ()
@@ -205,7 +208,7 @@ def bins_of(found: Histogram, *, bins: int, min_rows: int) -> Bins:
             before, after = below[edges[at - 1]], below[edges[at]]
             if before + min_rows <= below[place] <= after - min_rows:
                 edges.insert(at, int(place))
-    return Bins(tuple(starts[edges].tolist()), tuple(sorted(values[frequent].tolist())))
+    return Bins(tuple(starts[edges].tolist()), _dominant(rows, values, min_rows))
 
 
 def _frequent(found: Histogram, bins: int, min_rows: int) -> Integers:
@@ -219,6 +222,22 @@ def _frequent(found: Histogram, bins: int, min_rows: int) -> Integers:
     rest = found.total - (np.cumsum(rows) - rows)
     enough = rows * bins > rest
     return ordered[: len(ordered) if enough.all() else int(enough.argmin())]
+
+
+def _dominant(rows: Integers, values: Floats, min_rows: int) -> tuple[float, ...]:
+    """Return the values that stand out: with enough rows, and most of those around them.
+
+    Around a value are the two held intervals on either side. Whole numbers that are all about
+    equally frequent stand out nowhere; 40 hours a week do, and so does every gain that a tax rule
+    makes frequent among gains that hardly occur.
+    """
+    padded = np.pad(rows, _AROUND)
+    width = 2 * _AROUND + 1
+    around = np.lib.stride_tricks.sliding_window_view(padded, width).sum(axis=1)
+    stands_out = ~np.isnan(values) & (rows >= min_rows) & (rows >= _DOMINANT * around)
+    places = np.flatnonzero(stands_out)
+    most = places[np.argsort(-rows[places], kind="stable")][:_MOST_DOMINANT]
+    return tuple(values[np.sort(most)].tolist())
 
 
 def _quantiles(rows: Integers, frequent: Integers, bins: int) -> Integers:

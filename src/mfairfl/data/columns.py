@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -32,6 +33,7 @@ __all__ = [
     "group_gaps",
     "lookalike",
     "require_columns",
+    "require_present",
 ]
 
 _MOST_GROUPS = 50  # more are a number or an identifier that was meant to be binned
@@ -291,6 +293,24 @@ def columns_of(frame: pd.DataFrame, table: str, reading: Reading | None = None) 
 def require_columns(present: Iterable[str], needed: Iterable[str], table: str) -> None:
     """Refuse a table that lacks a column, naming the nearest one."""
     require_known("column", needed, list(present), DataError, where=table)
+
+
+def require_present(present: Iterable[str], needed: Iterable[str], table: str) -> None:
+    """Refuse rows that lack columns which a model needs, naming those that may be meant.
+
+    Examples
+    --------
+    >>> require_present(["age", "sex"], ["sex"], "new.csv")
+    """
+    known = list(present)
+    lacking = [name for name in dict.fromkeys(needed) if name not in known]
+    if not lacking:
+        return
+    named = ", ".join(f"'{name}'" for name in lacking)
+    near = get_close_matches(lacking[0].lower(), [name.lower() for name in known], n=1)
+    alike = next((name for name in known if [name.lower()] == near), None)
+    fix = f"rename '{alike}' if it is meant" if alike else f"add it (there are {', '.join(known)})"
+    raise DataError(f"{table} lacks the column{'s' * (len(lacking) > 1)} {named}: {fix}")
 
 
 def lookalike(name: str, known: Iterable[str]) -> bool:

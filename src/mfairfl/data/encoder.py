@@ -34,7 +34,7 @@ class EncoderConfig(DocumentedModel):
     min_rows: int = Field(default=50, ge=1)
     """No bin of a numeric column holds fewer train rows of all clients."""
     indicators: Literal["none", "atoms", "bins"] = "atoms"
-    """Further 0/1 inputs with bins: none, atoms (one per frequent value) or bins (one each)."""
+    """Further 0/1 inputs: none, atoms (for values that stand out) or bins (for each of them)."""
     min_level_rows: int = Field(default=1, ge=1)
     """Categories in fewer rows of all clients are merged into one; 1: none is."""
 

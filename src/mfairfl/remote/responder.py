@@ -94,7 +94,7 @@ class Responder:
     def _profile(self, header: dict[str, Any]) -> Packet:
         """Describe the file."""
         s, task = self._settings, self._task(header)
-        content = read_file(s.csv, delimiter=s.delimiter, encoding=s.encoding)
+        content = read_file(s.csv, **asdict(s.format))
         columns = columns_of(content.frame, s.csv.name, task.read_as(s))
         found = describe_columns(columns, task, s.name, min_count=s.min_count)
         return make_packet("profile", {"profile": found.model_dump(mode="json")})
@@ -155,7 +155,7 @@ class Responder:
     def _split(self, header: dict[str, Any]) -> ClientRows:
         """Read the file with the agreed task and split its rows as the embedded engine would."""
         s, task = self._settings, self._task(header)
-        table = read_table(s.csv, task, delimiter=s.delimiter, encoding=s.encoding, reading=s)
+        table = read_table(s.csv, task, **asdict(s.format), reading=s)
         if table.task != task:
             raise DataError(f"{s.csv.name}: does not fit the agreed task; profile it again")
         given = {key: header[key] for key in ("seed", "test", "validation")}
