@@ -481,13 +481,11 @@ def _labels(column: Column, task: Task) -> tuple[npt.NDArray[np.int8], Task, tup
     where = f"{column.table}: label column '{column.name}'"
     found = list(column.levels)
     codes = label_codes(found, task)
+    if task.unfavourable is None and len(found) == 1:
+        raise DataError(f"{where} holds only '{found[0]}': a model needs rows with both values")
     if len(codes) < len(found):
         _refuse_labels(column, task, codes)
     if task.unfavourable is None:
-        if len(set(codes.values())) < 2:
-            raise DataError(
-                f"{where} holds only '{found[0]}': a model needs rows with both values"
-            )
         other = min((text for text in found if not codes[text]), key=lambda t: -column.levels[t])
         other = f"not {task.favourable}" if task.others_unfavourable else other
         task = task.model_copy(update={"unfavourable": other})
