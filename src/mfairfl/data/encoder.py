@@ -28,15 +28,15 @@ class EncoderConfig(DocumentedModel):
     """How features become the model's inputs."""
 
     numeric: Literal["standard", "bins"] = "standard"
-    """standard: (x - mean) / deviation; bins: also piecewise linear between edges."""
+    """Numbers: standard, (x - mean) / deviation; or bins, also piecewise linear."""
     bins: int = Field(default=16, ge=2, le=64)
-    """Bins of equal size of a numeric column; frequent values get bins of their own."""
+    """Bins of equal size of a numeric column; frequent values add more."""
     min_rows: int = Field(default=50, ge=1)
-    """No bin of a numeric column holds fewer train rows of all clients."""
+    """No bin holds fewer train rows of all clients."""
     indicators: Literal["none", "atoms", "bins"] = "atoms"
-    """Further 0/1 inputs: none, atoms (for values that stand out) or bins (for each of them)."""
+    """With bins, 0/1 inputs for: none, atoms (values that stand out) or bins."""
     min_level_rows: int = Field(default=1, ge=1)
-    """Categories in fewer rows of all clients are merged into one; 1: none is."""
+    """Categories in fewer rows of all clients are merged into one."""
 
 
 def fit_encoder(
