@@ -11,6 +11,7 @@ from data_page import GIVEN, TASK, rows_of
 import mfairfl
 from mfairfl import fairness
 from mfairfl.data import partition, read_table
+from mfairfl.errors import DataError
 
 TRAINED = ("--rounds", "6", "--local-epochs", "2", "--batch-size", "20", "--hidden", "4")
 
@@ -318,3 +319,8 @@ def test_python_predicts_as_the_command_does(model):
         assert list(read.notes) == found["notes"]
         assert (read.missing, read.unseen) == (found["missing"], found["unseen"])
     assert loaded.predict_frame(rows, keep="id")["id"].tolist() == list(range(240))
+    path = model.folder / "few.csv"
+    rows.drop(columns="Age").to_csv(path, index=False)
+    for source, name in ((path, path), (rows.drop(columns="Age"), "the frame")):
+        with pytest.raises(DataError, match=f"^{name} lacks the column 'Age'"):
+            loaded.predict_frame(source)

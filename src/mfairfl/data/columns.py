@@ -306,11 +306,13 @@ def require_present(present: Iterable[str], needed: Iterable[str], table: str) -
     lacking = [name for name in dict.fromkeys(needed) if name not in known]
     if not lacking:
         return
-    named = ", ".join(f"'{name}'" for name in lacking)
+    several, named = len(lacking) > 1, ", ".join(f"'{name}'" for name in lacking)
     near = get_close_matches(lacking[0].lower(), [name.lower() for name in known], n=1)
     alike = next((name for name in known if [name.lower()] == near), None)
-    fix = f"rename '{alike}' if it is meant" if alike else f"add it (there are {', '.join(known)})"
-    raise DataError(f"{table} lacks the column{'s' * (len(lacking) > 1)} {named}: {fix}")
+    shown = ", ".join(known[:10]) + ", ..." * (len(known) > 10)
+    add = f"add {'them' if several else 'it'} (there are {shown})"
+    fix = f"rename '{alike}' if it is meant" if alike else add
+    raise DataError(f"{table} lacks the column{'s' * several} {named}: {fix}")
 
 
 def lookalike(name: str, known: Iterable[str]) -> bool:

@@ -10,8 +10,11 @@ from itertools import chain, islice
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
 
-from mfairfl.data.records import frame_of_records
+from mfairfl.data.records import Record, frame_of_records, names_of_record
 from mfairfl.errors import DataError
 
 __all__ = ["read_delimited"]
@@ -42,8 +45,50 @@ def read_delimited(
             f"{path}: {found} with delimiter {given!r}: {_DELIMITERS[likely]} seems right, "
             f"give delimiter={likely!r}"
         )
+    frame = _plain_frame(path, text, delimiter, first, header=header)
+    if frame is not None:
+        return frame, delimiter
     fix = f"quote values that hold {delimiter!r}"
     return frame_of_records(path, chain([first], records), header=header, fix=fix), delimiter
+
+
+def _plain_frame(
+    path: Path, text: str, delimiter: str, first: Record, *, header: bool | None
+) -> pd.DataFrame | None:
+    """Read a text without quotes or blank lines ten times faster than record by record.
+
+    None where there are any, or a line has too few or too many cells: `_records` reads those, or
+    says what is wrong.
+    """
+    line, cells = first
+    if line != 1 or '"' in text or ord(delimiter) > 127:
+        return None
+    try:
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(text.encode()),
+            pyarrow.csv.ReadOptions(
+                column_names=[str(i) for i in range(len(cells))],
+                skip_rows=0 if header is False else 1,
+                use_threads=False,
+            ),
+            pyarrow.csv.ParseOptions(delimiter=delimiter, quote_char=False),
+            pyarrow.csv.ConvertOptions(
+                column_types={str(i): pa.large_string() for i in range(len(cells))},
+                strings_can_be_null=False,
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    lines = text.count("\n") + text.count("\r") - text.count("\r\n") + (text[-1] not in "\r\n")
+    skipped = 0 if header is False else 1
+    if not table.num_rows or table.num_rows != lines - skipped:
+        return None
+    if delimiter != " ":  # as spaces before a cell are left out elsewhere
+        table = pa.table([pc.utf8_ltrim(c, " ") for c in table.columns], table.column_names)
+    frame: pd.DataFrame = table.combine_chunks().to_pandas()
+    frame.columns = names_of_record(path, cells, header=header)
+    frame.index = pd.RangeIndex(1 + skipped, 1 + lines, name="line")
+    return frame
 
 
 def _records(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from mfairfl.errors import DataError
 
-__all__ = ["FileFormat", "column_names", "first_line_notes", "frame_of_records"]
+__all__ = ["FileFormat", "column_names", "first_line_notes", "frame_of_records", "names_of_record"]
 
 Record = tuple[int, Sequence[str]]
 """The line on which a record begins, and its cells."""
@@ -53,13 +53,9 @@ def frame_of_records(
 ) -> pd.DataFrame:
     """Return a frame of text with the lines as index; `fix` is the remedy for ragged records."""
     line, first = next(records)
+    names = names_of_record(path, first, header=header)
     if header is False:
-        names = pd.Index([f"column-{i}" for i in range(1, len(first) + 1)], dtype="str")
         records = chain([(line, first)], records)
-    else:
-        names = column_names(
-            first, str(path), fix=f", or give {_NO_HEADER} if the first line is data"
-        )
     chunks = []
     while chunk := list(islice(records, _CHUNK)):
         for line, fields in chunk:
@@ -75,6 +71,14 @@ def frame_of_records(
     if not chunks:
         raise DataError(f"{path} has a header but no rows")
     return pd.concat(chunks)
+
+
+def names_of_record(path: Path, first: Sequence[str], *, header: bool | None) -> pd.Index[str]:
+    """Return the names in the first record, or numbers where it is data."""
+    if header is False:
+        return pd.Index([f"column-{i}" for i in range(1, len(first) + 1)], dtype="str")
+    fix = f", or give {_NO_HEADER} if the first line is data"
+    return column_names(first, str(path), fix=fix)
 
 
 def column_names(header: Sequence[Any], where: str, *, fix: str = "") -> pd.Index[str]:

@@ -49,15 +49,15 @@ class Predictor:
         drawn = rule is not None and bool(((rule.probabilities > 0).sum(axis=1) > 1).any())
         return self.served.kind == "mixture" or drawn
 
-    def read(self, frame: Any, *, name: str = "the frame") -> ReadRows:
+    def read(self, frame: Any, *, name: str | None = None) -> ReadRows:
         """Read raw rows as the model will, and count what is filled in or unknown.
 
         Parameters
         ----------
         frame : pandas or polars frame, or path
             Raw rows with the feature columns of the training data; others are ignored.
-        name : str
-            What messages call the rows.
+        name : str, optional
+            What messages call the rows; a path has its own.
 
         Returns
         -------
@@ -76,7 +76,7 @@ class Predictor:
         return read_rows(frame, self.task, self.encoder, name=name)
 
     def decision_function(
-        self, frame: Any, *, client: str | None = None, name: str = "the frame"
+        self, frame: Any, *, client: str | None = None, name: str | None = None
     ) -> NDArray[np.float64]:
         """Return the model's logits, (n,); those of each member, (R, n), for a mixture."""
         served = self.served
@@ -97,7 +97,7 @@ class Predictor:
         return z if served.kind == "mixture" else np.asarray(z[0])
 
     def predict_proba(
-        self, frame: Any, *, client: str | None = None, name: str = "the frame"
+        self, frame: Any, *, client: str | None = None, name: str | None = None
     ) -> NDArray[np.float64]:
         """Return P(unfavourable), P(favourable) per row, (n, 2), as scikit-learn does.
 
@@ -111,8 +111,8 @@ class Predictor:
         client : str, optional
             Whose model answers every row, if each client has its own; without it the rows' client
             column says.
-        name : str
-            What error messages call the rows.
+        name : str, optional
+            What error messages call the rows; a path has its own.
         """
         rows = self.read(frame, name=name)
         if self._scores_decide:
@@ -158,7 +158,7 @@ class Predictor:
         labels: bool = False,
         threshold: float | None = None,
         client: str | None = None,
-        name: str = "the frame",
+        name: str | None = None,
         random_state: int = 0,
     ) -> NDArray[Any]:
         """Return decisions, 1 = favourable, or the label's values.
@@ -196,7 +196,7 @@ class Predictor:
         labels: bool = True,
         threshold: float | None = None,
         client: str | None = None,
-        name: str = "the frame",
+        name: str | None = None,
         random_state: int = 0,
     ) -> pd.DataFrame:
         """Return one line a row: row (from 0), kept columns, score, decision, favourable.
@@ -234,7 +234,7 @@ class Predictor:
         *,
         threshold: float | None = None,
         client: str | None = None,
-        name: str = "the frame",
+        name: str | None = None,
     ) -> Tally | None:
         """Count decisions on the rows that have a label; every measure is made from the counts.
 

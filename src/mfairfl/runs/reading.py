@@ -48,14 +48,15 @@ class ReadRows:
     notes: tuple[str, ...]
 
 
-def read_rows(source: Any, task: Task, encoder: Encoder, *, name: str = "the frame") -> ReadRows:
+def read_rows(source: Any, task: Task, encoder: Encoder, *, name: str | None = None) -> ReadRows:
     """Read and encode rows of any kind with the task and the encoder of a run."""
     guessed: tuple[str, ...] = ()
     if isinstance(source, str | PathLike):
         content = read_file(source)
-        frame, guessed = content.frame, content.notes
+        frame, guessed, own = content.frame, content.notes, str(source)
     else:
-        frame = read_frame(source)
+        frame, own = read_frame(source), "the frame"
+    name = own if name is None else name
     features = features_frame(frame, task, name=name)
     X = encoder.transform(features)
     numbers = {c.name: int(features[c.name].isna().sum()) for c in encoder.numeric}
