@@ -17,13 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from mfairfl.data.sources import (
-    PublishedDataset,
-    bundled_bytes,
-    cache_folder,
-    read_cache,
-    read_official,
-)
+from mfairfl.data.download import cache_folder
+from mfairfl.data.sources import PublishedDataset, bundled_bytes, read_cache, read_official
 from mfairfl.data.table import Table, table_from_frame
 from mfairfl.data.task import Task
 from mfairfl.errors import ConfigError, DataError, require_known
