@@ -438,6 +438,8 @@ def test_names_are_checked():
         load_dataset("adult", sensitive="sex")
     with pytest.raises(DataError, match="give True or False"):
         load_dataset("bank", duration="no")
+    with pytest.raises(DataError, match="give True or False"):
+        load_dataset("bank", duration=1)
     task = load_dataset("adult").task
     with pytest.raises(DataError, match="not both"):
         load_dataset("adult", task=task, sensitive=("sex",))

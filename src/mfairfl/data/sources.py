@@ -23,26 +23,29 @@ from functools import partial
 from importlib import resources
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictInt
 
-from mfairfl.data.download import Unavailable, cache_folder, download, locked, read_manifest
+from mfairfl.data.download import Unavailable, download, locked, read_manifest
 from mfairfl.data.task import StrictModel, Task
 from mfairfl.errors import DataError
 from mfairfl.files import write_atomically
 
 __all__ = [
     "CachedTable",
+    "Check",
+    "LoadRequest",
     "OfficialFile",
+    "OptionValue",
     "PublishedDataset",
+    "Reading",
     "Wheel",
     "bundled_bytes",
     "check_sum",
     "fetch",
     "read_cache",
-    "read_official",
     "read_wheel",
 ]
 
@@ -53,6 +56,56 @@ _LARGEST_MEMBER = 64 * 2**20
 # Raised when the same source would give another reduced table: old caches are then replaced.
 _REDUCTION = 1
 _TABLE, _MANIFEST = "table.csv", "manifest.json"
+
+
+OptionValue = StrictBool | StrictInt | tuple[str, ...]
+"""The value of a data set's option: a switch, a number, or names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """What is asked of a published data set.
+
+    Parameters
+    ----------
+    path : Path, optional
+        The user's own copy, instead of the bundled or fetched one.
+    folder : Path
+        The data set's folder of the cache.
+    offline : bool
+        Whether connections are forbidden.
+    strict : bool
+        Whether a file at `path` must have the official sha256, where there is one.
+    options : mapping
+        Every option of the data set, defaults filled in.
+    given : set of str
+        The options that the user set.
+    """
+
+    path: Path | None
+    folder: Path
+    offline: bool = False
+    strict: bool = True
+    options: Mapping[str, OptionValue]
+    given: frozenset[str] = frozenset()
+
+
+class Reading(NamedTuple):
+    """The rows of a data set: raw frame, hash of their source, where from, what columns mean."""
+
+    frame: pd.DataFrame
+    sha256: str
+    notes: tuple[str, ...]
+    task: Task
+
+
+class Check(NamedTuple):
+    """One file's comparison: `found` is None where the file is not on this machine."""
+
+    file: str
+    expected: str
+    found: str | None
+    ok: bool
 
 
 class OfficialFile(StrictModel):
@@ -93,32 +146,47 @@ class PublishedDataset(StrictModel):
     header: bool
     columns: tuple[str, ...]
     task: Task
-    options: dict[str, bool] = Field(default_factory=dict)
+    options: dict[str, OptionValue] = Field(default_factory=dict)
     licence: str
     citation: str
     traps: tuple[str, ...]
 
+    def read(self, request: LoadRequest) -> Reading:
+        """Return the kept columns as text."""
+        frame, digest, source = _read_official(self, request)
+        used = (f"option {key}={value}" for key, value in request.options.items())
+        return Reading(frame, digest, (source, *used), self.task)
 
-def read_official(
-    dataset: PublishedDataset,
-    path: str | Path | None,
-    data_home: str | Path | None,
-    *,
-    offline: bool,
-    strict: bool,
+    def checks(self, folder: Path) -> list[Check]:
+        """Compare the bundled or cached files with their sums; a missing cache is not found."""
+        if self.bundled:
+            sums = [hashlib.sha256(bundled_bytes(file)).hexdigest() for file in self.files]
+            return [
+                Check(file.name, file.sha256, found, found == file.sha256)
+                for file, found in zip(self.files, sums, strict=True)
+            ]
+        cached = read_cache(self, folder)
+        if cached is None:
+            return [Check(self.files[0].name, self.files[0].sha256, None, False)]
+        same = cached.sha256 == cached.expected
+        return [Check(f"{folder}/{_TABLE}", cached.expected, cached.sha256, same)]
+
+
+def _read_official(
+    dataset: PublishedDataset, request: LoadRequest
 ) -> tuple[pd.DataFrame, str, str]:
     """Return the kept columns as text, the sha256 of the raw bytes and where they came from."""
+    path, folder = request.path, request.folder
     if path is None and not dataset.bundled:
-        folder = cache_folder(data_home) / dataset.name
-        cached = _fetched_once(dataset, folder, offline=offline)
+        cached = _fetched_once(dataset, folder, offline=request.offline)
         frame = _read_csv(cached.csv, str(folder / _TABLE), sep=",", header=0)
         source = f"read from {cached.source}, reduced and cached"
         return frame, dataset.files[0].sha256, source
     if path is None:
         raw, where = {f.name: bundled_bytes(f) for f in dataset.files}, "the bundled files"
     else:
-        raw, where = _given(dataset, Path(path)), str(path)
-    if strict or path is None:
+        raw, where = _given(dataset, path), str(path)
+    if request.strict or path is None:
         for file in dataset.files:
             check_sum(raw[file.name], file, where)
     else:
