@@ -451,7 +451,8 @@ def test_a_task_of_ones_own_replaces_the_entrys():
 
 
 def test_every_entry_has_facts_that_hang_together():
-    for entry in map(DATASETS.get, DATASETS.names()):
+    published = filter(lambda one: one.files, map(DATASETS.get, DATASETS.names()))
+    for entry in published:
         task = entry.task
         used = {task.label, *task.numeric, *task.categorical, *(s.column for s in task.sensitive)}
         assert used <= set(entry.columns)

@@ -1,7 +1,7 @@
 """Data sets by name: the published ones (`catalog.toml`) and those of others.
 
-Adult and Bank are bundled, COMPAS and German are fetched once. The source that was used is the
-first of the table's notes.
+Adult and Bank are bundled, ACSIncome, COMPAS and German are fetched once. The source that was
+used is the first of the table's notes.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from mfairfl.data.census import CensusDataset
 from mfairfl.data.download import cache_folder
 from mfairfl.data.sources import Check, LoadRequest, OptionValue, PublishedDataset
 from mfairfl.data.table import Table, table_from_frame
@@ -65,15 +66,22 @@ class Dataset:
             raise ConfigError(f"data set '{self.name}': task= takes a mfairfl.data.Task")
 
 
-def _published() -> dict[str, PublishedDataset | Dataset]:
+BuiltIn = PublishedDataset | CensusDataset
+"""A data set that comes with the package, or with the way to it."""
+
+
+def _built_in(name: str, facts: Mapping[str, Any]) -> BuiltIn:
+    """Make one entry: official files with their sums, or an address with a file per state."""
+    return (PublishedDataset if "files" in facts else CensusDataset)(name=name, **facts)
+
+
+def _published() -> dict[str, BuiltIn | Dataset]:
     text = (resources.files("mfairfl.data") / "catalog.toml").read_text(encoding="utf-8")
-    return {
-        name: PublishedDataset(name=name, **facts) for name, facts in tomllib.loads(text).items()
-    }
+    return {name: _built_in(name, facts) for name, facts in tomllib.loads(text).items()}
 
 
-def _accept(thing: Any) -> PublishedDataset | Dataset:
-    if not isinstance(thing, PublishedDataset | Dataset):
+def _accept(thing: Any) -> BuiltIn | Dataset:
+    if not isinstance(thing, PublishedDataset | CensusDataset | Dataset):
         raise ConfigError(
             f"a {type(thing).__name__} is not a data set: pass a name or a mfairfl.data.Dataset; "
             "for a frame use table_from_frame, for a file read_table"
@@ -81,13 +89,13 @@ def _accept(thing: Any) -> PublishedDataset | Dataset:
     return thing
 
 
-DATASETS: Registry[PublishedDataset | Dataset] = Registry(
+DATASETS: Registry[BuiltIn | Dataset] = Registry(
     "data set", "mfairfl.datasets", _published(), _accept
 )
 """Every data set that has a name."""
 
 
-def _find(dataset: str | Dataset) -> PublishedDataset | Dataset:
+def _find(dataset: str | Dataset) -> BuiltIn | Dataset:
     return DATASETS.follow(dataset) if isinstance(dataset, str) else _accept(dataset)
 
 
@@ -99,7 +107,7 @@ def list_datasets() -> list[dict[str, Any]]:
     Examples
     --------
     >>> [(one["name"], one["rows"], one["bundled"]) for one in list_datasets()][:3]
-    [('adult', 48842, True), ('bank', 45211, True), ('compas', 7214, False)]
+    [('acs-income', 1664500, False), ('adult', 48842, True), ('bank', 45211, True)]
     """
     found = []
     for name in DATASETS.names():
@@ -133,15 +141,16 @@ def load_dataset(
     Parameters
     ----------
     dataset
-        ``adult``, ``bank``, ``compas``, ``german``, a registered name, ``package.module:Name``, or
-        a `Dataset`.
+        ``acs-income``, ``adult``, ``bank``, ``compas``, ``german``, a registered name,
+        ``package.module:Name``, or a `Dataset`.
     path
-        A raw file of your own (for Adult the folder of both files) instead of the bundled or
-        fetched one; a `Dataset` gets it as the argument of its `read`.
+        A raw file of your own (for Adult the folder of both files; for ACSIncome a Parquet, CSV
+        or zip file, or a folder of the Bureau's files) instead of the bundled or fetched one; a
+        `Dataset` gets it as the argument of its `read`.
     sensitive
-        Names of sensitive attributes (adult: sex, age, race; bank: age, age3, marital; compas:
-        sex, race, race6, age_cat; german: sex, age). Default: the first, for a `Dataset` all of
-        its task.
+        Names of sensitive attributes (acs-income: sex, race, race2; adult: sex, age, race; bank:
+        age, age3, marital; compas: sex, race, race6, age_cat; german: sex, age). Default: the
+        first, for a `Dataset` all of its task.
     task
         A task of your own on the same columns, in place of the data set's.
     data_home
@@ -151,8 +160,9 @@ def load_dataset(
     verify
         False accepts a file at `path` whose sha256 is not the official one; a note says so.
     **options
-        ``fnlwgt`` and ``education`` (adult, False), ``duration`` (bank, True: it leaks the
-        label), ``filtered`` (compas, False: ProPublica's 6,172 rows).
+        ``year`` and ``states`` (acs-income, 2018 and all states with Puerto Rico), ``fnlwgt`` and
+        ``education`` (adult, False), ``duration`` (bank, True: it leaks the label), ``filtered``
+        (compas, False: ProPublica's 6,172 rows).
 
     Examples
     --------
@@ -186,9 +196,7 @@ def load_dataset(
     return replace(table, notes=(*reading.notes, *table.notes))
 
 
-def _options(
-    dataset: PublishedDataset | Dataset, given: Mapping[str, object]
-) -> dict[str, OptionValue]:
+def _options(dataset: BuiltIn | Dataset, given: Mapping[str, object]) -> dict[str, OptionValue]:
     """Return every option of a data set: its defaults, and what was given in their place."""
     known = {} if isinstance(dataset, Dataset) else dataset.options
     for key in given:
@@ -218,7 +226,7 @@ def _option(where: str, value: object, default: OptionValue) -> OptionValue:
 
 
 def _task(
-    dataset: PublishedDataset | Dataset,
+    dataset: BuiltIn | Dataset,
     task: Task,
     sensitive: Sequence[str] | None,
     options: Mapping[str, OptionValue],
@@ -273,12 +281,13 @@ def describe(
     *,
     data_home: str | Path | None = None,
     offline: bool = False,
+    **options: bool | int | str | Sequence[str],
 ) -> dict[str, Any]:
     """Describe a data set: rows, base rates by group, licence, citation, traps.
 
     The counts are taken from the data, over every attribute on offer; like `load_dataset` it
-    fetches what is neither bundled nor cached, unless `offline`. Files, licence, citation and
-    traps are empty for a data set that is not a published one.
+    takes options, and fetches what is neither bundled nor cached, unless `offline`. Files,
+    licence, citation and traps are empty for a data set that is not a published one.
 
     Examples
     --------
@@ -288,7 +297,8 @@ def describe(
     """
     found = _find(dataset)
     names = tuple(s.name for s in found.task.sensitive)
-    table = load_dataset(dataset, path, sensitive=names, data_home=data_home, offline=offline)
+    chosen: dict[str, Any] = {"data_home": data_home, "offline": offline, **options}
+    table = load_dataset(dataset, path, sensitive=names, **chosen)
     attributes: dict[str, dict[str, dict[str, float | None]]] = {}
     for column, attribute in enumerate(table.attributes):
         codes = table.groups[:, column]
@@ -311,7 +321,7 @@ def describe(
             "share": round(good_rows / len(table), 3),
         },
         "attributes": attributes,
-        "options": published.options if published else {},
+        "options": _options(found, options),
         "files": {file.name: file.sha256 for file in published.files} if published else {},
         "source": table.notes[0],
         "licence": published.licence if published else "",
