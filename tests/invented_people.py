@@ -15,7 +15,7 @@ HIGHEST = {"COW": 8, "SCHL": 24, "MAR": 5, "OCCP": 30, "POBP": 20, "SEX": 2, "RA
 
 
 def people(state, count=120, seed=0, *, year=2018):
-    """Invent records: every seventh is a child, every eleventh does not work."""
+    """Invent records: every seventh is too young, every eleventh does not work."""
     rng = random.Random(f"{state}{seed}")
     found = []
     for i in range(count):
@@ -23,6 +23,7 @@ def people(state, count=120, seed=0, *, year=2018):
         one |= {column: rng.randint(1, high) for column, high in HIGHEST.items()}
         one |= {"AGEP": 16 if i % 7 == 0 else rng.randint(17, 95), "PWGTP": rng.randint(1, 200)}
         one |= {"PINCP": rng.choice([100, 101, 30_000, 50_000, 50_001, 90_000])}
+        one |= {"AGEP": 14, "PINCP": ""} if i % 14 == 0 else {}
         one |= {"WKHP": "" if i % 11 == 0 else rng.randint(1, 99)}
         one |= {"RELP": rng.randint(0, 17)} if year < 2019 else {"RELSHIPP": rng.randint(20, 38)}
         found.append(one)
@@ -39,9 +40,18 @@ def in_task(records):
     ]
 
 
+PADDED = {"ST": 2, "SCHL": 2, "POBP": 3, "OCCP": 4}
+
+
 def csv_bytes(records):
+    """Write records as the Bureau does: codes have leading zeros."""
+
+    def cell(name, value):
+        return f"{value:0{PADDED[name]}d}" if name in PADDED and type(value) is int else value
+
     text = io.StringIO()
-    pd.DataFrame(records).to_csv(text, index=False)
+    rows = [{name: cell(name, value) for name, value in one.items()} for one in records]
+    pd.DataFrame(rows).to_csv(text, index=False)
     return text.getvalue().encode()
 
 

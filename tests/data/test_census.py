@@ -399,7 +399,8 @@ def test_a_file_of_raw_records(tmp_path, suffix, monkeypatch):
     if suffix == ".zip":
         path.write_bytes(zip_bytes({"psam_pusa.csv": csv_bytes(records)}))
     elif suffix == ".parquet":
-        pd.DataFrame(records).replace("", None).astype({"WKHP": float}).to_parquet(path)
+        numbers = {"WKHP": float, "PINCP": float}
+        pd.DataFrame(records).replace("", None).astype(numbers).to_parquet(path)
     else:
         pd.DataFrame(records).to_csv(path, index=False)
     table = load_dataset("acs-income", path)
