@@ -222,7 +222,7 @@ def _reduced(dataset: CensusDataset, file: IO[bytes], address: str, state: str) 
         )
     if table.reduced:
         raise DataError(f"{address}: PINCP holds no incomes: not the Bureau's person records")
-    strangers = sorted(set(table.frame["STATE"]) - {state})
+    strangers = sorted(set(table.frame["STATE"].unique()) - {state})
     if strangers:
         raise DataError(f"{address} holds records of {', '.join(strangers)}: expected {state}")
     return table
@@ -254,7 +254,7 @@ def _local(dataset: CensusDataset, path: Path, year: int, states: Sequence[str] 
         with path.open("rb") as file:
             digest, what = _sha256(file), "a local file"
     frame = table.frame
-    held = set(frame["STATE"])
+    held = set(frame["STATE"].unique())
     if states is not None:
         require_known("state", states, held, DataError, where=path.name)
         frame = frame[frame["STATE"].isin(states)].reset_index(drop=True)
