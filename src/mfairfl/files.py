@@ -13,9 +13,22 @@ from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
 
 from mfairfl.errors import ConfigError, first_problem
 
-__all__ = ["RelativePath", "load_settings", "load_toml", "toml_text", "write_atomically"]
+__all__ = [
+    "RelativePath",
+    "load_settings",
+    "load_toml",
+    "toml_key",
+    "toml_text",
+    "write_atomically",
+]
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
+
+_DATA = (
+    *(".csv", ".tsv", ".tab", ".parquet", ".pq", ".feather", ".arrow"),
+    *(".xlsx", ".xlsm", ".xls", ".ods", ".json", ".jsonl", ".ndjson"),
+    *(".gz", ".xz", ".bz2", ".zst", ".zip"),
+)
 
 
 def _in_folder(path: Path, info: ValidationInfo) -> Path:
@@ -43,6 +56,11 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def load_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; syntax errors name file and line."""
+    if path.suffix.lower() in _DATA and path.is_file():
+        raise ConfigError(
+            f"{path} is data, not settings: mfairfl init --csv {path}, or mfairfl train "
+            f"--csv {path} --label … --favourable … --sensitive …"
+        )
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -74,7 +92,7 @@ def toml_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(k)} = {toml_text(v)}" for k, v in value.items()) + " }"
+        return "{ " + ", ".join(f"{toml_key(k)} = {toml_text(v)}" for k, v in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(toml_text(one) for one in value) + "]"
     if isinstance(value, str):
@@ -83,5 +101,6 @@ def toml_text(value: Any) -> str:
     return repr(value)
 
 
-def _key(name: str) -> str:
+def toml_key(name: str) -> str:
+    """Write a key as TOML, in quotes where it needs them."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)

@@ -124,12 +124,12 @@ def test_noise_floor_of_two_groups_is_the_binomial_one(diagnose, people):
 
 
 def test_a_failure_is_in_the_findings_and_on_stderr(diagnose, people):
-    people.loc[7, "Gender"] = None
+    people.loc[7, "Gender"] = "x"
     answer, findings = diagnose(people)
     assert answer.code == 2
     assert json.loads(answer.out)["ok"] is False
     (failed,) = texts(findings, "fail")
-    assert failed.startswith("people.csv, line 9, column 'Gender': value missing")
+    assert failed.startswith("people.csv: sensitive column 'Gender': group 'x' has one member")
     assert answer.err == f"error: {failed}\n"
 
 

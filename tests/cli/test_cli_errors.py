@@ -51,17 +51,30 @@ def same(frame):
     ("change", "flags", "parts"),
     [
         (same, ("--label", "Hird"), ["people.csv", "'Hird'", "did you mean 'Hired'?"]),
-        (same, ("--label", "Job"), ["label column 'Job' has 3 distinct values", "exactly two"]),
-        (column("Hired", "yes"), (), ["label column 'Hired' has 1 distinct values"]),
+        (same, ("--label", "Job"), ["label column 'Job' never holds", "'clerk', 'cook', 'smith'"]),
+        (
+            same,
+            ("--label", "Job", "--favourable", "cook"),
+            ["label column 'Job' has 3 distinct values", "--others-unfavourable"],
+        ),
+        (column("Hired", "yes"), (), ["label column 'Hired' holds only 'yes'", "both values"]),
         (same, ("--favourable", "ja"), ["never holds the favourable value 'ja'", "'no', 'yes'"]),
         (column("Gender", "f"), (), ["sensitive column 'Gender' is constant"]),
         (one_member, (), ["group 'x' has one member"]),
-        (cell(6, "Hired", None), (), ["line 8, column 'Hired': value missing"]),
-        (cell(6, "Gender", None), (), ["line 8, column 'Gender': value missing"]),
         (
-            cell(6, "Score", "high"),
-            ("--set", 'task.numeric=["Score","Age"]'),
-            ["line 8, column 'Score': 'high' is not a number", "correct it"],
+            cell(6, "Hired", None),
+            ("--set", "task.missing=error"),
+            ["line 8, column 'Hired': value missing"],
+        ),
+        (
+            cell(6, "Gender", None),
+            ("--set", "task.missing=error"),
+            ["line 8, column 'Gender': value missing"],
+        ),
+        (
+            same,
+            ("--set", 'task.numeric=["Job"]'),
+            ["line 2, column 'Job': '", "is not a number", "correct it"],
         ),
         (same, ("--heterogeneity", "iid", "--clients", "500"), ["with no rows", "lower clients"]),
         (same, ("--clients", "7"), ["clients=7", "names 3"]),
@@ -95,7 +108,7 @@ def test_wrong_data_or_flags(cli, people, tmp_path, change, flags, parts):
         (b"Score;Gender;Site;Hired\n", ["people.csv has a header but no rows"]),
         (b"Score;Gender;Gender;Hired\n1;f;f;yes\n", ["column name 'Gender' occurs twice"]),
         (b"Score;Gender;Site;Hired\n1;f;yes\n", ["line 2: 3 fields where the header has 4"]),
-        (b"PK\x03\x04rest", ["zip archive or a spreadsheet", "save the table as CSV"]),
+        (b"PK\x03\x04rest", ["people.csv is damaged (File is not a zip file)"]),
     ],
 )
 def test_broken_files(cli, tmp_path, content, parts):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -31,11 +32,12 @@ def examine_silo(file: Path) -> Iterator[Finding]:
     """Yield findings about a silo; an error is raised where it cannot take part."""
     silo = load_silo(file)
     yield Finding("ok", "settings", f"{file}: silo '{silo.name}'")
-    content = read_file(silo.csv, delimiter=silo.delimiter, encoding=silo.encoding)
-    columns = columns_of(content.frame, silo.csv.name)
+    content = read_file(silo.csv, **asdict(silo.format))
+    task = consented(silo)
+    reading = silo if task is None else task.read_as(silo)
+    columns = columns_of(content.frame, silo.csv.name, reading)
     found = f"{silo.csv.name}: {len(content.frame):,} rows, {len(columns)} columns"
     yield Finding("ok", "file", found)
-    task = consented(silo)
     if task is None:
         yield Finding("warn", "task", "no 'task': any task the coordinator asks for is accepted")
     else:

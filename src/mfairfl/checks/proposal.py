@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, read_table
+from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, table_from_frame
 from mfairfl.data.columns import Column, require_columns
 from mfairfl.data.frame import FileContent
 from mfairfl.errors import DataError
@@ -46,6 +46,7 @@ class Proposal:
     content: FileContent
     task: Task
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def _values(frame: pd.DataFrame, column: str) -> list[str]:
@@ -84,17 +85,13 @@ def propose(
     favourable: str,
     sensitive: Sequence[str],
     client: str | None = None,
+    others_unfavourable: bool = False,
 ) -> Proposal:
     """Propose a task and check it against the file."""
     key_columns = [label, *sensitive, *([client] if client else [])]
     columns = {name: Column(str(path), content.frame[name]) for name in content.frame.columns}
     require_columns(columns, key_columns, str(path))
-    gaps = {c: int(columns[c].missing.sum()) for c in key_columns}
-    lost = {c: n for c, n in gaps.items() if n}
     notes = []
-    if lost:
-        said = ", ".join(f"{c} {n}" for c, n in lost.items())
-        notes.append(f'missing = "drop": rows without a value are left out ({said})')
     ignore = [c for c in columns if c not in key_columns and _identifies_rows(columns[c])]
     notes += [f"column '{c}' is ignored: it identifies rows or is empty" for c in ignore]
     groups = []
@@ -111,12 +108,18 @@ def propose(
         sensitive=tuple(groups),
         ignore=tuple(ignore),
         client=client,
-        missing="drop" if lost else "level",
+        others_unfavourable=others_unfavourable,
     )
-    table = read_table(path, task, delimiter=content.delimiter, encoding=content.encoding)
-    done = {key: getattr(table.task, key) for key in ("numeric", "categorical", "unfavourable")}
-    task = task.model_copy(update=done)
-    return Proposal(path=path, content=content, task=task, notes=tuple(notes))
+    table = table_from_frame(content.frame, task, name=path.name, sha256=content.sha256)
+    settled = ("numeric", "categorical", "unfavourable", "columns")
+    task = task.model_copy(update={key: getattr(table.task, key) for key in settled})
+    return Proposal(
+        path=path,
+        content=content,
+        task=task,
+        notes=(*content.notes, *notes, *table.notes),
+        warnings=table.warnings,
+    )
 
 
 def _identifies_rows(column: Column) -> bool:

@@ -1,4 +1,4 @@
-"""`mfairfl init`: a commented TOML file from a CSV file."""
+"""`mfairfl init`: a commented TOML file from a file of one's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from mfairfl.cli.flags import Delimiter, Encoding, check_target
+from mfairfl.cli.flags import Delimiter, Encoding, Header, Sheet, check_target
 from mfairfl.errors import ConfigError
 from mfairfl.runs.options import comma_list
 
@@ -20,9 +20,15 @@ _NONE = "-"
 
 def init(
     *,
-    csv: Annotated[Path, typer.Option(help="Rows with a header line (CSV or Parquet).")],
+    csv: Annotated[Path, typer.Option(help="Your own file: CSV, Excel, JSON or Parquet.")],
     label: Annotated[str | None, typer.Option(help="Column to predict; two values.")] = None,
     favourable: Annotated[str | None, typer.Option(help="The desirable label value.")] = None,
+    others_unfavourable: Annotated[
+        bool,
+        typer.Option(
+            "--others-unfavourable", help="Count every other label value as unfavourable."
+        ),
+    ] = False,
     sensitive: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Sensitive columns: sex,age.")
     ] = None,
@@ -34,8 +40,10 @@ def init(
     ] = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
+    header: Header = None,
+    sheet: Sheet = None,
 ) -> None:
-    """Write a commented TOML file for your own CSV.
+    """Write a commented TOML file for your own data.
 
     On a terminal it asks for what is missing and proposes answers.
 
@@ -43,6 +51,8 @@ def init(
     --------
     mfairfl init --csv people.csv
     mfairfl init --csv people.csv --label hired --favourable yes --sensitive sex,age
+    mfairfl init --csv heart.csv --label num --favourable 0 --others-unfavourable --sensitive sex
+    mfairfl init --csv people.xlsx --sheet 2024
     """
     target = csv.with_suffix(".toml") if out is None else out
     check_target(target, "choose another --out, or delete it first")
@@ -50,7 +60,7 @@ def init(
     from mfairfl.checks.template import write_toml  # noqa: PLC0415
     from mfairfl.data.frame import read_file  # noqa: PLC0415
 
-    content = read_file(csv, delimiter=delimiter, encoding=encoding)
+    content = read_file(csv, delimiter=delimiter, encoding=encoding, header=header, sheet=sheet)
     frame = content.frame
     asking = sys.stdin.isatty() and not (label and favourable and sensitive)
     label = label or _ask("label", proposal.two_valued(frame), "column to predict")
@@ -64,10 +74,18 @@ def init(
         client = None if answer.strip() == _NONE else answer.strip()
     groups = comma_list(sensitive)
     made = proposal.propose(
-        csv, content, label=label, favourable=favourable, sensitive=groups, client=client
+        csv,
+        content,
+        label=label,
+        favourable=favourable,
+        sensitive=groups,
+        client=client,
+        others_unfavourable=others_unfavourable,
     )
     with target.open("x", encoding="utf-8") as file:  # an existing file is never replaced
         file.write(write_toml(made, target))
+    for warning in made.warnings:
+        typer.echo(f"warning: {warning}")
     for note in made.notes:
         typer.echo(f"note: {note}")
     typer.echo(f"{target}: written. Next: mfairfl doctor {target}, then mfairfl train {target}")

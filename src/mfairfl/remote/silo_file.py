@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
-from mfairfl.data import MISSING, Task
+from mfairfl.data import MISSING, FileFormat, Reading, Task
 from mfairfl.errors import ConfigError, MessageError, MfairflError, first_problem
 from mfairfl.fairness.notions import REGISTRY, Notion, follow_notion, is_built_in, register_notion
 from mfairfl.files import RelativePath, load_settings, load_toml
@@ -27,8 +27,8 @@ __all__ = [
 _EXTENSION = r"^([^\W\d][\w.]*:[^\W\d][\w.]*|\w[\w.+-]*)$"
 
 
-class SiloSettings(BaseModel):
-    """A silo's own settings.
+class SiloSettings(Reading):
+    """A silo's own settings; those of `Reading` say how its own file is written.
 
     Parameters
     ----------
@@ -36,10 +36,13 @@ class SiloSettings(BaseModel):
         The name it is enrolled under.
     csv : Path
         Its file.
+    delimiter, encoding, header, sheet
+        What is to be known about the file, as in `FileFormat`.
     state : Path
         Its folder for what it stores between messages.
     min_count : int
-        A category in fewer rows is not named to the coordinator.
+        A category in fewer rows is not named to the coordinator, nor a number; fewer rows between
+        two cuts are counted with their neighbours.
     task : Path, optional
         A file with the ``[task]`` this silo agreed to: a request for another label, other
         sensitive columns or a column that it ignores is refused.
@@ -54,13 +57,16 @@ class SiloSettings(BaseModel):
         Port of Flower's own processes at this silo, on loopback only.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Its fields are described above: nothing is read from the source.
+    model_config = ConfigDict(use_attribute_docstrings=False)
 
     name: str = Field(pattern=r"^\w[\w. -]{0,59}$")
     csv: RelativePath
     state: RelativePath
     delimiter: str | None = None
     encoding: str | None = None
+    header: bool | None = None
+    sheet: str | None = None
     min_count: int = Field(default=5, ge=1)
     task: RelativePath | None = None
     extensions: tuple[Annotated[str, Field(pattern=_EXTENSION)], ...] = ()
@@ -68,6 +74,11 @@ class SiloSettings(BaseModel):
     ca: RelativePath | None = None
     key: RelativePath | None = None
     port: int = Field(default=9094, ge=1, le=65535)
+
+    @property
+    def format(self) -> FileFormat:
+        """What is said about the file."""
+        return FileFormat(self.delimiter, self.encoding, self.header, self.sheet)
 
 
 def load_silo(file: Path) -> SiloSettings:

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from mfairfl import __version__
-from mfairfl.data import Task
+from mfairfl.data import EncoderConfig, FileFormat, Task
 from mfairfl.data.task import DocumentedModel
 from mfairfl.engine.output import Output, Rule
 from mfairfl.errors import ConfigError, MfairflError, first_problem, unknown
@@ -91,6 +91,10 @@ class DataConfig(DocumentedModel):
     """Detected if omitted."""
     encoding: str | None = Field(default=None, examples=["utf-8"])
     """UTF-8 if omitted, unless the file marks another."""
+    header: bool | None = Field(default=None, examples=[False])
+    """False: the first line is data; columns are called column-1, column-2, ..."""
+    sheet: str | None = Field(default=None, examples=["people"])
+    """Which sheet of an Excel file with several."""
     path: str | None = None
     """Where the catalogue's data set is on this machine, if it is not to be fetched."""
     sensitive: Names | None = None
@@ -103,6 +107,11 @@ class DataConfig(DocumentedModel):
         if self.name is not None and self.csv is not None:
             raise ValueError("give either data.name or data.csv, not both")
         return self
+
+    @property
+    def format(self) -> FileFormat:
+        """What is said about the file."""
+        return FileFormat(self.delimiter, self.encoding, self.header, self.sheet)
 
 
 class ClientsConfig(DocumentedModel):
@@ -236,6 +245,7 @@ class Config(DocumentedModel):
     data: DataConfig = Field(default_factory=DataConfig)
     task: Task | None = None
     clients: ClientsConfig = Field(default_factory=ClientsConfig)
+    encoder: EncoderConfig = Field(default_factory=EncoderConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)
     fairness: FairnessConfig = Field(default_factory=FairnessConfig)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ def table_of(config: Config) -> Table:
     data = config.data
     if data.csv is not None and config.task is not None:
         task = config.task.select(data.sensitive)
-        return read_table(Path(data.csv), task, delimiter=data.delimiter, encoding=data.encoding)
+        return read_table(Path(data.csv), task, **asdict(data.format))
     if data.name is None:
         raise ConfigError("no data: give data.name (see `mfairfl data list`) or data.csv")
     options: dict[str, Any] = dict(data.options)
@@ -48,6 +49,7 @@ def federation_of(config: Config, table: Table) -> Federation:
         test=clients.test,
         validation=clients.validation,
         fold=None if clients.folds is None else (clients.fold, clients.folds),
+        encoder=config.encoder,
         **clients.options,
     )
 
