@@ -15,6 +15,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     ValidationError,
     field_validator,
     model_validator,
@@ -28,6 +29,7 @@ from mfairfl.errors import ConfigError, MfairflError, first_problem, unknown
 from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.notions import follow_notion, notion
 from mfairfl.plugins import MODELS
+from mfairfl.runs.options import comma_list
 from mfairfl.strategies import create
 from mfairfl.strategies.base import Strategy
 from mfairfl.strategies.registry import METHODS
@@ -45,6 +47,19 @@ def _one_or_several(value: Any) -> Any:
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_several), Field(min_length=1)]
 """One name, or several."""
+
+
+def _data_option(value: Any) -> bool | int | tuple[str, ...]:
+    if isinstance(value, bool | int):
+        return value
+    names = comma_list(value) if isinstance(value, str) else value
+    if isinstance(names, list | tuple) and names and all(isinstance(n, str) for n in names):
+        return tuple(names)
+    raise ValueError("give true or false, a whole number, or names")
+
+
+DataOption = Annotated[bool | int | tuple[str, ...], PlainValidator(_data_option)]
+"""The value of a data set's option; names are a list or one text with commas."""
 
 
 def _followed(look_up: Callable[[str], T], name: str) -> T:
@@ -84,8 +99,8 @@ class DataConfig(DocumentedModel):
     """Where the catalogue's data set is on this machine, if it is not to be fetched."""
     sensitive: Names | None = None
     """Which of the task's sensitive attributes are kept; all if omitted."""
-    options: dict[str, bool] = Field(default_factory=dict)
-    """Switches of the catalogue's data set."""
+    options: dict[str, DataOption] = Field(default_factory=dict)
+    """Options of the catalogue's data set."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
