@@ -80,6 +80,7 @@ def config(method: str, notion: str, seed: int, **sections: Any) -> Config:
             "seed": seed,
             "data": {"name": "adult"},
             "clients": {"scheme": "high"},
+            "encoder": reductions.ENCODER.model_dump(),
             "fairness": {"notion": notion},
             "strategy": {"name": method},
             **sections,

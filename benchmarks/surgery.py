@@ -120,6 +120,7 @@ def config(setting: Setting, variant: str, seed: int, source: Mapping[str, Any])
         {
             "seed": seed,
             "clients": {"scheme": setting.scheme},
+            "encoder": {"numeric": "standard", "min_level_rows": 1},
             "training": dict(setting.training),
             "strategy": {"name": "mfairfl", "constraint": setting.constraint, **VARIANTS[variant]},
             "output": output,

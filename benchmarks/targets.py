@@ -78,6 +78,7 @@ def config(key: Key, seed: int) -> Config:
             "seed": seed,
             "data": {"name": data},
             "clients": {"scheme": split},
+            "encoder": {"numeric": "standard", "min_level_rows": 1},
             "training": {"rounds": rounds, "local_epochs": epochs},
             "fairness": {"notion": notion},
             "strategy": {"name": "mfairfl"},

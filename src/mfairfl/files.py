@@ -24,6 +24,12 @@ __all__ = [
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
+_DATA = (
+    *(".csv", ".tsv", ".tab", ".parquet", ".pq", ".feather", ".arrow"),
+    *(".xlsx", ".xlsm", ".xls", ".ods", ".json", ".jsonl", ".ndjson"),
+    *(".gz", ".xz", ".bz2", ".zst", ".zip"),
+)
+
 
 def _in_folder(path: Path, info: ValidationInfo) -> Path:
     return path if info.context is None else info.context / path
@@ -50,6 +56,11 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def load_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file; syntax errors name file and line."""
+    if path.suffix.lower() in _DATA and path.is_file():
+        raise ConfigError(
+            f"{path} is data, not settings: mfairfl init --csv {path}, or mfairfl train "
+            f"--csv {path} --label … --favourable … --sensitive …"
+        )
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -108,7 +108,7 @@ def test_wrong_data_or_flags(cli, people, tmp_path, change, flags, parts):
         (b"Score;Gender;Site;Hired\n", ["people.csv has a header but no rows"]),
         (b"Score;Gender;Gender;Hired\n1;f;f;yes\n", ["column name 'Gender' occurs twice"]),
         (b"Score;Gender;Site;Hired\n1;f;yes\n", ["line 2: 3 fields where the header has 4"]),
-        (b"PK\x03\x04rest", ["zip archive or a spreadsheet", "save the table as CSV"]),
+        (b"PK\x03\x04rest", ["people.csv is damaged (File is not a zip file)"]),
     ],
 )
 def test_broken_files(cli, tmp_path, content, parts):

@@ -121,7 +121,7 @@ def test_a_mixture_scores_the_chance_of_its_decision(cli, csv, flags, tmp_path):
         (("run", "--csv", "peple.csv", "--out", "p.csv"), "did you mean 'people.csv'?"),
         (("run", "--csv", "people.csv", "--out", "run"), "run: is a folder"),
         (("run", "--csv", "people.csv", "--out", "no/p.csv"), "no/p.csv: there is no folder no"),
-        (("run", "--csv", "few.csv", "--out", "p.csv"), "few.csv: unknown column 'Score'"),
+        (("run", "--csv", "few.csv", "--out", "p.csv"), "few.csv lacks the column 'Score'"),
         (
             ("run", "--csv", "text.csv", "--out", "p.csv"),
             "text.csv, line 4, column 'Score': 'low'",

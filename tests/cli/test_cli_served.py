@@ -107,7 +107,7 @@ def test_own_models_answer_by_column_or_by_name(cli, trained, csv, people, tmp_p
             ("--client", "west"),
             "client 'west': this run serves all clients alike; leave client= (--client) out",
         ),
-        ("fixed", "Gender", (), "new.csv: unknown column 'Gender'"),
+        ("fixed", "Gender", (), "new.csv lacks the column 'Gender': add it"),
     ],
 )
 def test_what_cannot_be_answered_is_one_line(

@@ -7,7 +7,7 @@ import pytest
 
 from mfairfl.data import differences
 from mfairfl.data.differences import Held, difference_lines, find_differences, held_in
-from mfairfl.data.encoder import EncoderStatistics, NumericStatistics
+from mfairfl.data.sums import EncoderStatistics, NumericStatistics
 
 RNG = np.random.default_rng(2)
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from answers import one_line
-from mfairfl.data import read_frame
+from mfairfl.data import FileFormat, read_frame
 from mfairfl.data.frame import read_file
 from mfairfl.errors import DataError
 
@@ -56,6 +56,13 @@ def test_any_delimiter_can_be_told(tmp_path, delimiter):
 def test_a_decimal_comma_does_not_look_like_a_delimiter(tmp_path):
     frame = read_frame(write(tmp_path, "a;b\n1,5;2,5\n3,25;4,0\n"))
     assert frame.to_numpy().tolist() == [["1,5", "2,5"], ["3,25", "4,0"]]
+
+
+def test_nor_does_it_in_a_file_without_a_header(tmp_path):
+    frame = read_frame(write(tmp_path, "1,5;2,5;x\n3,25;4,0;y\n"), header=False)
+    assert frame.to_numpy().tolist() == [["1,5", "2,5", "x"], ["3,25", "4,0", "y"]]
+    frame = read_frame(write(tmp_path, "1,5,a;b\n3,25,c;d\n"), header=False)
+    assert frame.to_numpy().tolist() == [["1", "5", "a;b"], ["3", "25", "c;d"]]
 
 
 def test_commas_inside_quotes_do_not_count(tmp_path):
@@ -206,10 +213,10 @@ def test_files_that_cannot_be_read(tmp_path):
     assert "no such file" in message
     assert "'people.csv'" in message
     assert "check the path" in error(tmp_path / "nowhere" / "x.csv")
-    assert "Is a directory" in error(tmp_path)
+    assert "is a folder: give one file of it (people.csv)" in error(tmp_path)
     sheet = tmp_path / "people.xlsx"
     sheet.write_bytes(b"PK\x03\x04 and more")
-    assert "save the table as CSV" in error(sheet)
+    assert "people.xlsx is damaged (File is not a zip file)" in error(sheet)
     broken = tmp_path / "people.parquet"
     broken.write_bytes(b"PAR1 and more")
     assert "is not a readable Parquet file" in error(broken)
@@ -238,8 +245,8 @@ def test_any_written_text_is_read_back(tmp_path_factory, rows, delimiter):
 
 def test_what_was_detected_is_kept(tmp_path):
     content = read_file(write(tmp_path, "name;age\nJürgen;31\nBjörn;45\n", encoding="cp1252"))
-    assert (content.delimiter, content.encoding) == (";", "cp1252")
+    assert content.format == FileFormat(";", "cp1252")
     content = read_file(write(tmp_path, table("~")), delimiter="~", encoding="utf-8")
-    assert (content.delimiter, content.encoding) == ("~", "utf-8")
+    assert content.format == FileFormat("~", "utf-8")
     content = read_file(write(tmp_path, table("\t"), encoding="utf-16"))
-    assert (content.delimiter, content.encoding) == ("\t", None)
+    assert content.format == FileFormat("\t")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mfairfl.data import (
     SPLITS,
+    EncoderConfig,
     Sensitive,
     Task,
     federation_from_tables,
@@ -21,6 +22,7 @@ from mfairfl.data import (
     table_from_frame,
 )
 from mfairfl.data.assembly import split_rows
+from mfairfl.data.binning import Histogram
 from mfairfl.errors import DataError
 from mfairfl.randomness import stream
 
@@ -413,6 +415,32 @@ def test_folds_part_the_train_rows_and_leave_the_test_rows_alone():
     assert folds[0].summary()["options"]["fold"] == [0, 3]
     with pytest.raises(DataError, match="fold=3 of 3: give a number from 0 to 2"):
         partition(table, "high", fold=(3, 3))
+
+
+def test_the_encoding_does_not_depend_on_who_holds_which_rows():
+    """Edges and rare levels come from sums: one client and five agree on the same."""
+    table = crowd(300, 500)
+    config = EncoderConfig(numeric="bins", bins=8, min_rows=10, min_level_rows=5)
+    one, five = (
+        partition(table, "iid", clients=count, test=0, encoder=config) for count in (1, 5)
+    )
+    assert one.encoder == five.encoder
+    assert any(column.edges for column in one.encoder.numeric)
+    order = [np.argsort(federation.pool.rows) for federation in (one, five)]
+    assert one.pool.X[order[0]].tobytes() == five.pool.X[order[1]].tobytes()
+    assert one.options["encoder"] == config.model_dump()
+    tables = {"a": table, "b": table}
+    assert federation_from_tables(tables, encoder=config).options["encoder"]["bins"] == 8
+
+
+def test_edges_come_from_train_rows_only():
+    table = crowd(300, 500)
+    config = EncoderConfig(numeric="bins", bins=8, min_rows=10)
+    federation = partition(table, "iid", seed=1, encoder=config)
+    numbers = table.X.iloc[federation.pooled("train").rows]
+    for column in federation.encoder.numeric:
+        held = Histogram.of(numbers[column.name].to_numpy(), np.array(column.edges))
+        assert (held.counts[1:] >= 10).all()
 
 
 def test_summary_and_description():

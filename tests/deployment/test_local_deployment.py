@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from consortium import config, write_files
 
-from mfairfl.data import load_dataset
+from mfairfl.data import FileFormat, load_dataset
 from mfairfl.deployment.local import run_local, write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
@@ -46,6 +46,25 @@ def test_a_folder_in_use_is_refused_before_anything_is_written(tmp_path):
     (other / "run.json").write_text("{}")
     with pytest.raises(ConfigError, match="is not empty and holds no federation"):
         write_deployment(config(), other, silos=files, deadline=9)
+
+
+def test_what_is_said_about_the_files_reaches_the_silos(tmp_path):
+    told = {"delimiter": ";", "header": False}
+    plain = config().model_dump(exclude={"data"})
+    made = make_config({**plain, "data": told})
+    file = write_deployment(made, tmp_path / "run", silos=write_files(tmp_path), deadline=9)
+    for name in load_federation(file).silos:
+        silo = load_silo(file.parent / "silos" / name / "silo.toml")
+        assert silo.format == FileFormat(delimiter=";", header=False)
+    own = write_deployment(
+        make_config({**ADULT, "data": {**ADULT["data"], **told}}),
+        tmp_path / "dealt",
+        silos=None,
+        deadline=9,
+    )
+    for name in load_federation(own).silos:  # written here, as usual
+        silo = load_silo(own.parent / "silos" / name / "silo.toml")
+        assert silo.format == FileFormat()
 
 
 def test_files_without_a_task_are_refused(tmp_path):

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
 import federations as fed
+from mfairfl.engine import embedded
 from mfairfl.engine.embedded import Member, run_all, splits_of, summarize
 from mfairfl.engine.loop import federate
 from mfairfl.engine.state import Train
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import ModuleModel
 from mfairfl.strategies.base import Card, Step, Strategy
+from mfairfl.training.batches import Pool
 from mfairfl.training.plan import Job, Optimizer
 from rounds import close
 
@@ -53,6 +57,24 @@ def test_results_come_in_the_order_of_the_runs_whatever_their_shapes(federation)
         assert fed.bits(result) == fed.bits(fed.run(setup, own)[0])
         rows = sum(s.counts.sum() for s in result.measured[0]["train"].values())
         assert rows == sum(len(c.train) for c in own.clients)
+
+
+@pytest.mark.parametrize("strategy", ["fedavg", "cenfair"])
+@pytest.mark.parametrize("validation", [0.0, 0.2])
+def test_a_federations_rows_are_in_memory_once(strategy, validation, monkeypatch):
+    federation = fed.people_federation(validation=validation)
+    made = []
+
+    def from_arrays(shards, cells):
+        made.append(Pool.from_arrays(shards, cells))
+        return made[-1]
+
+    monkeypatch.setattr(embedded, "Pool", SimpleNamespace(from_arrays=from_arrays))
+    setup = fed.setup_for(federation, strategy=strategy, hidden=(4,), rounds=1)
+    run_all([fed.member_of(setup, federation)])
+    ((pool, _),) = made
+    assert pool.X.data_ptr() == federation.pool.X.__array_interface__["data"][0]
+    assert len(pool.X) == len(federation.pool)
 
 
 def test_no_runs_no_results():

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import federations as fed
-from mfairfl.data import Task, partition, table_from_frame
+from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
 from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.errors import FederationError, MfairflError
 from mfairfl.fairness.goal import Goal
@@ -37,22 +41,37 @@ class Fresh:
         return found
 
 
-def embedded():
+STANDARD = EncoderConfig(numeric="standard", min_level_rows=1)
+BINS = EncoderConfig(numeric="bins", bins=6, min_rows=12, indicators="bins", min_level_rows=90)
+
+
+def embedded(encoder=STANDARD):
     task = TASK.model_copy(update={"client": "site"})
     table = table_from_frame(fed.people(), task, name="people")
-    return partition(table, "column", seed=TERMS.seed, validation=TERMS.validation)
+    return partition(
+        table, "column", seed=TERMS.seed, validation=TERMS.validation, encoder=encoder
+    )
 
 
-@pytest.mark.parametrize("name", ["mfairfl", "fedavg-threshold", "scaffold"])
-def test_enrolled_files_train_to_the_embedded_engine_s_bits(settings, name):
-    federation, goal = embedded(), Goal(notions=("eo",), attributes=("sex", "age"))
+@pytest.mark.parametrize(
+    ("name", "encoder"),
+    [
+        ("mfairfl", STANDARD),
+        ("fedavg-threshold", STANDARD),
+        ("scaffold", STANDARD),
+        ("mfairfl", BINS),
+    ],
+)
+def test_enrolled_files_train_to_the_embedded_engine_s_bits(settings, name, encoder):
+    federation, goal = embedded(encoder), Goal(notions=("eo",), attributes=("sex", "age"))
     inputs = federation.pool.X.shape[1]
     splits = splits_of(federation)
     ours = fed.enrolled_setup(
         name, summarize(federation, goal), inputs, splits, TERMS, rule="select"
     )
 
-    enrolled = enrol(Fresh(settings), list(settings), TERMS, minimum=4)
+    terms = replace(TERMS, encoder=encoder)
+    enrolled = enrol(Fresh(settings), list(settings), terms, minimum=4)
     assert enrolled.encoder == federation.encoder
     assert enrolled.refused == {}
     summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=goal)
@@ -61,6 +80,75 @@ def test_enrolled_files_train_to_the_embedded_engine_s_bits(settings, name):
     state = fed.first(setup)
     found = drive(setup, state, Fresh(settings), minimum=4)
     fed.assert_equals_embedded(setup, state, found, fed.run(ours, federation))
+
+
+def test_bins_and_rare_levels_are_agreed_over_silos(settings):
+    encoder = enrol(Fresh(settings), list(settings), replace(TERMS, encoder=BINS)).encoder
+    assert encoder == embedded(BINS).encoder
+    assert all(len(column.edges) > 5 for column in encoder.numeric)
+    # 260 people have three jobs: not all three have 90 rows, at most two have.
+    jobs = encoder.categorical[0]
+    counts = fed.people()["job"].value_counts()
+    assert set(jobs.rare) == set(counts[counts < 90].index)
+    assert jobs.rare
+    assert "job=(rare)" in encoder.feature_names
+
+
+class Listening(Fresh):
+    """Keeps every request and every answer."""
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self.asked, self.said = [], []
+
+    def exchange(self, asks):
+        found = super().exchange(asks)
+        self.asked += list(asks.values())
+        self.said += [packet for packet in found.values() if isinstance(packet, Packet)]
+        return found
+
+
+def test_no_count_below_a_silo_s_floor_leaves_it(settings):
+    careful = {n: s.model_copy(update={"min_count": 7}) for n, s in settings.items()}
+    transport = Listening(careful)
+    terms = replace(TERMS, encoder=BINS)
+    encoder = enrol(transport, list(careful), terms, minimum=4).encoder
+    told = [p.arrays for p in transport.said if json.loads(p.text)["kind"] == "histograms"]
+    assert told
+    for arrays in told:
+        for name, array in arrays.items():
+            if name.startswith("counts/"):
+                assert array.sum() > 0
+                assert ((array == 0) | (array >= 7)).all()
+            else:  # no value of these columns is in seven rows of one silo
+                assert np.isnan(array).all() or name == "values/1"
+    assert all(column.edges for column in encoder.numeric)
+
+
+def test_cuts_are_asked_for_only_if_numbers_have_bins(settings):
+    kinds = {}
+    for encoder in (STANDARD, BINS):
+        transport = Listening(settings)
+        enrol(transport, list(settings), replace(TERMS, encoder=encoder))
+        asked = [json.loads(packet.text)["kind"] for packet in transport.asked]
+        kinds[encoder.numeric] = [kind for kind, _ in itertools.groupby(asked)]
+    assert kinds["standard"] == ["profile", "sums", "encode"]
+    assert kinds["bins"] == ["profile", "sums", "cuts", "encode"]
+
+
+def test_a_client_that_counts_wrongly_stays_out(settings):
+    class Lying(Fresh):
+        def exchange(self, asks):
+            found = super().exchange(asks)
+            reply = found.get("west")
+            if isinstance(reply, Packet) and "counts/0" in reply.arrays:
+                reply.arrays["counts/0"][3] += 1
+            return found
+
+    enrolled = enrol(Lying(settings), list(settings), replace(TERMS, encoder=BINS), minimum=3)
+    assert list(enrolled.refused) == ["west"]
+    assert "its counts of 'skill' are not those of" in enrolled.refused["west"]
+    assert sorted(enrolled.counts["train"]) == ["east", "north", "south"]
 
 
 def test_who_lacks_an_attribute_takes_part_and_a_note_says_so(settings):
@@ -112,17 +200,10 @@ def test_rare_categories_are_not_named_and_are_encoded_as_unknown(settings):
     path = settings["east"].csv
     path.write_text(path.read_text().replace("clerk", "astronaut", 2))
     careful = {n: s.model_copy(update={"min_count": 3}) for n, s in settings.items()}
-    spoken = []
-
-    class Listening(Fresh):
-        def exchange(self, asks):
-            found = super().exchange(asks)
-            spoken.extend(p.text for p in found.values() if isinstance(p, Packet))
-            return found
-
-    enrolled = enrol(Listening(careful), list(careful), TERMS)
+    transport = Listening(careful)
+    enrolled = enrol(transport, list(careful), TERMS)
     assert "east" in enrolled.counts["train"]
-    assert not any("astronaut" in text for text in spoken)
+    assert not any("astronaut" in packet.text for packet in transport.said)
     assert "job=astronaut" not in enrolled.encoder.feature_names
 
 

@@ -6,11 +6,12 @@ import json
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from mfairfl.data import Task
 from mfairfl.errors import ConfigError, MessageError, MfairflError
-from mfairfl.remote.codec import make_packet
+from mfairfl.remote.codec import make_packet, read_header
 from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import load_silo
@@ -50,6 +51,26 @@ def test_a_run_enrolled_with_another_version_is_refused_in_one_line(settings):
     with pytest.raises(MessageError, match="run 'run-1' with another version"):
         Responder(settings["east"]).handle("run-1", make_packet("score", {"split": "train"}))
     assert responder.handle("run-2", make_packet("profile", {"task": TASK.model_dump()}))
+
+
+def test_a_silos_file_may_be_of_any_format(settings, tmp_path):
+    task = Task(label="column-6", favourable="yes", sensitive=("column-5",))
+    rows = pd.read_csv(settings["east"].csv)
+    assert list(rows.columns)[4:6] == ["age", "hired"]
+    answers = []
+    rows.to_excel(tmp_path / "east.xlsx", header=False, index=False, sheet_name="people")
+    rows.to_csv(tmp_path / "east.txt", header=False, index=False, sep="~")
+    for lines in ('csv = "east.xlsx"\nsheet = "people"', 'csv = "east.txt"\ndelimiter = "~"'):
+        file = tmp_path / "silo.toml"
+        file.write_text(f'name = "east"\nstate = "state"\nheader = false\n{lines}\n')
+        silo = load_silo(file).model_copy(update={"min_count": 1})
+        packet = make_packet("profile", {"task": task.model_dump(mode="json")})
+        answers.append(Responder(silo).handle("run-1", packet))
+    assert answers[0] == answers[1]
+    _, header = read_header(answers[0])
+    assert [c["name"] for c in header["profile"]["columns"]] == [
+        f"column-{i}" for i in range(1, 7)
+    ]
 
 
 # ------------------------------------------------------------------ extensions

@@ -49,6 +49,11 @@ TASK = {"label": "y", "favourable": 1, "sensitive": ["s"]}
         ({"output": {"tolerance": 2}}, ["output.tolerance", "2"]),
         ({"data": {"name": "adult", "csv": "x.csv"}}, ["data.name", "data.csv", "not both"]),
         ({"data": {"csv": "x.csv"}}, ["data.csv needs a [task]"]),
+        (
+            {"data": {"options": {"year": 2018.5}}},
+            ["data.options.year", "a whole number", "2018.5"],
+        ),
+        ({"data": {"options": {"states": [6]}}}, ["data.options.states", "or names", "[6]"]),
         ({"task": {"label": "y", "favourable": 1, "sensitive": []}}, ["task.sensitive"]),
     ],
 )
@@ -60,6 +65,22 @@ def test_an_error_is_one_line_naming_source_and_key(values, words):
     assert "\n" not in message
     for word in words:
         assert word in message
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (True, True),
+        (2019, 2019),
+        (["CA", "WY"], ("CA", "WY")),
+        ("CA, WY", ("CA", "WY")),  # --set data.options.states=CA,WY
+        ("WY", ("WY",)),
+    ],
+)
+def test_options_of_the_data_are_switches_numbers_or_names(given, read):
+    options = make_config({"data": {"name": "any", "options": {"key": given}}}).data.options
+    assert options == {"key": read}
+    assert type(options["key"]) is type(read)
 
 
 def test_toml_errors_name_file_and_line(tmp_path):
@@ -135,6 +156,8 @@ CHANGES: dict[str, Any] = {
     "data.csv": "x.csv",
     "data.delimiter": ";",
     "data.encoding": "latin-1",
+    "data.header": False,
+    "data.sheet": "2024",
     "task": TASK,
     "clients.scheme": "iid",
     "clients.count": 3,
@@ -143,6 +166,11 @@ CHANGES: dict[str, Any] = {
     "clients.folds": 3,
     "clients.fold": 1,
     "clients.options": {"alpha": 1},
+    "encoder.numeric": "bins",
+    "encoder.bins": 9,
+    "encoder.min_rows": 9,
+    "encoder.indicators": "none",
+    "encoder.min_level_rows": 9,
     "model.kind": "logistic",
     "model.hidden": (4,),
     "training.rounds": 3,

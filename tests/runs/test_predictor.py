@@ -167,7 +167,7 @@ def test_thresholds_depend_on_the_group_in_the_row(runs, kind):
             {"client": "east"},
             "client 'east': this run serves all clients alike; leave client= (--client) out",
         ),
-        ("random", lambda f: f.drop(columns="sex"), {}, "new.csv: unknown column 'sex'"),
+        ("random", lambda f: f.drop(columns="sex"), {}, "new.csv lacks the column 'sex'"),
         (
             "fixed",
             lambda f: f.assign(age=["ancient", *f.age[1:]]),
@@ -199,7 +199,7 @@ def test_a_group_that_is_no_feature_is_needed_for_thresholds_only():
     plain = mfairfl.train(table, **QUICK)
     assert len(plain.predictor.predict(bare)) == 260
     fitted = mfairfl.train(table, **QUICK, **EXACT)
-    with pytest.raises(DataError, match=r"^the frame: unknown column 'sex'"):
+    with pytest.raises(DataError, match=r"^the frame lacks the column 'sex'"):
         fitted.predictor.predict(bare)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Generator, Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     """Yield findings about a silo; an error is raised where it cannot take part."""
     silo = load_silo(file)
     yield Finding("ok", "settings", f"{file}: silo '{silo.name}'")
-    content = read_file(silo.csv, delimiter=silo.delimiter, encoding=silo.encoding)
+    content = read_file(silo.csv, **asdict(silo.format))
     task = consented(silo)
     reading = silo if task is None else task.read_as(silo)
     columns = columns_of(content.frame, silo.csv.name, reading)
@@ -56,9 +57,7 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
 
 def _features(silo: SiloSettings, task: Task) -> list[Finding]:
     """Look at the features as training would read them."""
-    table = read_table(
-        silo.csv, task, delimiter=silo.delimiter, encoding=silo.encoding, reading=silo
-    )
+    table = read_table(silo.csv, task, **asdict(silo.format), reading=silo)
     warnings = [Finding("warn", "data", warning) for warning in table.warnings]
     return [*warnings, *trap_findings(traps_of(table)), *examine_features(table, {})]
 

@@ -18,7 +18,7 @@ from mfairfl.checks.facts import ColumnFacts, column_facts
 from mfairfl.checks.features import examine_features, trap_findings
 from mfairfl.checks.finding import Finding, by_weight
 from mfairfl.checks.silos import rows_by_client
-from mfairfl.data import MISSING, Bin, Sensitive, Table, Task, canonical_text, read_table
+from mfairfl.data import MISSING, Bin, Sensitive, Table, Task, canonical_text, table_from_frame
 from mfairfl.data.columns import Column, require_columns
 from mfairfl.data.frame import FileContent
 from mfairfl.data.traps import Trap, traps_of
@@ -109,7 +109,7 @@ def propose(
         client=client,
         others_unfavourable=others_unfavourable,
     )
-    table = read_table(path, draft, delimiter=content.delimiter, encoding=content.encoding)
+    table = table_from_frame(content.frame, draft, name=path.name, sha256=content.sha256)
     traps = traps_of(table)
     useless = {t.column: t for t in traps if t.kind in _IGNORED and t.column not in key_columns}
     ignored = {"ignore": (*empty, *useless)}
@@ -119,6 +119,7 @@ def propose(
         content=content,
         task=task,
         notes=(
+            *content.notes,
             *(f"column '{c}' is ignored: it is empty" for c in empty),
             *(_why_ignored(trap, table) for trap in useless.values()),
             *(_why_grouped(one) for one in groups if one.bins),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def write_toml(proposal: Proposal, target: Path) -> str:
     content, task = proposal.content, proposal.task
     csv = Path(os.path.relpath(proposal.path, target.parent)).as_posix()
     split = {"scheme": "column"} if task.client else {"scheme": "iid", "count": 5}
-    data = {"csv": csv, "delimiter": content.delimiter, "encoding": content.encoding}
+    data = {"csv": csv, **asdict(content.format)}
     config = make_config({"data": data, "task": task.model_dump(), "clients": split})
     values = config.model_dump(exclude_none=True)
     values["task"]["sensitive"] = [

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mfairfl.errors import ConfigError
-from mfairfl.runs.options import OPTIONS, settings, toml_value
+from mfairfl.runs.options import OPTIONS, Option, settings, toml_value
 
 if TYPE_CHECKING:
     from mfairfl.runs.config import Config
@@ -20,8 +20,10 @@ __all__ = [
     "ConfigFile",
     "Delimiter",
     "Encoding",
+    "Header",
     "Json",
     "RunJson",
+    "Sheet",
     "check_data",
     "check_target",
     "command",
@@ -39,6 +41,13 @@ ConfigFile = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Delimiter = Annotated[str | None, typer.Option(help="Delimiter of the rows; detected if omitted.")]
 Encoding = Annotated[str | None, typer.Option(help="Encoding of the rows; detected if omitted.")]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        " /--no-header", help="The first line is data; columns are called column-1, column-2, ..."
+    ),
+]
+Sheet = Annotated[str | None, typer.Option(help="Sheet of an Excel file with several.")]
 run_option = partial(typer.Option, rich_help_panel="Run")
 RunJson = Annotated[bool, run_option("--json", help="Print only run.json.")]
 Command = Callable[..., None]
@@ -68,7 +77,9 @@ def run_flags(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
         Options left out, because the command has a flag of the same name.
     """
     shared = [
-        _flag(name, str, option.metavar, option.help, option.panel)
+        _switch(name, option)
+        if option.kind == "switch"
+        else _flag(name, str, option.metavar, option.help, option.panel)
         for name, option in OPTIONS.items()
         if name not in but
     ]
@@ -96,6 +107,17 @@ def run_flags(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
 def _flag(name: str, kind: Any, metavar: str, text: str, panel: str) -> Parameter:
     flag = f"--{name.replace('_', '-')}"
     option = typer.Option(flag, metavar=metavar, help=text, rich_help_panel=panel)
+    return _parameter(name, kind, option)
+
+
+def _switch(name: str, option: Option) -> Parameter:
+    off = f" /--no-{name.replace('_', '-')}"  # without a name for what is so anyway
+    return _parameter(
+        name, bool, typer.Option(off, help=option.help, rich_help_panel=option.panel)
+    )
+
+
+def _parameter(name: str, kind: Any, option: Any) -> Parameter:
     return Parameter(
         name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
     )
@@ -119,9 +141,13 @@ def parse_sets(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def configuration(file: Path | None, flags: Mapping[str, Any]) -> Config:
-    """Lay flags (texts, by the names of `OPTIONS`, and `set`) over a TOML file and validate."""
+    """Lay flags (as given, by the names of `OPTIONS`, and `set`) over a TOML file and validate."""
     sets = parse_sets(flags.get("set", ()))
-    given = {name: OPTIONS[name].parse(text) for name, text in flags.items() if name != "set"}
+    given = {
+        name: value if isinstance(value, bool) else OPTIONS[name].parse(value)
+        for name, value in flags.items()
+        if name != "set"
+    }
     merged = settings(file, given | sets)
     if "csv" in flags:
         said = merged.get("task", {})
@@ -137,7 +163,7 @@ def configuration(file: Path | None, flags: Mapping[str, Any]) -> Config:
 
 
 def check_data(config: Config) -> None:
-    """Refuse an unknown data set or a missing file before PyTorch is loaded."""
+    """Refuse an unknown data set, a missing file or a folder before PyTorch is loaded."""
     from mfairfl.data import DATASETS, read_frame  # noqa: PLC0415 - only when called
 
     name, csv = config.data.name, config.data.csv
@@ -145,7 +171,7 @@ def check_data(config: Config) -> None:
         raise ConfigError("no data: give --data (see `mfairfl data list`), --csv or a TOML file")
     if name is not None:
         DATASETS.follow(name)
-    elif not Path(str(csv)).exists():
+    elif not Path(str(csv)).is_file():
         read_frame(Path(str(csv)))  # its error names a similar file
 
 
@@ -168,7 +194,12 @@ def default_folder(config: Config) -> Path:
     >>> default_folder(make_config({"data": {"name": "adult"}, "seed": 3})).as_posix()
     'runs/adult-mfairfl-iid-s3'
     """
-    data = config.data.name or Path(config.data.csv or "data").stem
-    by_column = config.task is not None and config.task.client is not None
+    from mfairfl.data import DATASETS  # noqa: PLC0415 - only when called
+
+    name, task = config.data.name, config.task
+    if task is None and name is not None and name in DATASETS.names():
+        task = DATASETS.get(name).task
+    data = name or Path(config.data.csv or "data").stem
+    by_column = task is not None and task.client is not None
     scheme = config.clients.scheme or ("column" if by_column else "iid")
     return Path("runs") / f"{data}-{config.strategy.name}-{scheme}-s{config.seed}"

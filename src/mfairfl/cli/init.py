@@ -1,4 +1,4 @@
-"""`mfairfl init`: a commented TOML file from a CSV file."""
+"""`mfairfl init`: a commented TOML file from a file of one's own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import Delimiter, Encoding, Json, check_target
+from mfairfl.cli.flags import Delimiter, Encoding, Header, Json, Sheet, check_target
 from mfairfl.cli.show import print_columns, print_json
 from mfairfl.errors import ConfigError
 from mfairfl.runs.options import comma_list
@@ -25,7 +25,7 @@ _NONE = "-"
 
 def init(
     *,
-    csv: Annotated[Path, typer.Option(help="Rows with a header line (CSV or Parquet).")],
+    csv: Annotated[Path, typer.Option(help="Your own file: CSV, Excel, JSON or Parquet.")],
     label: Annotated[str | None, typer.Option(help="Column to predict; two values.")] = None,
     favourable: Annotated[str | None, typer.Option(help="The desirable label value.")] = None,
     others_unfavourable: Annotated[
@@ -45,9 +45,11 @@ def init(
     ] = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
+    header: Header = None,
+    sheet: Sheet = None,
     json: Json = False,
 ) -> None:
-    """Write a commented TOML file for your own CSV.
+    """Write a commented TOML file for your own data.
 
     It shows what it made of each column. Columns that name rows, never change or repeat another
     are ignored, with a note. On a terminal it asks for what is missing and proposes answers.
@@ -57,6 +59,7 @@ def init(
     mfairfl init --csv people.csv
     mfairfl init --csv people.csv --label hired --favourable yes --sensitive sex,age
     mfairfl init --csv heart.csv --label num --favourable 0 --others-unfavourable --sensitive sex
+    mfairfl init --csv people.xlsx --sheet 2024
     """
     target = csv.with_suffix(".toml") if out is None else out
     check_target(target, "choose another --out, or delete it first")
@@ -64,7 +67,7 @@ def init(
     from mfairfl.checks.template import write_toml  # noqa: PLC0415
     from mfairfl.data.frame import read_file  # noqa: PLC0415
 
-    content = read_file(csv, delimiter=delimiter, encoding=encoding)
+    content = read_file(csv, delimiter=delimiter, encoding=encoding, header=header, sheet=sheet)
     frame = content.frame
     asking = sys.stdin.isatty() and not (label and favourable and sensitive)
     label = label or _ask("label", proposal.two_valued(frame), "column to predict")

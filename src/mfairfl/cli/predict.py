@@ -2,32 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import Delimiter, Encoding, Json, check_target
+from mfairfl.cli.flags import Delimiter, Encoding, Header, Json, Sheet, check_target
 from mfairfl.cli.show import group_sizes, print_json, print_numbers, say
-from mfairfl.errors import DataError
+from mfairfl.errors import ConfigError, DataError
+from mfairfl.runs.options import comma_list
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from mfairfl.runs.record import Evaluation
 
 __all__ = ["predict"]
+
+_CSV, _PARQUET = ("", ".csv", ".txt"), (".parquet", ".pq")
+
+
+class Decisions(StrEnum):
+    """What the column `decision` holds."""
+
+    labels = "labels"
+    binary = "binary"
 
 
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `mfairfl train`.")],
     *,
-    csv: Annotated[Path, typer.Option(help="Rows with the columns the run was trained on.")],
-    out: Annotated[Path, typer.Option(help="CSV file to write.")],
+    csv: Annotated[
+        Path,
+        typer.Option(help="Rows with the columns the run was trained on: CSV, Parquet, ..."),
+    ],
+    out: Annotated[Path, typer.Option(help="File to write: .csv or .parquet.")],
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME,...", help="Columns to copy: id,name; may be repeated."),
+    ] = None,
+    threshold: Annotated[
+        float | None,
+        typer.Option(help="Score above which a decision is favourable; 0.5 if omitted."),
+    ] = None,
+    decisions: Annotated[
+        Decisions, typer.Option(help="Whether decisions are values of the label or 0 and 1.")
+    ] = Decisions.labels,
     client: Annotated[
         str | None,
         typer.Option(help="Whose model decides every row, if each client has its own."),
     ] = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
+    header: Header = None,
+    sheet: Sheet = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     trust: Annotated[
         bool, typer.Option("--trust", help="Import the module that the run names as its model.")
@@ -36,54 +66,80 @@ def predict(
 ) -> None:
     """Write a score and a decision for each row, and measure them if labels are present.
 
-    Columns: row (from 0), score (probability of the favourable label, or of a favourable decision
-    if decisions are random or depend on the group), decision (a label value), favourable (0 or 1).
+    Columns: row (from 0), those to keep, score (probability of the favourable label, or of a
+    favourable decision if decisions are random or depend on the group), decision (a label value),
+    favourable (0 or 1). What is missing or was not seen in training is counted and said.
 
     Examples
     --------
     mfairfl predict runs/adult --csv new.csv --out scores.csv
+    mfairfl predict runs/adult --csv new.parquet --out scores.parquet --keep id
     mfairfl predict runs/adult --csv new.csv --out scores.csv --force --json
     """
     check_target(out, "choose another --out, or add --force to replace it", replace=force)
-    import pandas as pd  # noqa: PLC0415 - only when called
-
-    from mfairfl.data import read_frame  # noqa: PLC0415
-    from mfairfl.files import write_atomically  # noqa: PLC0415
+    if out.suffix.lower() not in (*_CSV, *_PARQUET):
+        raise ConfigError(f"{out}: cannot write '{out.suffix}'; let --out end in .csv or .parquet")
+    from mfairfl.data.frame import read_file  # noqa: PLC0415 - only when called
     from mfairfl.runs.record import RunRecord  # noqa: PLC0415
 
-    record, name = RunRecord.read(run), str(csv)
-    frame = read_frame(csv, delimiter=delimiter, encoding=encoding)
+    record = RunRecord.read(run)
+    content = read_file(csv, delimiter=delimiter, encoding=encoding, header=header, sheet=sheet)
     from mfairfl.runs.evaluation import evaluate  # noqa: PLC0415 - loads PyTorch
     from mfairfl.runs.predictor import load  # noqa: PLC0415
 
     predictor = load(run, trust=trust)
-    score = predictor.predict_proba(frame, client=client, name=name)[:, 1]
-    favourable = predictor.predict(frame, client=client, name=name)
-    decision = [predictor.classes[one] for one in favourable]
-    columns = {"row": range(len(frame)), "score": score, "decision": decision}
-    table = pd.DataFrame(columns | {"favourable": favourable})
-    write_atomically(out, table.to_csv(index=False, lineterminator="\n").encode())
+    rows = predictor.read(content.frame, name=str(csv))
+    kept = _names(keep or (), content.frame.columns)
+    table = predictor.predict_frame(
+        rows,
+        keep=kept,
+        labels=decisions is Decisions.labels,
+        threshold=threshold,
+        client=client,
+    )
+    _write(out, table)
     try:
-        tally = predictor.evaluate(frame, client=client, name=name)
+        tally = predictor.evaluate(rows, threshold=threshold, client=client)
     except DataError as error:
         say(f"warning: scores are written but not measured: {error}")
         tally = None
     # Beside the constant classifier of the run's train rows.
     found = None if tally is None else evaluate(tally, majority=record.tallies["train"])
-    decided = int(favourable.sum())
+    decided = int(table["favourable"].sum())
     if json:
-        facts = {"out": str(out), "rows": len(frame), "favourable": decided}
+        facts = {"out": str(out), "rows": len(table), "favourable": decided, "kept": kept}
+        facts |= {"threshold": threshold, "missing": rows.missing, "unseen": rows.unseen}
+        facts |= {"notes": [*content.notes, *rows.notes], "kind": predictor.served.kind}
         measured: dict[str, Any] = {"metrics": None}
         if tally is not None and found is not None:
             measured = {"measured_rows": tally.n, **found.model_dump(mode="json")}
-        print_json({**facts, "kind": predictor.served.kind, **measured})
+        print_json(facts | measured)
         return
     task = predictor.task
-    typer.echo(f"{out}: {len(frame):,} rows, {decided:,} decided {task.label} = {task.favourable}")
+    typer.echo(f"{out}: {len(table):,} rows, {decided:,} decided {task.label} = {task.favourable}")
+    for note in rows.notes:
+        typer.echo(f"note: {note}")
+    if threshold is not None:
+        typer.echo(f"decided above {threshold:g}; the run measured decisions above 0.5")
     if predictor.randomised:
         typer.echo("the model is randomised: decisions were drawn at random with seed 0")
     if tally is not None and found is not None:
         _print_measured(tally.n, found)
+
+
+def _names(given: Sequence[str], columns: Collection[str]) -> list[str]:
+    """Split lists of names at their commas, unless a column has the whole as its name."""
+    return [name for one in given for name in ([one] if one in columns else comma_list(one))]
+
+
+def _write(out: Path, table: pd.DataFrame) -> None:
+    from mfairfl.files import write_atomically  # noqa: PLC0415 - only when called
+
+    if out.suffix.lower() in _PARQUET:
+        data = table.to_parquet(index=False)
+    else:
+        data = table.to_csv(index=False, lineterminator="\n").encode()
+    write_atomically(out, data)
 
 
 def _print_measured(rows: int, found: Evaluation) -> None:

@@ -119,6 +119,8 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
         typer.echo(record.to_json(), nl=False)
         return
     found = record.evaluation(record.reported)
+    for warning in record.federation.warnings:
+        typer.echo(f"warning: {warning}")
     _print_whom(record, found.metrics)
     print_numbers(found, record.goal)
     print_text(
@@ -132,8 +134,7 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
     typer.echo(f"served model: {_served(record.served)} (rule {record.served.rule})")
     for note in record.federation.notes:
         typer.echo(f"note: {note}")
-    about_model = [*filter(None, [record.served.note]), *record.warnings]
-    for warning in [*record.federation.warnings, *about_model]:
+    for warning in [*filter(None, [record.served.note]), *record.warnings]:
         typer.echo(f"warning: {warning}")
     typer.echo(
         f"files: {folder}/ (run.json, rounds.csv, clients.csv, model.safetensors, encoder.json)"

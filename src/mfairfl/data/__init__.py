@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from mfairfl.data.assembly import federation_from_tables
 from mfairfl.data.catalog import DATASETS, Dataset, describe, list_datasets, load_dataset, verify
-from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
+from mfairfl.data.encoder import Encoder, EncoderConfig
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
 from mfairfl.data.frame import read_frame
 from mfairfl.data.partition import SCHEMES, partition
+from mfairfl.data.records import FileFormat
+from mfairfl.data.sums import EncoderStatistics, statistics
 from mfairfl.data.table import (
     Table,
     cells_of,
@@ -38,8 +40,10 @@ __all__ = [
     "ColumnRules",
     "Dataset",
     "Encoder",
+    "EncoderConfig",
     "EncoderStatistics",
     "Federation",
+    "FileFormat",
     "Reading",
     "Sensitive",
     "Shard",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -31,6 +33,7 @@ __all__ = [
     "group_gaps",
     "lookalike",
     "require_columns",
+    "require_present",
 ]
 
 _MOST_GROUPS = 50  # more are a number or an identifier that was meant to be binned
@@ -61,6 +64,14 @@ class Column:
     table: str
     series: pd.Series[Any]
     rules: ColumnRules = _PLAIN
+
+    @classmethod
+    def of(
+        cls, features: pd.DataFrame, name: str, rows: npt.NDArray[np.int64] | None = None
+    ) -> Column:
+        """Take some rows (by position), or all, of one column of a table's features."""
+        series = features[name]
+        return cls("features", series if rows is None else series.iloc[rows])
 
     @property
     def name(self) -> str:
@@ -116,18 +127,27 @@ class Column:
     @property
     def levels(self) -> dict[str, int]:
         """How many rows hold each value, read as text and sorted; a missing one is left out."""
-        codes, texts = self._distinct
-        counts = np.bincount(codes[codes >= 0], minlength=len(texts))
-        found: dict[str, int] = {}
-        for text, count in zip(texts, counts.tolist(), strict=True):
-            found[text] = found.get(text, 0) + count
-        found.pop(MISSING, None)
-        return dict(sorted(found.items()))
+        return {text: n for text, n in sorted(self.counts.items()) if text != MISSING}
 
     @cached_property
     def texts(self) -> npt.NDArray[np.object_]:
         """The values as canonical text, a missing one as ``?``."""
         return self._spread(object, str, MISSING)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many rows hold each text, a missing value as ``?``."""
+        codes, texts = self._distinct
+        found: Counter[str] = Counter()
+        rows = np.bincount(codes + 1, minlength=len(texts) + 1).tolist()
+        for text, n in zip([MISSING, *texts], rows, strict=True):
+            found[text] += n
+        return +found
+
+    def positions(self, levels: Sequence[str]) -> npt.NDArray[np.intp]:
+        """Return each row's position among `levels`, -1 where its text is none of them."""
+        index = {level: i for i, level in enumerate(levels)}
+        return self._spread(np.intp, lambda text: index.get(text, -1), index.get(MISSING, -1))
 
     @cached_property
     def recognised(self) -> Recognised | None:
@@ -273,6 +293,26 @@ def columns_of(frame: pd.DataFrame, table: str, reading: Reading | None = None) 
 def require_columns(present: Iterable[str], needed: Iterable[str], table: str) -> None:
     """Refuse a table that lacks a column, naming the nearest one."""
     require_known("column", needed, list(present), DataError, where=table)
+
+
+def require_present(present: Iterable[str], needed: Iterable[str], table: str) -> None:
+    """Refuse rows that lack columns which a model needs, naming those that may be meant.
+
+    Examples
+    --------
+    >>> require_present(["age", "sex"], ["sex"], "new.csv")
+    """
+    known = list(present)
+    lacking = [name for name in dict.fromkeys(needed) if name not in known]
+    if not lacking:
+        return
+    several, named = len(lacking) > 1, ", ".join(f"'{name}'" for name in lacking)
+    near = get_close_matches(lacking[0].lower(), [name.lower() for name in known], n=1)
+    alike = next((name for name in known if [name.lower()] == near), None)
+    shown = ", ".join(known[:10]) + ", ..." * (len(known) > 10)
+    add = f"add {'them' if several else 'it'} (there are {shown})"
+    fix = f"rename '{alike}' if it is meant" if alike else add
+    raise DataError(f"{table} lacks the column{'s' * several} {named}: {fix}")
 
 
 def lookalike(name: str, known: Iterable[str]) -> bool:

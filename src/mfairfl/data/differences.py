@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from mfairfl.data.encoder import EncoderStatistics, NumericStatistics
+from mfairfl.data.sums import EncoderStatistics, NumericStatistics
 from mfairfl.data.task import MISSING, canonical_text
 from mfairfl.files import toml_key, toml_text
 from mfairfl.text import some_of

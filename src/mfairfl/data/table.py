@@ -27,6 +27,7 @@ from mfairfl.data.columns import (
     group_gaps,
     lookalike,
     require_columns,
+    require_present,
 )
 from mfairfl.data.frame import read_file, read_frame
 from mfairfl.data.labels import label_codes, spelling
@@ -106,10 +107,12 @@ def read_table(
     *,
     delimiter: str | None = None,
     encoding: str | None = None,
+    header: bool | None = None,
+    sheet: str | None = None,
     name: str | None = None,
     reading: Reading | None = None,
 ) -> Table:
-    r"""Read a CSV or Parquet file (see `read_frame`) and apply a task to it.
+    r"""Read a file as `read_frame` does and apply a task to it.
 
     `reading` says how this file's cells are read where it differs from what the task says.
 
@@ -123,7 +126,7 @@ def read_table(
     >>> table.y.tolist(), table.attributes[0].groups, table.task.numeric
     ([1, 0, 0, 1], ('f', 'm'), ('age',))
     """
-    content = read_file(path, delimiter=delimiter, encoding=encoding)
+    content = read_file(path, delimiter=delimiter, encoding=encoding, header=header, sheet=sheet)
     columns = columns_of(content.frame, name or Path(path).name, task.read_as(reading))
     return _table(columns, task, name or Path(path).name, content.sha256, content.notes)
 
@@ -218,8 +221,8 @@ def _listed(values: Sequence[str]) -> str:
 def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.DataFrame:
     """Take only the features from a frame, for prediction: no label or group is needed.
 
-    The task must be resolved (``table.task``). Rows are never dropped: where the task does not
-    keep missing values of a column, a missing one is an error.
+    The task must be resolved (``table.task``). Rows are never dropped; a missing value is refused
+    where the task says so (``missing="error"``).
 
     Examples
     --------
@@ -233,8 +236,8 @@ def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.Dat
     if task.numeric is None or task.categorical is None:
         raise ConfigError("the task's columns have no roles yet: use the task of a table")
     columns = _with_absent(columns_of(read_frame(frame), name, task), task, name)
-    require_columns(columns, (*task.numeric, *task.categorical), name)
-    gaps = [gap for gap in _feature_gaps(columns, task) if task.policy(gap[0].name) != "level"]
+    require_present(columns, (*task.numeric, *task.categorical), name)
+    gaps = [gap for gap in _feature_gaps(columns, task) if task.policy(gap[0].name) == "error"]
     _refuse_missing(gaps, "fill it in")
     return _features(columns, task)
 
@@ -252,7 +255,7 @@ def cells_of(frame: Any, task: Task, *, name: str = "the frame") -> npt.NDArray[
     [1, 0]
     """
     columns = _with_absent(columns_of(read_frame(frame), name, task), task, name)
-    require_columns(columns, [s.column for s in task.sensitive], name)
+    require_present(columns, [s.column for s in task.sensitive], name)
     gaps = [(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
     _refuse_missing(gaps, "fill it in: decisions depend on the group")
     codes = [group_codes(columns[s.column], s)[0] for s in task.sensitive]
@@ -477,13 +480,11 @@ def _labels(column: Column, task: Task) -> tuple[npt.NDArray[np.int8], Task, tup
     where = f"{column.table}: label column '{column.name}'"
     found = list(column.levels)
     codes = label_codes(found, task)
+    if task.unfavourable is None and len(found) == 1:
+        raise DataError(f"{where} holds only '{found[0]}': a model needs rows with both values")
     if len(codes) < len(found):
         _refuse_labels(column, task, codes)
     if task.unfavourable is None:
-        if len(set(codes.values())) < 2:
-            raise DataError(
-                f"{where} holds only '{found[0]}': a model needs rows with both values"
-            )
         other = min((text for text in found if not codes[text]), key=lambda t: -column.levels[t])
         other = f"not {task.favourable}" if task.others_unfavourable else other
         task = task.model_copy(update={"unfavourable": other})

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import tomli_w
 
-from mfairfl.data import SPLITS, Federation, Sensitive, Table, Task
+from mfairfl.data import SPLITS, Federation, FileFormat, Sensitive, Table, Task
 from mfairfl.deployment.commands import gate_command, silo_command, superlink_command
 from mfairfl.deployment.coordinator import FlowerCli, Follower, run_federation
 from mfairfl.deployment.credentials import make_certificates, make_key
@@ -78,8 +80,10 @@ def write_deployment(
     if not (folder / "certificates").exists():
         make_certificates(folder / "certificates", [])
     gate, link, *ports = free_ports(2 + len(files))
+    said = asdict(config.data.format if parts is None else FileFormat())
+    told = {key: value for key, value in said.items() if value is not None}
     for (name, csv), port in zip(sorted(files.items()), ports, strict=True):
-        _write_silo(folder / "silos" / name, name, csv, gate=gate, port=port)
+        _write_silo(folder / "silos" / name, name, csv, told, gate=gate, port=port)
     federation = {
         "run": "run.toml",
         "out": str(out.resolve()),
@@ -92,13 +96,16 @@ def write_deployment(
     return folder / "federation.toml"
 
 
-def _write_silo(folder: Path, name: str, csv: Path, *, gate: int, port: int) -> None:
+def _write_silo(
+    folder: Path, name: str, csv: Path, told: dict[str, Any], *, gate: int, port: int
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "key").exists():
         make_key(folder / "key")
     values = {
         "name": name,
         "csv": str(csv.resolve()),
+        **told,
         "state": "state",
         "min_count": 1,  # all files have one owner: the same encoding as in one table
         "task": "../../run.toml",

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from mfairfl.data import MISSING, Reading, Task
+from mfairfl.data import MISSING, FileFormat, Reading, Task
 from mfairfl.errors import ConfigError, MessageError, MfairflError, first_problem
 from mfairfl.fairness.notions import REGISTRY, Notion, follow_notion, is_built_in, register_notion
 from mfairfl.files import RelativePath, load_settings, load_toml
@@ -36,10 +36,13 @@ class SiloSettings(Reading):
         The name it is enrolled under.
     csv : Path
         Its file.
+    delimiter, encoding, header, sheet
+        What is to be known about the file, as in `FileFormat`.
     state : Path
         Its folder for what it stores between messages.
     min_count : int
-        A category in fewer rows is not named to the coordinator.
+        A category in fewer rows is not named to the coordinator, nor a number; fewer rows between
+        two cuts are counted with their neighbours.
     task : Path, optional
         A file with the ``[task]`` this silo agreed to: a request for another label, other
         sensitive columns or a column that it ignores is refused.
@@ -62,6 +65,8 @@ class SiloSettings(Reading):
     state: RelativePath
     delimiter: str | None = None
     encoding: str | None = None
+    header: bool | None = None
+    sheet: str | None = None
     min_count: int = Field(default=5, ge=1)
     task: RelativePath | None = None
     extensions: tuple[Annotated[str, Field(pattern=_EXTENSION)], ...] = ()
@@ -69,6 +74,11 @@ class SiloSettings(Reading):
     ca: RelativePath | None = None
     key: RelativePath | None = None
     port: int = Field(default=9094, ge=1, le=65535)
+
+    @property
+    def format(self) -> FileFormat:
+        """What is said about the file."""
+        return FileFormat(self.delimiter, self.encoding, self.header, self.sheet)
 
 
 def load_silo(file: Path) -> SiloSettings:

@@ -15,19 +15,21 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     ValidationError,
     field_validator,
     model_validator,
 )
 
 from mfairfl import __version__
-from mfairfl.data import Task
+from mfairfl.data import EncoderConfig, FileFormat, Task
 from mfairfl.data.task import DocumentedModel
 from mfairfl.engine.output import Output, Rule
 from mfairfl.errors import ConfigError, MfairflError, first_problem, unknown
 from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.notions import follow_notion, notion
 from mfairfl.plugins import MODELS
+from mfairfl.runs.options import comma_list
 from mfairfl.strategies import create
 from mfairfl.strategies.base import Strategy
 from mfairfl.strategies.registry import METHODS
@@ -45,6 +47,19 @@ def _one_or_several(value: Any) -> Any:
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_several), Field(min_length=1)]
 """One name, or several."""
+
+
+def _data_option(value: Any) -> bool | int | tuple[str, ...]:
+    if isinstance(value, bool | int):
+        return value
+    names = comma_list(value) if isinstance(value, str) else value
+    if isinstance(names, list | tuple) and names and all(isinstance(n, str) for n in names):
+        return tuple(names)
+    raise ValueError("give true or false, a whole number, or names")
+
+
+DataOption = Annotated[bool | int | tuple[str, ...], PlainValidator(_data_option)]
+"""The value of a data set's option; names are a list or one text with commas."""
 
 
 def _followed(look_up: Callable[[str], T], name: str) -> T:
@@ -76,18 +91,27 @@ class DataConfig(DocumentedModel):
     """Detected if omitted."""
     encoding: str | None = Field(default=None, examples=["utf-8"])
     """UTF-8 if omitted, unless the file marks another."""
+    header: bool | None = Field(default=None, examples=[False])
+    """False: the first line is data; columns are called column-1, column-2, ..."""
+    sheet: str | None = Field(default=None, examples=["people"])
+    """Which sheet of an Excel file with several."""
     path: str | None = None
     """Where the catalogue's data set is on this machine, if it is not to be fetched."""
     sensitive: Names | None = None
     """Which of the task's sensitive attributes are kept; all if omitted."""
-    options: dict[str, bool] = Field(default_factory=dict)
-    """Switches of the catalogue's data set."""
+    options: dict[str, DataOption] = Field(default_factory=dict)
+    """Options of the catalogue's data set."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if self.name is not None and self.csv is not None:
             raise ValueError("give either data.name or data.csv, not both")
         return self
+
+    @property
+    def format(self) -> FileFormat:
+        """What is said about the file."""
+        return FileFormat(self.delimiter, self.encoding, self.header, self.sheet)
 
 
 class ClientsConfig(DocumentedModel):
@@ -221,6 +245,7 @@ class Config(DocumentedModel):
     data: DataConfig = Field(default_factory=DataConfig)
     task: Task | None = None
     clients: ClientsConfig = Field(default_factory=ClientsConfig)
+    encoder: EncoderConfig = Field(default_factory=EncoderConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)
     fairness: FairnessConfig = Field(default_factory=FairnessConfig)

@@ -156,8 +156,9 @@ def _federation(request: RunRequest, federations: dict[tuple[Any, ...], Federati
         _refuse("data", config.data, "the rows are given already")
     if isinstance(request.rows, Federation):
         _refuse("clients", config.clients, "the clients are given already")
+        _refuse("encoder", config.encoder, "the rows are encoded already")
         return request.rows
-    parts = (config.data, config.task, config.clients, config.seed)
+    parts = (config.data, config.task, config.clients, config.encoder, config.seed)
     key = (id(request.rows), *(str(part) for part in parts))
     if key not in federations:
         table = table_of(config) if request.rows is None else request.rows

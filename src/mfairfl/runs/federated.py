@@ -111,6 +111,7 @@ def _enrol(request: FederatedRequest, transport: Transport) -> Enrolled:
         task=config.task,
         seed=config.seed,
         model=ModelTerms(kind=config.model.kind, hidden=config.model.widths),
+        encoder=config.encoder,
         test=config.clients.test,
         validation=config.clients.validation,
     )

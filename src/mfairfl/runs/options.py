@@ -16,7 +16,7 @@ from mfairfl.files import load_toml
 
 __all__ = ["OPTIONS", "Option", "comma_list", "dotted", "nested", "settings", "toml_value"]
 
-Kind = Literal["text", "integer", "number", "names", "integers"]
+Kind = Literal["text", "integer", "number", "names", "integers", "switch"]
 
 
 class Option(NamedTuple):
@@ -27,7 +27,8 @@ class Option(NamedTuple):
     key : str
         The configuration key it sets.
     kind : str
-        What it holds; `names` and `integers` are lists, separated by commas on the command line.
+        What it holds; `names` and `integers` are lists, separated by commas on the command line;
+        a `switch` is true unless the flag ``--no-NAME`` is given.
     help : str
         One line for the command line's help.
     panel : str
@@ -64,11 +65,19 @@ class Option(NamedTuple):
 _PANELS: dict[str, dict[str, tuple[str, Kind, str]]] = {
     "Data": {
         "data": ("data.name", "text", "Data set from `mfairfl data list`."),
-        "csv": ("data.csv", "text", "Your own CSV or Parquet file."),
+        "csv": ("data.csv", "text", "Your own file: CSV, Excel, JSON or Parquet."),
         "label": ("task.label", "text", "With --csv: column to predict."),
         "favourable": ("task.favourable", "text", "With --csv: the desirable label value."),
         "sensitive": ("data.sensitive", "names", "Sensitive attributes: sex,age."),
         "client": ("task.client", "text", "With --csv: column that holds each row's client."),
+        "delimiter": ("data.delimiter", "text", "With --csv: delimiter; detected if omitted."),
+        "encoding": ("data.encoding", "text", "With --csv: encoding; detected if omitted."),
+        "header": (
+            "data.header",
+            "switch",
+            "With --csv: the first line is data; columns are called column-1, column-2, ...",
+        ),
+        "sheet": ("data.sheet", "text", "With --csv: sheet of an Excel file with several."),
         "heterogeneity": (
             "clients.scheme",
             "text",

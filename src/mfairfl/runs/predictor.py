@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, logit
 
-from mfairfl.data import Encoder, Task, canonical_text, cells_of, features_frame, read_frame
+from mfairfl.data import Encoder, Task, canonical_text, cells_of
+from mfairfl.data.columns import require_present
 from mfairfl.engine.output import Served
 from mfairfl.errors import DataError, RunDirectoryError, unknown
 from mfairfl.fairness import Tally
@@ -20,12 +22,15 @@ from mfairfl.plugins import MODELS
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.evaluation import measure_predictions
 from mfairfl.runs.prepare import ModuleFactory
+from mfairfl.runs.reading import ReadRows, read_rows
 from mfairfl.runs.record import RunRecord
 from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.batches import Pool
 from mfairfl.training.measure import Probe, logits
 
 __all__ = ["Predictor", "load"]
+
+_WRITTEN = ("row", "score", "decision", "favourable")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +49,34 @@ class Predictor:
         drawn = rule is not None and bool(((rule.probabilities > 0).sum(axis=1) > 1).any())
         return self.served.kind == "mixture" or drawn
 
+    def read(self, frame: Any, *, name: str | None = None) -> ReadRows:
+        """Read raw rows as the model will, and count what is filled in or unknown.
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, or path
+            Raw rows with the feature columns of the training data; others are ignored.
+        name : str, optional
+            What messages call the rows; a path has its own.
+
+        Returns
+        -------
+        ReadRows
+            Every other method takes them in place of the frame.
+
+        Examples
+        --------
+        >>> import mfairfl
+        >>> rows = mfairfl.load("runs/adult").read("people.csv")  # doctest: +SKIP
+        >>> rows.missing, rows.notes  # doctest: +SKIP
+        ({'age': 3}, ('age: 3 of 200 values missing, filled with the mean of training (38.6)',))
+        """
+        if isinstance(frame, ReadRows):
+            return frame
+        return read_rows(frame, self.task, self.encoder, name=name)
+
     def decision_function(
-        self, frame: Any, *, client: str | None = None, name: str = "the frame"
+        self, frame: Any, *, client: str | None = None, name: str | None = None
     ) -> NDArray[np.float64]:
         """Return the model's logits, (n,); those of each member, (R, n), for a mixture."""
         served = self.served
@@ -54,20 +85,19 @@ class Predictor:
                 f"client '{client}': this run serves all clients alike; leave client= (--client) "
                 "out"
             )
-        frame = read_frame(frame)
-        X = self.encoder.transform(features_frame(frame, self.task, name=name))
-        none = np.zeros(len(X), dtype=np.int64)
-        pool, (where,) = Pool.from_arrays([(X, none, none)], cells=1)
+        rows = self.read(frame, name=name)
+        none = np.zeros(len(rows.X), dtype=np.int64)
+        pool, (where,) = Pool.from_arrays([(rows.X, none, none)], cells=1)
         models = served.members[None] if served.kind == "ensemble" else served.members
         with steady_arithmetic():  # as in training: the same rows get the same decisions
             probes = [Probe(weights, where, served.weights) for weights in models]
             z = np.stack([found.numpy() for found in logits(probes, self.model, pool)])
         if served.kind == "personal":
-            return np.asarray(z[self._owners(frame, client, name), np.arange(len(X))])
+            return np.asarray(z[self._owners(rows, client), np.arange(len(rows.X))])
         return z if served.kind == "mixture" else np.asarray(z[0])
 
     def predict_proba(
-        self, frame: Any, *, client: str | None = None, name: str = "the frame"
+        self, frame: Any, *, client: str | None = None, name: str | None = None
     ) -> NDArray[np.float64]:
         """Return P(unfavourable), P(favourable) per row, (n, 2), as scikit-learn does.
 
@@ -76,55 +106,135 @@ class Predictor:
 
         Parameters
         ----------
-        frame : pandas or polars frame, or path
+        frame : pandas or polars frame, path, or ReadRows
             Raw rows with the feature columns of the training data; others are ignored.
         client : str, optional
             Whose model answers every row, if each client has its own; without it the rows' client
             column says.
-        name : str
-            What error messages call the rows.
+        name : str, optional
+            What error messages call the rows; a path has its own.
         """
-        if self.served.kind == "mixture" or self.served.thresholds is not None:
-            positive = self._favoured(frame, client, name)
+        rows = self.read(frame, name=name)
+        if self._scores_decide:
+            positive = expit(self.decision_function(rows, client=client))
         else:
-            positive = expit(self.decision_function(frame, client=client, name=name))
+            positive = self._favoured(rows, client)
         return np.column_stack([1 - positive, positive])
 
-    def _favoured(self, frame: Any, client: str | None, name: str) -> NDArray[np.float64]:
+    @property
+    def _scores_decide(self) -> bool:
+        """Whether a decision is nothing but a score above a threshold."""
+        return self.served.kind != "mixture" and self.served.thresholds is None
+
+    def _favoured(
+        self, rows: ReadRows, client: str | None, threshold: float | None = None
+    ) -> NDArray[np.float64]:
         """Return the probability of a favourable decision; 0 or 1 unless it is drawn."""
-        z = self.decision_function(frame, client=client, name=name)
+        limit = 0.0 if threshold is None else self._limit(threshold)
+        z = self.decision_function(rows, client=client)
         if self.served.kind == "mixture":
             return np.asarray(np.tensordot(self.served.weights, z > 0, axes=1))
         if self.served.thresholds is not None:
-            cells = cells_of(frame, self.task, name=name)
+            cells = cells_of(rows.frame, self.task, name=rows.name)
             return self.served.thresholds.positive_probability(z, cells)
-        return np.asarray(z > 0, dtype=np.float64)
+        return np.asarray(z > limit, dtype=np.float64)
+
+    def _limit(self, threshold: float) -> float:
+        """Return the logit of a threshold, if this model's decisions can have one."""
+        if not 0 <= threshold <= 1:
+            raise DataError(f"threshold {threshold:g}: give a number from 0 to 1")
+        if not self._scores_decide:
+            how = "by chance" if self.served.kind == "mixture" else "by a threshold for each group"
+            raise DataError(
+                f"threshold {threshold:g}: this model decides {how}; leave threshold= "
+                "(--threshold) out"
+            )
+        return float(logit(threshold))
 
     def predict(
         self,
         frame: Any,
         *,
+        labels: bool = False,
+        threshold: float | None = None,
         client: str | None = None,
-        name: str = "the frame",
+        name: str | None = None,
         random_state: int = 0,
-    ) -> NDArray[np.int8]:
-        """Return decisions, 1 = favourable.
+    ) -> NDArray[Any]:
+        """Return decisions, 1 = favourable, or the label's values.
 
         Parameters
         ----------
-        frame : pandas or polars frame, or path
+        frame : pandas or polars frame, path, or ReadRows
             Raw rows.
+        labels : bool
+            Whether to return values of the label (see `classes`) in place of 0 and 1.
+        threshold : float, optional
+            The score above which a decision is favourable, in place of 0.5. Fairness was measured
+            at 0.5. Models that decide by chance or by thresholds for each group have no other.
         client, name : str, optional
             As for `predict_proba`.
         random_state : int
             Seed of a randomised model's draws; no other model's decisions depend on it.
+
+        Examples
+        --------
+        >>> import mfairfl
+        >>> mfairfl.load("runs/adult").predict("people.csv", labels=True)  # doctest: +SKIP
+        array(['<=50K', '>50K', '<=50K'], dtype='<U5')
         """
-        chance = self._favoured(frame, client, name)
+        chance = self._favoured(self.read(frame, name=name), client, threshold)
         draws = np.random.default_rng(random_state).random(len(chance))
-        return np.asarray(draws < chance, dtype=np.int8)
+        favourable = np.asarray(draws < chance, dtype=np.int8)
+        return np.array(self.classes)[favourable] if labels else favourable
+
+    def predict_frame(
+        self,
+        frame: Any,
+        *,
+        keep: Sequence[str] = (),
+        labels: bool = True,
+        threshold: float | None = None,
+        client: str | None = None,
+        name: str | None = None,
+        random_state: int = 0,
+    ) -> pd.DataFrame:
+        """Return one line a row: row (from 0), kept columns, score, decision, favourable.
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, path, or ReadRows
+            Raw rows.
+        keep : sequence of str
+            Columns to copy as they are, such as an identifier.
+        labels : bool
+            Whether `decision` holds the label's values or 0 and 1, as `favourable` does.
+        threshold, client, name, random_state
+            As for `predict`.
+
+        Examples
+        --------
+        >>> import mfairfl
+        >>> model = mfairfl.load("runs/adult")  # doctest: +SKIP
+        >>> model.predict_frame("people.csv", keep=["id"])  # doctest: +SKIP
+        """
+        rows = self.read(frame, name=name)
+        kept = _kept(rows, [keep] if isinstance(keep, str) else keep)
+        score = self.predict_proba(rows, client=client)[:, 1]
+        favourable = self.predict(
+            rows, threshold=threshold, client=client, random_state=random_state
+        )
+        decision = np.array(self.classes, dtype=object)[favourable] if labels else favourable
+        made = {"score": score, "decision": decision, "favourable": favourable}
+        return pd.DataFrame({"row": np.arange(len(score)), **kept, **made})
 
     def evaluate(
-        self, frame: Any, *, client: str | None = None, name: str = "the frame"
+        self,
+        frame: Any,
+        *,
+        threshold: float | None = None,
+        client: str | None = None,
+        name: str | None = None,
     ) -> Tally | None:
         """Count decisions on the rows that have a label; every measure is made from the counts.
 
@@ -132,10 +242,10 @@ class Predictor:
 
         Parameters
         ----------
-        frame : pandas or polars frame, or path
+        frame : pandas or polars frame, path, or ReadRows
             Raw rows. Sensitive and client columns that are absent are not compared.
-        client, name : str, optional
-            As for `predict_proba`.
+        threshold, client, name
+            As for `predict`.
 
         Returns
         -------
@@ -148,12 +258,13 @@ class Predictor:
         >>> tally = mfairfl.load("runs/adult").evaluate("people.csv")  # doctest: +SKIP
         >>> mfairfl.fairness.accuracy(tally)  # doctest: +SKIP
         """
-        frame = read_frame(frame)
-        chance = self._favoured(frame, client, name)
-        return measure_predictions(frame, self.task, chance, name=name)
+        rows = self.read(frame, name=name)
+        chance = self._favoured(rows, client, threshold)
+        return measure_predictions(rows.frame, self.task, chance, name=rows.name)
 
-    def _owners(self, frame: pd.DataFrame, client: str | None, name: str) -> NDArray[np.intp]:
+    def _owners(self, rows: ReadRows, client: str | None) -> NDArray[np.intp]:
         """Return which member answers each row."""
+        frame, name = rows.frame, rows.name
         place = {owner: i for i, owner in enumerate(self.served.clients)}
         if client is not None:
             if client not in place:
@@ -178,6 +289,18 @@ class Predictor:
     def classes(self) -> tuple[str, str]:
         """The label's two values, unfavourable first."""
         return (str(self.task.unfavourable), self.task.favourable)
+
+
+def _kept(rows: ReadRows, keep: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Return columns of the raw rows that are to stand beside the decisions."""
+    require_present(rows.frame.columns, keep, rows.name)
+    for name in keep:
+        if name in _WRITTEN:
+            raise DataError(
+                f"{rows.name}: the column '{name}' cannot be kept: the scores have one of that "
+                "name; rename it"
+            )
+    return {name: rows.frame[name].array for name in keep}
 
 
 def load(run: str | Path, *, model: ModuleFactory | None = None, trust: bool = False) -> Predictor:

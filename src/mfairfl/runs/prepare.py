@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ def content_of(config: Config) -> FileContent | None:
     data = config.data
     if data.csv is None:
         return None
-    return read_file(Path(data.csv), delimiter=data.delimiter, encoding=data.encoding)
+    return read_file(Path(data.csv), **asdict(data.format))
 
 
 def table_of(config: Config) -> Table:
@@ -47,7 +47,7 @@ def table_of(config: Config) -> Table:
     data = config.data
     if data.csv is not None and config.task is not None:
         task = config.task.select(data.sensitive)
-        return read_table(Path(data.csv), task, delimiter=data.delimiter, encoding=data.encoding)
+        return read_table(Path(data.csv), task, **asdict(data.format))
     if data.name is None:
         raise ConfigError("no data: give data.name (see `mfairfl data list`) or data.csv")
     options: dict[str, Any] = dict(data.options)
@@ -68,6 +68,7 @@ def partition_of(config: Config, table: Table) -> Federation:
         test=clients.test,
         validation=clients.validation,
         fold=None if clients.folds is None else (clients.fold, clients.folds),
+        encoder=config.encoder,
         **clients.options,
     )
 

@@ -65,7 +65,8 @@ def train(
         where the label is 0/1 or False/True), the sensitive attributes, and each row's client. Of
         a named data set, `sensitive` chooses among its attributes.
     csv : path, optional
-        A CSV or Parquet file of your own.
+        A file of your own: CSV, Excel, JSON or Parquet. ``header=False`` and ``sheet="…"`` say
+        that its first line is data, and which sheet is meant.
     heterogeneity, clients
         How rows are split among simulated clients, and their number.
     strategy : str or Strategy, optional

@@ -1,0 +1,188 @@
+"""What a file is, judged by its bytes: a table, something that holds one table, or neither."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zipfile
+import zlib
+from collections.abc import Callable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import IO, Any, Literal, NamedTuple
+
+import pyarrow as pa
+
+from mfairfl.errors import DataError
+
+__all__ = ["Contents", "load_contents"]
+
+_LARGEST = 4 * 1024**3  # bytes that a packed file may unpack to
+_CHUNK = 1024**2
+_ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # the second one is an archive without files
+_AS_CSV = "save the table as CSV or .xlsx"
+_UNPACK = "unpack it and give the file"
+
+
+class Contents(NamedTuple):
+    """The bytes of a table, unpacked, and what they are."""
+
+    kind: Literal["parquet", "arrow", "excel", "text"]
+    data: bytes
+
+
+_TABLES: dict[bytes, Literal["parquet", "arrow"]] = {
+    b"PAR1": "parquet",
+    b"ARROW1\0\0": "arrow",
+    b"FEA1": "arrow",
+}
+_PACKED: dict[bytes, Callable[[io.BytesIO], Any]] = {
+    b"\x1f\x8b": lambda file: gzip.GzipFile(fileobj=file),
+    b"\xfd7zXZ\0": lzma.LZMAFile,
+    b"BZh": bz2.BZ2File,
+    b"\x28\xb5\x2f\xfd": lambda file: pa.CompressedInputStream(file, "zstd"),
+}
+# Files that people have in place of a table, and what to do instead.
+_OTHERS = {
+    b"\xd0\xcf\x11\xe0": "an old (.xls) or a protected Excel file: save it as .xlsx or CSV",
+    b"SQLite format 3\0": "an SQLite database: export the table as CSV",
+    b"PARE": "an encrypted Parquet file: write it without encryption",
+    b"\x89HDF": "an HDF5 file: write the table as Parquet or CSV",
+    b"\x93NUMPY": "a NumPy array: write a table with named columns as Parquet or CSV",
+    b"\x80\x04\x95": "a pickle, which may hold code: write the table as Parquet or CSV",
+    b"\x80\x05\x95": "a pickle, which may hold code: write the table as Parquet or CSV",
+    b"RDX3\n": "an R workspace: write the table as Parquet or CSV",
+    b"Obj\x01": "an Avro file: write the table as Parquet or CSV",
+    b"$FL2@(#)": "an SPSS file: save the table as CSV",
+    b"<stata_dta>": "a Stata file: save the table as CSV",
+    b"%PDF-": "a PDF document: give the table as CSV",
+    b"7z\xbc\xaf\x27\x1c": f"a 7z archive: {_UNPACK}",
+    b"Rar!": f"a RAR archive: {_UNPACK}",
+}
+# Members of a zip archive by which documents of office programs are known.
+_DOCUMENTS = {
+    "xl/workbook.bin": "a binary Excel file (.xlsb)",
+    "word/document.xml": "a Word document",
+    "ppt/presentation.xml": "a PowerPoint document",
+    "content.xml": "an OpenDocument file (.ods)",
+}
+_MARKUP = {
+    b"<!doctype html": f"a web page: {_AS_CSV}",
+    b"<html": f"a web page: {_AS_CSV}",
+    b"<?xml": f"an XML file: {_AS_CSV}",
+}
+
+
+def load_contents(path: Path) -> Contents:
+    """Read a file, unpack it if it is packed, and refuse what is no table."""
+    data = _plain(path, _raw(path))
+    for _ in range(2):  # an Excel file, itself an archive, may be inside an archive
+        if data.startswith(_ZIP):
+            with _archive(path, data) as archive:
+                if "xl/workbook.xml" in archive.namelist():
+                    _require_small(path, sum(member.file_size for member in archive.infolist()))
+                    return Contents("excel", data)
+                data = _plain(path, _only_member(path, archive))
+    if data.startswith(_ZIP) or data[257:262] == b"ustar":
+        raise DataError(f"{path} is an archive: {_UNPACK}")
+    for mark, kind in _TABLES.items():
+        if data.startswith(mark):
+            return Contents(kind, data)
+    start = data[:100].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    for begins, known in ((data, _OTHERS), (start, _MARKUP)):
+        for mark, what in known.items():
+            if begins.startswith(mark):
+                raise DataError(f"{path} is {what}")
+    return Contents("text", data)
+
+
+def _raw(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+        near = get_close_matches(path.name, siblings, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else "check the path"
+        raise DataError(f"no such file: {path}: {hint}") from error
+    except IsADirectoryError as error:
+        raise DataError(f"{path} is a folder: {_choice(path)}") from error
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}: give a readable file") from error
+
+
+def _choice(folder: Path) -> str:
+    """Say which of the files in a folder might be meant."""
+    names = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
+    if not names:
+        return "it is empty; give a file with a table"
+    more = f" and {len(names) - 5} more" * (len(names) > 5)
+    return (
+        f"give one file of it ({', '.join(names[:5])}{more}); parts of one table have to be "
+        "joined into one file"
+    )
+
+
+def _plain(path: Path, data: bytes) -> bytes:
+    """Undo a compression of the whole file."""
+    for mark, opened in _PACKED.items():
+        if data.startswith(mark):
+            try:
+                with opened(io.BytesIO(data)) as stream:
+                    return _bounded(path, stream)
+            except (OSError, EOFError, zlib.error, lzma.LZMAError, pa.ArrowException) as error:
+                raise _damaged(path, error) from error
+    return data
+
+
+def _damaged(path: Path, error: Exception) -> DataError:
+    reason = " ".join(str(error).split())
+    return DataError(f"{path} is damaged ({reason}): fetch or compress it again")
+
+
+def _bounded(path: Path, stream: IO[bytes]) -> bytes:
+    """Read all of a stream, but never more than memory is likely to hold."""
+    parts, size = [], 0
+    while part := stream.read(_CHUNK):
+        size += len(part)
+        _require_small(path, size)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _require_small(path: Path, size: int) -> None:
+    if size > _LARGEST:
+        raise DataError(
+            f"{path} unpacks to more than {_LARGEST / 1024**3:.3g} GiB: unpack it, or give the "
+            "rows as Parquet"
+        )
+
+
+def _archive(path: Path, data: bytes) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(io.BytesIO(data))
+    except zipfile.BadZipFile as error:
+        raise _damaged(path, error) from error
+
+
+def _only_member(path: Path, archive: zipfile.ZipFile) -> bytes:
+    """Return the only file of an archive."""
+    names = archive.namelist()
+    for member, what in _DOCUMENTS.items():
+        if member in names:
+            raise DataError(f"{path} is {what}: {_AS_CSV}")
+    # macOS adds a file of its own for every file.
+    files = [n for n in names if not n.endswith("/") and not n.startswith("__MACOSX/")]
+    if not files:
+        raise DataError(f"{path} is an empty archive: give a file with a table")
+    if len(files) > 1:
+        listed = ", ".join(files[:5]) + ", ..." * (len(files) > 5)
+        raise DataError(f"{path} is an archive of {len(files)} files ({listed}): {_UNPACK}")
+    try:
+        with archive.open(files[0]) as stream:
+            return _bounded(path, stream)
+    except RuntimeError as error:
+        raise DataError(f"{path} is an archive with a password: {_UNPACK}") from error
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
+        raise _damaged(path, error) from error
