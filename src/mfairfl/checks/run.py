@@ -19,7 +19,7 @@ from mfairfl.errors import DataError
 from mfairfl.fairness import Tally, noise_floor
 from mfairfl.fairness.cells import Cells
 from mfairfl.runs.config import Config
-from mfairfl.runs.prepare import content_of, model_of, partition_of, setup_of, table_of
+from mfairfl.runs.prepare import content_of, federation_of, model_of, setup_of, table_of
 from mfairfl.text import some_of
 
 __all__ = ["REVEALS", "SMALL_GROUP", "examine_run"]
@@ -49,7 +49,7 @@ def examine_run(config: Config) -> Iterator[Finding | ColumnFacts]:
     else:
         yield from _file_facts(config, table.task)
     yield from _label(table)
-    federation = partition_of(config, table)
+    federation = federation_of(config, table)
     setup = setup_of(config, federation, model_of(config, federation.pool.X.shape[1]))
     yield from _traps(table)
     yield _copies(table, federation)

@@ -21,7 +21,14 @@ from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import History
 from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.predictor import Predictor, load
-from mfairfl.runs.prepare import ModuleFactory, federation_of, model_of, setup_of, table_of
+from mfairfl.runs.prepare import (
+    ModuleFactory,
+    federation_of,
+    model_of,
+    setup_of,
+    table_of,
+    with_traps,
+)
 from mfairfl.runs.record import FederationFacts, RunRecord, StartedRecord, Timing
 from mfairfl.training.arithmetic import steady_arithmetic
 
@@ -162,7 +169,7 @@ def _federation(request: RunRequest, federations: dict[tuple[Any, ...], Federati
     key = (id(request.rows), *(str(part) for part in parts))
     if key not in federations:
         table = table_of(config) if request.rows is None else request.rows
-        federations[key] = federation_of(config, table)
+        federations[key] = with_traps(federation_of(config, table), table)
     return federations[key]
 
 

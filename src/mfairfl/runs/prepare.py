@@ -26,9 +26,9 @@ __all__ = [
     "content_of",
     "federation_of",
     "model_of",
-    "partition_of",
     "setup_of",
     "table_of",
+    "with_traps",
 ]
 
 ModuleFactory = Callable[[int], nn.Module]
@@ -56,7 +56,7 @@ def table_of(config: Config) -> Table:
     )
 
 
-def partition_of(config: Config, table: Table) -> Federation:
+def federation_of(config: Config, table: Table) -> Federation:
     """Split the rows among clients as the configuration says."""
     clients = config.clients
     scheme = clients.scheme or ("iid" if table.clients is None else "column")
@@ -73,9 +73,8 @@ def partition_of(config: Config, table: Table) -> Federation:
     )
 
 
-def federation_of(config: Config, table: Table) -> Federation:
-    """Split the rows among clients, and say what may mislead a reader of the results."""
-    federation = partition_of(config, table)
+def with_traps(federation: Federation, table: Table) -> Federation:
+    """Add what may mislead a reader of the results to a federation's notes and warnings."""
     lines = trap_lines(traps_of(table))
     copies = copies_of(table, federation)
     found = [copies.line] * copies.serious + [line for kind, line in lines if kind in SERIOUS]
