@@ -111,7 +111,10 @@ def test_cf_literal_leaves_rows_unused():
     federation = partition(crowd(100, 200), "cf-literal")
     assert counts(federation) == [[50, 0], [10, 0], [0, 20], [0, 40], [0, 20]]
     assert "160 of 300 rows belong to no client" in federation.notes
-    assert "client-1: no train row of sex Male" in federation.warnings
+    assert federation.warnings == (
+        "3 clients have no train row of sex Female: client-3, client-4, client-5",
+        "2 clients have no train row of sex Male: client-1, client-2",
+    )
     cell = federation.summary()["clients"][0]["attributes"]["sex"]["Male"]
     assert cell == {"rows": 0, "share": 0.0, "favourable": 0, "base_rate": None}
 
@@ -333,6 +336,24 @@ def test_split_is_exact_and_keeps_single_rows_in_train(strata, test, validation,
 def test_clients_are_named_so_that_names_sort():
     federation = partition(crowd(60, 60), "iid", clients=12)
     assert [c.name for c in federation.clients] == [f"client-{i:02d}" for i in range(1, 13)]
+
+
+def test_many_clients_that_lack_the_same_are_one_warning():
+    rows = ["f", "m", "d"] * 40 + ["f", "m"] * 10 * 300
+    site = ["whole"] * 120 + [f"site-{i:03d}" for i in range(300) for _ in range(20)]
+    label = ["yes", "no", "no", "yes"] * (len(rows) // 4)
+    frame = pd.DataFrame({"sex": rows, "site": site, "hired": label, "x": range(len(rows))})
+    task = Task(label="hired", favourable="yes", sensitive=("sex",), client="site")
+    federation = partition(table_from_frame(frame, task))
+    assert federation.warnings == (
+        "300 clients have no train row of sex d: site-000, site-001, site-002 and 297 more",
+    )
+    # Who holds how many is still known of each.
+    held = {
+        c["name"]: c["attributes"]["sex"]["d"]["rows"] for c in federation.summary()["clients"]
+    }
+    assert held.pop("whole") == 40
+    assert set(held.values()) == {0}
 
 
 def test_a_client_with_one_class_is_noted():

@@ -159,11 +159,10 @@ def test_who_lacks_an_attribute_takes_part_and_a_note_says_so(settings):
     assert enrolled.refused == {}
     assert [a.groups for a in enrolled.attributes] == [("F", "M", "?"), ("old", "young", "?")]
     assert {"sex=?", "age=?"} < set(enrolled.encoder.feature_names)
-    said = "{0}: {1} is not recorded in {2} of {2} rows; they are outside every comparison of {1}"
+    said = "{0} is not recorded at {1}: these rows are outside every comparison of {0}"
     assert enrolled.notes == (
-        said.format("east", "sex", 90),
-        said.format("west", "sex", 60),
-        said.format("east", "age", 90),
+        said.format("sex", "east (90 of 90 rows), west (60 of 60 rows)"),
+        said.format("age", "east (90 of 90 rows)"),
     )
     # Cells: 3 · sex + age; 80 % of east's rows, less the validation ones, train in the last.
     for name, held in {"east": [8], "west": [6, 7], "north": [3, 4]}.items():
@@ -212,3 +211,38 @@ def test_a_client_under_another_name_is_refused(settings):
     swapped = settings | {"east": settings["west"]}
     enrolled = enrol(Fresh(swapped), list(swapped), TERMS)
     assert enrolled.refused == {"east": "it describes itself as 'west'"}
+
+
+def test_what_sums_show_of_a_client_s_columns_is_a_warning(settings):
+    """A silo in other units, one with a constant, one with gaps: nobody sees a row."""
+    frames = {name: pd.read_csv(silo.csv) for name, silo in settings.items()}
+    frames["east"]["skill"] = 7
+    frames["north"]["years"] *= 100
+    frames["west"]["job"] = None
+    for name, frame in frames.items():
+        frame.to_csv(settings[name].csv, index=False)
+    enrolled = enrol(Fresh(settings), list(settings), TERMS, minimum=4)
+    east, north, west = (len(frames[name]) for name in ("east", "north", "west"))
+    first, second, third = enrolled.warnings
+    assert f"column 'skill' is always 7 at east ({east} rows) and varies elsewhere" in first
+    assert "column 'years' is about" in second
+    assert f"at north ({frames['north']['years'].mean():.4g}" in second
+    assert third.startswith(f"column 'job' has no value at west ({west} of {west} rows)")
+    assert north > 30
+
+
+def test_sound_silos_have_no_warning(settings):
+    assert enrol(Fresh(settings), list(settings), TERMS, minimum=4).warnings == ()
+
+
+def test_texts_that_no_silo_can_name_are_a_warning(settings):
+    for silo in settings.values():
+        frame = pd.read_csv(silo.csv)
+        frame.assign(note=[f"note {i}" for i in frame.index]).to_csv(silo.csv, index=False)
+    careful = {n: s.model_copy(update={"min_count": 3}) for n, s in settings.items()}
+    enrolled = enrol(Fresh(careful), list(careful), TERMS, minimum=4)
+    rows = sum(fed.SITES.values())
+    assert enrolled.warnings == (
+        f"no value is frequent enough to be named in note ({rows} values): they name rows or are "
+        "free text, list them in task.ignore",
+    )

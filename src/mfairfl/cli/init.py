@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import Delimiter, Encoding, Header, Sheet, check_target
+from mfairfl.cli.flags import Delimiter, Encoding, Header, Json, Sheet, check_target
+from mfairfl.cli.show import print_columns, print_json
 from mfairfl.errors import ConfigError
 from mfairfl.runs.options import comma_list
+
+if TYPE_CHECKING:
+    from mfairfl.checks.proposal import Proposal
 
 __all__ = ["init"]
 
@@ -42,10 +47,12 @@ def init(
     encoding: Encoding = None,
     header: Header = None,
     sheet: Sheet = None,
+    json: Json = False,
 ) -> None:
     """Write a commented TOML file for your own data.
 
-    On a terminal it asks for what is missing and proposes answers.
+    It shows what it made of each column. Columns that name rows, never change or repeat another
+    are ignored, with a note. On a terminal it asks for what is missing and proposes answers.
 
     Examples
     --------
@@ -84,11 +91,26 @@ def init(
     )
     with target.open("x", encoding="utf-8") as file:  # an existing file is never replaced
         file.write(write_toml(made, target))
-    for warning in made.warnings:
-        typer.echo(f"warning: {warning}")
+    if json:
+        print_json(_as_json(made, target))
+        return
+    for finding in made.findings:
+        kind = "warning" if finding.level == "warn" else "note"
+        typer.echo(f"{kind}: {finding.message}")
     for note in made.notes:
         typer.echo(f"note: {note}")
+    print_columns(made.columns)
     typer.echo(f"{target}: written. Next: mfairfl doctor {target}, then mfairfl train {target}")
+
+
+def _as_json(made: Proposal, target: Path) -> dict[str, Any]:
+    return {
+        "file": str(target),
+        "task": made.task.model_dump(mode="json", exclude_none=True),
+        "notes": list(made.notes),
+        "findings": [finding._asdict() for finding in made.findings],
+        "columns": [asdict(column) for column in made.columns],
+    }
 
 
 def _ask(flag: str, options: Sequence[str], question: str) -> str:

@@ -17,11 +17,13 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 if TYPE_CHECKING:  # `mfairfl --help` shows no run
+    from mfairfl.checks.facts import ColumnFacts
     from mfairfl.runs.record import Evaluation, Metrics, RunRecord, ServedFacts
 
 __all__ = [
     "group_sizes",
     "number",
+    "print_columns",
     "print_json",
     "print_numbers",
     "print_run",
@@ -91,6 +93,19 @@ def print_table(
     console.print()
     console.print(grid)
     console.print()
+
+
+def print_columns(columns: Sequence[ColumnFacts]) -> None:
+    """Print what was made of each column of a file; long examples are cut."""
+    head = ["column", "role", "type", "missing", "values"]
+    rows = [[c.name, c.role, c.type, f"{c.missing:,}", c.extent] for c in columns]
+    used = sum(max(map(len, cells)) + len(_GAP) for cells in zip(head, *rows, strict=True))
+    room = max(terminal().width - used, len("example"))
+    examples = [
+        c.example if len(c.example) <= room else f"{c.example[: room - 1]}…" for c in columns
+    ]
+    shown = [[*row, example] for row, example in zip(rows, examples, strict=True)]
+    print_table([*head, "example"], shown, right=(3,))
 
 
 def number(value: float | None) -> str:

@@ -25,6 +25,7 @@ from mfairfl.data.sums import EncoderStatistics, statistics
 from mfairfl.data.table import Table
 from mfairfl.errors import DataError
 from mfairfl.randomness import stream
+from mfairfl.text import some_of
 
 __all__ = [
     "ClientRows",
@@ -158,7 +159,7 @@ def assemble(
         notes=notes,
         warnings=(
             *dict.fromkeys(warning for client in clients for warning in client.table.warnings),
-            *(warning for client in clients for warning in _warnings(client)),
+            *_warnings(clients),
         ),
         options={**options, **_named(config)},
         **about,
@@ -202,19 +203,34 @@ def _named(config: EncoderConfig) -> dict[str, Any]:
     return {} if config == EncoderConfig() else {"encoder": config.model_dump(mode="json")}
 
 
-def _warnings(client: ClientRows) -> Iterator[str]:
-    """Say whether a client lacks a class or a group in training, or rows to test on."""
-    rows, table = client.rows["train"], client.table
-    labels = table.y[rows]
-    if labels.min() == labels.max():
-        which = "favourable" if labels[0] == 1 else "unfavourable"
-        yield f"{client.name}: every train label is {which}"
-    for column, attribute in enumerate(table.attributes):
-        held = {attribute.groups[code] for code in np.unique(table.groups[rows, column])}
-        if absent := [group for group in attribute.recorded if group not in held]:
-            yield f"{client.name}: no train row of {attribute.name} {', '.join(absent)}"
-    if len(client.rows["test"]) == 0:
-        yield f"{client.name}: no test row"
+def _warnings(clients: Sequence[ClientRows]) -> Iterator[str]:
+    """Name the clients that lack a class or a group in training, or rows to test on."""
+    for label, which in ((1, "favourable"), (0, "unfavourable")):
+        names = [c.name for c in clients if (c.table.y[c.rows["train"]] == label).all()]
+        yield from _said(names, f"every train label is {which}", f"only {which} train labels")
+    for column, attribute in enumerate(clients[0].table.attributes):
+        lacking: dict[str, list[str]] = {group: [] for group in attribute.recorded}
+        for client in clients:
+            held = np.unique(client.table.groups[client.rows["train"], column])
+            for group in set(lacking) - {attribute.groups[code] for code in held}:
+                lacking[group].append(client.name)
+        # Groups that the same clients lack are named together.
+        together: dict[tuple[str, ...], list[str]] = {}
+        for group, names in lacking.items():
+            together.setdefault(tuple(names), []).append(group)
+        for names_of, groups in together.items():
+            absent = f"no train row of {attribute.name} {some_of(groups, most=10)}"
+            yield from _said(names_of, absent, absent)
+    names = [client.name for client in clients if len(client.rows["test"]) == 0]
+    yield from _said(names, "no test row", "no test row")
+
+
+def _said(names: Sequence[str], one: str, many: str) -> Iterator[str]:
+    """Yield one line, however many clients it is about."""
+    if len(names) == 1:
+        yield f"{names[0]}: {one}"
+    elif names:
+        yield f"{len(names):,} clients have {many}: {some_of(names)}"
 
 
 def check_seed(seed: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -299,7 +299,6 @@ def _table(
             *missing_notes,
             *label_notes,
             *(note for _, _, group_notes in coded for note in group_notes),
-            *_feature_notes(X, name),
             *_coercion_notes(columns, task, name),
         ),
         warnings=(*lost, *unread, *doubtful),
@@ -526,19 +525,6 @@ def _features(columns: Columns, task: Task) -> pd.DataFrame:
     numeric: dict[str, Any] = {c: columns[c].numbers for c in task.numeric or ()}
     texts = {c: pd.Series(columns[c].texts, dtype="str") for c in task.categorical or ()}
     return pd.DataFrame(numeric | texts)
-
-
-def _feature_notes(X: pd.DataFrame, name: str) -> Iterator[str]:
-    """Note features that are constant and texts that look like names of the rows."""
-    for column in X.columns:
-        distinct = X[column].nunique(dropna=False)
-        if distinct == 1:
-            yield f"{name}: column '{column}' is constant: {X[column].iloc[0]}"
-        elif distinct > len(X) / 2 > 10 and X[column].dtype != np.float64:
-            yield (
-                f"{name}: column '{column}' has {distinct} levels in {len(X)} rows: "
-                "list it in ignore if it names the rows"
-            )
 
 
 def _coercion_notes(columns: Columns, task: Task, name: str) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
@@ -28,6 +28,7 @@ from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
 from mfairfl.remote.codec import Packet, make_packet, read_header
 from mfairfl.remote.histograms import Cuts, pack_cuts, unpack_histograms
+from mfairfl.remote.remarks import nameless, odd_columns, unrecorded
 from mfairfl.remote.transport import Transport, read_replies
 
 __all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "enrol"]
@@ -97,6 +98,8 @@ class Enrolled(StrictModel):
         Hash of each client's file, as the client reports it.
     refused : dict of client to str
         The reason of each client that stays out.
+    warnings : tuple of str
+        What makes a client's columns doubtful, as far as sums show it.
     """
 
     task: Task
@@ -105,6 +108,7 @@ class Enrolled(StrictModel):
     sha256: dict[str, str]
     refused: dict[str, str]
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -127,7 +131,8 @@ def enrol(
     clients = _Clients(transport, sorted(names), minimum)
     task = terms.task.model_copy(update={"client": None})
     request = make_packet("profile", {"task": task.model_dump(mode="json")})
-    agreement = agree(list(clients.ask(request, _read_profile).values()), task)
+    profiles = clients.ask(request, _read_profile)
+    agreement = agree(list(profiles.values()), task)
     clients.refused |= {name: "; ".join(why) for name, why in agreement.refused.items()}
     split = {
         "task": agreement.task.model_dump(mode="json"),
@@ -155,7 +160,11 @@ def enrol(
         counts=by_part,
         sha256={name: said[name].sha256 for name in counts},
         refused=clients.refused,
-        notes=(*agreement.notes, *_unrecorded(agreement.task, by_part)),
+        notes=(*agreement.notes, *unrecorded(agreement.task, by_part)),
+        warnings=(
+            *nameless(agreement.task, [profiles[name] for name in counts]),
+            *odd_columns(agreement.task, {n: said[n].train + said[n].others for n in counts}),
+        ),
     )
 
 
@@ -204,20 +213,6 @@ def _agreed_encoder(
     others = [sums.others for sums in said.values()]
     schema = functools.reduce(operator.add, others, train)
     return fit_encoder(config, task, train=train, schema=schema, count=count)
-
-
-def _unrecorded(task: Task, counts: Mapping[Split, Mapping[str, np.ndarray]]) -> Iterator[str]:
-    """Yield a note for each client with rows outside the comparisons of an attribute."""
-    cells = Cells(task.attributes)
-    for grouping in cells.groupings():
-        for name in counts["train"]:
-            rows = sum(counts[part][name].sum(axis=1) for part in SPLITS)
-            out = int(rows[~grouping.compared].sum())
-            if out:
-                yield (
-                    f"{name}: {grouping.name} is not recorded in {out} of {int(rows.sum())} rows; "
-                    f"they are outside every comparison of {grouping.name}"
-                )
 
 
 def _read_profile(name: str, reply: Packet) -> Profile:
