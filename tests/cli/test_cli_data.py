@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from invented_people import edition
+from census_records import edition
 from mfairfl.strategies import available
 
 

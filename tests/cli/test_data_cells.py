@@ -9,6 +9,7 @@ from shutil import rmtree
 import numpy as np
 import pandas as pd
 import pytest
+
 from data_page import GIVEN, rows_of
 
 QUICK = ("--rounds", "1", "--local-epochs", "1", "--hidden", "4")

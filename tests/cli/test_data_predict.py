@@ -6,9 +6,9 @@ import json
 
 import pandas as pd
 import pytest
-from data_page import GIVEN, TASK, rows_of
 
 import mfairfl
+from data_page import GIVEN, TASK, rows_of
 from mfairfl import fairness
 from mfairfl.data import partition, read_table
 from mfairfl.errors import DataError
