@@ -22,8 +22,8 @@ import mfairfl
 from mfairfl.data import EncoderConfig, Federation, Shard
 from mfairfl.fairness import Tally
 from mfairfl.fairness.summary import summarise
+from version_02 import ENCODER
 
-ENCODER = EncoderConfig(numeric="standard", min_level_rows=1)  # as the results were made
 BOUND = {"dp": 0.005, "eo": 0.01}  # the tolerances with which our runs select
 MOMENT = {"dp": DemographicParity, "eo": EqualizedOdds}
 
@@ -38,7 +38,7 @@ def reduced(notion: str | None, seed: int, folder: Path) -> dict[str, Any]:
     path = folder / f"{notion or 'plain'}-{seed}.json"
     if not path.exists():
         table = mfairfl.load_dataset("adult")
-        federation = mfairfl.partition(table, "high", seed=seed, encoder=ENCODER)
+        federation = mfairfl.partition(table, "high", seed=seed, encoder=EncoderConfig(**ENCODER))
         chance = fitted(federation.pooled("train"), notion)
         metrics = {
             part: summarise(tally(federation, part, chance)).values for part in ("train", "test")

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from invented_people import edition
+from census_records import edition
+from mfairfl.data import DATASETS
 from mfairfl.strategies import available
 
 
@@ -76,6 +77,18 @@ def test_train_takes_a_path_and_options_of_the_data(cli, incomes):
     assert [client["name"] for client in record["federation"]["clients"]] == ["VT", "WY"]
     assert record["config"]["data"]["options"] == {"states": ["WY", "VT"]}
     assert Path("runs/acs-income-fedavg-column-s0/run.json").exists()
+
+
+def test_fetch_says_which_file_it_asks_for(cli, tmp_path, monkeypatch):
+    nowhere = "http://127.0.0.1:9/{year}/csv_p{state}.zip"
+    entry = DATASETS.get("acs-income").model_copy(update={"address": nowhere})
+    monkeypatch.setattr(DATASETS, "get", lambda name: entry)
+    monkeypatch.setenv("MFAIRFL_DATA_HOME", str(tmp_path / "cache"))
+    answer = cli("data", "fetch", "acs-income", "--set", "states=WY")
+    assert (answer.code, answer.out) == (2, "")
+    asked, refused = answer.err.splitlines()
+    assert asked == "acs-income: fetching http://127.0.0.1:9/2018/csv_pwy.zip"
+    assert refused.startswith("error: acs-income: cannot get http://127.0.0.1:9/2018/csv_pwy.zip")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 from answers import one_line
-from invented_people import CODES, archive_of, csv_bytes, edition, in_task, people, zip_bytes
+from census_records import CODES, archive_of, csv_bytes, edition, in_task, people, zip_bytes
 from mfairfl.data import catalog, partition
 from mfairfl.data.catalog import DATASETS, describe, load_dataset, verify
 from mfairfl.data.census_rows import STATES

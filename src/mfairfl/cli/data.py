@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -94,6 +98,21 @@ def _shown(value: object) -> str:
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say what is being fetched: many files take minutes."""
+    handler, logger = logging.StreamHandler(sys.stderr), logging.getLogger("mfairfl.data")
+    handler.addFilter(lambda record: record.levelno < logging.WARNING)  # those are said elsewhere
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(handler)
+
+
 @command(app)
 def fetch(name: Name, set_: Options = None, json: Json = False) -> None:
     """Download a data set once, check it and keep the needed columns.
@@ -107,7 +126,8 @@ def fetch(name: Name, set_: Options = None, json: Json = False) -> None:
     from mfairfl.data import load_dataset  # noqa: PLC0415 - only when called
 
     options: dict[str, Any] = parse_sets(set_ or ())
-    table = load_dataset(name, **options)
+    with _told():
+        table = load_dataset(name, **options)
     name, source, sha256 = table.name, table.notes[0], table.sha256
     if json:
         print_json({"name": name, "rows": len(table), "sha256": sha256, "source": source})

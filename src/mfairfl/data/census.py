@@ -27,7 +27,7 @@ from mfairfl.data.census_rows import (
     read_people,
 )
 from mfairfl.data.download import Unavailable, download, locked, read_manifest
-from mfairfl.data.sources import Check, LoadRequest, OfficialFile, OptionValue, Reading
+from mfairfl.data.sources import Check, LoadRequest, OfficialFile, OptionValue, RowsRead
 from mfairfl.data.task import StrictModel, Task
 from mfairfl.errors import DataError, require_known
 from mfairfl.files import write_atomically
@@ -70,7 +70,7 @@ class CensusDataset(StrictModel):
     bundled: Literal[False] = False
     files: tuple[OfficialFile, ...] = ()
 
-    def read(self, request: LoadRequest) -> Reading:
+    def read(self, request: LoadRequest) -> RowsRead:
         """Return the task's rows: from the cache or the Bureau, or from the user's own files."""
         year, states = _year(request.options["year"]), _states(request.options["states"])
         if request.path is not None:
@@ -89,7 +89,7 @@ class CensusDataset(StrictModel):
             year, {s: one.archive_sha256 for s, one in zip(states, kept, strict=True)}
         )
         table = IncomeTable(frame, sum(one.people for one in kept), reduced=False, merged={})
-        return Reading(frame, digest, tuple(notes), fitted_task(self.task, table))
+        return RowsRead(frame, digest, tuple(notes), fitted_task(self.task, table))
 
     def checks(self, folder: Path) -> list[Check]:
         """Compare every kept table with its recorded sum."""
@@ -241,7 +241,9 @@ def _joined(year: int, sums: dict[str, str]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def _local(dataset: CensusDataset, path: Path, year: int, states: Sequence[str] | None) -> Reading:
+def _local(
+    dataset: CensusDataset, path: Path, year: int, states: Sequence[str] | None
+) -> RowsRead:
     """Read the user's own file or folder; without `states` whatever states it holds."""
     if not path.exists():
         raise DataError(
@@ -269,7 +271,7 @@ def _local(dataset: CensusDataset, path: Path, year: int, states: Sequence[str] 
     if table.merged:
         listed = "; ".join(f"{c} holds {_listed(v)}" for c, v in table.merged.items())
         notes.append(f"a modified edition, not the Bureau's coding: {listed}")
-    return Reading(frame, digest, tuple(notes), fitted_task(dataset.task, table))
+    return RowsRead(frame, digest, tuple(notes), fitted_task(dataset.task, table))
 
 
 def _absent(dataset: CensusDataset, held: set[str]) -> str:

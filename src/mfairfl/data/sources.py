@@ -40,7 +40,7 @@ __all__ = [
     "OfficialFile",
     "OptionValue",
     "PublishedDataset",
-    "Reading",
+    "RowsRead",
     "Wheel",
     "bundled_bytes",
     "check_sum",
@@ -90,7 +90,7 @@ class LoadRequest:
     given: frozenset[str] = frozenset()
 
 
-class Reading(NamedTuple):
+class RowsRead(NamedTuple):
     """The rows of a data set: raw frame, hash of their source, where from, what columns mean."""
 
     frame: pd.DataFrame
@@ -151,11 +151,11 @@ class PublishedDataset(StrictModel):
     citation: str
     traps: tuple[str, ...]
 
-    def read(self, request: LoadRequest) -> Reading:
+    def read(self, request: LoadRequest) -> RowsRead:
         """Return the kept columns as text."""
         frame, digest, source = _read_official(self, request)
         used = (f"option {key}={value}" for key, value in request.options.items())
-        return Reading(frame, digest, (source, *used), self.task)
+        return RowsRead(frame, digest, (source, *used), self.task)
 
     def checks(self, folder: Path) -> list[Check]:
         """Compare the bundled or cached files with their sums; a missing cache is not found."""
