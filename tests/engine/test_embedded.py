@@ -88,10 +88,10 @@ def test_modules_of_ones_own_run_beside_each_other(federation):
     def relu(inputs: int) -> nn.Module:
         return nn.Sequential(nn.Linear(inputs, 3), nn.ReLU(), nn.Linear(3, 1))
 
-    plain = fed.setup_for(federation, rounds=2)
+    plain, inputs = fed.setup_for(federation, rounds=2), federation.pool.X.shape[1]
     members = [
         Member(setup=replace(plain, size=model.size), model=model, federation=federation)
-        for model in (ModuleModel(narrow, 9), ModuleModel(relu, 9))
+        for model in (ModuleModel(narrow, inputs), ModuleModel(relu, inputs))
     ]
     together = run_all(members)
     for member, result in zip(members, together, strict=True):
@@ -162,7 +162,7 @@ def test_a_slot_is_trained_on_from_round_to_round_and_stays_with_its_client(fede
 
 def test_control_variates_follow_their_formula(federation):
     """c_k⁺ = c_k − c + (w − w_k)/(steps·lr), with one full-batch step of rate lr a round."""
-    c = np.linspace(-0.1, 0.1, 10).astype(np.float32)
+    c = np.linspace(-0.1, 0.1, federation.pool.X.shape[1] + 1).astype(np.float32)
     strategy = Asking(
         {"keep_control": "c_k"},
         {

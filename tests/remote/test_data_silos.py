@@ -89,7 +89,7 @@ def no_group(s):
     frame = s.rewrite("west", sex=lambda x: [None] * len(x))
     found = s.enrol()
     assert found.attributes[0].groups == ("F", "M", "?")
-    assert any(f"west: sex is not recorded in {len(frame)} of" in note for note in found.notes)
+    assert any("west" in n and f"{len(frame)}" in n for n in found.notes), found.notes
 
 
 def one_label(s):

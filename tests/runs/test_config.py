@@ -100,10 +100,10 @@ def test_toml_errors_name_file_and_line(tmp_path):
 def test_defaults_are_those_of_the_design():
     config = make_config({})
     training = config.training
-    assert (training.rounds, training.local_epochs, training.batch_size) == (40, 5, 512)
-    assert (training.lr, training.lr_final, training.weight_decay) == (2e-3, 5e-5, 3.0)
+    assert (training.rounds, training.local_epochs, training.batch_size) == (40, 2, 512)
+    assert (training.lr, training.lr_final, training.weight_decay) == (4e-3, 5e-5, 1.5)
     assert (training.optimizer, training.schedule) == ("adamw", "cosine")
-    assert config.model.hidden == (32, 32, 32, 32)
+    assert config.model.hidden == (64, 64)
     assert (config.clients.test, config.clients.validation) == (0.2, 0.0)
     assert config.fairness.notion == ("demographic_parity",)
     assert config.fairness.alpha == 0.0
@@ -166,7 +166,7 @@ CHANGES: dict[str, Any] = {
     "clients.folds": 3,
     "clients.fold": 1,
     "clients.options": {"alpha": 1},
-    "encoder.numeric": "bins",
+    "encoder.numeric": "standard",
     "encoder.bins": 9,
     "encoder.min_rows": 9,
     "encoder.indicators": "none",

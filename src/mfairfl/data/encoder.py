@@ -27,7 +27,7 @@ __all__ = ["CategoricalColumn", "Encoder", "EncoderConfig", "NumericColumn", "fi
 class EncoderConfig(DocumentedModel):
     """How features become the model's inputs."""
 
-    numeric: Literal["standard", "bins"] = "standard"
+    numeric: Literal["standard", "bins"] = "bins"
     """Numbers: standard, (x - mean) / deviation; or bins, also piecewise linear."""
     bins: int = Field(default=16, ge=2, le=64)
     """Bins of equal size of a numeric column; frequent values add more."""
@@ -35,7 +35,7 @@ class EncoderConfig(DocumentedModel):
     """No bin holds fewer train rows of all clients."""
     indicators: Literal["none", "atoms", "bins"] = "atoms"
     """With bins, 0/1 inputs for: none, atoms (values that stand out) or bins."""
-    min_level_rows: int = Field(default=1, ge=1)
+    min_level_rows: int = Field(default=10, ge=1)
     """Categories in fewer rows of all clients are merged into one."""
 
 

@@ -145,7 +145,7 @@ class ModelConfig(DocumentedModel):
     kind: Annotated[str, _known(MODELS.follow)] = "mlp"
     """mlp or logistic."""
     # The arithmetic of a layer with one unit would depend on what is computed beside it.
-    hidden: tuple[Annotated[int, Field(ge=2)], ...] = (32, 32, 32, 32)
+    hidden: tuple[Annotated[int, Field(ge=2)], ...] = (64, 64)
     """Widths of the hidden layers."""
 
     @property
@@ -159,19 +159,19 @@ class TrainingConfig(DocumentedModel):
 
     rounds: int = Field(default=40, ge=0)
     """Communication rounds."""
-    local_epochs: int = Field(default=5, ge=1)
+    local_epochs: int = Field(default=2, ge=1)
     """Local epochs per round."""
     batch_size: int = Field(default=512, ge=1)
     """Mini-batch size."""
     optimizer: Literal["adamw", "sgd", "gradient"] = "adamw"
     """adamw, sgd or gradient."""
-    lr: float = Field(default=2e-3, gt=0)
+    lr: float = Field(default=4e-3, gt=0)
     """Learning rate in the first round."""
     lr_final: float = Field(default=5e-5, ge=0)
     """Learning rate in the last round."""
     schedule: Literal["cosine", "constant"] = "cosine"
     """cosine or constant."""
-    weight_decay: float = Field(default=3.0, ge=0)
+    weight_decay: float = Field(default=1.5, ge=0)
     """Decoupled, multiplied by the learning rate."""
     momentum: float = Field(default=0.0, ge=0, lt=1)
     """For sgd."""
