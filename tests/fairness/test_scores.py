@@ -141,7 +141,8 @@ def test_what_no_rows_can_have_said_is_refused():
     good = ScoreSums.from_rows(RowScores.from_logits(z), cell, y, size=2)
     parts = {"histogram": good.histogram, "rows": good.rows, "sums": good.sums}
     parts["losses"] = good.losses
-    other = ScoreHistogram.from_logits(z[1:], cell[1:], y[1:], size=2)
+    other = ScoreHistogram.from_logits(z[1:], cell[1:], y[1:], size=2, bins=2048)
+    coarse = good.histogram.coarse(512)
     for name, wrong, message in [
         ("rows", good.rows.astype(float), "scores: rows are float64"),
         ("rows", good.rows[:, :, 1:], r"expected \(2, 2, 15\)"),
@@ -150,6 +151,7 @@ def test_what_no_rows_can_have_said_is_refused():
         ("losses", -good.losses, "losses hold a negative number"),
         ("losses", np.full_like(good.losses, np.inf), "one that is not finite"),
         ("histogram", other, "hold different rows"),
+        ("histogram", coarse, "a histogram of 512 bins; expected 2048"),
     ]:
         with pytest.raises(DataError, match=message):
             ScoreSums(**parts | {name: wrong})
@@ -190,10 +192,11 @@ def test_rows_without_a_score_leave_every_number_of_theirs_undefined():
     scores = sums_by_client(broken, y, cell, client)
     del scores["b"]
     found, limits = summarise_scores(tally, scores)
-    rows = 2 + (client == "b").sum()
     for name in SCORE_NUMBERS:
         assert found.values[name] is None
-        assert found.undefined[name] == f"the scores of {rows} rows are missing or not finite"
+        assert found.undefined[name] == "the scores of client 'b' are missing"
+        assert found.undefined[f"by_client.a.{name}"] == "not every row has a finite score"
+        assert found.undefined[f"by_client.b.{name}"] == "the scores of client 'b' are missing"
         assert found.by_client["a"][name] is None
         assert found.by_client["b"][name] is None
         assert found.by_client["c"][name] is not None

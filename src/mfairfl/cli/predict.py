@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mfairfl.cli.flags import Delimiter, Encoding, Json, check_target
-from mfairfl.cli.show import group_sizes, print_json, print_numbers, say
+from mfairfl.cli.show import group_sizes, print_json, print_numbers, print_text, say
 from mfairfl.errors import DataError
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def predict(
     record, name = RunRecord.read(run), str(csv)
     frame = read_frame(csv, delimiter=delimiter, encoding=encoding)
     from mfairfl.runs.predictor import load  # noqa: PLC0415 - loads PyTorch
+    from mfairfl.runs.usefulness import asked_of, doubts  # noqa: PLC0415
 
     predictor = load(run, trust=trust)
     score = predictor.predict_proba(frame, client=client, name=name)[:, 1]
@@ -69,15 +70,21 @@ def predict(
         rows = None
     # Beside the constant classifier of the run's train rows.
     found = None if rows is None else rows.evaluate(majority=record.tallies["train"])
+    warnings: list[str] = []
+    if rows is not None and found is not None:
+        warnings = doubts(found, rows.tally, asked_of(record), rows="labelled rows")
     decided = int(favourable.sum())
     if json:
         facts = {"out": str(out), "rows": len(frame), "favourable": decided}
         measured: dict[str, Any] = {"metrics": None}
         if rows is not None and found is not None:
-            measured = {"measured_rows": rows.tally.n, **found.model_dump(mode="json")}
+            numbers = found.model_dump(mode="json")
+            measured = {"measured_rows": rows.tally.n, "warnings": warnings, **numbers}
         print_json({**facts, "kind": predictor.served.kind, **measured})
         return
     task = predictor.task
+    for warning in warnings:
+        print_text(f"warning: {warning}")
     typer.echo(f"{out}: {len(frame):,} rows, {decided:,} decided {task.label} = {task.favourable}")
     if predictor.randomised:
         typer.echo("the model is randomised: decisions were drawn at random with seed 0")

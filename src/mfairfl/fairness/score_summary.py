@@ -29,6 +29,7 @@ __all__ = ["SCORE_NUMBERS", "summarise_scores"]
 
 SCORE_NUMBERS = ("roc_auc", "loss", "expected_calibration_error")
 
+_NOT_FINITE = "not every row has a finite score"
 _DRAWN = "the model is drawn at random: its score is the chance of a favourable decision"
 
 
@@ -69,11 +70,16 @@ def summarise_scores(
     nothing = ScoreSums.from_rows(RowScores.from_logits([]), [], [], size=tally.cells.size)
     rows = np.rint(tally.counts.sum(axis=3)).astype(np.int64)
     own = [scores.get(name, nothing) for name in tally.clients]
-    clients = {n: _Part(s, r) for n, s, r in zip(tally.clients, own, rows, strict=True)}
-    whole = _Part(reduce(add, own, nothing), rows.sum(axis=0))
+    absent = [name for name in tally.clients if name not in scores]
+    lost = f"the scores of client '{absent[0]}' are missing" if absent else _NOT_FINITE
+    clients = {
+        name: _Part(sums, count, _NOT_FINITE if name in scores else lost)
+        for name, sums, count in zip(tally.clients, own, rows, strict=True)
+    }
+    whole = _Part(reduce(add, own, nothing), rows.sum(axis=0), lost)
     groups = {
         grouping.name: {
-            group: _Part(whole.sums.of_cells(members), whole.rows[members])
+            group: _Part(whole.sums.of_cells(members), whole.rows[members], lost)
             for group, members in zip(grouping.groups, grouping.membership, strict=True)
         }
         for grouping in reported_groupings(tally.cells)
@@ -118,16 +124,19 @@ def summarise_scores(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Some of the rows: sums of their scores, and how many there are by (cell, label)."""
+    """Some of the rows: sums of their scores, and how many there are by (cell, label).
+
+    `lost` says why there may be fewer scores than rows.
+    """
 
     sums: ScoreSums
     rows: NDArray[np.int64]
+    lost: str
 
     @property
     def missing(self) -> str:
         """Say that some rows have no score; empty if all have one."""
-        count = int(np.abs(self.rows - self.sums.counts).sum())
-        return f"the scores of {count} rows are missing or not finite" if count else ""
+        return "" if np.array_equal(self.rows, self.sums.counts) else self.lost
 
     def numbers(self, *, randomised: bool) -> Found:
         """Return `SCORE_NUMBERS`."""

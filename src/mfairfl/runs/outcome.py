@@ -18,18 +18,18 @@ from mfairfl.runs.record import (
     DataFacts,
     FederationFacts,
     MachineFacts,
-    Metrics,
     MetricsBySplit,
     ModelFacts,
     RunRecord,
     ServedFacts,
     StartedRecord,
     Timing,
+    reported,
 )
+from mfairfl.runs.usefulness import Asked, doubts
 
 __all__ = ["finish_run", "started_record"]
 
-NEAR_CONSTANT = 0.01  # a model that selects fewer (or all but fewer) hardly decides anything
 _LIBRARIES = ("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors")
 
 
@@ -92,6 +92,7 @@ def finish_run(
         for split, tally in tallies.items()
     }
     served, training = result.served, started.config["training"]
+    shown = reported(found)
     record = RunRecord(
         **dict(started) | {"status": "complete"},
         rounds=result.rounds,
@@ -107,7 +108,7 @@ def finish_run(
             note=served.note,
             thresholds=None if served.thresholds is None else served.thresholds.to_json(),
         ),
-        warnings=_warnings(found["train"].metrics),
+        warnings=doubts(found[shown], tallies[shown], _asked(setup), rows=f"{shown} rows"),
         metrics=MetricsBySplit(**{split: one.metrics for split, one in found.items()}),
         intervals={split: one.intervals for split, one in found.items()},
         noise_floor={split: one.noise_floor for split, one in found.items()},
@@ -122,19 +123,11 @@ def finish_run(
     return record
 
 
-def _warnings(train: Metrics) -> list[str]:
-    """Say what makes good fairness numbers worthless."""
-    found = []
-    if train["loss"] is None:
-        found.append(
-            "the loss of the served model is not a finite number: training diverged; lower "
-            "training.lr"
-        )
-    rate = train["selection_rate"]
-    if rate is not None and not NEAR_CONSTANT <= rate <= 1 - NEAR_CONSTANT:
-        found.append(
-            f"the served model decides alike for nearly everyone (selection rate {rate:.4f}, true "
-            f"positive rate {train['true_positive_rate'] or 0:.4f} on train rows): its fairness "
-            "numbers say little"
-        )
-    return found
+def _asked(setup: Setup) -> Asked:
+    """Return what advice about the result depends on."""
+    output = setup.output
+    return Asked(
+        constrained=setup.strategy.card.constrained or output.rule not in ("last", "average"),
+        notions=tuple(item.name for item in setup.summary.constraints.notions),
+        tolerance=output.tolerance,
+    )

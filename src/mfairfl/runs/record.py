@@ -8,6 +8,7 @@ docs/run.schema.json as a JSON schema.
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -48,6 +49,7 @@ __all__ = [
     "Timing",
     "json_schema",
     "read_record",
+    "reported",
 ]
 
 SCHEMA_VERSION = 2
@@ -343,7 +345,7 @@ class RunRecord(_Record):
     model: ModelFacts
     served: ServedFacts
     warnings: list[str]
-    """What makes good fairness numbers worthless."""
+    """What makes good fairness numbers worthless, the worst first."""
     metrics: MetricsBySplit
     intervals: dict[Split, MetricIntervals]
     """By split."""
@@ -371,8 +373,7 @@ class RunRecord(_Record):
     @property
     def reported(self) -> Split:
         """The split whose numbers are shown: test if it has rows, else validation, else train."""
-        order: tuple[Split, ...] = ("test", "validation", "train")
-        return next(split for split in order if split in self.intervals)
+        return reported(self.intervals)
 
     def evaluation(self, split: Split) -> Evaluation:
         """Return everything that is reported of the served model on one split."""
@@ -382,6 +383,18 @@ class RunRecord(_Record):
             noise_floor=self.noise_floor[split],
             constant_classifier=self.constant_classifier[split],
         )
+
+
+def reported(splits: Container[Split]) -> Split:
+    """Return the split whose numbers are shown: test if it has rows, else validation, else train.
+
+    Examples
+    --------
+    >>> reported(("train", "test"))
+    'test'
+    """
+    order: tuple[Split, ...] = ("test", "validation", "train")
+    return next(split for split in order if split in splits)
 
 
 def _file(path: str | Path) -> Path:
