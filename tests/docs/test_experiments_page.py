@@ -55,7 +55,9 @@ def test_finished_runs_are_compared_in_python_as_the_page_says(tmp_path, monkeyp
     monkeypatch.setattr(mfairfl, "train", quick)
     first, _ = re.findall(r"```python\n(.*?)```", PAGE, flags=re.S)
     exec(first, {})  # noqa: S102
-    assert capsys.readouterr().out.startswith("adult, 5 clients, 9,769 test rows: value, 95%")
+    lines = capsys.readouterr().out.splitlines()
+    shown = [line for line in lines if not line.startswith("warning: ")]  # one round is too few
+    assert shown[0].startswith("adult, 5 clients, 9,769 test rows: value, 95%")
     assert (tmp_path / "comparison.svg").exists()
 
 

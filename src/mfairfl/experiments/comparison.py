@@ -19,6 +19,8 @@ from mfairfl.text import aligned
 __all__ = ["Comparison", "Line", "Number", "compare_runs"]
 
 GROUP_METRICS = ("accuracy", "selection_rate", "true_positive_rate")
+_SCORES = ("roc_auc", "loss", "expected_calibration_error")  # not in records of earlier versions
+_LABELS = {"loss": "log-loss"}
 _GOAL = (
     "* the fairness goal: largest gap between a group's rate and the overall rate; noise floor: "
     "its mean\nif decisions were exactly fair, on this many rows."
@@ -111,18 +113,18 @@ class Comparison:
             if line.part != part:
                 part = line.part
                 table.append([""] * len(table[0]))
-            mark = " *" if line.metric in self.goal else ""
+            label = _LABELS.get(line.metric, line.metric) + " *" * (line.metric in self.goal)
             values = [_cell(number) for number in line.numbers]
-            table.append([line.whom, line.metric + mark, *values, *_changes(line)])
+            table.append([line.whom, label, *values, *_changes(line)])
             if any(number.floor is not None for number in line.numbers):
                 floors = ["" if n.floor is None else f"{n.floor:.4f}" for n in line.numbers]
                 table.append(["", "  noise floor", *floors, *([""] * len(changes))])
         return "\n".join(
             [
+                *(f"warning: {warning}" for warning in self.warnings),
                 f"{self.title}: value, {self.level:.0%} interval, change from {first}",
                 *aligned(table, right=range(2 + len(self.runs), len(table[0]))),
                 *([_GOAL] if self.goal else []),
-                *(f"warning: {warning}" for warning in self.warnings),
             ]
         )
 
@@ -174,7 +176,7 @@ def compare_runs(runs: Sequence[Run | str | Path]) -> Comparison:
         warnings=tuple(
             f"{name}: {warning}"
             for name, record in zip(names, records, strict=True)
-            for warning in [*filter(None, [record.served.note]), *record.warnings]
+            for warning in [*record.warnings, *filter(None, [record.served.note])]
         ),
     )
 
@@ -212,10 +214,11 @@ def _names(paths: Sequence[Path | None], records: Sequence[RunRecord]) -> tuple[
 def _lines(records: Sequence[RunRecord], split: Split, goal: Sequence[str]) -> Iterator[Line]:
     metrics = [record.metrics[split] for record in records]
     ranges = [record.intervals[split] for record in records]
-    for name in ("accuracy", *goal, "worst_client_accuracy", "client_accuracy_gap"):
+    scores = [name for name in _SCORES if any(name in found.by_name for found in metrics)]
+    for name in ("accuracy", *scores, *goal, "worst_client_accuracy", "client_accuracy_gap"):
         numbers = [
             Number(
-                value=found[name],
+                value=found.get(name),
                 interval=pairs.get(name),
                 floor=record.noise_floor[split].get(name),
                 note=_worst(found.by_client) if name == "worst_client_accuracy" else "",
@@ -231,13 +234,17 @@ def _lines(records: Sequence[RunRecord], split: Split, goal: Sequence[str]) -> I
                 yield _cell_line("group", f"{attribute} {group}", name, cells)
     for client in metrics[0].by_client:
         cells = [(m.by_client[client], r.by_client[client]) for m, r in both]
-        yield _cell_line("client", client, "accuracy", cells)
+        known = [name for name in goal if any(name in values for values, _ in cells)]
+        for name in ("accuracy", *known):
+            yield _cell_line("client", client, name, cells)
 
 
 def _cell_line(
     part: str, whom: str, name: str, cells: Sequence[tuple[Numbers, dict[str, Bounds]]]
 ) -> Line:
-    numbers = [Number(value=values[name], interval=bounds[name]) for values, bounds in cells]
+    numbers = [
+        Number(value=values.get(name), interval=bounds.get(name)) for values, bounds in cells
+    ]
     return Line(part=part, whom=whom, metric=name, numbers=tuple(numbers))
 
 

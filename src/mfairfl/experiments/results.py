@@ -31,7 +31,8 @@ from mfairfl.fairness.rates import decision_notions
 from mfairfl.files import write_atomically
 from mfairfl.runs.config import Config
 from mfairfl.runs.figures import save_figure
-from mfairfl.runs.record import RunRecord
+from mfairfl.runs.record import Metrics, RunRecord
+from mfairfl.runs.usefulness import nearly_constant
 
 __all__ = [
     "FinishedStudy",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 _OVERALL = ("accuracy", "balanced_accuracy", "true_positive_rate", "selection_rate")
+_SCORES = ("roc_auc", "loss", "expected_calibration_error")  # not in records of earlier versions
 _CLIENTS = ("client_accuracy_std", "client_accuracy_gap")
 _WIDEST, _STEPS = 0.3, 61  # where a frontier line ends, and its points
 _KINDS = ("svg", "png")
@@ -191,6 +193,8 @@ def _row(trial: Trial, record: RunRecord) -> dict[str, Any]:
             name: _number(test[name])
             for name in (*_OVERALL, *violations, *more, *_CLIENTS, "worst_client_accuracy")
         },
+        **{name: _number(test.get(name)) for name in _SCORES},
+        **{f"largest_client_{name}": _largest_at_a_client(test, name) for name in violations},
         **{
             f"{name}[{attribute}]": _number(test.by_attribute[attribute][name])
             for name in violations
@@ -202,7 +206,7 @@ def _row(trial: Trial, record: RunRecord) -> dict[str, Any]:
         **{f"train_{name}": _number(train[name]) for name in violations},
         "constant_accuracy": _number(record.constant_classifier["test"]["accuracy"]),
         "unsettled": "settled" in record.served.note,
-        "near_constant": bool(record.warnings),
+        "near_constant": nearly_constant(test),
         "hyper_parameters": _hyper_parameters(trial.config),
         "identity": record.identity,
         "data_sha256": record.data.sha256,
@@ -212,6 +216,12 @@ def _row(trial: Trial, record: RunRecord) -> dict[str, Any]:
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
+
+
+def _largest_at_a_client(metrics: Metrics, name: str) -> float:
+    """Return the largest violation on one client's rows, of the clients that have every group."""
+    found = [_number(cell.get(name)) for cell in metrics.by_client.values()]
+    return max((value for value in found if not math.isnan(value)), default=math.nan)
 
 
 def _own_frontiers(record: RunRecord, violations: Sequence[str]) -> dict[str, float]:

@@ -181,15 +181,20 @@ def test_second_table_text():
     )
     written = write_markdown(tabulate(frame, layout("fedfb")), layout("fedfb"))
     assert (
-        "| method | DP: balanced accuracy | DP: CF gap | DP: CF std floor | DP: train violation "
-        "| DP: violation floor | DP: frontier |" in written
+        "| method | DP: balanced accuracy | DP: ROC-AUC | DP: log-loss | DP: calibration error "
+        "| DP: CF gap | DP: CF std floor | DP: train violation | DP: violation floor "
+        "| DP: largest violation at a client | DP: frontier |" in written
     )
     assert cells(written, "fedfb", table=1) == [
         ".720 ± .010",
+        ".750 ± .000",
+        ".500 ± .000",
+        ".030 ± .000",
         ".060 ± .000",
         ".010 ± .000",
         ".020 ± .010",
         ".010 ± .000",
+        ".040 ± .000",
         ".910 ± .000",
     ]
 

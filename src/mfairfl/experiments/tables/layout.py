@@ -123,8 +123,8 @@ def measures(notion: str, attributes: Sequence[str] = ()) -> list[TableMeasure]:
     Examples
     --------
     >>> [measure.column for measure in measures("")]
-    ['accuracy', 'client_accuracy_std', 'balanced_accuracy', 'client_accuracy_gap', \
-'floor_client_accuracy_std']
+    ['accuracy', 'client_accuracy_std', 'balanced_accuracy', 'roc_auc', 'loss', \
+'expected_calibration_error', 'client_accuracy_gap', 'floor_client_accuracy_std']
     >>> [one.heading for one in measures("equalized_odds", ("sex", "age")) if one.main]
     ['accuracy', 'violation, sex', 'violation, age', 'CF std']
     """
@@ -132,6 +132,10 @@ def measures(notion: str, attributes: Sequence[str] = ()) -> list[TableMeasure]:
     others = [
         TableMeasure("CF std", "client_accuracy_std", better=-1, main=True),
         TableMeasure("balanced accuracy", "balanced_accuracy", better=1),
+        # Not tested: further tests would weaken the correction of those above.
+        TableMeasure("ROC-AUC", "roc_auc"),
+        TableMeasure("log-loss", "loss"),
+        TableMeasure("calibration error", "expected_calibration_error"),
         TableMeasure("CF gap", "client_accuracy_gap", better=-1),
         TableMeasure("CF std floor", "floor_client_accuracy_std"),
     ]
@@ -148,5 +152,6 @@ def measures(notion: str, attributes: Sequence[str] = ()) -> list[TableMeasure]:
         *(accuracy, *main, *others),
         TableMeasure("train violation", f"train_{violation}", better=-1),
         TableMeasure("violation floor", f"floor_{violation}"),
+        TableMeasure("largest violation at a client", f"largest_client_{violation}"),
         TableMeasure("frontier", f"frontier_{violation}"),
     ]

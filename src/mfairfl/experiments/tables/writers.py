@@ -32,7 +32,10 @@ Place = tuple[str, str, str]
 
 _TEXT = ("protocol", "data", "split", "strategy", "notion", "metric", "attribute", "mark")
 _MORE = (
-    "CF gap: best less worst client's accuracy. Floor: what the test rows would show on average "
+    "Log-loss: mean cross-entropy in nats. Calibration error: mean gap between predicted and "
+    "observed frequency, in 15 bins. CF gap: best less worst client's accuracy. Largest violation "
+    "at a client: on its own test rows, of the clients that have every group; with few rows it is "
+    "large by chance alone. Floor: what the test rows would show on average "
     "if the truth were exactly fair. Frontier: the best accuracy that any classifier could have "
     "on the test rows at this violation."
 )
