@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from mfairfl.checks.facts import ColumnFacts, column_facts, frame_of
-from mfairfl.checks.features import examine_features, trap_findings
+from mfairfl.checks.features import examine_features
 from mfairfl.checks.finding import Finding
 from mfairfl.checks.silos import rows_by_client
 from mfairfl.data import MISSING, Federation, Table, Task
@@ -52,9 +52,8 @@ def examine_run(config: Config) -> Iterator[Finding | ColumnFacts]:
     yield from _label(table)
     federation = federation_of(config, table)
     setup = setup_of(config, federation, model_of(config, federation.pool.X.shape[1]))
-    yield from _traps(table)
     yield _copies(table, federation)
-    yield from examine_features(table, rows_by_client(federation))
+    yield from _features(table, federation)
     yield from (Finding("warn", "data", warning) for warning in table.warnings)
     yield from _clients(federation, known=table.warnings)
     yield from _groups(federation)
@@ -94,11 +93,10 @@ def _label(table: Table) -> Iterator[Finding]:
     yield Finding(level, "label", said + rare * (level == "warn"))
 
 
-def _traps(table: Table) -> Iterator[Finding]:
-    """Find features that decide the label, name rows, repeat others or never change."""
-    found = traps_of(table)
-    yield from trap_findings(found)
-    if not any(trap.kind == "label" for trap in found):
+def _features(table: Table, federation: Federation) -> Iterator[Finding]:
+    traps = traps_of(table)
+    yield from examine_features(table, rows_by_client(federation), traps)
+    if not any(trap.kind == "label" for trap in traps):
         yield Finding("ok", "leakage", "no column alone predicts the label")
 
 
