@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, overload
 
 from mfairfl.experiments.comparison import Comparison, compare_runs
+from mfairfl.experiments.references import reference_trials
 from mfairfl.experiments.results import (
     FinishedStudy,
     PublishedFor,
@@ -23,7 +24,8 @@ from mfairfl.experiments.results import (
 from mfairfl.experiments.study import Study, load_study, trials
 from mfairfl.files import write_atomically
 from mfairfl.runs.execute import Run
-from mfairfl.runs.workers import run_many
+from mfairfl.runs.references import ReferenceRequest
+from mfairfl.runs.workers import fit_many, run_many
 
 __all__ = ["StudyWatcher", "compare", "run_study"]
 
@@ -120,7 +122,8 @@ def run_study(
 ) -> StudyResult:
     """Carry out a study and write its tables and figures into `out`, the runs below ``out/runs``.
 
-    Runs that are already finished are not repeated; trials that ask for the same run share it.
+    Runs and references that are already finished are not repeated; trials that ask for the same
+    one share it.
 
     Parameters
     ----------
@@ -129,17 +132,29 @@ def run_study(
     sections : callable, optional
         Writes further paragraphs for the Markdown page.
     """
-    started, work = time.perf_counter(), trials(study)
-    runs = {trial.directory(out / "runs"): trial.config for trial in work}
+    started, folder = time.perf_counter(), out / "runs"
+    work, pooled = trials(study), reference_trials(study)
+    runs = {trial.directory(folder): trial.config for trial in work}
+    references = {
+        path: ReferenceRequest(name=trial.strategy, config=trial.config, out=path)
+        for trial in pooled
+        for path in [trial.directory(folder)]
+    }
     if watcher is not None:
-        watcher.begin(name, len(runs))
-    found = run_many(
-        [(config, path) for path, config in runs.items()],
-        progress=None if watcher is None else watcher.on_round,
-    )
+        watcher.begin(name, len(runs) + len(references))
+    progress = None if watcher is None else watcher.on_round
+    found = run_many([(config, path) for path, config in runs.items()], progress=progress)
+    fitted = fit_many(list(references.values()), progress=progress)
     by_path = dict(zip(runs, found, strict=True))
-    records = [by_path[trial.directory(out / "runs")] for trial in work]
-    done = FinishedStudy(name=name, study=study, trials=work, records=records, folder=out)
+    by_folder = dict(zip(references, fitted, strict=True))
+    done = FinishedStudy(
+        name=name,
+        study=study,
+        trials=work,
+        records=[by_path[trial.directory(folder)] for trial in work],
+        references=[(trial, by_folder[trial.directory(folder)]) for trial in pooled],
+        folder=out,
+    )
     if study.kind == "table":
         result = write_table(done, published=published, sections=sections)
     else:
@@ -161,6 +176,7 @@ def _write_costs(done: FinishedStudy, seconds: float) -> None:
         "seeds": len(done.study.seeds),
         "protocols": list(done.study.protocols),
         "processor_minutes_of_all_runs": round(sum(taken.values()) / 60, 1),
+        **_reference_costs(done),
         "minutes_of_this_call": round(seconds / 60, 1),
         "machine": {
             "processors": len(os.sched_getaffinity(0)),
@@ -172,3 +188,12 @@ def _write_costs(done: FinishedStudy, seconds: float) -> None:
     }
     text = json.dumps(made, indent=2, sort_keys=True) + "\n"
     write_atomically(path, text.encode())
+
+
+def _reference_costs(done: FinishedStudy) -> dict[str, Any]:
+    """Return how many pooled references there are and what they took; nothing without any."""
+    seconds = {record.identity: record.seconds for _, record in done.references}
+    if not seconds:
+        return {}
+    minutes = round(sum(seconds.values()) / 60, 1)
+    return {"references": len(seconds), "processor_minutes_of_all_references": minutes}
