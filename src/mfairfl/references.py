@@ -25,9 +25,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.data import Encoder, Federation, Table
+from mfairfl.data import Encoder, Federation, Table, statistics
 from mfairfl.data.assembly import hold_out
-from mfairfl.data.encoder import statistics
 from mfairfl.errors import DataError, require_known
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.goal import Goal

@@ -66,6 +66,23 @@ def test_finished_runs_side_by_side(cli, csv, flags, tmp_path):
     assert cli("compare", "plain").code == 2
 
 
+def test_a_study_shows_what_pooled_models_reach(cli, study):
+    study.write_text('references = ["boosting", "logistic"]\n' + STUDY)
+    answer = cli("compare", study, "--seeds", "1")
+    assert answer.code == 0, answer.err
+    lines = answer.out.splitlines()
+    assert lines[6:9] == [
+        lines[6],
+        *(line for line in lines if line.startswith(("boost", "logi"))),
+    ]
+    assert lines[6].strip() == "pooled references †"
+    assert "† pooled: sees all rows; a reference, not federated" in answer.out
+    study.write_text('references = ["xgboost"]\n' + STUDY)
+    refused = cli("compare", study)
+    assert refused.code == 2
+    assert "references.0: Input should be 'boosting'" in refused.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -25,7 +25,7 @@ from mfairfl.experiments.study import Study, load_study, trials
 from mfairfl.files import write_atomically
 from mfairfl.runs.execute import Run
 from mfairfl.runs.references import ReferenceRequest
-from mfairfl.runs.workers import fit_many, run_many
+from mfairfl.runs.workers import run_and_fit
 
 __all__ = ["StudyWatcher", "compare", "run_study"]
 
@@ -143,8 +143,11 @@ def run_study(
     if watcher is not None:
         watcher.begin(name, len(runs) + len(references))
     progress = None if watcher is None else watcher.on_round
-    found = run_many([(config, path) for path, config in runs.items()], progress=progress)
-    fitted = fit_many(list(references.values()), progress=progress)
+    found, fitted = run_and_fit(
+        [(config, path) for path, config in runs.items()],
+        list(references.values()),
+        progress=progress,
+    )
     by_path = dict(zip(runs, found, strict=True))
     by_folder = dict(zip(references, fitted, strict=True))
     done = FinishedStudy(

@@ -1,14 +1,13 @@
 """Independent runs spread over processes, one thread each.
 
-The parent (`run_many`, `fit_many`) writes lines to a worker's standard input, each a batch of runs
-with what they need of others' code: ``{"extensions": […], "runs": [{"config": …, "out": …,
-"reference": null}, …]}``; all runs of a batch are trained, or all are pooled references, and
-`reference` names them. The worker (`python -m mfairfl.runs.workers`) carries out the runs of a
-batch side by side and answers with JSON lines on standard output: ``{"out": …, "round": …,
+The parent (`run_and_fit`) writes lines to a worker's standard input, each a batch of runs with
+what they need of others' code: ``{"extensions": […], "runs": [{"config": …, "out": …,
+"reference": null}, …]}``; all runs of a batch are trained, or all are pooled references that
+`reference` names. The worker (`python -m mfairfl.runs.workers`) carries out the runs of a batch
+side by side and answers with JSON lines on standard output: ``{"out": …, "round": …,
 "rounds": …}`` after every round, ``{"done": true}`` or ``{"error": …}`` at the end of the batch.
-Results are the run directories.
-When its standard input closes, the parent has ended or needs nothing more, and the worker exits at
-once; its runs can be resumed.
+Results are the run directories. When its standard input closes, the parent has ended or needs
+nothing more, and the worker exits at once; its runs can be resumed.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from mfairfl.runs.references import ReferenceRecord, ReferenceRequest, fit_refer
 if TYPE_CHECKING:  # only a worker trains
     from mfairfl.engine.state import RoundRecord, RunState, Setup
 
-__all__ = ["Progress", "fit_many", "run_many"]
+__all__ = ["Progress", "run_and_fit", "run_many"]
 
 Worker = subprocess.Popen[str]
 Progress = Callable[[str, int, int], None]
@@ -81,30 +80,41 @@ def run_many(
     MfairflError
         The first worker's error; the other workers are stopped, and their runs can be resumed.
     """
-    work = [Work(config, out) for config, out in runs]
-    count = _count(processes, len(work))
-    _carry_out(list(_batches(work, min(_BATCH, -(-len(work) // count)))), count, progress)
-    return [RunRecord.read(out) for _, out in runs]
+    return run_and_fit(runs, (), processes=processes, progress=progress)[0]
 
 
-def fit_many(
-    requests: Sequence[ReferenceRequest],
+def run_and_fit(
+    runs: Sequence[tuple[Config, str | Path]],
+    references: Sequence[ReferenceRequest],
     *,
     processes: int | None = None,
     progress: Progress | None = None,
-) -> list[ReferenceRecord]:
-    """Fit pooled references, each into its own folder, and return their records in order.
+) -> tuple[list[RunRecord], list[ReferenceRecord]]:
+    """Carry out runs as `run_many` does, and fit pooled references, each into its own folder.
 
-    As `run_many`; references on the same rows are one batch, so that each model is fitted once.
+    References on the same rows are one batch, so that each of their models is fitted once.
     """
-    work = [Work(one.config, one.out, one.name) for one in requests]
-    batches = [list(same) for _, same in groupby(sorted(work, key=_rows), key=_rows)]
-    _carry_out(batches, _count(processes, len(batches)), progress)
-    return [ReferenceRecord.read(one.out) for one in requests]
+    train = [Work(config, out) for config, out in runs]
+    fit = [Work(one.config, one.out, one.name) for one in references]
+    pooled = [list(same) for _, same in groupby(sorted(fit, key=_rows), key=_rows)]
+    wanted = processes or len(os.sched_getaffinity(0))
+    size = max(1, min(_BATCH, -(-len(train) // wanted)))
+    batches = deque([*_batches(train, size), *pooled])
+    exported(work.config for batch in batches for work in batch)  # refused here, not in a worker
+    _carry_out(batches, min(wanted, len(batches)), progress)
+    return (
+        [RunRecord.read(work.out) for work in train],
+        [ReferenceRecord.read(work.out) for work in fit],
+    )
 
 
-def _count(processes: int | None, work: int) -> int:
-    return max(1, min(processes or len(os.sched_getaffinity(0)), work))
+def _batches(runs: Sequence[Work], size: int) -> Iterator[list[Work]]:
+    """Divide the runs, in their order, into batches on the same table."""
+    for _, same in groupby(runs, key=lambda run: str((run.config.data, run.config.task))):
+        # Runs that share clients and seed come together: their rows are prepared once.
+        members = sorted(same, key=lambda run: (str(run.config.clients), run.config.seed))
+        for at in range(0, len(members), size):
+            yield members[at : at + size]
 
 
 def _rows(work: Work) -> str:
@@ -113,12 +123,10 @@ def _rows(work: Work) -> str:
     return str((config.data, config.task, config.clients, config.seed))
 
 
-def _carry_out(given: list[list[Work]], count: int, progress: Progress | None) -> None:
+def _carry_out(batches: deque[list[Work]], count: int, progress: Progress | None) -> None:
     """Give batches to worker processes until all are done, or one has gone wrong."""
-    if not given:
+    if not batches:
         return
-    exported(work.config for batch in given for work in batch)  # refused here, not in a worker
-    batches = deque(given)
     with _workers(count) as workers, ThreadPoolExecutor(count) as pool:
         following = [pool.submit(_feed, worker, batches, progress) for worker in workers]
         try:
@@ -129,15 +137,6 @@ def _carry_out(given: list[list[Work]], count: int, progress: Progress | None) -
                 worker.kill()
     if error is not None:
         raise MfairflError(error)
-
-
-def _batches(runs: Sequence[Work], size: int) -> Iterator[list[Work]]:
-    """Divide the runs, in their order, into batches on the same table."""
-    for _, same in groupby(runs, key=lambda run: str((run.config.data, run.config.task))):
-        # Runs that share clients and seed come together: their rows are prepared once.
-        members = sorted(same, key=lambda run: (str(run.config.clients), run.config.seed))
-        for at in range(0, len(members), size):
-            yield members[at : at + size]
 
 
 @contextmanager
