@@ -14,6 +14,7 @@ from mfairfl.data import MISSING, Federation, Table
 from mfairfl.engine.state import Setup
 from mfairfl.fairness import Tally, noise_floor
 from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.scores import LOGIT_BINS
 from mfairfl.runs.config import Config
 from mfairfl.runs.prepare import federation_of, model_of, setup_of, table_of
 
@@ -176,12 +177,11 @@ def _server(setup: Setup) -> Iterator[Finding]:
     pooled = (
         "" if card.trains_on == "clients" else "; it pools the rows: a reference, not federated"
     )
-    fitted = "; at the end also a histogram of the scores in each cell, 512 bins"
-    fitted *= setup.output.rule == "threshold"
     yield Finding(
         "ok", "server sees", f"the method needs {REVEALS[card.reveals]}{pooled}; in addition, "
         f"each round, every client's rows, losses and decisions summed in {2 * cells} cells "
-        f"(group × label){fitted}"
+        f"(group × label); at the end also a histogram of the scores in each of them, "
+        f"{LOGIT_BINS:,} bins, for ROC-AUC and calibration"
     )  # fmt: skip
 
 

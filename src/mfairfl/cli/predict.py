@@ -53,8 +53,7 @@ def predict(
 
     record, name = RunRecord.read(run), str(csv)
     frame = read_frame(csv, delimiter=delimiter, encoding=encoding)
-    from mfairfl.runs.evaluation import evaluate  # noqa: PLC0415 - loads PyTorch
-    from mfairfl.runs.predictor import load  # noqa: PLC0415
+    from mfairfl.runs.predictor import load  # noqa: PLC0415 - loads PyTorch
 
     predictor = load(run, trust=trust)
     score = predictor.predict_proba(frame, client=client, name=name)[:, 1]
@@ -64,26 +63,26 @@ def predict(
     table = pd.DataFrame(columns | {"favourable": favourable})
     write_atomically(out, table.to_csv(index=False, lineterminator="\n").encode())
     try:
-        tally = predictor.evaluate(frame, client=client, name=name)
+        rows = predictor.measure(frame, client=client, name=name)
     except DataError as error:
         say(f"warning: scores are written but not measured: {error}")
-        tally = None
+        rows = None
     # Beside the constant classifier of the run's train rows.
-    found = None if tally is None else evaluate(tally, majority=record.tallies["train"])
+    found = None if rows is None else rows.evaluate(majority=record.tallies["train"])
     decided = int(favourable.sum())
     if json:
         facts = {"out": str(out), "rows": len(frame), "favourable": decided}
         measured: dict[str, Any] = {"metrics": None}
-        if tally is not None and found is not None:
-            measured = {"measured_rows": tally.n, **found.model_dump(mode="json")}
+        if rows is not None and found is not None:
+            measured = {"measured_rows": rows.tally.n, **found.model_dump(mode="json")}
         print_json({**facts, "kind": predictor.served.kind, **measured})
         return
     task = predictor.task
     typer.echo(f"{out}: {len(frame):,} rows, {decided:,} decided {task.label} = {task.favourable}")
     if predictor.randomised:
         typer.echo("the model is randomised: decisions were drawn at random with seed 0")
-    if tally is not None and found is not None:
-        _print_measured(tally.n, found)
+    if rows is not None and found is not None:
+        _print_measured(rows.tally.n, found)
 
 
 def _print_measured(rows: int, found: Evaluation) -> None:

@@ -15,10 +15,11 @@ from mfairfl.data import Encoder, Task, canonical_text, cells_of, features_frame
 from mfairfl.engine.output import Served
 from mfairfl.errors import DataError, RunDirectoryError, unknown
 from mfairfl.fairness import Tally
+from mfairfl.fairness.scores import RowScores
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
 from mfairfl.runs.directory import RunDirectory
-from mfairfl.runs.evaluation import measure_predictions
+from mfairfl.runs.evaluation import MeasuredRows, measure_predictions
 from mfairfl.runs.prepare import ModuleFactory
 from mfairfl.runs.record import RunRecord
 from mfairfl.training.arithmetic import steady_arithmetic
@@ -92,7 +93,10 @@ class Predictor:
 
     def _favoured(self, frame: Any, client: str | None, name: str) -> NDArray[np.float64]:
         """Return the probability of a favourable decision; 0 or 1 unless it is drawn."""
-        z = self.decision_function(frame, client=client, name=name)
+        return self._chance(self.decision_function(frame, client=client, name=name), frame, name)
+
+    def _chance(self, z: NDArray[np.float64], frame: Any, name: str) -> NDArray[np.float64]:
+        """Return the probability of a favourable decision from the logits."""
         if self.served.kind == "mixture":
             return np.asarray(np.tensordot(self.served.weights, z > 0, axes=1))
         if self.served.thresholds is not None:
@@ -148,9 +152,28 @@ class Predictor:
         >>> tally = mfairfl.load("runs/adult").evaluate("people.csv")  # doctest: +SKIP
         >>> mfairfl.fairness.accuracy(tally)  # doctest: +SKIP
         """
+        found = self.measure(frame, client=client, name=name)
+        return None if found is None else found.tally
+
+    def measure(
+        self, frame: Any, *, client: str | None = None, name: str = "the frame"
+    ) -> MeasuredRows | None:
+        """Measure decisions and scores on the rows that have a label; arguments as in `evaluate`.
+
+        Examples
+        --------
+        >>> import mfairfl
+        >>> found = mfairfl.load("runs/adult").measure("people.csv")  # doctest: +SKIP
+        >>> found.evaluate().metrics["roc_auc"]  # doctest: +SKIP
+        """
         frame = read_frame(frame)
-        chance = self._favoured(frame, client, name)
-        return measure_predictions(frame, self.task, chance, name=name)
+        z = self.decision_function(frame, client=client, name=name)
+        drawn = self.served.kind == "mixture"
+        scores = (
+            RowScores.of_mixture(z, self.served.weights) if drawn else RowScores.from_logits(z)
+        )
+        chance = self._chance(z, frame, name)
+        return measure_predictions(frame, self.task, chance, scores, randomised=drawn, name=name)
 
     def _owners(self, frame: pd.DataFrame, client: str | None, name: str) -> NDArray[np.intp]:
         """Return which member answers each row."""

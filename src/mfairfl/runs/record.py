@@ -191,6 +191,8 @@ class _Named(DocumentedModel):
 class Metrics(_Named):
     """Every number of the served model on one split, by name.
 
+    `loss` is the log-loss: the mean cross-entropy in nats.
+
     Examples
     --------
     >>> Metrics(accuracy=0.8, loss=None)["accuracy"]
@@ -202,9 +204,9 @@ class Metrics(_Named):
     by_attribute: dict[str, Numbers] = Field(default_factory=dict)
     """With several sensitive attributes: the group metrics of each."""
     by_client: dict[str, Numbers] = Field(default_factory=dict)
-    """Rows (`n`) and rates of each client."""
+    """Rows (`n`), rates, ROC-AUC, log-loss, calibration error and violations of each client."""
     by_group: dict[str, dict[str, Numbers]] = Field(default_factory=dict)
-    """Rows (`n`) and rates of each attribute's groups."""
+    """Rows (`n`), rates, ROC-AUC, log-loss and calibration error of each attribute's groups."""
     undefined: dict[str, str] = Field(default_factory=dict)
     """Why a number is null, by its name."""
 
