@@ -40,6 +40,7 @@ __all__ = [
     "PooledRows",
     "ReferenceName",
     "fit_reference",
+    "known_reference",
     "reference_settings",
 ]
 
@@ -132,9 +133,20 @@ def fit_reference(
     >>> print(f"{(decisions == test.y).mean():.3f}")
     0.745
     """
-    require_known("reference", [name], REFERENCES)
-    known: ReferenceName = next(one for one in REFERENCES if one == name)
+    known = known_reference(name)
     return PooledRows(table, federation).fit(known, goal=goal, tolerance=tolerance)
+
+
+def known_reference(name: str) -> ReferenceName:
+    """Return the name, or refuse one that no reference has.
+
+    Examples
+    --------
+    >>> known_reference("logistic")
+    'logistic'
+    """
+    require_known("reference", [name], REFERENCES)
+    return next(one for one in REFERENCES if one == name)
 
 
 def reference_settings(name: ReferenceName) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import expit
+from sklearn.metrics import log_loss, roc_auc_score
 
 import federations as fed
 import mfairfl
@@ -43,10 +45,13 @@ def test_accuracy_of_everyone_and_of_each_client_is_that_of_scikit_learn(config,
     by_hand = pooled_by_hand.boosted(
         table.X.iloc[train.rows], train.y, table.task.categorical, seed=2
     )
-    right = (by_hand(table.X.iloc[test.rows]) > 0) == test.y
+    logits = by_hand(table.X.iloc[test.rows])
+    right = (logits > 0) == test.y
     (found,) = fit_references(requests(config, tmp_path, ["boosting"]))
     metrics = found.evaluation("test").metrics
     assert metrics["accuracy"] == pytest.approx(right.mean())
+    assert metrics["roc_auc"] == pytest.approx(roc_auc_score(test.y, logits), abs=2e-3)
+    assert metrics["loss"] == pytest.approx(log_loss(test.y, expit(logits)))
     low, high = found.evaluation("test").intervals["accuracy"]
     assert low < right.mean() < high
     sites = table.clients[test.rows]
@@ -63,6 +68,8 @@ def test_a_record_is_read_as_it_was_written(config, tmp_path):
         assert read.versions["scikit-learn"]
     fair = ReferenceRecord.read(tmp_path / "boosting-threshold")
     assert fair.settings["notions"] == ["demographic_parity"]
+    plain = ReferenceRecord.read(tmp_path / "boosting").evaluation("test").metrics
+    assert fair.evaluation("test").metrics["loss"] == plain["loss"]  # other decisions, same scores
     assert fair.tallies["test"].counts.dtype == np.float64  # expected counts
     assert fair.tallies["test"].counts.sum() == pytest.approx(fair.tallies["test"].n)
 

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol, overload
 
+from mfairfl.errors import ConfigError
 from mfairfl.experiments.comparison import Comparison, compare_runs
 from mfairfl.experiments.references import reference_trials
 from mfairfl.experiments.results import (
@@ -51,7 +52,9 @@ def compare(  # type: ignore[overload-overlap]
 
 
 @overload
-def compare(runs_or_study: Sequence[Run | str | Path]) -> Comparison: ...
+def compare(
+    runs_or_study: Sequence[Run | str | Path], *, references: Sequence[str] = ()
+) -> Comparison: ...
 
 
 def compare(
@@ -60,6 +63,7 @@ def compare(
     out: str | Path | None = None,
     seeds: int | None = None,
     watcher: StudyWatcher | None = None,
+    references: Sequence[str] = (),
 ) -> StudyResult | Comparison:
     """Compare finished runs with one another, or carry out a study of several methods.
 
@@ -75,6 +79,9 @@ def compare(
         For a study: number of seeds; overrides the file.
     watcher : StudyWatcher, optional
         For a study: told of every completed round.
+    references : sequence of str
+        For runs: pooled references to fit on the same rows, ``boosting``, ``boosting-threshold``
+        or ``logistic``. A study names its own.
 
     Returns
     -------
@@ -102,7 +109,9 @@ def compare(
     >>> print(mfairfl.compare(study, out="runs/study"))  # doctest: +SKIP
     """
     if isinstance(runs_or_study, Sequence) and not isinstance(runs_or_study, str):
-        return compare_runs(runs_or_study)
+        return compare_runs(runs_or_study, references=references)
+    if references:
+        raise ConfigError("references: only with runs; name a study's own in the study itself")
     is_file = isinstance(runs_or_study, str | Path)
     name = Path(str(runs_or_study)).stem if is_file else "study"
     study = runs_or_study if isinstance(runs_or_study, Study) else load_study(runs_or_study)

@@ -24,12 +24,13 @@ from mfairfl.data import SPLITS, Federation, Split, Task
 from mfairfl.data.task import DocumentedModel
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
 from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.tally import Tally
 from mfairfl.files import write_atomically
 from mfairfl.references import FittedReference, PooledRows, ReferenceName, reference_settings
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
-from mfairfl.runs.evaluation import evaluate
+from mfairfl.runs.evaluation import MeasuredRows
 from mfairfl.runs.record import (
     DataFacts,
     Evaluation,
@@ -115,7 +116,7 @@ class ReferenceRecord(DocumentedModel):
 
 
 def fit_references(requests: Sequence[ReferenceRequest]) -> list[ReferenceRecord]:
-    """Fit references on one set of rows, each into its folder; finished ones are not repeated.
+    """Fit references on one set of rows, each into its folder; kept ones are not repeated.
 
     The configurations must name the same data, clients and seed.
     """
@@ -129,9 +130,9 @@ def fit_references(requests: Sequence[ReferenceRequest]) -> list[ReferenceRecord
 
 def _kept(request: ReferenceRequest, rows: PooledRows) -> ReferenceRecord:
     """Return what the folder holds, or fit the reference and keep it there."""
-    directory = RunDirectory(request.out)
     settings = _settings(request, rows.federation)
     identity = _identity(request.name, settings, rows.federation)
+    directory = RunDirectory(request.out)
     with directory.locked():
         if not (directory.path / _FILE).exists():
             record = _fitted(request, rows, settings=settings, identity=identity)
@@ -155,8 +156,11 @@ def _fitted(
         goal=request.config.goal(tuple(a.name for a in federation.attributes)),
         tolerance=request.config.output_rule().tolerance,
     )
-    tallies = {split: tally for split in SPLITS if (tally := _tally(fitted, rows, split)).n}
-    found = {split: evaluate(tally, majority=tallies["train"]) for split, tally in tallies.items()}
+    measured = {
+        split: _measured(fitted, rows, split) for split in SPLITS if len(federation.pooled(split))
+    }
+    tallies = {split: one.tally for split, one in measured.items()}
+    found = {split: one.evaluate(majority=tallies["train"]) for split, one in measured.items()}
     facts = FederationFacts.model_validate(federation.summary())
     versions = {name: version(name) for name in _LIBRARIES}
     return ReferenceRecord(
@@ -196,16 +200,22 @@ def _identity(name: str, settings: dict[str, Any], federation: Federation) -> st
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _tally(fitted: FittedReference, rows: PooledRows, split: Split) -> Tally:
-    """Count decisions by client, cell and label; expected counts where they are drawn."""
-    federation = rows.federation
-    shard = federation.pooled(split)
-    chance = fitted.chances(fitted.logits(rows.table.X.iloc[shard.rows]), shard.cells)
-    sizes = [len(client.shard(split)) for client in federation.clients]
-    client = np.repeat(np.arange(len(sizes)), sizes)
-    counts = np.zeros((len(sizes), Cells(federation.attributes).size, 2, 2))
-    for decision, weight in enumerate((1 - chance, chance)):
-        np.add.at(counts[..., decision], (client, shard.cells, shard.y), weight)
-    whole = fitted.thresholds is None
-    names = tuple(client.name for client in federation.clients)
-    return Tally(counts.astype(np.int64) if whole else counts, names, federation.attributes)
+def _measured(fitted: FittedReference, rows: PooledRows, split: Split) -> MeasuredRows:
+    """Count decisions and sum scores client by client, as clients do for a run."""
+    federation, shard = rows.federation, rows.federation.pooled(split)
+    size = Cells(federation.attributes).size
+    logits = fitted.logits(rows.table.X.iloc[shard.rows])
+    chances = fitted.chances(logits, shard.cells)
+    counts, scores, start = [], {}, 0
+    for client in federation.clients:
+        own = slice(start, start := start + len(client.shard(split)))
+        cells, y, chance = shard.cells[own], shard.y[own], chances[own]
+        place = cells.astype(np.intp) * 2 + y
+        sums = [np.bincount(place, part, 2 * size) for part in (1 - chance, chance)]
+        counts.append(np.stack(sums, axis=-1).reshape(size, 2, 2))
+        found = RowScores.from_logits(logits[own])
+        scores[client.name] = ScoreSums.from_rows(found, cells, y, size=size)
+    all_counts = np.array(counts)
+    # Randomised thresholds give expected counts.
+    exact = all_counts.astype(np.int64) if fitted.thresholds is None else all_counts
+    return MeasuredRows(tally=Tally(exact, tuple(scores), federation.attributes), scores=scores)
