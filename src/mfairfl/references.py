@@ -59,7 +59,7 @@ _LOGISTIC: dict[str, Any] = {"C": 1.0, "max_iter": 5000}
 _FOLDS = 5  # whose scores thresholds are fitted on
 _LEVELS = 255  # scikit-learn's limit for a categorical column
 _LEAST = 10  # train rows of each label: every fold and the rows that stop boosting have some
-_BLOCK = 65_536  # rows that are encoded at once
+_BLOCK = 16_384  # rows that are encoded at once
 
 Floats = NDArray[np.float64]
 
@@ -321,8 +321,8 @@ def _sparse(encoder: Encoder, X: pd.DataFrame) -> Any:
     from scipy.sparse import csr_array, vstack  # noqa: PLC0415 - slow, rarely needed
 
     starts = range(0, len(X), _BLOCK)
-    parts = [encoder.transform(X.iloc[at : at + _BLOCK]).astype(np.float64) for at in starts]
-    return vstack([csr_array(part) for part in parts], format="csr")
+    parts = [csr_array(encoder.transform(X.iloc[at : at + _BLOCK])) for at in starts]
+    return vstack(parts, format="csr", dtype=np.float64)
 
 
 @contextmanager

@@ -98,3 +98,16 @@ def test_a_reference_is_fitted_in_python_as_the_page_says():
     names = {"mfairfl": mfairfl}
     exec(last, names)  # noqa: S102
     assert len(names["logits"]) == len(names["test"]) == 200
+
+
+def test_the_decision_s_numbers_are_the_benchmark_s():
+    kept = (ROOT / "benchmarks" / "references.txt").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "decisions" / "0014-pooled-references.md").read_text(encoding="utf-8")
+    folds = [n for pair in re.findall(r"0(\.\d{4}) / 0(\.\d{4})", kept) for n in pair]
+    lines = re.findall(r"0(\.\d{4})    0(\.\d{4}) \(sd", kept)
+    assert (len(folds), len(lines)) == (4 * 4 * 2, 4 * 2 * 2)
+    said = re.findall(r"\.\d{4}", page)
+    assert said == [*folds, *(n for line in lines for n in line)]
+    own, unseen = (float(violation) for _, violation in lines[6:8])  # Bank, equalized odds
+    text = " ".join(PAGE.split())
+    assert f"was {own:.3f} instead of {unseen:.3f}".replace("0.", ".") in text
