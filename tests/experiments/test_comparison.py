@@ -125,3 +125,11 @@ def test_runs_in_memory_are_compared_like_their_directories(tmp_path):
     assert sum("log-loss" in line for line in str(found).splitlines()) == 1
     assert found == compare(memory) == compare([tmp_path / name for name in names])
     assert compare([memory[0], memory[0]]).runs == ("fedavg 1", "fedavg 2")
+
+
+def test_references_need_rows_on_file_and_a_study_names_its_own():
+    run = mfairfl.train(fed.people_federation(), rounds=1, hidden=(4,))
+    with pytest.raises(ConfigError, match=r"first run's rows are not on file; leave references"):
+        compare([run, run], references=["boosting"])
+    with pytest.raises(ConfigError, match=r"references: only with runs"):
+        compare({"data": ["adult"], "strategies": ["fedavg"]}, references=["boosting"])

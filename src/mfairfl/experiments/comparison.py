@@ -9,11 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mfairfl.data import Split
 from mfairfl.errors import ConfigError
+from mfairfl.experiments.tables.layout import POOLED, POOLED_NOTE
+from mfairfl.references import ReferenceName, known_reference
+from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import Run
 from mfairfl.runs.record import Bounds, Numbers, RunRecord
+from mfairfl.runs.references import ReferenceRecord, ReferenceRequest, fit_references
 from mfairfl.text import aligned
 
 __all__ = ["Comparison", "Line", "Number", "compare_runs"]
@@ -74,7 +79,8 @@ class Comparison:
     Parameters
     ----------
     runs : tuple of str
-        Their names: the strategies, or the folders where those are not distinct.
+        Their names: the strategies, or the folders where those are not distinct. Pooled references
+        come last, marked †.
     title : str
         Data, number of clients, and number of rows.
     level : float
@@ -125,6 +131,7 @@ class Comparison:
                 f"{self.title}: value, {self.level:.0%} interval, change from {first}",
                 *aligned(table, right=range(2 + len(self.runs), len(table[0]))),
                 *([_GOAL] if self.goal else []),
+                *([f"{POOLED_NOTE}."] if any(name.endswith(POOLED) for name in self.runs) else []),
             ]
         )
 
@@ -137,7 +144,9 @@ class Comparison:
         save_figure(plot_comparison(self), path)
 
 
-def compare_runs(runs: Sequence[Run | str | Path]) -> Comparison:
+def compare_runs(
+    runs: Sequence[Run | str | Path], *, references: Sequence[str] = ()
+) -> Comparison:
     """Put finished runs side by side; changes are relative to the first.
 
     Parameters
@@ -145,6 +154,9 @@ def compare_runs(runs: Sequence[Run | str | Path]) -> Comparison:
     runs : sequence of Run or path
         Runs in memory or run directories, each complete, all of the same data, split and seed of
         the split.
+    references : sequence of str
+        Pooled references (`mfairfl.references.REFERENCES`) to fit on the rows of the first run,
+        which must be on file, and for its fairness goal.
 
     Raises
     ------
@@ -155,7 +167,8 @@ def compare_runs(runs: Sequence[Run | str | Path]) -> Comparison:
     --------
     >>> print(compare_runs(["runs/fedavg", "runs/mfairfl"]))  # doctest: +SKIP
     """
-    if len(runs) < 2:
+    pooled = [known_reference(name) for name in dict.fromkeys(references)]
+    if len(runs) + len(pooled) < 2:
         raise ConfigError(f"compare: needs two or more runs, or a study file; got {len(runs)} run")
     paths = [run.path if isinstance(run, Run) else Path(run) for run in runs]
     records = [run.record if isinstance(run, Run) else RunRecord.read(run) for run in runs]
@@ -163,16 +176,17 @@ def compare_runs(runs: Sequence[Run | str | Path]) -> Comparison:
     names = _names(paths, records)
     for path, name, other in zip(paths[1:], names[1:], others, strict=True):
         _refuse_other_rows(f"{paths[0] or names[0]} and {path or name}", first, other)
+    fitted = _fitted(pooled, first) if pooled else []
     split = first.reported
     clients = first.metrics[split].by_client
     count = sum(client["n"] or 0 for client in clients.values())
     goal = tuple(dict.fromkeys(name for record in records for name in record.goal))
     return Comparison(
-        runs=names,
+        runs=(*names, *(f"{name} {POOLED}" for name in pooled)),
         title=f"{first.data.name}, {len(clients)} clients, {count:,} {split} rows",
         level=first.intervals[split].level,
         goal=goal,
-        lines=tuple(_lines(records, split, goal)),
+        lines=tuple(_lines([*records, *fitted], split, goal)),
         warnings=tuple(
             f"{name}: {warning}"
             for name, record in zip(names, records, strict=True)
@@ -181,7 +195,22 @@ def compare_runs(runs: Sequence[Run | str | Path]) -> Comparison:
     )
 
 
-def _refuse_other_rows(who: str, one: RunRecord, other: RunRecord) -> None:
+def _fitted(names: Sequence[ReferenceName], run: RunRecord) -> list[ReferenceRecord]:
+    """Fit references on the rows that a run was trained on."""
+    sections = ("seed", "data", "task", "clients", "fairness")
+    given = {key: run.config[key] for key in sections} | {"output": {"rule": "threshold"}}
+    config = make_config(given, "the first run's configuration")
+    if config.data.name is None and config.data.csv is None:
+        raise ConfigError("references: the first run's rows are not on file; leave references out")
+    with TemporaryDirectory() as folder:
+        found = fit_references(
+            [ReferenceRequest(name=n, config=config, out=Path(folder) / n) for n in names]
+        )
+    _refuse_other_rows("the first run and its file today", run, found[0])
+    return found
+
+
+def _refuse_other_rows(who: str, one: RunRecord, other: RunRecord | ReferenceRecord) -> None:
     """Refuse runs that were measured on different rows."""
     found = [
         {
@@ -211,19 +240,21 @@ def _names(paths: Sequence[Path | None], records: Sequence[RunRecord]) -> tuple[
     return tuple(str(path or name) for path, name in zip(paths, numbered, strict=True))
 
 
-def _lines(records: Sequence[RunRecord], split: Split, goal: Sequence[str]) -> Iterator[Line]:
-    metrics = [record.metrics[split] for record in records]
-    ranges = [record.intervals[split] for record in records]
-    scores = [name for name in _SCORES if any(name in found.by_name for found in metrics)]
+def _lines(
+    records: Sequence[RunRecord | ReferenceRecord], split: Split, goal: Sequence[str]
+) -> Iterator[Line]:
+    found = [record.evaluation(split) for record in records]
+    metrics, ranges = [one.metrics for one in found], [one.intervals for one in found]
+    scores = [name for name in _SCORES if any(name in one.by_name for one in metrics)]
     for name in ("accuracy", *scores, *goal, "worst_client_accuracy", "client_accuracy_gap"):
         numbers = [
             Number(
-                value=found.get(name),
-                interval=pairs.get(name),
-                floor=record.noise_floor[split].get(name),
-                note=_worst(found.by_client) if name == "worst_client_accuracy" else "",
+                value=one.metrics.get(name),
+                interval=one.intervals.get(name),
+                floor=one.noise_floor.get(name),
+                note=_worst(one.metrics.by_client) if name == "worst_client_accuracy" else "",
             )
-            for record, found, pairs in zip(records, metrics, ranges, strict=True)
+            for one in found
         ]
         yield Line(part="all", whom="", metric=name, numbers=tuple(numbers))
     both = list(zip(metrics, ranges, strict=True))
