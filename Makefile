@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
-.PHONY: help demo test lint format bench targets strategies group-fair surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep clean
+.PHONY: help demo test lint format bench acs-memory targets strategies group-fair surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -42,6 +42,11 @@ format: $(VENV)/.dev ## let ruff fix and format
 bench: $(VENV)/.dev ## side-by-side timings; the output is kept in benchmarks/
 	$(ONE_THREAD) $(BIN)/python benchmarks/training.py | tee benchmarks/training.txt
 	$(ONE_THREAD) $(BIN)/python benchmarks/aggregation.py | tee benchmarks/aggregation.txt
+
+acs-memory: $(VENV)/.dev ## memory on a million rows: FILE=a reduced ACSIncome table; the output is kept in benchmarks/
+	@test -n "$(FILE)" || { echo "give a table of your own: make acs-memory FILE=acs.parquet"; exit 2; }
+	$(ONE_THREAD) $(BIN)/python benchmarks/acs_memory.py "$(FILE)" > benchmarks/acs_memory.txt
+	cat benchmarks/acs_memory.txt
 
 targets: $(VENV)/.dev ## mFairFL on fresh seeds of all data sets and notions (minutes): results/
 	$(BIN)/python benchmarks/targets.py

@@ -289,7 +289,7 @@ class Adult:
         self._transport, task = self.grid.transport(), settings.config().task
         assert task is not None
         model = ModelTerms(hidden=config.model.hidden)
-        terms = EnrolmentTerms(task=task, seed=config.seed, model=model)
+        terms = EnrolmentTerms(task=task, seed=config.seed, model=model, encoder=config.encoder)
         self._enrolled = enrol(self._transport, sorted(self._files), terms, minimum=CLIENTS)
         self.grid.count = None
 
@@ -353,6 +353,7 @@ KINDS = {"train": "reports", "measure": "sums"}
 ONCE = {
     ("enrolment", "profile", "profile"): "enrolment: the file described",
     ("enrolment", "sums", "sums"): "enrolment: sums for the encoder",
+    ("enrolment", "cuts", "histograms"): "enrolment: rows between cuts, for bins",
     ("enrolment", "encode", "counts"): "enrolment: the encoder, and counts",
     ("start", "measure", "sums"): "first measurement",
     ("end", "measure", "sums"): "last measurement",
@@ -385,6 +386,7 @@ def bytes_part(repeats: int) -> str:
             *(f"{once[phase, *of] / CLIENTS:,.0f}" for of in (("down", ask), ("up", answer))),
         ]
         for (phase, ask, answer), title in ONCE.items()
+        if once[phase, "down", ask]  # cuts are asked for only if numbers have bins
     ]
     return (
         f"The bare weights, once to the client and once back, are {bare:,} bytes.\n\n"

@@ -22,6 +22,7 @@ from mfairfl.fairness.summary import summarise
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.workers import run_many
+from version_02 import ENCODER, MODEL, TRAINING
 
 SEEDS = range(100, 105)
 METHODS = (
@@ -80,6 +81,9 @@ def config(method: str, notion: str, seed: int, **sections: Any) -> Config:
             "seed": seed,
             "data": {"name": "adult"},
             "clients": {"scheme": "high"},
+            "encoder": ENCODER,
+            "model": MODEL,
+            "training": TRAINING,
             "fairness": {"notion": notion},
             "strategy": {"name": method},
             **sections,

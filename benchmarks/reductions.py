@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
 import mfairfl
-from mfairfl.data import Federation, Shard
+from mfairfl.data import EncoderConfig, Federation, Shard
 from mfairfl.fairness import Tally
 from mfairfl.fairness.summary import summarise
+from version_02 import ENCODER
 
 BOUND = {"dp": 0.005, "eo": 0.01}  # the tolerances with which our runs select
 MOMENT = {"dp": DemographicParity, "eo": EqualizedOdds}
@@ -36,7 +37,8 @@ def reduced(notion: str | None, seed: int, folder: Path) -> dict[str, Any]:
     """
     path = folder / f"{notion or 'plain'}-{seed}.json"
     if not path.exists():
-        federation = mfairfl.partition(mfairfl.load_dataset("adult"), "high", seed=seed)
+        table = mfairfl.load_dataset("adult")
+        federation = mfairfl.partition(table, "high", seed=seed, encoder=EncoderConfig(**ENCODER))
         chance = fitted(federation.pooled("train"), notion)
         metrics = {
             part: summarise(tally(federation, part, chance)).values for part in ("train", "test")

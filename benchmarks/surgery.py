@@ -25,6 +25,7 @@ from mfairfl.randomness import stream
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.workers import run_many
 from surgery_page import Finished, draw, write_page
+from version_02 import ENCODER, MODEL, TRAINING
 
 FIRST_SEED = 100
 SEEDS = {"adult": 5, "compas": 10, "bank": 5}
@@ -120,7 +121,9 @@ def config(setting: Setting, variant: str, seed: int, source: Mapping[str, Any])
         {
             "seed": seed,
             "clients": {"scheme": setting.scheme},
-            "training": dict(setting.training),
+            "encoder": ENCODER,
+            "model": MODEL,
+            "training": {**TRAINING, **setting.training},
             "strategy": {"name": "mfairfl", "constraint": setting.constraint, **VARIANTS[variant]},
             "output": output,
             **source,

@@ -19,6 +19,7 @@ from scipy.stats import t as student
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.workers import run_many
+from version_02 import ENCODER, MODEL, TRAINING
 
 FIRST_SEED = 100
 SEEDS = {"adult": 5, "compas": 10, "bank": 5}
@@ -78,7 +79,9 @@ def config(key: Key, seed: int) -> Config:
             "seed": seed,
             "data": {"name": data},
             "clients": {"scheme": split},
-            "training": {"rounds": rounds, "local_epochs": epochs},
+            "encoder": ENCODER,
+            "model": MODEL,
+            "training": {**TRAINING, "rounds": rounds, "local_epochs": epochs},
             "fairness": {"notion": notion},
             "strategy": {"name": "mfairfl"},
         }

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 import mfairfl
+from mfairfl import data
 from mfairfl.strategies import available
 
 SETTINGS: dict[str, Any] = {
@@ -34,6 +35,8 @@ SETTINGS: dict[str, Any] = {
     "training.momentum": 0.0,
     "training.participation": 1.0,
 }
+if hasattr(data, "EncoderConfig"):  # earlier versions had one encoding
+    SETTINGS |= {"encoder.numeric": "standard", "encoder.min_level_rows": 1}
 NOTIONS = ("demographic_parity", "equalized_odds", "accuracy_parity", "accuracy_parity_loss")
 
 # Paths through the code that defaults do not take, by hyper-parameters.

@@ -13,7 +13,14 @@ from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
 
 from mfairfl.errors import ConfigError, first_problem
 
-__all__ = ["RelativePath", "load_settings", "load_toml", "toml_text", "write_atomically"]
+__all__ = [
+    "RelativePath",
+    "load_settings",
+    "load_toml",
+    "toml_key",
+    "toml_text",
+    "write_atomically",
+]
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
@@ -85,7 +92,7 @@ def toml_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(k)} = {toml_text(v)}" for k, v in value.items()) + " }"
+        return "{ " + ", ".join(f"{toml_key(k)} = {toml_text(v)}" for k, v in value.items()) + " }"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(toml_text(one) for one in value) + "]"
     if isinstance(value, str):
@@ -94,5 +101,6 @@ def toml_text(value: Any) -> str:
     return repr(value)
 
 
-def _key(name: str) -> str:
+def toml_key(name: str) -> str:
+    """Write a key as TOML, in quotes where it needs them."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_text(name)

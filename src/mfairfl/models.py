@@ -130,7 +130,7 @@ class MLP:
     """
 
     inputs: int
-    hidden: tuple[int, ...] = (32, 32, 32, 32)
+    hidden: tuple[int, ...] = (64, 64)
 
     def __post_init__(self) -> None:
         if self.inputs < 1:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import mfairfl
+from mfairfl.checks.finding import Finding, by_weight
 from mfairfl.runs.config import make_config
 
 ROWS = "x,sex,hired\n" + "\n".join(
@@ -25,8 +28,8 @@ def test_findings_of_a_configuration_print_as_lines(config):
     label = next(finding for finding in findings if finding.check == "label")
     assert str(label) == "ok    label: hired = yes (favourable) in 66.7% of the rows"
     # About a fifth of 30 rows of each sex are test rows: fewer than 30.
-    small = [f.message for f in findings if f.level == "warn" and f.check == "groups"]
-    assert [message.split(" has ")[0] for message in small] == ["sex f", "sex m"]
+    (small,) = [f.message for f in findings if f.level == "warn" and f.check == "groups"]
+    assert re.match(r"sex: fewer than 30 test rows of f \(\d\), m \(\d\): too few to tell", small)
 
 
 def test_a_file_gives_the_findings_of_its_contents(config, tmp_path):
@@ -43,7 +46,36 @@ def test_a_file_gives_the_findings_of_its_contents(config, tmp_path):
     ]
 
 
-def test_what_cannot_be_used_is_the_last_finding(tmp_path):
-    *_, last = mfairfl.doctor(tmp_path / "absent.toml")
-    assert (last.level, last.check) == ("fail", "input")
-    assert "absent.toml: no such file" in last.message
+def test_what_cannot_be_used_is_the_first_finding(config, tmp_path):
+    first, *_ = mfairfl.doctor(tmp_path / "absent.toml")
+    assert (first.level, first.check) == ("fail", "input")
+    assert "absent.toml: no such file" in first.message
+    task = config.task.model_copy(update={"favourable": "maybe"})
+    first, *others = mfairfl.doctor(config.model_copy(update={"task": task}))
+    assert first.level == "fail"
+    assert {finding.level for finding in others} == {"ok"}
+
+
+def test_findings_come_in_the_order_of_their_weight(config):
+    levels = [finding.level for finding in mfairfl.doctor(config)]
+    assert levels == sorted(levels, key=["fail", "warn", "note", "ok"].index)
+    given = [
+        Finding("ok", "leakage", ""),
+        Finding("note", "data", ""),
+        Finding("note", "codes", ""),
+        Finding("warn", "groups", ""),
+        Finding("warn", "missing codes", ""),
+        Finding("warn", "leakage", ""),
+        Finding("warn", "data", ""),
+        Finding("fail", "input", ""),
+    ]
+    assert [(f.level, f.check) for f in by_weight(given)] == [
+        ("fail", "input"),
+        ("warn", "data"),
+        ("warn", "leakage"),
+        ("warn", "missing codes"),
+        ("warn", "groups"),
+        ("note", "codes"),
+        ("note", "data"),
+        ("ok", "leakage"),
+    ]

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from census_records import edition
+from mfairfl.data import DATASETS
 from mfairfl.strategies import available
 
 
 def test_list_names_the_data_sets(cli):
     answer = cli("data", "list")
     assert answer.code == 0
-    for text in ("adult", "48,842", "bank", "45,211", "compas", "7,214", "german", "1,000"):
+    for text in (
+        "adult",
+        "48,842",
+        "bank",
+        "45,211",
+        "compas",
+        "7,214",
+        "german",
+        "1,000",
+        "acs-income",
+    ):
         assert text in answer.out
 
 
@@ -30,6 +43,76 @@ def test_describe_counts_the_bank_file(cli):
     assert "5,289 rows (11.7%)" in answer.out  # 5289 / 45211
     facts = json.loads(cli("data", "describe", "bank", "--json").out)
     assert facts["attributes"]["age"]["other"]["rows"] == 1997
+
+
+@pytest.fixture
+def incomes(tmp_path):
+    """A reduced table of two states."""
+    path = tmp_path / "incomes.parquet"
+    edition().to_parquet(path)
+    return path
+
+
+def test_describe_takes_a_path_and_options(cli, incomes):
+    frame = edition()
+    answer = cli("data", "describe", "acs-income", "--path", incomes, "--set", "states=WY")
+    assert answer.code == 0, answer.err
+    assert f"{(frame['STATE'] == 'WY').sum()} rows" in answer.out
+    assert "options: year = 2018, states = WY\n" in answer.out
+    assert "source: read from incomes.parquet, a local file, sha256 " in answer.out
+    assert "licence: public domain" in answer.out
+    facts = json.loads(cli("data", "describe", "acs-income", "--path", incomes, "--json").out)
+    assert facts["rows"] == len(frame)
+    assert facts["attributes"]["sex"]["Female"]["rows"] == (frame["SEX"] == 2).sum()
+
+
+def test_train_takes_a_path_and_options_of_the_data(cli, incomes):
+    answer = cli(
+        *("train", "--data", "acs-income", "--strategy", "fedavg"),
+        *("--set", f"data.path={incomes}", "--set", "data.options.states=WY,VT"),
+        *("--rounds", "1", "--local-epochs", "1", "--hidden", "4", "--json"),
+    )
+    assert answer.code == 0, answer.err
+    record = json.loads(answer.out)
+    assert [client["name"] for client in record["federation"]["clients"]] == ["VT", "WY"]
+    assert record["config"]["data"]["options"] == {"states": ["WY", "VT"]}
+    assert Path("runs/acs-income-fedavg-column-s0/run.json").exists()
+
+
+def test_fetch_says_which_file_it_asks_for(cli, tmp_path, monkeypatch):
+    nowhere = "http://127.0.0.1:9/{year}/csv_p{state}.zip"
+    entry = DATASETS.get("acs-income").model_copy(update={"address": nowhere})
+    monkeypatch.setattr(DATASETS, "get", lambda name: entry)
+    monkeypatch.setenv("MFAIRFL_DATA_HOME", str(tmp_path / "cache"))
+    answer = cli("data", "fetch", "acs-income", "--set", "states=WY")
+    assert (answer.code, answer.out) == (2, "")
+    asked, refused = answer.err.splitlines()
+    assert asked == "acs-income: fetching http://127.0.0.1:9/2018/csv_pwy.zip"
+    assert refused.startswith("error: acs-income: cannot get http://127.0.0.1:9/2018/csv_pwy.zip")
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("states=WX", "option states: unknown state 'WX': did you mean 'WY'?"),
+        ("year=2013", "option year=2013: give a year from 2014"),
+        ("year=soon", "option year='soon' of data set acs-income: give a whole number"),
+        ("county=3", "unknown option of data set acs-income 'county'"),
+        ("states", "--set states: write key=value"),
+    ],
+)
+def test_wrong_options_are_one_line(cli, setting, message):
+    answer = cli("data", "fetch", "acs-income", "--set", setting)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith(f"error: {message}")
+    assert answer.err.count("\n") == 1
+
+
+def test_verify_says_that_no_state_was_fetched(cli, tmp_path, monkeypatch):
+    monkeypatch.setenv("MFAIRFL_DATA_HOME", str(tmp_path / "cache"))
+    answer = cli("data", "verify", "acs-income")
+    assert answer.code == 2
+    assert "not on this machine: run `mfairfl data fetch acs-income`" in answer.err
 
 
 def test_fetch_of_a_bundled_set_says_so(cli):

@@ -86,12 +86,10 @@ def test_gaps_in_key_columns_and_names_of_rows(cli, people, tmp_path):
     people.to_csv(tmp_path / "gaps.csv", index=False)
     made = cli("init", "--csv", "gaps.csv", *GIVEN)
     assert made.code == 0
-    assert (
-        'note: missing = "drop": rows without a value are left out (Gender 2)'
-        in made.out.splitlines()
-    )
+    said = "note: gaps.csv: sensitive column 'Gender': not recorded in 2 of 240 rows"
+    assert said in made.out.splitlines()
     task = tomllib.loads((tmp_path / "gaps.toml").read_text(encoding="utf-8"))["task"]
-    assert (task["missing"], task["ignore"]) == ("drop", ["Name"])
+    assert (task["missing"], task["ignore"]) == ("level", ["Name"])
     assert cli("doctor", "gaps.toml").code == 0
 
 

@@ -105,5 +105,5 @@ def test_module_entry_point_gives_one_line_and_code_2():
     assert done.stdout == ""
     assert done.stderr == (
         "error: unknown data set 'adlt': did you mean 'adult'? "
-        "(known: adult, bank, compas, german)\n"
+        "(known: acs-income, adult, bank, compas, german)\n"
     )

@@ -16,8 +16,8 @@ import openpyxl
 import pandas as pd
 import pyarrow as pa
 import pytest
-from data_page import GIVEN, TASK, rows_of
 
+from data_page import GIVEN, TASK, rows_of
 from mfairfl.data import read_table
 
 

@@ -6,9 +6,9 @@ import json
 
 import pandas as pd
 import pytest
-from data_page import GIVEN, TASK, rows_of
 
 import mfairfl
+from data_page import GIVEN, TASK, rows_of
 from mfairfl import fairness
 from mfairfl.data import partition, read_table
 from mfairfl.errors import DataError
@@ -125,8 +125,19 @@ def unseen_category(m):
 def text_for_number(m):
     m.train()
     rows = m.people.astype({"Age": object})
-    rows.loc[2, "Age"] = "young"
-    m.refuses(rows, "error: new.csv, line 4, column 'Age': 'young' is not a number")
+    rows.loc[3, "Age"] = "old"
+    _, found = m.scores(rows)
+    assert found["missing"] == {"Age": 1}
+    assert found["notes"][0] == (
+        "new.csv: column 'Age': 239 of 240 values are numbers; line 5 holds 'old': read as missing"
+    )
+
+
+def texts_for_numbers(m):
+    m.train()
+    rows = m.people.astype({"Age": object})
+    rows.loc[3:100, "Age"] = [f"about {age}" for age in rows.loc[3:100, "Age"]]
+    m.refuses(rows, "new.csv, line 5, column 'Age': 'about")
 
 
 def missing_column(m):
@@ -257,7 +268,8 @@ PREDICTED = {
     "a missing category, and training had some": missing_level,
     "a missing category, and training had none": missing_category,
     "a category that training did not see": unseen_category,
-    "text in a column of numbers": text_for_number,
+    "text in a few cells of a column of numbers": text_for_number,
+    "text in many cells of a column of numbers": texts_for_numbers,
     "a column is missing": missing_column,
     "columns that the model does not use": unused_columns,
     "labels": labels,

@@ -438,6 +438,8 @@ def test_names_are_checked():
         load_dataset("adult", sensitive="sex")
     with pytest.raises(DataError, match="give True or False"):
         load_dataset("bank", duration="no")
+    with pytest.raises(DataError, match="give True or False"):
+        load_dataset("bank", duration=1)
     task = load_dataset("adult").task
     with pytest.raises(DataError, match="not both"):
         load_dataset("adult", task=task, sensitive=("sex",))
@@ -449,7 +451,8 @@ def test_a_task_of_ones_own_replaces_the_entrys():
 
 
 def test_every_entry_has_facts_that_hang_together():
-    for entry in map(DATASETS.get, DATASETS.names()):
+    published = filter(lambda one: one.files, map(DATASETS.get, DATASETS.names()))
+    for entry in published:
         task = entry.task
         used = {task.label, *task.numeric, *task.categorical, *(s.column for s in task.sensitive)}
         assert used <= set(entry.columns)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import operator
@@ -12,10 +13,12 @@ import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, StandardScaler
 
-from mfairfl.data import Encoder, EncoderStatistics, Task, statistics
-from mfairfl.data.encoder import NumericStatistics
+from mfairfl.data import Encoder, EncoderConfig, EncoderStatistics, Task, statistics
+from mfairfl.data.binning import Histogram
+from mfairfl.data.encoder import fit_encoder
+from mfairfl.data.sums import NumericStatistics
 from mfairfl.errors import ConfigError, DataError
 
 TASK = Task(
@@ -39,6 +42,9 @@ ROWS = st.lists(
     st.tuples(NUMBERS, NUMBERS, st.sampled_from(["a", "b", "?", "ü", "A"]), st.integers(0, 3)),
     max_size=25,
 )
+
+
+AGE = {"name": "age", "mean": 40.0, "scale": 10.0, "indicator": False}
 
 
 def features(rows):
@@ -70,6 +76,20 @@ def test_mean_and_deviation_are_those_of_exact_arithmetic(values):
     assert sums.mean == float(mean)
     assert sums.deviation == math.sqrt(variance)
     assert sums.deviation == pytest.approx(stdlib.pstdev(exact), rel=1e-15, abs=0)
+
+
+@given(st.lists(st.floats(-1e99, 1e99)))
+@example([5e-324, 1.0, -1e99, 3e-320])
+def test_sums_are_those_of_the_standard_library(values):
+    """The same floats as if every term went through `math.fsum`, chunk or not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mfairfl.data.sums._CHUNK", 3)
+        found = NumericStatistics.of(np.array(values, dtype=float)).total
+    rest, parts = list(values), []
+    while (part := math.fsum(rest)) != 0:
+        parts.append(part)
+        rest.append(-part)
+    assert found == tuple(parts)
 
 
 def test_a_large_offset_does_not_spoil_the_deviation():
@@ -153,14 +173,47 @@ def test_unknown_categories_follow_the_policy():
         assert word in message
 
 
-def test_rare_levels_can_be_left_out():
-    encoder = Encoder.fit(statistics(X, TASK), TASK, min_count=2)
-    assert encoder.feature_names[3:] == ("job=smith",)
-    assert encoder.transform(X)[:, 3].tolist() == [1, 0, 0, 1]
-    with pytest.raises(ConfigError, match="min_count=2"):
-        Encoder.fit(
-            statistics(X, TASK), TASK.model_copy(update={"unknown_category": "error"}), min_count=2
-        )
+def test_rare_levels_are_merged_and_take_in_unseen_ones():
+    encoder = Encoder.fit(statistics(X, TASK), TASK, min_level_rows=2)
+    assert encoder.feature_names[3:] == ("job=smith", "job=(rare)")
+    assert encoder.transform(X)[:, 3:].tolist() == [[1, 0], [0, 1], [0, 1], [1, 0]]
+    assert encoder.transform(X.assign(job="pilot"))[:, 3:].tolist() == [[0, 1]] * 4
+    strict = TASK.model_copy(update={"unknown_category": "error"})
+    encoder = Encoder.fit(statistics(X, strict), strict, min_level_rows=2)
+    assert encoder.transform(X)[:, 4].tolist() == [0, 1, 1, 0]  # rare, but known
+    with pytest.raises(DataError, match="unknown category 'clark': did you mean 'clerk'"):
+        encoder.transform(X.assign(job="clark"))
+
+
+def test_without_a_rare_level_an_unseen_one_is_all_zeros():
+    encoder = Encoder.fit(statistics(X, TASK), TASK, min_level_rows=1)
+    assert encoder.categorical[0].rare == ()
+    assert not encoder.transform(X.assign(job="pilot"))[:, 3:].any()
+
+
+def test_rare_levels_are_those_of_scikit_learn():
+    rng = np.random.default_rng(4)
+    jobs = [f"job {k}" for k in rng.zipf(1.4, 900) if k < 80]
+    new = [*jobs[:50], "unseen", "job 79"]
+    blank = {"age": 1.0, "gain": 1.0}
+    ours = Encoder.fit(
+        statistics(pd.DataFrame(blank | {"job": jobs}), TASK), TASK, min_level_rows=20
+    )
+    onehot = OneHotEncoder(
+        sparse_output=False, min_frequency=20, handle_unknown="infrequent_if_exist"
+    ).fit(np.array(jobs)[:, None])
+    assert 3 < len(ours.categorical[0].levels) < 20
+    found = ours.transform(pd.DataFrame(blank | {"job": new}))[:, 2:]
+    np.testing.assert_array_equal(found, onehot.transform(np.array(new)[:, None]))
+
+
+def test_a_level_called_rare_is_not_the_merged_one():
+    jobs = pd.DataFrame({"age": 1.0, "gain": 1.0, "job": ["(rare)"] * 3 + ["pilot"]})
+    encoder = Encoder.fit(statistics(jobs, TASK), TASK, min_level_rows=2)
+    assert encoder.feature_names[2:] == ("job=(rare)", "job=((rare))")
+    plain = json.loads(encoder.to_json())["categorical"][0]
+    assert plain == {"name": "job", "levels": ["(rare)"], "rare": ["pilot"]}
+    assert encoder.transform(jobs)[:, 2:].tolist() == [[1, 0]] * 3 + [[0, 1]]
 
 
 def test_levels_come_from_all_clients():
@@ -189,14 +242,133 @@ def test_features_must_be_there_and_be_finite():
         statistics(X, TASK.model_copy(update={"numeric": None}))
 
 
-@given(ROWS)
-def test_json_round_trip_is_exact(rows):
-    encoder = Encoder.fit(statistics(features(rows), TASK), TASK)
+def fitted(rows, **settings):
+    """Fit an encoder with bins to the rows of one client."""
+    config = EncoderConfig(**{"numeric": "bins", "bins": 4, "min_rows": 2} | settings)
+    sums, frame = statistics(features(rows), TASK), features(rows)
+
+    def count(cuts):
+        return {c: Histogram.of(frame[c].to_numpy(), given) for c, given in cuts.items()}
+
+    return fit_encoder(config, TASK, train=sums, schema=sums, count=count)
+
+
+INDICATORS = st.sampled_from(["none", "atoms", "bins"])
+
+
+@given(ROWS, INDICATORS, st.integers(1, 3))
+def test_json_round_trip_is_exact(rows, indicators, min_level_rows):
+    encoder = fitted(rows, indicators=indicators, min_level_rows=min_level_rows)
     again = Encoder.from_json(encoder.to_json())
     assert again == encoder
     assert again.to_json() == encoder.to_json()
     for mine, theirs in zip(encoder.numeric, again.numeric, strict=True):
-        assert (mine.mean.hex(), mine.scale.hex()) == (theirs.mean.hex(), theirs.scale.hex())
+        for key in ("mean", "scale", "edges", "atoms"):
+            assert repr(getattr(mine, key)) == repr(getattr(theirs, key))
+
+
+def piecewise(x, column):
+    """Return the inputs of one number beside the standardised one, by the definition."""
+    number = column.mean if np.isnan(x) else x
+    found = []
+    for low, high in itertools.pairwise(column.edges):
+        share = 0.0 if number < low else 1.0 if number >= high else (number - low) / (high - low)
+        found.append(share)
+    found += [float(x == atom) for atom in column.atoms]
+    if column.bin_indicators:
+        place = None if np.isnan(x) else max(sum(x >= edge for edge in column.edges) - 1, 0)
+        found += [float(i == place) for i in range(len(column.edges))]
+    return found
+
+
+# In thousandths: beside a tiny deviation a large number is refused as beyond any scale.
+THOUSANDTHS = st.integers(-(10**9), 10**9).map(lambda i: i / 1000)
+MODERATE = st.one_of(st.none(), st.integers(-3, 9).map(float), THOUSANDTHS)
+MODERATE_ROWS = st.lists(st.tuples(MODERATE, MODERATE, st.just("a")), max_size=40)
+
+
+@given(MODERATE_ROWS, MODERATE_ROWS, INDICATORS)
+def test_bins_equal_a_loop_over_rows(rows, new, indicators):
+    encoder, frame = fitted(rows, indicators=indicators), features(new)
+    encoded = encoder.transform(frame)
+    first = 2 + sum(column.indicator for column in encoder.numeric)
+    for i, row in enumerate(frame.itertuples(index=False)):
+        expected = [
+            *piecewise(row.age, encoder.numeric[0]),
+            *piecewise(row.gain, encoder.numeric[1]),
+        ]
+        found = encoded[i, first : first + len(expected)]
+        np.testing.assert_array_equal(found, np.array(expected, dtype=np.float32))
+    assert np.isfinite(encoded).all()
+    assert len(set(encoder.feature_names)) == len(encoder.feature_names) == encoded.shape[1]
+
+
+def test_bins_by_hand():
+    gain = AGE | {"name": "gain", "indicator": True, "edges": (0, 10, 30), "bin_indicators": True}
+    encoder = Encoder(
+        numeric=(AGE | {"edges": (20, 40), "atoms": (40,)}, gain),
+        categorical=(),
+        unknown_category="ignore",
+    )
+    assert encoder.feature_names == (
+        "age",
+        "gain",
+        "gain=?",
+        "age from 20 to 40",
+        "age=40",
+        "gain from 0 to 10",
+        "gain from 10 to 30",
+        "gain<10",
+        "gain in [10, 30)",
+        "gain>=30",
+    )
+    rows = pd.DataFrame({"age": [25.0, 40.0, np.nan, 99.0], "gain": [-5.0, 15.0, np.nan, 30.0]})
+    expected = [
+        [-1.5, -4.5, 0, 0.25, 0, 0, 0, 1, 0, 0],
+        [0, -2.5, 0, 1, 1, 1, 0.25, 0, 1, 0],
+        [0, 0, 1, 1, 0, 1, 1, 0, 0, 0],  # missing: the mean, 40, and no indicator
+        [5.9, -1, 0, 1, 0, 1, 1, 0, 0, 1],
+    ]
+    np.testing.assert_array_equal(encoder.transform(rows), np.array(expected, dtype=np.float32))
+
+
+def test_bin_indicators_are_those_of_scikit_learn():
+    rng = np.random.default_rng(6)
+    rows = rng.lognormal(1, 1, (400, 1))
+    theirs = KBinsDiscretizer(8, encode="onehot-dense", quantile_method="averaged_inverted_cdf")
+    theirs.fit(rows)
+    age = AGE | {"edges": tuple(theirs.bin_edges_[0][:-1]), "bin_indicators": True}
+    encoder = Encoder(numeric=(age,), categorical=(), unknown_category="ignore")
+    new = np.array([*rng.lognormal(1, 2, 99), -1.0, 1e6, *theirs.bin_edges_[0]])
+    found = encoder.transform(pd.DataFrame({"age": new}))[:, -8:]
+    np.testing.assert_array_equal(found, theirs.transform(new[:, None]))
+
+
+def test_large_numbers_and_narrow_bins_stay_finite():
+    age = AGE | {"scale": 1e90, "edges": (0.0, 5e-324, 1e-300, 1e99)}
+    encoder = Encoder(numeric=(age,), categorical=(), unknown_category="ignore")
+    encoded = encoder.transform(pd.DataFrame({"age": [-1e99, 0.0, 5e-324, 1e99]}))
+    assert encoded[:, 1:].tolist() == [[0, 0, 0], [0, 0, 0], [1, 0, 0], [1, 1, 1]]
+
+
+@given(ROWS, INDICATORS)
+def test_chosen_rows_are_written_in_place(rows, indicators):
+    encoder, frame = fitted(rows, indicators=indicators), features(rows)
+    chosen = np.arange(len(rows))[::-2]
+    whole = np.full((len(chosen) + 2, len(encoder.feature_names)), 7, dtype=np.float32)
+    found = encoder.transform(frame, chosen, out=whole[1:-1])
+    assert np.shares_memory(found, whole) or found.size == 0
+    np.testing.assert_array_equal(whole[1:-1], encoder.transform(frame)[chosen])
+    assert (whole[[0, -1]] == 7).all()
+    with pytest.raises(DataError, match="give float32"):
+        encoder.transform(frame, chosen, out=whole)
+
+
+def test_standard_is_the_encoding_of_earlier_versions():
+    rows = [(float(k), k / 3, "ab"[k % 2], 0) for k in range(40)]
+    plain = fitted(rows, numeric="standard", indicators="bins")
+    assert plain == Encoder.fit(statistics(features(rows), TASK), TASK)
+    assert plain.feature_names == ("age", "gain", "job=a", "job=b")
 
 
 def test_files_keep_the_encoder(tmp_path):
@@ -213,20 +385,35 @@ def test_files_keep_the_encoder(tmp_path):
 def test_the_file_is_plain_json(tmp_path):
     Encoder.fit(statistics(X, TASK), TASK).save(tmp_path / "encoder.json")
     data = json.loads((tmp_path / "encoder.json").read_text(encoding="utf-8"))
-    assert data["schema_version"] == 1
+    assert data["schema_version"] == 2
     assert data["numeric"][0] == {
         "name": "age",
         "mean": 40.0,
         "scale": 14.142135623730951,
         "indicator": False,
+        "edges": [],
+        "atoms": [],
+        "bin_indicators": False,
     }
-    assert data["categorical"] == [{"name": "job", "levels": ["?", "clerk", "smith"]}]
+    levels = {"name": "job", "levels": ["?", "clerk", "smith"], "rare": []}
+    assert data["categorical"] == [levels]
+
+
+def test_files_of_version_1_are_read(tmp_path):
+    """As versions 0.1 and 0.2 of the package wrote them."""
+    path = tmp_path / "encoder.json"
+    age = {"name": "age", "mean": 40.0, "scale": 14.142135623730951, "indicator": False}
+    gain = {"name": "gain", "mean": 5.0, "scale": 1.0, "indicator": True}
+    job = {"name": "job", "levels": ["?", "clerk", "smith"]}
+    old = {"schema_version": 1, "numeric": [age, gain], "categorical": [job]}
+    path.write_text(json.dumps(old | {"unknown_category": "ignore"}), encoding="utf-8")
+    assert Encoder.load(path) == Encoder.fit(statistics(X, TASK), TASK)
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"schema_version": 2}, "schema_version"),
+        ({"schema_version": 3}, "schema_version"),
         ({"extra": 1}, "extra"),
         ({"unknown_category": "drop"}, "unknown_category"),
         (
@@ -236,6 +423,13 @@ def test_the_file_is_plain_json(tmp_path):
         ({"numeric": [{"name": "a", "mean": "NaN", "scale": 1, "indicator": False}]}, "mean"),
         ({"categorical": [{"name": "a", "levels": ["y", "x"]}]}, "sorted"),
         ({"categorical": [{"name": "a", "levels": ["x", "x"]}]}, "distinct"),
+        ({"categorical": [{"name": "a", "levels": ["x"], "rare": ["z", "y"]}]}, "sorted"),
+        ({"categorical": [{"name": "a", "levels": ["x"], "rare": ["x"]}]}, "rare and have"),
+        ({"numeric": [AGE | {"edges": [2, 1]}]}, "must increase"),
+        ({"numeric": [AGE | {"atoms": [1, 1]}]}, "must increase"),
+        ({"numeric": [AGE | {"edges": [1, "Infinity"]}]}, "edges.1"),
+        ({"numeric": [AGE | {"edges": [1]}]}, "at least two edges"),
+        ({"numeric": [AGE | {"bin_indicators": True}]}, "at least two edges"),
     ],
 )
 def test_damaged_files_are_refused(tmp_path, change, words):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from mfairfl.data import (
     SPLITS,
+    EncoderConfig,
     Sensitive,
     Task,
     federation_from_tables,
@@ -21,6 +22,7 @@ from mfairfl.data import (
     table_from_frame,
 )
 from mfairfl.data.assembly import split_rows
+from mfairfl.data.binning import Histogram
 from mfairfl.errors import DataError
 from mfairfl.randomness import stream
 
@@ -109,7 +111,10 @@ def test_cf_literal_leaves_rows_unused():
     federation = partition(crowd(100, 200), "cf-literal")
     assert counts(federation) == [[50, 0], [10, 0], [0, 20], [0, 40], [0, 20]]
     assert "160 of 300 rows belong to no client" in federation.notes
-    assert "client-1: no train row of sex Male" in federation.warnings
+    assert federation.warnings == (
+        "3 clients have no train row of sex Female: client-3, client-4, client-5",
+        "2 clients have no train row of sex Male: client-1, client-2",
+    )
     cell = federation.summary()["clients"][0]["attributes"]["sex"]["Male"]
     assert cell == {"rows": 0, "share": 0.0, "favourable": 0, "base_rate": None}
 
@@ -262,7 +267,8 @@ def test_the_width_of_the_encoding_does_not_depend_on_the_split():
     jobs = table.X["job"].to_numpy(dtype=object, copy=True)
     jobs[17] = "only once"  # sometimes in train, sometimes held out
     table = replace(table, X=table.X.assign(job=jobs))
-    found = [partition(table, "iid", test=0.5, seed=seed) for seed in range(6)]
+    every = EncoderConfig(min_level_rows=1)
+    found = [partition(table, "iid", test=0.5, seed=seed, encoder=every) for seed in range(6)]
     held_out = {17 in federation.pooled("test").rows for federation in found}
     assert held_out == {True, False}
     assert {{c.name: c.levels for c in f.encoder.categorical}["job"] for f in found} == {
@@ -333,6 +339,24 @@ def test_clients_are_named_so_that_names_sort():
     assert [c.name for c in federation.clients] == [f"client-{i:02d}" for i in range(1, 13)]
 
 
+def test_many_clients_that_lack_the_same_are_one_warning():
+    rows = ["f", "m", "d"] * 40 + ["f", "m"] * 10 * 300
+    site = ["whole"] * 120 + [f"site-{i:03d}" for i in range(300) for _ in range(20)]
+    label = ["yes", "no", "no", "yes"] * (len(rows) // 4)
+    frame = pd.DataFrame({"sex": rows, "site": site, "hired": label, "x": range(len(rows))})
+    task = Task(label="hired", favourable="yes", sensitive=("sex",), client="site")
+    federation = partition(table_from_frame(frame, task))
+    assert federation.warnings == (
+        "300 clients have no train row of sex d: site-000, site-001, site-002 and 297 more",
+    )
+    # Who holds how many is still known of each.
+    held = {
+        c["name"]: c["attributes"]["sex"]["d"]["rows"] for c in federation.summary()["clients"]
+    }
+    assert held.pop("whole") == 40
+    assert set(held.values()) == {0}
+
+
 def test_a_client_with_one_class_is_noted():
     table = crowd(50, 50, client=["a"] * 50 + ["b"] * 50)
     one = np.array([1] * 50 + [0, 1] * 25, dtype=np.int8)
@@ -394,6 +418,32 @@ def test_folds_part_the_train_rows_and_leave_the_test_rows_alone():
         partition(table, "high", fold=(3, 3))
 
 
+def test_the_encoding_does_not_depend_on_who_holds_which_rows():
+    """Edges and rare levels come from sums: one client and five agree on the same."""
+    table = crowd(300, 500)
+    config = EncoderConfig(numeric="bins", bins=8, min_rows=10, min_level_rows=5)
+    one, five = (
+        partition(table, "iid", clients=count, test=0, encoder=config) for count in (1, 5)
+    )
+    assert one.encoder == five.encoder
+    assert any(column.edges for column in one.encoder.numeric)
+    order = [np.argsort(federation.pool.rows) for federation in (one, five)]
+    assert one.pool.X[order[0]].tobytes() == five.pool.X[order[1]].tobytes()
+    assert one.options["encoder"] == config.model_dump()
+    tables = {"a": table, "b": table}
+    assert federation_from_tables(tables, encoder=config).options["encoder"]["bins"] == 8
+
+
+def test_edges_come_from_train_rows_only():
+    table = crowd(300, 500)
+    config = EncoderConfig(numeric="bins", bins=8, min_rows=10)
+    federation = partition(table, "iid", seed=1, encoder=config)
+    numbers = table.X.iloc[federation.pooled("train").rows]
+    for column in federation.encoder.numeric:
+        held = Histogram.of(numbers[column.name].to_numpy(), np.array(column.edges))
+        assert (held.counts[1:] >= 10).all()
+
+
 def test_summary_and_description():
     federation = partition(crowd(100, 200), "high", seed=2)
     facts = json.loads(json.dumps(federation.summary()))
@@ -407,7 +457,8 @@ def test_summary_and_description():
     first = facts["clients"][0]
     assert (first["train"], first["test"], first["rows"]) == (56, 14, 70)
     text = federation.describe().splitlines()
-    assert text[0] == "people: 300 rows, 6 features, 5 clients, scheme high, seed 2"
+    inputs = len(federation.encoder.feature_names)
+    assert text[0] == f"people: 300 rows, {inputs} features, 5 clients, scheme high, seed 2"
     assert "71.4 % (" in next(line for line in text if line.startswith("client-1"))
 
 

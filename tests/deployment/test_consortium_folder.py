@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import pandas as pd
 import pytest
 from consortium import mfairfl_cli, write_files
 
@@ -93,6 +94,25 @@ def test_a_silo_that_lacks_the_attribute_is_told_what_that_means(folder, tmp_pat
     (north / "rows.csv").write_text("\n".join(cut) + "\n")
     main(["doctor", str(north / "silo.toml")])
     assert "sex is not recorded here" in capsys.readouterr().out
+
+
+def test_a_silo_s_own_columns_are_looked_at(folder, tmp_path, capsys):
+    north = folder / "silos" / "north"
+    frame = pd.read_csv(write_files(tmp_path)["north"])
+    frame = frame.assign(person_id=range(len(frame)), country="here")
+    frame.loc[frame.index % 9 == 0, "years"] = -9
+    frame.to_csv(north / "rows.csv", index=False)
+    main(["doctor", str(north / "silo.toml")])
+    lines = capsys.readouterr().out.splitlines()
+    n, gaps = len(frame), (frame["years"] == -9).sum()
+    said = f"column 'person_id' names rows ({n} different whole numbers in {n} rows)"
+    assert f"warn  identifiers: {said}: list it in ignore" in lines
+    assert "note  constants: column 'country' never changes (here): list it in ignore" in lines
+    assert any(
+        line.startswith(f"warn  missing codes: column 'years': -9 in {gaps} rows; the others are")
+        for line in lines
+    )
+    assert any(line.split()[:3] == ["years", "feature", "number"] for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
 import federations as fed
+from mfairfl.engine import embedded
 from mfairfl.engine.embedded import Member, run_all, splits_of, summarize
 from mfairfl.engine.loop import federate
 from mfairfl.engine.state import Train
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import ModuleModel
 from mfairfl.strategies.base import Card, Step, Strategy
+from mfairfl.training.batches import Pool
 from mfairfl.training.plan import Job, Optimizer
 from rounds import close
 
@@ -55,6 +59,24 @@ def test_results_come_in_the_order_of_the_runs_whatever_their_shapes(federation)
         assert rows == sum(len(c.train) for c in own.clients)
 
 
+@pytest.mark.parametrize("strategy", ["fedavg", "cenfair"])
+@pytest.mark.parametrize("validation", [0.0, 0.2])
+def test_a_federations_rows_are_in_memory_once(strategy, validation, monkeypatch):
+    federation = fed.people_federation(validation=validation)
+    made = []
+
+    def from_arrays(shards, cells):
+        made.append(Pool.from_arrays(shards, cells))
+        return made[-1]
+
+    monkeypatch.setattr(embedded, "Pool", SimpleNamespace(from_arrays=from_arrays))
+    setup = fed.setup_for(federation, strategy=strategy, hidden=(4,), rounds=1)
+    run_all([fed.member_of(setup, federation)])
+    ((pool, _),) = made
+    assert pool.X.data_ptr() == federation.pool.X.__array_interface__["data"][0]
+    assert len(pool.X) == len(federation.pool)
+
+
 def test_no_runs_no_results():
     assert run_all([]) == []
 
@@ -66,10 +88,10 @@ def test_modules_of_ones_own_run_beside_each_other(federation):
     def relu(inputs: int) -> nn.Module:
         return nn.Sequential(nn.Linear(inputs, 3), nn.ReLU(), nn.Linear(3, 1))
 
-    plain = fed.setup_for(federation, rounds=2)
+    plain, inputs = fed.setup_for(federation, rounds=2), federation.pool.X.shape[1]
     members = [
         Member(setup=replace(plain, size=model.size), model=model, federation=federation)
-        for model in (ModuleModel(narrow, 9), ModuleModel(relu, 9))
+        for model in (ModuleModel(narrow, inputs), ModuleModel(relu, inputs))
     ]
     together = run_all(members)
     for member, result in zip(members, together, strict=True):
@@ -140,7 +162,7 @@ def test_a_slot_is_trained_on_from_round_to_round_and_stays_with_its_client(fede
 
 def test_control_variates_follow_their_formula(federation):
     """c_k⁺ = c_k − c + (w − w_k)/(steps·lr), with one full-batch step of rate lr a round."""
-    c = np.linspace(-0.1, 0.1, 10).astype(np.float32)
+    c = np.linspace(-0.1, 0.1, federation.pool.X.shape[1] + 1).astype(np.float32)
     strategy = Asking(
         {"keep_control": "c_k"},
         {

@@ -596,7 +596,7 @@ def test_strategies_that_need_mfairfl_s_own_clients_are_refused(name):
 @pytest.mark.parametrize(
     ("name", "own", "reason"),
     [
-        ("mfairfl", {"every": 2}, "multipliers move inside a round"),
+        ("mfairfl", {"every": 1}, "multipliers move inside a round"),
         ("mfairfl", {"scope": "local"}, "keep something between rounds"),
         ("qffl", {"update": "gradient"}, "gradients"),
         ("mfairfl", {"betta": 1}, "did you mean 'beta'"),

@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRec
 
 import federations as fed
 from grids import LocalGrid
-from mfairfl.data import Task, partition, table_from_frame
+from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
 from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.goal import Goal
@@ -45,17 +45,18 @@ def nodes(tmp_path):
     return found
 
 
-def embedded():
+def embedded(encoder=None):
     frame = fed.people()
     frame = frame[frame["site"] != "south"].reset_index(drop=True)
     task = TASK.model_copy(update={"client": "site"})
-    return partition(table_from_frame(frame, task, name="people"), "column", seed=TERMS.seed)
+    table = table_from_frame(frame, task, name="people")
+    return partition(table, "column", seed=TERMS.seed, encoder=encoder)
 
 
-def over_flower(name, grid, rounds=2, minimum=3):
+def over_flower(name, grid, rounds=2, minimum=3, terms=TERMS):
     transport = GridTransport(grid, "run-1", deadline=2)
     names = transport.wait_for(["east", "north", "west"], minimum=minimum, seconds=0)
-    enrolled = enrol(transport, names, TERMS, minimum=minimum)
+    enrolled = enrol(transport, names, terms, minimum=minimum)
     summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=GOAL)
     inputs = len(enrolled.encoder.feature_names)
     setup = fed.enrolled_setup(name, summary, inputs, ("train", "test"), TERMS)
@@ -70,6 +71,17 @@ def test_every_strategy_ends_where_the_embedded_engine_ends(name, nodes):
     inputs, splits = federation.pool.X.shape[1], splits_of(federation)
     setup = fed.enrolled_setup(name, summarize(federation, GOAL), inputs, splits, TERMS)
     found, state = over_flower(name, LocalGrid(app, nodes))
+    fed.assert_equals_embedded(setup, state, found, fed.run(setup, federation))
+
+
+def test_bins_end_where_the_embedded_engine_ends(nodes):
+    bins = EncoderConfig(numeric="bins", bins=4, min_rows=8, min_level_rows=70)
+    federation = embedded(bins)
+    inputs, splits = federation.pool.X.shape[1], splits_of(federation)
+    assert inputs > embedded().pool.X.shape[1]
+    setup = fed.enrolled_setup("fedavg", summarize(federation, GOAL), inputs, splits, TERMS)
+    terms = replace(TERMS, encoder=bins)
+    found, state = over_flower("fedavg", LocalGrid(app, nodes), terms=terms)
     fed.assert_equals_embedded(setup, state, found, fed.run(setup, federation))
 
 
@@ -172,7 +184,7 @@ def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog
     names = ["east", "north", "west"]
     assert transport.wait_for(names, minimum=3, seconds=0) == names
     gone = grid.nodes.pop(7919)
-    ask = {name: Packet('{"version": 2, "kind": "x"}', {}) for name in names}
+    ask = {name: Packet('{"version": 3, "kind": "x"}', {}) for name in names}
     assert transport.exchange(ask)["west"] == "it is not online"
     grid.nodes[55] = gone
     assert "knows no run" in str(transport.exchange(ask)["west"])  # it answers again

@@ -207,3 +207,5 @@ def test_an_unknown_experiment_is_named_with_the_known_ones(tmp_path):
 def test_the_paper_s_files_are_valid(name):
     study = load_study(paper.studies_folder() / f"{name}.toml")
     assert {d.label for d in study.data} == {"adult", "compas", "bank"}
+    # Their numbers were made with it, whatever the default is now.
+    assert study.base["encoder"] == {"numeric": "standard", "min_level_rows": 1}

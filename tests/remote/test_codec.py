@@ -89,7 +89,7 @@ def changed(packet, **changes):
     [
         (Packet("{", {}), "not JSON"),
         (Packet("[" * 100_000, {}), "not JSON"),
-        (Packet("[]", {}), "format None, this mfairfl reads 2"),
+        (Packet("[]", {}), "format None, this mfairfl reads 3"),
         (changed(pack_ask(MEASURE, "a"), version=1), "format 1"),
         (changed(pack_ask(MEASURE, "a"), kind="shell"), "unknown kind 'shell'"),
         (changed(pack_ask(MEASURE, "a"), splits=["all"]), "splits.0: Input should be 'train'"),
@@ -145,7 +145,7 @@ def test_a_bad_request_is_refused_in_one_line(packet, message):
 SUMS = np.ones((4, 2, 2))
 
 
-def sums(array, text='{"version": 2, "kind": "sums", "models": 1}'):
+def sums(array, text='{"version": 3, "kind": "sums", "models": 1}'):
     return Packet(text, {"0/train": array})
 
 
@@ -159,7 +159,7 @@ def sums(array, text='{"version": 2, "kind": "sums", "models": 1}'):
         (sums(SUMS * [[[1]], [[1]], [[np.nan]], [[1]]]), "not finite"),
         (sums(SUMS * [[[1]], [[1]], [[1]], [[np.inf]]]), "not finite"),
         (Packet(sums(SUMS).text, {}), "'0/train' is missing"),
-        (sums(SUMS, '{"version": 2, "kind": "reports", "reports": []}'), "'sums' was asked for"),
+        (sums(SUMS, '{"version": 3, "kind": "reports", "reports": []}'), "'sums' was asked for"),
     ],
 )
 def test_a_bad_answer_is_refused_and_names_the_client(packet, message):
@@ -170,7 +170,7 @@ def test_a_bad_answer_is_refused_and_names_the_client(packet, message):
 
 def test_nobody_reports_under_another_name():
     text = json.dumps(
-        {"version": 2, "kind": "reports", "reports": [{"client": "b", "steps": 1, "lr": 0.1}]}
+        {"version": 3, "kind": "reports", "reports": [{"client": "b", "steps": 1, "lr": 0.1}]}
     )
     with pytest.raises(MessageError, match="'a': it reports as 'b'"):
         unpack_answer(Packet(text, {"update/0": WEIGHTS}), TRAIN, "a", SHAPE)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import federations as fed
-from mfairfl.data import Task, partition, table_from_frame
+from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
 from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.errors import FederationError, MfairflError
 from mfairfl.fairness.goal import Goal
@@ -37,22 +41,37 @@ class Fresh:
         return found
 
 
-def embedded():
+STANDARD = EncoderConfig(numeric="standard", min_level_rows=1)
+BINS = EncoderConfig(numeric="bins", bins=6, min_rows=12, indicators="bins", min_level_rows=90)
+
+
+def embedded(encoder=STANDARD):
     task = TASK.model_copy(update={"client": "site"})
     table = table_from_frame(fed.people(), task, name="people")
-    return partition(table, "column", seed=TERMS.seed, validation=TERMS.validation)
+    return partition(
+        table, "column", seed=TERMS.seed, validation=TERMS.validation, encoder=encoder
+    )
 
 
-@pytest.mark.parametrize("name", ["mfairfl", "fedavg-threshold", "scaffold"])
-def test_enrolled_files_train_to_the_embedded_engine_s_bits(settings, name):
-    federation, goal = embedded(), Goal(notions=("eo",), attributes=("sex", "age"))
+@pytest.mark.parametrize(
+    ("name", "encoder"),
+    [
+        ("mfairfl", STANDARD),
+        ("fedavg-threshold", STANDARD),
+        ("scaffold", STANDARD),
+        ("mfairfl", BINS),
+    ],
+)
+def test_enrolled_files_train_to_the_embedded_engine_s_bits(settings, name, encoder):
+    federation, goal = embedded(encoder), Goal(notions=("eo",), attributes=("sex", "age"))
     inputs = federation.pool.X.shape[1]
     splits = splits_of(federation)
     ours = fed.enrolled_setup(
         name, summarize(federation, goal), inputs, splits, TERMS, rule="select"
     )
 
-    enrolled = enrol(Fresh(settings), list(settings), TERMS, minimum=4)
+    terms = replace(TERMS, encoder=encoder)
+    enrolled = enrol(Fresh(settings), list(settings), terms, minimum=4)
     assert enrolled.encoder == federation.encoder
     assert enrolled.refused == {}
     summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=goal)
@@ -63,6 +82,75 @@ def test_enrolled_files_train_to_the_embedded_engine_s_bits(settings, name):
     fed.assert_equals_embedded(setup, state, found, fed.run(ours, federation))
 
 
+def test_bins_and_rare_levels_are_agreed_over_silos(settings):
+    encoder = enrol(Fresh(settings), list(settings), replace(TERMS, encoder=BINS)).encoder
+    assert encoder == embedded(BINS).encoder
+    assert all(len(column.edges) > 5 for column in encoder.numeric)
+    # 260 people have three jobs: not all three have 90 rows, at most two have.
+    jobs = encoder.categorical[0]
+    counts = fed.people()["job"].value_counts()
+    assert set(jobs.rare) == set(counts[counts < 90].index)
+    assert jobs.rare
+    assert "job=(rare)" in encoder.feature_names
+
+
+class Listening(Fresh):
+    """Keeps every request and every answer."""
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self.asked, self.said = [], []
+
+    def exchange(self, asks):
+        found = super().exchange(asks)
+        self.asked += list(asks.values())
+        self.said += [packet for packet in found.values() if isinstance(packet, Packet)]
+        return found
+
+
+def test_no_count_below_a_silo_s_floor_leaves_it(settings):
+    careful = {n: s.model_copy(update={"min_count": 7}) for n, s in settings.items()}
+    transport = Listening(careful)
+    terms = replace(TERMS, encoder=BINS)
+    encoder = enrol(transport, list(careful), terms, minimum=4).encoder
+    told = [p.arrays for p in transport.said if json.loads(p.text)["kind"] == "histograms"]
+    assert told
+    for arrays in told:
+        for name, array in arrays.items():
+            if name.startswith("counts/"):
+                assert array.sum() > 0
+                assert ((array == 0) | (array >= 7)).all()
+            else:  # no value of these columns is in seven rows of one silo
+                assert np.isnan(array).all() or name == "values/1"
+    assert all(column.edges for column in encoder.numeric)
+
+
+def test_cuts_are_asked_for_only_if_numbers_have_bins(settings):
+    kinds = {}
+    for encoder in (STANDARD, BINS):
+        transport = Listening(settings)
+        enrol(transport, list(settings), replace(TERMS, encoder=encoder))
+        asked = [json.loads(packet.text)["kind"] for packet in transport.asked]
+        kinds[encoder.numeric] = [kind for kind, _ in itertools.groupby(asked)]
+    assert kinds["standard"] == ["profile", "sums", "encode"]
+    assert kinds["bins"] == ["profile", "sums", "cuts", "encode"]
+
+
+def test_a_client_that_counts_wrongly_stays_out(settings):
+    class Lying(Fresh):
+        def exchange(self, asks):
+            found = super().exchange(asks)
+            reply = found.get("west")
+            if isinstance(reply, Packet) and "counts/0" in reply.arrays:
+                reply.arrays["counts/0"][3] += 1
+            return found
+
+    enrolled = enrol(Lying(settings), list(settings), replace(TERMS, encoder=BINS), minimum=3)
+    assert list(enrolled.refused) == ["west"]
+    assert "its counts of 'skill' are not those of" in enrolled.refused["west"]
+    assert sorted(enrolled.counts["train"]) == ["east", "north", "south"]
+
+
 def test_who_lacks_an_attribute_takes_part_and_a_note_says_so(settings):
     for site, columns in {"west": ["sex"], "east": ["sex", "age"]}.items():
         path = settings[site].csv
@@ -71,11 +159,10 @@ def test_who_lacks_an_attribute_takes_part_and_a_note_says_so(settings):
     assert enrolled.refused == {}
     assert [a.groups for a in enrolled.attributes] == [("F", "M", "?"), ("old", "young", "?")]
     assert {"sex=?", "age=?"} < set(enrolled.encoder.feature_names)
-    said = "{0}: {1} is not recorded in {2} of {2} rows; they are outside every comparison of {1}"
+    said = "{0} is not recorded at {1}: these rows are outside every comparison of {0}"
     assert enrolled.notes == (
-        said.format("east", "sex", 90),
-        said.format("west", "sex", 60),
-        said.format("east", "age", 90),
+        said.format("sex", "east (90 of 90 rows), west (60 of 60 rows)"),
+        said.format("age", "east (90 of 90 rows)"),
     )
     # Cells: 3 · sex + age; 80 % of east's rows, less the validation ones, train in the last.
     for name, held in {"east": [8], "west": [6, 7], "north": [3, 4]}.items():
@@ -113,17 +200,10 @@ def test_rare_categories_are_not_named_and_are_encoded_as_unknown(settings):
     path = settings["east"].csv
     path.write_text(path.read_text().replace("clerk", "astronaut", 2))
     careful = {n: s.model_copy(update={"min_count": 3}) for n, s in settings.items()}
-    spoken = []
-
-    class Listening(Fresh):
-        def exchange(self, asks):
-            found = super().exchange(asks)
-            spoken.extend(p.text for p in found.values() if isinstance(p, Packet))
-            return found
-
-    enrolled = enrol(Listening(careful), list(careful), TERMS)
+    transport = Listening(careful)
+    enrolled = enrol(transport, list(careful), TERMS)
     assert "east" in enrolled.counts["train"]
-    assert not any("astronaut" in text for text in spoken)
+    assert not any("astronaut" in packet.text for packet in transport.said)
     assert "job=astronaut" not in enrolled.encoder.feature_names
 
 
@@ -131,3 +211,38 @@ def test_a_client_under_another_name_is_refused(settings):
     swapped = settings | {"east": settings["west"]}
     enrolled = enrol(Fresh(swapped), list(swapped), TERMS)
     assert enrolled.refused == {"east": "it describes itself as 'west'"}
+
+
+def test_what_sums_show_of_a_client_s_columns_is_a_warning(settings):
+    """A silo in other units, one with a constant, one with gaps: nobody sees a row."""
+    frames = {name: pd.read_csv(silo.csv) for name, silo in settings.items()}
+    frames["east"]["skill"] = 7
+    frames["north"]["years"] *= 100
+    frames["west"]["job"] = None
+    for name, frame in frames.items():
+        frame.to_csv(settings[name].csv, index=False)
+    enrolled = enrol(Fresh(settings), list(settings), TERMS, minimum=4)
+    east, north, west = (len(frames[name]) for name in ("east", "north", "west"))
+    first, second, third = enrolled.warnings
+    assert f"column 'skill' is always 7 at east ({east} rows) and varies elsewhere" in first
+    assert "column 'years' is about" in second
+    assert f"at north ({frames['north']['years'].mean():.4g}" in second
+    assert third.startswith(f"column 'job' has no value at west ({west} of {west} rows)")
+    assert north > 30
+
+
+def test_sound_silos_have_no_warning(settings):
+    assert enrol(Fresh(settings), list(settings), TERMS, minimum=4).warnings == ()
+
+
+def test_texts_that_no_silo_can_name_are_a_warning(settings):
+    for silo in settings.values():
+        frame = pd.read_csv(silo.csv)
+        frame.assign(note=[f"note {i}" for i in frame.index]).to_csv(silo.csv, index=False)
+    careful = {n: s.model_copy(update={"min_count": 3}) for n, s in settings.items()}
+    enrolled = enrol(Fresh(careful), list(careful), TERMS, minimum=4)
+    rows = sum(fed.SITES.values())
+    assert enrolled.warnings == (
+        f"no value is frequent enough to be named in note ({rows} values): they name rows or are "
+        "free text, list them in task.ignore",
+    )

@@ -49,6 +49,11 @@ TASK = {"label": "y", "favourable": 1, "sensitive": ["s"]}
         ({"output": {"tolerance": 2}}, ["output.tolerance", "2"]),
         ({"data": {"name": "adult", "csv": "x.csv"}}, ["data.name", "data.csv", "not both"]),
         ({"data": {"csv": "x.csv"}}, ["data.csv needs a [task]"]),
+        (
+            {"data": {"options": {"year": 2018.5}}},
+            ["data.options.year", "a whole number", "2018.5"],
+        ),
+        ({"data": {"options": {"states": [6]}}}, ["data.options.states", "or names", "[6]"]),
         ({"task": {"label": "y", "favourable": 1, "sensitive": []}}, ["task.sensitive"]),
     ],
 )
@@ -60,6 +65,22 @@ def test_an_error_is_one_line_naming_source_and_key(values, words):
     assert "\n" not in message
     for word in words:
         assert word in message
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        (True, True),
+        (2019, 2019),
+        (["CA", "WY"], ("CA", "WY")),
+        ("CA, WY", ("CA", "WY")),  # --set data.options.states=CA,WY
+        ("WY", ("WY",)),
+    ],
+)
+def test_options_of_the_data_are_switches_numbers_or_names(given, read):
+    options = make_config({"data": {"name": "any", "options": {"key": given}}}).data.options
+    assert options == {"key": read}
+    assert type(options["key"]) is type(read)
 
 
 def test_toml_errors_name_file_and_line(tmp_path):
@@ -79,10 +100,10 @@ def test_toml_errors_name_file_and_line(tmp_path):
 def test_defaults_are_those_of_the_design():
     config = make_config({})
     training = config.training
-    assert (training.rounds, training.local_epochs, training.batch_size) == (40, 5, 512)
-    assert (training.lr, training.lr_final, training.weight_decay) == (2e-3, 5e-5, 3.0)
+    assert (training.rounds, training.local_epochs, training.batch_size) == (40, 2, 512)
+    assert (training.lr, training.lr_final, training.weight_decay) == (4e-3, 5e-5, 1.5)
     assert (training.optimizer, training.schedule) == ("adamw", "cosine")
-    assert config.model.hidden == (32, 32, 32, 32)
+    assert config.model.hidden == (64, 64)
     assert (config.clients.test, config.clients.validation) == (0.2, 0.0)
     assert config.fairness.notion == ("demographic_parity",)
     assert config.fairness.alpha == 0.0
@@ -145,6 +166,11 @@ CHANGES: dict[str, Any] = {
     "clients.folds": 3,
     "clients.fold": 1,
     "clients.options": {"alpha": 1},
+    "encoder.numeric": "standard",
+    "encoder.bins": 9,
+    "encoder.min_rows": 9,
+    "encoder.indicators": "none",
+    "encoder.min_level_rows": 9,
     "model.kind": "logistic",
     "model.hidden": (4,),
     "training.rounds": 3,

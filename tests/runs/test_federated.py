@@ -127,11 +127,9 @@ def test_silos_that_lack_an_attribute_train_as_the_rows_together_would(strategy,
     assert list(record.metrics["test"].by_group["sex"]) == ["F", "M"]
     assert record.metrics["test"]["demographic_parity_violation"] is not None
     notes = [note for note in record.federation.notes if "not recorded" in note]
-    assert [note.split(" rows")[0] for note in notes] == [
-        "south: sex is not recorded in 40 of 40",
-        "west: sex is not recorded in 60 of 60",
-        "east: age is not recorded in 90 of 90",
-        "south: age is not recorded in 40 of 40",
+    assert [note.split(":")[0] for note in notes] == [
+        "sex is not recorded at south (40 of 40 rows), west (60 of 60 rows)",
+        "age is not recorded at east (90 of 90 rows), south (40 of 40 rows)",
     ]
     assert json.loads((tmp_path / "silos" / "enrolment.json").read_text())["notes"] == notes
     # A silo can ask about its own file, which lacks the column still.

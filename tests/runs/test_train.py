@@ -11,13 +11,14 @@ from torch import nn
 
 import federations as fed
 import mfairfl
-from mfairfl.data import partition
+from mfairfl.data import EncoderConfig, partition
 from mfairfl.engine import loop as serving
 from mfairfl.engine.output import Served
 from mfairfl.errors import ConfigError, DataError, RunDirectoryError
 from mfairfl.fairness import Tally, accuracy, demographic_parity_violation
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import RunRequest, run_requests
+from mfairfl.runs.options import settings
 
 QUICK = {"rounds": 2, "hidden": (4,), "batch_size": 20, "local_epochs": 1, "lr": 0.03}
 
@@ -47,6 +48,33 @@ def test_a_table_is_dealt_as_the_options_say():
     assert run.record.federation.model_dump(mode="json") == federation.summary()
     again = mfairfl.train(federation, seed=5, **QUICK)
     assert again.metrics == run.metrics
+
+
+BINS = {"encoder.numeric": "bins", "encoder.min_rows": 10, "encoder.indicators": "bins"}
+
+
+def test_numbers_in_bins_from_configuration_to_prediction(tmp_path):
+    config = EncoderConfig(numeric="bins", min_rows=10, indicators="bins")
+    run = mfairfl.train(fed.people_table(), out=tmp_path / "run", **QUICK, **BINS)
+    federation = partition(fed.people_table(), encoder=config)
+    assert run.predictor.encoder == federation.encoder
+    assert any(name.startswith("skill in [") for name in federation.encoder.feature_names)
+    given = mfairfl.train(federation, **QUICK)
+    assert given.metrics == run.metrics
+    plain = mfairfl.train(partition(fed.people_table()), **QUICK)
+    assert plain.record.identity != given.record.identity
+    again = mfairfl.load(tmp_path / "run").predict_proba(fed.people())
+    np.testing.assert_array_equal(again, run.predictor.predict_proba(fed.people()))
+
+
+def test_runs_with_other_encodings_side_by_side():
+    table = fed.people_table()
+    changes = [{}, BINS, BINS | {"encoder.bins": 3}]
+    configs = [make_config(settings(None, {"rounds": 2, **change})) for change in changes]
+    together = run_requests([RunRequest(config=config, rows=table) for config in configs])
+    alone = [run_requests([RunRequest(config=config, rows=table)])[0] for config in configs]
+    assert [run.metrics for run in together] == [run.metrics for run in alone]
+    assert len({len(run.predictor.encoder.feature_names) for run in together}) == 3
 
 
 def test_a_data_set_by_name_with_options(tmp_path):
@@ -112,6 +140,7 @@ def test_a_file_without_names_or_with_sheets_is_described_by_keywords(tmp_path):
         ("federation", {"clients": 3}, "clients.count: the clients are given already"),
         ("federation", {"heterogeneity": "iid"}, "clients.scheme: the clients are given"),
         ("federation", {"clients.test": 0.5}, "clients.test: the clients are given"),
+        ("federation", {"encoder.bins": 8}, "encoder.bins: the rows are encoded already"),
         (None, {}, "no data: give data.name"),
     ],
 )

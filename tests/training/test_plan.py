@@ -16,8 +16,8 @@ from mfairfl.training.plan import Controller, Job, Optimizer, Plan, Recipe
 
 def test_the_default_is_the_documented_recipe():
     plan = Recipe().plan(0, 40)
-    assert (plan.epochs, plan.batch_size) == (5, 512)
-    assert plan.optimizer == Optimizer(name="adamw", lr=2e-3, weight_decay=3.0)
+    assert (plan.epochs, plan.batch_size) == (2, 512)
+    assert plan.optimizer == Optimizer(name="adamw", lr=4e-3, weight_decay=1.5)
     assert (plan.loss_table, plan.score_table, plan.proximal) == (None, None, 0.0)
     assert (plan.linear, plan.controller) == (None, None)
 
@@ -40,8 +40,8 @@ def test_cosine_by_hand():
 
 
 def test_other_schedules():
-    assert [Recipe(schedule="constant").rate(t, 9) for t in (0, 4, 8)] == [2e-3] * 3
-    assert Recipe().rate(0, 1) == 2e-3
+    assert [Recipe(schedule="constant").rate(t, 9) for t in (0, 4, 8)] == [4e-3] * 3
+    assert Recipe().rate(0, 1) == 4e-3
     low = Recipe(lr=1e-5, lr_final=5e-5)  # the rate never rises
     assert [low.rate(t, 4) for t in range(4)] == [1e-5] * 4
 

@@ -7,10 +7,12 @@ from functools import lru_cache
 from torch import Tensor, nn
 
 import mfairfl
-from mfairfl.data import Federation
+from mfairfl.data import EncoderConfig, Federation
 
 SENSITIVE = {"sex": ["Female", "Male"]}
 FEATURES = 91  # Adult, encoded
+# Numbers standardised, a 0/1 input for each category: this many inputs whatever rows a client has.
+ENCODER = EncoderConfig(numeric="standard", min_level_rows=1)
 
 
 class Net(nn.Module):
@@ -35,4 +37,5 @@ def load_clients(count: int) -> Federation:
     turns its sensitive columns into cells.
     """
     table = mfairfl.load_dataset("adult")
-    return mfairfl.partition(table, "dirichlet", clients=count, on="group", alpha=1.0, seed=0)
+    split = {"clients": count, "on": "group", "alpha": 1.0, "seed": 0}
+    return mfairfl.partition(table, "dirichlet", encoder=ENCODER, **split)

@@ -6,14 +6,23 @@ import platform
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
-from mfairfl.checks.finding import Finding
+from mfairfl.checks.facts import ColumnFacts
+from mfairfl.checks.finding import Finding, by_weight
 from mfairfl.errors import MfairflError, require_extra
 from mfairfl.files import load_toml
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.options import settings
 
-__all__ = ["Finding", "doctor", "examine"]
+__all__ = ["ColumnFacts", "Diagnosis", "Finding", "diagnose", "doctor"]
+
+
+class Diagnosis(NamedTuple):
+    """What the doctor found, the most important first, and what it made of each column."""
+
+    findings: list[Finding]
+    columns: list[ColumnFacts]
 
 
 def doctor(source: str | Path | Config) -> list[Finding]:
@@ -27,7 +36,8 @@ def doctor(source: str | Path | Config) -> list[Finding]:
     Returns
     -------
     list of Finding
-        What was found, in this order; the last has level `fail` if the input cannot be used.
+        What was found, the most important first: a finding of level `fail` if the input cannot be
+        used, then warnings, notes, and what is in order.
 
     Examples
     --------
@@ -35,18 +45,24 @@ def doctor(source: str | Path | Config) -> list[Finding]:
     >>> for finding in mfairfl.doctor("my.toml"):  # doctest: +SKIP
     ...     print(finding)
     """
-    return list(examine(source))
+    return diagnose(source).findings
 
 
-def examine(source: str | Path | Config) -> Iterator[Finding]:
-    """Yield the findings of `doctor` as they are made."""
+def diagnose(source: str | Path | Config) -> Diagnosis:
+    """Check settings and data as `doctor` does, and describe each column as well."""
+    findings, columns = [], []
     try:
-        yield from _findings(source)
+        for found in _examine(source):
+            if isinstance(found, Finding):
+                findings.append(found)
+            else:
+                columns.append(found)
     except MfairflError as error:
-        yield Finding("fail", "input", str(error))
+        findings.append(Finding("fail", "input", str(error)))
+    return Diagnosis(by_weight(findings), columns)
 
 
-def _findings(source: str | Path | Config) -> Iterator[Finding]:
+def _examine(source: str | Path | Config) -> Iterator[Finding | ColumnFacts]:
     if not isinstance(source, Config):
         keys = load_toml(Path(source)).keys()
         if keys & {"silos", "state"}:

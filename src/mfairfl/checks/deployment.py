@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,12 +12,16 @@ from pathlib import Path
 import httpx
 from cryptography import x509
 
+from mfairfl.checks.facts import ColumnFacts, column_facts
+from mfairfl.checks.features import examine_features, trap_findings
 from mfairfl.checks.finding import Finding
 from mfairfl.checks.run import SMALL_GROUP
 from mfairfl.data.agreement import Profile, agree, describe_columns
 from mfairfl.data.columns import columns_of, lookalike
 from mfairfl.data.frame import read_file
+from mfairfl.data.table import read_table
 from mfairfl.data.task import Task
+from mfairfl.data.traps import traps_of
 from mfairfl.deployment.credentials import require_private_key
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, DataError
@@ -28,28 +32,38 @@ __all__ = ["examine_federation", "examine_silo"]
 _SOON = timedelta(days=30)
 
 
-def examine_silo(file: Path) -> Iterator[Finding]:
+def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     """Yield findings about a silo; an error is raised where it cannot take part."""
     silo = load_silo(file)
     yield Finding("ok", "settings", f"{file}: silo '{silo.name}'")
     content = read_file(silo.csv, **asdict(silo.format))
-    columns = columns_of(content.frame, silo.csv.name)
+    task = consented(silo)
+    reading = silo if task is None else task.read_as(silo)
+    columns = columns_of(content.frame, silo.csv.name, reading)
     found = f"{silo.csv.name}: {len(content.frame):,} rows, {len(columns)} columns"
     yield Finding("ok", "file", found)
-    task = consented(silo)
     if task is None:
         yield Finding("warn", "task", "no 'task': any task the coordinator asks for is accepted")
     else:
         profile = describe_columns(columns, task, silo.name, min_count=silo.min_count)
-        yield from _fit(profile, task)
+        if agreed := (yield from _fit(profile, task)):
+            yield from column_facts(content.frame, agreed, silo.csv.name, silo)
+            yield from _features(silo, agreed)
     yield _state(silo)
     yield _key(silo)
     yield from _certificate(silo.ca, "ca")
     yield _reach(silo)
 
 
-def _fit(profile: Profile, task: Task) -> Iterator[Finding]:
-    """Compare the file with the task as the coordinator would."""
+def _features(silo: SiloSettings, task: Task) -> list[Finding]:
+    """Look at the features as training would read them."""
+    table = read_table(silo.csv, task, **asdict(silo.format), reading=silo)
+    warnings = [Finding("warn", "data", warning) for warning in table.warnings]
+    return [*warnings, *trap_findings(traps_of(table)), *examine_features(table, {})]
+
+
+def _fit(profile: Profile, task: Task) -> Generator[Finding, None, Task | None]:
+    """Compare the file with the task as the coordinator would; return the resolved task."""
     names = [column.name for column in profile.columns]
     lacking = [s for s in task.sensitive if not lookalike(s.column, names)]
     for sensitive in lacking:
@@ -57,7 +71,7 @@ def _fit(profile: Profile, task: Task) -> Iterator[Finding]:
         yield Finding("warn", "groups", said)
     held = tuple(s for s in task.sensitive if s not in lacking)
     if not held:
-        return
+        return None
     agreement = agree([profile], task.model_copy(update={"sensitive": held}))
     why = agreement.refused.get(profile.client)
     if why:
@@ -73,6 +87,7 @@ def _fit(profile: Profile, task: Task) -> Iterator[Finding]:
         if small:
             said += f"; fewer than {SMALL_GROUP} rows of {', '.join(small)}: too few to judge"
         yield Finding("warn" if small else "ok", "groups", said)
+    return agreement.task
 
 
 def _state(silo: SiloSettings) -> Finding:

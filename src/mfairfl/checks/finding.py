@@ -1,10 +1,24 @@
-"""One line of the doctor."""
+"""One line of the doctor, and the order of many."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-__all__ = ["Finding"]
+__all__ = ["Finding", "by_weight"]
+
+_LEVELS = ("fail", "warn", "note", "ok")
+# What loses rows or gives the answer away comes first; after these, the order of the checks.
+_FIRST = (
+    "input",
+    "data",
+    "leakage",
+    "copied rows",
+    "label",
+    "identifiers",
+    "silos",
+    "missing codes",
+)
 
 
 class Finding(NamedTuple):
@@ -22,3 +36,24 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.level:<4}  {self.check}: {self.message}"
+
+
+def by_weight(findings: Iterable[Finding]) -> list[Finding]:
+    """Put what matters most first: failures, warnings, notes, then what is in order.
+
+    Examples
+    --------
+    >>> found = [Finding("ok", "cost", "…"), Finding("warn", "groups", "…"),
+    ...          Finding("warn", "leakage", "…")]
+    >>> [finding.check for finding in by_weight(found)]
+    ['leakage', 'groups', 'cost']
+    """
+
+    def weight(finding: Finding) -> tuple[int, int]:
+        level, check = finding.level, finding.check
+        if level == "warn" and check in _FIRST:
+            return _LEVELS.index(level), _FIRST.index(check)
+        # Notes on the data say where it is from: last.
+        return _LEVELS.index(level), len(_FIRST) + (level == "note" and check == "data")
+
+    return sorted(findings, key=weight)

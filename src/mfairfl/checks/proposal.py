@@ -5,17 +5,23 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.data import MISSING, Bin, Sensitive, Task, canonical_text, table_from_frame
+from mfairfl.checks.facts import ColumnFacts, column_facts
+from mfairfl.checks.features import examine_features, trap_findings
+from mfairfl.checks.finding import Finding, by_weight
+from mfairfl.checks.silos import rows_by_client
+from mfairfl.data import MISSING, Bin, Sensitive, Table, Task, canonical_text, table_from_frame
 from mfairfl.data.columns import Column, require_columns
 from mfairfl.data.frame import FileContent
+from mfairfl.data.traps import Trap, traps_of
 from mfairfl.errors import DataError
 
 __all__ = [
@@ -36,6 +42,7 @@ _CLIENT = re.compile(
 )
 _GOOD = ("yes", "true", "1", "good", "granted", "approved", "accepted", "hired", "pass")
 _MANY_VALUES = 10
+_IGNORED = ("identifier", "duplicate", "constant")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +53,8 @@ class Proposal:
     content: FileContent
     task: Task
     notes: tuple[str, ...]
+    findings: tuple[Finding, ...]
+    columns: tuple[ColumnFacts, ...]
 
 
 def _values(frame: pd.DataFrame, column: str) -> list[str]:
@@ -84,46 +93,95 @@ def propose(
     favourable: str,
     sensitive: Sequence[str],
     client: str | None = None,
+    others_unfavourable: bool = False,
 ) -> Proposal:
     """Propose a task and check it against the file."""
     key_columns = [label, *sensitive, *([client] if client else [])]
     columns = {name: Column(str(path), content.frame[name]) for name in content.frame.columns}
     require_columns(columns, key_columns, str(path))
-    gaps = {c: int(columns[c].missing.sum()) for c in key_columns}
-    lost = {c: n for c, n in gaps.items() if n}
-    notes = []
-    if lost:
-        said = ", ".join(f"{c} {n}" for c, n in lost.items())
-        notes.append(f'missing = "drop": rows without a value are left out ({said})')
-    ignore = [c for c in columns if c not in key_columns and _identifies_rows(columns[c])]
-    notes += [f"column '{c}' is ignored: it identifies rows or is empty" for c in ignore]
-    groups = []
-    for name in sensitive:
-        bins = _bins_of(columns[name])
-        groups.append(Sensitive(column=name, bins=bins))
-        if bins:
-            notes.append(
-                f"groups of {name}: {', '.join(b.name for b in bins)} (thirds of the rows)"
-            )
-    task = Task(
+    empty = [c for c in columns if c not in key_columns and columns[c].missing_number.all()]
+    groups = [Sensitive(column=name, bins=_bins_of(columns[name])) for name in sensitive]
+    draft = Task(
         label=label,
         favourable=favourable,
         sensitive=tuple(groups),
-        ignore=tuple(ignore),
+        ignore=tuple(empty),
         client=client,
-        missing="drop" if lost else "level",
+        others_unfavourable=others_unfavourable,
     )
-    table = table_from_frame(content.frame, task, name=path.name, sha256=content.sha256)
-    done = {key: getattr(table.task, key) for key in ("numeric", "categorical", "unfavourable")}
-    task = task.model_copy(update=done)
-    return Proposal(path=path, content=content, task=task, notes=tuple(notes))
+    table = table_from_frame(content.frame, draft, name=path.name, sha256=content.sha256)
+    traps = traps_of(table)
+    useless = {t.column: t for t in traps if t.kind in _IGNORED and t.column not in key_columns}
+    ignored = {"ignore": (*empty, *useless)}
+    task = draft.model_copy(update=_settled(table, useless) | ignored)
+    return Proposal(
+        path=path,
+        content=content,
+        task=task,
+        notes=(
+            *content.notes,
+            *(f"column '{c}' is ignored: it is empty" for c in empty),
+            *(_why_ignored(trap, table) for trap in useless.values()),
+            *(_why_grouped(one) for one in groups if one.bins),
+            *_about_others(table.notes, useless),
+        ),
+        findings=tuple(_findings(table, traps, useless)),
+        columns=tuple(column_facts(content.frame, task, str(path))),
+    )
 
 
-def _identifies_rows(column: Column) -> bool:
-    """Whether a column is empty, or text that differs in every row."""
-    empty = bool(column.missing_number.all())
-    distinct = len(set(column.texts)) == len(column.texts) > 20
-    return empty or (distinct and bool(column.not_numbers.all()))
+def _findings(table: Table, traps: Sequence[Trap], useless: Collection[str]) -> list[Finding]:
+    """Return what is odd about the columns that are used."""
+    kept = replace(table, X=table.X.drop(columns=list(useless)))
+    left = [trap for trap in traps if trap.column not in useless]
+    warnings = _about_others(table.warnings, useless)
+    return by_weight(
+        [
+            *(Finding("warn", "data", warning) for warning in warnings),
+            *trap_findings(left),
+            *examine_features(kept, rows_by_client(kept)),
+        ]
+    )
+
+
+def _about_others(said: Sequence[str], columns: Collection[str]) -> list[str]:
+    """Leave out how columns were read that are not used."""
+    return [one for one in said if not any(f"column '{name}'" in one for name in columns)]
+
+
+def _why_grouped(sensitive: Sensitive) -> str:
+    names = ", ".join(one.name for one in sensitive.bins)
+    return f"groups of {sensitive.column}: {names} (thirds of the rows)"
+
+
+def _settled(table: Table, useless: Collection[str]) -> dict[str, Any]:
+    """Return the parts of a task that the table decides, without the useless columns."""
+    task = table.task
+    numeric, categorical = (
+        tuple(name for name in names or () if name not in useless)
+        for names in (task.numeric, task.categorical)
+    )
+    if not numeric and not categorical:
+        raise DataError(
+            f"{table.name}: no feature is left: every other column names rows, never changes or "
+            f"repeats another ({', '.join(useless)})"
+        )
+    return {
+        "numeric": numeric,
+        "categorical": categorical,
+        "unfavourable": task.unfavourable,
+        "columns": {name: rules for name, rules in task.columns.items() if name not in useless},
+    }
+
+
+def _why_ignored(trap: Trap, table: Table) -> str:
+    """Say why a column is ignored, and how to use it all the same."""
+    role = "numeric" if trap.column in (table.task.numeric or ()) else "categorical"
+    reason = {"identifier": "it names rows", "duplicate": "it repeats another column"}
+    return (
+        f"column '{trap.column}' is ignored: {reason.get(trap.kind, 'it never changes')} "
+        f"({trap.why}); to use it, move it from ignore to {role}"
+    )
 
 
 def _bins_of(column: Column) -> tuple[Bin, ...]:

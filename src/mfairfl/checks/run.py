@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
 
+from mfairfl.checks.facts import ColumnFacts, column_facts, frame_of
+from mfairfl.checks.features import examine_features, trap_findings
 from mfairfl.checks.finding import Finding
-from mfairfl.data import MISSING, Federation, Table
+from mfairfl.checks.silos import rows_by_client
+from mfairfl.data import MISSING, Federation, Table, Task
+from mfairfl.data.leaks import copies_of
+from mfairfl.data.traps import traps_of
 from mfairfl.engine.state import Setup
+from mfairfl.errors import DataError
 from mfairfl.fairness import Tally, noise_floor
 from mfairfl.fairness.cells import Cells
 from mfairfl.runs.config import Config
-from mfairfl.runs.prepare import federation_of, model_of, setup_of, table_of
+from mfairfl.runs.prepare import content_of, federation_of, model_of, setup_of, table_of
+from mfairfl.text import some_of
 
-__all__ = ["REVEALS", "SMALL_GROUP", "best_alone", "examine_run"]
+__all__ = ["REVEALS", "SMALL_GROUP", "examine_run"]
 
 SMALL_GROUP = 30
 RARE_LABEL = 0.05
-LEAK = 0.99
 
 
 REVEALS = {
@@ -32,19 +36,37 @@ REVEALS = {
 """What a method shows the server, by `Card.reveals`."""
 
 
-def examine_run(config: Config) -> Iterator[Finding]:
+def examine_run(config: Config) -> Iterator[Finding | ColumnFacts]:
     """Yield findings about the data of a run; an error is raised where it cannot be trained."""
-    table = table_of(config)
+    try:
+        table = table_of(config)
+    except DataError:
+        yield from _file_facts(config, config.task)  # what is there helps to correct it
+        raise
     yield from _columns(table)
+    if config.data.csv is None:
+        yield from column_facts(frame_of(table), table.task, table.name)
+    else:
+        yield from _file_facts(config, table.task)
     yield from _label(table)
-    yield from _leaks(table)
     federation = federation_of(config, table)
     setup = setup_of(config, federation, model_of(config, federation.pool.X.shape[1]))
-    yield from _clients(federation)
+    yield from _traps(table)
+    yield _copies(table, federation)
+    yield from examine_features(table, rows_by_client(federation))
+    yield from (Finding("warn", "data", warning) for warning in table.warnings)
+    yield from _clients(federation, known=table.warnings)
     yield from _groups(federation)
     yield from _floor(config, federation)
     yield from _server(setup)
     yield from _cost(setup)
+
+
+def _file_facts(config: Config, task: Task | None) -> list[ColumnFacts]:
+    content = content_of(config)
+    if content is None or task is None:
+        return []
+    return column_facts(content.frame, task, str(config.data.csv))
 
 
 def _columns(table: Table) -> Iterator[Finding]:
@@ -71,48 +93,21 @@ def _label(table: Table) -> Iterator[Finding]:
     yield Finding(level, "label", said + rare * (level == "warn"))
 
 
-def _leaks(table: Table) -> Iterator[Finding]:
-    """Warn of features that predict the label on their own."""
-    constant = max(float(table.y.mean()), 1 - float(table.y.mean()))
-    found = False
-    for name in table.X.columns:
-        right = best_alone(table.X[name], table.y)
-        # On a rare label every column is right nearly always: it must halve the errors too.
-        if right > LEAK and 1 - right < (1 - constant) / 2:
-            found = True
-            yield Finding(
-                "warn", "leakage", f"column '{name}' alone predicts the label with accuracy "
-                f"{right:.3f}; if it is not known before the decision, list it in ignore"
-            )  # fmt: skip
-    if not found:
-        yield Finding("ok", "leakage", f"no column alone predicts the label above {LEAK:.0%}")
+def _traps(table: Table) -> Iterator[Finding]:
+    """Find features that decide the label, name rows, repeat others or never change."""
+    found = traps_of(table)
+    yield from trap_findings(found)
+    if not any(trap.kind == "label" for trap in found):
+        yield Finding("ok", "leakage", "no column alone predicts the label")
 
 
-def best_alone(column: pd.Series, y: NDArray[np.int8]) -> float:
-    """Return the accuracy of the best rule on one column.
-
-    Numbers: one threshold. Categories: the majority of each level; a level with a single row is no
-    evidence and counts as wrong.
-
-    Examples
-    --------
-    >>> best_alone(pd.Series([1.0, 2.0, 3.0, 4.0]), np.array([0, 0, 1, 1], dtype=np.int8))
-    1.0
-    """
-    if pd.api.types.is_numeric_dtype(column):
-        order = np.argsort(column.to_numpy(), kind="stable")  # nan comes last
-        values, labels = column.to_numpy()[order], y[order].astype(np.int64)
-        ones = np.append(0, np.cumsum(labels))
-        # Below cut i unfavourable, above it favourable; a cut lies between unequal values only.
-        right = np.arange(len(y) + 1) - 2 * ones + ones[-1]
-        cuts = np.append(np.append(True, values[1:] != values[:-1]), True)
-        best = np.maximum(right, len(y) - right)[cuts].max()
-        return float(best / len(y))
-    counts = pd.crosstab(column.to_numpy(), y).to_numpy()
-    return float(counts.max(axis=1)[counts.sum(axis=1) > 1].sum() / len(y))
+def _copies(table: Table, federation: Federation) -> Finding:
+    copies = copies_of(table, federation)
+    few: Literal["note", "ok"] = "ok" if copies.by_chance else "note"
+    return Finding("warn" if copies.serious else few, "copied rows", copies.line)
 
 
-def _clients(federation: Federation) -> Iterator[Finding]:
+def _clients(federation: Federation, known: Collection[str]) -> Iterator[Finding]:
     sizes = [len(client) for client in federation.clients]
     said = (
         f"{len(sizes)} clients (scheme {federation.scheme}), {min(sizes):,} to {max(sizes):,} rows"
@@ -121,7 +116,8 @@ def _clients(federation: Federation) -> Iterator[Finding]:
     for note in federation.notes:
         yield Finding("note", "data", note)
     for warning in federation.warnings:
-        yield Finding("warn", "clients", warning)
+        if warning not in known:
+            yield Finding("warn", "clients", warning)
 
 
 def _groups(federation: Federation) -> Iterator[Finding]:
@@ -134,12 +130,18 @@ def _groups(federation: Federation) -> Iterator[Finding]:
         pairs = zip(attribute.groups, rows.tolist(), test.tolist(), strict=True)
         said = ", ".join(f"{group} ({n:,} rows, {t:,} of them test)" for group, n, t in pairs)
         yield Finding("ok", "groups", f"{attribute.name}: {said}")
-        for group, t in zip(attribute.groups, test.tolist(), strict=True):
-            if t < SMALL_GROUP and group in attribute.recorded:
-                yield Finding(
-                    "warn", "groups", f"{attribute.name} {group} has {t} test rows: too few to "
-                    "tell unfairness from chance; merge groups or collect more rows"
-                )  # fmt: skip
+        small = {
+            group: t
+            for group, t in zip(attribute.groups, test.tolist(), strict=True)
+            if t < SMALL_GROUP and group in attribute.recorded
+        }
+        if small:
+            named = some_of([f"{group} ({t})" for group, t in small.items()], most=10)
+            yield Finding(
+                "warn", "groups", f"{attribute.name}: fewer than {SMALL_GROUP} test rows of "
+                f"{named}: too few to tell unfairness from chance; merge groups or collect more "
+                "rows"
+            )  # fmt: skip
 
 
 def _floor(config: Config, federation: Federation) -> Iterator[Finding]:

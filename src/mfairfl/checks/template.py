@@ -12,13 +12,14 @@ from typing import Any
 from pydantic import BaseModel
 
 from mfairfl.checks.proposal import Proposal
-from mfairfl.files import toml_text
+from mfairfl.data import Reading
+from mfairfl.files import toml_key, toml_text
 from mfairfl.runs.config import Config, make_config
 
 __all__ = ["write_toml"]
 
 _WIDTH = 90
-_LEFT_OUT = {"fold", "options"}  # keys that hardly anybody sets
+_LEFT_OUT = {"columns", "fold", "options"}  # blocks of their own; keys that hardly anybody sets
 
 
 def write_toml(proposal: Proposal, target: Path) -> str:
@@ -38,6 +39,7 @@ def write_toml(proposal: Proposal, target: Path) -> str:
         if isinstance(section, BaseModel):
             lines = _lines(type(section), values[name])
             blocks.append("\n".join([f"[{name}]", *lines]))
+            blocks += _column_rules(values[name].get("columns", {}))
         else:
             blocks.append(_line(name, section, Config.model_fields[name].description))
     text = "\n\n".join(blocks) + "\n"
@@ -45,10 +47,20 @@ def write_toml(proposal: Proposal, target: Path) -> str:
     return text
 
 
+def _column_rules(columns: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yield a block for each column that is read in its own way."""
+    for name, rules in columns.items():
+        lines = [f"{key} = {toml_text(value)}" for key, value in rules.items() if value]
+        yield "\n".join([f"[task.columns.{toml_key(name)}]", *lines])
+
+
 def _lines(section: type[BaseModel], values: dict[str, Any]) -> Iterator[str]:
     """Yield the keys that are set, and as comments those that have an example."""
-    for key, field in section.model_fields.items():
-        if key in values and key not in _LEFT_OUT:
+    # How cells are read is a detail: it comes after what the columns mean.
+    fields = sorted(section.model_fields.items(), key=lambda one: one[0] in Reading.model_fields)
+    for key, field in fields:
+        empty = key in Reading.model_fields and not values.get(key)
+        if key in values and key not in _LEFT_OUT and not empty:
             yield _line(key, values[key], field.description)
         elif field.examples:
             yield _line(f"# {key}", field.examples[0], field.description)

@@ -110,6 +110,7 @@ def _spoken_warnings() -> Iterator[None]:
         say(f"warning: {message}")
 
     handler = logging.StreamHandler(sys.stderr)
+    handler.setLevel(logging.WARNING)
     handler.setFormatter(logging.Formatter("warning: %(message)s"))
     logger = logging.getLogger("mfairfl")
     logger.addHandler(handler)

@@ -41,7 +41,7 @@ def compare(
 
     A study file lists them: data = ["adult", "mine.toml"] (from the catalogue, or a configuration
     as `mfairfl init` writes it), splits = ["high"], strategies = ["fedavg", "mfairfl"],
-    notions = ["dp", "eo"], seeds = 5, protocols = ["40x5"]. A list of values for a hyper-parameter
+    notions = ["dp", "eo"], seeds = 5, protocols = ["40x2"]. A list of values for a hyper-parameter
     is a grid: { name = "mfairfl", beta = [0.2, 0.8] }. Repeat the command to resume.
 
     With run folders, finished runs are shown side by side.

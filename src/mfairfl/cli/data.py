@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import Json, command, examples
+from mfairfl.cli.flags import Json, command, examples, parse_sets
 from mfairfl.cli.show import print_json, print_table
 from mfairfl.errors import DataError
 
@@ -18,6 +23,13 @@ app = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(help="A name from `mfairfl data list`.")]
+Own = Annotated[
+    Path | None, typer.Option("--path", help="Your own copy, instead of the bundled or fetched.")
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="OPTION=VALUE", help="An option of the data set; repeatable."),
+]
 
 
 @command(app, "list")
@@ -46,17 +58,19 @@ def list_(json: Json = False) -> None:
 
 
 @command(app)
-def describe(name: Name, json: Json = False) -> None:
+def describe(name: Name, path: Own = None, set_: Options = None, json: Json = False) -> None:
     """Show rows, base rates by group, licence, citation and known pitfalls.
 
     Examples
     --------
     mfairfl data describe adult
     mfairfl data describe bank --json
+    mfairfl data describe acs-income --set year=2018 --set states=VT,WY
     """
     from mfairfl.data import describe as facts_of  # noqa: PLC0415 - only when called
 
-    facts = facts_of(name)
+    options: dict[str, Any] = parse_sets(set_ or ())
+    facts = facts_of(name, path, **options)
     if json:
         print_json(facts)
         return
@@ -72,26 +86,48 @@ def describe(name: Name, json: Json = False) -> None:
             rate = "-" if n["base_rate"] is None else f"{n['base_rate']:.1%}"
             rows.append([attribute, group, f"{n['rows']:,}", f"{n['favourable']:,}", rate])
     print_table(["attribute", "group", "rows", "favourable", "base rate"], rows, right=(2, 3, 4))
-    switches = ", ".join(f"{key} = {value}" for key, value in facts["options"].items())
-    for key, value in {**facts, "options": switches}.items():
+    used = ", ".join(f"{key} = {_shown(value)}" for key, value in facts["options"].items())
+    for key, value in {**facts, "options": used}.items():
         if value and key in ("options", "source", "licence", "citation"):
             typer.echo(f"{key}: {value}")
     for trap in facts["traps"]:
         typer.echo(f"beware: {trap}")
 
 
+def _shown(value: object) -> str:
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say what is being fetched: many files take minutes."""
+    handler, logger = logging.StreamHandler(sys.stderr), logging.getLogger("mfairfl.data")
+    handler.addFilter(lambda record: record.levelno < logging.WARNING)  # those are said elsewhere
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+        logger.removeHandler(handler)
+
+
 @command(app)
-def fetch(name: Name, json: Json = False) -> None:
-    """Download a data set once, verify its sha256 and keep the needed columns.
+def fetch(name: Name, set_: Options = None, json: Json = False) -> None:
+    """Download a data set once, check it and keep the needed columns.
 
     Examples
     --------
     mfairfl data fetch compas
     mfairfl data fetch german --json
+    mfairfl data fetch acs-income --set states=VT,WY
     """
     from mfairfl.data import load_dataset  # noqa: PLC0415 - only when called
 
-    table = load_dataset(name)
+    options: dict[str, Any] = parse_sets(set_ or ())
+    with _told():
+        table = load_dataset(name, **options)
     name, source, sha256 = table.name, table.notes[0], table.sha256
     if json:
         print_json({"name": name, "rows": len(table), "sha256": sha256, "source": source})
@@ -104,7 +140,7 @@ def verify(
     name: Annotated[str | None, typer.Argument(help="Verify only this data set.")] = None,
     json: Json = False,
 ) -> None:
-    """Compare the files on this machine with their published sha256.
+    """Compare the files on this machine with their published or recorded sha256.
 
     Examples
     --------

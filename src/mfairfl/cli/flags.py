@@ -194,7 +194,12 @@ def default_folder(config: Config) -> Path:
     >>> default_folder(make_config({"data": {"name": "adult"}, "seed": 3})).as_posix()
     'runs/adult-mfairfl-iid-s3'
     """
-    data = config.data.name or Path(config.data.csv or "data").stem
-    by_column = config.task is not None and config.task.client is not None
+    from mfairfl.data import DATASETS  # noqa: PLC0415 - only when called
+
+    name, task = config.data.name, config.task
+    if task is None and name is not None and name in DATASETS.names():
+        task = DATASETS.get(name).task
+    data = name or Path(config.data.csv or "data").stem
+    by_column = task is not None and task.client is not None
     scheme = config.clients.scheme or ("column" if by_column else "iid")
     return Path("runs") / f"{data}-{config.strategy.name}-{scheme}-s{config.seed}"

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import Delimiter, Encoding, Header, Sheet, check_target
+from mfairfl.cli.flags import Delimiter, Encoding, Header, Json, Sheet, check_target
+from mfairfl.cli.show import print_columns, print_json
 from mfairfl.errors import ConfigError
 from mfairfl.runs.options import comma_list
+
+if TYPE_CHECKING:
+    from mfairfl.checks.proposal import Proposal
 
 __all__ = ["init"]
 
@@ -23,6 +28,12 @@ def init(
     csv: Annotated[Path, typer.Option(help="Your own file: CSV, Excel, JSON or Parquet.")],
     label: Annotated[str | None, typer.Option(help="Column to predict; two values.")] = None,
     favourable: Annotated[str | None, typer.Option(help="The desirable label value.")] = None,
+    others_unfavourable: Annotated[
+        bool,
+        typer.Option(
+            "--others-unfavourable", help="Count every other label value as unfavourable."
+        ),
+    ] = False,
     sensitive: Annotated[
         str | None, typer.Option(metavar="NAME,...", help="Sensitive columns: sex,age.")
     ] = None,
@@ -36,15 +47,18 @@ def init(
     encoding: Encoding = None,
     header: Header = None,
     sheet: Sheet = None,
+    json: Json = False,
 ) -> None:
     """Write a commented TOML file for your own data.
 
-    On a terminal it asks for what is missing and proposes answers.
+    It shows what it made of each column. Columns that name rows, never change or repeat another
+    are ignored, with a note. On a terminal it asks for what is missing and proposes answers.
 
     Examples
     --------
     mfairfl init --csv people.csv
     mfairfl init --csv people.csv --label hired --favourable yes --sensitive sex,age
+    mfairfl init --csv heart.csv --label num --favourable 0 --others-unfavourable --sensitive sex
     mfairfl init --csv people.xlsx --sheet 2024
     """
     target = csv.with_suffix(".toml") if out is None else out
@@ -67,13 +81,36 @@ def init(
         client = None if answer.strip() == _NONE else answer.strip()
     groups = comma_list(sensitive)
     made = proposal.propose(
-        csv, content, label=label, favourable=favourable, sensitive=groups, client=client
+        csv,
+        content,
+        label=label,
+        favourable=favourable,
+        sensitive=groups,
+        client=client,
+        others_unfavourable=others_unfavourable,
     )
     with target.open("x", encoding="utf-8") as file:  # an existing file is never replaced
         file.write(write_toml(made, target))
+    if json:
+        print_json(_as_json(made, target))
+        return
+    for finding in made.findings:
+        kind = "warning" if finding.level == "warn" else "note"
+        typer.echo(f"{kind}: {finding.message}")
     for note in made.notes:
         typer.echo(f"note: {note}")
+    print_columns(made.columns)
     typer.echo(f"{target}: written. Next: mfairfl doctor {target}, then mfairfl train {target}")
+
+
+def _as_json(made: Proposal, target: Path) -> dict[str, Any]:
+    return {
+        "file": str(target),
+        "task": made.task.model_dump(mode="json", exclude_none=True),
+        "notes": list(made.notes),
+        "findings": [finding._asdict() for finding in made.findings],
+        "columns": [asdict(column) for column in made.columns],
+    }
 
 
 def _ask(flag: str, options: Sequence[str], question: str) -> str:

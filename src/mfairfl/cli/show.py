@@ -17,11 +17,13 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 if TYPE_CHECKING:  # `mfairfl --help` shows no run
+    from mfairfl.checks.facts import ColumnFacts
     from mfairfl.runs.record import Evaluation, Metrics, RunRecord, ServedFacts
 
 __all__ = [
     "group_sizes",
     "number",
+    "print_columns",
     "print_json",
     "print_numbers",
     "print_run",
@@ -93,6 +95,19 @@ def print_table(
     console.print()
 
 
+def print_columns(columns: Sequence[ColumnFacts]) -> None:
+    """Print what was made of each column of a file; long examples are cut."""
+    head = ["column", "role", "type", "missing", "values"]
+    rows = [[c.name, c.role, c.type, f"{c.missing:,}", c.extent] for c in columns]
+    used = sum(max(map(len, cells)) + len(_GAP) for cells in zip(head, *rows, strict=True))
+    room = max(terminal().width - used, len("example"))
+    examples = [
+        c.example if len(c.example) <= room else f"{c.example[: room - 1]}…" for c in columns
+    ]
+    shown = [[*row, example] for row, example in zip(rows, examples, strict=True)]
+    print_table([*head, "example"], shown, right=(3,))
+
+
 def number(value: float | None) -> str:
     """Write a rate with four digits; None and nan are a dash."""
     return "-" if value is None or math.isnan(value) else f"{value:.4f}"
@@ -104,6 +119,8 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
         typer.echo(record.to_json(), nl=False)
         return
     found = record.evaluation(record.reported)
+    for warning in record.federation.warnings:
+        typer.echo(f"warning: {warning}")
     _print_whom(record, found.metrics)
     print_numbers(found, record.goal)
     print_text(
@@ -117,8 +134,7 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
     typer.echo(f"served model: {_served(record.served)} (rule {record.served.rule})")
     for note in record.federation.notes:
         typer.echo(f"note: {note}")
-    about_model = [*filter(None, [record.served.note]), *record.warnings]
-    for warning in [*record.federation.warnings, *about_model]:
+    for warning in [*filter(None, [record.served.note]), *record.warnings]:
         typer.echo(f"warning: {warning}")
     typer.echo(
         f"files: {folder}/ (run.json, rounds.csv, clients.csv, model.safetensors, encoder.json)"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from mfairfl.data.assembly import federation_from_tables
 from mfairfl.data.catalog import DATASETS, Dataset, describe, list_datasets, load_dataset, verify
-from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
+from mfairfl.data.encoder import Encoder, EncoderConfig
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
 from mfairfl.data.frame import read_frame
 from mfairfl.data.partition import SCHEMES, partition
 from mfairfl.data.records import FileFormat
+from mfairfl.data.sums import EncoderStatistics, statistics
 from mfairfl.data.table import (
     Table,
     cells_of,
@@ -17,7 +18,16 @@ from mfairfl.data.table import (
     table_from_frame,
     task_from_roles,
 )
-from mfairfl.data.task import MISSING, Attribute, Bin, Sensitive, Task, canonical_text
+from mfairfl.data.task import (
+    MISSING,
+    Attribute,
+    Bin,
+    ColumnRules,
+    Reading,
+    Sensitive,
+    Task,
+    canonical_text,
+)
 
 __all__ = [
     "DATASETS",
@@ -27,11 +37,14 @@ __all__ = [
     "Attribute",
     "Bin",
     "Client",
+    "ColumnRules",
     "Dataset",
     "Encoder",
+    "EncoderConfig",
     "EncoderStatistics",
     "Federation",
     "FileFormat",
+    "Reading",
     "Sensitive",
     "Shard",
     "Split",

@@ -9,11 +9,12 @@ lack a sensitive column, or values of it, that others hold: those rows get the g
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mfairfl.data.columns import Column, Columns, lookalike
-from mfairfl.data.task import MISSING, Bin, Sensitive, StrictModel, Task
+from mfairfl.data.labels import label_codes
+from mfairfl.data.task import MISSING, Sensitive, StrictModel, Task
 from mfairfl.errors import DataError, unknown
 
 __all__ = ["Agreement", "ColumnProfile", "Profile", "agree", "describe_columns"]
@@ -26,6 +27,10 @@ class ColumnProfile(StrictModel):
     ----------
     values, texts, missing : int
         Rows with a value, those whose value is not a number, rows without a value.
+    numeric : bool
+        Whether the column is one of numbers; if so, its `texts` are read as missing.
+    dates : bool
+        Whether these numbers are written as dates or times.
     levels : dict of str to int
         Values in at least the minimum of rows; empty for a column of numbers.
     rare : int
@@ -36,6 +41,8 @@ class ColumnProfile(StrictModel):
     values: int
     texts: int
     missing: int
+    numeric: bool = False
+    dates: bool = False
     levels: dict[str, int]
     rare: int
 
@@ -74,16 +81,16 @@ def describe_columns(columns: Columns, task: Task, client: str, *, min_count: in
 
 
 def _describe(column: Column, *, keep: bool, min_count: int) -> ColumnProfile:
-    missing, text = column.missing, column.not_numbers
-    counts: Counter[str] = Counter()
-    if keep or text.any():
-        counts.update(str(value) for value in column.texts[~missing])
-    levels = {value: n for value, n in sorted(counts.items()) if n >= min_count}
+    missing, found = column.missing, column.recognised
+    counts = column.levels if keep or found is None else {}
+    levels = {value: n for value, n in counts.items() if n >= min_count}
     return ColumnProfile(
         name=column.name,
         values=int((~missing).sum()),
-        texts=int(text.sum()),
+        texts=int(column.not_numbers.sum()),
         missing=int(missing.sum()),
+        numeric=found is not None,
+        dates=found is not None and (found.rules.date is not None or column.is_date),
         levels=levels,
         rare=sum(counts.values()) - sum(levels.values()),
     )
@@ -94,7 +101,8 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
 
     Examples
     --------
-    >>> age = ColumnProfile(name="age", values=9, texts=0, missing=0, levels={}, rare=0)
+    >>> age = ColumnProfile(name="age", values=9, texts=0, missing=0, numeric=True, levels={},
+    ...                     rare=0)
     >>> sex = ColumnProfile(name="sex", values=9, texts=9, missing=0, levels={"f": 4, "m": 5},
     ...                     rare=0)
     >>> hired = sex.model_copy(update={"name": "hired", "levels": {"no": 5, "yes": 4}})
@@ -119,11 +127,24 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
             ),
         }
     )
-    found = {profile.client: tuple(_differences(profile, resolved)) for profile in ordered}
+    dated = {name for name in numeric if _mostly_dates(_held(ordered, name))}
+    found = {profile.client: tuple(_differences(profile, resolved, dated)) for profile in ordered}
     refused = {name: why for name, why in found.items() if why}
     fitting = [profile for profile in ordered if profile.client not in refused]
+    notes += tuple(note for profile in fitting for note in _unread(profile, resolved))
     sensitive = tuple(_with_unrecorded(s, fitting, task) for s in resolved.sensitive)
     return Agreement(resolved.model_copy(update={"sensitive": sensitive}), refused, notes)
+
+
+def _unread(profile: Profile, task: Task) -> Iterator[str]:
+    """Yield a note for each numeric column of a file in which some cells are not numbers."""
+    for name in task.numeric or ():
+        column = profile.column(name)
+        if column is not None and column.texts:
+            yield (
+                f"{profile.client}: column '{name}': {column.texts} of {column.values} values are "
+                "not numbers, read as missing"
+            )
 
 
 def _roles(
@@ -145,9 +166,14 @@ def _roles(
             notes.append(f"column '{name}' is in {len(held)} of {len(profiles)} files: left out")
             continue
         known = [column for column in held if column.values]
-        as_text = sum(column.texts > 0 for column in known)
+        as_text = sum(not column.numeric for column in known)
         (categorical if 2 * as_text >= max(len(known), 1) else numeric).append(name)
     return tuple(numeric), tuple(categorical), tuple(notes)
+
+
+def _mostly_dates(held: Sequence[ColumnProfile]) -> bool:
+    known = [column.dates for column in held if column.values and column.numeric]
+    return 2 * sum(known) > len(known)
 
 
 def _held(profiles: Sequence[Profile], name: str) -> list[ColumnProfile]:
@@ -166,7 +192,8 @@ def _levels(profiles: Sequence[Profile], name: str) -> tuple[str, ...]:
 def _may_lack(sensitive: Sensitive, task: Task) -> bool:
     """Say whether rows without a value may be not recorded; some bin may claim them instead."""
     claimed = sensitive.bin_of_value.get(MISSING, MISSING) != MISSING
-    return MISSING in (sensitive.levels or ()) or (task.missing == "level" and not claimed)
+    kept = task.policy(sensitive.column) == "level"
+    return MISSING in (sensitive.levels or ()) or (kept and not claimed)
 
 
 def _with_unrecorded(sensitive: Sensitive, profiles: Sequence[Profile], task: Task) -> Sensitive:
@@ -181,9 +208,7 @@ def _with_unrecorded(sensitive: Sensitive, profiles: Sequence[Profile], task: Ta
     groups = sensitive.groups or ()
     if whole or MISSING in groups or not _may_lack(sensitive, task):
         return sensitive
-    extra = (Bin(name=MISSING, values=(MISSING,)),) if sensitive.bins else ()
-    added = {"groups": (*groups, MISSING), "bins": (*sensitive.bins, *extra)}
-    return sensitive.model_copy(update=added)
+    return sensitive.with_unrecorded(groups)
 
 
 def _other_label(profiles: Sequence[Profile], task: Task) -> str:
@@ -192,7 +217,12 @@ def _other_label(profiles: Sequence[Profile], task: Task) -> str:
     if not held:
         columns = {column.name for profile in profiles for column in profile.columns}
         raise DataError("no file has the label: " + unknown("column", task.label, columns))
-    counts = Counter(v for column in held for v in column.levels if v != task.favourable)
+    if task.others_unfavourable:
+        return f"not {task.favourable}"
+    every = {value for column in held for value in column.levels}
+    favourable = {text for text, code in label_codes(every, task).items() if code}
+    favourable.add(task.favourable)
+    counts = Counter(v for column in held for v in column.levels if v not in favourable)
     if not counts:
         known = ", ".join(f"'{p.client}'" for p in profiles)
         raise DataError(
@@ -203,7 +233,7 @@ def _other_label(profiles: Sequence[Profile], task: Task) -> str:
     return min(value for value, files in counts.items() if files == most)
 
 
-def _differences(profile: Profile, task: Task) -> Iterator[str]:
+def _differences(profile: Profile, task: Task, dated: Container[str]) -> Iterator[str]:
     """Say how a file differs from what was agreed; nothing if it fits."""
     present = [column.name for column in profile.columns]
     needed = [name for name in task.named_columns if name != task.client]
@@ -213,15 +243,20 @@ def _differences(profile: Profile, task: Task) -> Iterator[str]:
             yield unknown("column", name, present)
     for name in task.numeric or ():
         column = profile.column(name)
-        if column is not None and column.texts:
+        if column is None or not column.values:
+            continue
+        if not column.numeric:
             yield (
                 f"column '{name}': {column.texts} of {column.values} values are not numbers; "
                 "the other files hold numbers"
             )
+        elif column.dates != (name in dated):
+            here, there = ("dates", "numbers") if column.dates else ("numbers", "dates")
+            yield f"column '{name}' holds {here}; the other files hold {there}"
     label = profile.column(task.label)
     if label is not None:
-        odd = sorted(set(label.levels) - {task.favourable, task.unfavourable})
-        if odd or label.rare:
+        odd = sorted(set(label.levels) - set(label_codes(label.levels, task)))
+        if odd or (label.rare and not task.others_unfavourable):
             shown = f"'{odd[0]}'" if odd else f"another value in {label.rare} rows"
             yield (
                 f"label column '{task.label}' holds {shown}; agreed are '{task.favourable}' and "

@@ -17,11 +17,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mfairfl.data.encoder import Encoder, EncoderStatistics, statistics
+from mfairfl.data.binning import Histogram
+from mfairfl.data.columns import Column
+from mfairfl.data.encoder import Encoder, EncoderConfig, fit_encoder
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
+from mfairfl.data.sums import EncoderStatistics, statistics
 from mfairfl.data.table import Table
 from mfairfl.errors import DataError
 from mfairfl.randomness import stream
+from mfairfl.text import some_of
 
 __all__ = [
     "ClientRows",
@@ -45,7 +49,12 @@ class ClientRows:
     def statistics(self, *splits: Split) -> EncoderStatistics:
         """Return the sums over the rows of some splits that an encoder is fitted from."""
         rows = np.concatenate([self.rows[split] for split in splits])
-        return statistics(self.table.X.iloc[rows], self.table.task)
+        return statistics(self.table.X, self.table.task, rows)
+
+    def histogram(self, column: str, cuts: npt.NDArray[np.float64]) -> Histogram:
+        """Count the train rows between cuts of a numeric column."""
+        held = Column.of(self.table.X, column, self.rows["train"])
+        return Histogram.of(held.numbers, cuts)
 
 
 def federation_from_tables(
@@ -54,12 +63,14 @@ def federation_from_tables(
     seed: int = 0,
     test: float = 0.2,
     validation: float = 0.0,
+    encoder: EncoderConfig | None = None,
     name: str = "tables",
 ) -> Federation:
     """Make a federation of clients that hold a table each.
 
     Every table needs the same resolved task: fix ``numeric``, ``categorical``, ``unfavourable``
-    and each attribute's ``groups`` in the `Task`, so that no client's file decides them.
+    and each attribute's ``groups`` in the `Task`, so that no client's file decides them. `encoder`
+    says how features become numbers.
 
     Examples
     --------
@@ -85,6 +96,7 @@ def federation_from_tables(
         scheme="tables",
         seed=seed,
         options={"test": test, "validation": validation},
+        encoding=encoder,
     )
 
 
@@ -101,20 +113,26 @@ def _check_tasks(tables: Mapping[str, Table]) -> None:
                 )
 
 
-def assemble(clients: Sequence[ClientRows], *, notes: tuple[str, ...], **about: Any) -> Federation:
+def assemble(
+    clients: Sequence[ClientRows],
+    *,
+    notes: tuple[str, ...],
+    options: Mapping[str, Any],
+    encoding: EncoderConfig | None = None,
+    **about: Any,
+) -> Federation:
     """Fit the encoder, encode every row once, cut the shards.
 
-    Means and scales come from train rows only. The levels of categories are the schema of the
-    whole table, as silos would agree on beforehand: the width of the encoding, and with it the
-    shape of the model, does not depend on the split.
+    Means, scales and edges come from train rows only. The levels of categories are the schema of
+    the whole table, as silos would agree on beforehand: they do not depend on the split.
     """
     clients = sorted(clients, key=lambda client: client.name)
     task = clients[0].table.task
-    fitted = functools.reduce(operator.add, [c.statistics("train") for c in clients])
-    others = [c.statistics("validation", "test") for c in clients]
-    encoder = Encoder.fit(fitted, task, schema=functools.reduce(operator.add, others, fitted))
-    cuts = [(client.table, client.rows[split]) for split in SPLITS for client in clients]
-    ends = np.cumsum([len(rows) for _, rows in cuts]).tolist()
+    _require_both_labels(clients)
+    config = encoding or EncoderConfig()
+    encoder = _fitted(clients, config)
+    parts = [(client.table, client.rows[split]) for split in SPLITS for client in clients]
+    ends = np.cumsum([len(rows) for _, rows in parts]).tolist()
     pool = Shard(
         np.empty((ends[-1], len(encoder.feature_names)), np.float32),
         np.empty(ends[-1], np.int8),
@@ -122,9 +140,11 @@ def assemble(clients: Sequence[ClientRows], *, notes: tuple[str, ...], **about: 
         np.empty(ends[-1], np.int64),
     )
     places = [slice(a, b) for a, b in itertools.pairwise([0, *ends])]
-    for (table, rows), place in zip(cuts, places, strict=True):
-        pool.X[place] = encoder.transform(table.X.iloc[rows])
-        pool.y[place], pool.cells[place], pool.rows[place] = table.y[rows], table.cells[rows], rows
+    cells = {key: table.cells for key, table in {id(t): t for t, _ in parts}.items()}
+    for (table, rows), place in zip(parts, places, strict=True):
+        encoder.transform(table.X, rows, out=pool.X[place])
+        pool.y[place], pool.rows[place] = table.y[rows], rows
+        pool.cells[place] = cells[id(table)][rows]
     # Before the shards are cut: a slice taken earlier would stay writeable.
     for array in (pool.X, pool.y, pool.cells, pool.rows):
         array.flags.writeable = False
@@ -137,24 +157,80 @@ def assemble(clients: Sequence[ClientRows], *, notes: tuple[str, ...], **about: 
         encoder=encoder,
         task=task,
         notes=notes,
-        warnings=tuple(warning for client in clients for warning in _warnings(client)),
+        warnings=(
+            *dict.fromkeys(warning for client in clients for warning in client.table.warnings),
+            *_warnings(clients),
+        ),
+        options={**options, **_named(config)},
         **about,
     )
 
 
-def _warnings(client: ClientRows) -> Iterator[str]:
-    """Say whether a client lacks a class or a group in training, or rows to test on."""
-    rows, table = client.rows["train"], client.table
-    labels = table.y[rows]
-    if labels.min() == labels.max():
-        which = "favourable" if labels[0] == 1 else "unfavourable"
-        yield f"{client.name}: every train label is {which}"
-    for column, attribute in enumerate(table.attributes):
-        held = {attribute.groups[code] for code in np.unique(table.groups[rows, column])}
-        if absent := [group for group in attribute.recorded if group not in held]:
-            yield f"{client.name}: no train row of {attribute.name} {', '.join(absent)}"
-    if len(client.rows["test"]) == 0:
-        yield f"{client.name}: no test row"
+def _require_both_labels(clients: Sequence[ClientRows]) -> None:
+    """Refuse rows that all have one label: there is nothing to learn, and nothing unfair."""
+    labels = {int(y) for c in clients for y in np.unique(c.table.y[c.rows["train"]])}
+    if len(labels) == 1:
+        task = clients[0].table.task
+        only = task.favourable if labels == {1} else task.unfavourable
+        raise DataError(
+            f"label column '{task.label}': every train row holds '{only}': a model needs rows "
+            "with both values"
+        )
+
+
+def _fitted(clients: Sequence[ClientRows], config: EncoderConfig) -> Encoder:
+    """Fit the encoder to the sums of all clients."""
+    train = functools.reduce(operator.add, [c.statistics("train") for c in clients])
+    others = [c.statistics("validation", "test") for c in clients]
+
+    def count(cuts: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, Histogram]:
+        return {
+            name: functools.reduce(operator.add, [c.histogram(name, given) for c in clients])
+            for name, given in cuts.items()
+        }
+
+    return fit_encoder(
+        config,
+        clients[0].table.task,
+        train=train,
+        schema=functools.reduce(operator.add, others, train),
+        count=count,
+    )
+
+
+def _named(config: EncoderConfig) -> dict[str, Any]:
+    """Return the encoding as an option of the federation, unless it is the default."""
+    return {} if config == EncoderConfig() else {"encoder": config.model_dump(mode="json")}
+
+
+def _warnings(clients: Sequence[ClientRows]) -> Iterator[str]:
+    """Name the clients that lack a class or a group in training, or rows to test on."""
+    for label, which in ((1, "favourable"), (0, "unfavourable")):
+        names = [c.name for c in clients if (c.table.y[c.rows["train"]] == label).all()]
+        yield from _said(names, f"every train label is {which}", f"only {which} train labels")
+    for column, attribute in enumerate(clients[0].table.attributes):
+        lacking: dict[str, list[str]] = {group: [] for group in attribute.recorded}
+        for client in clients:
+            held = np.unique(client.table.groups[client.rows["train"], column])
+            for group in set(lacking) - {attribute.groups[code] for code in held}:
+                lacking[group].append(client.name)
+        # Groups that the same clients lack are named together.
+        together: dict[tuple[str, ...], list[str]] = {}
+        for group, names in lacking.items():
+            together.setdefault(tuple(names), []).append(group)
+        for names_of, groups in together.items():
+            absent = f"no train row of {attribute.name} {some_of(groups, most=10)}"
+            yield from _said(names_of, absent, absent)
+    names = [client.name for client in clients if len(client.rows["test"]) == 0]
+    yield from _said(names, "no test row", "no test row")
+
+
+def _said(names: Sequence[str], one: str, many: str) -> Iterator[str]:
+    """Yield one line, however many clients it is about."""
+    if len(names) == 1:
+        yield f"{names[0]}: {one}"
+    elif names:
+        yield f"{len(names):,} clients have {many}: {some_of(names)}"
 
 
 def check_seed(seed: int) -> None:

@@ -1,29 +1,24 @@
 """Data sets by name: the published ones (`catalog.toml`) and those of others.
 
-Adult and Bank are bundled, COMPAS and German are fetched once. The source that was used is the
-first of the table's notes.
+Adult and Bank are bundled, ACSIncome, COMPAS and German are fetched once. The source that was
+used is the first of the table's notes.
 """
 
 from __future__ import annotations
 
-import hashlib
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from mfairfl.data.sources import (
-    PublishedDataset,
-    bundled_bytes,
-    cache_folder,
-    read_cache,
-    read_official,
-)
+from mfairfl.data.census import CensusDataset
+from mfairfl.data.download import cache_folder
+from mfairfl.data.sources import Check, LoadRequest, OptionValue, PublishedDataset
 from mfairfl.data.table import Table, table_from_frame
 from mfairfl.data.task import Task
 from mfairfl.errors import ConfigError, DataError, require_known
@@ -71,15 +66,22 @@ class Dataset:
             raise ConfigError(f"data set '{self.name}': task= takes a mfairfl.data.Task")
 
 
-def _published() -> dict[str, PublishedDataset | Dataset]:
+BuiltIn = PublishedDataset | CensusDataset
+"""A data set that comes with the package, or with the way to it."""
+
+
+def _built_in(name: str, facts: Mapping[str, Any]) -> BuiltIn:
+    """Make one entry: official files with their sums, or an address with a file per state."""
+    return (PublishedDataset if "files" in facts else CensusDataset)(name=name, **facts)
+
+
+def _published() -> dict[str, BuiltIn | Dataset]:
     text = (resources.files("mfairfl.data") / "catalog.toml").read_text(encoding="utf-8")
-    return {
-        name: PublishedDataset(name=name, **facts) for name, facts in tomllib.loads(text).items()
-    }
+    return {name: _built_in(name, facts) for name, facts in tomllib.loads(text).items()}
 
 
-def _accept(thing: Any) -> PublishedDataset | Dataset:
-    if not isinstance(thing, PublishedDataset | Dataset):
+def _accept(thing: Any) -> BuiltIn | Dataset:
+    if not isinstance(thing, PublishedDataset | CensusDataset | Dataset):
         raise ConfigError(
             f"a {type(thing).__name__} is not a data set: pass a name or a mfairfl.data.Dataset; "
             "for a frame use table_from_frame, for a file read_table"
@@ -87,13 +89,13 @@ def _accept(thing: Any) -> PublishedDataset | Dataset:
     return thing
 
 
-DATASETS: Registry[PublishedDataset | Dataset] = Registry(
+DATASETS: Registry[BuiltIn | Dataset] = Registry(
     "data set", "mfairfl.datasets", _published(), _accept
 )
 """Every data set that has a name."""
 
 
-def _find(dataset: str | Dataset) -> PublishedDataset | Dataset:
+def _find(dataset: str | Dataset) -> BuiltIn | Dataset:
     return DATASETS.follow(dataset) if isinstance(dataset, str) else _accept(dataset)
 
 
@@ -105,7 +107,7 @@ def list_datasets() -> list[dict[str, Any]]:
     Examples
     --------
     >>> [(one["name"], one["rows"], one["bundled"]) for one in list_datasets()][:3]
-    [('adult', 48842, True), ('bank', 45211, True), ('compas', 7214, False)]
+    [('acs-income', 1664500, False), ('adult', 48842, True), ('bank', 45211, True)]
     """
     found = []
     for name in DATASETS.names():
@@ -132,22 +134,23 @@ def load_dataset(
     data_home: str | Path | None = None,
     offline: bool = False,
     verify: bool = True,
-    **options: bool,
+    **options: bool | int | str | Sequence[str],
 ) -> Table:
     """Load a data set by name, or one of your own.
 
     Parameters
     ----------
     dataset
-        ``adult``, ``bank``, ``compas``, ``german``, a registered name, ``package.module:Name``, or
-        a `Dataset`.
+        ``acs-income``, ``adult``, ``bank``, ``compas``, ``german``, a registered name,
+        ``package.module:Name``, or a `Dataset`.
     path
-        A raw file of your own (for Adult the folder of both files) instead of the bundled or
-        fetched one; a `Dataset` gets it as the argument of its `read`.
+        A raw file of your own (for Adult the folder of both files; for ACSIncome a Parquet, CSV
+        or zip file, or a folder of the Bureau's files) instead of the bundled or fetched one; a
+        `Dataset` gets it as the argument of its `read`.
     sensitive
-        Names of sensitive attributes (adult: sex, age, race; bank: age, age3, marital; compas:
-        sex, race, race6, age_cat; german: sex, age). Default: the first, for a `Dataset` all of
-        its task.
+        Names of sensitive attributes (acs-income: sex, race, race2; adult: sex, age, race; bank:
+        age, age3, marital; compas: sex, race, race6, age_cat; german: sex, age). Default: the
+        first, for a `Dataset` all of its task.
     task
         A task of your own on the same columns, in place of the data set's.
     data_home
@@ -157,8 +160,9 @@ def load_dataset(
     verify
         False accepts a file at `path` whose sha256 is not the official one; a note says so.
     **options
-        Switches: ``fnlwgt`` and ``education`` (adult, False), ``duration`` (bank, True: it leaks
-        the label), ``filtered`` (compas, False: ProPublica's 6,172 rows).
+        ``year`` and ``states`` (acs-income, 2018 and all states with Puerto Rico), ``fnlwgt`` and
+        ``education`` (adult, False), ``duration`` (bank, True: it leaks the label), ``filtered``
+        (compas, False: ProPublica's 6,172 rows).
 
     Examples
     --------
@@ -167,50 +171,73 @@ def load_dataset(
     (48842, 11687, ('Female', 'Male'))
     """
     found = _find(dataset)
-    switches = _switches(found, options)
+    used = _options(found, options)
     if task is not None and sensitive is not None:
         raise DataError("give task= or sensitive=, not both: a task names its own attributes")
-    if task is None:
-        task = _task(found, sensitive, switches)
+    chosen = task or _task(found, found.task, sensitive, used)
+    given = None if path is None else Path(path)
     if isinstance(found, Dataset):
-        frame, digest = found.read(None if path is None else Path(path)), None
         source = f"read by data set {found.name}" + ("" if path is None else f" from {path}")
-    else:
-        frame, digest, source = read_official(
-            found, path, data_home, offline=offline, strict=verify
+        table = table_from_frame(found.read(given), chosen, name=found.name)
+        return replace(table, notes=(source, *table.notes))
+    reading = found.read(
+        LoadRequest(
+            path=given,
+            folder=cache_folder(data_home) / found.name,
+            offline=offline,
+            strict=verify,
+            options=used,
+            given=frozenset(options),
         )
-    if switches.get("filtered"):
-        frame = _propublica_rows(frame)
-    table = table_from_frame(frame, task, name=found.name, sha256=digest)
-    used = (f"option {key}={value}" for key, value in switches.items())
-    return replace(table, notes=(source, *used, *table.notes))
+    )
+    frame = _propublica_rows(reading.frame) if used.get("filtered") else reading.frame
+    chosen = task or _task(found, reading.task, sensitive, used)
+    table = table_from_frame(frame, chosen, name=found.name, sha256=reading.sha256)
+    return replace(table, notes=(*reading.notes, *table.notes))
 
 
-def _switches(dataset: PublishedDataset | Dataset, options: Mapping[str, bool]) -> dict[str, bool]:
+def _options(dataset: BuiltIn | Dataset, given: Mapping[str, object]) -> dict[str, OptionValue]:
+    """Return every option of a data set: its defaults, and what was given in their place."""
     known = {} if isinstance(dataset, Dataset) else dataset.options
-    for key, value in options.items():
+    for key in given:
         if not known:
             raise DataError(f"data set {dataset.name} takes no option '{key}': remove it")
         require_known(f"option of data set {dataset.name}", [key], known, DataError)
-        if not isinstance(value, bool):
-            raise DataError(
-                f"option {key}={value!r} of data set {dataset.name}: give True or False"
-            )
-    return {**known, **options}
+    return known | {
+        key: _option(f"option {key}={value!r} of data set {dataset.name}", value, known[key])
+        for key, value in given.items()
+    }
+
+
+def _option(where: str, value: object, default: OptionValue) -> OptionValue:
+    """Return a value of the default's kind; names may be one text with commas."""
+    if isinstance(default, bool):
+        if isinstance(value, bool):
+            return value
+        raise DataError(f"{where}: give True or False")
+    if isinstance(default, int):
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        raise DataError(f"{where}: give a whole number, such as {default}")
+    names = value.split(",") if isinstance(value, str) else value
+    if isinstance(names, Sequence) and names and all(isinstance(name, str) for name in names):
+        return tuple(name.strip() for name in names)
+    raise DataError(f"{where}: give names, such as {', '.join(default[:2])}")
 
 
 def _task(
-    dataset: PublishedDataset | Dataset,
+    dataset: BuiltIn | Dataset,
+    task: Task,
     sensitive: Sequence[str] | None,
-    switches: Mapping[str, bool],
+    options: Mapping[str, OptionValue],
 ) -> Task:
+    """Keep the chosen attributes, by default the first, and the features that no option drops."""
     if isinstance(dataset, Dataset):
-        return dataset.task.select(sensitive)
-    first = (dataset.task.sensitive[0].name,)
-    task = dataset.task.select(first if sensitive is None else sensitive)
+        return task.select(sensitive)
+    task = task.select((task.sensitive[0].name,) if sensitive is None else sensitive)
     used = {
-        "numeric": tuple(c for c in task.numeric or () if switches.get(c, True)),
-        "categorical": tuple(c for c in task.categorical or () if switches.get(c, True)),
+        "numeric": tuple(c for c in task.numeric or () if options.get(c, True)),
+        "categorical": tuple(c for c in task.categorical or () if options.get(c, True)),
     }
     return task.model_copy(update=used)
 
@@ -227,15 +254,6 @@ def _propublica_rows(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[keep].reset_index(drop=True)
 
 
-class Check(NamedTuple):
-    """One file's comparison: `found` is None where the file is not on this machine."""
-
-    file: str
-    expected: str
-    found: str | None
-    ok: bool
-
-
 def verify(name: str | None = None, *, data_home: str | Path | None = None) -> list[Check]:
     """Compare the bundled and cached files of published data sets with their sums.
 
@@ -247,23 +265,13 @@ def verify(name: str | None = None, *, data_home: str | Path | None = None) -> l
     >>> [(check.file, check.ok) for check in verify("bank")]
     [('bank-full.csv', True)]
     """
-    checks = []
+    checks: list[Check] = []
     names = filter(DATASETS.is_builtin, DATASETS.names()) if name is None else (name,)
     for dataset in map(DATASETS.get, names):
         if isinstance(dataset, Dataset):
             raise DataError(f"data set '{name}' is not a published one: no sha256 to compare")
-        if dataset.bundled:
-            for file in dataset.files:
-                found = hashlib.sha256(bundled_bytes(file)).hexdigest()
-                checks.append(Check(file.name, file.sha256, found, found == file.sha256))
-            continue
-        folder = cache_folder(data_home) / dataset.name
-        cached = read_cache(dataset, folder)
-        if cached is not None:
-            same = cached.sha256 == cached.expected
-            checks.append(Check(f"{folder}/table.csv", cached.expected, cached.sha256, same))
-        elif name is not None:
-            checks.append(Check(dataset.files[0].name, dataset.files[0].sha256, None, False))
+        found = dataset.checks(cache_folder(data_home) / dataset.name)
+        checks += [check for check in found if name is not None or check.found is not None]
     return checks
 
 
@@ -273,12 +281,13 @@ def describe(
     *,
     data_home: str | Path | None = None,
     offline: bool = False,
+    **options: bool | int | str | Sequence[str],
 ) -> dict[str, Any]:
     """Describe a data set: rows, base rates by group, licence, citation, traps.
 
     The counts are taken from the data, over every attribute on offer; like `load_dataset` it
-    fetches what is neither bundled nor cached, unless `offline`. Files, licence, citation and
-    traps are empty for a data set that is not a published one.
+    takes options, and fetches what is neither bundled nor cached, unless `offline`. Files,
+    licence, citation and traps are empty for a data set that is not a published one.
 
     Examples
     --------
@@ -288,7 +297,8 @@ def describe(
     """
     found = _find(dataset)
     names = tuple(s.name for s in found.task.sensitive)
-    table = load_dataset(dataset, path, sensitive=names, data_home=data_home, offline=offline)
+    chosen: dict[str, Any] = {"data_home": data_home, "offline": offline, **options}
+    table = load_dataset(dataset, path, sensitive=names, **chosen)
     attributes: dict[str, dict[str, dict[str, float | None]]] = {}
     for column, attribute in enumerate(table.attributes):
         codes = table.groups[:, column]
@@ -311,7 +321,7 @@ def describe(
             "share": round(good_rows / len(table), 3),
         },
         "attributes": attributes,
-        "options": published.options if published else {},
+        "options": _options(found, options),
         "files": {file.name: file.sha256 for file in published.files} if published else {},
         "source": table.notes[0],
         "licence": published.licence if published else "",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, NoReturn
@@ -13,7 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mfairfl.data.task import MISSING, Sensitive, canonical_text
+from mfairfl.data.numbers import (
+    LARGEST,
+    MISSING_NUMBERS,
+    Recognised,
+    are_numbers,
+    parse,
+    recognise,
+)
+from mfairfl.data.task import MISSING, ColumnRules, Reading, Sensitive, canonical_text
 from mfairfl.errors import DataError, require_known, unknown
 
 __all__ = [
@@ -27,17 +36,24 @@ __all__ = [
     "require_present",
 ]
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_LEADING_ZERO = re.compile(r"[+-]?0\d")
-# Only in numeric columns: in text, "NA" may be Namibia and "None" an answer.
-_MISSING_NUMBERS = frozenset({MISSING, "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>"})
 _MOST_GROUPS = 50  # more are a number or an identifier that was meant to be binned
-_LARGEST = 1e100  # squares stay far from overflow
+_SHOWN = 3  # cells that a note names
+_PLAIN = ColumnRules()
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
     """One column of a frame whose index is named "line" (of the file) or "row" (from 0).
+
+    Parameters
+    ----------
+    table : str
+        What messages call the table.
+    series : pandas.Series
+        The cells.
+    rules : ColumnRules
+        How they are read. Where they do not read every cell of a column of numbers, the notation
+        is found out (`recognised`); cells that are no numbers are then missing.
 
     Examples
     --------
@@ -47,16 +63,44 @@ class Column:
 
     table: str
     series: pd.Series[Any]
+    rules: ColumnRules = _PLAIN
+
+    @classmethod
+    def of(
+        cls, features: pd.DataFrame, name: str, rows: npt.NDArray[np.int64] | None = None
+    ) -> Column:
+        """Take some rows (by position), or all, of one column of a table's features."""
+        series = features[name]
+        return cls("features", series if rows is None else series.iloc[rows])
 
     @property
     def name(self) -> str:
         """The column's name."""
         return str(self.series.name)
 
+    @property
+    def _kind(self) -> str:
+        """The kind of the values: text unless the frame has a type for them."""
+        kind = self.series.dtype.kind
+        return "m" if kind in "mM" else "n" if kind in "iuf" else kind
+
+    @property
+    def is_date(self) -> bool:
+        """Whether the frame has the values as dates or times."""
+        return self._kind == "m"
+
     def place(self, position: int) -> str:
         """Name the cell at `position` for a message."""
         index = self.series.index
         return f"{self.table}, {index.name or 'row'} {index[position]}, column '{self.name}'"
+
+    def take(self, rows: npt.NDArray[np.bool_]) -> Column:
+        """Return the column with some of its rows."""
+        return replace(self, series=self.series[rows])
+
+    def as_numbers(self) -> Column:
+        """Return the column with its notation settled, whichever of its rows are taken later."""
+        return self if self.recognised is None else replace(self, rules=self.recognised.rules)
 
     @cached_property
     def _distinct(self) -> tuple[npt.NDArray[np.intp], list[str]]:
@@ -70,7 +114,9 @@ class Column:
             ) from error
         # Plain str objects: walking an Arrow array is slow.
         plain = uniques.tolist() if self.series.dtype == "str" else uniques
-        return codes, [canonical_text(value) for value in plain]
+        missing = set(self.rules.missing_codes)
+        texts = (canonical_text(value) for value in plain)
+        return codes, [MISSING if text in missing else text for text in texts]
 
     def _spread(self, dtype: Any, convert: Callable[[str], Any], empty: Any) -> npt.NDArray[Any]:
         """Apply `convert` to the distinct texts and spread the results over the rows."""
@@ -78,38 +124,94 @@ class Column:
         # The extra entry at the end is where code -1 points.
         return np.array([*map(convert, texts), empty], dtype=dtype)[codes]
 
+    @property
+    def levels(self) -> dict[str, int]:
+        """How many rows hold each value, read as text and sorted; a missing one is left out."""
+        return {text: n for text, n in sorted(self.counts.items()) if text != MISSING}
+
     @cached_property
     def texts(self) -> npt.NDArray[np.object_]:
         """The values as canonical text, a missing one as ``?``."""
         return self._spread(object, str, MISSING)
 
+    @property
+    def counts(self) -> Counter[str]:
+        """How many rows hold each text, a missing value as ``?``."""
+        codes, texts = self._distinct
+        found: Counter[str] = Counter()
+        rows = np.bincount(codes + 1, minlength=len(texts) + 1).tolist()
+        for text, n in zip([MISSING, *texts], rows, strict=True):
+            found[text] += n
+        return +found
+
+    def positions(self, levels: Sequence[str]) -> npt.NDArray[np.intp]:
+        """Return each row's position among `levels`, -1 where its text is none of them."""
+        index = {level: i for i, level in enumerate(levels)}
+        return self._spread(np.intp, lambda text: index.get(text, -1), index.get(MISSING, -1))
+
+    @cached_property
+    def recognised(self) -> Recognised | None:
+        """How the cells are read as numbers; None if the column is not one of numbers.
+
+        Cells of a frame that have a type are judged by it, but for infinities.
+        """
+        if self._kind in "bm":
+            return Recognised(self.rules, {}) if self._kind == "m" else None
+        if self._kind == "n" and not (np.abs(self._typed) > LARGEST).any():
+            return Recognised(self.rules, {})
+        levels = self.levels
+        return recognise(list(levels), np.array([*levels.values()], dtype=np.intp), self.rules)
+
+    @property
+    def _typed(self) -> npt.NDArray[np.float64]:
+        """The values of a column that the frame has as numbers or dates, codes not yet out."""
+        if self._kind == "n":
+            return self.series.to_numpy(dtype=np.float64, na_value=np.nan)
+        values: Any = self.series
+        if self.series.dtype.kind == "M":
+            values = pd.to_datetime(self.series, utc=True) - pd.Timestamp(0, tz="UTC")
+        days = values / pd.Timedelta(days=1)
+        return np.asarray(days.to_numpy(dtype=np.float64, na_value=np.nan))
+
     @cached_property
     def numbers(self) -> npt.NDArray[np.float64]:
-        """The values as float64, a missing one as nan; text and infinities are refused."""
-        numbers: npt.NDArray[np.float64]
-        if self.series.dtype.kind in "iuf":  # no detour through text for what is a number already
-            numbers = self.series.to_numpy(dtype=np.float64, na_value=np.nan)
+        """The values as float64, a missing one as nan; a column that is not numbers is refused."""
+        if self._kind in "mn":  # no detour through text for what is a number already
+            numbers = self._typed
+            numbers = np.where(np.isin(numbers, self._numeric_codes), np.nan, numbers)
         else:
-            numbers = self._spread(np.float64, _number, np.nan)
+            numbers = self._parsed(self.rules)
         # nan is "missing"; inf marks what is not a number, as no number may be that large.
-        refused = np.abs(numbers) > _LARGEST
-        if refused.any():
+        refused = np.abs(numbers) > LARGEST
+        if refused.any() and self.recognised is None:
             self._refuse(int(refused.argmax()))
+        if refused.any() and self.recognised is not None:
+            numbers = self._parsed(self.recognised.rules)
         return numbers
+
+    @property
+    def _numeric_codes(self) -> list[float]:
+        codes = parse(self.rules.missing_codes, ColumnRules())
+        return [code for code in codes.tolist() if np.isfinite(code)]
+
+    def _parsed(self, rules: ColumnRules) -> npt.NDArray[np.float64]:
+        codes, texts = self._distinct
+        odd = set(rules.missing_codes)
+        worth = parse([MISSING if text in odd else text for text in texts], rules)
+        return np.append(worth, np.nan)[codes]
 
     def _refuse(self, position: int) -> None:
         text = self.texts[position]
         place = self.place(position)
-        if _NUMBER.fullmatch(text) or text.lstrip("+-").lower() in ("inf", "infinity"):
+        endless = text.lstrip("+-").lower() in ("inf", "infinity")
+        if endless or np.isfinite(parse([text], self.rules)[0]):
             raise DataError(
-                f"{place}: the number {text} is too large (above {_LARGEST:g}): "
+                f"{place}: the number {text} is too large (above {LARGEST:g}): "
                 "correct it or leave the cell empty"
             )
-        has_comma = _NUMBER.fullmatch(text.replace(",", "."))
-        comma = " (write a decimal point, not a comma)" if has_comma else ""
         raise DataError(
-            f"{place}: '{text}' is not a number{comma}: "
-            "correct it, leave the cell empty or list the column in categorical"
+            f"{place}: '{text}' is not a number: correct it, leave the cell empty, declare it by "
+            f"missing_codes in [task.columns.{self.name}], or list the column in categorical"
         )
 
     @property
@@ -120,18 +222,53 @@ class Column:
     @property
     def missing_number(self) -> npt.NDArray[np.bool_]:
         """Which rows have no value, read as a number: "NA" and its like are missing too."""
-        if self.series.dtype.kind in "iuf":
-            return self.series.isna().to_numpy(dtype=np.bool_)
-        return self._spread(np.bool_, lambda text: text in _MISSING_NUMBERS, True)
+        if self._kind in "mn":
+            return np.isnan(self.numbers)
+        odd = set(MISSING_NUMBERS)
+        if self.recognised is not None:
+            odd |= self.recognised.odd.keys()
+        return self._spread(np.bool_, lambda text: text in odd, True)
 
     @property
     def not_numbers(self) -> npt.NDArray[np.bool_]:
-        """Which rows hold text that does not read as a plain number ("007" does not)."""
-        if self.series.dtype.kind in "iufb":
-            return np.full(len(self.series), self.series.dtype.kind == "b")
-        return self._spread(
-            np.bool_, lambda t: t not in _MISSING_NUMBERS and not _plain_number(t), False
-        )
+        """Which rows hold a text that does not read as a number ("007" does not)."""
+        if self.recognised is not None:
+            odd = set(self.recognised.odd)
+        else:
+            levels = list(self.levels)
+            odd = set(itertools.compress(levels, ~are_numbers(levels, self.rules)))
+        return self._spread(np.bool_, lambda text: text in odd, False)
+
+    @property
+    def example(self) -> str:
+        """A cell that was not written as a plain number, and what it was read as."""
+        if self.recognised is None or self._kind in "mn":
+            return ""
+        texts = [text for text in self.levels if text not in self.recognised.odd]
+        dressed = (text for text in texts if not are_numbers([text], ColumnRules())[0])
+        first = next((text for text in dressed if text not in MISSING_NUMBERS), None)
+        if first is None:
+            return ""
+        return f"'{first}' is read as {parse([first], self.recognised.rules)[0]:.12g}"
+
+    @property
+    def doubts(self) -> list[str]:
+        """What a reader should check of how a column of numbers was read."""
+        found, where = self.recognised, f"{self.table}: column '{self.name}'"
+        if found is None:
+            return []
+        notes = [f"{where}: {found.question}"] * bool(found.question)
+        if found.odd:
+            total, count = sum(self.levels.values()), sum(found.odd.values())
+            odd = np.flatnonzero(self.not_numbers)[:_SHOWN]
+            index = self.series.index
+            cells = [f"{index.name or 'row'} {index[i]} holds '{self.texts[i]}'" for i in odd]
+            more = f" and {count - _SHOWN} more" * (count > _SHOWN)
+            notes.append(
+                f"{where}: {total - count:,} of {total:,} values are numbers; {', '.join(cells)}"
+                f"{more}: read as missing"
+            )
+        return notes
 
     @property
     def coerced(self) -> int:
@@ -144,24 +281,13 @@ class Column:
         return int(np.array([*changed, False])[codes].sum())
 
 
-def _plain_number(text: str) -> bool:
-    return _NUMBER.fullmatch(text) is not None and _LEADING_ZERO.match(text) is None
-
-
-def _number(text: str) -> float:
-    if text in _MISSING_NUMBERS:
-        return np.nan
-    if text in ("True", "False"):
-        return float(text == "True")
-    return float(text) if _NUMBER.fullmatch(text) else np.inf
-
-
 Columns = Mapping[str, Column]
 
 
-def columns_of(frame: pd.DataFrame, table: str) -> Columns:
+def columns_of(frame: pd.DataFrame, table: str, reading: Reading | None = None) -> Columns:
     """Split a frame into columns, each of which is converted to text or numbers only once."""
-    return {str(name): Column(table, frame[name]) for name in frame.columns}
+    rules = Reading().rules if reading is None else reading.rules
+    return {str(name): Column(table, frame[name], rules(str(name))) for name in frame.columns}
 
 
 def require_columns(present: Iterable[str], needed: Iterable[str], table: str) -> None:
@@ -260,7 +386,7 @@ def _codes(column: Column, sensitive: Sensitive, levels: tuple[str, ...]) -> npt
     codes = np.array([code.get(text, -1) for text in column.texts], dtype=np.int16)
     if sensitive.intervals:
         left = np.flatnonzero(codes < 0)
-        numbers = Column(column.table, column.series.iloc[left]).numbers
+        numbers = column.take(codes < 0).numbers
         for b in sensitive.intervals:
             low, high = b.interval
             codes[left[(low <= numbers) & (numbers <= high)]] = levels.index(b.name)

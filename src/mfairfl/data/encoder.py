@@ -1,195 +1,204 @@
-"""One-hot encoding and standardisation, fitted from sums that clients can add up, kept as JSON.
-
-The sums are exact: statistics of parts add up to those of the whole, bit for bit, in any order.
-"""
+"""How features become numbers: fitted from sums that clients can add up, kept as JSON."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-import math
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from fractions import Fraction
+from collections.abc import Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pydantic import Field, ValidationError, model_validator
 
+from mfairfl.data.binning import Bins, Count, agree_bins
 from mfairfl.data.columns import Column, require_columns
-from mfairfl.data.task import MISSING, StrictModel, Task
-from mfairfl.errors import ConfigError, DataError, first_problem, unknown
+from mfairfl.data.sums import EncoderStatistics
+from mfairfl.data.task import MISSING, DocumentedModel, StrictModel, Task, canonical_text
+from mfairfl.errors import DataError, first_problem, unknown
 
-__all__ = [
-    "CategoricalColumn",
-    "Encoder",
-    "EncoderStatistics",
-    "NumericColumn",
-    "NumericStatistics",
-    "statistics",
-]
+__all__ = ["CategoricalColumn", "Encoder", "EncoderConfig", "NumericColumn", "fit_encoder"]
 
 
-def statistics(X: pd.DataFrame, task: Task) -> EncoderStatistics:
-    """Sum up the features of some rows.
+class EncoderConfig(DocumentedModel):
+    """How features become the model's inputs."""
 
-    Examples
-    --------
-    >>> task = Task(label="y", favourable=1, sensitive=("sex",), numeric=("age",),
-    ...             categorical=("sex",))
-    >>> sums = statistics(pd.DataFrame({"age": [30.0, 50.0], "sex": ["f", "m"]}), task)
-    >>> sums.numeric["age"].mean, sums.numeric["age"].deviation, sums.categorical["sex"]
-    (40.0, 10.0, {'f': 1, 'm': 1})
+    numeric: Literal["standard", "bins"] = "bins"
+    """Numbers: standard, (x - mean) / deviation; or bins, also piecewise linear."""
+    bins: int = Field(default=16, ge=2, le=64)
+    """Bins of equal size of a numeric column; frequent values add more."""
+    min_rows: int = Field(default=50, ge=1)
+    """No bin holds fewer train rows of all clients."""
+    indicators: Literal["none", "atoms", "bins"] = "atoms"
+    """With bins, 0/1 inputs for: none, atoms (values that stand out) or bins."""
+    min_level_rows: int = Field(default=10, ge=1)
+    """Categories in fewer rows of all clients are merged into one."""
+
+
+def fit_encoder(
+    config: EncoderConfig,
+    task: Task,
+    *,
+    train: EncoderStatistics,
+    schema: EncoderStatistics,
+    count: Count,
+) -> Encoder:
+    """Fit what a configuration asks for, wherever the rows are.
+
+    Parameters
+    ----------
+    config, task
+        The encoding, and the task of a table.
+    train
+        Sums over the train rows of all clients.
+    schema
+        Sums over all rows that will be encoded.
+    count
+        Counts the train rows of all clients between given cuts.
     """
-    if task.numeric is None or task.categorical is None:
-        raise ConfigError("the task's columns have no roles yet: use the task of a table")
-    require_columns(X.columns, (*task.numeric, *task.categorical), "features")
-    columns = {c: Column("features", X[c]) for c in (*task.numeric, *task.categorical)}
-    return EncoderStatistics(
-        {c: NumericStatistics.of(columns[c].numbers) for c in task.numeric},
-        {c: dict(sorted(Counter(columns[c].texts.tolist()).items())) for c in task.categorical},
+    bins = {}
+    if config.numeric == "bins":
+        bins = agree_bins(train.numeric, count, bins=config.bins, min_rows=config.min_rows)
+    return Encoder.fit(
+        train,
+        task,
+        schema=schema,
+        bins=bins,
+        indicators=config.indicators,
+        min_level_rows=config.min_level_rows,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class EncoderStatistics:
-    """Per numeric column its sums, per categorical column how often each level occurs.
-
-    Examples
-    --------
-    >>> a = EncoderStatistics(categorical={"sex": {"f": 2}})
-    >>> b = EncoderStatistics(categorical={"sex": {"f": 1, "m": 4}})
-    >>> (a + b).categorical
-    {'sex': {'f': 3, 'm': 4}}
-    """
-
-    numeric: Mapping[str, NumericStatistics] = field(default_factory=dict)
-    categorical: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-
-    def __add__(self, other: EncoderStatistics) -> EncoderStatistics:
-        odd = (set(self.numeric) ^ set(other.numeric)) | (
-            set(self.categorical) ^ set(other.categorical)
-        )
-        if odd:
-            raise DataError(
-                f"column '{min(odd)}' is in one client's statistics and not in the other's: "
-                "use one task for all clients"
-            )
-        return EncoderStatistics(
-            {name: own + other.numeric[name] for name, own in self.numeric.items()},
-            {
-                name: dict(sorted((Counter(own) + Counter(other.categorical[name])).items()))
-                for name, own in self.categorical.items()
-            },
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class NumericStatistics:
-    """One numeric column: values, missing values, and the exact sums of x and of x²."""
-
-    count: int = 0
-    missing: int = 0
-    total: tuple[float, ...] = ()
-    squares: tuple[float, ...] = ()
-
-    @classmethod
-    def of(cls, numbers: npt.NDArray[np.float64]) -> NumericStatistics:
-        """Sum a column in which nan means missing."""
-        x = numbers[~np.isnan(numbers)]
-        return cls(len(x), len(numbers) - len(x), _exact(x.tolist()), _exact(_squares(x)))
-
-    def __add__(self, other: NumericStatistics) -> NumericStatistics:
-        return NumericStatistics(
-            self.count + other.count,
-            self.missing + other.missing,
-            _exact(self.total + other.total),
-            _exact(self.squares + other.squares),
-        )
-
-    @property
-    def mean(self) -> float:
-        """The mean, correctly rounded; 0 without values."""
-        return float(self._sum(self.total) / self.count) if self.count else 0.0
-
-    @property
-    def deviation(self) -> float:
-        """The population standard deviation; 0 without values."""
-        if not self.count:
-            return 0.0
-        mean = self._sum(self.total) / self.count
-        variance = self._sum(self.squares) / self.count - mean * mean
-        # Squares of numbers below 1e-140 underflow and may leave a negative trace.
-        return math.sqrt(max(float(variance), 0.0))
-
-    @staticmethod
-    def _sum(parts: tuple[float, ...]) -> Fraction:
-        return sum(map(Fraction, parts), Fraction(0))
-
-
-def _exact(terms: Iterable[float]) -> tuple[float, ...]:
-    """Write the exact sum of `terms` as few floats: its rounding, the rounding of the rest, ...
-
-    The answer depends on the sum alone, never on the order or the grouping of the terms.
-    """
-    rest = list(terms)
-    parts: list[float] = []
-    while (part := math.fsum(rest)) != 0:
-        parts.append(part)
-        rest.append(-part)
-    return tuple(parts)
-
-
-def _squares(x: npt.NDArray[np.float64]) -> list[float]:
-    """Return floats that sum to Σx² exactly: each square as its rounding and its error.
-
-    The error term follows from cutting x into two halves of at most 26 bits, whose products are
-    exact (Dekker, 1971; no square over- or underflows for 1e-140 < |x| < 1e140).
-    """
-    shifted = x * 134217729.0  # 2^27 + 1
-    high = shifted - (shifted - x)
-    low = x - high
-    square = x * x
-    error = ((high * high - square) + 2 * high * low) + low * low
-    return [*square.tolist(), *error.tolist()]
+def _increasing(values: Sequence[float]) -> bool:
+    return all(a < b for a, b in itertools.pairwise(values))
 
 
 class NumericColumn(StrictModel):
-    """A column that becomes (x − mean) / scale; `indicator` adds a 0/1 column for missing."""
+    """A number: standardised, and what is piecewise linear or 0/1 in it.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    mean, scale : float
+        It becomes (x − mean) / scale; a missing number becomes the mean.
+    indicator : bool
+        Whether a 0/1 input marks a missing number.
+    edges : tuple of float
+        For each two neighbours a < b, an input that rises from 0 at a to 1 at b.
+    atoms : tuple of float
+        For each of these values a 0/1 input, 1 where x equals it.
+    bin_indicators : bool
+        Whether each edge has a 0/1 input, 1 where x is at or above it and below the next; what is
+        below the first edge belongs to it, too.
+
+    Examples
+    --------
+    >>> age = NumericColumn(name="age", mean=40, scale=10, indicator=False, edges=(20, 30, 60),
+    ...                     atoms=(40,))
+    >>> age.derived_names
+    ('age from 20 to 30', 'age from 30 to 60', 'age=40')
+    >>> [column.tolist() for column in age.derived(np.array([25.0, 40.0]))]
+    [[0.5, 1.0], [0.0, 0.3333333333333333], [0.0, 1.0]]
+    """
 
     name: str
     mean: float
     scale: Annotated[float, Field(gt=0)]
     indicator: bool
+    edges: tuple[float, ...] = ()
+    atoms: tuple[float, ...] = ()
+    bin_indicators: bool = False
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if not (_increasing(self.edges) and _increasing(self.atoms)):
+            raise ValueError("edges and atoms must increase")
+        if len(self.edges) < 2 and (self.edges or self.bin_indicators):
+            raise ValueError("bins need at least two edges")
+        return self
+
+    @property
+    def derived_names(self) -> tuple[str, ...]:
+        """The names of the inputs beside the standardised number and the missing mark."""
+        edges = [canonical_text(edge) for edge in self.edges]
+        names = [f"{self.name} from {a} to {b}" for a, b in itertools.pairwise(edges)]
+        names += [f"{self.name}={canonical_text(atom)}" for atom in self.atoms]
+        if self.bin_indicators:
+            names.append(f"{self.name}<{edges[1]}")
+            inner = itertools.pairwise(edges[1:])
+            names += [f"{self.name} in [{a}, {b})" for a, b in inner]
+            names.append(f"{self.name}>={edges[-1]}")
+        return tuple(names)
+
+    def derived(self, numbers: npt.NDArray[np.float64]) -> Iterator[npt.NDArray[np.float64]]:
+        """Yield these inputs one by one; of a missing number (nan), no 0/1 input is 1."""
+        filled = np.where(np.isnan(numbers), self.mean, numbers)
+        for low, high in itertools.pairwise(self.edges):
+            # Clipped first: no number, however large, overflows.
+            yield (np.clip(filled, low, high) - low) / (high - low)
+        for atom in self.atoms:
+            yield (numbers == atom).astype(np.float64)
+        if self.bin_indicators:
+            bounds = [-np.inf, *self.edges[1:], np.inf]
+            for low, high in itertools.pairwise(bounds):
+                yield ((numbers >= low) & (numbers < high)).astype(np.float64)
 
 
 class CategoricalColumn(StrictModel):
-    """A column that becomes one 0/1 column per level."""
+    """A column that becomes one 0/1 input per level, and one for all rare levels together.
+
+    Parameters
+    ----------
+    name : str
+        The column.
+    levels : tuple of str
+        Levels with an input of their own.
+    rare : tuple of str
+        Levels that share the last input; a level that is in neither does, too, if there are any.
+    """
 
     name: str
     levels: tuple[str, ...]
+    rare: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _sorted(self) -> Self:
-        if list(self.levels) != sorted(set(self.levels)):
-            raise ValueError("levels must be sorted and distinct")
+        for one in (self.levels, self.rare):
+            if list(one) != sorted(set(one)):
+                raise ValueError("levels must be sorted and distinct")
+        if not set(self.levels).isdisjoint(self.rare):
+            raise ValueError("a level cannot be rare and have an input of its own")
         return self
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        together = "(rare)"
+        while together in self.levels:
+            together = f"({together})"
+        merged = (together,) if self.rare else ()
+        return tuple(f"{self.name}={level}" for level in (*self.levels, *merged))
 
 
 class Encoder(StrictModel):
     """How features become numbers: the same for every client, and all that prediction needs.
 
     Numeric columns are standardised (population standard deviation; a constant column becomes
-    0), a missing number becomes the mean, that is 0, and is marked in an extra column if any was
-    missing in the fit. Categorical columns are one-hot over their sorted levels.
+    0), a missing number becomes the mean, that is 0, and is marked in an extra input if any was
+    missing in the fit. With bins, more inputs follow (`NumericColumn`). Categorical columns are
+    one-hot over their sorted levels.
+
+    The inputs, in this order: every standardised number; the missing marks; for each numeric
+    column what is piecewise linear, then what is 0/1; for each categorical column its levels.
 
     Examples
     --------
+    >>> from mfairfl.data import statistics
     >>> task = Task(label="y", favourable=1, sensitive=("sex",), numeric=("age",),
     ...             categorical=("sex",))
     >>> X = pd.DataFrame({"age": [30.0, 50.0], "sex": ["f", "m"]})
@@ -201,10 +210,18 @@ class Encoder(StrictModel):
            [ 1.,  0.,  1.]], dtype=float32)
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     numeric: tuple[NumericColumn, ...]
     categorical: tuple[CategoricalColumn, ...]
     unknown_category: Literal["ignore", "error"]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _version_1(cls, value: Any) -> Any:
+        """Read version 1, which had neither bins nor rare levels."""
+        if isinstance(value, dict) and value.get("schema_version") == 1:
+            return value | {"schema_version": 2}
+        return value
 
     @classmethod
     def fit(
@@ -213,7 +230,9 @@ class Encoder(StrictModel):
         task: Task,
         *,
         schema: EncoderStatistics | None = None,
-        min_count: int = 1,
+        bins: Mapping[str, Bins] | None = None,
+        indicators: Literal["none", "atoms", "bins"] = "none",
+        min_level_rows: int = 1,
     ) -> Encoder:
         """Fit from (summed) statistics.
 
@@ -226,73 +245,108 @@ class Encoder(StrictModel):
         schema
             Sums over all rows that will be encoded: which levels there are, and where values are
             missing. By default `statistics`.
-        min_count
-            Levels in fewer rows of the schema are left out, that is, encoded as all zeros like an
-            unknown one.
+        bins
+            Bins of numeric columns (`agree_bins`); a column without is only standardised.
+        indicators
+            Which 0/1 inputs columns with bins get.
+        min_level_rows
+            Levels in fewer rows of the schema are merged into one.
         """
         schema = statistics if schema is None else schema
-        if min_count > 1 and task.unknown_category == "error":
-            raise ConfigError(
-                f"min_count={min_count} leaves levels out, which unknown_category='error' would "
-                "refuse: use unknown_category='ignore'"
+        numeric = []
+        for name, column in statistics.numeric.items():
+            found = (bins or {}).get(name, Bins())
+            numeric.append(
+                NumericColumn(
+                    name=name,
+                    mean=column.mean,
+                    scale=column.deviation or 1.0,
+                    indicator=schema.numeric[name].missing > 0,
+                    edges=found.edges,
+                    atoms=found.atoms if indicators == "atoms" else (),
+                    bin_indicators=indicators == "bins" and bool(found.edges),
+                )
             )
-        numeric = tuple(
-            NumericColumn(
-                name=name,
-                mean=column.mean,
-                scale=column.deviation or 1.0,
-                indicator=schema.numeric[name].missing > 0,
-            )
-            for name, column in statistics.numeric.items()
-        )
         categorical = tuple(
             CategoricalColumn(
-                name=name, levels=tuple(sorted(v for v, n in counts.items() if n >= min_count))
+                name=name,
+                levels=tuple(sorted(v for v, n in counts.items() if n >= min_level_rows)),
+                rare=tuple(sorted(v for v, n in counts.items() if n < min_level_rows)),
             )
             for name, counts in schema.categorical.items()
         )
         return cls(
-            numeric=numeric, categorical=categorical, unknown_category=task.unknown_category
+            numeric=tuple(numeric), categorical=categorical, unknown_category=task.unknown_category
         )
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """The names of the encoded columns: numbers, missing marks (``age=?``), levels."""
+        """The names of the inputs, in their order; ``age=?`` is the mark of a missing age."""
         return (
             *(column.name for column in self.numeric),
             *(f"{column.name}={MISSING}" for column in self.numeric if column.indicator),
-            *(f"{column.name}={level}" for column in self.categorical for level in column.levels),
+            *(name for column in self.numeric for name in column.derived_names),
+            *(name for column in self.categorical for name in column.input_names),
         )
 
-    def transform(self, X: pd.DataFrame) -> npt.NDArray[np.float32]:
-        """Encode features (`Table.X`, or `features_frame` of new rows)."""
+    def transform(
+        self,
+        X: pd.DataFrame,
+        rows: npt.NDArray[np.int64] | None = None,
+        out: npt.NDArray[np.float32] | None = None,
+    ) -> npt.NDArray[np.float32]:
+        """Encode features (`Table.X`, or `features_frame` of new rows), column by column.
+
+        Parameters
+        ----------
+        X
+            The features.
+        rows
+            Positions of the rows to encode; all if omitted.
+        out
+            Array to write to, (rows, inputs); a new one if omitted.
+        """
         needed = [*(c.name for c in self.numeric), *(c.name for c in self.categorical)]
         require_columns(X.columns, needed, "features")
-        encoded = np.zeros((len(X), len(self.feature_names)), dtype=np.float32)
-        indicators = iter(range(len(self.numeric), encoded.shape[1]))
+        shape = (len(X) if rows is None else len(rows), len(self.feature_names))
+        if out is None:
+            out = np.empty(shape, dtype=np.float32)
+        elif out.shape != shape or out.dtype != np.float32:
+            raise DataError(f"out is {out.dtype} {out.shape}: give float32 {shape}")
+        mark = len(self.numeric)
+        first = mark + sum(column.indicator for column in self.numeric)
         for j, fitted in enumerate(self.numeric):
-            column = Column("features", X[fitted.name])
-            encoded[:, j] = _standardised(column, fitted)
+            column = Column.of(X, fitted.name, rows)
+            out[:, j] = _standardised(column, fitted)
             if fitted.indicator:
-                encoded[:, next(indicators)] = np.isnan(column.numbers)
-        first = len(self.numeric) + sum(fitted.indicator for fitted in self.numeric)
+                out[:, mark] = np.isnan(column.numbers)
+                mark += 1
+            for values in fitted.derived(column.numbers):
+                out[:, first] = values
+                first += 1
         for levels in self.categorical:
-            codes = self._codes(Column("features", X[levels.name]), levels)
-            rows = np.flatnonzero(codes >= 0)
-            encoded[rows, first + codes[rows]] = 1
-            first += len(levels.levels)
-        return encoded
+            width = len(levels.input_names)
+            self._one_hot(Column.of(X, levels.name, rows), levels, out[:, first : first + width])
+            first += width
+        return out
 
-    def _codes(self, column: Column, levels: CategoricalColumn) -> npt.NDArray[np.intp]:
-        codes = pd.Index(levels.levels, dtype=object).get_indexer(
-            pd.Index(column.texts, dtype=object)
-        )
+    def _one_hot(
+        self, column: Column, fitted: CategoricalColumn, out: npt.NDArray[np.float32]
+    ) -> None:
+        """Write a categorical column's inputs."""
+        known = (*fitted.levels, *fitted.rare)
+        codes = column.positions(known)
         strange = codes < 0
         if self.unknown_category == "error" and strange.any():
             position = int(strange.argmax())
-            problem = unknown("category", column.texts[position], levels.levels)
+            problem = unknown("category", column.texts[position], known)
             raise DataError(f"{column.place(position)}: {problem}: correct it or train with it")
-        return codes
+        if fitted.rare:
+            codes[strange] = len(fitted.levels)
+        codes = np.minimum(codes, len(fitted.levels))  # all rare ones share an input
+        out[:] = 0
+        held = np.flatnonzero(codes >= 0)
+        out[held, codes[held]] = 1
 
     def to_json(self) -> str:
         """Write as JSON; numbers keep every bit."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mfairfl.data.assembly import assemble, check_seed, split_client
+from mfairfl.data.encoder import EncoderConfig
 from mfairfl.data.federation import Federation
 from mfairfl.data.table import Table
 from mfairfl.errors import DataError, require_known
@@ -79,6 +80,7 @@ def partition(
     validation: float = 0.0,
     fold: tuple[int, int] | None = None,
     attribute: str | None = None,
+    encoder: EncoderConfig | None = None,
     **options: Any,
 ) -> Federation:
     """Distribute a table's rows over clients and encode them.
@@ -110,6 +112,8 @@ def partition(
         client's train rows takes the place of its test rows.
     attribute
         Sensitive attribute that the scheme reads; the first if omitted.
+    encoder
+        How features become numbers; the defaults of `EncoderConfig` if omitted.
 
     Examples
     --------
@@ -146,6 +150,7 @@ def partition(
         scheme=scheme,
         seed=seed,
         options=settings,
+        encoding=encoder,
     )
 
 

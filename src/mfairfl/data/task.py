@@ -21,7 +21,10 @@ __all__ = [
     "MISSING",
     "Attribute",
     "Bin",
+    "ColumnRules",
     "DocumentedModel",
+    "Policy",
+    "Reading",
     "Sensitive",
     "StrictModel",
     "Task",
@@ -32,6 +35,7 @@ MISSING = "?"
 """The text of a missing value: an empty cell, a null and a literal ``?`` are the same."""
 
 _WHOLE = re.compile(r"(-?)(0|[1-9]\d*)\.0+")
+_FORMAT = re.compile(r"%[YymdHMSjbBp]")
 
 
 def canonical_text(value: object) -> str:
@@ -87,6 +91,109 @@ class DocumentedModel(StrictModel):
     """
 
     model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+Policy = Literal["level", "drop", "error"]
+"""What happens to a missing value; see `Task.missing`."""
+
+Separator = Literal[",", ".", " ", "'"]
+
+
+class ColumnRules(StrictModel):
+    """How the cells of one column are read; what is left out is as for the whole file.
+
+    Parameters
+    ----------
+    decimal, thousands
+        Marks in numbers: with "," and "." the text ``1.200,5`` is 1200.5.
+    missing_codes
+        Texts that mean "no value" in this column, besides those of the whole file.
+    date
+        "iso" (2024-05-31, with or without a time) or a format such as ``%d.%m.%Y``. A date becomes
+        the days since 1970-01-01, a time of day the hours since midnight.
+    missing
+        What happens to rows without a value: as `Task.missing`, for this column.
+
+    Examples
+    --------
+    >>> ColumnRules(missing_codes=(-9,)).missing_codes
+    ('-9',)
+    """
+
+    decimal: Literal[".", ","] | None = None
+    thousands: Separator | None = None
+    missing_codes: tuple[Text, ...] = ()
+    date: str | None = None
+    missing: Policy | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.thousands is not None and self.thousands == (self.decimal or "."):
+            raise ConfigError(
+                f"'{self.thousands}' cannot be both the decimal mark and the separator of "
+                "thousands: set decimal as well"
+            )
+        if self.date is not None and self.date != "iso" and not _FORMAT.search(self.date):
+            raise ConfigError(
+                f"date '{self.date}' is not a format: give 'iso' or one such as '%d.%m.%Y'"
+            )
+        return self
+
+
+class Reading(DocumentedModel):
+    """How the cells of a file are read, and those of single columns where they differ.
+
+    Examples
+    --------
+    >>> reading = Reading(decimal=",", columns={"age": ColumnRules(missing_codes=("-9",))})
+    >>> reading.rules("age")
+    ColumnRules(decimal=',', thousands=None, missing_codes=('-9',), date=None, missing=None)
+    """
+
+    decimal: Literal[".", ","] | None = Field(default=None, examples=[","])
+    """Decimal mark of numbers; found out if omitted."""
+    thousands: Separator | None = Field(default=None, examples=["."])
+    """Separator of thousands; found out if omitted."""
+    missing_codes: tuple[Text, ...] = Field(default=(), examples=[["-9", "unknown"]])
+    """Texts that mean a missing value, in any column."""
+    columns: dict[str, ColumnRules] = Field(default_factory=dict)
+    """Rules of single columns: decimal, thousands, missing_codes, date, missing."""
+
+    @model_validator(mode="after")
+    def _compatible(self) -> Self:
+        for name in self.columns:
+            self.rules(name)
+        return self
+
+    def rules(self, column: str) -> ColumnRules:
+        """Return the rules of a column: its own, and those of the file for what they leave out."""
+        own = self.columns.get(column, ColumnRules())
+        return ColumnRules(
+            decimal=own.decimal or self.decimal,
+            thousands=own.thousands or self.thousands,
+            missing_codes=tuple(dict.fromkeys((*own.missing_codes, *self.missing_codes))),
+            date=own.date,
+            missing=own.missing,
+        )
+
+    def read_as(self, other: Reading | None) -> Reading:
+        """Return how a file is read that has rules of its own; they override these."""
+        if other is None:
+            return self
+        names = dict.fromkeys([*self.columns, *other.columns])
+        merged = {name: _overridden(self.rules(name), other.rules(name)) for name in names}
+        return Reading(
+            decimal=other.decimal or self.decimal,
+            thousands=other.thousands or self.thousands,
+            missing_codes=tuple(dict.fromkeys((*other.missing_codes, *self.missing_codes))),
+            columns=merged,
+        )
+
+
+def _overridden(rules: ColumnRules, own: ColumnRules) -> ColumnRules:
+    codes = tuple(dict.fromkeys((*own.missing_codes, *rules.missing_codes)))
+    set_here = own.model_dump(exclude_none=True) | {"missing_codes": codes}
+    return rules.model_copy(update=set_here)
 
 
 class Bin(StrictModel):
@@ -154,11 +261,11 @@ class Sensitive(StrictModel):
 
     Without `bins` each distinct value is a group, sorted as text. With `bins` the groups are the
     bins in their order, then `rest`, which takes every value outside them; without `rest` such a
-    value is an error. A missing value is never put into `rest`. List ``"?"`` in `groups` to accept
-    missing values: their rows have the group ``?``, not recorded, and are compared with nobody.
-    With bins, list ``"?"`` in a bin's values: a bin called ``?`` means the same, a bin of any
-    other name makes them a group like the others. `groups` fixes the groups and the order of their
-    codes, also for files in which some of them have no member. `name` defaults to the column.
+    value is an error. A missing value is never put into `rest`: its row has the group ``?``, not
+    recorded, and is compared with nobody. With bins, a bin of another name that lists ``"?"`` in
+    its values makes missing values a group like the others. `groups` fixes the groups and the
+    order of their codes, also for files in which some of them have no member. `name` defaults to
+    the column.
 
     Examples
     --------
@@ -222,6 +329,14 @@ class Sensitive(StrictModel):
         """The bins that are intervals."""
         return tuple(b for b in self.bins if b.values is None)
 
+    def with_unrecorded(self, known: Sequence[str]) -> Sensitive:
+        """Return the attribute with the group ``?`` after its groups, or after those `known`."""
+        groups = self.levels or tuple(known)
+        if MISSING in groups:
+            return self
+        extra = (Bin(name=MISSING, values=(MISSING,)),) if self.bins else ()
+        return self.model_copy(update={"groups": (*groups, MISSING), "bins": (*self.bins, *extra)})
+
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
@@ -251,16 +366,18 @@ class Attribute:
         return tuple(group for group in self.groups if group != MISSING)
 
 
-class Task(DocumentedModel):
+class Task(Reading):
     """The meaning of a table: what is predicted, for whom it has to be fair, from which columns.
 
     Parameters
     ----------
     label
-        Column with exactly two values.
+        Column with exactly two values, or more with `others_unfavourable`. Rows without a label
+        are left out, and counted.
     favourable
         The value of the label that is good for a person (granted, hired, not accused). Any scalar;
-        compared as `canonical_text`, so 1, 1.0 and "1" agree.
+        compared as `canonical_text`, so 1, 1.0 and "1" agree. Spellings such as true, True, 1 and
+        yes are told apart only in a file where they differ.
     sensitive
         One or more `Sensitive` attributes, or names of columns.
     numeric, categorical
@@ -270,20 +387,27 @@ class Task(DocumentedModel):
     ignore
         Columns that are not features. A sensitive column may be listed here.
     client
-        Column that names the client each row belongs to; never a feature.
+        Column that names the client each row belongs to; never a feature. Rows without a client
+        are left out, and counted.
     sensitive_as_features
         False keeps every sensitive column out of the features, also one listed in a role.
     missing
-        "level": a missing category is the level "?", a missing number is filled by the encoder and
-        marked. "drop": rows with a missing value in any used column are dropped, with a note.
-        "error": they are refused. A missing label is an error unless "drop"; so is a missing
-        sensitive value that is not a group. With "level", some of several silos' files may lack a
-        sensitive column, or values of it: the group "?" is added for their rows.
+        "level": a missing category is the level "?", a missing number is filled with the mean and
+        marked in a column of its own, a missing sensitive value is the group "?" (not recorded).
+        "drop": rows with a missing value are left out, and counted. "error": they are refused, and
+        so are a missing label and a missing client. One column may have another policy:
+        ``columns={"age": ColumnRules(missing="drop")}``.
     unknown_category
         A category not seen in training: "ignore" encodes it as all zeros, "error" refuses it.
     unfavourable
         The other value of the label. Detected if omitted; a file that holds only one of the two
         values is accepted when both are given.
+    others_unfavourable
+        Every value of the label other than the favourable one is unfavourable (heart disease: 0
+        against 1 to 4).
+    decimal, thousands, missing_codes, columns
+        How cells are read; see `Reading`. A notation that is not given is found out, and what was
+        found is in the notes.
 
     Examples
     --------
@@ -308,12 +432,14 @@ class Task(DocumentedModel):
     """Column that holds each row's client."""
     sensitive_as_features: bool = True
     """Whether the model may use sensitive columns."""
-    missing: Literal["level", "drop", "error"] = "level"
-    """Level: a category of its own; drop: leave rows out; or error."""
+    missing: Policy = "level"
+    """Level: fill and mark, or a level of its own; drop: leave rows out; or error."""
     unknown_category: Literal["ignore", "error"] = "ignore"
     """Category not seen in training: ignore or error."""
     unfavourable: Text | None = None
     """The other value of the label."""
+    others_unfavourable: bool = False
+    """Whether every label other than the favourable one is unfavourable."""
 
     @model_validator(mode="before")
     @classmethod
@@ -343,6 +469,10 @@ class Task(DocumentedModel):
         if self.unfavourable == self.favourable:
             raise ConfigError(f"favourable and unfavourable are both '{self.favourable}'")
         return self
+
+    def policy(self, column: str) -> Policy:
+        """Return what happens to rows without a value in a column."""
+        return self.rules(column).missing or self.missing
 
     @property
     def named_columns(self) -> tuple[str, ...]:

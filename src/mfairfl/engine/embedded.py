@@ -119,22 +119,18 @@ def _same_shape(members: Sequence[Member]) -> Iterable[list[tuple[int, Member]]]
 def clients_of(members: Sequence[Member], states: Sequence[RunState]) -> LocalClients:
     """Join the rows of the distinct federations; return the clients of all runs."""
     federations = {id(m.federation): m.federation for m in members}
-    merging = {id(m.federation) for m in members if m.setup.strategy.card.trains_on == "pooled"}
-    keys: list[tuple[int, str, str]] = []
+    keys: list[tuple[int, Split, str]] = []
     shards = []
     for key, federation in federations.items():
-        if key in merging:
-            keys.append((key, "pooled", _pooled_name(federation)))
-            shards.append(_all_rows(federation))
         for split in splits_of(federation):
-            for client in federation.clients:
+            for client in sorted(federation.clients, key=lambda client: client.name):
                 shard = client.shard(split)
                 keys.append((key, split, client.name))
                 shards.append((shard.X, shard.y, shard.cells))
     pool, ranges = Pool.from_arrays(shards, Cells(members[0].federation.attributes).size)
     where: dict[int, dict[str, dict[str, range]]] = {}
-    for (key, kind, name), rows in zip(keys, ranges, strict=True):
-        where.setdefault(key, {}).setdefault(kind, {})[name] = rows
+    for (key, split, name), rows in zip(keys, ranges, strict=True):
+        where.setdefault(key, {}).setdefault(split, {})[name] = rows
     runs = [
         _run_rows(member, state, where[id(member.federation)])
         for member, state in zip(members, states, strict=True)
@@ -143,21 +139,15 @@ def clients_of(members: Sequence[Member], states: Sequence[RunState]) -> LocalCl
 
 
 def _run_rows(member: Member, state: RunState, rows: dict[str, dict[str, range]]) -> RunRows:
-    pooled = member.setup.strategy.card.trains_on == "pooled"
+    trainers = rows["train"]
+    if member.setup.strategy.card.trains_on == "pooled":
+        # The clients' train rows lie one after the other.
+        held = list(trainers.values())
+        trainers = {_pooled_name(member.federation): range(held[0].start, held[-1].stop)}
     return RunRows(
         rows=rows,
-        trainers=rows["pooled" if pooled else "train"],
+        trainers=trainers,
         attributes=member.federation.attributes,
         seed=member.setup.seed,
         slots=MemorySlots(state.slots),
-    )
-
-
-def _all_rows(federation: Federation) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return features, labels and cells of every client's training rows, in name order."""
-    shards = [client.train for client in sorted(federation.clients, key=lambda c: c.name)]
-    return (
-        np.concatenate([shard.X for shard in shards]),
-        np.concatenate([shard.y for shard in shards]),
-        np.concatenate([shard.cells for shard in shards]),
     )

@@ -132,7 +132,7 @@ class Study(StrictModel):
     splits: tuple[str, ...] = Field(default=("own",), min_length=1)
     notions: tuple[str, ...] = ("demographic_parity",)
     protocols: tuple[Annotated[str, Field(pattern=r"^[1-9]\d*x[1-9]\d*$")], ...] = Field(
-        default=("40x5",), min_length=1
+        default=("40x2",), min_length=1
     )
     seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds), Field(min_length=1)] = (0, 1, 2)
     strategies: tuple[StrategyVariant, ...] = Field(min_length=1)

@@ -35,7 +35,7 @@ __all__ = [
     "unpack_ask",
 ]
 
-VERSION = 2
+VERSION = 3
 Arrays = Mapping[str, np.ndarray]
 _SAME_VERSION = "install the same mfairfl on server and clients"
 _MOST = 4096  # models, jobs or members in one message; no honest request has more

@@ -1,31 +1,34 @@
 """Before the first round: one task, one encoder, and counts, without sending files.
 
-Three exchanges: each client describes its file, sends the sums that the encoder is fitted from,
-and encodes its rows. A client that does not fit or does not answer stays out, with the reason. One
-that lacks a sensitive attribute takes part: its rows are not part of the comparisons of that
-attribute, and a note says so.
+Each client describes its file, sends the sums that the encoder is fitted from, counts its rows
+between cuts if numbers are encoded by bins (up to four times), and encodes its rows. A client that
+does not fit or does not answer stays out, with the reason. One that lacks a sensitive attribute
+takes part: its rows are not part of the comparisons of that attribute, and a note says so.
 """
 
 from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, ClassVar, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
-from mfairfl.data import SPLITS, Attribute, Encoder, Split, Task
+from mfairfl.data import SPLITS, Attribute, Encoder, EncoderConfig, EncoderStatistics, Split, Task
 from mfairfl.data.agreement import Profile, agree
-from mfairfl.data.encoder import EncoderStatistics
+from mfairfl.data.binning import Histogram
+from mfairfl.data.encoder import fit_encoder
 from mfairfl.data.task import StrictModel
 from mfairfl.errors import FederationError, MessageError, first_problem
 from mfairfl.fairness.cells import Cells
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
 from mfairfl.remote.codec import Packet, make_packet, read_header
+from mfairfl.remote.histograms import Cuts, pack_cuts, unpack_histograms
+from mfairfl.remote.remarks import nameless, odd_columns, unrecorded
 from mfairfl.remote.transport import Transport, read_replies
 
 __all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "enrol"]
@@ -71,6 +74,7 @@ class EnrolmentTerms:
     task: Task
     seed: int
     model: ModelTerms
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
     test: float = 0.2
     validation: float = 0.0
 
@@ -94,6 +98,8 @@ class Enrolled(StrictModel):
         Hash of each client's file, as the client reports it.
     refused : dict of client to str
         The reason of each client that stays out.
+    warnings : tuple of str
+        What makes a client's columns doubtful, as far as sums show it.
     """
 
     task: Task
@@ -102,6 +108,7 @@ class Enrolled(StrictModel):
     sha256: dict[str, str]
     refused: dict[str, str]
     notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -109,70 +116,103 @@ class Enrolled(StrictModel):
         return self.task.attributes
 
 
+class _Sums(NamedTuple):
+    """What a client tells: sums over its train rows and its others, and the hash of its file."""
+
+    train: EncoderStatistics
+    others: EncoderStatistics
+    sha256: str
+
+
 def enrol(
     transport: Transport, names: Sequence[str], terms: EnrolmentTerms, *, minimum: int = 1
 ) -> Enrolled:
     """Agree with the clients; raise if fewer than `minimum` are left."""
-    refused: dict[str, str] = {}
-
-    def ask(
-        who: Sequence[str], kind: str, header: dict[str, Any], read: Callable[[str, Packet], T]
-    ) -> dict[str, T]:
-        """Return each client's parsed answer; one without is refused with the reason."""
-        replies = transport.exchange({name: make_packet(kind, header) for name in who})
-        found, reasons = read_replies(who, replies, functools.partial(_checked, read))
-        refused.update(reasons)
-        if len(found) < minimum:
-            why = "; ".join(f"{name}: {reason}" for name, reason in sorted(refused.items()))
-            raise FederationError(
-                f"{len(found)} of {len(names)} clients take part, at least {minimum} must ({why})"
-            )
-        return found
-
+    clients = _Clients(transport, sorted(names), minimum)
     task = terms.task.model_copy(update={"client": None})
-    profiles = ask(sorted(names), "profile", {"task": task.model_dump(mode="json")}, _read_profile)
+    request = make_packet("profile", {"task": task.model_dump(mode="json")})
+    profiles = clients.ask(request, _read_profile)
     agreement = agree(list(profiles.values()), task)
-    refused |= {name: "; ".join(why) for name, why in agreement.refused.items()}
-    fitting = sorted(set(profiles) - set(agreement.refused))
+    clients.refused |= {name: "; ".join(why) for name, why in agreement.refused.items()}
     split = {
         "task": agreement.task.model_dump(mode="json"),
         "seed": terms.seed,
         "test": terms.test,
         "validation": terms.validation,
     }
-    said = ask(fitting, "sums", split, _read_sums)
-    train = functools.reduce(operator.add, (said[name][0] for name in sorted(said)))
-    others = (said[name][1] for name in sorted(said))
-    schema = functools.reduce(operator.add, others, train)
-    encoder = Encoder.fit(train, agreement.task, schema=schema)
+    said = clients.ask(make_packet("sums", split), _read_sums)
+    encoder = _agreed_encoder(clients, said, split, terms.encoder, agreement.task)
     agreed = split | {"encoder": encoder.to_json(), "model": asdict(terms.model)}
     cells = Cells(agreement.task.attributes).size
-    counts = ask(sorted(said), "encode", agreed, functools.partial(_read_counts, cells))
+    counts = clients.ask(make_packet("encode", agreed), functools.partial(_read_counts, cells))
     by_part: dict[Split, dict[str, np.ndarray]] = {
-        part: {name: counts[name][part] for name in sorted(counts)} for part in SPLITS
+        part: {name: counts[name][part] for name in counts} for part in SPLITS
     }
+    labels = np.sum([rows.sum(axis=0) for rows in by_part["train"].values()], axis=0)
+    if (labels == 0).any():
+        raise FederationError(
+            f"label '{agreement.task.label}': all train rows of all clients hold one value; a "
+            "model needs rows with both"
+        )
     return Enrolled(
         task=agreement.task,
         encoder=encoder,
         counts=by_part,
-        sha256={name: said[name][2] for name in sorted(counts)},
-        refused=refused,
-        notes=(*agreement.notes, *_unrecorded(agreement.task, by_part)),
+        sha256={name: said[name].sha256 for name in counts},
+        refused=clients.refused,
+        notes=(*agreement.notes, *unrecorded(agreement.task, by_part)),
+        warnings=(
+            *nameless(agreement.task, [profiles[name] for name in counts]),
+            *odd_columns(agreement.task, {n: said[n].train + said[n].others for n in counts}),
+        ),
     )
 
 
-def _unrecorded(task: Task, counts: Mapping[Split, Mapping[str, np.ndarray]]) -> Iterator[str]:
-    """Yield a note for each client with rows outside the comparisons of an attribute."""
-    cells = Cells(task.attributes)
-    for grouping in cells.groupings():
-        for name in counts["train"]:
-            rows = sum(counts[part][name].sum(axis=1) for part in SPLITS)
-            out = int(rows[~grouping.compared].sum())
-            if out:
-                yield (
-                    f"{name}: {grouping.name} is not recorded in {out} of {int(rows.sum())} rows; "
-                    f"they are outside every comparison of {grouping.name}"
-                )
+@dataclass(slots=True)
+class _Clients:
+    """Those that were asked so far, and why some of them stay out."""
+
+    transport: Transport
+    names: list[str]
+    minimum: int
+    refused: dict[str, str] = field(default_factory=dict)
+
+    def ask(self, request: Packet, read: Callable[[str, Packet], T]) -> dict[str, T]:
+        """Return each client's parsed answer; one without is refused with the reason."""
+        who = [name for name in self.names if name not in self.refused]
+        replies = self.transport.exchange(dict.fromkeys(who, request))
+        found, reasons = read_replies(who, replies, functools.partial(_checked, read))
+        self.refused |= reasons
+        if len(found) < self.minimum:
+            why = "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refused.items()))
+            raise FederationError(
+                f"{len(found)} of {len(self.names)} clients take part, at least {self.minimum} "
+                f"must ({why})"
+            )
+        return {name: found[name] for name in sorted(found)}
+
+
+def _agreed_encoder(
+    clients: _Clients,
+    said: Mapping[str, _Sums],
+    split: Mapping[str, Any],
+    config: EncoderConfig,
+    task: Task,
+) -> Encoder:
+    """Fit the encoder to the sums of all clients, and to their counts between cuts."""
+
+    def count(cuts: Cuts) -> dict[str, Histogram]:
+        def read(name: str, reply: Packet) -> dict[str, Histogram]:
+            rows = {column: said[name].train.numeric[column].count for column in cuts}
+            return unpack_histograms(reply, cuts, rows)
+
+        found = clients.ask(pack_cuts(cuts, split), read).values()
+        return {name: functools.reduce(operator.add, [f[name] for f in found]) for name in cuts}
+
+    train = functools.reduce(operator.add, [sums.train for sums in said.values()])
+    others = [sums.others for sums in said.values()]
+    schema = functools.reduce(operator.add, others, train)
+    return fit_encoder(config, task, train=train, schema=schema, count=count)
 
 
 def _read_profile(name: str, reply: Packet) -> Profile:
@@ -182,10 +222,10 @@ def _read_profile(name: str, reply: Packet) -> Profile:
     return found
 
 
-def _read_sums(_: str, reply: Packet) -> tuple[EncoderStatistics, EncoderStatistics, str]:
+def _read_sums(_: str, reply: Packet) -> _Sums:
     said = _expect(reply, "sums")
     train, others = (_SUMS.validate_python(said["sums"][part]) for part in ("train", "others"))
-    return train, others, str(said["sha256"])
+    return _Sums(train, others, str(said["sha256"]))
 
 
 def _read_counts(cells: int, _: str, reply: Packet) -> dict[str, np.ndarray]:

@@ -31,6 +31,7 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.files import write_atomically
 from mfairfl.remote.codec import Packet, Shape, make_packet, pack_answer, read_header, unpack_ask
 from mfairfl.remote.enrolment import ModelTerms
+from mfairfl.remote.histograms import pack_histograms, unpack_cuts
 from mfairfl.remote.silo_file import (
     SiloSettings,
     follow_extensions,
@@ -72,6 +73,8 @@ class Responder:
                 return self._profile(header)
             if kind == "sums":
                 return self._sums(header)
+            if kind == "cuts":
+                return self._histograms(header, packet)
             if kind == "encode":
                 return self._encode(run, header)
         except ValidationError as error:
@@ -92,7 +95,7 @@ class Responder:
         """Describe the file."""
         s, task = self._settings, self._task(header)
         content = read_file(s.csv, **asdict(s.format))
-        columns = columns_of(content.frame, s.csv.name)
+        columns = columns_of(content.frame, s.csv.name, task.read_as(s))
         found = describe_columns(columns, task, s.name, min_count=s.min_count)
         return make_packet("profile", {"profile": found.model_dump(mode="json")})
 
@@ -113,6 +116,13 @@ class Responder:
         facts = {"sha256": silo.table.sha256, "rows": len(silo.table)}
         return make_packet("sums", {"sums": plain, **facts})
 
+    def _histograms(self, header: dict[str, Any], packet: Packet) -> Packet:
+        """Count train rows between cuts, none of them in an interval with too few."""
+        silo, least = self._split(header), self._settings.min_count
+        cuts = unpack_cuts(packet, silo.table.task.numeric or ())
+        found = [silo.histogram(column, given).with_floor(least) for column, given in cuts.items()]
+        return pack_histograms(found)
+
     def _encode(self, run: str, header: dict[str, Any]) -> Packet:
         """Encode the rows, store them for this run, and return counts per (cell, label)."""
         silo = self._split(header)
@@ -129,7 +139,7 @@ class Responder:
         counts: dict[str, np.ndarray] = {}
         for part in SPLITS:
             rows = silo.rows[part]
-            arrays[f"{part}/X"] = encoder.transform(table.X.iloc[rows])
+            arrays[f"{part}/X"] = encoder.transform(table.X, rows)
             arrays[f"{part}/y"] = table.y[rows]
             arrays[f"{part}/cells"] = table.cells[rows].astype(np.int32)
             strata = 2 * table.cells[rows].astype(np.int64) + table.y[rows]
@@ -145,7 +155,7 @@ class Responder:
     def _split(self, header: dict[str, Any]) -> ClientRows:
         """Read the file with the agreed task and split its rows as the embedded engine would."""
         s, task = self._settings, self._task(header)
-        table = read_table(s.csv, task, **asdict(s.format))
+        table = read_table(s.csv, task, **asdict(s.format), reading=s)
         if table.task != task:
             raise DataError(f"{s.csv.name}: does not fit the agreed task; profile it again")
         given = {key: header[key] for key in ("seed", "test", "validation")}

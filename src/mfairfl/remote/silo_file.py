@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
-from mfairfl.data import MISSING, FileFormat, Task
+from mfairfl.data import MISSING, FileFormat, Reading, Task
 from mfairfl.errors import ConfigError, MessageError, MfairflError, first_problem
 from mfairfl.fairness.notions import REGISTRY, Notion, follow_notion, is_built_in, register_notion
 from mfairfl.files import RelativePath, load_settings, load_toml
@@ -27,8 +27,8 @@ __all__ = [
 _EXTENSION = r"^([^\W\d][\w.]*:[^\W\d][\w.]*|\w[\w.+-]*)$"
 
 
-class SiloSettings(BaseModel):
-    """A silo's own settings.
+class SiloSettings(Reading):
+    """A silo's own settings; those of `Reading` say how its own file is written.
 
     Parameters
     ----------
@@ -41,7 +41,8 @@ class SiloSettings(BaseModel):
     state : Path
         Its folder for what it stores between messages.
     min_count : int
-        A category in fewer rows is not named to the coordinator.
+        A category in fewer rows is not named to the coordinator, nor a number; fewer rows between
+        two cuts are counted with their neighbours.
     task : Path, optional
         A file with the ``[task]`` this silo agreed to: a request for another label, other
         sensitive columns or a column that it ignores is refused.
@@ -56,7 +57,8 @@ class SiloSettings(BaseModel):
         Port of Flower's own processes at this silo, on loopback only.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Its fields are described above: nothing is read from the source.
+    model_config = ConfigDict(use_attribute_docstrings=False)
 
     name: str = Field(pattern=r"^\w[\w. -]{0,59}$")
     csv: RelativePath

@@ -15,19 +15,21 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     ValidationError,
     field_validator,
     model_validator,
 )
 
 from mfairfl import __version__
-from mfairfl.data import FileFormat, Task
+from mfairfl.data import EncoderConfig, FileFormat, Task
 from mfairfl.data.task import DocumentedModel
 from mfairfl.engine.output import Output, Rule
 from mfairfl.errors import ConfigError, MfairflError, first_problem, unknown
 from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.notions import follow_notion, notion
 from mfairfl.plugins import MODELS
+from mfairfl.runs.options import comma_list
 from mfairfl.strategies import create
 from mfairfl.strategies.base import Strategy
 from mfairfl.strategies.registry import METHODS
@@ -45,6 +47,19 @@ def _one_or_several(value: Any) -> Any:
 
 Names = Annotated[tuple[str, ...], BeforeValidator(_one_or_several), Field(min_length=1)]
 """One name, or several."""
+
+
+def _data_option(value: Any) -> bool | int | tuple[str, ...]:
+    if isinstance(value, bool | int):
+        return value
+    names = comma_list(value) if isinstance(value, str) else value
+    if isinstance(names, list | tuple) and names and all(isinstance(n, str) for n in names):
+        return tuple(names)
+    raise ValueError("give true or false, a whole number, or names")
+
+
+DataOption = Annotated[bool | int | tuple[str, ...], PlainValidator(_data_option)]
+"""The value of a data set's option; names are a list or one text with commas."""
 
 
 def _followed(look_up: Callable[[str], T], name: str) -> T:
@@ -84,8 +99,8 @@ class DataConfig(DocumentedModel):
     """Where the catalogue's data set is on this machine, if it is not to be fetched."""
     sensitive: Names | None = None
     """Which of the task's sensitive attributes are kept; all if omitted."""
-    options: dict[str, bool] = Field(default_factory=dict)
-    """Switches of the catalogue's data set."""
+    options: dict[str, DataOption] = Field(default_factory=dict)
+    """Options of the catalogue's data set."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -130,7 +145,7 @@ class ModelConfig(DocumentedModel):
     kind: Annotated[str, _known(MODELS.follow)] = "mlp"
     """mlp or logistic."""
     # The arithmetic of a layer with one unit would depend on what is computed beside it.
-    hidden: tuple[Annotated[int, Field(ge=2)], ...] = (32, 32, 32, 32)
+    hidden: tuple[Annotated[int, Field(ge=2)], ...] = (64, 64)
     """Widths of the hidden layers."""
 
     @property
@@ -144,19 +159,19 @@ class TrainingConfig(DocumentedModel):
 
     rounds: int = Field(default=40, ge=0)
     """Communication rounds."""
-    local_epochs: int = Field(default=5, ge=1)
+    local_epochs: int = Field(default=2, ge=1)
     """Local epochs per round."""
     batch_size: int = Field(default=512, ge=1)
     """Mini-batch size."""
     optimizer: Literal["adamw", "sgd", "gradient"] = "adamw"
     """adamw, sgd or gradient."""
-    lr: float = Field(default=2e-3, gt=0)
+    lr: float = Field(default=4e-3, gt=0)
     """Learning rate in the first round."""
     lr_final: float = Field(default=5e-5, ge=0)
     """Learning rate in the last round."""
     schedule: Literal["cosine", "constant"] = "cosine"
     """cosine or constant."""
-    weight_decay: float = Field(default=3.0, ge=0)
+    weight_decay: float = Field(default=1.5, ge=0)
     """Decoupled, multiplied by the learning rate."""
     momentum: float = Field(default=0.0, ge=0, lt=1)
     """For sgd."""
@@ -230,6 +245,7 @@ class Config(DocumentedModel):
     data: DataConfig = Field(default_factory=DataConfig)
     task: Task | None = None
     clients: ClientsConfig = Field(default_factory=ClientsConfig)
+    encoder: EncoderConfig = Field(default_factory=EncoderConfig)
     model: ModelConfig = Field(default_factory=ModelConfig)
     training: TrainingConfig = Field(default_factory=TrainingConfig)
     fairness: FairnessConfig = Field(default_factory=FairnessConfig)

@@ -10,7 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.data import MISSING, Attribute, Task, canonical_text, table_from_frame
+from mfairfl.data import MISSING, Attribute, Task, table_from_frame
+from mfairfl.data.columns import Column
+from mfairfl.data.labels import label_codes
 from mfairfl.errors import DataError
 from mfairfl.fairness import Tally
 from mfairfl.fairness.cells import Cells
@@ -44,18 +46,24 @@ def measure_predictions(
     """
     if task.label not in frame:
         return None
-    labels = np.array([canonical_text(value) for value in frame[task.label]], dtype=object)
-    known = labels != MISSING
+    column = Column(name, frame[task.label], task.rules(task.label))
+    known = ~column.missing
+    if (
+        task.client is not None and task.client in frame
+    ):  # a row without a client is nobody's to compare
+        known &= ~Column(name, frame[task.client], task.rules(task.client)).missing
     if not known.any():
         return None
-    frame, labels, chance = frame[known], labels[known], chance[known]
-    strange = [text for text in labels if text not in (task.favourable, task.unfavourable)]
+    meaning = label_codes(column.levels, task)
+    frame, chance = frame[known], chance[known]
+    labels = column.texts[known]
+    strange = [text for text in labels if text not in meaning]
     if strange:
         raise DataError(
             f"{name}: column '{task.label}' holds '{strange[0]}', neither '{task.favourable}' nor "
             f"'{task.unfavourable}'"
         )
-    y = (labels == task.favourable).astype(np.intp)
+    y = np.array([meaning[text] for text in labels], dtype=np.intp)
     cells, clients = np.zeros(len(y), dtype=np.intp), np.full(len(y), "all")
     attributes: tuple[Attribute, ...] = ()
     present = tuple(s for s in task.sensitive if s.column in frame or MISSING in (s.groups or ()))

@@ -21,7 +21,14 @@ from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import History
 from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.predictor import Predictor, load
-from mfairfl.runs.prepare import ModuleFactory, federation_of, model_of, setup_of, table_of
+from mfairfl.runs.prepare import (
+    ModuleFactory,
+    federation_of,
+    model_of,
+    setup_of,
+    table_of,
+    with_traps,
+)
 from mfairfl.runs.record import FederationFacts, RunRecord, StartedRecord, Timing
 from mfairfl.training.arithmetic import steady_arithmetic
 
@@ -156,12 +163,13 @@ def _federation(request: RunRequest, federations: dict[tuple[Any, ...], Federati
         _refuse("data", config.data, "the rows are given already")
     if isinstance(request.rows, Federation):
         _refuse("clients", config.clients, "the clients are given already")
+        _refuse("encoder", config.encoder, "the rows are encoded already")
         return request.rows
-    parts = (config.data, config.task, config.clients, config.seed)
+    parts = (config.data, config.task, config.clients, config.encoder, config.seed)
     key = (id(request.rows), *(str(part) for part in parts))
     if key not in federations:
         table = table_of(config) if request.rows is None else request.rows
-        federations[key] = federation_of(config, table)
+        federations[key] = with_traps(federation_of(config, table), table)
     return federations[key]
 
 

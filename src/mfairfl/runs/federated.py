@@ -111,6 +111,7 @@ def _enrol(request: FederatedRequest, transport: Transport) -> Enrolled:
         task=config.task,
         seed=config.seed,
         model=ModelTerms(kind=config.model.kind, hidden=config.model.widths),
+        encoder=config.encoder,
         test=config.clients.test,
         validation=config.clients.validation,
     )
@@ -146,7 +147,10 @@ def _started(config: Config, enrolled: Enrolled) -> StartedRecord:
         seed=config.seed,
         features=len(enrolled.encoder.feature_names),
         notes=list(enrolled.notes),
-        warnings=[f"{name} stays out: {why}" for name, why in enrolled.refused.items()],
+        warnings=[
+            *(f"{name} stays out: {why}" for name, why in enrolled.refused.items()),
+            *enrolled.warnings,
+        ],
         clients=clients,
     )
     return started_record(config, enrolled.task, facts)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from mfairfl.data import Federation, Table, load_dataset, partition, read_table
+from mfairfl.data.frame import FileContent, read_file
+from mfairfl.data.leaks import copies_of
+from mfairfl.data.traps import SERIOUS, trap_lines, traps_of
 from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.engine.state import Setup, Split
 from mfairfl.errors import ConfigError
@@ -18,9 +21,25 @@ from mfairfl.plugins import MODELS
 from mfairfl.runs.config import Config
 from mfairfl.strategies.base import Summary
 
-__all__ = ["ModuleFactory", "federation_of", "model_of", "setup_of", "table_of"]
+__all__ = [
+    "ModuleFactory",
+    "content_of",
+    "federation_of",
+    "model_of",
+    "setup_of",
+    "table_of",
+    "with_traps",
+]
 
 ModuleFactory = Callable[[int], nn.Module]
+
+
+def content_of(config: Config) -> FileContent | None:
+    """Read the file as it is, before the task is applied; None for data known by name."""
+    data = config.data
+    if data.csv is None:
+        return None
+    return read_file(Path(data.csv), **asdict(data.format))
 
 
 def table_of(config: Config) -> Table:
@@ -49,7 +68,21 @@ def federation_of(config: Config, table: Table) -> Federation:
         test=clients.test,
         validation=clients.validation,
         fold=None if clients.folds is None else (clients.fold, clients.folds),
+        encoder=config.encoder,
         **clients.options,
+    )
+
+
+def with_traps(federation: Federation, table: Table) -> Federation:
+    """Add what may mislead a reader of the results to a federation's notes and warnings."""
+    lines = trap_lines(traps_of(table))
+    copies = copies_of(table, federation)
+    found = [copies.line] * copies.serious + [line for kind, line in lines if kind in SERIOUS]
+    noted = [line for kind, line in lines if kind not in SERIOUS]
+    return replace(
+        federation,
+        notes=(*federation.notes, *noted),
+        warnings=tuple(dict.fromkeys([*table.warnings, *found, *federation.warnings])),
     )
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mfairfl.data import MISSING, Encoder, Task, features_frame, read_frame
+from mfairfl.data.columns import columns_of
 from mfairfl.data.frame import read_file
 
 __all__ = ["ReadRows", "read_rows"]
@@ -62,13 +63,15 @@ def read_rows(source: Any, task: Task, encoder: Encoder, *, name: str | None = N
     counts = {c.name: features[c.name].value_counts() for c in encoder.categorical}
     texts = {column: int(found.get(MISSING, 0)) for column, found in counts.items()}
     strange = {
-        c.name: counts[c.name].drop([*c.levels, MISSING], errors="ignore")
+        c.name: counts[c.name].drop([*c.levels, *c.rare, MISSING], errors="ignore")
         for c in encoder.categorical
     }
     unseen = {c: {str(v): int(n) for v, n in found.items()} for c, found in strange.items()}
     unseen = {column: found for column, found in unseen.items() if found}
     missing = {column: n for column, n in (numbers | texts).items() if n}
-    notes = (*guessed, *_notes(encoder, len(X), missing, unseen))
+    columns = columns_of(frame[[c.name for c in encoder.numeric if c.name in frame]], name, task)
+    doubts = [doubt for column in columns.values() for doubt in column.doubts]
+    notes = (*guessed, *doubts, *_notes(encoder, len(X), missing, unseen))
     return ReadRows(frame=frame, X=X, name=name, missing=missing, unseen=unseen, notes=notes)
 
 
@@ -85,9 +88,10 @@ def _notes(
                 f"training ({number.mean:.6g})"
             )
     for category in encoder.categorical:
+        unknown = "taken for a rare level" if category.rare else "taken for no level"
         if n := missing.get(category.name):
-            known = MISSING in category.levels
-            how = f"the level '{MISSING}', as in training" if known else "taken for no level"
+            known = MISSING in (*category.levels, *category.rare)
+            how = f"the level '{MISSING}', as in training" if known else unknown
             yield f"{category.name}: {n:,} of {rows:,} values missing, {how}"
         if found := unseen.get(category.name):
             # The most frequent first, as they were counted.
@@ -95,5 +99,5 @@ def _notes(
             more = ", ..." * (len(found) > _SHOWN)
             yield (
                 f"{category.name}: {sum(found.values()):,} of {rows:,} values not seen in "
-                f"training ({shown}{more}), taken for no level"
+                f"training ({shown}{more}), {unknown}"
             )

@@ -1,12 +1,14 @@
 """Rows of all clients in one pool, and the order in which a job walks through its own.
 
 Batches are padded to a shape that depends on the client alone, never on its neighbours in the
-stack, and a shard's place in memory is aligned: both keep the arithmetic of a client bit-equal in
-any company.
+stack, and rows are computed on only in aligned copies: both keep the arithmetic of a client
+bit-equal in any company, wherever its rows lie.
 """
 
 from __future__ import annotations
 
+import itertools
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,7 +23,7 @@ LANES = 32
 differently in the last bit; with every row a multiple of this there is no tail."""
 
 BLOCK = 512
-"""Rows evaluated as one block when measuring; the pool ends in as many spare rows."""
+"""Rows evaluated as one block when measuring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,8 @@ class Pool:
 
     Parameters
     ----------
-    X : Tensor, float32 (N + BLOCK, d)
-        Encoded features; every shard starts at a multiple of `LANES`, with rows of zeros between,
-        and spare rows follow the last one, so that a block may overhang it.
+    X : Tensor, float32 (N, d)
+        Encoded features, shard after shard; never written to, for it may be the caller's memory.
     y : Tensor, float32 (N,)
         Labels, 1 = favourable.
     strata : Tensor, int64 (N,)
@@ -55,18 +56,51 @@ class Pool:
     def from_arrays(
         cls, shards: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], cells: int
     ) -> tuple[Pool, list[range]]:
-        """Join shards (X, y, cell) into one pool; the ranges say where each shard's rows are."""
-        starts = np.cumsum([0, *(_up(len(y)) for _, y, _ in shards)]).tolist()
-        X = torch.zeros(starts[-1] + BLOCK, shards[0][0].shape[1])
-        y, strata = torch.zeros(starts[-1]), torch.zeros(starts[-1], dtype=torch.int64)
-        ranges = []
-        for start, (features, labels, cell) in zip(starts, shards, strict=False):
-            stop = start + len(labels)
-            X.numpy()[start:stop] = features
-            y.numpy()[start:stop] = labels
-            strata.numpy()[start:stop] = 2 * cell.astype(np.int64) + labels.astype(np.int64)
-            ranges.append(range(start, stop))
-        return cls(X=X, y=y, strata=strata, cells=cells), ranges
+        """Join shards (X, y, cell) into one pool; the ranges say where each shard's rows are.
+
+        Features that already lie one after the other in memory, as in a federation, are not
+        copied.
+        """
+        ends = np.cumsum([len(y) for _, y, _ in shards]).tolist()
+        y = np.concatenate([y for _, y, _ in shards]).astype(np.int64)
+        strata = 2 * np.concatenate([cell for _, _, cell in shards]).astype(np.int64) + y
+        pool = cls(
+            X=_joined([X for X, _, _ in shards]),
+            y=torch.from_numpy(y.astype(np.float32)),
+            strata=torch.from_numpy(strata),
+            cells=cells,
+        )
+        return pool, [range(start, stop) for start, stop in itertools.pairwise([0, *ends])]
+
+
+def _joined(parts: Sequence[np.ndarray]) -> Tensor:
+    """Return the rows of all parts, as a view if they are adjacent rows of one array."""
+    width = parts[0].shape[1]
+    parts = [part for part in parts if len(part)] or parts[:1]
+    if _adjacent(parts):
+        shape, strides = (sum(map(len, parts)), width), (4 * width, 4)
+        rows = np.lib.stride_tricks.as_strided(parts[0], shape, strides)
+    else:
+        rows = np.concatenate(parts, dtype=np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a federation's rows are read-only, as they should
+        return torch.from_numpy(rows)
+
+
+def _adjacent(parts: Sequence[np.ndarray]) -> bool:
+    """Whether each part begins where the one before it ends, in memory of one owner."""
+    owner = parts[0].base
+    return (
+        (owner is not None or len(parts) == 1)
+        and all(a.base is owner and a.dtype == np.float32 for a in parts)
+        and all(a.flags.c_contiguous for a in parts)
+        and all(_address(a) + a.nbytes == _address(b) for a, b in itertools.pairwise(parts))
+    )
+
+
+def _address(array: np.ndarray) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def _up(count: int) -> int:

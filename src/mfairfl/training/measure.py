@@ -67,14 +67,23 @@ def histograms(probes: Sequence[Probe], model: Model, pool: Pool) -> list[ScoreH
 def logits(probes: Sequence[Probe], model: Model, pool: Pool) -> list[Tensor]:
     """Return the logits of every probe's rows, float64 (n,)."""
     workspace: Workspace = {}
+    # Torch aligns its own memory, and products may depend on the alignment: rows are copied here.
+    # Those after a client's last are left over from another; their answers are dropped.
+    block = torch.zeros(max(map(_block_rows, probes), default=0), pool.X.shape[1])
     found = []
     for probe in probes:
         members = [
-            _logits(weights, probe.rows, model, pool, workspace)
+            _logits(weights, probe.rows, model, pool, block=block, workspace=workspace)
             for weights in np.atleast_2d(probe.weights)
         ]
         found.append(members[0] if len(members) == 1 else _ensemble(members, probe.shares))
     return found
+
+
+def _block_rows(probe: Probe) -> int:
+    """Return how many rows are evaluated at once, the last block padded."""
+    width = padded_batch(len(probe.rows), BLOCK)
+    return width * min(_BLOCKS, -(-len(probe.rows) // width))
 
 
 def _ensemble(members: Sequence[Tensor], shares: np.ndarray | None) -> Tensor:
@@ -88,16 +97,22 @@ def _ensemble(members: Sequence[Tensor], shares: np.ndarray | None) -> Tensor:
 
 
 def _logits(
-    vector: np.ndarray, rows: range, model: Model, pool: Pool, workspace: Workspace
+    vector: np.ndarray,
+    rows: range,
+    model: Model,
+    pool: Pool,
+    *,
+    block: Tensor,
+    workspace: Workspace,
 ) -> Tensor:
-    # A copy, because torch aligns its own memory: products may depend on the alignment.
-    weights = torch.tensor(vector, dtype=torch.float32).unsqueeze(0)
+    weights = torch.tensor(vector, dtype=torch.float32).unsqueeze(0)  # a copy, hence aligned
     width = padded_batch(len(rows), BLOCK)
     found = []
     for start in range(rows.start, rows.stop, _BLOCKS * width):
-        count = min(_BLOCKS, -(-(rows.stop - start) // width))
-        # The last block may reach into the next shard; its answers there are dropped.
-        inputs = pool.X[start : start + count * width].view(count, width, -1)
+        stop = min(start + _BLOCKS * width, rows.stop)
+        count = -(-(stop - start) // width)
+        block[: stop - start] = pool.X[start:stop]
+        inputs = block[: count * width].view(count, width, -1)
         values, _ = model.forward(weights.expand(count, -1), inputs, workspace)
         found.append(values.reshape(-1))
     values = torch.cat(found)[: len(rows)] if found else torch.empty(0)

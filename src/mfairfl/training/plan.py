@@ -61,8 +61,8 @@ class Optimizer:
     __pydantic_config__: ClassVar[Any] = _STRICT
 
     name: Literal["adamw", "sgd", "gradient"] = "adamw"
-    lr: float = 2e-3
-    weight_decay: float = 3.0
+    lr: float = 4e-3
+    weight_decay: float = 1.5
     momentum: float = 0.0
     beta1: float = 0.9
     beta2: float = 0.999
@@ -280,13 +280,13 @@ class Recipe:
     0.002
     """
 
-    local_epochs: int = 5
+    local_epochs: int = 2
     batch_size: int = 512
     optimizer: Literal["adamw", "sgd", "gradient"] = "adamw"
-    lr: float = 2e-3
+    lr: float = 4e-3
     lr_final: float = 5e-5
     schedule: Literal["cosine", "constant"] = "cosine"
-    weight_decay: float = 3.0
+    weight_decay: float = 1.5
     momentum: float = 0.0
 
     def __post_init__(self) -> None:

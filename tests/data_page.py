@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mfairfl.data import Task
 
-PAGE = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[1] / "docs" / "data.md").read_text(encoding="utf-8")
 GIVEN = ("--label", "Hired", "--favourable", "yes", "--sensitive", "Gender", "--client", "Site")
 TASK = Task(label="Hired", favourable="yes", sensitive=("Gender",), client="Site")
 

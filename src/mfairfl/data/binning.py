@@ -1,0 +1,257 @@
+"""Edges of a numeric column's bins, agreed from counts that clients can add up.
+
+A server proposes cuts; every client counts its rows between them, and says which value they hold
+where it is one only. The server sums, cuts crowded intervals finer, asks again, and derives the
+edges. They depend on the sums alone: however rows are spread over clients, the edges are the same.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mfairfl.data.sums import NumericStatistics
+from mfairfl.errors import DataError
+
+__all__ = ["MOST_CUTS", "Bins", "Histogram", "agree_bins", "bins_of", "finer_cuts", "first_cuts"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+MOST_CUTS = 2**16
+"""No column has more: at most 64 bins, 4 crowded intervals each, 63 new cuts in 3 rounds."""
+
+_PARTS = 64  # into which a crowded interval is cut
+_REFINEMENTS = 3
+_AROUND = 2  # held intervals on either side of a value among which it may stand out
+_DOMINANT = 0.35  # share of the rows there that it must hold
+_MOST_DOMINANT = 64
+_CROWDED = 4  # an interval with more than 1/4 of a bin's rows is cut finer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Histogram:
+    """Rows between cuts: below the first, from each to below the next, from the last upwards.
+
+    Parameters
+    ----------
+    cuts : ndarray (k,)
+        In ascending order.
+    counts : ndarray (k + 1,)
+        Rows in each interval.
+    values : ndarray (k + 1,)
+        The value of all rows of an interval; nan if they hold several, or there are none.
+
+    Examples
+    --------
+    >>> ages = np.array([17.0, 20.0, 20.0, 35.0, 36.0])
+    >>> found = Histogram.of(ages, np.array([18.0, 30.0]))
+    >>> found.counts.tolist(), found.values.tolist()
+    ([1, 2, 2], [17.0, 20.0, nan])
+    """
+
+    cuts: Floats
+    counts: Integers
+    values: Floats
+
+    @classmethod
+    def of(cls, numbers: Floats, cuts: Floats) -> Histogram:
+        """Count a column in which nan means missing."""
+        x = np.sort(numbers[~np.isnan(numbers)])
+        ends = np.array([0, *np.searchsorted(x, cuts), len(x)], dtype=np.int64)
+        counts = np.diff(ends)
+        held = counts > 0
+        values = np.full(len(counts), np.nan)
+        low, high = x[ends[:-1][held]], x[ends[1:][held] - 1]
+        values[held] = np.where(low == high, low + 0.0, np.nan)  # + 0.0: there is one zero only
+        return cls(cuts, counts, values)
+
+    def __add__(self, other: Histogram) -> Histogram:
+        if not np.array_equal(self.cuts, other.cuts):
+            raise DataError("histograms with other cuts do not add up: use one grid for all")
+        same = (other.counts == 0) | (self.values == other.values)
+        mine = np.where(same, self.values, np.nan)
+        values = np.where(self.counts == 0, other.values, mine)
+        return Histogram(self.cuts, self.counts + other.counts, values)
+
+    @property
+    def total(self) -> int:
+        """All rows with a value."""
+        return int(self.counts.sum())
+
+    def with_floor(self, least: int) -> Histogram:
+        """Count the rows of intervals with fewer than `least` in the next one; no row is lost.
+
+        A value is told only if at least that many rows hold it.
+        """
+        counts = np.zeros_like(self.counts)
+        last, carried = len(counts) // 2, 0  # if all rows are too few: a place that says nothing
+        for i in np.flatnonzero(self.counts).tolist():
+            carried += int(self.counts[i])
+            if carried >= least:
+                counts[i], last, carried = carried, i, 0
+        counts[last] += carried
+        # The few rows that join others do not hide the value that those hold.
+        values = np.where(self.counts >= least, self.values, np.nan)
+        return Histogram(self.cuts, counts, values)
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """The edges between a column's bins, and its dominant values, both in ascending order."""
+
+    edges: tuple[float, ...] = ()
+    atoms: tuple[float, ...] = ()
+
+
+Count = Callable[[Mapping[str, Floats]], Mapping[str, Histogram]]
+"""Given cuts by column, return the summed histograms of all clients."""
+
+
+def agree_bins(
+    sums: Mapping[str, NumericStatistics], count: Count, *, bins: int, min_rows: int
+) -> dict[str, Bins]:
+    """Agree on the bins of all columns, in at most four exchanges.
+
+    Examples
+    --------
+    >>> grades = np.repeat([1.0, 2.0, 3.0, 4.0], [5, 90, 60, 45])
+    >>> sums = {"grade": NumericStatistics.of(grades)}
+    >>> def count(cuts):
+    ...     return {name: Histogram.of(grades, given) for name, given in cuts.items()}
+    >>> agree_bins(sums, count, bins=4, min_rows=20)["grade"].edges
+    (2.0, 3.0, 4.0)
+    """
+    cuts = {name: first_cuts(column) for name, column in sums.items() if column.deviation > 0}
+    found: dict[str, Histogram] = {}
+    for _ in range(1 + _REFINEMENTS):
+        if not cuts:
+            break
+        found |= count(cuts)
+        finer = {name: finer_cuts(found[name], bins=bins, min_rows=min_rows) for name in cuts}
+        cuts = {name: given for name, given in finer.items() if given is not None}
+    return {name: bins_of(one, bins=bins, min_rows=min_rows) for name, one in found.items()}
+
+
+def first_cuts(sums: NumericStatistics) -> Floats:
+    """Return cuts around the mean, a power of two apart, and ever wider ones further out.
+
+    The step is between 1/16 and 1/8 of the deviation. As a power of two it keeps all cuts exact,
+    and whole numbers apart once it is 1. No value of n lies further than √n deviations out.
+
+    Examples
+    --------
+    >>> cuts = first_cuts(NumericStatistics.of(np.arange(100.0)))
+    >>> cuts[:3].tolist(), cuts[64:67].tolist(), len(cuts)
+    ([-464.0, -208.0, -80.0], [44.0, 46.0, 48.0], 133)
+    """
+    step = math.ldexp(1.0, math.frexp(sums.deviation)[1] - 4)
+    reach, furthest = [*range(65)], 16 * math.sqrt(sums.count) + 1
+    while reach[-1] < furthest:
+        reach.append(2 * reach[-1])
+    steps = np.array([*(-k for k in reach), *reach], dtype=np.float64)
+    return np.unique(math.floor(sums.mean / step) * step + steps * step)
+
+
+def finer_cuts(found: Histogram, *, bins: int, min_rows: int) -> Floats | None:
+    """Add cuts where an interval is crowded and holds several values; None if none is.
+
+    Crowded is one that holds more than a quarter of a bin's rows. Frequent values, which get edges
+    of their own, do not count: a bin may be a small share of all rows.
+
+    Examples
+    --------
+    >>> found = Histogram.of(np.array([0.0] * 90 + [*range(1, 11)]), np.array([0.0, 64.0]))
+    >>> finer_cuts(found, bins=4, min_rows=5)[:5].tolist()
+    [0.0, 1.0, 2.0, 3.0, 4.0]
+    """
+    rest = found.total - int(found.counts[_frequent(found, bins, min_rows)].sum())
+    crowded = np.isnan(found.values) & (found.counts * bins * _CROWDED > rest)
+    crowded &= found.counts >= max(min_rows, 2)
+    bounded = crowded[1:-1]
+    low, high = found.cuts[:-1][bounded], found.cuts[1:][bounded]
+    cuts = np.union1d(found.cuts, np.linspace(low, high, _PARTS + 1))
+    return cuts if len(cuts) > len(found.cuts) else None
+
+
+def bins_of(found: Histogram, *, bins: int, min_rows: int) -> Bins:
+    """Derive edges such that no bin, and nothing beyond the outer ones, is below `min_rows`.
+
+    The outer edges are the values with `min_rows` rows at or beyond them. Between them, as far as
+    rows allow: the frequent values, most frequent first; quantiles of the other rows, or each of
+    their values if there are few. Where an interval holds several values, an edge is where it
+    begins.
+
+    A column of one or two values, or of too few rows, has no bins.
+    """
+    held = np.flatnonzero(found.counts)
+    if len(held) < 3:
+        return Bins()
+    rows, values = found.counts[held], found.values[held]
+    single = ~np.isnan(values)
+    starts = np.where(single, values, np.array([-np.inf, *found.cuts])[held])
+    below = np.cumsum(rows) - rows
+    inside = (below + single * rows >= min_rows) & (found.total - below >= min_rows)
+    places = np.flatnonzero(inside)
+    if len(places) < 2 or below[places[-1]] - below[places[0]] < min_rows:
+        return Bins()
+    frequent = np.searchsorted(held, _frequent(found, bins, min_rows))
+    edges = [int(places[0]), int(places[-1])]
+    for place in [*frequent, *_quantiles(rows, frequent, bins)]:
+        at = bisect.bisect_left(edges, place)
+        if 0 < at < len(edges):
+            before, after = below[edges[at - 1]], below[edges[at]]
+            if before + min_rows <= below[place] <= after - min_rows:
+                edges.insert(at, int(place))
+    return Bins(tuple(starts[edges].tolist()), _dominant(rows, values, min_rows))
+
+
+def _frequent(found: Histogram, bins: int, min_rows: int) -> Integers:
+    """Return where values are that hold more than 1/`bins` of the rows not held by such values.
+
+    The most frequent comes first; there are at most `bins`.
+    """
+    single = np.flatnonzero(~np.isnan(found.values) & (found.counts >= min_rows))
+    ordered = single[np.argsort(-found.counts[single], kind="stable")][:bins]
+    rows = found.counts[ordered]
+    rest = found.total - (np.cumsum(rows) - rows)
+    enough = rows * bins > rest
+    return ordered[: len(ordered) if enough.all() else int(enough.argmin())]
+
+
+def _dominant(rows: Integers, values: Floats, min_rows: int) -> tuple[float, ...]:
+    """Return the values that stand out: with enough rows, and most of those around them.
+
+    Around a value are the two held intervals on either side. Whole numbers that are all about
+    equally frequent stand out nowhere; 40 hours a week do, and so does every gain that a tax rule
+    makes frequent among gains that hardly occur.
+    """
+    padded = np.pad(rows, _AROUND)
+    width = 2 * _AROUND + 1
+    around = np.lib.stride_tricks.sliding_window_view(padded, width).sum(axis=1)
+    stands_out = ~np.isnan(values) & (rows >= min_rows) & (rows >= _DOMINANT * around)
+    places = np.flatnonzero(stands_out)
+    most = places[np.argsort(-rows[places], kind="stable")][:_MOST_DOMINANT]
+    return tuple(values[np.sort(most)].tolist())
+
+
+def _quantiles(rows: Integers, frequent: Integers, bins: int) -> Integers:
+    """Return at which places bins of equal size begin, in the rows that no frequent value holds.
+
+    All places, if they are no more than `bins`.
+    """
+    others = rows.copy()
+    others[frequent] = 0
+    places = np.flatnonzero(others)
+    if len(places) <= bins:
+        return places
+    reached = np.cumsum(others)
+    begins: Integers = np.searchsorted(
+        reached * bins, np.arange(1, bins) * reached[-1], side="right"
+    )
+    return begins

@@ -1,0 +1,329 @@
+"""What one client's column holds and the others' does not: from a few numbers of each client.
+
+The numbers may be taken from rows (medians) or from the sums that clients send (means): whoever
+has them, the same rules apply.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mfairfl.data.sums import EncoderStatistics, NumericStatistics
+from mfairfl.data.task import MISSING, canonical_text
+from mfairfl.files import toml_key, toml_text
+from mfairfl.text import some_of
+
+__all__ = ["FEW_ROWS", "Difference", "Held", "difference_lines", "find_differences", "held_in"]
+
+FEW_ROWS = 30
+"""A client with fewer rows is too small to be judged."""
+
+DifferenceKind = Literal["rows", "units", "constant", "empty", "spelling", "client"]
+
+_EMPTY = 0.95  # share of missing values
+_UNLIKELY = 1e-3
+_TIMES = 2.0  # a factor that is no matter of people
+_VAST = 5.0  # one that is seen in long tails too
+_SURE = 0.2  # relative error of a centre
+_ALIKE = 1.6  # ratio of two spreads that are about equal
+_FAR = 3.0
+_IQR = 1.349  # interquartile range of a normal distribution with deviation 1
+
+
+class Held(NamedTuple):
+    """One client's column.
+
+    Parameters
+    ----------
+    rows, values : int
+        All rows, and those with a value.
+    mean, deviation : float
+        Of numbers; the deviation is exactly 0 if all are equal.
+    centre, spread : float
+        Median and a robust deviation where rows are known, else mean and deviation.
+    most : float
+        No number is in a larger share of the rows that have one.
+    levels : dict of str to int, optional
+        Rows of each category; None for numbers.
+    """
+
+    rows: int
+    values: int
+    mean: float = 0.0
+    deviation: float = 0.0
+    centre: float = 0.0
+    spread: float = 0.0
+    most: float = 1.0
+    levels: Mapping[str, int] | None = None
+
+    @classmethod
+    def numbers(cls, numbers: npt.NDArray[np.float64]) -> Held:
+        """Describe a client's numbers; nan is missing."""
+        x = numbers[~np.isnan(numbers)]
+        if not len(x):
+            return cls(len(numbers), 0)
+        low, middle, high = np.quantile(x, (0.25, 0.5, 0.75)).tolist()
+        deviation = float(x.std()) if x.min() < x.max() else 0.0
+        mean = float(x.mean()) if deviation else float(x[0])
+        most = float(np.unique(x, return_counts=True)[1].max()) / len(x)
+        return cls(len(numbers), len(x), mean, deviation, middle, (high - low) / _IQR, most)
+
+    @classmethod
+    def sums(cls, found: NumericStatistics) -> Held:
+        """Describe a client's numbers by their sums."""
+        rows, moments = found.count + found.missing, (found.mean, found.deviation)
+        return cls(rows, found.count, *moments, *moments)
+
+    @classmethod
+    def categories(cls, counts: Mapping[str, int]) -> Held:
+        """Describe a client's categories."""
+        levels = {level: n for level, n in counts.items() if level != MISSING and n}
+        return cls(sum(counts.values()), sum(levels.values()), levels=levels)
+
+    @property
+    def only(self) -> str | None:
+        """The value of every row that has one, if they are all equal."""
+        if not self.values:
+            return None
+        if self.levels is not None:
+            return next(iter(self.levels)) if len(self.levels) == 1 else None
+        return None if self.deviation else canonical_text(self.mean)
+
+
+class Difference(NamedTuple):
+    """What is odd about a column (or none: about the client), where, and what to do about it."""
+
+    kind: DifferenceKind
+    column: str
+    clients: tuple[str, ...]
+    message: str
+
+
+Columns = Mapping[str, Mapping[str, Held]]
+"""By column, then by client."""
+
+
+def held_in(clients: Mapping[str, EncoderStatistics]) -> dict[str, dict[str, Held]]:
+    """Describe the columns of clients that sent sums."""
+    columns: dict[str, dict[str, Held]] = {}
+    for client, sums in clients.items():
+        for name, numbers in sums.numeric.items():
+            columns.setdefault(name, {})[client] = Held.sums(numbers)
+        for name, counts in sums.categorical.items():
+            columns.setdefault(name, {})[client] = Held.categories(counts)
+    return columns
+
+
+def find_differences(columns: Columns, *, sensitive: Collection[str] = ()) -> list[Difference]:
+    """Compare each column between clients.
+
+    Parameters
+    ----------
+    columns
+        What each client holds in each column.
+    sensitive
+        Columns whose groups may well live apart: one group at a client is no finding.
+
+    Examples
+    --------
+    >>> whole = {"a": Held(90, 90, 245.0, 55.0, 240.0, 50.0), "b": Held(50, 50)}
+    >>> find_differences({"chol": whole})[0].clients
+    ('b',)
+    """
+    sizes: dict[str, int] = {}
+    for clients in columns.values():
+        for client, held in clients.items():
+            # Sums may leave out rare categories: the largest number is that of the rows.
+            sizes[client] = max(held.rows, sizes.get(client, 0))
+    found = list(_small(sizes))
+    for name, clients in columns.items():
+        judged = {c: held for c, held in clients.items() if held.rows >= FEW_ROWS}
+        if name not in sensitive:  # those rows are not recorded, which is said elsewhere
+            found += _empty(name, judged)
+        known = {c: held for c, held in judged.items() if held.values >= FEW_ROWS}
+        if len(known) < 2:
+            continue
+        if names_client := list(_names_client(name, known)):
+            found += names_client
+            continue
+        found += _spelling(name, known)
+        if name not in sensitive:
+            found += _constant(name, known)
+        found += _units(name, known, only_by_factor=name in sensitive)
+    return found
+
+
+def _small(sizes: Mapping[str, int]) -> Iterator[Difference]:
+    small = {client: n for client, n in sorted(sizes.items()) if n < FEW_ROWS}
+    if small:
+        have = "1 client has" if len(small) == 1 else f"{len(small):,} clients have"
+        named = some_of([f"{client} ({n})" for client, n in small.items()])
+        said = f"{have} fewer than {FEW_ROWS} rows: {named}: merge with others or leave out"
+        yield Difference("rows", "", tuple(small), said)
+
+
+def _empty(name: str, clients: Mapping[str, Held]) -> Iterator[Difference]:
+    gaps = {c: h.rows - h.values for c, h in clients.items() if h.values <= (1 - _EMPTY) * h.rows}
+    if gaps and any(2 * held.values > held.rows for held in clients.values()):
+        named = some_of([f"{c} ({n:,} of {clients[c].rows:,} rows)" for c, n in gaps.items()])
+        said = f"column '{name}' has no value at {named}: list it in ignore, or fill it in there"
+        yield Difference("empty", name, tuple(gaps), said)
+
+
+def _names_client(name: str, clients: Mapping[str, Held]) -> Iterator[Difference]:
+    """Find a column that is constant at each client, but not everywhere the same."""
+    only = [held.only for held in clients.values()]
+    if None not in only and len(set(only)) > 1:
+        said = (
+            f"column '{name}' has one value at each client: it names the client, list it in ignore"
+        )
+        yield Difference("client", name, tuple(clients), said)
+
+
+def _constant(name: str, clients: Mapping[str, Held]) -> Iterator[Difference]:
+    """Find clients at which a column has one value, though the others' rows make that unlikely."""
+    others = [held for held in clients.values() if held.only is None]
+    stuck: dict[str, list[str]] = {}
+    for client, held in clients.items():
+        value = held.only
+        if value is None or not others:
+            continue
+        if _share(value, held.mean, others) ** held.values < _UNLIKELY:
+            stuck.setdefault(value, []).append(client)
+    for value, where in stuck.items():
+        named = some_of([f"{client} ({clients[client].values:,} rows)" for client in where])
+        said = (
+            f"column '{name}' is always {value} at {named} and varies elsewhere: if {value} means "
+            f"missing, add columns.{toml_key(name)}.missing_codes = {toml_text([value])} to [task]"
+        )
+        yield Difference("constant", name, tuple(where), said)
+
+
+def _share(value: str, number: float, others: Sequence[Held]) -> float:
+    """Return the largest share of the others' rows that can hold a value."""
+    rows = sum(other.values for other in others)
+    if others[0].levels is not None:
+        return sum((other.levels or {}).get(value, 0) for other in others) / rows
+    # Cauchy and Schwarz: (E|x − v|)² ≤ P(x ≠ v) · E(x − v)².
+    mean = sum(other.values * other.mean for other in others) / rows
+    squares = sum(
+        other.values * (other.deviation**2 + (other.mean - number) ** 2) for other in others
+    )
+    most = sum(other.values * other.most for other in others) / rows
+    return min(most, 1 - (mean - number) ** 2 / (squares / rows))
+
+
+def _units(
+    name: str, clients: Mapping[str, Held], *, only_by_factor: bool
+) -> Iterator[Difference]:
+    """Find clients whose numbers lie apart from the usual ones."""
+    varied = {c: h for c, h in clients.items() if h.levels is None and h.spread > 0}
+    if len(varied) < 2:
+        return
+    rows = [held.values for held in varied.values()]
+    centre = _weighted_median([held.centre for held in varied.values()], rows)
+    spread = _weighted_median([held.spread for held in varied.values()], rows)
+    odd = {}
+    for client, held in varied.items():
+        apart = abs(held.centre - centre) / (held.spread + spread)
+        why = _unit(held, centre, spread) if apart > 1 or _vast(held, centre) else ""
+        if why or (apart > _FAR and not only_by_factor):
+            odd[client] = f"{client} ({held.centre:.4g}{why})"
+    if odd:
+        said = (
+            f"column '{name}' is about {centre:.4g} at most clients, but not at "
+            f"{some_of(list(odd.values()))}: if the unit differs, convert it there"
+        )
+        yield Difference("units", name, tuple(odd), said)
+
+
+def _vast(held: Held, centre: float) -> bool:
+    """Say whether a centre is a large multiple of the usual one, and not by chance."""
+    error = held.spread / math.sqrt(held.values)
+    if held.centre * centre <= 0 or error > _SURE * abs(held.centre):
+        return False
+    return max(held.centre / centre, centre / held.centre) >= _VAST
+
+
+def _unit(held: Held, centre: float, spread: float) -> str:
+    """Say by which factor numbers of about the same shape differ; nothing if they do not."""
+    for low, high, warm in ((centre, held.centre, held.spread), (held.centre, centre, spread)):
+        cool = spread + held.spread - warm
+        if abs(high - (1.8 * low + 32)) < warm and 1 / _ALIKE < warm / (1.8 * cool) < _ALIKE:
+            return ", as °F to °C"
+    if held.centre * centre <= 0:
+        return ""
+    factor = held.centre / centre
+    shape = (held.spread / held.centre) / (spread / centre)
+    if max(factor, 1 / factor) < _TIMES or not 1 / _ALIKE < shape < _ALIKE:
+        return ""
+    times = f"{factor:.3g} times" if factor > 1 else f"1/{1 / factor:.3g}"
+    return f", {times} as much"
+
+
+def _weighted_median(values: Sequence[float], weights: Sequence[int]) -> float:
+    """Return the lowest value with half of the weight at or below it."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(np.asarray(weights)[order])
+    return float(np.asarray(values)[order][np.searchsorted(2 * reached, reached[-1])])
+
+
+def _spelling(name: str, clients: Mapping[str, Held]) -> Iterator[Difference]:
+    """Find clients nearly all of whose categories are unknown to the others."""
+    holders = Counter(level for held in clients.values() for level in held.levels or ())
+    odd = {}
+    for client, held in clients.items():
+        strange = {level: n for level, n in (held.levels or {}).items() if holders[level] == 1}
+        if sum(strange.values()) >= 0.9 * held.values:
+            odd[client] = f"{client} ('{max(strange, key=lambda level: strange[level])}', …)"
+    if odd:
+        said = (
+            f"column '{name}' has values at {some_of(list(odd.values()))} that no other client "
+            "has: write the same value alike everywhere"
+        )
+        yield Difference("spelling", name, tuple(odd), said)
+
+
+def difference_lines(found: Iterable[Difference]) -> list[tuple[DifferenceKind, str]]:
+    """Return a line for each finding; one line for many columns of the same clients.
+
+    Examples
+    --------
+    >>> many = [Difference("empty", f"x{i}", ("a",), "...") for i in range(5)]
+    >>> difference_lines(many)[0][1].split(": list")[0]
+    '5 columns have no value at a: x0, x1, x2 and 2 more'
+    """
+    alike: dict[tuple[DifferenceKind, tuple[str, ...]], list[Difference]] = {}
+    for one in found:
+        alike.setdefault((one.kind, one.clients), []).append(one)
+    lines: list[tuple[DifferenceKind, str]] = []
+    for (kind, clients), same in alike.items():
+        if len(same) <= 3:
+            lines += [(kind, one.message) for one in same]
+        else:
+            verb, fix = _MANY[kind]
+            named = some_of([one.column for one in same])
+            where = some_of(clients)
+            lines.append((kind, f"{len(same)} columns {verb} {where}: {named}: {fix}"))
+    return lines
+
+
+_MANY: dict[DifferenceKind, tuple[str, str]] = {
+    "units": ("have other numbers than elsewhere at", "if the units differ, convert them there"),
+    "constant": ("never change at", "if their value means missing, declare it in missing_codes"),
+    "empty": ("have no value at", "list them in ignore, or fill them in there"),
+    "spelling": (
+        "have values that no other client has at",
+        "write the same value alike everywhere",
+    ),
+    "client": (
+        "have one value at each client, as for",
+        "they name the client, list them in ignore",
+    ),
+}

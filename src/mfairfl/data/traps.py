@@ -1,0 +1,267 @@
+"""Features that mislead: the label in disguise, names of rows, copies of others, constants."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mfairfl.data.leaks import alone
+from mfairfl.data.table import Table
+from mfairfl.data.task import MISSING
+from mfairfl.text import some_of, words_of
+
+__all__ = ["SERIOUS", "Trap", "TrapKind", "find_traps", "trap_lines", "traps_of"]
+
+TrapKind = Literal["label", "proxy", "identifier", "unique", "duplicate", "constant"]
+SERIOUS: frozenset[TrapKind] = frozenset({"label", "proxy", "identifier"})
+"""Kinds that make results doubtful; the others do no harm."""
+
+Codes = npt.NDArray[np.intp]
+
+_ENOUGH = 20  # values that a column needs to be judged
+_ENOUGH_LABELS = 10  # rows of either label
+_SAME = 0.9999  # correlation of one quantity in two units
+_LONG = 6  # digits
+_SAMPLE = 5000  # rows on which correlations are tried
+_ID_WORDS = frozenset({"id", "ids", "uuid", "guid", "key", "index", "idx", "identifier", "ssn"})
+_LAST_ID_WORDS = frozenset({"no", "nr", "num", "number"})  # EmployeeNumber, but not NumberOfCars
+
+
+class Trap(NamedTuple):
+    """A feature that should not be one, and the reason.
+
+    The kinds: `label` decides the label, `proxy` repeats a sensitive column that is not a feature,
+    `identifier` names rows, `unique` may do so, `duplicate` repeats the column `of`, `constant`
+    has one value.
+    """
+
+    kind: TrapKind
+    column: str
+    why: str
+    of: str = ""
+
+
+def traps_of(table: Table) -> list[Trap]:
+    """Return the traps among a table's features."""
+    columns = [sensitive.column for sensitive in table.task.sensitive]
+    groups = dict(zip(columns, table.groups.T.astype(np.intp), strict=True))
+    dates = {name for name in table.X.columns if table.task.rules(str(name)).date is not None}
+    return find_traps(table.X, table.y, groups, dates)
+
+
+def find_traps(
+    X: pd.DataFrame,
+    y: npt.NDArray[np.int8] | None,
+    sensitive: Mapping[str, Codes],
+    dates: Collection[str] = (),
+) -> list[Trap]:
+    """Return the features that decide the label, name rows, repeat another or say nothing.
+
+    Parameters
+    ----------
+    X
+        Features, as in `Table`.
+    y
+        Labels; None leaves out what needs them.
+    sensitive
+        Each row's group, by sensitive column. Of two equal columns the sensitive one is kept; if
+        that is not a feature, the other one is a proxy.
+    dates
+        Columns of dates: one day after the other, they look like numbers of rows.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"no": np.arange(40.0), "place": ["here"] * 40})
+    >>> [(trap.kind, trap.column) for trap in find_traps(X, None, {})]
+    [('identifier', 'no'), ('constant', 'place')]
+    """
+    values = {str(name): _values(X[name]) for name in X.columns}
+    label = [] if y is None else [trap for name in values for trap in _decides(name, X[name], y)]
+    own = [trap for name, column in values.items() for trap in _own(name, column)]
+    own = [trap for trap in own if trap.kind == "constant" or trap.column not in dates]
+    # One of several files may hold one group alone.
+    own = [trap for trap in own if trap.column not in sensitive]
+    useless = {trap.column for trap in own if trap.kind in ("identifier", "constant")}
+    rest = {name: column for name, column in values.items() if name not in useless}
+    return [*label, *own, *_repeats(X, rest, sensitive)]
+
+
+class _Values(NamedTuple):
+    """What is kept of a column; `pattern` is equal for columns that differ in names of values."""
+
+    rows: int
+    held: int
+    uniques: npt.NDArray[Any]
+    pattern: bytes
+    numeric: bool
+
+    @property
+    def distinct(self) -> int:
+        return len(self.uniques)
+
+    @property
+    def recurring(self) -> bool:
+        """Whether values occur twice or more on average, in enough rows to judge."""
+        return self.held >= _ENOUGH and 2 * self.distinct <= self.held
+
+
+def _values(series: pd.Series[Any]) -> _Values:
+    codes, found = pd.factorize(series)  # numbered in the order of appearance
+    uniques, held = np.asarray(found), codes >= 0
+    numeric = pd.api.types.is_numeric_dtype(series)
+    if not numeric:
+        held &= np.append(uniques != MISSING, False)[codes]
+        uniques = uniques[uniques != MISSING]
+    pattern = hashlib.blake2b(codes.astype(np.int32).tobytes()).digest()
+    return _Values(len(series), int(held.sum()), uniques, pattern, numeric)
+
+
+def _own(name: str, column: _Values) -> Iterator[Trap]:
+    """Yield what a column's values give away without any other."""
+    if column.rows > 1 and column.distinct == 1 and column.held == column.rows:
+        only = column.uniques[0]
+        yield Trap("constant", name, f"{only:g}" if column.numeric else str(only))
+    if column.held < _ENOUGH or 2 * column.distinct < column.held:
+        return
+    what = "whole numbers" if column.numeric else "texts"
+    why = f"{column.distinct:,} different {what} in {column.held:,} rows"
+    if not column.numeric:
+        yield Trap("identifier", name, why)
+    elif (column.uniques == np.round(column.uniques)).all() and column.uniques.min() >= 0:
+        if _called_identifier(name) or _given_out(column):
+            yield Trap("identifier", name, why)
+        elif column.distinct == column.held and _equally_long(column):
+            yield Trap("unique", name, why)
+
+
+def _called_identifier(name: str) -> bool:
+    """Say whether a column is called like an identifier, as PassengerId and account_no are."""
+    words = words_of(name)
+    return bool(words) and (words[-1] in _LAST_ID_WORDS or not _ID_WORDS.isdisjoint(words))
+
+
+def _given_out(column: _Values) -> bool:
+    """Say whether whole numbers repeat far less often than measured ones would.
+
+    Of all measurements on an interval the evenly spread ones repeat least; numbers that repeat
+    much less than even those were given out one by one.
+    """
+    places = float(column.uniques.max() - column.uniques.min()) + 1
+    held = -places * np.expm1(column.held * np.log1p(-1 / max(places, 2)))
+    expected = column.held - held
+    return bool(expected >= 10 and column.held - column.distinct < expected / 4)
+
+
+def _equally_long(column: _Values) -> bool:
+    """Say whether all numbers have as many digits, and more than amounts tend to have."""
+    lengths = {len(f"{end:.0f}") for end in (column.uniques.min(), column.uniques.max())}
+    return len(lengths) == 1 and lengths.pop() >= _LONG
+
+
+def _decides(name: str, column: pd.Series[Any], y: npt.NDArray[np.int8]) -> Iterator[Trap]:
+    ones = int(y.sum())
+    if min(ones, len(y) - ones) >= _ENOUGH_LABELS and (found := alone(column, y)).suspicious:
+        yield Trap(
+            "label",
+            name,
+            f"accuracy {found.accuracy:.3f}, that of the constant classifier "
+            f"{found.constant:.3f}; ROC-AUC {found.auc:.3f}",
+        )
+
+
+def _repeats(
+    X: pd.DataFrame, values: Mapping[str, _Values], sensitive: Mapping[str, Codes]
+) -> Iterator[Trap]:
+    """Yield columns that repeat another: its values, other names of them, another unit."""
+    kept_out = {
+        _values(pd.Series(codes)).pattern: name
+        for name, codes in sensitive.items()
+        if name not in X.columns
+    }
+    first: dict[bytes, str] = {}
+    numbers: list[str] = []
+    for name in sorted(values, key=lambda name: name not in sensitive):
+        column = values[name]
+        # Columns without equal values are "recodings" of each other, whatever they hold.
+        pattern = column.pattern if column.recurring else name.encode()
+        if pattern in kept_out:
+            yield Trap("proxy", name, f"one value for each group of {kept_out[pattern]}")
+        elif pattern in first:
+            yield Trap(
+                "duplicate", name, f"one value for each of {first[pattern]}", first[pattern]
+            )
+        else:
+            first[pattern] = name
+            numbers += [name] * (column.numeric and column.held >= _ENOUGH)
+    yield from _same_numbers(X, numbers)
+
+
+def _same_numbers(X: pd.DataFrame, names: list[str]) -> Iterator[Trap]:
+    """Yield numbers that are another column's in another unit."""
+    sample = X[names].iloc[:: max(1, len(X) // _SAMPLE)].to_numpy(dtype=np.float64)
+    means = np.nansum(sample, axis=0) / np.maximum((~np.isnan(sample)).sum(axis=0), 1)
+    centred = np.nan_to_num(sample - means)
+    norms = np.sqrt((centred**2).sum(axis=0))
+    close = np.abs(centred.T @ centred) > _SAME * np.outer(norms, norms)
+    gone: set[str] = set()
+    for i, j in zip(*np.nonzero(np.triu(close, k=1)), strict=True):
+        kept, other = names[i], names[j]
+        if not {kept, other} & gone and _same(X[kept], X[other]):
+            gone.add(other)
+            yield Trap("duplicate", other, f"correlation 1 with {kept}", kept)
+
+
+def _same(one: pd.Series[Any], other: pd.Series[Any]) -> bool:
+    """Say whether two columns are one quantity, also by ranks: a few huge values prove nothing."""
+    both = one.notna() & other.notna()
+    if both.sum() < max(_ENOUGH, 0.99 * max(one.notna().sum(), other.notna().sum())):
+        return False
+    pairs = [one[both], other[both]], [one[both].rank(), other[both].rank()]
+    return all(abs(float(np.corrcoef(a, b)[0, 1])) > _SAME for a, b in pairs)
+
+
+_SAID: dict[TrapKind, tuple[str, str, str]] = {
+    "label": (
+        "predicts the label alone",
+        "predict the label alone",
+        "list in ignore what is not known before the decision",
+    ),
+    "proxy": (
+        "repeats a sensitive column that is kept out",
+        "repeat sensitive columns that are kept out",
+        "list it in ignore",
+    ),
+    "identifier": ("names rows", "name rows", "list it in ignore"),
+    "unique": ("may name rows", "may name rows", "if so, list it in ignore"),
+    "duplicate": ("repeats another", "repeat others", "list it in ignore"),
+    "constant": ("never changes", "never change", "list it in ignore"),
+}
+
+
+def trap_lines(traps: Iterable[Trap]) -> list[tuple[TrapKind, str]]:
+    """Say what was found and what to do, in one line for all columns of a kind.
+
+    Examples
+    --------
+    >>> found = [Trap("constant", "Over18", "Y"), Trap("identifier", "no", "9 different texts")]
+    >>> for kind, line in trap_lines(found):
+    ...     print(line)
+    column 'no' names rows (9 different texts): list it in ignore
+    column 'Over18' never changes (Y): list it in ignore
+    """
+    found = list(traps)
+    by_kind = ((kind, [trap for trap in found if trap.kind == kind]) for kind in _SAID)
+    return [(kind, _line(kind, of_kind)) for kind, of_kind in by_kind if of_kind]
+
+
+def _line(kind: TrapKind, traps: list[Trap]) -> str:
+    verb, verbs, fix = _SAID[kind]
+    if len(traps) == 1:
+        return f"column '{traps[0].column}' {verb} ({traps[0].why}): {fix}"
+    named = some_of([f"{trap.column} ({trap.why})" for trap in traps], most=10)
+    return f"{len(traps)} columns {verbs}: {named}: {fix.replace(' it ', ' them ')}"

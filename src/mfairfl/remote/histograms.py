@@ -1,0 +1,94 @@
+"""How a numeric column's rows between cuts are asked for and told; what cannot be is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, Field, ValidationError
+
+from mfairfl.data.binning import MOST_CUTS, Histogram
+from mfairfl.errors import MessageError, first_problem, require_known
+from mfairfl.remote.codec import Packet, make_packet, read_header
+
+__all__ = ["pack_cuts", "pack_histograms", "unpack_cuts", "unpack_histograms"]
+
+Cuts = Mapping[str, np.ndarray]
+"""Cuts by column."""
+
+
+class _CutsHeader(BaseModel):
+    columns: tuple[str, ...] = Field(min_length=1)
+
+
+def pack_cuts(cuts: Cuts, header: Mapping[str, Any]) -> Packet:
+    """Return the request to count rows between cuts; `header` says which rows."""
+    arrays = {f"cuts/{i}": given for i, given in enumerate(cuts.values())}
+    return make_packet("cuts", {**header, "columns": list(cuts)}, arrays)
+
+
+def unpack_cuts(packet: Packet, known: Sequence[str]) -> Cuts:
+    """Return the cuts that a request holds, for some of the `known` columns."""
+    try:
+        columns = _CutsHeader.model_validate(read_header(packet)[1]).columns
+    except ValidationError as error:
+        raise MessageError(f"a 'cuts' message: {first_problem(error)}") from None
+    require_known("numeric column", columns, known, MessageError)
+    if len(set(columns)) < len(columns):
+        raise MessageError("a 'cuts' message names a column twice")
+    return {column: _cuts(packet, i, column) for i, column in enumerate(columns)}
+
+
+def _cuts(packet: Packet, place: int, column: str) -> np.ndarray:
+    found = packet.arrays.get(f"cuts/{place}")
+    if found is None or found.ndim != 1 or found.dtype != np.float64:
+        raise MessageError(f"the cuts of '{column}' are not a list of float64 numbers")
+    if not 0 < len(found) <= MOST_CUTS:
+        raise MessageError(f"{len(found)} cuts of '{column}'; 1 to {MOST_CUTS} are answered")
+    if not (np.isfinite(found).all() and (np.diff(found) > 0).all()):
+        raise MessageError(f"the cuts of '{column}' are not finite numbers in ascending order")
+    return found
+
+
+def pack_histograms(found: Sequence[Histogram]) -> Packet:
+    """Return the answer, in the order of the request's columns."""
+    arrays: dict[str, np.ndarray] = {}
+    for i, one in enumerate(found):
+        arrays |= {f"counts/{i}": one.counts, f"values/{i}": one.values}
+    return make_packet("histograms", {}, arrays)
+
+
+def unpack_histograms(packet: Packet, cuts: Cuts, rows: Mapping[str, int]) -> dict[str, Histogram]:
+    """Return the histograms that an answer holds; `rows` are known to have a value."""
+    kind, _ = read_header(packet)
+    if kind != "histograms":
+        raise MessageError(f"it answered with '{kind}'; 'histograms' was asked for")
+    found = {}
+    for i, (column, given) in enumerate(cuts.items()):
+        counts, values = (packet.arrays.get(f"{part}/{i}") for part in ("counts", "values"))
+        found[column] = _histogram(column, given, counts, values, rows[column])
+    return found
+
+
+def _histogram(
+    column: str,
+    cuts: np.ndarray,
+    counts: np.ndarray | None,
+    values: np.ndarray | None,
+    rows: int,
+) -> Histogram:
+    shape = (len(cuts) + 1,)
+    if counts is None or counts.shape != shape or counts.dtype != np.int64:
+        raise MessageError(f"its counts of '{column}' are not integers of shape {shape}")
+    if values is None or values.shape != shape or values.dtype != np.float64:
+        raise MessageError(f"its values of '{column}' are not float64 of shape {shape}")
+    # Each one first: a sum of huge counts may come out right.
+    if not ((counts >= 0) & (counts <= rows)).all() or counts.sum() != rows:
+        raise MessageError(f"its counts of '{column}' are not those of {rows} rows")
+    told = ~np.isnan(values)
+    low, high = np.array([-np.inf, *cuts]), np.array([*cuts, np.inf])
+    inside = np.isfinite(values) & (values >= low) & (values < high) & (counts > 0)
+    if (told & ~inside).any():
+        raise MessageError(f"its values of '{column}' do not lie between their cuts")
+    return Histogram(cuts, counts, values)

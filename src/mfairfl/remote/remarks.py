@@ -1,0 +1,52 @@
+"""What makes clients' columns doubtful, as far as their profiles, sums and counts show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from mfairfl.data import SPLITS, EncoderStatistics, Split, Task
+from mfairfl.data.agreement import Profile
+from mfairfl.data.differences import FEW_ROWS, difference_lines, find_differences, held_in
+from mfairfl.fairness.cells import Cells
+from mfairfl.text import some_of
+
+__all__ = ["nameless", "odd_columns", "unrecorded"]
+
+
+def unrecorded(task: Task, counts: Mapping[Split, Mapping[str, np.ndarray]]) -> Iterator[str]:
+    """Yield a note for each attribute that is not recorded in all rows of all clients."""
+    cells = Cells(task.attributes)
+    for grouping in cells.groupings():
+        lacking = []
+        for name in counts["train"]:
+            rows = sum(counts[part][name].sum(axis=1) for part in SPLITS)
+            out = int(rows[~grouping.compared].sum())
+            lacking += [f"{name} ({out} of {int(rows.sum())} rows)"] * (out > 0)
+        if lacking:
+            yield (
+                f"{grouping.name} is not recorded at {some_of(lacking)}: these rows are outside "
+                f"every comparison of {grouping.name}"
+            )
+
+
+def nameless(task: Task, profiles: Sequence[Profile]) -> Iterator[str]:
+    """Yield a warning of text columns in which no value is frequent enough to be named."""
+    rare = []
+    for name in task.categorical or ():
+        held = [column for profile in profiles if (column := profile.column(name)) is not None]
+        values = sum(column.values for column in held)
+        if values >= FEW_ROWS and not any(column.levels for column in held):
+            rare.append(f"{name} ({values:,} values)")
+    if rare:
+        yield (
+            f"no value is frequent enough to be named in {some_of(rare)}: they name rows or are "
+            "free text, list them in task.ignore"
+        )
+
+
+def odd_columns(task: Task, sums: Mapping[str, EncoderStatistics]) -> Iterator[str]:
+    """Yield what the clients' sums show: columns that are empty, constant or in other units."""
+    found = find_differences(held_in(sums), sensitive=[s.column for s in task.sensitive])
+    yield from (line for _, line in difference_lines(found))
