@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
-.PHONY: help demo test lint format bench acs-memory targets strategies group-fair surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep clean
+.PHONY: help demo test lint format bench acs-memory targets strategies group-fair model-quality references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,6 +57,13 @@ strategies: $(VENV)/.dev ## every strategy on every data set, and what a round c
 
 group-fair: $(VENV)/.dev ## the group-fair methods on Adult, and fairlearn beside them (minutes): results/
 	$(ONE_THREAD) $(BIN)/python benchmarks/group_fair.py
+
+model-quality: $(VENV)/.dev ## the default model beside pooled boosting; OWN="LABEL=FILE.toml" adds a file (an hour): results/
+	$(BIN)/python benchmarks/model_quality.py --own $(if $(OWN),"$(OWN)")
+
+references: $(VENV)/.dev ## what the pooled references' settings were chosen by (minutes)
+	$(ONE_THREAD) $(BIN)/python benchmarks/references.py > benchmarks/references.txt
+	cat benchmarks/references.txt
 
 surgery: $(VENV)/.dev ## the worst client with and without the conflict step (ten minutes): results/
 	$(BIN)/python benchmarks/surgery.py

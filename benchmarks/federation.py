@@ -59,8 +59,9 @@ from mfairfl.engine import embedded
 from mfairfl.engine.checkpoint import Checkpoints
 from mfairfl.engine.clients import LocalClients
 from mfairfl.engine.loop import first_state
-from mfairfl.engine.state import Answer, Measure, RoundRecord, RunState, Setup, Train
+from mfairfl.engine.state import Answer, RoundRecord, RunState, Score, Setup, Train
 from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.files import write_atomically
 from mfairfl.flower import app as client_app
 from mfairfl.flower import grid
@@ -357,7 +358,7 @@ ONCE = {
     ("enrolment", "encode", "counts"): "enrolment: the encoder, and counts",
     ("start", "measure", "sums"): "first measurement",
     ("end", "measure", "sums"): "last measurement",
-    ("end", "score", "histogram"): "score histogram (fedavg-threshold alone)",
+    ("end", "score", "scores"): "scores of the served model, both splits",
 }
 
 
@@ -370,7 +371,7 @@ def bytes_part(repeats: int) -> str:
         for name in (n for n in available() if create(n).card.trains_on == "clients"):
             count = silos.grid.count = Count()
             silos.over_grid(configure(name, 4, 1), count)
-            if name == "fedavg-threshold":
+            if name == "fedavg":
                 once = once + count.sizes
             found = {key: n / counted / CLIENTS for key, n in count.sizes.items()}
             down = [found.get(("rounds", "down", kind), 0) for kind in KINDS]
@@ -540,8 +541,13 @@ def _stub(
             )
             for job in ask.jobs
         ]
+    elif isinstance(ask, Score):
+        rows = np.rint(counts[name]).astype(np.int64).reshape(-1)
+        stratum = np.repeat(np.arange(rows.size), rows)
+        scores = RowScores.from_logits(rng.standard_normal(len(stratum)))
+        summed = ScoreSums.from_rows(scores, stratum // 2, stratum % 2, size=rows.size // 2)
+        answer = dict.fromkeys(ask.splits, summed)
     else:
-        assert isinstance(ask, Measure)
         n = counts[name]
         low, high = rng.uniform(0.2, 0.4, (2, *n.shape)), rng.uniform(0.3, 0.6, n.shape)
         sums = Statistics(counts=n, positives=low[0] * n, scores=low[1] * n, losses=high * n)
@@ -576,7 +582,7 @@ def deployment_part(repeats: int) -> str:
         "first measurement, one exchange": at["round", 0] - at["started", 0],
         "a round, two exchanges (median of 5)": median(rounds),
         "slowest round": max(rounds),
-        "last measurement, one exchange": at["finished", 0] - ends[-1],
+        "last measurement and scores, two exchanges": at["finished", 0] - ends[-1],
         "end: all processes stopped": there[1] - at["finished", 0],
         "the whole command": there[1] - there[0],
     }

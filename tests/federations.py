@@ -224,4 +224,9 @@ def bits(result: Result) -> list[bytes]:
                 s = measured[split][client]
                 found += [s.counts.tobytes(), s.positives.tobytes()]
                 found += [s.scores.tobytes(), s.losses.tobytes()]
+    for split in sorted(result.scored):
+        for client in sorted(result.scored[split]):
+            s = result.scored[split][client]
+            found += [s.histogram.counts.tobytes(), s.rows.tobytes()]
+            found += [s.sums.tobytes(), s.losses.tobytes()]
     return found

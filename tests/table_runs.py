@@ -11,6 +11,10 @@ EO = "equalized_odds_violation"
 PLAIN = {
     "accuracy": 0.8,
     "balanced_accuracy": 0.7,
+    "roc_auc": 0.75,
+    "loss": 0.5,
+    "expected_calibration_error": 0.03,
+    **{f"largest_client_{name}": 0.04 for name in (DP, EO)},
     "client_accuracy_std": 0.02,
     "client_accuracy_gap": 0.06,
     "floor_client_accuracy_std": 0.01,

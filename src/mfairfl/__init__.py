@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mfairfl import data, fairness, geometry, models, strategies, testing, training
+    from mfairfl import data, fairness, geometry, models, references, strategies, testing, training
     from mfairfl.checks import doctor
     from mfairfl.data import load_dataset, partition
     from mfairfl.experiments.compare import compare
@@ -32,6 +32,7 @@ __all__ = [
     "load_dataset",
     "models",
     "partition",
+    "references",
     "register",
     "strategies",
     "testing",
@@ -54,7 +55,16 @@ _HOME = {
     "train": "mfairfl.runs.train",
     "tune": "mfairfl.experiments.search.tune",
 }
-_ROOMS = ("data", "fairness", "geometry", "models", "strategies", "testing", "training")
+_ROOMS = (
+    "data",
+    "fairness",
+    "geometry",
+    "models",
+    "references",
+    "strategies",
+    "testing",
+    "training",
+)
 
 
 def __getattr__(name: str) -> Any:

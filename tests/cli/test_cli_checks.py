@@ -130,6 +130,15 @@ def test_without_init_the_same_columns_are_warned_of(cli, tmp_path, findings):
     assert any(n.startswith("3 columns never change") for n in record["federation"]["notes"])
 
 
+def test_texts_that_name_rows_are_said_to_do_so_and_no_more(cli, tmp_path):
+    user_files.titanic().to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "plain.toml").write_text(plain_toml("rows.csv", TITANIC), encoding="utf-8")
+    warned = [line for line in cli("doctor", "plain.toml").out.splitlines() if line[:4] == "warn"]
+    first, *others = warned
+    assert first.startswith("warn  identifiers: 4 columns name rows: PassengerId (300 different")
+    assert all(line.startswith("warn  groups") for line in others)
+
+
 def test_train_warns_of_leaks_and_copied_rows(cli, tmp_path):
     for name, roles in (("students", STUDENTS), ("courses", COURSES)):
         getattr(user_files, name)().to_csv(tmp_path / f"{name}.csv", index=False)

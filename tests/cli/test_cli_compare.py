@@ -66,6 +66,51 @@ def test_finished_runs_side_by_side(cli, csv, flags, tmp_path):
     assert cli("compare", "plain").code == 2
 
 
+def test_runs_beside_pooled_references(cli, csv, flags, tmp_path):
+    for strategy in ("fedavg", "mfairfl"):
+        answer = cli("train", "--csv", csv, *flags, "--strategy", strategy, "--out", strategy)
+        assert answer.code == 0, answer.err
+    wanted = ("--references", "boosting", "--references", "boosting-threshold")
+    answer = cli("compare", "fedavg", "mfairfl", *wanted, "--out", "four.svg")
+    assert answer.code == 0, answer.err
+    assert "boosting-threshold †" in answer.out.splitlines()[1]
+    assert "† pooled: sees all rows; a reference, not federated." in answer.out
+    found = json.loads(cli("compare", "fedavg", *wanted, "--json").out)
+    assert found["runs"] == ["fedavg", "boosting †", "boosting-threshold †"]
+    accuracy = next(one for one in found["lines"] if one["metric"] == "accuracy")
+    run = json.loads((tmp_path / "fedavg" / "run.json").read_text())["metrics"]["test"]
+    values = [number["value"] for number in accuracy["numbers"]]
+    assert values[0] == run["accuracy"]
+    assert values[1] > 0.7 > values[0]  # one round of a small network
+    assert all(low < value < high for value, (low, high) in
+               zip(values, (n["interval"] for n in accuracy["numbers"]), strict=True))  # fmt: skip
+    assert "did you mean 'boosting'" in cli("compare", "fedavg", "--references", "boostin").err
+    csv.write_text(csv.read_text().replace("cook", "chef"))
+    changed = cli("compare", "fedavg", *wanted)
+    assert changed.code == 2
+    assert "the first run and its file today: measured on different rows" in changed.err
+
+
+def test_a_study_shows_what_pooled_models_reach(cli, study):
+    study.write_text('references = ["boosting", "logistic"]\n' + STUDY)
+    answer = cli("compare", study, "--seeds", "1")
+    assert answer.code == 0, answer.err
+    lines = answer.out.splitlines()
+    assert lines[6:9] == [
+        lines[6],
+        *(line for line in lines if line.startswith(("boost", "logi"))),
+    ]
+    assert lines[6].strip() == "pooled references †"
+    assert "† pooled: sees all rows; a reference, not federated" in answer.out
+    answer = cli("compare", study, "--references", "boosting")
+    assert answer.code == 2
+    assert 'write references = ["boosting"] in' in answer.err
+    study.write_text('references = ["xgboost"]\n' + STUDY)
+    refused = cli("compare", study)
+    assert refused.code == 2
+    assert "references.0: Input should be 'boosting'" in refused.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

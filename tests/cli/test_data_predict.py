@@ -13,7 +13,10 @@ from mfairfl import fairness
 from mfairfl.data import partition, read_table
 from mfairfl.errors import DataError
 
-TRAINED = ("--rounds", "6", "--local-epochs", "2", "--batch-size", "20", "--hidden", "4")
+TRAINED = (
+    *("--rounds", "6", "--local-epochs", "2", "--batch-size", "20", "--hidden", "4"),
+    *("--weight-decay", "3", "--set", "encoder.numeric=standard"),
+)
 
 
 class Model:

@@ -46,7 +46,8 @@ def test_numbers_that_name_rows(name, values, kind):
     ("values", "kind"),
     [
         ([f"person {i}" for i in range(N)], "identifier"),
-        ([f"ticket {i // 2}" for i in range(N)], "identifier"),
+        ([f"ticket {2 * i // 3}" for i in range(N)], "identifier"),
+        ([f"ticket {i // 2}" for i in range(N)], None),
         ([f"street {i % 50}" for i in range(N)], None),
         (["?"] * (N - 100) + [f"cabin {i}" for i in range(100)], "identifier"),
         (["?"] * (N - 10) + [f"cabin {i}" for i in range(10)], None),  # too few to tell
@@ -159,8 +160,10 @@ def test_adults_weights_are_measured_and_its_education_is_there_twice():
     ]
 
 
-def test_dates_without_a_gap_are_no_names_of_rows():
-    given = frame().assign(since=pd.date_range("2020-01-01", periods=N).strftime("%d.%m.%Y"))
+def test_dates_and_amounts_without_a_gap_are_no_names_of_rows():
+    days = pd.date_range("2020-01-01", periods=N).strftime("%d.%m.%Y")
+    pay = [f"{amount:,}" for amount in RNG.permutation(np.arange(900, 900 + N))]
+    given = frame().assign(since=days, pay=pay)
     table = table_from_frame(given, Task(label="hired", favourable=1, sensitive=("sex",)))
-    assert "since" in table.task.numeric
-    assert "since" not in {trap.column for trap in traps_of(table)}
+    assert {"since", "pay"} < set(table.task.numeric)
+    assert not {"since", "pay"} & {trap.column for trap in traps_of(table)}

@@ -97,6 +97,11 @@ def test_enrolment_costs_less_than_a_round():
     assert sum(enrolment) < rows("bytes")["fedavg"]["all"]
 
 
+def test_scores_cost_about_two_rounds():
+    (scores,) = [row for name, row in rows("bytes", 1).items() if name.startswith("scores")]
+    assert 1.5 < sum(scores.values()) / rows("bytes")["fedavg"]["all"] < 2.5
+
+
 # ------------------------------------------------------------------ time
 
 

@@ -138,10 +138,20 @@ def test_it_answers_as_it_does_among_others(federation, setup, alone):
                     for name in ("counts", "positives", "scores", "losses"):
                         one = getattr(found[split], name)
                         assert np.array_equal(one, getattr(expected[split]["west"], name))
-    score = Score(state.weights, "train")
-    assert np.array_equal(
-        alone.answer(score).counts, together.answer({0: score})[0]["west"].counts
-    )
+    members, shares = np.stack([state.weights, state.weights + 1]), np.array([0.3, 0.7])
+    both = ("train", "test")
+    for score in [
+        Score(state.weights, ("train",)),
+        Score(state.weights, both, slot="personal"),
+        Score(members, both, shares),
+        Score(members, both, shares, drawn=True),
+    ]:
+        every = together.answer({0: score})[0]
+        for split, found in alone.answer(score).items():
+            expected = every[split]["west"]
+            assert np.array_equal(found.histogram.counts, expected.histogram.counts)
+            for name in ("rows", "sums", "losses"):
+                assert np.array_equal(getattr(found, name), getattr(expected, name))
 
 
 def test_a_round_that_is_asked_again_starts_where_it_started(federation, setup, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 
 from mfairfl.engine.loop import federate, first_state
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import Measure, RunState, Setup, Train
+from mfairfl.engine.state import Measure, RunState, Score, Setup, Train
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP
@@ -112,6 +112,8 @@ class FakeEngine:
     def _answer(self, request):
         if isinstance(request, Train):
             return self.replies(request.round)
+        if isinstance(request, Score):
+            return {split: {} for split in request.splits}
         loss = self.losses[min(self._measured, len(self.losses) - 1)]
         self._measured += 1
         one = {c: evenly(4, loss) for c in self.clients}
@@ -169,8 +171,10 @@ def test_requests_come_in_the_order_measure_train_measure():
     engine = FakeEngine(lambda _: TWO)
     engine.run(setup(strategy, rounds=1), state(strategy))
     kinds = [type(request).__name__ for request in engine.requests]
-    assert kinds == ["Measure", "Train", "Measure", "Measure"]
-    train = engine.requests[1]
+    assert kinds == ["Measure", "Train", "Measure", "Measure", "Score"]
+    train, score = engine.requests[1], engine.requests[-1]
+    assert score.splits == ("train",)
+    assert (score.weights.tolist(), score.drawn) == ([0, -1, -2], False)
     assert [job.client for job in train.jobs] == ["a", "b"]
     for client in ("a", "b"):
         assert train.weights[client].tolist() == START.tolist()

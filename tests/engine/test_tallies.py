@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mfairfl.engine.output import Served
-from mfairfl.engine.tallies import mean_loss, pooled, served_statistics, served_tally, tally_of
+from mfairfl.engine.tallies import mean_loss, pooled, served_tally, tally_of
 from rounds import SEX, statistics
 
 A = statistics([[4, 6], [3, 7]], [[1, 5], [0, 7]], [[1, 2], [3, 4]])
@@ -51,16 +51,3 @@ def test_the_pooled_loss_has_the_same_bits_however_clients_are_listed():
     parts = {n: statistics(one, 0 * one, one * loss) for n, loss in losses.items()}
     turned = dict(reversed(parts.items()))
     assert mean_loss(pooled(parts)) == mean_loss(pooled(turned)) == (0.1 + 0.2 + 0.3) / 3
-
-
-def test_a_mixtures_sums_are_the_expected_ones():
-    other = statistics([[4, 6], [3, 7]], [[4, 6], [3, 7]], [[5, 6], [7, 8]])
-    mixed = Served(
-        kind="mixture",
-        members=np.zeros((2, 1), np.float32),
-        weights=np.array([0.25, 0.75]),
-        names=("x", "y"),
-    )
-    sums = served_statistics(mixed, [{"test": {"a": A}}, {"test": {"a": other}}], "test")
-    assert sums.losses.tolist() == [[4.0, 5.0], [6.0, 7.0]]  # ¼·1 + ¾·5, and so on
-    assert sums.counts.tolist() == A.counts.tolist()

@@ -12,6 +12,7 @@ import mfairfl
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.study import load_study, trials
 from mfairfl.experiments.tables.writers import read_csv
+from mfairfl.runs.record import RunRecord
 
 
 @pytest.fixture
@@ -34,6 +35,17 @@ def test_a_study_given_as_a_mapping_returns_its_rows_and_table(study, tmp_path):
     assert result.runs["seed"].tolist() == [0, 0, 1, 1]
     written = pd.read_csv(out / "study-runs.csv", keep_default_na=False)
     assert written["accuracy"].tolist() == result.runs["accuracy"].tolist()
+    paths = sorted((out / "runs").rglob("run.json"))
+    records = {record.identity: record for record in map(RunRecord.read, paths)}
+    for row in result.runs.to_dict("records"):
+        test = records[row["identity"]].metrics["test"]
+        for name in ("roc_auc", "loss", "expected_calibration_error"):
+            assert row[name] == test[name]
+        own = [c["demographic_parity_violation"] for c in test.by_client.values()]
+        largest = max(value for value in own if value is not None)
+        assert row["largest_client_demographic_parity_violation"] == largest
+        assert row["near_constant"] == (not 0.01 <= test["selection_rate"] <= 0.99)
+    assert "calibration error" in (out / "study.md").read_text(encoding="utf-8")
     shown = result.table[result.table["metric"] == "accuracy"].set_index("strategy")["mean"]
     means = result.runs.groupby("strategy")["accuracy"].mean()
     assert shown.to_dict() == pytest.approx(means.to_dict())

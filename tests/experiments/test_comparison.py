@@ -26,7 +26,8 @@ def two(tmp_path):
 
 
 def test_table_tells_what_changed_and_for_whom(two):
-    lines = str(compare(two)).splitlines()
+    warning, *lines = str(compare(two)).splitlines()
+    assert warning == "warning: mfairfl: no candidate is within the tolerance"
     assert lines[0] == "people, 2 clients, 100 test rows: value, 95% interval, change from fedavg"
     rows = [line.split() for line in lines]
     assert rows[1] == ["fedavg", "mfairfl", "change"]
@@ -48,7 +49,6 @@ def test_table_tells_what_changed_and_for_whom(two):
         "$b^$ accuracy 0.7500 0.7400 to 0.7600 0.7800 0.7700 to 0.7900 +0.0300",
     ]
     assert [" ".join(row) for row in rows[2:17]] == expected
-    assert lines[-1] == "warning: mfairfl: no candidate is within the tolerance"
 
 
 def test_comparison_shows_each_run_s_numbers_and_skips_undefined_ones(two):
@@ -112,5 +112,24 @@ def test_runs_in_memory_are_compared_like_their_directories(tmp_path):
     memory = [mfairfl.train(fed.people_federation(), strategy=name, **settings) for name in names]
     found = compare(runs)
     assert found.runs == names
+    shown = {(line.whom, line.metric): line.numbers for line in found.lines}
+    for i, run in enumerate(runs):
+        test, limits = run.record.metrics["test"], run.record.intervals["test"]
+        for name in ("roc_auc", "loss", "expected_calibration_error"):
+            assert shown["", name][i].value == test[name]
+        assert shown["", "roc_auc"][i].interval == limits["roc_auc"]
+        for site, numbers in test.by_client.items():
+            name = "demographic_parity_violation"
+            assert shown[site, name][i].value == numbers[name]
+            assert shown[site, name][i].interval == limits.by_client[site][name]
+    assert sum("log-loss" in line for line in str(found).splitlines()) == 1
     assert found == compare(memory) == compare([tmp_path / name for name in names])
     assert compare([memory[0], memory[0]]).runs == ("fedavg 1", "fedavg 2")
+
+
+def test_references_need_rows_on_file_and_a_study_names_its_own():
+    run = mfairfl.train(fed.people_federation(), rounds=1, hidden=(4,))
+    with pytest.raises(ConfigError, match=r"first run's rows are not on file; leave references"):
+        compare([run, run], references=["boosting"])
+    with pytest.raises(ConfigError, match=r"references: only with runs"):
+        compare({"data": ["adult"], "strategies": ["fedavg"]}, references=["boosting"])

@@ -11,7 +11,7 @@ import pytest
 from mfairfl import fairness
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
-from mfairfl.fairness import Tally, constant_classifier, summarise
+from mfairfl.fairness import Tally, constant_classifier, intervals, summarise
 
 NAMES = {
     "accuracy",
@@ -72,7 +72,9 @@ def test_tables_equal_pandas():
     assert [name for name, _ in tables] == ["client", "sex", "age", "sex × age"]
     for column, table in tables:
         for key, part in rows.groupby(column):
-            assert table[key] == pytest.approx(
+            rates = {k: v for k, v in table[key].items() if not k.endswith("_violation")}
+            assert (rates != table[key]) == (column == "client")
+            assert rates == pytest.approx(
                 {
                     "n": len(part),
                     "accuracy": (part.y == part.p).mean(),
@@ -82,6 +84,41 @@ def test_tables_equal_pandas():
                     "base_rate": part.y.mean(),
                 }
             )
+
+
+def test_a_clients_violations_are_those_of_its_own_rows():
+    y, p, frame, client = big(2)
+    tally = Tally.from_predictions(y, p, sensitive_features=frame, clients=client)
+    for name, found in summarise(tally).by_client.items():
+        here = client == name
+        for notion in ("demographic_parity", "equalized_odds", "accuracy_parity"):
+            alone = getattr(fairness, f"{notion}_violation")(
+                y[here], p[here], sensitive_features=frame[here]
+            )
+            assert found[f"{notion}_violation"] == pytest.approx(alone, abs=1e-15)
+
+
+def test_a_client_without_a_group_has_no_violation():
+    tally = Tally.from_predictions(
+        [1, 0, 1, 0, 1],
+        [1, 1, 0, 0, 1],
+        sensitive_features=["F", "F", "F", "M", "M"],
+        clients=["one", "one", "two", "two", "two"],
+    )
+    found = summarise(tally)
+    assert found.by_client["one"]["demographic_parity_violation"] is None
+    assert found.undefined["by_client.one.demographic_parity_violation"] == (
+        "group 'M' of 'sensitive_feature' has no rows"
+    )
+    # Of two's favourable decisions, 1 of 3: F has 0 of 1, M has 1 of 2.
+    assert found.by_client["two"]["demographic_parity_violation"] == pytest.approx(1 / 3)
+    assert found.undefined["by_client.two.equalized_odds_violation"] == (
+        "group 'F' of 'sensitive_feature' has no rows with y=0"
+    )
+    limits = intervals(tally, draws=200).by_client
+    assert limits["one"]["demographic_parity_violation"] is None
+    low, high = limits["two"]["demographic_parity_violation"]
+    assert low <= 1 / 3 <= high
 
 
 def test_undefined_numbers_are_none_with_a_reason():

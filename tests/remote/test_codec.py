@@ -14,6 +14,7 @@ from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Score, Train
 from mfairfl.errors import MessageError
 from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.remote.codec import Packet, Shape, pack_answer, pack_ask, unpack_answer, unpack_ask
 from mfairfl.strategies import available, create
 from mfairfl.training.plan import Job, Plan
@@ -44,31 +45,37 @@ def answered(clients, ask, asked, shape):
         if isinstance(own, Train):
             said = [report for report in whole if report.client == name]
         elif isinstance(own, Score):
-            said = whole[name]
+            said = {split: scores[name] for split, scores in whole.items()}
         else:
             said = tuple({s: sums[name] for s, sums in part.items()} for part in whole)
         found[name] = unpack_answer(pack_answer(said), ask, name, shape)
     if isinstance(ask, Train):
         return [report for said in found.values() for report in said]
     if isinstance(ask, Score):
-        return found
+        return {s: {name: said[s] for name, said in found.items()} for s in ask.splits}
     return tuple(
         {split: {name: said[i][split] for name, said in found.items()} for split in ask.splits}
         for i in range(len(ask.weights))
     )
 
 
-def member(name):
-    setup = fed.setup_for(PEOPLE, name, rounds=2)
-    strategy = create(name)
-    rule = strategy.card.output or "last"
-    return fed.member_of(replace(setup, output=Output(rule=rule)), PEOPLE)
+def member(name, rule=None):
+    setup = fed.setup_for(PEOPLE, name, rounds=4 if rule else 2)
+    output = Output(rule=rule or create(name).card.output or "last", tolerance=0.02)
+    return fed.member_of(replace(setup, output=output), PEOPLE)
 
 
 @pytest.mark.parametrize("name", [n for n in available() if create(n).card.trains_on == "clients"])
 def test_a_run_through_messages_has_the_bits_of_a_run_without(name):
     one = member(name)
     plain, _ = fed.run(one.setup, one.federation)
+    assert fed.bits(through_messages(one)) == fed.bits(plain)
+
+
+def test_a_mixture_through_messages_has_the_bits_of_one_without():
+    one = member("mfairfl", "mixture")
+    plain, _ = fed.run(one.setup, one.federation)
+    assert plain.served.kind == "mixture"
     assert fed.bits(through_messages(one)) == fed.bits(plain)
 
 
@@ -166,6 +173,51 @@ def test_a_bad_answer_is_refused_and_names_the_client(packet, message):
     with pytest.raises(MessageError, match=message) as caught:
         unpack_answer(packet, MEASURE, "a", SHAPE)
     assert "'a'" in str(caught.value)
+
+
+SCORE = Score(np.stack([WEIGHTS, WEIGHTS]), ("train",), np.array([0.5, 0.5]), drawn=True)
+SCORED = pack_answer(
+    {"train": ScoreSums.from_rows(RowScores.from_logits([-1.0, 2.0]), [0, 1], [0, 1], size=2)}
+)
+
+
+@pytest.mark.parametrize(
+    ("packet", "message"),
+    [
+        (changed(pack_ask(SCORE, "a"), drawn="yes"), "drawn: Input should be a valid boolean"),
+        (changed(pack_ask(SCORE, "a"), splits=["all"]), "splits.0: Input should be 'train'"),
+        (Packet(pack_ask(SCORE, "a").text, {}), "'model/0' is missing"),
+        (
+            Packet(pack_ask(SCORE, "a").text, {"model/0": WEIGHTS, "shares": np.ones(2)}),
+            "'shares' is float64",
+        ),
+    ],
+)
+def test_a_bad_request_for_scores_is_refused_in_one_line(packet, message):
+    with pytest.raises(MessageError, match=message) as caught:
+        unpack_ask(packet, "a", SHAPE)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("array", "wrong", "message"),
+    [
+        ("histogram", np.zeros((2, 2, 512), np.int64), "a histogram of 512 bins; expected 2048"),
+        ("histogram", np.zeros((1, 2, 2048), np.int64), "a histogram of 1 cells, not 2"),
+        ("histogram", np.full((2, 2, 2048), -1), "negative"),
+        ("rows", np.zeros((2, 2, 15), np.int64), "hold different rows"),
+        ("sums", np.full((2, 2, 15), np.nan), "no rows of their bins can have"),
+        ("losses", np.full((2, 2), np.inf), "not finite"),
+        ("losses", np.zeros((1, 2)), r"losses are float64 \(1, 2\)"),
+    ],
+)
+def test_bad_scores_are_refused_and_name_the_client(array, wrong, message):
+    packet = Packet(SCORED.text, {**SCORED.arrays, f"train/{array}": wrong})
+    with pytest.raises(MessageError, match=f"'a': .*{message}"):
+        unpack_answer(packet, SCORE, "a", SHAPE)
+    without = {name: a for name, a in SCORED.arrays.items() if name != f"train/{array}"}
+    with pytest.raises(MessageError, match=f"'train/{array}' is missing"):
+        unpack_answer(Packet(SCORED.text, without), SCORE, "a", SHAPE)
 
 
 def test_nobody_reports_under_another_name():

@@ -13,8 +13,12 @@ from fairlearn.metrics import demographic_parity_difference, demographic_parity_
 import mfairfl
 from answers import csv_rows
 from federations import people, people_federation, people_table
+from mfairfl import compare
+from mfairfl.cli.show import print_run
 from mfairfl.errors import RunDirectoryError
 from mfairfl.experiments.histories import read_history
+from mfairfl.fairness import Tally, accuracy, demographic_parity_violation
+from mfairfl.runs.execute import Run
 from mfairfl.runs.figures import plot_rounds
 from mfairfl.runs.record import RunRecord, json_schema, read_record
 from records import as_running
@@ -44,8 +48,9 @@ def test_losses_and_their_parity_equal_those_of_the_raw_test_rows():
 def test_a_model_that_answers_alike_is_called_so_and_an_ordinary_one_is_not():
     constant = mfairfl.train(people_federation(), strategy="constant", rounds=0, **SMALL)
     (warning,) = constant.record.warnings
-    assert "decides alike for nearly everyone (selection rate 0.0000" in warning
-    ordinary = mfairfl.train(people_federation(), strategy="fedavg", rounds=4, **SMALL, lr=0.02)
+    assert "decides alike for nearly everyone: it selects 0 of 52 test rows" in warning
+    trained = {"rounds": 8, "lr": 0.05, "weight_decay": 0.1}
+    ordinary = mfairfl.train(people_federation(), strategy="fedavg", **SMALL, **trained)
     assert 0.01 < ordinary.metrics["train"]["selection_rate"] < 0.99
     assert ordinary.record.warnings == []
 
@@ -90,8 +95,10 @@ def test_a_run_that_is_going_on_has_no_result_yet(run, tmp_path):
 
 
 def test_a_run_is_shown_in_a_few_lines(run):
-    lines = repr(run).splitlines()
-    assert lines[0] == "Run of mfairfl on people: 4 clients, 2 rounds, seed 0"
+    first, *lines = repr(run).splitlines()
+    assert first == "Run of mfairfl on people: 4 clients, 2 rounds, seed 0"
+    # Two rounds are too few for anything: that comes before the numbers.
+    assert lines[0] == f"  warning: {run.record.warnings[0]}"
     low, high = run.record.intervals["test"]["accuracy"]
     value = run.metrics["test"]["accuracy"]
     assert lines[1] == (f"  test accuracy: {value:.4f} (95% interval {low:.4f} to {high:.4f})")
@@ -136,7 +143,8 @@ def test_differences_of_the_old_schema_are_violations():
                     assert new.by_attribute[attribute][now] == numbers[name]
         for part in (record.intervals[split].by_name, record.noise_floor[split].by_name):
             assert not any(name.endswith(("_difference", "_ratio")) for name in part)
-        assert new.by_client == old["by_client"]
+        for client, numbers in old["by_client"].items():
+            assert new.by_client[client].items() >= numbers.items()
     assert record.identity == plain["identity"]
     assert record.epochs_per_round == 3
 
@@ -157,6 +165,53 @@ def test_today_s_differences_and_ratios_of_an_old_run_are_fairlearn_s():
     assert own["demographic_parity_ratio"] == pytest.approx(
         demographic_parity_ratio(true, decided, **known), abs=1e-12
     )
+
+
+def test_clients_of_an_old_run_have_their_violations_and_no_numbers_of_scores():
+    record = RunRecord.read(OLD)
+    tally, metrics = record.tallies["test"], record.metrics["test"]
+    assert "roc_auc" not in metrics.by_name
+    for k, name in enumerate(tally.clients):
+        alone = Tally(tally.counts[k : k + 1], (name,), tally.attributes)
+        own = metrics.by_client[name]
+        assert own["accuracy"] == pytest.approx(accuracy(alone))
+        if (alone.counts.sum(axis=(0, 2, 3)) > 0).all():
+            assert own["demographic_parity_violation"] == demographic_parity_violation(alone)
+        else:
+            assert own["demographic_parity_violation"] is None
+            assert metrics.undefined[f"by_client.{name}.demographic_parity_violation"]
+    assert compare([record_run(record), record_run(record)]).lines
+
+
+def record_run(record):
+    """A finished run of which only the record is left."""
+    return Run(record=record, predictor=None)
+
+
+def test_a_record_from_before_scores_were_measured_is_read_and_shown(run, tmp_path, capsys):
+    plain = json.loads(run.record.to_json())
+    names = {"roc_auc", "expected_calibration_error"}
+
+    def without(part):
+        if not isinstance(part, dict):
+            return part
+        return {k: without(v) for k, v in part.items() if k not in names}
+
+    for part in ("metrics", "intervals"):
+        plain[part] = without(plain[part])
+    for split in ("train", "test"):
+        for cell in plain["metrics"][split]["by_client"].values():
+            for name in [name for name in cell if name.endswith("_violation")]:
+                del cell[name]
+    (tmp_path / "run.json").write_text(json.dumps(plain), encoding="utf-8")
+    old = RunRecord.read(tmp_path)
+    print_run(old, tmp_path, as_json=False)
+    shown = capsys.readouterr().out
+    assert "log-loss" in shown
+    assert "roc_auc" not in shown
+    lines = compare([record_run(old), run]).lines
+    (line,) = [line for line in lines if line.metric == "roc_auc"]
+    assert [number.value for number in line.numbers] == [None, run.metrics["test"]["roc_auc"]]
 
 
 def test_an_old_model_is_loaded_and_decides_as_it_did():

@@ -14,7 +14,7 @@ from training_naive import make_shard, net
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import MLP, logistic
 from mfairfl.training.batches import Pool
-from mfairfl.training.measure import Probe, histograms, logits, measure
+from mfairfl.training.measure import Probe, logits, measure, score_sums
 from rounds import close
 
 IDENTITY = np.array([1.0, 0.0], dtype=np.float32)  # logistic(1): the feature is the logit
@@ -183,16 +183,51 @@ def test_thresholds_give_expected_counts():
         assert np.array_equal(getattr(found, name), getattr(plain, name))
 
 
-def test_histograms_count_the_logits_of_each_probe():
+def test_scores_are_counted_for_each_probe():
     first = shard_of([-9, 0.0, 0.01, 9], y=[0, 1, 1, 1], cells=[0, 0, 0, 1])
     empty = shard_of([], [], [])
     pool, ranges = Pool.from_arrays([first, empty], cells=2)
-    full, none = histograms([Probe(IDENTITY, rows) for rows in ranges], logistic(1), pool)
-    assert none.counts.shape == full.counts.shape == (2, 2, 512)
-    assert none.counts.sum() == 0
-    # Bins are 1/32 wide, the first is open below −8 + 1/32, bin 256 begins at 0.
+    full, none = score_sums([Probe(IDENTITY, rows) for rows in ranges], logistic(1), pool)
+    assert none.histogram.counts.shape == full.histogram.counts.shape == (2, 2, 2048)
+    assert none.histogram.counts.sum() == 0
+    # In 512, bins are 1/32 wide, the first is open below −8 + 1/32, bin 256 begins at 0.
     expected = np.zeros((2, 2, 512), int)
     expected[0, 0, 0] = 1
     expected[0, 1, 256] = 2
     expected[1, 1, 511] = 1
-    assert np.array_equal(full.counts, expected)
+    assert np.array_equal(full.histogram.coarse(512).counts, expected)
+    (sums,) = measure([Probe(IDENTITY, ranges[0])], logistic(1), pool)
+    np.testing.assert_allclose(full.losses, sums.losses, rtol=1e-9)
+    np.testing.assert_allclose(full.sums.sum(axis=2), sums.scores, rtol=1e-12)
+
+
+def test_several_models_score_by_their_mean_or_by_chance():
+    # z of the members: x and −x + 1, so 2, ½ and −1 against −1, ½ and 2.
+    shard = shard_of([2.0, 0.5, -1.0], y=[1, 0, 1], cells=[0, 0, 0])
+    pool, (rows,) = Pool.from_arrays([shard], cells=1)
+    members = np.stack([IDENTITY, np.array([-1.0, 1.0], np.float32)])
+    probe = Probe(members, rows, np.array([0.75, 0.25]))
+    (mean,) = score_sums([probe], logistic(1), pool)
+    (drawn,) = score_sums([probe], logistic(1), pool, drawn=True)
+
+    def sigma(z):
+        return 1 / (1 + math.exp(-z))
+
+    p = [0.75 * sigma(2) + 0.25 * sigma(-1), sigma(0.5), 0.75 * sigma(-1) + 0.25 * sigma(2)]
+    np.testing.assert_allclose(mean.sums.sum(axis=2), [[p[1], p[0] + p[2]]], rtol=1e-7)
+    loss = [-math.log(1 - p[1]), -math.log(p[0]) - math.log(p[2])]
+    np.testing.assert_allclose(mean.losses, [loss], rtol=1e-7)
+    # Decided favourably with chance ¾, 1 and ¼; the loss is a drawn member's, on average.
+    np.testing.assert_allclose(drawn.sums.sum(axis=2), [[1.0, 1.0]], rtol=1e-12)
+    far = -0.75 * (math.log(sigma(2)) + math.log(sigma(-1)))
+    far -= 0.25 * (math.log(sigma(-1)) + math.log(sigma(2)))
+    np.testing.assert_allclose(drawn.losses, [[-math.log(1 - sigma(0.5)), far]], rtol=1e-7)
+    assert drawn.roc_auc()[0] == 0.0  # both rows with y = 1 are decided so less often
+
+
+def test_a_model_that_diverged_has_no_scores_to_count():
+    shard = shard_of([1.0, 2.0], y=[0, 1], cells=[0, 0])
+    pool, (rows,) = Pool.from_arrays([shard], cells=1)
+    broken = np.array([np.nan, 0.0], np.float32)
+    (found,) = score_sums([Probe(broken, rows)], logistic(1), pool)
+    assert found.counts.tolist() == [[0, 0]]

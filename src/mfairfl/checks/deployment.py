@@ -13,7 +13,7 @@ import httpx
 from cryptography import x509
 
 from mfairfl.checks.facts import ColumnFacts, column_facts
-from mfairfl.checks.features import examine_features, trap_findings
+from mfairfl.checks.features import examine_features
 from mfairfl.checks.finding import Finding
 from mfairfl.checks.run import SMALL_GROUP
 from mfairfl.data.agreement import Profile, agree, describe_columns
@@ -59,7 +59,7 @@ def _features(silo: SiloSettings, task: Task) -> list[Finding]:
     """Look at the features as training would read them."""
     table = read_table(silo.csv, task, **asdict(silo.format), reading=silo)
     warnings = [Finding("warn", "data", warning) for warning in table.warnings]
-    return [*warnings, *trap_findings(traps_of(table)), *examine_features(table, {})]
+    return [*warnings, *examine_features(table, {}, traps_of(table))]
 
 
 def _fit(profile: Profile, task: Task) -> Generator[Finding, None, Task | None]:

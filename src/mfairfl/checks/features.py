@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from mfairfl.checks.categories import code_lines, find_codes
@@ -12,7 +14,7 @@ from mfairfl.data import Table
 from mfairfl.data.differences import difference_lines
 from mfairfl.data.traps import Trap, TrapKind, trap_lines
 
-__all__ = ["examine_features", "trap_findings"]
+__all__ = ["examine_features"]
 
 _CHECKS: dict[TrapKind, tuple[Literal["note", "warn"], str]] = {
     "label": ("warn", "leakage"),
@@ -24,13 +26,10 @@ _CHECKS: dict[TrapKind, tuple[Literal["note", "warn"], str]] = {
 }
 
 
-def trap_findings(traps: list[Trap]) -> list[Finding]:
-    """Return a finding for each kind of trap."""
-    return [Finding(*_CHECKS[kind], line) for kind, line in trap_lines(traps)]
-
-
-def examine_features(table: Table, clients: ClientRowNumbers) -> list[Finding]:
-    """Return what is odd about the values of features, alone and between clients.
+def examine_features(
+    table: Table, clients: ClientRowNumbers, traps: Sequence[Trap]
+) -> list[Finding]:
+    """Return what is odd about features, alone and between clients.
 
     Parameters
     ----------
@@ -38,17 +37,22 @@ def examine_features(table: Table, clients: ClientRowNumbers) -> list[Finding]:
         A table that a task was applied to.
     clients
         The rows of each client (`rows_by_client`); none or one compares nothing.
+    traps
+        What `traps_of` found among the features; the values of one that names rows say no more.
     """
-    differences = compare_clients(table, clients)
-    codes = missing_codes_by_client(table, clients)
+    names = [trap.column for trap in traps if trap.kind == "identifier"]
+    kept = replace(table, X=table.X.drop(columns=names))
+    differences = compare_clients(kept, clients)
+    codes = missing_codes_by_client(kept, clients)
     protected = {sensitive.column for sensitive in table.task.sensitive}
     # A text is a category of its own either way; a number is taken at its value.
     twisted = [one for one in codes if one.others or one.column in protected]
     return [
+        *(Finding(*_CHECKS[kind], line) for kind, line in trap_lines(traps)),
         *(Finding(*_silo_check(kind), line) for kind, line in difference_lines(differences)),
         *_missing("warn", twisted),
         *_missing("note", [one for one in codes if one not in twisted]),
-        *(Finding("note", "codes", line) for line in code_lines(find_codes(table.X))),
+        *(Finding("note", "codes", line) for line in code_lines(find_codes(kept.X))),
     ]
 
 

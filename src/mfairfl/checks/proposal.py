@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mfairfl.checks.facts import ColumnFacts, column_facts
-from mfairfl.checks.features import examine_features, trap_findings
+from mfairfl.checks.features import examine_features
 from mfairfl.checks.finding import Finding, by_weight
 from mfairfl.checks.silos import rows_by_client
 from mfairfl.data import MISSING, Bin, Sensitive, Table, Task, canonical_text, table_from_frame
@@ -138,8 +138,7 @@ def _findings(table: Table, traps: Sequence[Trap], useless: Collection[str]) -> 
     return by_weight(
         [
             *(Finding("warn", "data", warning) for warning in warnings),
-            *trap_findings(left),
-            *examine_features(kept, rows_by_client(kept)),
+            *examine_features(kept, rows_by_client(kept), left),
         ]
     )
 

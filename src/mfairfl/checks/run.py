@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from mfairfl.checks.facts import ColumnFacts, column_facts, frame_of
-from mfairfl.checks.features import examine_features, trap_findings
+from mfairfl.checks.features import examine_features
 from mfairfl.checks.finding import Finding
 from mfairfl.checks.silos import rows_by_client
 from mfairfl.data import MISSING, Federation, Table, Task
@@ -18,6 +18,7 @@ from mfairfl.engine.state import Setup
 from mfairfl.errors import DataError
 from mfairfl.fairness import Tally, noise_floor
 from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.scores import LOGIT_BINS
 from mfairfl.runs.config import Config
 from mfairfl.runs.prepare import content_of, federation_of, model_of, setup_of, table_of
 from mfairfl.text import some_of
@@ -51,9 +52,8 @@ def examine_run(config: Config) -> Iterator[Finding | ColumnFacts]:
     yield from _label(table)
     federation = federation_of(config, table)
     setup = setup_of(config, federation, model_of(config, federation.pool.X.shape[1]))
-    yield from _traps(table)
     yield _copies(table, federation)
-    yield from examine_features(table, rows_by_client(federation))
+    yield from _features(table, federation)
     yield from (Finding("warn", "data", warning) for warning in table.warnings)
     yield from _clients(federation, known=table.warnings)
     yield from _groups(federation)
@@ -93,11 +93,10 @@ def _label(table: Table) -> Iterator[Finding]:
     yield Finding(level, "label", said + rare * (level == "warn"))
 
 
-def _traps(table: Table) -> Iterator[Finding]:
-    """Find features that decide the label, name rows, repeat others or never change."""
-    found = traps_of(table)
-    yield from trap_findings(found)
-    if not any(trap.kind == "label" for trap in found):
+def _features(table: Table, federation: Federation) -> Iterator[Finding]:
+    traps = traps_of(table)
+    yield from examine_features(table, rows_by_client(federation), traps)
+    if not any(trap.kind == "label" for trap in traps):
         yield Finding("ok", "leakage", "no column alone predicts the label")
 
 
@@ -178,12 +177,11 @@ def _server(setup: Setup) -> Iterator[Finding]:
     pooled = (
         "" if card.trains_on == "clients" else "; it pools the rows: a reference, not federated"
     )
-    fitted = "; at the end also a histogram of the scores in each cell, 512 bins"
-    fitted *= setup.output.rule == "threshold"
     yield Finding(
         "ok", "server sees", f"the method needs {REVEALS[card.reveals]}{pooled}; in addition, "
         f"each round, every client's rows, losses and decisions summed in {2 * cells} cells "
-        f"(group × label){fitted}"
+        f"(group × label); at the end also a histogram of the scores in each of them, "
+        f"{LOGIT_BINS:,} bins, for ROC-AUC and calibration"
     )  # fmt: skip
 
 

@@ -35,6 +35,13 @@ def compare(
             "runs: a figure to write (.svg, .png or .pdf)."
         ),
     ] = None,
+    references: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="For runs: also fit boosting, boosting-threshold or logistic on all their rows, "
+            "pooled; repeat it for several."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Compare methods over data sets, splits, notions and seeds, with significance tests.
@@ -42,18 +49,23 @@ def compare(
     A study file lists them: data = ["adult", "mine.toml"] (from the catalogue, or a configuration
     as `mfairfl init` writes it), splits = ["high"], strategies = ["fedavg", "mfairfl"],
     notions = ["dp", "eo"], seeds = 5, protocols = ["40x2"]. A list of values for a hyper-parameter
-    is a grid: { name = "mfairfl", beta = [0.2, 0.8] }. Repeat the command to resume.
+    is a grid: { name = "mfairfl", beta = [0.2, 0.8] }. references = ["boosting",
+    "boosting-threshold", "logistic"] adds models of scikit-learn that see all rows in one place.
+    Repeat the command to resume.
 
     With run folders, finished runs are shown side by side.
 
     Examples
     --------
     mfairfl compare study.toml
+    mfairfl compare runs/fedavg runs/mfairfl --references boosting
     mfairfl compare study.toml --seeds 10 --out results/study
     """
     is_study = len(what) == 1 and not what[0].is_dir()
     if seeds is not None and not is_study:
         raise ConfigError("--seeds: only with a study file; runs are already trained")
+    if references:
+        _check_references(references, what[0] if is_study else None)
     if is_study:
         from mfairfl.experiments.study import load_study  # noqa: PLC0415
 
@@ -61,7 +73,7 @@ def compare(
     from mfairfl.experiments import compare as library  # noqa: PLC0415
 
     if not is_study:
-        comparison = library.compare(what)
+        comparison = library.compare(what, references=references or ())
         if json:
             print_json(asdict(comparison))
         else:
@@ -79,3 +91,15 @@ def compare(
     else:
         typer.echo(str(result))
     say(f"written: {result.folder}/{what[0].stem}.md and the files beside it")
+
+
+def _check_references(names: list[str], study: Path | None) -> None:
+    """Refuse names that could have no effect, before PyTorch is loaded."""
+    from mfairfl.references import known_reference  # noqa: PLC0415 - loads pandas
+
+    if study is not None:
+        raise ConfigError(
+            f'--references: only with runs; write references = ["{names[0]}"] in {study}'
+        )
+    for name in names:
+        known_reference(name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mfairfl.cli.flags import Delimiter, Encoding, Header, Json, Sheet, check_target
-from mfairfl.cli.show import group_sizes, print_json, print_numbers, say
+from mfairfl.cli.show import group_sizes, print_json, print_numbers, print_text, say
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.runs.options import comma_list
 
@@ -84,8 +84,8 @@ def predict(
 
     record = RunRecord.read(run)
     content = read_file(csv, delimiter=delimiter, encoding=encoding, header=header, sheet=sheet)
-    from mfairfl.runs.evaluation import evaluate  # noqa: PLC0415 - loads PyTorch
-    from mfairfl.runs.predictor import load  # noqa: PLC0415
+    from mfairfl.runs.predictor import load  # noqa: PLC0415 - loads PyTorch
+    from mfairfl.runs.usefulness import asked_of, doubts  # noqa: PLC0415
 
     predictor = load(run, trust=trust)
     rows = predictor.read(content.frame, name=str(csv))
@@ -99,23 +99,29 @@ def predict(
     )
     _write(out, table)
     try:
-        tally = predictor.evaluate(rows, threshold=threshold, client=client)
+        measured = predictor.measure(rows, threshold=threshold, client=client)
     except DataError as error:
         say(f"warning: scores are written but not measured: {error}")
-        tally = None
+        measured = None
     # Beside the constant classifier of the run's train rows.
-    found = None if tally is None else evaluate(tally, majority=record.tallies["train"])
+    found = None if measured is None else measured.evaluate(majority=record.tallies["train"])
+    warnings: list[str] = []
+    if measured is not None and found is not None:
+        warnings = doubts(found, measured.tally, asked_of(record), rows="labelled rows")
     decided = int(table["favourable"].sum())
     if json:
         facts = {"out": str(out), "rows": len(table), "favourable": decided, "kept": kept}
         facts |= {"threshold": threshold, "missing": rows.missing, "unseen": rows.unseen}
         facts |= {"notes": [*content.notes, *rows.notes], "kind": predictor.served.kind}
-        measured: dict[str, Any] = {"metrics": None}
-        if tally is not None and found is not None:
-            measured = {"measured_rows": tally.n, **found.model_dump(mode="json")}
-        print_json(facts | measured)
+        numbers: dict[str, Any] = {"metrics": None}
+        if measured is not None and found is not None:
+            numbers = {"measured_rows": measured.tally.n, "warnings": warnings}
+            numbers |= found.model_dump(mode="json")
+        print_json(facts | numbers)
         return
     task = predictor.task
+    for warning in warnings:
+        print_text(f"warning: {warning}")
     typer.echo(f"{out}: {len(table):,} rows, {decided:,} decided {task.label} = {task.favourable}")
     for note in rows.notes:
         typer.echo(f"note: {note}")
@@ -123,8 +129,8 @@ def predict(
         typer.echo(f"decided above {threshold:g}; the run measured decisions above 0.5")
     if predictor.randomised:
         typer.echo("the model is randomised: decisions were drawn at random with seed 0")
-    if tally is not None and found is not None:
-        _print_measured(tally.n, found)
+    if measured is not None and found is not None:
+        _print_measured(measured.tally.n, found)
 
 
 def _names(given: Sequence[str], columns: Collection[str]) -> list[str]:

@@ -36,7 +36,9 @@ __all__ = [
 PIPE_WIDTH, READABLE = 120, 90
 INTERRUPTED = 130  # exit code
 _GAP = "  "  # between columns
-_OVERALL = ("accuracy", "balanced_accuracy")
+_OVERALL = ("accuracy", "balanced_accuracy", "roc_auc", "loss", "expected_calibration_error")
+_LABELS = {"loss": "log-loss"}
+_IN_TABLES = ("by_client.", "by_group.")  # undefined there: a dash in the table says so
 _CLIENTS = ("client_accuracy_gap", "client_accuracy_std", "worst_client_accuracy")
 
 
@@ -119,8 +121,10 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
         typer.echo(record.to_json(), nl=False)
         return
     found = record.evaluation(record.reported)
-    for warning in record.federation.warnings:
-        typer.echo(f"warning: {warning}")
+    # First of all: whatever makes the numbers below worth less than they look.
+    about_model = [*record.warnings, *filter(None, [record.served.note])]
+    for warning in [*about_model, *record.federation.warnings]:
+        print_text(f"warning: {warning}")
     _print_whom(record, found.metrics)
     print_numbers(found, record.goal)
     print_text(
@@ -129,13 +133,11 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
         "attributes crossed), as fairlearn's; noise floor: the mean violation if decisions were "
         "exactly fair, on as many rows; constant classifier: the majority label for everyone."
     )
-    _print_clients(found)
+    _print_clients(found, record.goal)
     _print_groups(found.metrics)
     typer.echo(f"served model: {_served(record.served)} (rule {record.served.rule})")
     for note in record.federation.notes:
         typer.echo(f"note: {note}")
-    for warning in [*filter(None, [record.served.note]), *record.warnings]:
-        typer.echo(f"warning: {warning}")
     typer.echo(
         f"files: {folder}/ (run.json, rounds.csv, clients.csv, model.safetensors, encoder.json)"
     )
@@ -161,8 +163,8 @@ def print_numbers(found: Evaluation, goal: Sequence[str] = ()) -> None:
     print_table(head, _number_rows(found, goal, shown), right=(3, 4))
     # Below the table: a reason is a sentence, too long for a cell.
     for name, reason in found.metrics.undefined.items():
-        if name.rpartition(".")[2] in shown:
-            typer.echo(f"{name}: undefined ({reason})")
+        if name.rpartition(".")[2] in shown and not name.startswith(_IN_TABLES):
+            typer.echo(f"{_LABELS.get(name, name)}: undefined ({reason})")
 
 
 def _shown(found: Evaluation, goal: Sequence[str]) -> list[str]:
@@ -182,7 +184,7 @@ def _number_rows(found: Evaluation, goal: Sequence[str], shown: Sequence[str]) -
     for name in shown:
         mark = " *" if name in goal else ""
         extra = [_interval(ranges.get(name)), number(floors.get(name)), number(constant.get(name))]
-        rows.append([name + mark, _value(metrics[name]), *extra])
+        rows.append([_LABELS.get(name, name) + mark, _value(metrics[name]), *extra])
         for attribute, numbers in metrics.by_attribute.items():
             if name in numbers:
                 low_high = _interval(ranges.by_attribute[attribute].get(name))
@@ -226,14 +228,29 @@ def _print_whom(record: RunRecord, metrics: Metrics) -> None:
     )
 
 
-def _print_clients(found: Evaluation) -> None:
-    rows = []
-    for name, cell in found.metrics.by_client.items():
-        interval = _interval(found.intervals.by_client[name]["accuracy"])
-        rates = [number(cell["selection_rate"]), number(cell["base_rate"])]
-        rows.append([name, f"{cell['n']:,}", number(cell["accuracy"]), interval, *rates])
-    head = ["client", "rows", "accuracy", "interval", "selected", "base rate"]
-    print_table(head, rows, right=(1, 2, 4, 5))
+def _print_clients(found: Evaluation, goal: Sequence[str]) -> None:
+    """Print a row for each client; one that lacks a group has no violation."""
+    from mfairfl.experiments.tables.layout import short_name  # noqa: PLC0415 - loads slowly
+
+    names = [short_name(name.removesuffix("_violation")) for name in goal]
+    rates = {
+        "ROC-AUC": "roc_auc",
+        **{f"{name} violation *": key for name, key in zip(names, goal, strict=True)},
+        "selected": "selection_rate",
+        "base rate": "base_rate",
+    }
+    rows = [
+        [
+            name,
+            f"{cell['n']:,}",
+            number(cell["accuracy"]),
+            _interval(found.intervals.by_client[name]["accuracy"]),
+            *(number(cell.get(key)) for key in rates.values()),
+        ]
+        for name, cell in found.metrics.by_client.items()
+    ]
+    head = ["client", "rows", "accuracy", "interval", *rates]
+    print_table(head, rows, right=(1, 2, *range(4, len(head))))
 
 
 def _print_groups(metrics: Metrics) -> None:
@@ -243,9 +260,10 @@ def _print_groups(metrics: Metrics) -> None:
         "true pos.": "true_positive_rate",
         "false pos.": "false_positive_rate",
         "base rate": "base_rate",
+        "calib. error": "expected_calibration_error",
     }
     rows = [
-        [attribute, group, f"{cell['n']:,}", *(number(cell[key]) for key in rates.values())]
+        [attribute, group, f"{cell['n']:,}", *(number(cell.get(key)) for key in rates.values())]
         for attribute, cells in metrics.by_group.items()
         for group, cell in cells.items()
     ]

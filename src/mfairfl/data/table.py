@@ -333,12 +333,12 @@ def _with_roles(columns: Columns, task: Task, name: str) -> tuple[Task, list[str
     if task.numeric is None or task.categorical is None:
         for column in (columns[c] for c in others):
             (categorical if column.recognised is None else numeric).append(column.name)
-            text = column.not_numbers
-            if column.recognised is None and text.mean() < 0.5:
+            text, values = column.not_numbers, int((~column.missing).sum())
+            if column.recognised is None and 2 * text.sum() < values:
                 first = int(text.argmax())
                 doubtful.append(
                     f"{column.place(first)}: '{column.texts[first]}' is not a number, so the "
-                    f"column is categorical ({text.sum()} of {len(text)} values are text); if it "
+                    f"column is categorical ({text.sum()} of {values} values are text); if it "
                     "holds numbers, correct these cells or declare them as missing_codes"
                 )
     elif left_out := [c for c in others if c not in {s.column for s in task.sensitive}]:

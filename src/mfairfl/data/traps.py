@@ -24,6 +24,7 @@ SERIOUS: frozenset[TrapKind] = frozenset({"label", "proxy", "identifier"})
 Codes = npt.NDArray[np.intp]
 
 _ENOUGH = 20  # values that a column needs to be judged
+_UNLIKE_NUMBERS, _UNLIKE_TEXTS = 0.5, 0.6  # distinct values for each value of an identifier
 _ENOUGH_LABELS = 10  # rows of either label
 _SAME = 0.9999  # correlation of one quantity in two units
 _LONG = 6  # digits
@@ -50,15 +51,15 @@ def traps_of(table: Table) -> list[Trap]:
     """Return the traps among a table's features."""
     columns = [sensitive.column for sensitive in table.task.sensitive]
     groups = dict(zip(columns, table.groups.T.astype(np.intp), strict=True))
-    dates = {name for name in table.X.columns if table.task.rules(str(name)).date is not None}
-    return find_traps(table.X, table.y, groups, dates)
+    measured = [c for c, r in table.task.columns.items() if r.date or r.thousands or r.decimal]
+    return find_traps(table.X, table.y, groups, measured)
 
 
 def find_traps(
     X: pd.DataFrame,
     y: npt.NDArray[np.int8] | None,
     sensitive: Mapping[str, Codes],
-    dates: Collection[str] = (),
+    measured: Collection[str] = (),
 ) -> list[Trap]:
     """Return the features that decide the label, name rows, repeat another or say nothing.
 
@@ -71,8 +72,8 @@ def find_traps(
     sensitive
         Each row's group, by sensitive column. Of two equal columns the sensitive one is kept; if
         that is not a feature, the other one is a proxy.
-    dates
-        Columns of dates: one day after the other, they look like numbers of rows.
+    measured
+        Columns written as dates or amounts: one day after the other looks like numbers of rows.
 
     Examples
     --------
@@ -83,7 +84,7 @@ def find_traps(
     values = {str(name): _values(X[name]) for name in X.columns}
     label = [] if y is None else [trap for name in values for trap in _decides(name, X[name], y)]
     own = [trap for name, column in values.items() for trap in _own(name, column)]
-    own = [trap for trap in own if trap.kind == "constant" or trap.column not in dates]
+    own = [trap for trap in own if trap.kind == "constant" or trap.column not in measured]
     # One of several files may hold one group alone.
     own = [trap for trap in own if trap.column not in sensitive]
     useless = {trap.column for trap in own if trap.kind in ("identifier", "constant")}
@@ -126,7 +127,8 @@ def _own(name: str, column: _Values) -> Iterator[Trap]:
     if column.rows > 1 and column.distinct == 1 and column.held == column.rows:
         only = column.uniques[0]
         yield Trap("constant", name, f"{only:g}" if column.numeric else str(only))
-    if column.held < _ENOUGH or 2 * column.distinct < column.held:
+    least = _UNLIKE_NUMBERS if column.numeric else _UNLIKE_TEXTS
+    if column.held < _ENOUGH or column.distinct < least * column.held:
         return
     what = "whole numbers" if column.numeric else "texts"
     why = f"{column.distinct:,} different {what} in {column.held:,} rows"

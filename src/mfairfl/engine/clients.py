@@ -20,16 +20,15 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from mfairfl.data import SPLITS, Attribute, Client
-from mfairfl.engine.state import Answer, Ask, Measure, Measured, Score, Train
+from mfairfl.engine.state import Answer, Ask, Measure, Measured, Score, Scored, Train
 from mfairfl.errors import CheckpointError
 from mfairfl.fairness.cells import Cells
-from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.files import write_atomically
 from mfairfl.models import Model
 from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.batches import Pool
 from mfairfl.training.jobs import batch_stream, finish, work_of
-from mfairfl.training.measure import Probe, histograms, measure
+from mfairfl.training.measure import Probe, measure, score_sums
 from mfairfl.training.plan import Job, Report
 from mfairfl.training.trainer import Work, run_works
 
@@ -170,8 +169,7 @@ class LocalClients:
             for v, weights in enumerate(ask.weights):
                 for split in ask.splits:
                     for client, rows in run.rows[split].items():
-                        held = run.slots.latest(client) if ask.slot is not None else {}
-                        own = held.get(ask.slot or "", weights)
+                        own = _own_model(run.slots, client, ask.slot, weights)
                         keys.append((i, v, split, client))
                         probes.append(Probe(own, rows, ask.shares, ask.thresholds))
         found = dict(zip(keys, measure(probes, self._model, self._pool), strict=True))
@@ -183,10 +181,17 @@ class LocalClients:
             for i, ask in asks.items()
         }
 
-    def _score(self, run: RunRows, ask: Score) -> dict[str, ScoreHistogram]:
-        shards = run.rows[ask.split]
-        probes = [Probe(ask.weights, rows) for rows in shards.values()]
-        return dict(zip(shards, histograms(probes, self._model, self._pool), strict=True))
+    def _score(self, run: RunRows, ask: Score) -> Scored:
+        answers = {}
+        for split in ask.splits:
+            shards = run.rows[split]
+            probes = [
+                Probe(_own_model(run.slots, client, ask.slot, ask.weights), rows, ask.shares)
+                for client, rows in shards.items()
+            ]
+            found = score_sums(probes, self._model, self._pool, drawn=ask.drawn)
+            answers[split] = dict(zip(shards, found, strict=True))
+        return answers
 
     def _train(self, asks: Mapping[int, Train]) -> dict[int, list[Report]]:
         jobs = [(i, job) for i, ask in asks.items() for job in ask.jobs]
@@ -215,6 +220,11 @@ class LocalClients:
             attributes=run.attributes,
             rng=batch_stream(run.seed, ask.round, job),
         )
+
+
+def _own_model(slots: Slots, client: str, slot: str | None, weights: np.ndarray) -> np.ndarray:
+    """Return the model that a client holds in this slot, if any; else `weights`."""
+    return weights if slot is None else slots.latest(client).get(slot, weights)
 
 
 class SoleClient:
@@ -256,5 +266,7 @@ class SoleClient:
             found = self._clients.answer({0: ask})[0]
         if isinstance(ask, Measure):
             return tuple({s: one[s][self._name] for s in ask.splits} for one in found)
-        answer: Answer = found[self._name] if isinstance(ask, Score) else found
-        return answer
+        if isinstance(ask, Score):
+            return {split: found[split][self._name] for split in ask.splits}
+        reports: list[Report] = found
+        return reports

@@ -16,7 +16,17 @@ from typing import Any, Protocol
 import numpy as np
 
 from mfairfl.engine.output import AVERAGE_DECAY, Candidate, Served, choose
-from mfairfl.engine.state import Ask, Measure, Measured, RoundRecord, RunState, Score, Setup, Train
+from mfairfl.engine.state import (
+    Ask,
+    Measure,
+    Measured,
+    RoundRecord,
+    RunState,
+    Score,
+    Scored,
+    Setup,
+    Train,
+)
 from mfairfl.engine.tallies import mean_loss, pooled
 from mfairfl.fairness.thresholds import fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
@@ -30,6 +40,7 @@ __all__ = ["Callback", "Loop", "Result", "federate", "first_state"]
 
 
 Loop = Generator[Ask, Any, "Result"]
+_THRESHOLDS = 512  # bins of the logit between which a group's threshold is chosen
 
 
 class Callback(Protocol):
@@ -47,10 +58,11 @@ class Callback(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a run ends in: the served model and its sums and counts, member by member."""
+    """What a run ends in: the served model, its sums and counts, member by member, its scores."""
 
     served: Served
     measured: tuple[Measured, ...]
+    scored: Scored
     rounds: int
 
 
@@ -88,7 +100,8 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
         measured = record.measured
         _tell(watchers, setup, state, record)
     served, final = yield from serve_model(setup, state, measured)
-    return Result(served=served, measured=tuple(final), rounds=state.round)
+    scored = yield _ask_scores(setup, state, served)
+    return Result(served=served, measured=tuple(final), scored=scored, rounds=state.round)
 
 
 def _tell(
@@ -236,8 +249,10 @@ def serve_model(
         served = replace(served, kind="ensemble", weights=_shares(setup))
         return served, (yield _ask_about(setup, served.members))
     if setup.output.rule == "threshold":
-        counts = yield Score(state.weights, setup.held_out)
-        total = reduce(add, (counts[name] for name in sorted(counts)))
+        scored: Scored = yield Score(state.weights, (setup.held_out,))
+        sums = scored[setup.held_out]
+        counts = (sums[name].histogram.coarse(_THRESHOLDS) for name in sorted(sums))
+        total = reduce(add, counts)
         fitted = fit_thresholds(total, constraints, tolerance=setup.output.tolerance)
         served = replace(served, thresholds=fitted)
     request = Measure(tuple(served.members), setup.splits, thresholds=served.thresholds)
@@ -253,6 +268,16 @@ def _ask_about(setup: Setup, *models: np.ndarray) -> Measure:
         shares=_shares(setup) if serves == "ensemble" else None,
         slot=PERSONAL if serves == "personal" else None,
     )
+
+
+def _ask_scores(setup: Setup, state: RunState, served: Served) -> Score:
+    """Ask how the served model scores the rows of every split."""
+    if served.kind == "personal":
+        return Score(state.weights, setup.splits, slot=PERSONAL)
+    if served.kind == "single":
+        return Score(served.members[0], setup.splits)
+    drawn = served.kind == "mixture"
+    return Score(served.members, setup.splits, shares=served.weights, drawn=drawn)
 
 
 def _shares(setup: Setup) -> np.ndarray:

@@ -12,7 +12,7 @@ from mfairfl.data import Split
 from mfairfl.engine.output import RULES, Candidate, Output
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.histogram import ScoreHistogram
+from mfairfl.fairness.scores import ScoreSums
 from mfairfl.fairness.thresholds import Thresholds, refuse_losses
 from mfairfl.strategies.base import State, Strategy, Summary
 from mfairfl.training.plan import Job, Recipe, Report
@@ -26,6 +26,7 @@ __all__ = [
     "RoundRecord",
     "RunState",
     "Score",
+    "Scored",
     "Setup",
     "Split",
     "Train",
@@ -33,6 +34,9 @@ __all__ = [
 
 Measured = Mapping[Split, Mapping[str, Statistics]]
 """For each split, each client's sums and counts under one weight vector."""
+
+Scored = Mapping[Split, Mapping[str, ScoreSums]]
+"""For each split, each client's sums and counts of the served model's scores."""
 
 
 _FITTING: dict[str, tuple[str, ...]] = {
@@ -138,10 +142,28 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """Request: histograms of a model's scores on one split of every client."""
+    """Request: sums and counts of a model's scores on these splits of every client.
+
+    Parameters
+    ----------
+    weights : ndarray (m,) or (R, m)
+        One model, or R members.
+    splits : tuple
+        Which rows.
+    shares : ndarray (R,), optional
+        Weights of an ensemble's members, probabilities of a mixture's.
+    slot : str, optional
+        Each client answers with the vector it holds under this name, while it holds one.
+    drawn : bool
+        Whether one member is drawn for each decision. The score is then the probability of a
+        favourable decision; else it is the mean of the members' probabilities.
+    """
 
     weights: np.ndarray
-    split: Split
+    splits: tuple[Split, ...]
+    shares: np.ndarray | None = None
+    slot: str | None = None
+    drawn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +185,7 @@ Ask = Measure | Score | Train
 """What a loop may ask of the clients."""
 
 Measures = tuple[dict[Split, Statistics], ...]
-Answer = Measures | ScoreHistogram | list[Report]
+Answer = Measures | dict[Split, ScoreSums] | list[Report]
 """One client's answer to a `Measure`, a `Score` or a `Train`."""
 
 

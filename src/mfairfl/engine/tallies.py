@@ -11,10 +11,10 @@ import numpy as np
 from mfairfl.data import Attribute
 from mfairfl.engine.output import Served
 from mfairfl.engine.state import Measured, Split
-from mfairfl.fairness.cells import SUMS, Statistics
+from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.tally import Tally
 
-__all__ = ["mean_loss", "pooled", "served_statistics", "served_tally", "tally_of"]
+__all__ = ["mean_loss", "pooled", "served_tally", "tally_of"]
 
 
 def tally_of(clients: Mapping[str, Statistics], attributes: Sequence[Attribute]) -> Tally:
@@ -46,19 +46,6 @@ def served_tally(
 def pooled(clients: Mapping[str, Statistics]) -> Statistics:
     """Return the sums over all clients, added in name order."""
     return reduce(add, (clients[name] for name in sorted(clients)))
-
-
-def served_statistics(served: Served, measured: Sequence[Measured], split: Split) -> Statistics:
-    """Return the served model's sums over all clients; expected ones for a mixture."""
-    members = [pooled(one[split]) for one in measured]
-    if served.kind != "mixture":
-        return members[0]
-    return Statistics(
-        **{
-            name: np.tensordot(served.weights, [getattr(s, name) for s in members], axes=1)
-            for name in SUMS
-        }
-    )
 
 
 def mean_loss(statistics: Statistics) -> float:

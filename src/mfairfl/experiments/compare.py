@@ -11,7 +11,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol, overload
 
+from mfairfl.errors import ConfigError
 from mfairfl.experiments.comparison import Comparison, compare_runs
+from mfairfl.experiments.references import reference_trials
 from mfairfl.experiments.results import (
     FinishedStudy,
     PublishedFor,
@@ -23,7 +25,8 @@ from mfairfl.experiments.results import (
 from mfairfl.experiments.study import Study, load_study, trials
 from mfairfl.files import write_atomically
 from mfairfl.runs.execute import Run
-from mfairfl.runs.workers import run_many
+from mfairfl.runs.references import ReferenceRequest
+from mfairfl.runs.workers import run_and_fit
 
 __all__ = ["StudyWatcher", "compare", "run_study"]
 
@@ -49,7 +52,9 @@ def compare(  # type: ignore[overload-overlap]
 
 
 @overload
-def compare(runs_or_study: Sequence[Run | str | Path]) -> Comparison: ...
+def compare(
+    runs_or_study: Sequence[Run | str | Path], *, references: Sequence[str] = ()
+) -> Comparison: ...
 
 
 def compare(
@@ -58,6 +63,7 @@ def compare(
     out: str | Path | None = None,
     seeds: int | None = None,
     watcher: StudyWatcher | None = None,
+    references: Sequence[str] = (),
 ) -> StudyResult | Comparison:
     """Compare finished runs with one another, or carry out a study of several methods.
 
@@ -73,6 +79,9 @@ def compare(
         For a study: number of seeds; overrides the file.
     watcher : StudyWatcher, optional
         For a study: told of every completed round.
+    references : sequence of str
+        For runs: pooled references to fit on the same rows, ``boosting``, ``boosting-threshold``
+        or ``logistic``. A study names its own.
 
     Returns
     -------
@@ -100,7 +109,9 @@ def compare(
     >>> print(mfairfl.compare(study, out="runs/study"))  # doctest: +SKIP
     """
     if isinstance(runs_or_study, Sequence) and not isinstance(runs_or_study, str):
-        return compare_runs(runs_or_study)
+        return compare_runs(runs_or_study, references=references)
+    if references:
+        raise ConfigError("references: only with runs; name a study's own in the study itself")
     is_file = isinstance(runs_or_study, str | Path)
     name = Path(str(runs_or_study)).stem if is_file else "study"
     study = runs_or_study if isinstance(runs_or_study, Study) else load_study(runs_or_study)
@@ -120,7 +131,8 @@ def run_study(
 ) -> StudyResult:
     """Carry out a study and write its tables and figures into `out`, the runs below ``out/runs``.
 
-    Runs that are already finished are not repeated; trials that ask for the same run share it.
+    Runs and references that are already finished are not repeated; trials that ask for the same
+    one share it.
 
     Parameters
     ----------
@@ -129,17 +141,32 @@ def run_study(
     sections : callable, optional
         Writes further paragraphs for the Markdown page.
     """
-    started, work = time.perf_counter(), trials(study)
-    runs = {trial.directory(out / "runs"): trial.config for trial in work}
+    started, folder = time.perf_counter(), out / "runs"
+    work, pooled = trials(study), reference_trials(study)
+    runs = {trial.directory(folder): trial.config for trial in work}
+    references = {
+        path: ReferenceRequest(name=trial.strategy, config=trial.config, out=path)
+        for trial in pooled
+        for path in [trial.directory(folder)]
+    }
     if watcher is not None:
-        watcher.begin(name, len(runs))
-    found = run_many(
+        watcher.begin(name, len(runs) + len(references))
+    progress = None if watcher is None else watcher.on_round
+    found, fitted = run_and_fit(
         [(config, path) for path, config in runs.items()],
-        progress=None if watcher is None else watcher.on_round,
+        list(references.values()),
+        progress=progress,
     )
     by_path = dict(zip(runs, found, strict=True))
-    records = [by_path[trial.directory(out / "runs")] for trial in work]
-    done = FinishedStudy(name=name, study=study, trials=work, records=records, folder=out)
+    by_folder = dict(zip(references, fitted, strict=True))
+    done = FinishedStudy(
+        name=name,
+        study=study,
+        trials=work,
+        records=[by_path[trial.directory(folder)] for trial in work],
+        references=[(trial, by_folder[trial.directory(folder)]) for trial in pooled],
+        folder=out,
+    )
     if study.kind == "table":
         result = write_table(done, published=published, sections=sections)
     else:
@@ -161,6 +188,7 @@ def _write_costs(done: FinishedStudy, seconds: float) -> None:
         "seeds": len(done.study.seeds),
         "protocols": list(done.study.protocols),
         "processor_minutes_of_all_runs": round(sum(taken.values()) / 60, 1),
+        **_reference_costs(done),
         "minutes_of_this_call": round(seconds / 60, 1),
         "machine": {
             "processors": len(os.sched_getaffinity(0)),
@@ -172,3 +200,12 @@ def _write_costs(done: FinishedStudy, seconds: float) -> None:
     }
     text = json.dumps(made, indent=2, sort_keys=True) + "\n"
     write_atomically(path, text.encode())
+
+
+def _reference_costs(done: FinishedStudy) -> dict[str, Any]:
+    """Return how many pooled references there are and what they took; nothing without any."""
+    seconds = {record.identity: record.seconds for _, record in done.references}
+    if not seconds:
+        return {}
+    minutes = round(sum(seconds.values()) / 60, 1)
+    return {"references": len(seconds), "processor_minutes_of_all_references": minutes}

@@ -9,16 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mfairfl.data import Split
 from mfairfl.errors import ConfigError
+from mfairfl.experiments.tables.layout import POOLED, POOLED_NOTE
+from mfairfl.references import ReferenceName, known_reference
+from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import Run
 from mfairfl.runs.record import Bounds, Numbers, RunRecord
+from mfairfl.runs.references import ReferenceRecord, ReferenceRequest, fit_references
 from mfairfl.text import aligned
 
 __all__ = ["Comparison", "Line", "Number", "compare_runs"]
 
 GROUP_METRICS = ("accuracy", "selection_rate", "true_positive_rate")
+_SCORES = ("roc_auc", "loss", "expected_calibration_error")  # not in records of earlier versions
+_LABELS = {"loss": "log-loss"}
 _GOAL = (
     "* the fairness goal: largest gap between a group's rate and the overall rate; noise floor: "
     "its mean\nif decisions were exactly fair, on this many rows."
@@ -72,7 +79,8 @@ class Comparison:
     Parameters
     ----------
     runs : tuple of str
-        Their names: the strategies, or the folders where those are not distinct.
+        Their names: the strategies, or the folders where those are not distinct. Pooled references
+        come last, marked †.
     title : str
         Data, number of clients, and number of rows.
     level : float
@@ -111,18 +119,19 @@ class Comparison:
             if line.part != part:
                 part = line.part
                 table.append([""] * len(table[0]))
-            mark = " *" if line.metric in self.goal else ""
+            label = _LABELS.get(line.metric, line.metric) + " *" * (line.metric in self.goal)
             values = [_cell(number) for number in line.numbers]
-            table.append([line.whom, line.metric + mark, *values, *_changes(line)])
+            table.append([line.whom, label, *values, *_changes(line)])
             if any(number.floor is not None for number in line.numbers):
                 floors = ["" if n.floor is None else f"{n.floor:.4f}" for n in line.numbers]
                 table.append(["", "  noise floor", *floors, *([""] * len(changes))])
         return "\n".join(
             [
+                *(f"warning: {warning}" for warning in self.warnings),
                 f"{self.title}: value, {self.level:.0%} interval, change from {first}",
                 *aligned(table, right=range(2 + len(self.runs), len(table[0]))),
                 *([_GOAL] if self.goal else []),
-                *(f"warning: {warning}" for warning in self.warnings),
+                *([f"{POOLED_NOTE}."] if any(name.endswith(POOLED) for name in self.runs) else []),
             ]
         )
 
@@ -135,7 +144,9 @@ class Comparison:
         save_figure(plot_comparison(self), path)
 
 
-def compare_runs(runs: Sequence[Run | str | Path]) -> Comparison:
+def compare_runs(
+    runs: Sequence[Run | str | Path], *, references: Sequence[str] = ()
+) -> Comparison:
     """Put finished runs side by side; changes are relative to the first.
 
     Parameters
@@ -143,6 +154,9 @@ def compare_runs(runs: Sequence[Run | str | Path]) -> Comparison:
     runs : sequence of Run or path
         Runs in memory or run directories, each complete, all of the same data, split and seed of
         the split.
+    references : sequence of str
+        Pooled references (`mfairfl.references.REFERENCES`) to fit on the rows of the first run,
+        which must be on file, and for its fairness goal.
 
     Raises
     ------
@@ -153,7 +167,8 @@ def compare_runs(runs: Sequence[Run | str | Path]) -> Comparison:
     --------
     >>> print(compare_runs(["runs/fedavg", "runs/mfairfl"]))  # doctest: +SKIP
     """
-    if len(runs) < 2:
+    pooled = [known_reference(name) for name in dict.fromkeys(references)]
+    if len(runs) + len(pooled) < 2:
         raise ConfigError(f"compare: needs two or more runs, or a study file; got {len(runs)} run")
     paths = [run.path if isinstance(run, Run) else Path(run) for run in runs]
     records = [run.record if isinstance(run, Run) else RunRecord.read(run) for run in runs]
@@ -161,25 +176,41 @@ def compare_runs(runs: Sequence[Run | str | Path]) -> Comparison:
     names = _names(paths, records)
     for path, name, other in zip(paths[1:], names[1:], others, strict=True):
         _refuse_other_rows(f"{paths[0] or names[0]} and {path or name}", first, other)
+    fitted = _fitted(pooled, first) if pooled else []
     split = first.reported
     clients = first.metrics[split].by_client
     count = sum(client["n"] or 0 for client in clients.values())
     goal = tuple(dict.fromkeys(name for record in records for name in record.goal))
     return Comparison(
-        runs=names,
+        runs=(*names, *(f"{name} {POOLED}" for name in pooled)),
         title=f"{first.data.name}, {len(clients)} clients, {count:,} {split} rows",
         level=first.intervals[split].level,
         goal=goal,
-        lines=tuple(_lines(records, split, goal)),
+        lines=tuple(_lines([*records, *fitted], split, goal)),
         warnings=tuple(
             f"{name}: {warning}"
             for name, record in zip(names, records, strict=True)
-            for warning in [*filter(None, [record.served.note]), *record.warnings]
+            for warning in [*record.warnings, *filter(None, [record.served.note])]
         ),
     )
 
 
-def _refuse_other_rows(who: str, one: RunRecord, other: RunRecord) -> None:
+def _fitted(names: Sequence[ReferenceName], run: RunRecord) -> list[ReferenceRecord]:
+    """Fit references on the rows that a run was trained on."""
+    sections = ("seed", "data", "task", "clients", "fairness")
+    given = {key: run.config[key] for key in sections} | {"output": {"rule": "threshold"}}
+    config = make_config(given, "the first run's configuration")
+    if config.data.name is None and config.data.csv is None:
+        raise ConfigError("references: the first run's rows are not on file; leave references out")
+    with TemporaryDirectory() as folder:
+        found = fit_references(
+            [ReferenceRequest(name=n, config=config, out=Path(folder) / n) for n in names]
+        )
+    _refuse_other_rows("the first run and its file today", run, found[0])
+    return found
+
+
+def _refuse_other_rows(who: str, one: RunRecord, other: RunRecord | ReferenceRecord) -> None:
     """Refuse runs that were measured on different rows."""
     found = [
         {
@@ -209,18 +240,21 @@ def _names(paths: Sequence[Path | None], records: Sequence[RunRecord]) -> tuple[
     return tuple(str(path or name) for path, name in zip(paths, numbered, strict=True))
 
 
-def _lines(records: Sequence[RunRecord], split: Split, goal: Sequence[str]) -> Iterator[Line]:
-    metrics = [record.metrics[split] for record in records]
-    ranges = [record.intervals[split] for record in records]
-    for name in ("accuracy", *goal, "worst_client_accuracy", "client_accuracy_gap"):
+def _lines(
+    records: Sequence[RunRecord | ReferenceRecord], split: Split, goal: Sequence[str]
+) -> Iterator[Line]:
+    found = [record.evaluation(split) for record in records]
+    metrics, ranges = [one.metrics for one in found], [one.intervals for one in found]
+    scores = [name for name in _SCORES if any(name in one.by_name for one in metrics)]
+    for name in ("accuracy", *scores, *goal, "worst_client_accuracy", "client_accuracy_gap"):
         numbers = [
             Number(
-                value=found[name],
-                interval=pairs.get(name),
-                floor=record.noise_floor[split].get(name),
-                note=_worst(found.by_client) if name == "worst_client_accuracy" else "",
+                value=one.metrics.get(name),
+                interval=one.intervals.get(name),
+                floor=one.noise_floor.get(name),
+                note=_worst(one.metrics.by_client) if name == "worst_client_accuracy" else "",
             )
-            for record, found, pairs in zip(records, metrics, ranges, strict=True)
+            for one in found
         ]
         yield Line(part="all", whom="", metric=name, numbers=tuple(numbers))
     both = list(zip(metrics, ranges, strict=True))
@@ -231,13 +265,17 @@ def _lines(records: Sequence[RunRecord], split: Split, goal: Sequence[str]) -> I
                 yield _cell_line("group", f"{attribute} {group}", name, cells)
     for client in metrics[0].by_client:
         cells = [(m.by_client[client], r.by_client[client]) for m, r in both]
-        yield _cell_line("client", client, "accuracy", cells)
+        known = [name for name in goal if any(name in values for values, _ in cells)]
+        for name in ("accuracy", *known):
+            yield _cell_line("client", client, name, cells)
 
 
 def _cell_line(
     part: str, whom: str, name: str, cells: Sequence[tuple[Numbers, dict[str, Bounds]]]
 ) -> Line:
-    numbers = [Number(value=values[name], interval=bounds[name]) for values, bounds in cells]
+    numbers = [
+        Number(value=values.get(name), interval=bounds.get(name)) for values, bounds in cells
+    ]
     return Line(part=part, whom=whom, metric=name, numbers=tuple(numbers))
 
 

@@ -22,6 +22,7 @@ from mfairfl.experiments.histories import (
     read_history,
     write_epochs_markdown,
 )
+from mfairfl.experiments.references import ReferenceTrial
 from mfairfl.experiments.study import Study, Trial
 from mfairfl.experiments.tables.layout import TableLayout, short_name
 from mfairfl.experiments.tables.tabulate import Published, tabulate
@@ -29,9 +30,10 @@ from mfairfl.experiments.tables.writers import write_csv, write_latex, write_mar
 from mfairfl.fairness import frontier
 from mfairfl.fairness.rates import decision_notions
 from mfairfl.files import write_atomically
-from mfairfl.runs.config import Config
 from mfairfl.runs.figures import save_figure
-from mfairfl.runs.record import RunRecord
+from mfairfl.runs.record import Metrics, RunRecord
+from mfairfl.runs.references import ReferenceRecord
+from mfairfl.runs.usefulness import nearly_constant
 
 __all__ = [
     "FinishedStudy",
@@ -43,6 +45,7 @@ __all__ = [
 ]
 
 _OVERALL = ("accuracy", "balanced_accuracy", "true_positive_rate", "selection_rate")
+_SCORES = ("roc_auc", "loss", "expected_calibration_error")  # not in records of earlier versions
 _CLIENTS = ("client_accuracy_std", "client_accuracy_gap")
 _WIDEST, _STEPS = 0.3, 61  # where a frontier line ends, and its points
 _KINDS = ("svg", "png")
@@ -62,8 +65,8 @@ class StudyResult:
     folder : Path
         Where tables, figures and runs are.
     runs : DataFrame
-        One row per run: test metrics, noise floors, frontier, hyper-parameters, provenance. For
-        curves, one row per round of each run.
+        One row per run, and per pooled reference (`pooled_reference`): test metrics, noise
+        floors, frontier, hyper-parameters, provenance. For curves, one row per round of each run.
     table : DataFrame
         One row per number of the table: mean, standard deviation and tests over seeds. For
         curves, the epochs that each method needs.
@@ -82,13 +85,17 @@ class StudyResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedStudy:
-    """A study whose runs are all finished: the `records` of its `trials`, in `folder`/runs."""
+    """A study whose runs are all finished: the `records` of its `trials`, in `folder`/runs.
+
+    `references` are its pooled references with their records.
+    """
 
     name: str
     study: Study
     trials: Sequence[Trial]
     records: Sequence[RunRecord]
     folder: Path
+    references: Sequence[tuple[ReferenceTrial, ReferenceRecord]] = ()
 
     def layout(self) -> TableLayout:
         """Return how the study's table is laid out."""
@@ -103,6 +110,7 @@ class FinishedStudy:
             splits=study.splits,
             protocols=study.protocols,
             reference=study.tested_against,
+            pooled_references=study.references,
             attributes={trial.data: _attributes(record) for trial, record in pairs},
             # As in the paper: an ensemble of clients' models and pooled rows have no clients.
             without_clients=tuple(
@@ -125,8 +133,8 @@ def write_table(
 ) -> StudyResult:
     """Write rows, table and figures into the study's folder."""
     layout, folder = done.layout(), done.folder
-    pairs = zip(done.trials, done.records, strict=True)
-    frame = pd.DataFrame([_row(trial, record) for trial, record in pairs])
+    rows = [_row(*pair) for pair in zip(done.trials, done.records, strict=True)]
+    frame = pd.DataFrame(rows + [_row(*pair) for pair in done.references])
     folder.mkdir(parents=True, exist_ok=True)
     _write_rows(frame, folder / f"{done.name}-runs")
     long = tabulate(frame, layout, None if published is None else published(layout))
@@ -167,18 +175,19 @@ def _write_rows(frame: pd.DataFrame, path: Path) -> None:
     write_atomically(Path(f"{path}.parquet"), frame.to_parquet(index=False))
 
 
-def _attributes(record: RunRecord) -> tuple[str, ...]:
+def _attributes(record: RunRecord | ReferenceRecord) -> tuple[str, ...]:
     return tuple(s.name or s.column for s in record.task.sensitive)
 
 
-def _place(trial: Trial) -> dict[str, Any]:
+def _place(trial: Trial | ReferenceTrial) -> dict[str, Any]:
     names = ("data", "split", "protocol", "strategy", "notion", "seed")
     return {name: getattr(trial, name) for name in names}
 
 
-def _row(trial: Trial, record: RunRecord) -> dict[str, Any]:
-    test, train = record.metrics["test"], record.metrics["train"]
-    floors = record.noise_floor["test"].by_name
+def _row(trial: Trial | ReferenceTrial, record: RunRecord | ReferenceRecord) -> dict[str, Any]:
+    found = record.evaluation("test")
+    test, train = found.metrics, record.evaluation("train").metrics
+    floors = found.noise_floor.by_name
     # Those of losses have no floor.
     violations = [
         name for item in decision_notions() if (name := f"{item.name}_violation") in floors
@@ -191,6 +200,8 @@ def _row(trial: Trial, record: RunRecord) -> dict[str, Any]:
             name: _number(test[name])
             for name in (*_OVERALL, *violations, *more, *_CLIENTS, "worst_client_accuracy")
         },
+        **{name: _number(test.get(name)) for name in _SCORES},
+        **{f"largest_client_{name}": _largest_at_a_client(test, name) for name in violations},
         **{
             f"{name}[{attribute}]": _number(test.by_attribute[attribute][name])
             for name in violations
@@ -200,13 +211,21 @@ def _row(trial: Trial, record: RunRecord) -> dict[str, Any]:
         **_own_frontiers(record, violations),
         "train_accuracy": _number(train["accuracy"]),
         **{f"train_{name}": _number(train[name]) for name in violations},
-        "constant_accuracy": _number(record.constant_classifier["test"]["accuracy"]),
-        "unsettled": "settled" in record.served.note,
-        "near_constant": bool(record.warnings),
-        "hyper_parameters": _hyper_parameters(trial.config),
+        "constant_accuracy": _number(found.constant_classifier["accuracy"]),
+        "pooled_reference": isinstance(record, ReferenceRecord),
+        **_doubts(record),
+        "hyper_parameters": _hyper_parameters(trial, record),
         "identity": record.identity,
         "data_sha256": record.data.sha256,
         "version": record.versions["mfairfl"],
+    }
+
+
+def _doubts(record: RunRecord | ReferenceRecord) -> dict[str, bool]:
+    """Say what makes good numbers doubtful."""
+    return {
+        "unsettled": isinstance(record, RunRecord) and "settled" in record.served.note,
+        "near_constant": nearly_constant(record.evaluation("test").metrics),
     }
 
 
@@ -214,26 +233,37 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def _own_frontiers(record: RunRecord, violations: Sequence[str]) -> dict[str, float]:
+def _largest_at_a_client(metrics: Metrics, name: str) -> float:
+    """Return the largest violation on one client's rows, of the clients that have every group."""
+    found = [_number(cell.get(name)) for cell in metrics.by_client.values()]
+    return max((value for value in found if not math.isnan(value)), default=math.nan)
+
+
+def _own_frontiers(
+    record: RunRecord | ReferenceRecord, violations: Sequence[str]
+) -> dict[str, float]:
     """Return the best accuracy any classifier could have at the run's own violations."""
-    test = record.metrics["test"]
+    test = record.evaluation("test").metrics
     return {
         f"frontier_{name}": _best(record, name.removesuffix("_violation"), test[name])
         for name in violations
     }
 
 
-def _best(record: RunRecord, notion: str, bound: float | None) -> float:
+def _best(record: RunRecord | ReferenceRecord, notion: str, bound: float | None) -> float:
     """Return the best accuracy on the test rows within a bound; nan if that is undefined."""
     bounds: dict[str, Any] = {notion: bound}
     return math.nan if bound is None else frontier(record.tallies["test"], **bounds).accuracy
 
 
-def _hyper_parameters(config: Config) -> str:
+def _hyper_parameters(trial: Trial | ReferenceTrial, record: RunRecord | ReferenceRecord) -> str:
     """Return the settings needed to repeat the run, beside data, split, budget and seed."""
+    if isinstance(record, ReferenceRecord):
+        return json.dumps(record.settings, sort_keys=True)
+    training, strategy = trial.config.training, trial.config.strategy
     given = {
-        "training": config.training.model_dump(mode="json", exclude={"rounds", "local_epochs"}),
-        "strategy": config.strategy.model_dump(mode="json"),
+        "training": training.model_dump(mode="json", exclude={"rounds", "local_epochs"}),
+        "strategy": strategy.model_dump(mode="json"),
     }
     return json.dumps(given, sort_keys=True)
 
@@ -256,6 +286,7 @@ def _draw(
             notion=notion,
             frontiers=_frontiers(done, split, notion),
             reference=layout.reference,
+            pooled=layout.pooled_references,
         )
         save(figure, short_name(notion).lower())
     here = [

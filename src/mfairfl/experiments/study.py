@@ -27,10 +27,22 @@ from mfairfl.data.task import StrictModel
 from mfairfl.errors import ConfigError, first_problem, unknown
 from mfairfl.fairness import notion
 from mfairfl.files import load_toml
+from mfairfl.references import ReferenceName
 from mfairfl.runs.config import Config, StrategyConfig, StrategyName, make_config
 from mfairfl.runs.options import nested, settings
 
-__all__ = ["Lock", "StrategyVariant", "Study", "Trial", "load_study", "run_name", "trials"]
+__all__ = [
+    "DataVariant",
+    "Lock",
+    "StrategyVariant",
+    "Study",
+    "Trial",
+    "base_settings",
+    "load_study",
+    "row_settings",
+    "run_name",
+    "trials",
+]
 
 Lock = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Chosen values: data label → strategy → dotted key of the configuration → value."""
@@ -117,6 +129,9 @@ class Study(StrictModel):
         Their number, or a list of them.
     notions
         One model is trained for each; none at all compares client fairness alone.
+    references
+        Pooled models that stand beside the methods: "boosting", "boosting-threshold", "logistic".
+        They see all rows; they are not federated, and not tested.
     reference
         The method (its label) the others are tested against: mFairFL, or the first.
     kind
@@ -136,6 +151,7 @@ class Study(StrictModel):
     )
     seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds), Field(min_length=1)] = (0, 1, 2)
     strategies: tuple[StrategyVariant, ...] = Field(min_length=1)
+    references: tuple[ReferenceName, ...] = ()
     reference: str | None = None
     kind: Literal["table", "curves"] = "table"
     lock: str | None = None
@@ -153,7 +169,8 @@ class Study(StrictModel):
     def _distinct(self) -> Self:
         named: tuple[tuple[str, list[Any]], ...] = (
             ("data", [d.label for d in self.data]),
-            ("strategies", list(self.labels)),
+            ("strategies", [*self.labels, *dict.fromkeys(self.references)]),
+            ("references", list(self.references)),
             ("seeds", list(self.seeds)),
         )
         for what, labels in named:
@@ -161,6 +178,10 @@ class Study(StrictModel):
                 raise ValueError(f"{what}: {sorted(twice)[0]!r} appears twice; give it a label")
         if self.reference is not None and self.reference not in self.labels:
             raise ValueError(f"reference: {unknown('strategy', self.reference, self.labels)}")
+        if self.references and self.kind == "curves":
+            raise ValueError("references: have no rounds to draw; use them with kind = 'table'")
+        if "boosting-threshold" in self.references and not self.notions:
+            raise ValueError("references: boosting-threshold is fitted for a notion; give notions")
         return self
 
     @property
@@ -250,19 +271,15 @@ def _of(
     protocol, data, split, seed = place
     rounds, epochs = (int(part) for part in protocol.split("x"))
     chosen = lock.get(data.label, {}).get(variant.tuned_as, {})
+    base = base_settings(study, data)
     for label, hyper_parameters in variant.expanded():
         options = {
-            **({} if data.name is None else {"data.name": data.name}),
-            **({} if data.sensitive is None else {"data.sensitive": list(data.sensitive)}),
-            **({} if split == "own" else {"clients.scheme": split}),
-            **({} if not data.options else {"clients.options": data.options}),
+            **row_settings(data, split, seed),
             **chosen,
             **hyper_parameters,
             "training.rounds": rounds,
             "training.local_epochs": epochs,
-            "seed": seed,
         }
-        base = _merged(study.base, {} if data.config is None else settings(data.config, {}))
         who = f"{label} on {data.label}"
         config = make_config(nested(options, base), who)
         if (steps := config.server_rounds()) != rounds:
@@ -279,6 +296,22 @@ def _of(
                 seed=seed,
                 config=make_config(nested(wanted, base), who),
             )
+
+
+def row_settings(data: DataVariant, split: str, seed: int) -> dict[str, Any]:
+    """Return the dotted settings that decide which rows a trial trains and measures on."""
+    return {
+        **({} if data.name is None else {"data.name": data.name}),
+        **({} if data.sensitive is None else {"data.sensitive": list(data.sensitive)}),
+        **({} if split == "own" else {"clients.scheme": split}),
+        **({} if not data.options else {"clients.options": data.options}),
+        "seed": seed,
+    }
+
+
+def base_settings(study: Study, data: DataVariant) -> dict[str, Any]:
+    """Return the sections that hold for all trials on a data set; its own file wins."""
+    return _merged(study.base, {} if data.config is None else settings(data.config, {}))
 
 
 def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

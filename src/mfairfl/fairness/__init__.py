@@ -40,6 +40,8 @@ from mfairfl.fairness.notions import (
     notion,
     register_notion,
 )
+from mfairfl.fairness.score_summary import summarise_scores
+from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.summary import TallySummary, constant_classifier, summarise
 from mfairfl.fairness.tally import Suppressed, Tally
 from mfairfl.fairness.thresholds import Thresholds, fit_thresholds
@@ -63,7 +65,9 @@ __all__ = [
     "Intervals",
     "NoiseFloor",
     "Notion",
+    "RowScores",
     "ScoreHistogram",
+    "ScoreSums",
     "Statistics",
     "Suppressed",
     "Tally",
@@ -100,6 +104,7 @@ __all__ = [
     "register_notion",
     "selection_rate",
     "summarise",
+    "summarise_scores",
     "true_positive_rate",
     "verdict",
     "worst_client_accuracy",

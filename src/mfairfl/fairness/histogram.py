@@ -80,6 +80,21 @@ class ScoreHistogram:
         above = np.cumsum(self.counts[:, :, ::-1], axis=2)[:, :, ::-1]
         return np.concatenate([above, np.zeros_like(above[:, :, :1])], axis=2)
 
+    def coarse(self, bins: int) -> ScoreHistogram:
+        """Return the same rows in fewer bins: every edge of theirs is one of these.
+
+        Examples
+        --------
+        >>> fine = ScoreHistogram.from_logits([-3.0, 0.5], [0, 0], [0, 1], size=1, bins=64)
+        >>> fine.coarse(4).counts.tolist()
+        [[[0, 1, 0, 0], [0, 0, 1, 0]]]
+        """
+        _edges(bins)
+        if bins > self.counts.shape[2]:
+            raise ConfigError(f"bins = {bins}; the histogram has {self.counts.shape[2]} only")
+        shape = (*self.counts.shape[:2], bins, self.counts.shape[2] // bins)
+        return ScoreHistogram(self.counts.reshape(shape).sum(axis=3))
+
     def __add__(self, other: ScoreHistogram) -> ScoreHistogram:
         if self.counts.shape != other.counts.shape:
             raise DataError(

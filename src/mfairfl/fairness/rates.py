@@ -37,6 +37,7 @@ __all__ = [
     "pooled_table",
     "single_groupings",
     "violation_of",
+    "why_undefined",
 ]
 
 Floats = NDArray[np.float64]
@@ -192,7 +193,7 @@ def group_measure(
         value = float(np.max([_difference(notion, counts, g, method, agg) for g in groupings]))
     else:
         value = float(np.min([_ratio(notion, counts, g, method, agg) for g in groupings]))
-    return value, _why_undefined(notion, counts, groupings) if np.isnan(value) else ""
+    return value, why_undefined(notion, counts, groupings) if np.isnan(value) else ""
 
 
 def _difference(
@@ -225,7 +226,8 @@ def _ratio(
     return float(by_event[told].mean() if agg == "mean" else by_event[told].min())
 
 
-def _why_undefined(notion: Notion, counts: NDArray[Any], groupings: Sequence[Grouping]) -> str:
+def why_undefined(notion: Notion, counts: NDArray[Any], groupings: Sequence[Grouping]) -> str:
+    """Say why a number that compares groups is undefined on the (K, C, 2, 2) counts."""
     rows = counts.sum(axis=(0, 3))
     for grouping in groupings:
         for event in notion.events:

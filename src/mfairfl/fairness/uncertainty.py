@@ -61,6 +61,7 @@ Numbers = Mapping[str, float | None]
 Spreads = Mapping[str, Spread]
 Drawn = dict[str, NDArray[np.int64]]
 Verdict = Literal["pass", "fail", "insufficient data"]
+_PER_CLIENT = 4  # there may be hundreds of clients: each is drawn so many times less
 
 
 class Interval(NamedTuple):
@@ -115,7 +116,7 @@ def intervals(
     level
         The confidence level.
     draws
-        Resampled tallies for the seminorms.
+        Resampled tallies for the seminorms; a quarter as many for each client's violations.
     seed
         Seed of the resampling; the same seed gives the same intervals.
     notions
@@ -133,46 +134,70 @@ def intervals(
     if draws < 1:
         raise ConfigError(f"draws = {draws}; use 1000 or more")
     summary = summarise(tally, notions=notions)
-    rng = np.random.default_rng(seed)
-    pseudo = float(ndtri(0.5 + level / 2.0)) ** 2
+    rng, chosen = np.random.default_rng(seed), decision_notions(notions)
+    around = _Resampling(rng, level, draws)
+    # Group numbers do not depend on who holds a row, client numbers not on its cell: each is
+    # smoothed where its own rates are.
+    merged = tally.counts.sum(axis=1, keepdims=True)
+    values = around.spreads(
+        CLIENT_SPREADS, summary.values, merged, merged.sum(axis=(2, 3))[..., None]
+    )
+    values |= _overall_intervals(tally, level) | _extreme_client_intervals(tally, level)
+    if groupings := tally.cells.groupings():
+        values |= around.violations(chosen, groupings, summary.values, tally.counts)
+    by_attribute = {
+        one.name: around.violations(chosen, [one], summary.by_attribute[one.name], tally.counts)
+        for one in single_groupings(tally.cells)
+    }
+    by_client, by_group = each_table(tally, lambda table: _table_intervals(table, level))
+    each = _Resampling(rng, level, -(-draws // _PER_CLIENT))
+    for client, held in zip(tally.clients, tally.counts, strict=True):
+        if groupings:
+            own = summary.by_client[client]
+            by_client[client] |= each.violations(chosen, groupings, own, held[None])
+    return Intervals(
+        level=level,
+        values={name: values[name] for name in summary.values if name in values},
+        by_attribute=by_attribute,
+        by_client=by_client,
+        by_group=by_group,
+    )
 
-    def around(spreads: Spreads, numbers: Numbers, smooth: Floats) -> dict[str, Interval | None]:
-        drawn = resampled(smooth, draws, rng)
+
+@dataclass(frozen=True, slots=True)
+class _Resampling:
+    """Intervals of seminorms from resampled tallies."""
+
+    rng: np.random.Generator
+    level: float
+    draws: int
+
+    def spreads(
+        self, spreads: Spreads, numbers: Numbers, counts: NDArray[Any], sizes: NDArray[Any]
+    ) -> dict[str, Interval | None]:
+        """Return an interval around each number; `sizes` as in `smoothed`."""
+        smooth = smoothed(counts, sizes, float(ndtri(0.5 + self.level / 2.0)) ** 2)
+        drawn = resampled(smooth, self.draws, self.rng)
         found: dict[str, Interval | None] = dict.fromkeys(spreads)
         for name, spread in spreads.items():
             if (value := numbers[name]) is not None:
                 away = spread.norm(spread.vector(drawn) - spread.vector(smooth))
                 far = np.where(np.isnan(away), np.inf, away)
-                q = float(np.quantile(far, level, method="higher"))
+                q = float(np.quantile(far, self.level, method="higher"))
                 found[name] = Interval(max(0.0, value - q), min(spread.largest, value + q))
         return found
 
-    def group(groupings: Sequence[Grouping], numbers: Numbers) -> dict[str, Interval | None]:
-        counts = compared_counts(tally.counts, groupings)
-        smooth = smoothed(counts, _group_sizes(counts, groupings), pseudo)
-        chosen = decision_notions(notions)
-        spreads = {f"{item.name}_violation": violation_of(item, groupings) for item in chosen}
-        return around(spreads, numbers, smooth)
-
-    # Group numbers do not depend on who holds a row, client numbers not on its cell: each is
-    # smoothed where its own rates are.
-    merged = tally.counts.sum(axis=1, keepdims=True)
-    smooth = smoothed(merged, merged.sum(axis=(2, 3))[..., None], pseudo)
-    values = around(CLIENT_SPREADS, summary.values, smooth)
-    values |= _overall_intervals(tally, level) | _extreme_client_intervals(tally, level)
-    if groupings := tally.cells.groupings():
-        values |= group(groupings, summary.values)
-    by_client, by_group = each_table(tally, lambda table: _table_intervals(table, level))
-    return Intervals(
-        level=level,
-        values={name: values[name] for name in summary.values if name in values},
-        by_attribute={
-            grouping.name: group([grouping], summary.by_attribute[grouping.name])
-            for grouping in single_groupings(tally.cells)
-        },
-        by_client=by_client,
-        by_group=by_group,
-    )
+    def violations(
+        self,
+        notions: Sequence[Notion],
+        groupings: Sequence[Grouping],
+        numbers: Numbers,
+        counts: NDArray[Any],
+    ) -> dict[str, Interval | None]:
+        """Return an interval around each notion's violation on these (K, C, 2, 2) counts."""
+        compared = compared_counts(counts, groupings)
+        spreads = {f"{item.name}_violation": violation_of(item, groupings) for item in notions}
+        return self.spreads(spreads, numbers, compared, _group_sizes(compared, groupings))
 
 
 def noise_floor(

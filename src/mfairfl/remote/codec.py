@@ -20,6 +20,7 @@ from mfairfl.engine.state import Answer, Ask, Measure, Score, Train
 from mfairfl.errors import MessageError, MfairflError, first_problem
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.histogram import ScoreHistogram
+from mfairfl.fairness.scores import ScoreSums
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.training.plan import Job, Report
 
@@ -66,7 +67,10 @@ def pack_ask(ask: Ask, client: str) -> Packet:
         header = {"splits": ask.splits, "slot": ask.slot, "thresholds": rule}
         return make_packet("measure", header | {"models": len(ask.weights)}, arrays)
     if isinstance(ask, Score):
-        return make_packet("score", {"split": ask.split}, {"model/0": ask.weights})
+        arrays = {"model/0": ask.weights}
+        arrays |= {} if ask.shares is None else {"shares": ask.shares}
+        said = {"splits": ask.splits, "slot": ask.slot, "drawn": ask.drawn}
+        return make_packet("score", said, arrays)
     jobs = [job for job in ask.jobs if job.client == client]
     arrays = {"server": ask.weights[client]}
     plain = []
@@ -84,8 +88,7 @@ def unpack_ask(packet: Packet, client: str, shape: Shape) -> Ask:
         if kind == "measure":
             return _MeasureHeader.model_validate(header).ask(packet.arrays, shape)
         if kind == "score":
-            split = _ScoreHeader.model_validate(header).split
-            return Score(_vector(packet.arrays, "model/0", shape.weights), split)
+            return _ScoreHeader.model_validate(header).ask(packet.arrays, shape)
         if kind == "train":
             return _TrainHeader.model_validate(header).ask(packet.arrays, client, shape)
     except ValidationError as error:
@@ -95,9 +98,12 @@ def unpack_ask(packet: Packet, client: str, shape: Shape) -> Ask:
 
 def pack_answer(answer: Answer) -> Packet:
     """Return a client's answer as a message."""
-    if isinstance(answer, ScoreHistogram):
-        return make_packet("histogram", {}, {"counts": answer.counts})
     arrays: dict[str, np.ndarray] = {}
+    if isinstance(answer, dict):
+        for split, scores in answer.items():
+            arrays[f"{split}/histogram"] = scores.histogram.counts
+            arrays |= {f"{split}/{name}": getattr(scores, name) for name in _SCORE_ARRAYS}
+        return make_packet("scores", {}, arrays)
     if isinstance(answer, tuple):
         for i, measured in enumerate(answer):
             for split, sums in measured.items():
@@ -116,7 +122,7 @@ def pack_answer(answer: Answer) -> Packet:
 def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer:
     """Return the answer that a client's message holds."""
     kind, header = read_header(packet)
-    expected = {Measure: "sums", Score: "histogram", Train: "reports"}[type(ask)]
+    expected = {Measure: "sums", Score: "scores", Train: "reports"}[type(ask)]
     if kind != expected:
         raise MessageError(f"'{client}' answered with '{kind}'; '{expected}' was asked for")
     try:
@@ -131,10 +137,7 @@ def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer
                 for i in range(len(ask.weights))
             )
         if isinstance(ask, Score):
-            found = ScoreHistogram(_array(packet.arrays, "counts"))
-            if len(found.counts) != shape.cells:
-                raise MessageError(f"a histogram of {len(found.counts)} cells, not {shape.cells}")
-            return found
+            return {split: _scores(packet.arrays, split, shape.cells) for split in ask.splits}
         return _ReportsHeader.model_validate(header).answer(packet.arrays, client, shape)
     except ValidationError as error:
         raise MessageError(f"'{client}': {first_problem(error)}") from None
@@ -174,15 +177,19 @@ class _MeasureHeader(BaseModel):
 
     def ask(self, arrays: Arrays, shape: Shape) -> Measure:
         models = tuple(_models(arrays, f"model/{i}", shape.weights) for i in range(self.models))
-        shares = None
-        if "shares" in arrays:
-            shares = _vector(arrays, "shares", len(np.atleast_2d(models[0])), np.float64)
+        shares = _shares(arrays, models[0])
         rule = None if self.thresholds is None else Thresholds.from_json(self.thresholds)
         return Measure(models, self.splits, shares, self.slot, rule)
 
 
 class _ScoreHeader(BaseModel):
-    split: Split
+    splits: tuple[Split, ...]
+    slot: str | None
+    drawn: bool = Field(strict=True)
+
+    def ask(self, arrays: Arrays, shape: Shape) -> Score:
+        weights = _models(arrays, "model/0", shape.weights)
+        return Score(weights, self.splits, _shares(arrays, weights), self.slot, self.drawn)
 
 
 class _TrainHeader(BaseModel):
@@ -224,6 +231,16 @@ class _ReportsHeader(BaseModel):
         return found
 
 
+_SCORE_ARRAYS = ("rows", "sums", "losses")  # of `ScoreSums`, beside its histogram
+
+
+def _scores(arrays: Arrays, split: str, cells: int) -> ScoreSums:
+    histogram = ScoreHistogram(_array(arrays, f"{split}/histogram"))
+    if len(histogram.counts) != cells:
+        raise MessageError(f"a histogram of {len(histogram.counts)} cells, not {cells}")
+    return ScoreSums(histogram, *(_array(arrays, f"{split}/{name}") for name in _SCORE_ARRAYS))
+
+
 _REPORT = TypeAdapter(Report)  # once: building one takes milliseconds
 
 
@@ -261,6 +278,13 @@ def _vector(
     if finite and not np.isfinite(found).all():
         raise MessageError(f"'{name}' holds a number that is not finite")
     return found
+
+
+def _shares(arrays: Arrays, models: np.ndarray) -> np.ndarray | None:
+    """Return how much each of several models counts, if that was said."""
+    if "shares" not in arrays:
+        return None
+    return _vector(arrays, "shares", len(np.atleast_2d(models)), np.float64)
 
 
 def _models(arrays: Arrays, name: str, size: int) -> np.ndarray:

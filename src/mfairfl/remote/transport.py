@@ -119,7 +119,9 @@ def _combined(ask: Ask, answers: Mapping[str, Any]) -> Any:
     if isinstance(ask, Train):
         return [report for reports in answers.values() for report in reports]
     if isinstance(ask, Score):
-        return answers
+        return {
+            split: {name: said[split] for name, said in answers.items()} for split in ask.splits
+        }
     return tuple(
         {split: {name: said[i][split] for name, said in answers.items()} for split in ask.splits}
         for i in range(len(ask.weights))

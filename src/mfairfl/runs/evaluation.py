@@ -3,30 +3,65 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from mfairfl.data import MISSING, Attribute, Task, table_from_frame
 from mfairfl.data.columns import Column
 from mfairfl.data.labels import label_codes
 from mfairfl.errors import DataError
 from mfairfl.fairness import Tally
+from mfairfl.fairness.arrays import binary_column
 from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.score_summary import summarise_scores
+from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.summary import TallySummary, constant_classifier, summarise
 from mfairfl.fairness.uncertainty import Intervals, NoiseFloor, intervals, noise_floor
 from mfairfl.runs.record import Evaluation, MetricIntervals, Metrics, NoiseFloors
 
-__all__ = ["evaluate", "measure_predictions"]
+__all__ = ["MeasuredRows", "evaluate", "evaluate_rows", "measure_predictions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRows:
+    """Predictions on labelled rows, counted and summed.
+
+    Attributes
+    ----------
+    tally
+        Labels and decisions; expected counts if decisions are random.
+    scores
+        Sums and counts of each client's scores.
+    randomised
+        Whether a score is the chance of a favourable decision of a model that is drawn.
+    """
+
+    tally: Tally
+    scores: Mapping[str, ScoreSums]
+    randomised: bool = False
+
+    def evaluate(self, *, majority: Tally | None = None) -> Evaluation:
+        """Return every number; `majority` as in `mfairfl.runs.evaluation.evaluate`."""
+        return evaluate(
+            self.tally, scores=self.scores, randomised=self.randomised, majority=majority
+        )
 
 
 def measure_predictions(
-    frame: pd.DataFrame, task: Task, chance: NDArray[np.float64], *, name: str = "the frame"
-) -> Tally | None:
-    """Count predictions on the rows that have a label.
+    frame: pd.DataFrame,
+    task: Task,
+    chance: NDArray[np.float64],
+    scores: RowScores,
+    *,
+    randomised: bool = False,
+    name: str = "the frame",
+) -> MeasuredRows | None:
+    """Measure predictions on the rows that have a label.
 
     Parameters
     ----------
@@ -36,27 +71,28 @@ def measure_predictions(
         What label, groups and clients are.
     chance : ndarray (n,)
         Probability of a favourable decision; 0 or 1 unless decisions are random.
+    scores : RowScores
+        What the decisions were made from.
+    randomised : bool
+        As in `MeasuredRows`.
     name : str
         What error messages call the rows.
 
     Returns
     -------
-    Tally or None
-        Expected counts if decisions are random; None if no row has a label.
+    MeasuredRows or None
+        None if no row has a label.
     """
     if task.label not in frame:
         return None
     column = Column(name, frame[task.label], task.rules(task.label))
     known = ~column.missing
-    if (
-        task.client is not None and task.client in frame
-    ):  # a row without a client is nobody's to compare
+    if task.client is not None and task.client in frame:  # without one, a row is nobody's
         known &= ~Column(name, frame[task.client], task.rules(task.client)).missing
     if not known.any():
         return None
     meaning = label_codes(column.levels, task)
-    frame, chance = frame[known], chance[known]
-    labels = column.texts[known]
+    frame, labels = frame[known], column.texts[known]
     strange = [text for text in labels if text not in meaning]
     if strange:
         raise DataError(
@@ -73,22 +109,111 @@ def measure_predictions(
         table = table_from_frame(frame, task.model_copy(update=same), name=name)
         cells, attributes = table.cells, table.attributes
         clients = clients if table.clients is None else table.clients
+    place: dict[str, Any] = {"cells": cells, "clients": clients, "attributes": attributes}
+    rows = _measured(y, chance[known], scores[known], **place)
+    return replace(rows, randomised=randomised)
+
+
+def evaluate_rows(
+    y: ArrayLike,
+    *,
+    probabilities: ArrayLike,
+    decisions: ArrayLike,
+    cells: ArrayLike,
+    attributes: Sequence[Attribute],
+    clients: ArrayLike | None = None,
+    majority: Tally | None = None,
+) -> Evaluation:
+    """Return every number of a model that is not ours, from its predictions row by row.
+
+    Parameters
+    ----------
+    y : array (n,)
+        Labels, 0 or 1.
+    probabilities : array (n,)
+        Of y = 1.
+    decisions : array (n,)
+        0 or 1, or the probability of deciding 1 where decisions are drawn.
+    cells : array (n,)
+        Each row's cell of `attributes`, as in `Shard.cells`.
+    attributes : sequence of Attribute
+        The sensitive attributes.
+    clients : array (n,), optional
+        Each row's client; without it all rows are one client's, called ``all``.
+    majority : Tally, optional
+        As in `evaluate`.
+
+    Examples
+    --------
+    >>> sex = Attribute("sex", ("F", "M"))
+    >>> rows = dict(probabilities=[0.1, 0.4, 0.35, 0.8], decisions=[0, 0, 0, 1])
+    >>> found = evaluate_rows([0, 0, 1, 1], cells=[0, 1, 0, 1], attributes=[sex], **rows)
+    >>> found.metrics["roc_auc"], found.metrics.by_group["sex"]["M"]["accuracy"]
+    (0.75, 1.0)
+    """
+    label, chance = binary_column(y, "y"), np.asarray(decisions, dtype=np.float64)
+    if not ((chance >= 0) & (chance <= 1)).all():
+        raise DataError("decisions: use 0 and 1, or probabilities of deciding 1")
+    scores, cell = RowScores.from_probabilities(probabilities), np.asarray(cells, dtype=np.intp)
+    owner = np.full(len(label), "all") if clients is None else np.asarray(clients)
+    lengths = {len(one) for one in (label, chance, scores.logits, cell, owner)}
+    if len(lengths) > 1:
+        raise DataError(
+            "y, probabilities, decisions, cells and clients differ in length; give one of each "
+            "per row"
+        )
+    rows = _measured(
+        label, chance, scores, cells=cell, clients=owner, attributes=tuple(attributes)
+    )
+    return rows.evaluate(majority=majority)
+
+
+def _measured(
+    y: NDArray[np.intp],
+    chance: NDArray[np.float64],
+    scores: RowScores,
+    *,
+    cells: NDArray[np.intp],
+    clients: NDArray[Any],
+    attributes: tuple[Attribute, ...],
+) -> MeasuredRows:
+    """Count decisions by (client, cell, label, decision), sum each client's scores."""
     names, codes = np.unique(clients, return_inverse=True)
-    shape = (len(names), Cells(attributes).size, 2)
+    size = Cells(attributes).size
+    shape = (len(names), size, 2)
     place = np.ravel_multi_index((codes, cells, y), shape)
     sums = [np.bincount(place, weights, math.prod(shape)) for weights in (1 - chance, chance)]
     counts = np.stack(sums, axis=-1).reshape(*shape, 2)
     whole = np.isin(chance, (0.0, 1.0)).all()
-    return Tally(counts.astype(np.int64) if whole else counts, tuple(map(str, names)), attributes)
+    known = tuple(map(str, names))
+    own = [codes == k for k in range(len(names))]
+    return MeasuredRows(
+        tally=Tally(counts.astype(np.int64) if whole else counts, known, attributes),
+        scores={
+            client: ScoreSums.from_rows(scores[rows], cells[rows], y[rows], size=size)
+            for client, rows in zip(known, own, strict=True)
+        },
+    )
 
 
-def evaluate(tally: Tally, *, majority: Tally | None = None) -> Evaluation:
-    """Return a tally's metrics, intervals, noise floors and constant classifier.
+def evaluate(
+    tally: Tally,
+    *,
+    scores: Mapping[str, ScoreSums] | None = None,
+    randomised: bool = False,
+    majority: Tally | None = None,
+) -> Evaluation:
+    """Return metrics, intervals, noise floors and the constant classifier.
 
     Parameters
     ----------
     tally : Tally
         The counts of the rows that measure.
+    scores : mapping of str to ScoreSums, optional
+        Each client's scores on the same rows; without them there is no ROC-AUC, log-loss or
+        calibration error.
+    randomised : bool
+        Whether a score is the chance of a favourable decision of a model that is drawn.
     majority : Tally, optional
         The (training) rows whose commoner label the constant classifier answers.
 
@@ -98,9 +223,13 @@ def evaluate(tally: Tally, *, majority: Tally | None = None) -> Evaluation:
     >>> round(evaluate(tally).metrics["accuracy"], 3)
     0.667
     """
+    metrics, limits = _flat(summarise(tally)), _flat(intervals(tally))
+    if scores is not None:
+        found, around = summarise_scores(tally, scores, randomised=randomised)
+        metrics, limits = _merged(metrics, _flat(found)), _merged(limits, _flat(around))
     return Evaluation(
-        metrics=Metrics(**_flat(summarise(tally))),
-        intervals=MetricIntervals(**_flat(intervals(tally))),
+        metrics=Metrics(**metrics),
+        intervals=MetricIntervals(**limits),
         noise_floor=NoiseFloors(**_flat(noise_floor(tally))),
         constant_classifier=summarise(constant_classifier(tally, majority=majority)).values,
     )
@@ -110,3 +239,12 @@ def _flat(found: TallySummary | Intervals | NoiseFloor) -> dict[str, Any]:
     """Return numbers by name with the tables beside them, as in run.json."""
     parts = asdict(found)
     return {**parts.pop("values"), **parts}
+
+
+def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of both, table by table."""
+    both = one | other
+    for key in one.keys() & other.keys():
+        if isinstance(one[key], dict):
+            both[key] = _merged(one[key], other[key])
+    return both

@@ -84,7 +84,8 @@ class Run:
         metrics, ranges = record.metrics[split], record.intervals[split]
         lines = [
             f"Run of {record.strategy} on {record.data.name}: {len(metrics.by_client)} clients, "
-            f"{record.rounds} rounds, seed {record.seed}"
+            f"{record.rounds} rounds, seed {record.seed}",
+            *(f"warning: {warning}" for warning in record.warnings),
         ]
         for name in ("accuracy", *record.goal):
             value, bounds = metrics[name], ranges.get(name)

@@ -23,7 +23,7 @@ from mfairfl.errors import RunDirectoryError
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.notions import NOTIONS, notion
-from mfairfl.fairness.summary import summarise
+from mfairfl.fairness.summary import overall_numbers
 from mfairfl.files import write_atomically
 from mfairfl.runs.version_1 import current_name
 
@@ -52,11 +52,11 @@ def round_numbers(setup: Setup, record: RoundRecord) -> dict[str, float | None]:
     numbers: dict[str, float | None] = {}
     for split, clients in record.measured.items():
         whole, tally = pooled(clients), tally_of(clients, attributes)
-        values = summarise(tally, notions=notions).values
+        values = overall_numbers(tally, notions=notions)
         found = {
             "loss": mean_loss(whole),
             "violation": goal.violation(whole),
-            **{name: values[name] for name in (*_OVERALL, *decided, *_CLIENTS)},
+            **{name: values[name][0] for name in (*_OVERALL, *decided, *_CLIENTS)},
             **{name: constraints.violation(whole) for name, constraints in losses.items()},
         }
         numbers |= {f"{split}_{name}": _defined(value) for name, value in found.items()}

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import platform
 from importlib.metadata import version
 
-from mfairfl.data import Split, Task
+from mfairfl.data import Task
 from mfairfl.engine.loop import Result
 from mfairfl.engine.state import Setup
-from mfairfl.engine.tallies import mean_loss, served_statistics, served_tally
-from mfairfl.fairness.cells import Cells
-from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.notions import available_notions
+from mfairfl.engine.tallies import served_tally
 from mfairfl.models import Model
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
@@ -22,18 +18,18 @@ from mfairfl.runs.record import (
     DataFacts,
     FederationFacts,
     MachineFacts,
-    Metrics,
     MetricsBySplit,
     ModelFacts,
     RunRecord,
     ServedFacts,
     StartedRecord,
     Timing,
+    reported,
 )
+from mfairfl.runs.usefulness import Asked, doubts
 
 __all__ = ["finish_run", "started_record"]
 
-NEAR_CONSTANT = 0.01  # a model that selects fewer (or all but fewer) hardly decides anything
 _LIBRARIES = ("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors")
 
 
@@ -86,12 +82,17 @@ def finish_run(
         split: served_tally(result.served, result.measured, split, attributes)
         for split in setup.splits
     }
-    found = {split: evaluate(tally, majority=tallies["train"]) for split, tally in tallies.items()}
-    metrics = {
-        split: Metrics(**dict(one.metrics), **_losses(setup, result, split))
-        for split, one in found.items()
+    found = {
+        split: evaluate(
+            tally,
+            scores=result.scored[split],
+            randomised=result.served.kind == "mixture",
+            majority=tallies["train"],
+        )
+        for split, tally in tallies.items()
     }
     served, training = result.served, started.config["training"]
+    shown = reported(found)
     record = RunRecord(
         **dict(started) | {"status": "complete"},
         rounds=result.rounds,
@@ -107,8 +108,8 @@ def finish_run(
             note=served.note,
             thresholds=None if served.thresholds is None else served.thresholds.to_json(),
         ),
-        warnings=_warnings(metrics["train"]),
-        metrics=MetricsBySplit(**metrics),
+        warnings=doubts(found[shown], tallies[shown], _asked(setup), rows=f"{shown} rows"),
+        metrics=MetricsBySplit(**{split: one.metrics for split, one in found.items()}),
         intervals={split: one.intervals for split, one in found.items()},
         noise_floor={split: one.noise_floor for split, one in found.items()},
         constant_classifier={split: one.constant_classifier for split, one in found.items()},
@@ -122,32 +123,11 @@ def finish_run(
     return record
 
 
-def _losses(setup: Setup, result: Result, split: Split) -> dict[str, float | None]:
-    """Return the mean cross-entropy and how far groups' means are from it (the paper's Eq. 6)."""
-    served = served_statistics(result.served, result.measured, split)
-    cells = Cells(setup.summary.attributes)
-    numbers = {"loss": mean_loss(served)} | {
-        f"{item.name}_violation": Constraints(cells, item).violation(served)
-        for item in available_notions()
-        if item.statistic == "loss"
-    }
-    # A model that diverged has no finite loss, and JSON has no infinity.
-    return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
-
-
-def _warnings(train: Metrics) -> list[str]:
-    """Say what makes good fairness numbers worthless."""
-    found = []
-    if train["loss"] is None:
-        found.append(
-            "the loss of the served model is not a finite number: training diverged; lower "
-            "training.lr"
-        )
-    rate = train["selection_rate"]
-    if rate is not None and not NEAR_CONSTANT <= rate <= 1 - NEAR_CONSTANT:
-        found.append(
-            f"the served model decides alike for nearly everyone (selection rate {rate:.4f}, true "
-            f"positive rate {train['true_positive_rate'] or 0:.4f} on train rows): its fairness "
-            "numbers say little"
-        )
-    return found
+def _asked(setup: Setup) -> Asked:
+    """Return what advice about the result depends on."""
+    output = setup.output
+    return Asked(
+        constrained=setup.strategy.card.constrained or output.rule not in ("last", "average"),
+        notions=tuple(item.name for item in setup.summary.constraints.notions),
+        tolerance=output.tolerance,
+    )

@@ -17,10 +17,11 @@ from mfairfl.data.columns import require_present
 from mfairfl.engine.output import Served
 from mfairfl.errors import DataError, RunDirectoryError, unknown
 from mfairfl.fairness import Tally
+from mfairfl.fairness.scores import RowScores
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
 from mfairfl.runs.directory import RunDirectory
-from mfairfl.runs.evaluation import measure_predictions
+from mfairfl.runs.evaluation import MeasuredRows, measure_predictions
 from mfairfl.runs.prepare import ModuleFactory
 from mfairfl.runs.reading import ReadRows, read_rows
 from mfairfl.runs.record import RunRecord
@@ -130,8 +131,13 @@ class Predictor:
         self, rows: ReadRows, client: str | None, threshold: float | None = None
     ) -> NDArray[np.float64]:
         """Return the probability of a favourable decision; 0 or 1 unless it is drawn."""
+        return self._chance(self.decision_function(rows, client=client), rows, threshold)
+
+    def _chance(
+        self, z: NDArray[np.float64], rows: ReadRows, threshold: float | None
+    ) -> NDArray[np.float64]:
+        """Return the probability of a favourable decision from the logits."""
         limit = 0.0 if threshold is None else self._limit(threshold)
-        z = self.decision_function(rows, client=client)
         if self.served.kind == "mixture":
             return np.asarray(np.tensordot(self.served.weights, z > 0, axes=1))
         if self.served.thresholds is not None:
@@ -258,9 +264,35 @@ class Predictor:
         >>> tally = mfairfl.load("runs/adult").evaluate("people.csv")  # doctest: +SKIP
         >>> mfairfl.fairness.accuracy(tally)  # doctest: +SKIP
         """
+        found = self.measure(frame, threshold=threshold, client=client, name=name)
+        return None if found is None else found.tally
+
+    def measure(
+        self,
+        frame: Any,
+        *,
+        threshold: float | None = None,
+        client: str | None = None,
+        name: str | None = None,
+    ) -> MeasuredRows | None:
+        """Measure decisions and scores on the rows that have a label; arguments as in `evaluate`.
+
+        Examples
+        --------
+        >>> import mfairfl
+        >>> found = mfairfl.load("runs/adult").measure("people.csv")  # doctest: +SKIP
+        >>> found.evaluate().metrics["roc_auc"]  # doctest: +SKIP
+        """
         rows = self.read(frame, name=name)
-        chance = self._favoured(rows, client, threshold)
-        return measure_predictions(rows.frame, self.task, chance, name=rows.name)
+        z = self.decision_function(rows, client=client)
+        drawn = self.served.kind == "mixture"
+        scores = (
+            RowScores.of_mixture(z, self.served.weights) if drawn else RowScores.from_logits(z)
+        )
+        chance = self._chance(z, rows, threshold)
+        return measure_predictions(
+            rows.frame, self.task, chance, scores, randomised=drawn, name=rows.name
+        )
 
     def _owners(self, rows: ReadRows, client: str | None) -> NDArray[np.intp]:
         """Return which member answers each row."""

@@ -8,6 +8,7 @@ docs/run.schema.json as a JSON schema.
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -48,6 +49,7 @@ __all__ = [
     "Timing",
     "json_schema",
     "read_record",
+    "reported",
 ]
 
 SCHEMA_VERSION = 2
@@ -191,6 +193,8 @@ class _Named(DocumentedModel):
 class Metrics(_Named):
     """Every number of the served model on one split, by name.
 
+    `loss` is the log-loss: the mean cross-entropy in nats.
+
     Examples
     --------
     >>> Metrics(accuracy=0.8, loss=None)["accuracy"]
@@ -202,9 +206,9 @@ class Metrics(_Named):
     by_attribute: dict[str, Numbers] = Field(default_factory=dict)
     """With several sensitive attributes: the group metrics of each."""
     by_client: dict[str, Numbers] = Field(default_factory=dict)
-    """Rows (`n`) and rates of each client."""
+    """Rows (`n`), rates, ROC-AUC, log-loss, calibration error and violations of each client."""
     by_group: dict[str, dict[str, Numbers]] = Field(default_factory=dict)
-    """Rows (`n`) and rates of each attribute's groups."""
+    """Rows (`n`), rates, ROC-AUC, log-loss and calibration error of each attribute's groups."""
     undefined: dict[str, str] = Field(default_factory=dict)
     """Why a number is null, by its name."""
 
@@ -341,7 +345,7 @@ class RunRecord(_Record):
     model: ModelFacts
     served: ServedFacts
     warnings: list[str]
-    """What makes good fairness numbers worthless."""
+    """What makes good fairness numbers worthless, the worst first."""
     metrics: MetricsBySplit
     intervals: dict[Split, MetricIntervals]
     """By split."""
@@ -369,8 +373,7 @@ class RunRecord(_Record):
     @property
     def reported(self) -> Split:
         """The split whose numbers are shown: test if it has rows, else validation, else train."""
-        order: tuple[Split, ...] = ("test", "validation", "train")
-        return next(split for split in order if split in self.intervals)
+        return reported(self.intervals)
 
     def evaluation(self, split: Split) -> Evaluation:
         """Return everything that is reported of the served model on one split."""
@@ -380,6 +383,18 @@ class RunRecord(_Record):
             noise_floor=self.noise_floor[split],
             constant_classifier=self.constant_classifier[split],
         )
+
+
+def reported(splits: Container[Split]) -> Split:
+    """Return the split whose numbers are shown: test if it has rows, else validation, else train.
+
+    Examples
+    --------
+    >>> reported(("train", "test"))
+    'test'
+    """
+    order: tuple[Split, ...] = ("test", "validation", "train")
+    return next(split for split in order if split in splits)
 
 
 def _file(path: str | Path) -> Path:

@@ -1,7 +1,7 @@
 """Files of mfairfl 0.1 under today's names.
 
 Its differences were violations. Its ratios were to the overall rate, and are dropped; today's
-differences and ratios are computed from the tallies, without intervals.
+differences and ratios, and clients' violations, are computed from the tallies, without intervals.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ def upgraded(old: Mapping[str, Any]) -> dict[str, Any]:
             attribute: numbers | kept["by_attribute"].get(attribute, {})
             for attribute, numbers in found.by_attribute.items()
         }
+        clients = {
+            client: numbers | kept["by_client"].get(client, {})
+            for client, numbers in found.by_client.items()
+        }
         undefined = found.undefined | kept["undefined"]
-        new["metrics"][split] = (
-            found.values | kept | {"by_attribute": tables, "undefined": undefined}
-        )
+        parts = {"by_attribute": tables, "by_client": clients, "undefined": undefined}
+        new["metrics"][split] = found.values | kept | parts
     training = old["config"]["training"]
     gradient = old["rounds"] > training["rounds"]  # one step for each of the local epochs
     return new | {"epochs_per_round": 1 if gradient else training["local_epochs"]}

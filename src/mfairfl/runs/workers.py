@@ -1,12 +1,13 @@
 """Independent runs spread over processes, one thread each.
 
-The parent (`run_many`) writes lines to a worker's standard input, each a batch of runs with what
-they need of others' code: ``{"extensions": […], "runs": [{"config": …, "out": …}, …]}``. The
-worker (`python -m mfairfl.runs.workers`) carries out the runs of a batch side by side and answers
-with JSON lines on standard output: ``{"out": …, "round": …, "rounds": …}`` after every round,
-``{"done": true}`` or ``{"error": …}`` at the end of the batch. Results are the run directories.
-When its standard input closes, the parent has ended or needs nothing more, and the worker exits at
-once; its runs can be resumed.
+The parent (`run_and_fit`) writes lines to a worker's standard input, each a batch of runs with
+what they need of others' code: ``{"extensions": […], "runs": [{"config": …, "out": …,
+"reference": null}, …]}``; all runs of a batch are trained, or all are pooled references that
+`reference` names. The worker (`python -m mfairfl.runs.workers`) carries out the runs of a batch
+side by side and answers with JSON lines on standard output: ``{"out": …, "round": …,
+"rounds": …}`` after every round, ``{"done": true}`` or ``{"error": …}`` at the end of the batch.
+Results are the run directories. When its standard input closes, the parent has ended or needs
+nothing more, and the worker exits at once; its runs can be resumed.
 """
 
 from __future__ import annotations
@@ -24,28 +25,40 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mfairfl.errors import MfairflError
+from mfairfl.references import ReferenceName
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.extensions import exported, restore
 from mfairfl.runs.record import RunRecord
+from mfairfl.runs.references import ReferenceRecord, ReferenceRequest, fit_references
 
 if TYPE_CHECKING:  # only a worker trains
     from mfairfl.engine.state import RoundRecord, RunState, Setup
 
-__all__ = ["Progress", "run_many"]
+__all__ = ["Progress", "run_and_fit", "run_many"]
 
 Worker = subprocess.Popen[str]
-Work = tuple[Config, str | Path]
 Progress = Callable[[str, int, int], None]
 """Called with the run directory, its completed rounds and their number."""
 
 _BATCH = 5  # runs side by side: a wide enough stack, and little to wait for at the end
 
 
+class Work(NamedTuple):
+    """A run to train, or a reference to fit, and its folder."""
+
+    config: Config
+    out: str | Path
+    reference: ReferenceName | None = None
+
+
 def run_many(
-    runs: Sequence[Work], *, processes: int | None = None, progress: Progress | None = None
+    runs: Sequence[tuple[Config, str | Path]],
+    *,
+    processes: int | None = None,
+    progress: Progress | None = None,
 ) -> list[RunRecord]:
     """Carry out runs, each into its own directory, and return their records in order.
 
@@ -67,11 +80,53 @@ def run_many(
     MfairflError
         The first worker's error; the other workers are stopped, and their runs can be resumed.
     """
-    if not runs:
-        return []
-    exported(config for config, _ in runs)  # refused here, not in a worker
-    count = min(processes or len(os.sched_getaffinity(0)), len(runs))
-    batches = deque(_batches(runs, min(_BATCH, -(-len(runs) // count))))
+    return run_and_fit(runs, (), processes=processes, progress=progress)[0]
+
+
+def run_and_fit(
+    runs: Sequence[tuple[Config, str | Path]],
+    references: Sequence[ReferenceRequest],
+    *,
+    processes: int | None = None,
+    progress: Progress | None = None,
+) -> tuple[list[RunRecord], list[ReferenceRecord]]:
+    """Carry out runs as `run_many` does, and fit pooled references, each into its own folder.
+
+    References on the same rows are one batch, so that each of their models is fitted once.
+    """
+    train = [Work(config, out) for config, out in runs]
+    fit = [Work(one.config, one.out, one.name) for one in references]
+    pooled = [list(same) for _, same in groupby(sorted(fit, key=_rows), key=_rows)]
+    wanted = processes or len(os.sched_getaffinity(0))
+    size = max(1, min(_BATCH, -(-len(train) // wanted)))
+    batches = deque([*_batches(train, size), *pooled])
+    exported(work.config for batch in batches for work in batch)  # refused here, not in a worker
+    _carry_out(batches, min(wanted, len(batches)), progress)
+    return (
+        [RunRecord.read(work.out) for work in train],
+        [ReferenceRecord.read(work.out) for work in fit],
+    )
+
+
+def _batches(runs: Sequence[Work], size: int) -> Iterator[list[Work]]:
+    """Divide the runs, in their order, into batches on the same table."""
+    for _, same in groupby(runs, key=lambda run: str((run.config.data, run.config.task))):
+        # Runs that share clients and seed come together: their rows are prepared once.
+        members = sorted(same, key=lambda run: (str(run.config.clients), run.config.seed))
+        for at in range(0, len(members), size):
+            yield members[at : at + size]
+
+
+def _rows(work: Work) -> str:
+    """Name the rows, clients and splits that a configuration asks for."""
+    config = work.config
+    return str((config.data, config.task, config.clients, config.seed))
+
+
+def _carry_out(batches: deque[list[Work]], count: int, progress: Progress | None) -> None:
+    """Give batches to worker processes until all are done, or one has gone wrong."""
+    if not batches:
+        return
     with _workers(count) as workers, ThreadPoolExecutor(count) as pool:
         following = [pool.submit(_feed, worker, batches, progress) for worker in workers]
         try:
@@ -82,16 +137,6 @@ def run_many(
                 worker.kill()
     if error is not None:
         raise MfairflError(error)
-    return [RunRecord.read(out) for _, out in runs]
-
-
-def _batches(runs: Sequence[Work], size: int) -> Iterator[list[Work]]:
-    """Divide the runs, in their order, into batches on the same table."""
-    for _, same in groupby(runs, key=lambda run: str((run[0].data, run[0].task))):
-        # Runs that share clients and seed come together: their rows are prepared once.
-        members = sorted(same, key=lambda run: (str(run[0].clients), run[0].seed))
-        for at in range(0, len(members), size):
-            yield members[at : at + size]
 
 
 @contextmanager
@@ -133,8 +178,11 @@ def _feed(worker: Worker, batches: deque[list[Work]], progress: Progress | None)
             batch = batches.popleft()
         except IndexError:  # another worker was faster
             break
-        items = [{"config": c.model_dump(mode="json"), "out": str(out)} for c, out in batch]
-        extensions = exported(config for config, _ in batch)
+        items = [
+            {"config": c.model_dump(mode="json"), "out": str(out), "reference": reference}
+            for c, out, reference in batch
+        ]
+        extensions = exported(work.config for work in batch)
         _send(worker, json.dumps({"extensions": extensions, "runs": items}))
         error = _follow(worker, progress)
         if error is not None:
@@ -193,27 +241,37 @@ def _read_batches(batches: queue.SimpleQueue[str]) -> None:
 
 def _work() -> int:
     """Carry out the batches that come on standard input."""
-    from mfairfl.runs.execute import RunRequest, run_requests  # noqa: PLC0415 - loads PyTorch
-
     # Ctrl-C reaches every process of a terminal; a worker ends when its parent does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     batches: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_read_batches, args=(batches,), daemon=True).start()
     while True:
-        batch, requests = json.loads(batches.get()), []
+        batch = json.loads(batches.get())
         try:
             restore(batch["extensions"])
-            for run in batch["runs"]:
-                config, watcher = make_config(run["config"]), _RoundReporter(run["out"])
-                out = Path(run["out"])
-                requests.append(RunRequest(config=config, out=out, callbacks=(watcher,)))
-            run_requests(requests)
+            _carry_out_batch(batch["runs"])
         except MfairflError as error:
             _answer({"error": str(error)})
             return 2
         for run in batch["runs"]:  # also those that were finished before
             _answer({"out": run["out"], "round": 1, "rounds": 1})
         _answer({"done": True})
+
+
+def _carry_out_batch(runs: Sequence[dict[str, Any]]) -> None:
+    """Train the runs of a batch side by side, or fit its references."""
+    given = [(make_config(run["config"]), Path(run["out"]), run["reference"]) for run in runs]
+    if given[0][2] is not None:
+        fit_references([ReferenceRequest(name=n, config=c, out=out) for c, out, n in given])
+        return
+    from mfairfl.runs.execute import RunRequest, run_requests  # noqa: PLC0415 - loads PyTorch
+
+    run_requests(
+        [
+            RunRequest(config=config, out=out, callbacks=(_RoundReporter(str(out)),))
+            for config, out, _ in given
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.histogram import ScoreHistogram
+from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import Model, Workspace
 from mfairfl.training.batches import BLOCK, Pool, padded_batch
 
-__all__ = ["Probe", "histograms", "logits", "measure"]
+__all__ = ["Probe", "logits", "measure", "score_sums"]
 
 _BLOCKS = 16  # blocks evaluated at once
 
@@ -52,14 +52,27 @@ def measure(probes: Sequence[Probe], model: Model, pool: Pool) -> list[Statistic
     return [_statistics(z, probe, pool) for z, probe in zip(found, probes, strict=True)]
 
 
-def histograms(probes: Sequence[Probe], model: Model, pool: Pool) -> list[ScoreHistogram]:
-    """Return how many rows of each (cell, label) have which score, for every probe."""
+def score_sums(
+    probes: Sequence[Probe], model: Model, pool: Pool, *, drawn: bool = False
+) -> list[ScoreSums]:
+    """Return what rows of each (cell, label) have which score, for every probe.
+
+    Parameters
+    ----------
+    drawn : bool
+        Whether one of a probe's models is drawn for each decision; else they answer with the
+        mean of their probabilities.
+    """
     found = []
-    for z, probe in zip(logits(probes, model, pool), probes, strict=True):
+    for probe in probes:
+        if drawn:
+            members = [Probe(weights, probe.rows) for weights in np.atleast_2d(probe.weights)]
+            z = np.stack([one.numpy() for one in logits(members, model, pool)])
+            scores = RowScores.of_mixture(z, _shares(probe))
+        else:
+            scores = RowScores.from_logits(logits([probe], model, pool)[0].numpy())
         strata = pool.strata[probe.rows.start : probe.rows.stop].numpy()
-        found.append(
-            ScoreHistogram.from_logits(z.numpy(), strata // 2, strata % 2, size=pool.cells)
-        )
+        found.append(ScoreSums.from_rows(scores, strata // 2, strata % 2, size=pool.cells))
     return found
 
 
@@ -76,7 +89,7 @@ def logits(probes: Sequence[Probe], model: Model, pool: Pool) -> list[Tensor]:
             _logits(weights, probe.rows, model, pool, block=block, workspace=workspace)
             for weights in np.atleast_2d(probe.weights)
         ]
-        found.append(members[0] if len(members) == 1 else _ensemble(members, probe.shares))
+        found.append(members[0] if len(members) == 1 else _ensemble(members, _shares(probe)))
     return found
 
 
@@ -86,10 +99,17 @@ def _block_rows(probe: Probe) -> int:
     return width * min(_BLOCKS, -(-len(probe.rows) // width))
 
 
-def _ensemble(members: Sequence[Tensor], shares: np.ndarray | None) -> Tensor:
+def _shares(probe: Probe) -> np.ndarray:
+    """Return how much each model of a probe counts."""
+    if probe.shares is not None:
+        return probe.shares
+    count = len(np.atleast_2d(probe.weights))
+    return np.full(count, 1 / count)
+
+
+def _ensemble(members: Sequence[Tensor], shares: np.ndarray) -> Tensor:
     """Return the logit of Σ_r s_r σ(z_r), without rounding a probability to 0 or 1."""
-    s = np.full(len(members), 1 / len(members)) if shares is None else shares
-    log_share = torch.log(torch.tensor(s, dtype=torch.float64)).unsqueeze(1)
+    log_share = torch.log(torch.tensor(shares, dtype=torch.float64)).unsqueeze(1)
     z = torch.stack(list(members))
     yes = torch.logsumexp(log_share + torch.nn.functional.logsigmoid(z), dim=0)
     no = torch.logsumexp(log_share + torch.nn.functional.logsigmoid(-z), dim=0)

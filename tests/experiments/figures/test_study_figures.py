@@ -82,6 +82,21 @@ def legend(figure):
 # ------------------------------------------------------------------ styles
 
 
+def test_pooled_references_have_marks_that_no_method_has_and_the_legend_says_why():
+    pooled = ("boosting", "boosting-threshold", "logistic")
+    found = method_styles([*pooled, *(f"m{i}" for i in range(21)), "mfairfl"], pooled=pooled)
+    assert list(found)[-3:] == list(pooled)
+    marks = [found[name].marker for name in pooled]
+    assert len(set(marks)) == 3
+    assert not {*marks} & {look.marker for name, look in found.items() if name not in pooled}
+    more = pd.DataFrame([run("boosting", seed, 0.88, 0.09, notion="") for seed in (0, 1)])
+    figure = pareto(pd.concat([results(), more]), pooled=("boosting",))
+    assert points(figure.axes[0])["boosting †"][:2] == pytest.approx((0.09, 0.88))
+    assert legend(figure)[:3] == ["mfairfl", "fedavg", "boosting †"]
+    assert "not federated" in figure.legends[0].get_title().get_text()
+    assert not pareto(results()).legends[0].get_title().get_text()
+
+
 def test_no_two_of_22_methods_share_marker_and_fill_nor_hatch_and_face():
     found = method_styles([*(f"m{i}" for i in range(21)), "mfairfl"])
     assert len({(look.marker, look.fill) for look in found.values()}) == 22

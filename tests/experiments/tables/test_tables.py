@@ -181,15 +181,20 @@ def test_second_table_text():
     )
     written = write_markdown(tabulate(frame, layout("fedfb")), layout("fedfb"))
     assert (
-        "| method | DP: balanced accuracy | DP: CF gap | DP: CF std floor | DP: train violation "
-        "| DP: violation floor | DP: frontier |" in written
+        "| method | DP: balanced accuracy | DP: ROC-AUC | DP: log-loss | DP: calibration error "
+        "| DP: CF gap | DP: CF std floor | DP: train violation | DP: violation floor "
+        "| DP: largest violation at a client | DP: frontier |" in written
     )
     assert cells(written, "fedfb", table=1) == [
         ".720 ± .010",
+        ".750 ± .000",
+        ".500 ± .000",
+        ".030 ± .000",
         ".060 ± .000",
         ".010 ± .000",
         ".020 ± .010",
         ".010 ± .000",
+        ".040 ± .000",
         ".910 ± .000",
     ]
 
@@ -356,3 +361,34 @@ def test_a_run_that_appears_twice_is_refused(example):
 def test_layouts_that_cannot_be_are_refused():
     with pytest.raises(ConfigError, match="table-1: unknown reference 'mfairf'"):
         layout(reference="mfairf")
+
+
+def test_pooled_references_are_a_block_of_their_own_and_not_tested(example):
+    better = runs("boosting", "", accuracy=[0.87, 0.88, 0.89])
+    fair = runs("boosting-threshold", accuracy=[0.85, 0.86, 0.87])
+    frame = pd.concat([example, pd.DataFrame([*better, *fair])])
+    shown = layout("fedavg-f", pooled_references=("boosting", "boosting-threshold"))
+    long = tabulate(frame, shown)
+    assert long["t_p"].notna().sum() == 6  # those of fedavg-f, as without references
+    found = cell(long, "boosting", "accuracy")
+    assert (found["mean"], found["mark"], found["pairs"]) == (pytest.approx(0.88), "†", 0)
+    written = write_markdown(long, shown)
+    lines = [line.split("|")[1].strip() for line in written.splitlines() if line.startswith("| ")]
+    assert lines[:7] == [
+        "method",
+        "---",
+        "fedavg-f",
+        "mfairfl",
+        "pooled references †",
+        "boosting †",
+        "boosting-threshold †",
+    ]
+    assert cells(written, "boosting †")[0] == ".880 ± .010"
+    latex = write_latex(long, shown).splitlines()
+    (start,) = [i for i, line in enumerate(latex) if "pooled references" in line and "&" in line]
+    assert latex[start - 1].strip() == r"\addlinespace"
+    assert latex[start + 1].strip().startswith(r"boosting $\dagger$ & .880 $\pm$ .010 &")
+    assert "not federated" in written
+    assert "not federated" not in write_markdown(
+        tabulate(example, layout("fedavg-f")), layout("fedavg-f")
+    )

@@ -26,7 +26,9 @@ def plot_comparison(comparison: Comparison) -> Figure:
     """
     lines = comparison.lines
     left: dict[str, list[Line]] = {
-        "violation of the goal": [line for line in lines if line.metric in comparison.goal],
+        "violation of the goal": [
+            line for line in lines if line.metric in comparison.goal and line.part == "all"
+        ],
         "selection rate": [line for line in lines if line.metric == "selection_rate"],
         "true positive rate": [line for line in lines if line.metric == "true_positive_rate"],
     }

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from mfairfl.errors import DataError, require_known
 from mfairfl.experiments.figures.style import DPI, MethodStyle, legend_below, method_styles
 from mfairfl.experiments.frames import require_columns, require_unique
+from mfairfl.experiments.tables.layout import POOLED, POOLED_NOTE
 from mfairfl.fairness import notion as notion_of
 from mfairfl.runs.figures import STYLE
 
@@ -38,6 +39,7 @@ def plot_pareto(
     notion: str,
     frontiers: Frontiers | None = None,
     reference: str = "mfairfl",
+    pooled: Sequence[str] = (),
 ) -> Figure:
     """Draw accuracy against violation, one panel per data set.
 
@@ -53,6 +55,8 @@ def plot_pareto(
         For a data set, violations (rising) and the best accuracy any classifier has at them.
     reference : str
         The method drawn as a black star.
+    pooled : sequence of str
+        References that saw all rows: black marks of their own, and the legend says what they are.
 
     Examples
     --------
@@ -76,19 +80,25 @@ def plot_pareto(
     logarithmic = _spreads(runs, violation)
     figure = Figure(figsize=(max(6.5, 1 + 3.6 * len(data)), 4.8), layout="constrained", dpi=DPI)
     panels = figure.subplots(1, len(data), squeeze=False)[0]
-    styles = method_styles(frame["strategy"], reference)
+    styles = method_styles(frame["strategy"], reference, pooled)
     for panel, label in zip(panels, data, strict=True):
         rows = runs[runs["data"] == label]
         middle = float(rows[floor].mean())
         panel.axvline(middle, color="0.5", linewidth=0.9, label="noise floor", zorder=0)
-        _plot_points(panel, rows, violation, styles)
+        _plot_points(panel, rows, violation, styles, pooled)
         _set_violation_axis(panel, rows, violation, middle, logarithmic=logarithmic)
         _plot_bounds(panel, rows, (frontiers or {}).get(label))
         panel.set_title(label)
         panel.set_xlabel(violation.replace("_", " ") + (", log scale" if logarithmic else ""))
     panels[0].set_ylabel("accuracy")
-    legend_below(figure, styles)
+    legend_below(
+        figure, [_label(name, pooled) for name in styles], title=POOLED_NOTE if pooled else ""
+    )
     return figure
+
+
+def _label(name: str, pooled: Sequence[str]) -> str:
+    return f"{name} {POOLED}" if name in pooled else name
 
 
 def _spreads(runs: pd.DataFrame, violation: str) -> bool:
@@ -99,7 +109,11 @@ def _spreads(runs: pd.DataFrame, violation: str) -> bool:
 
 
 def _plot_points(
-    panel: Axes, rows: pd.DataFrame, violation: str, styles: Mapping[str, MethodStyle]
+    panel: Axes,
+    rows: pd.DataFrame,
+    violation: str,
+    styles: Mapping[str, MethodStyle],
+    pooled: Sequence[str],
 ) -> None:
     """Draw every method's mean with a bar of one standard deviation to either side.
 
@@ -116,9 +130,10 @@ def _plot_points(
             continue
         wide, high = own.std(axis=0, ddof=1) if len(own) > 1 else (None, None)
         panel.errorbar(
-            x, y, xerr=wide, yerr=high, label=name, linestyle="", color="black", elinewidth=0.7,
-            ecolor="0.45", marker=style.marker, markersize=style.size, markerfacecolor=style.fill,
-            markeredgewidth=0.9, zorder=2.5 if style.marker == "*" else 3,
+            x, y, xerr=wide, yerr=high, label=_label(name, pooled), linestyle="", color="black",
+            elinewidth=0.7, ecolor="0.45", marker=style.marker, markersize=style.size,
+            markerfacecolor=style.fill, markeredgewidth=0.9,
+            zorder=2.5 if style.marker == "*" else 3,
         )  # fmt: skip
     if undefined:
         note = f"undefined: {', '.join(undefined)}"

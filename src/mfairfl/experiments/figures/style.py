@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -14,6 +14,7 @@ __all__ = ["DPI", "MethodStyle", "legend_below", "method_styles"]
 
 DPI = 160
 
+_POOLED_MARKERS = ("<", ">", "p")
 _FILLS = ("white", "0.7", "0.35")
 _FACES = ("white", "0.8", "0.6")
 _HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\", "oo")
@@ -27,7 +28,8 @@ class MethodStyle:
     Parameters
     ----------
     marker, fill, size
-        Of its points; no two of 22 methods share marker and fill.
+        Of its points; no two of 22 methods share marker and fill, and no method a marker with a
+        pooled reference.
     shade, dashes
         Of its lines.
     face, hatch, over
@@ -49,8 +51,12 @@ _REFERENCE = MethodStyle(
 )
 
 
-def method_styles(strategies: Iterable[str], reference: str = "mfairfl") -> dict[str, MethodStyle]:
+def method_styles(
+    strategies: Iterable[str], reference: str = "mfairfl", pooled: Sequence[str] = ()
+) -> dict[str, MethodStyle]:
     """Return each method's style, `reference` (the black star) first, then by appearance.
+
+    Those in `pooled` come last and have markers of their own.
 
     Examples
     --------
@@ -60,7 +66,7 @@ def method_styles(strategies: Iterable[str], reference: str = "mfairfl") -> dict
     names = list(dict.fromkeys(strategies))
     found = {reference: _REFERENCE} if reference in names else {}
     marks = [mark for mark in MARKERS if mark != "*"]
-    for i, name in enumerate(name for name in names if name != reference):
+    for i, name in enumerate(name for name in names if name not in (reference, *pooled)):
         again = i // len(marks)
         found[name] = MethodStyle(
             marker=marks[i % len(marks)],
@@ -71,10 +77,12 @@ def method_styles(strategies: Iterable[str], reference: str = "mfairfl") -> dict
             face=_FACES[again % len(_FACES)],
             hatch=_HATCHES[i % len(_HATCHES)],
         )
+    for name, marker in zip(pooled, _POOLED_MARKERS, strict=False):
+        found[name] = replace(_REFERENCE, marker=marker, size=8)
     return found
 
 
-def legend_below(figure: Figure, first: Iterable[str] = ()) -> None:
+def legend_below(figure: Figure, first: Iterable[str] = (), *, title: str = "") -> None:
     """Put one legend for all panels below them, the names in `first` at its beginning."""
     known = {
         str(label): handle
@@ -86,5 +94,5 @@ def legend_below(figure: Figure, first: Iterable[str] = ()) -> None:
     across = max(1, int(figure.get_figwidth() / 1.7))
     figure.legend(
         [known[name] for name in order], order, loc="outside lower center", ncols=across,
-        fontsize="small", handlelength=3,
+        fontsize="small", handlelength=3, title=title or None, title_fontsize="small",
     )  # fmt: skip

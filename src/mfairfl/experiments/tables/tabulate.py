@@ -15,7 +15,7 @@ import pandas as pd
 
 from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.experiments.statistics import holm, paired, summary
-from mfairfl.experiments.tables.layout import TableLayout, TableMeasure, measures
+from mfairfl.experiments.tables.layout import POOLED, TableLayout, TableMeasure, measures
 
 __all__ = ["LEVEL", "Published", "tabulate"]
 
@@ -55,8 +55,8 @@ def tabulate(
         One row for each protocol, data, split, strategy, notion, metric and attribute. ``mean``
         and ``std`` (ddof 1) over the ``n`` runs of ``runs`` that define the number. ``mark``:
         "•" the reference is significantly better, "∘" it is significantly worse (paired t-test at
-        95 %, not corrected). ``difference`` is reference − other over ``pairs`` seeds.
-        ``holm_p`` corrects ``t_p`` over all tests of one protocol.
+        95 %, not corrected), "†" a pooled reference: not tested. ``difference`` is reference −
+        other over ``pairs`` seeds. ``holm_p`` corrects ``t_p`` over all tests of one protocol.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def _rows(
     runs: _Runs, trained: set[str], layout: TableLayout, published: Published
 ) -> Iterator[dict[str, Any]]:
     for *table, strategy, notion in product(
-        layout.protocols, layout.data, layout.splits, layout.strategies, layout.models
+        layout.protocols, layout.data, layout.splits, layout.rows, layout.models
     ):
         own, reference = (
             runs.get((*table, name, notion if name in trained else ""))
@@ -122,9 +122,8 @@ def _rows(
                 "published": published.get(
                     (data, split, strategy, measure.metric, measure.attribute), math.nan
                 ),
-                **(_tests(_values(reference, measure), values, measure)
-                   if strategy != layout.reference else _NOT_TESTED),
-            }  # fmt: skip
+                **_compared(layout, strategy, values, reference, measure),
+            }
 
 
 def _values(part: pd.DataFrame | None, measure: TableMeasure) -> pd.Series[float]:
@@ -132,6 +131,21 @@ def _values(part: pd.DataFrame | None, measure: TableMeasure) -> pd.Series[float
     if part is None:
         return pd.Series(dtype=float)
     return part[measure.column].astype(float).dropna()
+
+
+def _compared(
+    layout: TableLayout,
+    strategy: str,
+    values: pd.Series[float],
+    reference: pd.DataFrame | None,
+    measure: TableMeasure,
+) -> dict[str, Any]:
+    """Return the tests of a federated method against the reference; others have none."""
+    if strategy in layout.pooled_references:
+        return _NOT_TESTED | {"mark": POOLED}
+    if strategy == layout.reference:
+        return _NOT_TESTED
+    return _tests(_values(reference, measure), values, measure)
 
 
 def _tests(

@@ -10,7 +10,14 @@ from typing import Any
 
 import pandas as pd
 
-from mfairfl.experiments.tables.layout import TableLayout, TableMeasure, measures, short_name
+from mfairfl.experiments.tables.layout import (
+    POOLED,
+    POOLED_NOTE,
+    TableLayout,
+    TableMeasure,
+    measures,
+    short_name,
+)
 from mfairfl.experiments.tables.tabulate import LEVEL
 from mfairfl.text import aligned
 
@@ -32,10 +39,14 @@ Place = tuple[str, str, str]
 
 _TEXT = ("protocol", "data", "split", "strategy", "notion", "metric", "attribute", "mark")
 _MORE = (
-    "CF gap: best less worst client's accuracy. Floor: what the test rows would show on average "
+    "Log-loss: mean cross-entropy in nats. Calibration error: mean gap between predicted and "
+    "observed frequency, in 15 bins. CF gap: best less worst client's accuracy. Largest violation "
+    "at a client: on its own test rows, of the clients that have every group; with few rows it is "
+    "large by chance alone. Floor: what the test rows would show on average "
     "if the truth were exactly fair. Frontier: the best accuracy that any classifier could have "
     "on the test rows at this violation."
 )
+_BLOCK = f"pooled references {POOLED}"
 _ESCAPED = str.maketrans(
     {
         "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -48,6 +59,7 @@ _SIGNS = {
     "∘∘": r"$\circ\circ$",
     "•": r"$\bullet$",
     "∘": r"$\circ$",
+    "†": r"$\dagger$",
 }
 
 
@@ -95,9 +107,10 @@ class CellTexts:
         if row.n == 0:
             return "undefined" if row.runs else ""
         few = row.n < self._most[table]
+        tested = "" if row.mark == POOLED else row.mark  # the method's name has it
         parts = [
             spread(row),
-            row.mark * (2 if row.holm_p < LEVEL else 1),
+            tested * (2 if row.holm_p < LEVEL else 1),
             "" if math.isnan(row.published) else f"({number(row.published)})",
             f"n={row.n}" if few else "",
         ]
@@ -192,16 +205,22 @@ def _grid(
     layout: TableLayout,
     columns: Sequence[tuple[str, TableMeasure]],
 ) -> list[list[str]]:
-    """Return one line per strategy below the headings; a column is a notion and a number."""
+    """Return one line per strategy below the headings; a column is a notion and a number.
+
+    Pooled references are a block of their own.
+    """
     head = [
         f"{short_name(notion)}: {column.heading}" if notion else column.heading
         for notion, column in columns
     ]
-    lines = [
-        [strategy, *(cells.text(table, strategy, notion, column) for notion, column in columns)]
-        for strategy in layout.strategies
-    ]
-    return [["method", *head], *lines]
+    lines = {
+        strategy: [cells.text(table, strategy, notion, column) for notion, column in columns]
+        for strategy in layout.rows
+    }
+    methods = [[name, *lines[name]] for name in layout.strategies]
+    pooled = [[f"{name} {POOLED}", *lines[name]] for name in layout.pooled_references]
+    block = [[_BLOCK, *([""] * len(head))]] if pooled else []
+    return [["method", *head], *methods, *block, *pooled]
 
 
 def _legend(long: pd.DataFrame, layout: TableLayout) -> str:
@@ -212,6 +231,7 @@ def _legend(long: pd.DataFrame, layout: TableLayout) -> str:
         "t-test, 95 %); •• / ∘∘: also after Holm's correction over all tests of this protocol.",
         "In parentheses: the published number." if long["published"].notna().any() else "",
         "CF std: standard deviation of the clients' accuracies; -: not applicable.",
+        f"{POOLED_NOTE}, and not tested." if layout.pooled_references else "",
     ]
     return " ".join(filter(None, parts))
 
@@ -261,11 +281,11 @@ def _latex(cells: CellTexts, table: Place, layout: TableLayout, legend: str) -> 
         if notion:
             words = _escape(notion.replace("_", " "))
             yield f"    \\multicolumn{{{len(head) + 1}}}{{l}}{{\\emph{{{words}}}}} \\\\"
-        for strategy in layout.strategies:
-            shown = [one for one in measures(notion, names) if one.main]
-            yield _latex_row(
-                [strategy, *(cells.text(table, strategy, notion, one) for one in shown)]
-            )
+        shown = [(notion, one) for one in measures(notion, names) if one.main]
+        for row in _grid(cells, table, layout, shown)[1:]:
+            if row[0] == _BLOCK:
+                yield r"    \addlinespace"
+            yield _latex_row(row)
     yield r"    \bottomrule"
     yield r"  \end{tabular}"
     yield r"\end{table}"

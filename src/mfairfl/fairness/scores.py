@@ -1,0 +1,285 @@
+"""What clients say of a model's scores: sums and counts that add up, and the numbers they give.
+
+Decisions are counted by a `Tally`; this is about the scores behind them. A client sends a
+histogram of logits (how well scores rank the rows: ROC-AUC), rows and sums of probabilities in
+fifteen bins (how far probabilities are from what happens: calibration error) and sums of the
+cross-entropy (log-loss), each by (cell, label), so that the numbers of all rows, of a group and of
+a client come from the same message.
+
+* **ROC-AUC**: the chance that a row with y = 1 has a higher score than one with y = 0; rows in
+  the same bin of the logit (1/128 wide; all above 8 or below −8 are in one) count as ties, one
+  half. The error this makes is at most half the share of such pairs. On test rows of trained
+  models it was 1e-6 (Adult, 9,769 rows), 6e-5 (COMPAS, 1,442) and 9e-4 (German, 200 rows, on
+  which the area has a standard error of 4e-2).
+* **Expected calibration error**: Σ_b |Σ_{i∈b} p_i − Σ_{i∈b} y_i| / n over fifteen bins of equal
+  width of the probability, exactly.
+* **Loss**: the mean cross-entropy in nats, exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, logit, ndtri
+
+from mfairfl.errors import DataError
+from mfairfl.fairness.arrays import binary_column
+from mfairfl.fairness.histogram import ScoreHistogram
+
+__all__ = ["CALIBRATION_BINS", "LOGIT_BINS", "RowScores", "ScoreSums", "roc_auc_interval"]
+
+Floats = NDArray[np.float64]
+
+CALIBRATION_BINS = 15
+LOGIT_BINS = 2048
+_CERTAIN = 40.0  # the logit that stands for a probability of 0 or 1: JSON and bins are finite
+_SMALLEST = float(np.finfo(np.float64).eps)  # what scikit-learn's log_loss takes a 0 for
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowScores:
+    """A model's scores, row by row.
+
+    Attributes
+    ----------
+    logits
+        What rows are ranked by, (n,).
+    probabilities
+        Of the favourable label, or of a favourable decision where the model is drawn, (n,).
+    losses
+        The cross-entropy of each row if its label is 0 and if it is 1, (n, 2).
+
+    Examples
+    --------
+    >>> RowScores.from_probabilities([0.5, 1.0]).losses.round(3).tolist()
+    [[0.693, 0.693], [36.044, 0.0]]
+    """
+
+    logits: Floats
+    probabilities: Floats
+    losses: Floats
+
+    @classmethod
+    def from_logits(cls, logits: ArrayLike) -> RowScores:
+        """Return the scores of a model with these logits."""
+        z = np.asarray(logits, dtype=np.float64)
+        with np.errstate(invalid="ignore"):  # a model that diverged answers nan
+            losses = np.stack([np.logaddexp(0, z), np.logaddexp(0, -z)], axis=-1)
+        return cls(z, expit(z), losses)
+
+    @classmethod
+    def from_probabilities(cls, probabilities: ArrayLike) -> RowScores:
+        """Return the scores of a model that answers with probabilities.
+
+        A probability of 0 or 1 that fails counts like scikit-learn's: as if it were 2e-16 away.
+        """
+        p = np.asarray(probabilities, dtype=np.float64)
+        wrong = np.flatnonzero(~((p >= 0.0) & (p <= 1.0)))
+        if p.ndim != 1 or wrong.size:
+            said = f"row {wrong[0]} holds {p.flat[wrong[0]]}" if wrong.size else f"shape {p.shape}"
+            raise DataError(f"probabilities: {said}; give one number from 0 to 1 for each row")
+        kept = np.clip(p, _SMALLEST, 1.0 - _SMALLEST)
+        losses = -np.log(np.stack([1.0 - kept, kept], axis=-1))
+        return cls(_finite_logit(p), p, losses)
+
+    @classmethod
+    def of_mixture(cls, logits: ArrayLike, weights: ArrayLike) -> RowScores:
+        """Return the scores of a model that draws one of R members for each decision.
+
+        Its score is the probability of a favourable decision, its loss that of the drawn member
+        on average.
+
+        Parameters
+        ----------
+        logits
+            Each member's, (R, n).
+        weights
+            Each member's probability, (R,).
+        """
+        z, share = np.asarray(logits, dtype=np.float64), np.asarray(weights, dtype=np.float64)
+        chance = np.clip(share @ (z > 0), 0.0, 1.0)
+        losses = np.tensordot(share, cls.from_logits(z).losses, axes=1)
+        return cls(_finite_logit(chance), chance, losses)
+
+    def __getitem__(self, rows: NDArray[Any]) -> RowScores:
+        return RowScores(self.logits[rows], self.probabilities[rows], self.losses[rows])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreSums:
+    """Sums and counts of scores by (cell, label); adding two is pooling their rows.
+
+    Attributes
+    ----------
+    histogram
+        Rows by cell, label and bin of the logit.
+    rows
+        Rows by cell, label and bin of the probability, (C, 2, 15).
+    sums
+        Their sums of probabilities, (C, 2, 15).
+    losses
+        Sums of the cross-entropy by cell and label, (C, 2).
+
+    Examples
+    --------
+    >>> scores = RowScores.from_probabilities([0.1, 0.4, 0.35, 0.8])
+    >>> found = ScoreSums.from_rows(scores, [0, 0, 0, 0], [0, 0, 1, 1], size=1)
+    >>> found.roc_auc()[0], round(found.loss()[0], 3)
+    (0.75, 0.472)
+    >>> round(found.expected_calibration_error()[0], 4)
+    0.3375
+    """
+
+    histogram: ScoreHistogram
+    rows: NDArray[np.int64]
+    sums: Floats
+    losses: Floats
+
+    def __post_init__(self) -> None:
+        cells, _, bins = self.histogram.counts.shape
+        if bins != LOGIT_BINS:
+            raise DataError(f"scores: a histogram of {bins} bins; expected {LOGIT_BINS}")
+        for name, shape, kinds in (
+            ("rows", (cells, 2, CALIBRATION_BINS), "iu"),
+            ("sums", (cells, 2, CALIBRATION_BINS), "f"),
+            ("losses", (cells, 2), "f"),
+        ):
+            found = np.asarray(getattr(self, name))
+            if found.shape != shape or found.dtype.kind not in kinds:
+                said = f"{found.dtype} {found.shape}"
+                raise DataError(f"scores: {name} are {said}; expected {shape}")
+        if not np.array_equal(self.rows.sum(axis=2), self.histogram.counts.sum(axis=2)):
+            raise DataError("scores: the bins of logits and of probabilities hold different rows")
+        edges = np.arange(CALIBRATION_BINS + 1) / CALIBRATION_BINS
+        slack = 1e-9 * (1.0 + self.rows)  # rounding of the sums
+        low, high = self.rows * edges[:-1] - slack, self.rows * edges[1:] + slack
+        if (self.rows < 0).any() or not ((self.sums >= low) & (self.sums <= high)).all():
+            raise DataError("scores: sums of probabilities that no rows of their bins can have")
+        if not (np.isfinite(self.losses) & (self.losses >= -slack.max())).all():
+            raise DataError("scores: losses hold a negative number or one that is not finite")
+
+    @classmethod
+    def from_rows(
+        cls, scores: RowScores, cells: ArrayLike, labels: ArrayLike, *, size: int
+    ) -> ScoreSums:
+        """Sum over rows; a row without a finite score (training diverged) is not counted.
+
+        Parameters
+        ----------
+        scores
+            Of each row.
+        cells, labels
+            Its cell (0 … size − 1) and its label (0 or 1).
+        size
+            The number of cells.
+        """
+        y, cell = binary_column(labels, "labels"), np.asarray(cells, dtype=np.intp)
+        if not len(y) == len(cell) == len(scores.logits):
+            raise DataError(
+                f"scores: {len(scores.logits)} scores, {len(cell)} cells and {len(y)} labels; "
+                "give one of each per row"
+            )
+        finite = np.isfinite(scores.logits) & np.isfinite(scores.losses).all(axis=1)
+        y, cell, scores = y[finite], cell[finite], scores[finite]
+        stratum = 2 * cell + y
+        p = scores.probabilities
+        place = stratum * CALIBRATION_BINS + _probability_bin(p)
+        shape = (size, 2, CALIBRATION_BINS)
+        many = 2 * size * CALIBRATION_BINS
+        own = scores.losses[np.arange(len(y)), y]
+        return cls(
+            histogram=ScoreHistogram.from_logits(
+                scores.logits, cell, y, size=size, bins=LOGIT_BINS
+            ),
+            rows=np.bincount(place, minlength=many).astype(np.int64).reshape(shape),
+            sums=np.bincount(place, p, minlength=many).astype(np.float64).reshape(shape),
+            losses=np.bincount(stratum, own, 2 * size).astype(np.float64).reshape(size, 2),
+        )
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The number of rows by cell and label, (C, 2)."""
+        counts: NDArray[np.int64] = self.rows.sum(axis=2)
+        return counts
+
+    def __add__(self, other: ScoreSums) -> ScoreSums:
+        return ScoreSums(
+            self.histogram + other.histogram,
+            self.rows + other.rows,
+            self.sums + other.sums,
+            self.losses + other.losses,
+        )
+
+    def of_cells(self, cells: NDArray[Any]) -> ScoreSums:
+        """Return what is known of these cells' rows alone (indices, or a mask)."""
+        histogram = ScoreHistogram(self.histogram.counts[cells])
+        return ScoreSums(histogram, self.rows[cells], self.sums[cells], self.losses[cells])
+
+    def roc_auc(self) -> tuple[float, str]:
+        """Return the area under the ROC curve, and why it would be undefined."""
+        negative, positive = self.histogram.counts.sum(axis=0).astype(np.float64)
+        pairs = negative.sum() * positive.sum()
+        if not pairs:
+            return float("nan"), f"no row has y = {0 if positive.sum() else 1}"
+        lower = np.cumsum(negative) - negative / 2.0  # a tie counts one half
+        return float(positive @ lower / pairs), ""
+
+    def loss(self) -> tuple[float, str]:
+        """Return the mean cross-entropy in nats, and why it would be undefined."""
+        return self._mean(float(self.losses.sum()))
+
+    def expected_calibration_error(self) -> tuple[float, str]:
+        """Return Σ_b |Σ p − Σ y| / n over bins b, and why it would be undefined."""
+        gaps = self.sums.sum(axis=(0, 1)) - self.rows[:, 1].sum(axis=0)
+        return self._mean(float(np.abs(gaps).sum()))
+
+    def _mean(self, total: float) -> tuple[float, str]:
+        rows = int(self.rows.sum())
+        return (total / rows, "") if rows else (float("nan"), "there are no rows")
+
+
+def roc_auc_interval(
+    value: float, positives: int, negatives: int, level: float = 0.95
+) -> tuple[float, float]:
+    """Return a confidence interval for an area under the ROC curve.
+
+    The variance is Hanley and McNeil's (1982) at the limit itself, not at the estimate, as in
+    Wilson's interval for a share: Newcombe (2006), method 5. It needs the area and two counts,
+    and keeps a width where the area is 0 or 1.
+
+    Examples
+    --------
+    >>> low, high = roc_auc_interval(0.8, 50, 100)
+    >>> round(low, 3), round(high, 3)
+    (0.713, 0.863)
+    """
+    z, typical = float(ndtri(0.5 + level / 2.0)), (positives + negatives) / 2.0 - 1.0
+
+    def reach(area: float) -> float:
+        """How far an estimate may be from this area."""
+        more = typical * ((1.0 - area) / (2.0 - area) + area / (1.0 + area))
+        return z * float(np.sqrt(area * (1.0 - area) * (1.0 + more) / (positives * negatives)))
+
+    def limit(inside: float, outside: float) -> float:
+        """Find between them the area farthest from the estimate that still reaches it."""
+        for _ in range(60):
+            middle = (inside + outside) / 2.0
+            if abs(value - middle) <= reach(middle):
+                inside = middle
+            else:
+                outside = middle
+        return inside
+
+    return limit(value, 0.0), limit(value, 1.0)
+
+
+def _finite_logit(p: Floats) -> Floats:
+    return np.asarray(np.clip(logit(p), -_CERTAIN, _CERTAIN))
+
+
+def _probability_bin(p: Floats) -> NDArray[np.intp]:
+    """Return the bin of each probability; one on an edge is in the upper bin."""
+    return np.minimum((p * CALIBRATION_BINS).astype(np.intp), CALIBRATION_BINS - 1)

@@ -1,0 +1,221 @@
+"""Pooled references on the rows of a run: fitted, measured as runs are, and kept as a file.
+
+A reference is no run: it has no rounds and its model is not served. Its folder holds
+`reference.json` alone, the numbers of `run.json` with how they came about.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import ValidationError
+
+from mfairfl import __version__
+from mfairfl.data import SPLITS, Federation, Split, Task
+from mfairfl.data.task import DocumentedModel
+from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
+from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.scores import RowScores, ScoreSums
+from mfairfl.fairness.tally import Tally
+from mfairfl.files import write_atomically
+from mfairfl.references import FittedReference, PooledRows, ReferenceName, reference_settings
+from mfairfl.runs.config import Config
+from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.evaluation import MeasuredRows
+from mfairfl.runs.record import (
+    DataFacts,
+    Evaluation,
+    FederationFacts,
+    MachineFacts,
+    StoredTally,
+)
+
+__all__ = ["ReferenceRecord", "ReferenceRequest", "fit_references"]
+
+_FILE = "reference.json"
+_LIBRARIES = ("mfairfl", "scikit-learn", "numpy", "scipy", "pandas")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRequest:
+    """A reference to be fitted on the rows of a configuration, and the folder it is kept in."""
+
+    name: ReferenceName
+    config: Config
+    out: Path
+
+
+class ReferenceRecord(DocumentedModel):
+    """reference.json: which reference on which rows, and every number of it.
+
+    Examples
+    --------
+    >>> record = ReferenceRecord.read("runs/study/runs/adult-boosting")  # doctest: +SKIP
+    >>> record.evaluation("test").metrics["accuracy"]  # doctest: +SKIP
+    0.8725
+    """
+
+    schema_version: Literal[1] = 1
+    """Version of this format."""
+    reference: ReferenceName
+    identity: str
+    """Hash of everything that decides the result."""
+    seed: int
+    """Seed of the split and of the fit."""
+    settings: dict[str, Any]
+    """What decides the fit: settings of scikit-learn, and the goal of the thresholds."""
+    thresholds: dict[str, Any] | None
+    """Thresholds of each group; null decides at score 1/2."""
+    versions: dict[str, str]
+    """Python, mfairfl and the libraries it used."""
+    data: DataFacts
+    task: Task
+    """Label, sensitive attributes and types of the columns."""
+    federation: FederationFacts
+    """Whose rows were pooled."""
+    evaluations: dict[Split, Evaluation]
+    """By split: everything that is reported, as of a run."""
+    tallies: dict[Split, StoredTally]
+    """By split: the counts by client, cell, label and decision."""
+    seconds: float
+    """Wall-clock seconds of fitting and measuring."""
+    machine: MachineFacts
+
+    def evaluation(self, split: Split) -> Evaluation:
+        """Return everything that is reported on one split."""
+        return self.evaluations[split]
+
+    @classmethod
+    def read(cls, folder: str | Path) -> ReferenceRecord:
+        """Read the reference that is kept in a folder."""
+        file = Path(folder) / _FILE
+        try:
+            return cls.model_validate_json(file.read_bytes())
+        except FileNotFoundError:
+            raise RunDirectoryError(f"{file}: not found; repeat the command") from None
+        except ValidationError as error:
+            problem = first_problem(error, cls)
+        except MfairflError as error:  # a task or a tally that contradicts itself
+            problem = str(error)
+        raise RunDirectoryError(f"{file}: {problem}; delete the folder and repeat the command")
+
+    def write(self, folder: Path) -> None:
+        """Write reference.json atomically."""
+        plain = self.model_dump(mode="json")
+        text = json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        write_atomically(folder / _FILE, text.encode())
+
+
+def fit_references(requests: Sequence[ReferenceRequest]) -> list[ReferenceRecord]:
+    """Fit references on one set of rows, each into its folder; kept ones are not repeated.
+
+    The configurations must name the same data, clients and seed.
+    """
+    from mfairfl.runs.prepare import federation_of, table_of  # noqa: PLC0415 - loads PyTorch
+
+    config = requests[0].config
+    table = table_of(config)
+    rows = PooledRows(table, federation_of(config, table))
+    return [_kept(request, rows) for request in requests]
+
+
+def _kept(request: ReferenceRequest, rows: PooledRows) -> ReferenceRecord:
+    """Return what the folder holds, or fit the reference and keep it there."""
+    settings = _settings(request, rows.federation)
+    identity = _identity(request.name, settings, rows.federation)
+    directory = RunDirectory(request.out)
+    with directory.locked():
+        if not (directory.path / _FILE).exists():
+            record = _fitted(request, rows, settings=settings, identity=identity)
+            record.write(directory.path)
+            return record
+        found = ReferenceRecord.read(directory.path)
+    if found.identity != identity:
+        raise RunDirectoryError(
+            f"{directory.path}: holds another reference (other data, settings or version of "
+            "mfairfl); choose another --out or delete the folder"
+        )
+    return found
+
+
+def _fitted(
+    request: ReferenceRequest, rows: PooledRows, *, settings: dict[str, Any], identity: str
+) -> ReferenceRecord:
+    began, federation = time.perf_counter(), rows.federation
+    fitted = rows.fit(
+        request.name,
+        goal=request.config.goal(tuple(a.name for a in federation.attributes)),
+        tolerance=request.config.output_rule().tolerance,
+    )
+    measured = {
+        split: _measured(fitted, rows, split) for split in SPLITS if len(federation.pooled(split))
+    }
+    tallies = {split: one.tally for split, one in measured.items()}
+    found = {split: one.evaluate(majority=tallies["train"]) for split, one in measured.items()}
+    facts = FederationFacts.model_validate(federation.summary())
+    versions = {name: version(name) for name in _LIBRARIES}
+    return ReferenceRecord(
+        reference=request.name,
+        identity=identity,
+        seed=federation.seed,
+        settings=settings,
+        thresholds=None if fitted.thresholds is None else fitted.thresholds.to_json(),
+        versions={"python": platform.python_version(), **versions},
+        data=DataFacts(name=facts.table, sha256=facts.sha256, rows=len(federation.pool)),
+        task=federation.task,
+        federation=facts,
+        evaluations=found,
+        tallies=tallies,
+        seconds=round(time.perf_counter() - began, 3),
+        machine=MachineFacts(system=platform.system(), machine=platform.machine()),
+    )
+
+
+def _settings(request: ReferenceRequest, federation: Federation) -> dict[str, Any]:
+    found = reference_settings(request.name)
+    if request.name == "boosting-threshold":
+        goal = request.config.goal(tuple(a.name for a in federation.attributes))
+        found |= {
+            "notions": list(goal.notions),
+            "attributes": list(goal.attributes or ()),
+            "intersections": goal.intersections,
+            "tolerance": request.config.output_rule().tolerance,
+        }
+    return found
+
+
+def _identity(name: str, settings: dict[str, Any], federation: Federation) -> str:
+    given = [federation.scheme, federation.seed, dict(federation.options)]
+    rows = [federation.sha256, federation.task.model_dump(mode="json"), *given]
+    text = json.dumps([name, settings, rows, __version__], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _measured(fitted: FittedReference, rows: PooledRows, split: Split) -> MeasuredRows:
+    """Count decisions and sum scores client by client, as clients do for a run."""
+    federation, shard = rows.federation, rows.federation.pooled(split)
+    size = Cells(federation.attributes).size
+    logits = fitted.logits(rows.table.X.iloc[shard.rows])
+    chances = fitted.chances(logits, shard.cells)
+    counts, scores, start = [], {}, 0
+    for client in federation.clients:
+        own = slice(start, start := start + len(client.shard(split)))
+        cells, y, chance = shard.cells[own], shard.y[own], chances[own]
+        place = cells.astype(np.intp) * 2 + y
+        sums = [np.bincount(place, part, 2 * size) for part in (1 - chance, chance)]
+        counts.append(np.stack(sums, axis=-1).reshape(size, 2, 2))
+        found = RowScores.from_logits(logits[own])
+        scores[client.name] = ScoreSums.from_rows(found, cells, y, size=size)
+    all_counts = np.array(counts)
+    # Randomised thresholds give expected counts.
+    exact = all_counts.astype(np.int64) if fitted.thresholds is None else all_counts
+    return MeasuredRows(tally=Tally(exact, tuple(scores), federation.attributes), scores=scores)
