@@ -344,13 +344,14 @@ def other_content(r):
 
 def data_as_settings(r):
     r.write("people.csv", r.csv)
-    for command in ("train", "doctor", "tune"):
-        answer = r.cli(command, "people.csv")
-        assert (answer.code, answer.out) == (2, "")
-        assert answer.err == (
-            "error: people.csv is data, not settings: mfairfl init --csv people.csv, or mfairfl "
-            "train --csv people.csv --label … --favourable … --sensitive …\n"
-        )
+    message = (
+        "people.csv is data, not settings: mfairfl init --csv people.csv, or mfairfl train "
+        "--csv people.csv --label … --favourable … --sensitive …\n"
+    )
+    for command in ("train", "tune"):
+        assert r.cli(command, "people.csv") == (2, "", f"error: {message}")
+    checked = r.cli("doctor", "people.csv")
+    assert (checked.code, checked.out) == (2, f"fail  input: {message}")
 
 
 FILES = {
