@@ -19,6 +19,7 @@ Deviations:
 - p_k = n_k/n as for every method; the paper's mean is `weights = "uniform"`.
 - Local training is the shared recipe; the paper uses SGD.
 - Where the sum g_V has cancelled, step 3 is left out: its direction would be rounding.
+- Where ḡ has cancelled to a thousandth of its parts, the step is 0 for the same reason.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tomllib
+from contextlib import contextmanager
 from pathlib import Path
 
 import optuna
@@ -48,6 +49,16 @@ def tune(what, out, **options):
 
 def drawn(tuned):
     return [dict(trial.values) for trial in tuned.trials]
+
+
+@contextmanager
+def optuna_storage(path):
+    """Open a study's file as someone without mfairfl would, and leave no connection behind."""
+    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+    try:
+        yield storage
+    finally:
+        storage.engine.dispose()
 
 
 class Stop(BaseException):
@@ -290,8 +301,8 @@ def test_a_trial_whose_owner_is_unknown_holds_no_place(pretend, tmp_path):
     """Killed between taking a number and signing for it."""
     pretend(by_rate)
     tune(search(), tmp_path, trials=1, study="s")
-    study = optuna.load_study(study_name="s", storage=f"sqlite:///{tmp_path / 'study.db'}")
-    study.ask()
+    with optuna_storage(tmp_path / "study.db") as storage:
+        optuna.load_study(study_name="s", storage=storage).ask()
     tuned = tune(search(), tmp_path, trials=3, study="s")
     states = [trial.state for trial in tuned.trials]
     assert states == ["complete", "running", "complete", "complete"]
@@ -335,10 +346,10 @@ def test_a_study_is_not_mixed_with_other_rows(pretend, tmp_path):
 
 def test_a_study_of_another_kind_is_refused(tmp_path):
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = f"sqlite:///{tmp_path / 'x.db'}"
-    optuna.create_study(storage=storage, study_name="theirs")
+    with optuna_storage(tmp_path / "x.db") as storage:
+        optuna.create_study(storage=storage, study_name="theirs")
     with pytest.raises(ConfigError, match="study 'theirs': was not created by mfairfl tune"):
-        tune(search(), tmp_path / "out", study="theirs", storage=storage)
+        tune(search(), tmp_path / "out", study="theirs", storage=f"sqlite:///{tmp_path / 'x.db'}")
 
 
 def test_an_undefined_violation_names_fold_and_reason(pretend, tmp_path):
