@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
-.PHONY: help demo test lint format bench acs-memory targets strategies group-fair model-quality references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep clean
+.PHONY: help demo test lint format bench acs acs-memory targets strategies group-fair model-quality references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -60,6 +60,9 @@ group-fair: $(VENV)/.dev ## the group-fair methods on Adult, and fairlearn besid
 
 model-quality: $(VENV)/.dev ## the default model beside pooled boosting; OWN="LABEL=FILE.toml" adds a file (an hour): results/
 	$(BIN)/python benchmarks/model_quality.py --own $(if $(OWN),"$(OWN)")
+
+acs: $(VENV)/.dev ## five methods on ACSIncome by state; FILE=rows.parquet LABEL="…" (half an hour): results/
+	$(BIN)/python benchmarks/acs_silos.py "$(FILE)" $(if $(LABEL),--label "$(LABEL)")
 
 references: $(VENV)/.dev ## what the pooled references' settings were chosen by (minutes)
 	$(ONE_THREAD) $(BIN)/python benchmarks/references.py > benchmarks/references.txt

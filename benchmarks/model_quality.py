@@ -59,7 +59,7 @@ def defaults() -> str:
 def studies(options: argparse.Namespace) -> Iterator[Study]:
     """Yield the work of the catalogue's data sets, then that of one's own files."""
     common: dict[str, Any] = {
-        "strategies": METHODS,
+        "strategies": options.methods,
         "references": REFERENCES,
         "notions": ["demographic_parity"],
         "protocols": [options.protocol or defaults()],
@@ -241,6 +241,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--own", nargs="*", default=[], metavar="LABEL=FILE.toml", help="configurations of runs"
     )
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
     parser.add_argument("--seeds", nargs="+", type=int, default=list(SEEDS))
     parser.add_argument("--protocol", help="rounds x local epochs; default: those of a run")
     parser.add_argument("--processes", type=int, help="default: one for each processor")
