@@ -72,7 +72,10 @@ def csv(people: pd.DataFrame, tmp_path: Path) -> Path:
 
 
 TASK = ("--label", "Hired", "--favourable", "yes", "--sensitive", "Gender", "--client", "Site")
-QUICK = ("--rounds", "2", "--local-epochs", "1", "--hidden", "4", "--lr", "0.05")
+QUICK = (
+    *("--rounds", "2", "--local-epochs", "1", "--hidden", "4", "--lr", "0.05"),
+    *("--weight-decay", "3", "--set", "encoder.numeric=standard"),
+)
 
 
 @pytest.fixture

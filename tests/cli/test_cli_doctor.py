@@ -52,7 +52,9 @@ def test_a_sound_file_has_no_fail_and_says_what_it_is(diagnose, people, cli):
 
 def test_cost_is_train_rows_times_epochs(diagnose, people):
     _, findings = diagnose(
-        people, "[training]\nrounds = 3\nlocal_epochs = 7\n[model]\nhidden=[4]\n"
+        people,
+        "[training]\nrounds = 3\nlocal_epochs = 7\n[model]\nhidden=[4]\n"
+        '[encoder]\nnumeric = "standard"\n',
     )
     # A fifth of each client's rows is test; 2 + 3 + 3 features, 4 hidden units, one output.
     sizes = people["Site"].value_counts()

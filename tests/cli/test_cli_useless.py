@@ -9,7 +9,10 @@ import pandas as pd
 import pytest
 
 TASK = ("--label", "y", "--favourable", "yes", "--sensitive", "g", "--client", "site")
-QUICK = ("--rounds", "12", "--local-epochs", "2", "--hidden", "8", "--lr", "0.01")
+QUICK = (
+    *("--rounds", "12", "--local-epochs", "2", "--hidden", "8", "--lr", "0.01"),
+    *("--weight-decay", "3", "--set", "encoder.numeric=standard"),
+)
 
 
 def people(chance, n=3000, seed=0):

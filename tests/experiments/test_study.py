@@ -72,7 +72,7 @@ def test_locked_values_are_those_of_the_data_set_and_method(tmp_path):
     work = trials(load_study(tmp_path / "s.toml"))
     rate = {(t.data, t.strategy): t.config.training.lr for t in work}
     assert rate["adult", "mfairfl"] == rate["adult", "mfairfl-rnd"] == 0.01
-    assert rate["adult", "fedavg"] == rate["bank", "mfairfl"] == 0.002
+    assert rate["adult", "fedavg"] == rate["bank", "mfairfl"] == 0.004
     beta = {(t.data, t.strategy): t.config.strategy.create() for t in work}
     assert beta["adult", "mfairfl"].beta == 1.0
     assert beta["adult", "mfairfl-rnd"].beta == 0.5  # the file's own word wins

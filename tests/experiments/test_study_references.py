@@ -55,7 +55,7 @@ def test_they_have_the_rows_of_the_methods_and_nothing_of_how_those_train():
     rows = {str((t.config.data, t.config.task, t.config.clients)) for t in trials(study)}
     pooled = reference_trials(study)
     assert {str((t.config.data, t.config.task, t.config.clients)) for t in pooled} == rows
-    assert {t.config.training.lr for t in pooled} == {0.002}
+    assert {t.config.training.lr for t in pooled} == {0.004}
     assert {t.seed for t in pooled} == {t.config.seed for t in pooled} == {0, 1}
     fair = [t.config.output_rule() for t in pooled if t.notion]
     assert {(rule.rule, rule.tolerance) for rule in fair} == {("threshold", 0.02)}

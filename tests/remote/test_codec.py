@@ -60,7 +60,7 @@ def answered(clients, ask, asked, shape):
 
 
 def member(name, rule=None):
-    setup = fed.setup_for(PEOPLE, name, rounds=4 if rule else 2)
+    setup = fed.setup_for(PEOPLE, name, rounds=8 if rule else 2)
     output = Output(rule=rule or create(name).card.output or "last", tolerance=0.02)
     return fed.member_of(replace(setup, output=output), PEOPLE)
 

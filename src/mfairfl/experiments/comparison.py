@@ -218,7 +218,8 @@ def _refuse_other_rows(who: str, one: RunRecord, other: RunRecord | ReferenceRec
             "task": record.task,
             "scheme": record.federation.scheme,
             "seed": record.federation.seed,
-            "options": record.federation.options,
+            # How rows are encoded is the model's affair: they are the same rows.
+            "options": {k: v for k, v in record.federation.options.items() if k != "encoder"},
             "clients": record.federation.clients,
         }
         for record in (one, other)

@@ -99,8 +99,8 @@ def test_the_first_candidate_is_the_default_and_none_comes_twice():
     texts = {json.dumps(setting, sort_keys=True) for setting in found}
     assert len(texts) == len(found) == 8
     assert set(found[1]) == {"training.lr", "strategy.gamma", "strategy.beta", "strategy.delta"}
-    # FedAvg has five rates, one of which is the default
-    assert len(candidates(StrategyVariant.model_validate("fedavg"), 99, seed=0)) == 5
+    # FedAvg has the default and five rates.
+    assert len(candidates(StrategyVariant.model_validate("fedavg"), 99, seed=0)) == 6
 
 
 def test_the_lock_file_holds_what_was_chosen():

@@ -62,7 +62,7 @@ def test_values_are_laid_over_the_configuration_and_nothing_else_is_set():
         "training": {"rounds": 3, "lr": 0.01},
         "strategy": {"name": "qffl", "q": 5.0},
     }
-    assert given.training.lr == 2e-3
+    assert given.training.lr == 4e-3
 
 
 @pytest.mark.parametrize(

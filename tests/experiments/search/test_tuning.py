@@ -447,7 +447,7 @@ def test_what_is_undefined_or_unfinished_is_empty_in_the_table(pretend, tmp_path
     pretend(lambda c: record(0.9, floor=None))
     tune(search(), tmp_path / "b", trials=2, storage=storage)
     running, done = csv_rows(tmp_path / "b" / "trials.csv")
-    assert (running["state"], running["training.lr"]) == ("running", "0.002")
+    assert (running["state"], running["training.lr"]) == ("running", "0.004")
     assert running["accuracy"] == ""
     assert (done["accuracy"], done[f"floor_{DP}"]) == ("0.9", "")
 
