@@ -119,7 +119,7 @@ trace-round: $(VENV)/.core ## the functions and files between `mfairfl train` an
 	rm -rf runs/trace
 	$(BIN)/python scripts/trace_round.py runs/trace > /dev/null
 
-test-network: $(VENV)/.dev ## fetch COMPAS and German for real
+test-network: $(VENV)/.dev ## fetch COMPAS, German and a state of ACSIncome for real
 	$(ONE_THREAD) $(BIN)/pytest -m network
 
 kill-sweep: $(VENV)/.dev ## kill -9 a training run at many moments; every resumed run must end in the same bits

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Literal, NamedTuple
 
 import pandas as pd
 
@@ -263,14 +263,11 @@ def _local(
         table, held = table._replace(frame=frame), set(states)
     notes = [
         f"read from {path.name}, {what}, sha256 {digest}; not checked against the Census "
-        "Bureau's files",
-        f"{len(frame):,} rows of {len(held)} states" + _absent(dataset, held),
+        f"Bureau's files{_edition(table)}",
+        f"{len(frame):,} rows of {len(held)} states{_absent(dataset, held)}",
     ]
     if not table.reduced:
         notes.append(f"{len(frame):,} of {table.people:,} people are in the task")
-    if table.merged:
-        listed = "; ".join(f"{c} holds {_listed(v)}" for c, v in table.merged.items())
-        notes.append(f"a modified edition, not the Bureau's coding: {listed}")
     return RowsRead(frame, digest, tuple(notes), fitted_task(dataset.task, table))
 
 
@@ -280,8 +277,10 @@ def _absent(dataset: CensusDataset, held: set[str]) -> str:
     return f"; not in it: {', '.join(absent)}" if 0 < len(absent) <= len(held) else ""
 
 
-def _listed(values: Sequence[Any]) -> str:
-    return ", ".join(map(str, values))
+def _edition(table: IncomeTable) -> str:
+    held = (f"{c} holds {', '.join(map(str, codes))}" for c, codes in table.merged.items())
+    listed = "; ".join(held)
+    return f"; a modified edition, not in the Bureau's coding: {listed}" if listed else ""
 
 
 def _folder(path: Path, year: int, states: Sequence[str] | None) -> tuple[IncomeTable, str, str]:
