@@ -11,7 +11,7 @@ import pandas as pd
 
 from mfairfl.data import MISSING, Table, Task
 from mfairfl.data.columns import Column
-from mfairfl.data.task import Reading
+from mfairfl.data.reading import Reading
 
 __all__ = ["ColumnFacts", "column_facts", "frame_of"]
 

@@ -8,6 +8,7 @@ from mfairfl.data.encoder import Encoder, EncoderConfig
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
 from mfairfl.data.frame import read_frame
 from mfairfl.data.partition import SCHEMES, partition
+from mfairfl.data.reading import ColumnRules, Reading
 from mfairfl.data.records import FileFormat
 from mfairfl.data.sums import EncoderStatistics, statistics
 from mfairfl.data.table import (
@@ -18,16 +19,8 @@ from mfairfl.data.table import (
     table_from_frame,
     task_from_roles,
 )
-from mfairfl.data.task import (
-    MISSING,
-    Attribute,
-    Bin,
-    ColumnRules,
-    Reading,
-    Sensitive,
-    Task,
-    canonical_text,
-)
+from mfairfl.data.task import Attribute, Bin, Sensitive, Task
+from mfairfl.data.values import MISSING, canonical_text
 
 __all__ = [
     "DATASETS",

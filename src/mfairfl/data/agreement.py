@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from mfairfl.data.columns import Column, Columns, lookalike
 from mfairfl.data.labels import label_codes
-from mfairfl.data.task import MISSING, Sensitive, StrictModel, Task
+from mfairfl.data.task import Sensitive, Task
+from mfairfl.data.values import MISSING, StrictModel
 from mfairfl.errors import DataError, unknown
 
 __all__ = ["Agreement", "ColumnProfile", "Profile", "agree", "describe_columns"]

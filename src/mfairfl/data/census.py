@@ -28,7 +28,8 @@ from mfairfl.data.census_rows import (
 )
 from mfairfl.data.download import Unavailable, download, locked, read_manifest
 from mfairfl.data.sources import Check, LoadRequest, OfficialFile, OptionValue, RowsRead
-from mfairfl.data.task import StrictModel, Task
+from mfairfl.data.task import Task
+from mfairfl.data.values import StrictModel
 from mfairfl.errors import DataError, require_known
 from mfairfl.files import write_atomically
 

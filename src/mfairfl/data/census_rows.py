@@ -18,7 +18,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mfairfl.data.task import Bin, Sensitive, Task, canonical_text
+from mfairfl.data.task import Bin, Sensitive, Task
+from mfairfl.data.values import canonical_text
 from mfairfl.errors import DataError, require_known
 
 __all__ = ["STATES", "IncomeTable", "fitted_task", "income_table", "read_archive", "read_people"]

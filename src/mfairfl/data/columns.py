@@ -22,7 +22,9 @@ from mfairfl.data.numbers import (
     parse,
     recognise,
 )
-from mfairfl.data.task import MISSING, ColumnRules, Reading, Sensitive, canonical_text
+from mfairfl.data.reading import ColumnRules, Reading
+from mfairfl.data.task import Sensitive
+from mfairfl.data.values import MISSING, canonical_text
 from mfairfl.errors import DataError, require_known, unknown
 
 __all__ = [

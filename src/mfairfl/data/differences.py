@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mfairfl.data.sums import EncoderStatistics, NumericStatistics
-from mfairfl.data.task import MISSING, canonical_text
+from mfairfl.data.values import MISSING, canonical_text
 from mfairfl.files import toml_key, toml_text
 from mfairfl.text import some_of
 

@@ -18,7 +18,8 @@ from pydantic import Field, ValidationError, model_validator
 from mfairfl.data.binning import Bins, Count, agree_bins
 from mfairfl.data.columns import Column, require_columns
 from mfairfl.data.sums import EncoderStatistics
-from mfairfl.data.task import MISSING, DocumentedModel, StrictModel, Task, canonical_text
+from mfairfl.data.task import Task
+from mfairfl.data.values import MISSING, DocumentedModel, StrictModel, canonical_text
 from mfairfl.errors import DataError, first_problem, unknown
 
 __all__ = ["CategoricalColumn", "Encoder", "EncoderConfig", "NumericColumn", "fit_encoder"]

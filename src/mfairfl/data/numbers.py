@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mfairfl.data.task import MISSING, ColumnRules
+from mfairfl.data.reading import ColumnRules
+from mfairfl.data.values import MISSING
 
 __all__ = ["LARGEST", "MISSING_NUMBERS", "Recognised", "are_numbers", "parse", "recognise"]
 

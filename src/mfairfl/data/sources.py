@@ -29,7 +29,8 @@ import pandas as pd
 from pydantic import Field, StrictBool, StrictInt
 
 from mfairfl.data.download import Unavailable, download, locked, read_manifest
-from mfairfl.data.task import StrictModel, Task
+from mfairfl.data.task import Task
+from mfairfl.data.values import StrictModel
 from mfairfl.errors import DataError
 from mfairfl.files import write_atomically
 

@@ -1,199 +1,23 @@
-"""What a table means: label, favourable value, sensitive attributes, roles of the columns.
-
-Values are compared as text in one canonical form (`canonical_text`), so that the favourable value
-``1`` matches ``1``, ``1.0`` and ``"1"``, however a file or a frame stores them.
-"""
+"""What a table means: label, favourable value, sensitive attributes, roles of the columns."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
-import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from mfairfl.data.reading import Policy, Reading
+from mfairfl.data.values import MISSING, StrictModel, Text
 from mfairfl.errors import ConfigError, require_known
 
-__all__ = [
-    "MISSING",
-    "Attribute",
-    "Bin",
-    "ColumnRules",
-    "DocumentedModel",
-    "Policy",
-    "Reading",
-    "Sensitive",
-    "StrictModel",
-    "Task",
-    "canonical_text",
-]
-
-MISSING = "?"
-"""The text of a missing value: an empty cell, a null and a literal ``?`` are the same."""
-
-_WHOLE = re.compile(r"(-?)(0|[1-9]\d*)\.0+")
-_FORMAT = re.compile(r"%[YymdHMSjbBp]")
-
-
-def canonical_text(value: object) -> str:
-    """Format a scalar as the text by which mfairfl compares values.
-
-    Surrounding spaces are removed, whole numbers lose their decimals, a missing value is ``?``.
-    Anything else stays as it is written: ``"007"`` is not ``"7"``, ``"1.50"`` is not ``"1.5"``.
-
-    Examples
-    --------
-    >>> [canonical_text(v) for v in (1, 1.0, "1", " 1.0 ", "007", 2.5, True, None, "")]
-    ['1', '1', '1', '1', '007', '2.5', 'True', '?', '?']
-    """
-    if value is None:
-        return MISSING
-    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, (float, np.floating)):
-        number = float(value)
-        if math.isnan(number):
-            return MISSING
-        if number.is_integer() and abs(number) < 1e18:
-            return str(int(number))
-    text = str(value).strip()
-    if whole := _WHOLE.fullmatch(text):
-        return whole[2] if whole[2] == "0" else whole[1] + whole[2]
-    return text or MISSING
-
-
-def _scalar(value: object) -> str:
-    if value is None or isinstance(value, (list, tuple, dict, set)):
-        raise ConfigError(f"{value!r} is not a single value: give a text, a number or a boolean")
-    return canonical_text(value)
-
-
-Text = Annotated[str, BeforeValidator(_scalar)]
+__all__ = ["Attribute", "Bin", "Sensitive", "Task"]
 
 
 def _repeated(names: tuple[str, ...]) -> str | None:
     return next((name for i, name in enumerate(names) if name in names[:i]), None)
-
-
-class StrictModel(BaseModel):
-    """Frozen data without unknown keys, infinities or nan."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class DocumentedModel(StrictModel):
-    """A strict model whose fields are described by the texts below them.
-
-    Pydantic reads the source for them, which takes milliseconds for each class.
-    """
-
-    model_config = ConfigDict(use_attribute_docstrings=True)
-
-
-Policy = Literal["level", "drop", "error"]
-"""What happens to a missing value; see `Task.missing`."""
-
-Separator = Literal[",", ".", " ", "'"]
-
-
-class ColumnRules(StrictModel):
-    """How the cells of one column are read; what is left out is as for the whole file.
-
-    Parameters
-    ----------
-    decimal, thousands
-        Marks in numbers: with "," and "." the text ``1.200,5`` is 1200.5.
-    missing_codes
-        Texts that mean "no value" in this column, besides those of the whole file.
-    date
-        "iso" (2024-05-31, with or without a time) or a format such as ``%d.%m.%Y``. A date becomes
-        the days since 1970-01-01, a time of day the hours since midnight.
-    missing
-        What happens to rows without a value: as `Task.missing`, for this column.
-
-    Examples
-    --------
-    >>> ColumnRules(missing_codes=(-9,)).missing_codes
-    ('-9',)
-    """
-
-    decimal: Literal[".", ","] | None = None
-    thousands: Separator | None = None
-    missing_codes: tuple[Text, ...] = ()
-    date: str | None = None
-    missing: Policy | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.thousands is not None and self.thousands == (self.decimal or "."):
-            raise ConfigError(
-                f"'{self.thousands}' cannot be both the decimal mark and the separator of "
-                "thousands: set decimal as well"
-            )
-        if self.date is not None and self.date != "iso" and not _FORMAT.search(self.date):
-            raise ConfigError(
-                f"date '{self.date}' is not a format: give 'iso' or one such as '%d.%m.%Y'"
-            )
-        return self
-
-
-class Reading(DocumentedModel):
-    """How the cells of a file are read, and those of single columns where they differ.
-
-    Examples
-    --------
-    >>> reading = Reading(decimal=",", columns={"age": ColumnRules(missing_codes=("-9",))})
-    >>> reading.rules("age")
-    ColumnRules(decimal=',', thousands=None, missing_codes=('-9',), date=None, missing=None)
-    """
-
-    decimal: Literal[".", ","] | None = Field(default=None, examples=[","])
-    """Decimal mark of numbers; found out if omitted."""
-    thousands: Separator | None = Field(default=None, examples=["."])
-    """Separator of thousands; found out if omitted."""
-    missing_codes: tuple[Text, ...] = Field(default=(), examples=[["-9", "unknown"]])
-    """Texts that mean a missing value, in any column."""
-    columns: dict[str, ColumnRules] = Field(default_factory=dict)
-    """Rules of single columns: decimal, thousands, missing_codes, date, missing."""
-
-    @model_validator(mode="after")
-    def _compatible(self) -> Self:
-        for name in self.columns:
-            self.rules(name)
-        return self
-
-    def rules(self, column: str) -> ColumnRules:
-        """Return the rules of a column: its own, and those of the file for what they leave out."""
-        own = self.columns.get(column, ColumnRules())
-        return ColumnRules(
-            decimal=own.decimal or self.decimal,
-            thousands=own.thousands or self.thousands,
-            missing_codes=tuple(dict.fromkeys((*own.missing_codes, *self.missing_codes))),
-            date=own.date,
-            missing=own.missing,
-        )
-
-    def read_as(self, other: Reading | None) -> Reading:
-        """Return how a file is read that has rules of its own; they override these."""
-        if other is None:
-            return self
-        names = dict.fromkeys([*self.columns, *other.columns])
-        merged = {name: _overridden(self.rules(name), other.rules(name)) for name in names}
-        return Reading(
-            decimal=other.decimal or self.decimal,
-            thousands=other.thousands or self.thousands,
-            missing_codes=tuple(dict.fromkeys((*other.missing_codes, *self.missing_codes))),
-            columns=merged,
-        )
-
-
-def _overridden(rules: ColumnRules, own: ColumnRules) -> ColumnRules:
-    codes = tuple(dict.fromkeys((*own.missing_codes, *rules.missing_codes)))
-    set_here = own.model_dump(exclude_none=True) | {"missing_codes": codes}
-    return rules.model_copy(update=set_here)
 
 
 class Bin(StrictModel):

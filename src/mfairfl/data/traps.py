@@ -12,7 +12,7 @@ import pandas as pd
 
 from mfairfl.data.leaks import alone
 from mfairfl.data.table import Table
-from mfairfl.data.task import MISSING
+from mfairfl.data.values import MISSING
 from mfairfl.text import some_of, words_of
 
 __all__ = ["SERIOUS", "Trap", "TrapKind", "find_traps", "trap_lines", "traps_of"]

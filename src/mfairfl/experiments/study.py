@@ -23,7 +23,7 @@ from pydantic import (
     model_validator,
 )
 
-from mfairfl.data.task import StrictModel
+from mfairfl.data.values import StrictModel
 from mfairfl.errors import ConfigError, first_problem, unknown
 from mfairfl.fairness import notion
 from mfairfl.files import load_toml

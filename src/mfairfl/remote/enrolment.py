@@ -21,7 +21,7 @@ from mfairfl.data import SPLITS, Attribute, Encoder, EncoderConfig, EncoderStati
 from mfairfl.data.agreement import Profile, agree
 from mfairfl.data.binning import Histogram
 from mfairfl.data.encoder import fit_encoder
-from mfairfl.data.task import StrictModel
+from mfairfl.data.values import StrictModel
 from mfairfl.errors import FederationError, MessageError, first_problem
 from mfairfl.fairness.cells import Cells
 from mfairfl.models import MLP, Model, ModuleModel

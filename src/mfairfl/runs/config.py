@@ -23,7 +23,7 @@ from pydantic import (
 
 from mfairfl import __version__
 from mfairfl.data import EncoderConfig, FileFormat, Task
-from mfairfl.data.task import DocumentedModel
+from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Output, Rule
 from mfairfl.errors import ConfigError, MfairflError, first_problem, unknown
 from mfairfl.fairness.goal import Goal

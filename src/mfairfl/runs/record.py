@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from mfairfl.data import Split, Task
-from mfairfl.data.task import DocumentedModel
+from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Kind, Rule
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
 from mfairfl.fairness.tally import Tally

@@ -21,7 +21,7 @@ from pydantic import ValidationError
 
 from mfairfl import __version__
 from mfairfl.data import SPLITS, Federation, Split, Task
-from mfairfl.data.task import DocumentedModel
+from mfairfl.data.values import DocumentedModel
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.scores import RowScores, ScoreSums

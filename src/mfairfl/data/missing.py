@@ -1,0 +1,124 @@
+"""Missing values: which rows are left out, what is filled, and what that does to a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mfairfl.data.columns import Column, Columns, group_gaps
+from mfairfl.data.labels import label_codes
+from mfairfl.data.task import Sensitive, Task
+from mfairfl.data.values import MISSING
+from mfairfl.errors import DataError
+
+__all__ = ["MANY_ROWS", "MOVED_RATE", "Gap", "feature_gaps", "refuse_missing", "without_missing"]
+
+Gap = tuple[Column, npt.NDArray[np.bool_]]
+"""A column, and which of its rows have no value."""
+
+MANY_ROWS = 0.05
+"""Leaving out a larger share of rows is a warning."""
+MOVED_RATE = 0.01
+"""So is moving the share of favourable labels by more."""
+_MOST_SHOWN = 10  # groups that a warning counts
+
+
+def without_missing(
+    columns: Columns, task: Task, name: str, *, partial: bool
+) -> tuple[Columns, Task, tuple[str, ...], tuple[str, ...]]:
+    """Leave out rows without a label or a client, and do with other gaps as the policy says.
+
+    A feature without any value is refused, unless the table is one of several (`partial`).
+
+    Returns
+    -------
+    columns, task, notes, warnings
+        The task has the group ``?`` where a sensitive value is missing.
+    """
+    keys = [(columns[c], columns[c].missing) for c in (task.label, task.client) if c is not None]
+    groups = [(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
+    features = feature_gaps(columns, task)
+    for column, gap in features:
+        if gap.all() and not partial:
+            raise DataError(f"{name}: column '{column.name}' has no value: list it in ignore")
+    policies = {c.name: task.policy(c.name) for c, _ in [*keys, *groups, *features]}
+    refuse_missing(
+        [gap for gap in [*keys, *groups, *features] if policies[gap[0].name] == "error"],
+        "fill it in, or set missing='level' or 'drop'",
+    )
+    dropped = [g for g in [*groups, *features] if policies[g[0].name] == "drop"]
+    sensitive = tuple(
+        _with_unrecorded(s, gap) if policies[s.column] == "level" else s
+        for s, gap in zip(task.sensitive, groups, strict=True)
+    )
+    task = task.model_copy(update={"sensitive": sensitive})
+    notes = tuple(
+        f"{name}: column '{c.name}': {g.sum()} of {len(g)} values missing, "
+        + ("filled with the mean and marked" if c.name in (task.numeric or ()) else
+           f"kept as the level '{MISSING}'")
+        for c, g in features
+        if g.any() and policies[c.name] == "level"
+    )  # fmt: skip
+    gaps = [gap for gap in [*keys, *dropped] if gap[1].any()]
+    if not gaps:
+        return columns, task, notes, ()
+    lost = np.any([gap for _, gap in gaps], axis=0)
+    counts = ", ".join(f"{c.name} {g.sum()}" for c, g in gaps)
+    if lost.all():
+        raise DataError(
+            f"{name}: every row has a missing value where none may be ({counts}): use "
+            "missing='level', or choose other columns"
+        )
+    said = f"{name}: {lost.sum()} of {len(lost)} rows left out, missing values ({counts})"
+    kept = {c: column.take(~lost) for c, column in columns.items()}
+    if twist := _twist(columns, task, lost):
+        return kept, task, notes, (f"{said}; {twist}",)
+    return kept, task, (said, *notes), ()
+
+
+def _with_unrecorded(sensitive: Sensitive, gap: Gap) -> Sensitive:
+    """Add the group ``?`` if a value is missing."""
+    column, missing = gap
+    return sensitive.with_unrecorded(list(column.levels)) if missing.any() else sensitive
+
+
+def _twist(columns: Columns, task: Task, lost: npt.NDArray[np.bool_]) -> str:
+    """Say what leaving out rows does to the table; nothing if it is hardly anything."""
+    label = columns[task.label]
+    codes = label_codes(label.levels, task)
+    y = np.array([codes.get(text, -1) for text in label.texts])
+    before, after = ((y[rows] == 1).mean() for rows in (y >= 0, (y >= 0) & ~lost))
+    if lost.mean() <= MANY_ROWS and abs(after - before) <= MOVED_RATE:
+        return ""
+    said = [
+        f"{task.label} = {task.favourable} in {before:.1%} of the rows before, {after:.1%} now"
+    ]
+    for sensitive in task.sensitive:
+        texts = columns[sensitive.column].texts
+        found = [(g, int((lost & (texts == g)).sum()), int((texts == g).sum()))
+                 for g in sorted(set(texts))]  # fmt: skip
+        shown = ", ".join(f"{g} {n} of {rows}" for g, n, rows in found[:_MOST_SHOWN] if n)
+        said.append(f"rows left out by {sensitive.name}: {shown or 'none'}")
+    return "; ".join(said)
+
+
+def feature_gaps(columns: Columns, task: Task) -> list[Gap]:
+    """List the feature columns with their missing rows, except those that are a group."""
+    groups = {s.column: s for s in task.sensitive}
+    gaps = [(columns[c], columns[c].missing_number) for c in task.numeric or ()]
+    gaps += [(columns[c], columns[c].missing) for c in task.categorical or ()]
+    return [
+        (c, gap & group_gaps(c, groups[c.name]) if c.name in groups else gap) for c, gap in gaps
+    ]
+
+
+def refuse_missing(gaps: Sequence[Gap], fix: str) -> None:
+    """Refuse the first column that has a missing value."""
+    for column, gap in gaps:
+        if gap.any():
+            raise DataError(
+                f"{column.place(int(gap.argmax()))}: value missing, in {gap.sum()} of {len(gap)} "
+                f"rows: {fix}"
+            )
