@@ -200,6 +200,9 @@ def test_rows_without_a_score_leave_every_number_of_theirs_undefined():
         assert found.by_client["a"][name] is None
         assert found.by_client["b"][name] is None
         assert found.by_client["c"][name] is not None
+    del scores["c"]
+    again, _ = summarise_scores(tally, scores)
+    assert again.undefined["by_client.c.loss"] == "the scores of client 'c' are missing"
     assert limits.values["roc_auc"] is None
     assert limits.by_client["c"]["roc_auc"] is not None
 

@@ -67,23 +67,7 @@ def summarise_scores(
     >>> found.values["roc_auc"], found.by_group["sensitive_feature"]["a"]["roc_auc"]
     (0.75, 1.0)
     """
-    nothing = ScoreSums.from_rows(RowScores.from_logits([]), [], [], size=tally.cells.size)
-    rows = np.rint(tally.counts.sum(axis=3)).astype(np.int64)
-    own = [scores.get(name, nothing) for name in tally.clients]
-    absent = [name for name in tally.clients if name not in scores]
-    lost = f"the scores of client '{absent[0]}' are missing" if absent else _NOT_FINITE
-    clients = {
-        name: _Part(sums, count, _NOT_FINITE if name in scores else lost)
-        for name, sums, count in zip(tally.clients, own, rows, strict=True)
-    }
-    whole = _Part(reduce(add, own, nothing), rows.sum(axis=0), lost)
-    groups = {
-        grouping.name: {
-            group: _Part(whole.sums.of_cells(members), whole.rows[members], lost)
-            for group, members in zip(grouping.groups, grouping.membership, strict=True)
-        }
-        for grouping in reported_groupings(tally.cells)
-    }
+    whole, clients, groups = _parts(tally, scores)
     chosen = available_notions() if notions is None else notions
     constraints = _constraints(tally.cells, [n for n in chosen if n.statistic == "loss"])
 
@@ -99,16 +83,16 @@ def summarise_scores(
     undefined = undefined_numbers("", overall)
     for name, found in by_client.items():
         undefined |= undefined_numbers(f"by_client.{name}.", found)
-    for name, parts in by_group.items():
-        for group, found in parts.items():
+    for name, tables in by_group.items():
+        for group, found in tables.items():
             undefined |= undefined_numbers(f"by_group.{name}.{group}.", found)
     summary = TallySummary(
         values=defined_values(overall),
         undefined=undefined,
         by_client={name: defined_values(found) for name, found in by_client.items()},
         by_group={
-            name: {group: defined_values(found) for group, found in parts.items()}
-            for name, parts in by_group.items()
+            name: {group: defined_values(found) for group, found in tables.items()}
+            for name, tables in by_group.items()
         },
     )
     return summary, Intervals(
@@ -152,6 +136,34 @@ class _Part:
             return {"roc_auc": None}
         negatives, positives = self.rows.sum(axis=0).tolist()
         return {"roc_auc": Interval(*roc_auc_interval(area, positives, negatives, level))}
+
+
+def _parts(
+    tally: Tally, scores: Mapping[str, ScoreSums]
+) -> tuple[_Part, dict[str, _Part], dict[str, dict[str, _Part]]]:
+    """Return all rows, those of each client, and those of each group."""
+    nothing = ScoreSums.from_rows(RowScores.from_logits([]), [], [], size=tally.cells.size)
+    rows = np.rint(tally.counts.sum(axis=3)).astype(np.int64)
+    clients = {
+        name: _Part(
+            scores.get(name, nothing),
+            own,
+            _NOT_FINITE if name in scores else f"the scores of client '{name}' are missing",
+        )
+        for name, own in zip(tally.clients, rows, strict=True)
+    }
+    absent = [part.lost for name, part in clients.items() if name not in scores]
+    lost = absent[0] if absent else _NOT_FINITE
+    total = reduce(add, (part.sums for part in clients.values()), nothing)
+    whole = _Part(total, rows.sum(axis=0), lost)
+    groups = {
+        grouping.name: {
+            group: _Part(total.of_cells(members), whole.rows[members], lost)
+            for group, members in zip(grouping.groups, grouping.membership, strict=True)
+        }
+        for grouping in reported_groupings(tally.cells)
+    }
+    return whole, clients, groups
 
 
 def _constraints(cells: Cells, notions: Sequence[Notion]) -> dict[str, Constraints]:
