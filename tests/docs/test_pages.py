@@ -93,7 +93,7 @@ def test_the_demo_shown_is_a_comparison_of_these_numbers():
     (shown,) = re.findall(r"```\n(adult, 5 clients.*?)```", README, flags=re.S)
     lines = [re.findall(r"[+-]?\d\.\d{4}", line) for line in shown.splitlines()[1:]]
     rows = [[float(x) for x in line] for line in lines if len(line) == 7]
-    assert len(rows) == 9
+    assert len(rows) == 11
     for before, low, high, after, least, most, change in rows:
         assert low <= before <= high
         assert least <= after <= most
