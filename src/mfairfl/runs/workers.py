@@ -46,7 +46,7 @@ Progress = Callable[[str, int, int], None]
 _BATCH = 5  # runs side by side: a wide enough stack, and little to wait for at the end
 
 
-class Work(NamedTuple):
+class QueuedRun(NamedTuple):
     """A run to train, or a reference to fit, and its folder."""
 
     config: Config
@@ -94,8 +94,8 @@ def run_and_fit(
 
     References on the same rows are one batch, so that each of their models is fitted once.
     """
-    train = [Work(config, out) for config, out in runs]
-    fit = [Work(one.config, one.out, one.name) for one in references]
+    train = [QueuedRun(config, out) for config, out in runs]
+    fit = [QueuedRun(one.config, one.out, one.name) for one in references]
     pooled = [list(same) for _, same in groupby(sorted(fit, key=_rows), key=_rows)]
     wanted = processes or len(os.sched_getaffinity(0))
     size = max(1, min(_BATCH, -(-len(train) // wanted)))
@@ -108,7 +108,7 @@ def run_and_fit(
     )
 
 
-def _batches(runs: Sequence[Work], size: int) -> Iterator[list[Work]]:
+def _batches(runs: Sequence[QueuedRun], size: int) -> Iterator[list[QueuedRun]]:
     """Divide the runs, in their order, into batches on the same table."""
     for _, same in groupby(runs, key=lambda run: str((run.config.data, run.config.task))):
         # Runs that share clients and seed come together: their rows are prepared once.
@@ -117,13 +117,13 @@ def _batches(runs: Sequence[Work], size: int) -> Iterator[list[Work]]:
             yield members[at : at + size]
 
 
-def _rows(work: Work) -> str:
+def _rows(work: QueuedRun) -> str:
     """Name the rows, clients and splits that a configuration asks for."""
     config = work.config
     return str((config.data, config.task, config.clients, config.seed))
 
 
-def _carry_out(batches: deque[list[Work]], count: int, progress: Progress | None) -> None:
+def _carry_out(batches: deque[list[QueuedRun]], count: int, progress: Progress | None) -> None:
     """Give batches to worker processes until all are done, or one has gone wrong."""
     if not batches:
         return
@@ -171,7 +171,9 @@ def _first_error(following: Sequence[Future[str | None]]) -> str | None:
     return None
 
 
-def _feed(worker: Worker, batches: deque[list[Work]], progress: Progress | None) -> str | None:
+def _feed(
+    worker: Worker, batches: deque[list[QueuedRun]], progress: Progress | None
+) -> str | None:
     """Give a worker batch after batch until none is left; return what went wrong, if anything."""
     while batches:
         try:
