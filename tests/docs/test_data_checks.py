@@ -23,11 +23,13 @@ from user_files import (
     plain_toml,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "data-checks.part.md"
+PAGE = Path(__file__).parents[2] / "docs" / "data.md"
 
 
 def rows_of_the_table():
-    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
+    text = PAGE.read_text(encoding="utf-8").split("## What mfairfl looks for\n")[1]
+    section = text.split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line[:1] == "|"]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
