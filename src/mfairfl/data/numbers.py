@@ -148,8 +148,8 @@ def recognise(
 
     Examples
     --------
-    >>> one = np.ones(12, dtype=int)
-    >>> found = recognise([f"1,{i}00.5" for i in range(11)] + ["n/k"], one, ColumnRules())
+    >>> texts = [f"1,{i}.5" for i in range(100, 120)] + ["n/k"]
+    >>> found = recognise(texts, np.ones(21, dtype=int), ColumnRules())
     >>> found.rules.thousands, found.odd
     (',', {'n/k': 1})
     """

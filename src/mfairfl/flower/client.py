@@ -126,7 +126,7 @@ def make_optimizer(plan: Plan, parameters: Iterable[Tensor]) -> torch.optim.Opti
     Examples
     --------
     >>> make_optimizer(Plan(epochs=1, batch_size=2), [torch.zeros(2)]).defaults["lr"]
-    0.002
+    0.004
     """
     o = plan.optimizer
     rates: dict[str, Any] = {"lr": o.lr, "weight_decay": o.weight_decay}

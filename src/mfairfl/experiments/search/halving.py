@@ -102,7 +102,7 @@ def candidates(variant: StrategyVariant, count: int, seed: int) -> tuple[Setting
     >>> from mfairfl.experiments.study import StrategyVariant
     >>> fedavg = StrategyVariant.model_validate("fedavg")
     >>> [setting.get("training.lr") for setting in candidates(fedavg, 3, seed=0)]
-    [None, 0.01, 0.005]
+    [None, 0.005, 0.002]
     """
     space: Space = default_space(variant.name, Choices(LEARNING_RATES))
     if variant.search is not None:

@@ -121,7 +121,7 @@ def own_values(config: Config, space: Space) -> dict[str, Any]:
     Examples
     --------
     >>> own_values(make_config({}), {"training.lr": DEFAULT_RATES, "seed": Choices((7, 8))})
-    {'training.lr': 0.002}
+    {'training.lr': 0.004}
     """
     values = config.model_dump(mode="json")
     values["strategy"] |= asdict(config.strategy.create())  # type: ignore[call-overload]
