@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
-.PHONY: help demo test lint format bench acs acs-memory targets strategies group-fair model-quality references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep clean
+.PHONY: help demo test lint format bench acs acs-memory targets defaults strategies group-fair model-quality references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,6 +50,9 @@ acs-memory: $(VENV)/.dev ## memory on a million rows: FILE=a reduced ACSIncome t
 
 targets: $(VENV)/.dev ## mFairFL on fresh seeds of all data sets and notions (minutes): results/
 	$(BIN)/python benchmarks/targets.py
+
+defaults: $(VENV)/.dev ## candidates for the default setting against boosting, on folds (an hour; ACS=file.parquet adds its rows): results/
+	$(ONE_THREAD) $(BIN)/python benchmarks/defaults.py $(if $(ACS),--acs "$(ACS)")
 
 strategies: $(VENV)/.dev ## every strategy on every data set, and what a round costs (minutes)
 	$(ONE_THREAD) $(BIN)/python benchmarks/strategies.py > benchmarks/strategies.txt
