@@ -139,3 +139,9 @@ def test_on_a_terminal_it_asks(cli, csv, tmp_path, monkeypatch):
     assert asked == []  # everything needed was said
     task = tomllib.loads((tmp_path / "my.toml").read_text(encoding="utf-8"))["task"]
     assert (task["label"], task["favourable"], task["client"]) == ("Hired", "yes", "Site")
+
+
+def test_a_folder_without_a_name_is_refused_like_any_other(cli):
+    answer = cli("init", "--csv", ".", *GIVEN)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: . is a folder: give one file of it")

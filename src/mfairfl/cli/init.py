@@ -61,7 +61,8 @@ def init(
     mfairfl init --csv heart.csv --label num --favourable 0 --others-unfavourable --sensitive sex
     mfairfl init --csv people.xlsx --sheet 2024
     """
-    target = csv.with_suffix(".toml") if out is None else out
+    # A folder such as "." has no name to take over; reading it is refused below.
+    target = out or csv.parent / f"{csv.stem or 'data'}.toml"
     check_target(target, "choose another --out, or delete it first")
     from mfairfl.checks import proposal  # noqa: PLC0415 - only when called
     from mfairfl.checks.template import write_toml  # noqa: PLC0415
