@@ -144,4 +144,4 @@ def test_on_a_terminal_it_asks(cli, csv, tmp_path, monkeypatch):
 def test_a_folder_without_a_name_is_refused_like_any_other(cli):
     answer = cli("init", "--csv", ".", *GIVEN)
     assert (answer.code, answer.out) == (2, "")
-    assert answer.err.startswith("error: . is a folder: give one file of it")
+    assert answer.err == "error: . is a folder: it is empty; give a file with a table\n"
