@@ -104,7 +104,7 @@ def test_a_reference_is_fitted_in_python_as_the_page_says():
 
 def test_the_decision_s_numbers_are_the_benchmark_s():
     kept = (ROOT / "benchmarks" / "references.txt").read_text(encoding="utf-8")
-    page = (ROOT / "docs" / "decisions" / "0014-pooled-references.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "decisions" / "0016-pooled-references.md").read_text(encoding="utf-8")
     folds = [n for pair in re.findall(r"0(\.\d{4}) / 0(\.\d{4})", kept) for n in pair]
     lines = re.findall(r"0(\.\d{4})    0(\.\d{4}) \(sd", kept)
     assert (len(folds), len(lines)) == (4 * 4 * 2, 4 * 2 * 2)
