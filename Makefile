@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
-.PHONY: help demo test lint format bench acs acs-memory targets defaults strategies group-fair model-quality references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep clean
+.PHONY: help demo test lint format bench acs acs-memory targets defaults strategies group-fair model-quality references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep byzfl clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -130,3 +130,7 @@ kill-sweep: $(VENV)/.dev ## kill -9 a training run at many moments; every resume
 
 clean: ## remove environments, caches and built files
 	rm -rf .venv .venv-wheel .venv-lowest .venv-py* .base dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+byzfl: $(VENV)/.dev ## the robust rules against ByzFL's on random inputs; stores some of its outputs for the tests
+	$(PIP) install --upgrade --target .cache/byzfl --no-deps byzfl==0.0.11
+	PYTHONPATH=.cache/byzfl $(ONE_THREAD) $(BIN)/python scripts/byzfl_agreement.py --store tests/geometry/byzfl_outputs.json
