@@ -16,7 +16,7 @@ from mfairfl.engine.clients import LocalClients
 from mfairfl.engine.embedded import Member, clients_of, run_all, splits_of, summarize
 from mfairfl.engine.loop import Result, federate, first_state
 from mfairfl.engine.output import Output, Rule
-from mfairfl.engine.state import RoundRecord, RunState, Setup, Split, Train
+from mfairfl.engine.state import Reply, RoundRecord, RunState, Setup, Split, Train
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, Model
 from mfairfl.remote.enrolment import EnrolmentTerms
@@ -210,7 +210,7 @@ def drive(
         if isinstance(ask, Train):
             answer = tamper(ask.round, answer)
         try:
-            ask = loop.send(answer)
+            ask = loop.send(Reply(answer))
         except StopIteration as stop:
             return stop.value, watch
 

@@ -25,7 +25,7 @@ from mfairfl.engine.checkpoint import dump, parse
 from mfairfl.engine.embedded import Member, clients_of, run_all, splits_of, summarize
 from mfairfl.engine.loop import Result, federate, first_state
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import RoundRecord, RunState, Setup, Train
+from mfairfl.engine.state import Reply, RoundRecord, RunState, Setup, Train
 from mfairfl.errors import MfairflError
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Constraints
@@ -205,7 +205,7 @@ class _SmallRun:
                 if tamper is not None and isinstance(ask, Train):
                     answer = tamper(ask.round, answer)
                 try:
-                    ask = loop.send(answer)
+                    ask = loop.send(Reply(answer))
                 except StopIteration as stop:
                     return stop.value, watch
 

@@ -16,7 +16,7 @@ import federations as fed
 from mfairfl.engine import embedded
 from mfairfl.engine.embedded import Member, run_all, splits_of, summarize
 from mfairfl.engine.loop import federate
-from mfairfl.engine.state import Train
+from mfairfl.engine.state import Reply, Train
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import ModuleModel
 from mfairfl.strategies.base import Card, Step, Strategy
@@ -141,7 +141,7 @@ def run_asking(federation, strategy: Asking, rounds: int):
             answer = clients.answer({0: request})[0]
             if isinstance(request, Train):
                 reports.append(answer)
-            request = loop.send(answer)
+            request = loop.send(Reply(answer))
     except StopIteration:
         return start, state.slots, reports
 

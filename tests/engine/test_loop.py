@@ -12,7 +12,7 @@ import pytest
 
 from mfairfl.engine.loop import federate, first_state
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import Measure, RunState, Score, Setup, Train
+from mfairfl.engine.state import Measure, Reply, RunState, Score, Setup, Train
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP
@@ -105,7 +105,7 @@ class FakeEngine:
         while True:
             self.requests.append(request)
             try:
-                request = loop.send(self._answer(request))
+                request = loop.send(Reply(self._answer(request)))
             except StopIteration as stop:
                 return stop.value
 

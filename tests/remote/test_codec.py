@@ -11,7 +11,7 @@ import pytest
 import federations as fed
 from mfairfl.engine.loop import federate
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import Measure, Score, Train
+from mfairfl.engine.state import Measure, Reply, Score, Train
 from mfairfl.errors import MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.scores import RowScores, ScoreSums
@@ -32,7 +32,7 @@ def through_messages(member):
     while True:
         asked = {name: unpack_ask(pack_ask(ask, name), name, shape) for name in names}
         try:
-            ask = loop.send(answered(clients, ask, asked, shape))
+            ask = loop.send(Reply(answered(clients, ask, asked, shape)))
         except StopIteration as stop:
             return stop.value
 

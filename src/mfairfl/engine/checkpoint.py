@@ -26,10 +26,11 @@ from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.errors import CheckpointError
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.files import write_atomically
+from mfairfl.guard.standing import Standing
 
 __all__ = ["CheckpointWarning", "Checkpoints", "dump", "parse"]
 
-_VERSION = 1
+_VERSION = 2
 _KEEP = 2
 _DIGEST = 32
 
@@ -64,6 +65,7 @@ def dump(state: RunState, identity: str) -> bytes:
         # JSON has no infinity; a run that has not measured a loss yet has no best one.
         "best_loss": state.best_loss if np.isfinite(state.best_loss) else None,
         "best_round": state.best_round,
+        "standing": state.standing.to_json(),
     }
     # Not `ascontiguousarray`, which turns a scalar array into a vector.
     copies = {name: np.asarray(array, order="C") for name, array in arrays.items()}
@@ -107,6 +109,7 @@ def _restore(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Run
         bank=bank,
         best_loss=float("inf") if header["best_loss"] is None else header["best_loss"],
         best_round=header["best_round"],
+        standing=Standing.from_json(header["standing"]),
     )
 
 

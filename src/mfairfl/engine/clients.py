@@ -168,14 +168,18 @@ class LocalClients:
             run = self._runs[i]
             for v, weights in enumerate(ask.weights):
                 for split in ask.splits:
-                    for client, rows in run.rows[split].items():
+                    for client in _asked(run, ask, split):
+                        rows = run.rows[split][client]
                         own = _own_model(run.slots, client, ask.slot, weights)
                         keys.append((i, v, split, client))
                         probes.append(Probe(own, rows, ask.shares, ask.thresholds))
         found = dict(zip(keys, measure(probes, self._model, self._pool), strict=True))
         return {
             i: tuple(
-                {s: {c: found[i, v, s, c] for c in self._runs[i].rows[s]} for s in ask.splits}
+                {
+                    s: {c: found[i, v, s, c] for c in _asked(self._runs[i], ask, s)}
+                    for s in ask.splits
+                }
                 for v in range(len(ask.weights))
             )
             for i, ask in asks.items()
@@ -220,6 +224,10 @@ class LocalClients:
             attributes=run.attributes,
             rng=batch_stream(run.seed, ask.round, job),
         )
+
+
+def _asked(run: RunRows, ask: Measure, split: str) -> list[str]:
+    return [client for client in run.rows[split] if client not in ask.without]
 
 
 def _own_model(slots: Slots, client: str, slot: str | None, weights: np.ndarray) -> np.ndarray:

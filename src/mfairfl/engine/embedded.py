@@ -7,7 +7,7 @@ computes does not depend on which others run beside it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,14 +16,14 @@ import numpy as np
 from mfairfl.data import SPLITS, Federation, Split
 from mfairfl.engine.clients import LocalClients, MemorySlots, RunRows
 from mfairfl.engine.loop import Callback, Loop, Result, federate, first_state
-from mfairfl.engine.state import Ask, RunState, Setup
+from mfairfl.engine.state import Ask, Reply, RunState, Setup
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import Model
 from mfairfl.strategies.base import Summary
 from mfairfl.training.batches import Pool
 
-__all__ = ["Member", "clients_of", "run_all", "splits_of", "summarize"]
+__all__ = ["Member", "clients_of", "counts_of", "run_all", "splits_of", "summarize"]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,6 +42,9 @@ class Member:
         Where to resume; None starts afresh.
     callbacks : sequence of Callback
         Watchers of this run.
+    tamper : callable, optional
+        Given a request, its answers and the run's state, it returns the answers that reach the
+        server: how attacks are tried (`mfairfl attack`).
     """
 
     setup: Setup
@@ -49,6 +52,7 @@ class Member:
     federation: Federation
     state: RunState | None = None
     callbacks: Sequence[Callback] = field(default_factory=tuple)
+    tamper: Callable[[Ask, Any, RunState], Any] | None = None
 
 
 def splits_of(federation: Federation) -> tuple[Split, ...]:
@@ -64,15 +68,21 @@ def summarize(federation: Federation, goal: Goal, *, pooled: bool = False) -> Su
     pooled : bool
         Whether one trainer has the rows of all clients.
     """
-    size = Cells(federation.attributes).size
-    counts = {}
-    for client in federation.clients:
-        strata = 2 * client.train.cells.astype(np.int64) + client.train.y
-        table = np.bincount(strata, minlength=2 * size).reshape(size, 2)
-        counts[client.name] = table.astype(np.float64)
+    counts = counts_of(federation, "train")
     if pooled:
         counts = {_pooled_name(federation): np.sum(list(counts.values()), axis=0)}
     return Summary(counts=counts, attributes=federation.attributes, goal=goal)
+
+
+def counts_of(federation: Federation, split: Split) -> dict[str, np.ndarray]:
+    """Return each client's rows per (cell, label), (C, 2)."""
+    size, counts = Cells(federation.attributes).size, {}
+    for client in federation.clients:
+        shard = client.shard(split)
+        strata = 2 * shard.cells.astype(np.int64) + shard.y
+        table = np.bincount(strata, minlength=2 * size).reshape(size, 2)
+        counts[client.name] = table.astype(np.float64)
+    return counts
 
 
 def _pooled_name(federation: Federation) -> str:
@@ -97,8 +107,10 @@ def run_all(members: Sequence[Member]) -> list[Result]:
         waiting: dict[int, Ask] = {i: next(loop) for i, loop in enumerate(loops)}
         while waiting:
             for i, answer in clients.answer(waiting).items():
+                tamper = group[i][1].tamper
+                found = answer if tamper is None else tamper(waiting[i], answer, states[i])
                 try:
-                    waiting[i] = loops[i].send(answer)
+                    waiting[i] = loops[i].send(Reply(found))
                 except StopIteration as stop:
                     results[group[i][0]] = stop.value
                     del waiting[i]

@@ -7,8 +7,8 @@ the Flower engine asks the silos.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
 from typing import Any, Protocol
@@ -20,6 +20,7 @@ from mfairfl.engine.state import (
     Ask,
     Measure,
     Measured,
+    Reply,
     RoundRecord,
     RunState,
     Score,
@@ -28,13 +29,15 @@ from mfairfl.engine.state import (
     Train,
 )
 from mfairfl.engine.tallies import mean_loss, pooled
+from mfairfl.errors import FederationError
 from mfairfl.fairness.thresholds import fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
-from mfairfl.guard.acceptance import accept, measurable
+from mfairfl.guard.acceptance import Terms, accept_measured, accept_reports, accept_scored
+from mfairfl.guard.defence import Defended, Updates, defend, doubted_losses
 from mfairfl.models import Model
 from mfairfl.randomness import stream
-from mfairfl.strategies.base import Measurement, Round, Step
-from mfairfl.training.plan import PERSONAL, Report
+from mfairfl.strategies.base import Measurement, Round, State, Step
+from mfairfl.training.plan import PERSONAL, Job, Report
 
 __all__ = ["Callback", "Loop", "Result", "federate", "first_state"]
 
@@ -58,12 +61,16 @@ class Callback(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a run ends in: the served model, its sums and counts, member by member, its scores."""
+    """What a run ends in: the served model, its sums and counts, member by member, its scores.
+
+    `left_out` says why clients are missing in them.
+    """
 
     served: Served
     measured: tuple[Measured, ...]
     scored: Scored
     rounds: int
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 def first_state(setup: Setup, model: Model) -> RunState:
@@ -92,16 +99,23 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
     watchers = list(callbacks)
     for watcher in watchers:
         watcher.on_start(setup, state)
-    (measured,) = yield _ask_about(setup, state.weights)
+    first = yield from _measure(setup, state, _ask_about(setup, state.weights))
+    measured: Measured = first.found[0]
     if state.round == 0:
-        _tell(watchers, setup, state, _record(setup, 0, measured))
+        _tell(watchers, setup, state, _record(setup, 0, measured, set_aside=_set_aside(first)))
     while state.round < setup.rounds and not _stalled(setup, state):
         record = yield from _round(setup, state, measured)
         measured = record.measured
         _tell(watchers, setup, state, record)
     served, final = yield from serve_model(setup, state, measured)
-    scored = yield _ask_scores(setup, state, served)
-    return Result(served=served, measured=tuple(final), scored=scored, rounds=state.round)
+    scored = yield from _score(setup, _ask_scores(setup, state, served))
+    return Result(
+        served=served,
+        measured=tuple(final.found),
+        scored=scored.found,
+        rounds=state.round,
+        left_out={**_set_aside(scored), **_set_aside(final)},
+    )
 
 
 def _tell(
@@ -113,52 +127,114 @@ def _tell(
 
 def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, Any, RoundRecord]:
     """One round: plan, train, combine, measure the new weights."""
-    this = _this_round(setup, state, measured)
+    this, index = _this_round(setup, state, measured), state.round
     planned, jobs = setup.strategy.plan(state.strategy, this)
-    reports: list[Report] = []
-    set_aside: dict[str, str] = {}
-    if jobs:
-        everyone = sorted(setup.summary.counts)
-        start = np.broadcast_to(state.weights, (len(everyone), setup.size))
-        weights = dict(zip(everyone, start, strict=True))
-        answers = yield Train(state.round, weights, tuple(jobs))
-        asked = {job.client for job in jobs if job.send}
-        reports, set_aside = accept(answers, asked, setup.size)
-        reports, set_aside = measurable(reports, set_aside, this.measurements)
-    step = Step(np.zeros(0))
-    if reports:
-        needed = setup.strategy.card.needs != "none"
-        gram = gram_matrix([r.update for r in reports]) if needed else np.zeros((0, 0))
-        step = setup.strategy.combine(planned, this, reports, gram)
+    trained = yield from _train(setup, state, jobs)
+    reports: list[Report] = trained.found
+    step, defended = _step(setup, planned, this, reports)
     state.strategy = planned if step.state is None else step.state
     _advance(setup, state, step, reports)
-    measured = yield from _bank(setup, state)
+    suspended = state.standing.reasons(index)
+    answers = yield from _bank(setup, state)
+    refused = {**answers.faults, **defended.reasons, **trained.faults}
+    there = {job.client for job in jobs} - set(trained.absent)
+    state.standing.judge(index, there, refused, clients=len(setup.summary.counts))
     clients = [report.client for report in reports]
     norms = [float(np.linalg.norm(report.update.astype(float))) for report in reports]
     moved = (step.scale * step.coefficients).tolist()
+    log = dict(step.log)
+    if setup.robust != "none":
+        log["robust"] = defended.log(setup.robust)
     return _record(
         setup,
         state.round,
-        measured,
+        answers.found[0],
         coefficients=dict(zip(clients, moved, strict=True)),
         norms=dict(zip(clients, norms, strict=True)),
-        set_aside=set_aside,
-        log=step.log,
+        clipped=defended.clipped,
+        set_aside={**suspended, **answers.absent, **trained.absent, **refused},
+        log=log,
+    )
+
+
+def _set_aside(reply: Reply) -> dict[str, str]:
+    """Say who is missing in answers, and why."""
+    return {**reply.absent, **reply.faults}
+
+
+def _train(setup: Setup, state: RunState, jobs: Sequence[Job]) -> Generator[Ask, Reply, Reply]:
+    """Let clients train, and return the reports that can be used."""
+    if not jobs:
+        return Reply([])
+    everyone = sorted(setup.summary.counts)
+    start = np.broadcast_to(state.weights, (len(everyone), setup.size))
+    weights = dict(zip(everyone, start, strict=True))
+    reply = yield Train(state.round, weights, tuple(jobs))
+    terms = Terms(
+        jobs=jobs,
+        size=setup.size,
+        rows={name: float(rows.sum()) for name, rows in setup.summary.counts.items()},
+        attributes=setup.summary.attributes,
+        longest=state.standing.longest,
+    )
+    reports, refused, state.standing.longest = accept_reports(reply.found, terms)
+    faults = {n: why for n, why in refused.items() if n not in reply.absent} | {**reply.faults}
+    return Reply(reports, faults, reply.absent)
+
+
+def _step(
+    setup: Setup, planned: State, this: Round, reports: Sequence[Report]
+) -> tuple[Step, Defended]:
+    """Defend against what may be lies, and let the strategy combine the rest."""
+    if not reports:
+        return Step(np.zeros(0)), Defended(kept=[], rows=np.zeros((0, 0)))
+    strategy, rule = setup.strategy, setup.robust
+    needed = strategy.card.needs != "none" or rule != "none"
+    gram = gram_matrix([r.update for r in reports]) if needed else np.zeros((0, 0))
+    if rule == "none":
+        every = Defended(kept=list(range(len(reports))), rows=np.eye(len(reports)))
+        return strategy.combine(planned, this, reports, gram), every
+    defended = defend(rule, _updates(this, reports, gram))
+    seen = [reports[i] for i in defended.kept]
+    step = strategy.combine(planned, this, seen, defended.gram(gram))
+    widened = {
+        name: np.asarray(np.eye(len(reports))[defended.kept].T @ own)
+        for name, own in step.vectors.items()
+    }
+    return replace(
+        step, coefficients=defended.on_originals(step.coefficients), vectors=widened
+    ), defended
+
+
+def _updates(this: Round, reports: Sequence[Report], gram: np.ndarray) -> Updates:
+    counts = [this.summary.counts[report.client] for report in reports]
+    return Updates(
+        clients=[report.client for report in reports],
+        gram=gram,
+        weights=this.shares(reports),
+        favourable=np.array([rows[:, 1].sum() / rows.sum() for rows in counts]),
     )
 
 
 def _this_round(setup: Setup, state: RunState, measured: Measured) -> Round:
     # A client without training rows has nothing to say; it is still measured on its other rows.
-    # One that did not answer the last measurement is left out until it answers again.
+    # One without a usable answer to the last measurement is left out until it has one.
     train, pooled_rows = measured["train"], setup.strategy.card.trains_on == "pooled"
+    out = state.standing.out(state.round)
     names = sorted(
         name
         for name, n in setup.summary.counts.items()
-        if n.sum() > 0 and (pooled_rows or name in train)
+        if n.sum() > 0 and (pooled_rows or name in train) and name not in out
     )
+    if not names:
+        raise FederationError(f"round {state.round}: no client with train rows can take part")
     count = max(1, round(setup.participation * len(names)))
     drawn = stream(setup.seed, "participants", state.round).permutation(len(names))[:count]
     participants = tuple(names[i] for i in sorted(drawn))
+    known = tuple(
+        Measurement(name, pooled(train) if pooled_rows else train[name]) for name in participants
+    )
+    robust = setup.robust != "none"
     return Round(
         index=state.round,
         rounds=setup.rounds,
@@ -167,11 +243,9 @@ def _this_round(setup: Setup, state: RunState, measured: Measured) -> Round:
         decay=_decay(setup, state.round),
         rng=stream(setup.seed, "server", state.round),
         summary=setup.summary,
-        measurements=tuple(
-            Measurement(name, pooled(train) if pooled_rows else train[name])
-            for name in participants
-        ),
+        measurements=known,
         vectors=state.vectors,
+        doubted=doubted_losses({m.client: m.loss for m in known}) if robust else {},
     )
 
 
@@ -203,7 +277,7 @@ def _advance(setup: Setup, state: RunState, step: Step, reports: Sequence[Report
     state.round += 1
 
 
-def _bank(setup: Setup, state: RunState) -> Generator[Ask, Any, Measured]:
+def _bank(setup: Setup, state: RunState) -> Generator[Ask, Reply, Reply]:
     """Measure the new weights (and their average) and keep them as candidates."""
     candidates = {"round": state.weights}
     if setup.output.rule not in ("last", "threshold"):
@@ -212,15 +286,46 @@ def _bank(setup: Setup, state: RunState) -> Generator[Ask, Any, Measured]:
         state.average = mixed.astype(np.float32)
         if 2 * state.round > setup.rounds:
             candidates["average"] = state.average
-    answers: Sequence[Measured] = yield _ask_about(setup, *candidates.values())
+    out = state.standing.out(state.round)
+    ask = replace(_ask_about(setup, *candidates.values()), without=out)
+    answers = yield from _measure(setup, state, ask)
     if "average" in candidates:
-        for (kind, weights), found in zip(candidates.items(), answers, strict=True):
+        for (kind, weights), found in zip(candidates.items(), answers.found, strict=True):
             sums = pooled(found[setup.held_out])
             state.bank.append(Candidate(f"{kind} {state.round}", weights, sums))
-    loss = mean_loss(pooled(answers[0][setup.held_out]))
+    loss = mean_loss(pooled(answers.found[0][setup.held_out]))
     if loss < state.best_loss:
         state.best_loss, state.best_round = loss, state.round
-    return answers[0]
+    return answers
+
+
+def _measure(setup: Setup, state: RunState, ask: Measure) -> Generator[Ask, Reply, Reply]:
+    """Return the measurements that can be believed."""
+    reply = yield ask
+    at_half = ask.thresholds is None
+    answers, refused = accept_measured(reply.found, setup.enrolled, at_half=at_half)
+    found = Reply(answers, {**refused, **reply.faults}, reply.absent)
+    if not answers[0][setup.held_out]:
+        raise FederationError(f"round {state.round}: {_nobody(found, 'measurement')}")
+    return found
+
+
+def _score(setup: Setup, ask: Score) -> Generator[Ask, Reply, Reply]:
+    """Return the scores that can be believed."""
+    reply = yield ask
+    answers, refused = accept_scored(reply.found, setup.enrolled)
+    found = Reply(answers, {**refused, **reply.faults}, reply.absent)
+    if not any(answers.values()):
+        raise FederationError(_nobody(found, "answer about scores"))
+    return found
+
+
+def _nobody(reply: Reply, what: str) -> str:
+    name, why = next(iter(_set_aside(reply).items()), ("all", "there is no answer"))
+    return (
+        f"no client's {what} can be used ({name}: {why}); if it is the same with all, training "
+        "has diverged: lower training.lr"
+    )
 
 
 def _stalled(setup: Setup, state: RunState) -> bool:
@@ -234,7 +339,7 @@ def _record(setup: Setup, round_: int, measured: Measured, **extra: Any) -> Roun
 
 def serve_model(
     setup: Setup, state: RunState, measured: Measured
-) -> Generator[Ask, Any, tuple[Served, Sequence[Measured]]]:
+) -> Generator[Ask, Reply, tuple[Served, Reply]]:
     """Apply the output rule and measure what is served."""
     last = Candidate(f"round {state.round}", state.weights, pooled(measured[setup.held_out]))
     constraints = setup.summary.constraints
@@ -244,19 +349,19 @@ def serve_model(
         clients = tuple(sorted(setup.summary.counts))
         served = replace(served, names=served.names * len(clients), clients=clients)
     if serves == "personal":
-        return _personal(served, state), (measured,)
+        return _personal(served, state), Reply((measured,))
     if serves == "ensemble":
         served = replace(served, kind="ensemble", weights=_shares(setup))
-        return served, (yield _ask_about(setup, served.members))
+        return served, (yield from _measure(setup, state, _ask_about(setup, served.members)))
     if setup.output.rule == "threshold":
-        scored: Scored = yield Score(state.weights, (setup.held_out,))
-        sums = scored[setup.held_out]
+        scored = yield from _score(setup, Score(state.weights, (setup.held_out,)))
+        sums = scored.found[setup.held_out]
         counts = (sums[name].histogram.coarse(_THRESHOLDS) for name in sorted(sums))
         total = reduce(add, counts)
         fitted = fit_thresholds(total, constraints, tolerance=setup.output.tolerance)
         served = replace(served, thresholds=fitted)
     request = Measure(tuple(served.members), setup.splits, thresholds=served.thresholds)
-    return served, (yield request)
+    return served, (yield from _measure(setup, state, request))
 
 
 def _ask_about(setup: Setup, *models: np.ndarray) -> Measure:

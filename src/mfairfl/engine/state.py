@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.scores import ScoreSums
 from mfairfl.fairness.thresholds import Thresholds, refuse_losses
+from mfairfl.guard.defence import check_robust
+from mfairfl.guard.standing import Standing
 from mfairfl.strategies.base import State, Strategy, Summary
 from mfairfl.training.plan import Job, Recipe, Report
 
@@ -23,6 +25,7 @@ __all__ = [
     "Measure",
     "Measured",
     "Measures",
+    "Reply",
     "RoundRecord",
     "RunState",
     "Score",
@@ -60,6 +63,12 @@ class Setup:
         Stop after so many rounds without a lower pooled loss (on validation rows, if any).
     splits : tuple
         The splits that exist.
+    enrolled : mapping of split to mapping of client to ndarray (C, 2)
+        Rows per (cell, label) that clients were enrolled with; measurements must agree. By default
+        the train rows of the summary.
+    robust : str
+        How updates of clients that may lie are combined: `none`, `auto` or a rule of
+        `guard.defence`.
     """
 
     strategy: Strategy
@@ -72,8 +81,11 @@ class Setup:
     participation: float = 1.0
     patience: int | None = None
     splits: tuple[Split, ...] = ("train", "test")
+    enrolled: Mapping[Split, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    robust: str = "none"
 
     def __post_init__(self) -> None:
+        check_robust(self.robust, self.strategy.card)
         serves, rule = self.strategy.card.serves, self.output.rule
         fitting = _FITTING.get(serves, RULES)
         if rule not in fitting:
@@ -83,6 +95,8 @@ class Setup:
             )
         if rule == "threshold":  # now, not when the last round is over
             refuse_losses(self.summary.constraints)
+        if not self.enrolled and self.strategy.card.trains_on == "clients":
+            object.__setattr__(self, "enrolled", {"train": self.summary.counts})
 
     @property
     def held_out(self) -> Split:
@@ -102,6 +116,8 @@ class RunState:
         What clients keep between rounds (the embedded engine holds it for them).
     best_loss, best_round
         Early stopping's memory.
+    standing : Standing
+        Which clients failed, and which are suspended.
     """
 
     round: int
@@ -113,6 +129,7 @@ class RunState:
     bank: list[Candidate] = field(default_factory=list)
     best_loss: float = float("inf")
     best_round: int = 0
+    standing: Standing = field(default_factory=Standing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +148,8 @@ class Measure:
         Each client answers with the vector it holds under this name, while it holds one.
     thresholds : Thresholds, optional
         How scores become decisions; None decides at score ½.
+    without : frozenset of str
+        Clients that are not asked: those that are suspended.
     """
 
     weights: tuple[np.ndarray, ...]
@@ -138,6 +157,7 @@ class Measure:
     shares: np.ndarray | None = None
     slot: str | None = None
     thresholds: Thresholds | None = None
+    without: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +209,24 @@ Answer = Measures | dict[Split, ScoreSums] | list[Report]
 """One client's answer to a `Measure`, a `Score` or a `Train`."""
 
 
+class Reply(NamedTuple):
+    """What a loop is sent: the clients' answers, and why some have none.
+
+    Parameters
+    ----------
+    found : Sequence of Measured, Scored, or list of Report
+        The answers to a `Measure`, a `Score` or a `Train`.
+    faults : mapping of str to str
+        Clients whose answer could not be read, with the reason: it counts against them.
+    absent : mapping of str to str
+        Clients that could not be asked.
+    """
+
+    found: Any
+    faults: Mapping[str, str] = {}
+    absent: Mapping[str, str] = {}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundRecord:
     """What happened in one round, for histories and progress displays.
@@ -201,6 +239,8 @@ class RoundRecord:
         Sums and counts of the round's final weights.
     coefficients, norms : mapping of str to float
         How much each client counted, and the length of its update.
+    clipped : mapping of str to float
+        The factor by which a robust rule shortened a client's update.
     set_aside : mapping of str to str
         Clients left out of the round, with the reason.
     """
@@ -211,5 +251,6 @@ class RoundRecord:
     measured: Measured
     coefficients: Mapping[str, float] = field(default_factory=dict)
     norms: Mapping[str, float] = field(default_factory=dict)
+    clipped: Mapping[str, float] = field(default_factory=dict)
     set_aside: Mapping[str, str] = field(default_factory=dict)
     log: Mapping[str, Any] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.remote.codec import Packet, make_packet, read_header
-from mfairfl.remote.transport import read_replies
+from mfairfl.remote.transport import Absent, read_replies
 
 __all__ = ["GridTransport", "match_replies"]
 
@@ -87,7 +87,7 @@ class GridTransport:
         """Send each client its packet and wait for the answers until the deadline."""
         self._find_nodes()
         nodes = {name: node for node, name in sorted(self._names.items(), reverse=True)}
-        offline = dict.fromkeys(set(asks) - set(nodes), "it is not online")
+        offline = dict.fromkeys(set(asks) - set(nodes), Absent("it is not online"))
         sent = {name: (nodes[name], asks[name]) for name in asks if name in nodes}
         answers, reasons = self._send(sent)
         return answers | reasons | offline

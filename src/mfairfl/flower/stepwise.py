@@ -11,7 +11,7 @@ from flwr.app import ArrayRecord
 
 from mfairfl.data import Attribute
 from mfairfl.engine.loop import federate
-from mfairfl.engine.state import Ask, Measured, RoundRecord, RunState, Setup, Train
+from mfairfl.engine.state import Ask, Measured, Reply, RoundRecord, RunState, Setup, Train
 from mfairfl.engine.tallies import mean_loss, pooled, tally_of
 from mfairfl.fairness import accuracy, worst_client_accuracy
 from mfairfl.fairness.cells import Cells, Statistics
@@ -117,9 +117,9 @@ class StepwiseLoop:
         """What the participants are to train now; empty while a measurement is awaited."""
         return self._ask.jobs if isinstance(self._ask, Train) else ()
 
-    def send(self, answer: Any) -> None:
+    def send(self, found: Any) -> None:
         """Continue with reports, or with a measurement, up to the next request."""
-        self._ask = self._loop.send(answer)
+        self._ask = self._loop.send(Reply(found))
 
     @property
     def arrays(self) -> ArrayRecord:

@@ -12,17 +12,23 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from mfairfl.engine.loop import Callback, Result, federate
-from mfairfl.engine.state import Answer, Ask, RunState, Score, Setup, Train
+from mfairfl.engine.state import Ask, Measure, Reply, RunState, Score, Setup, Train
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.remote.codec import Packet, Shape, pack_ask, unpack_answer
 
-__all__ = ["Transport", "drive", "log_left_out", "read_replies"]
+__all__ = ["Absent", "Transport", "drive", "log_left_out", "read_replies"]
 
 K = TypeVar("K")
 R = TypeVar("R")
 T = TypeVar("T")
 _log = logging.getLogger("mfairfl")
+
+
+class Absent(str):
+    """Why a client could not be asked: it does not count against it."""
+
+    __slots__ = ()
 
 
 class Transport(Protocol):
@@ -86,19 +92,21 @@ def drive(
     loop = federate(setup, state, callbacks)
     ask = next(loop)
     while True:
-        answers = _ask(setup, ask, transport, minimum)
+        reply = _ask(setup, ask, transport, minimum)
         try:
-            ask = loop.send(_combined(ask, answers))
+            ask = loop.send(reply)
         except StopIteration as stop:
             result: Result = stop.value
             return result
 
 
-def _ask(setup: Setup, ask: Ask, transport: Transport, minimum: int) -> dict[str, Answer]:
-    """Return the usable answers, in client order."""
+def _ask(setup: Setup, ask: Ask, transport: Transport, minimum: int) -> Reply:
+    """Return the answers that can be read, in client order, and why others cannot."""
     names = sorted(setup.summary.counts)
     if isinstance(ask, Train):
         names = sorted({job.client for job in ask.jobs})
+    elif isinstance(ask, Measure):
+        names = [name for name in names if name not in ask.without]
     shape = Shape(setup.size, Cells(setup.summary.attributes).size)
     replies = transport.exchange({name: pack_ask(ask, name) for name in names})
     answers, reasons = read_replies(
@@ -111,7 +119,9 @@ def _ask(setup: Setup, ask: Ask, transport: Transport, minimum: int) -> dict[str
             f"{len(answers)} of {len(names)} clients answered and at least {minimum} must; run "
             "the same command again to resume from the last completed round"
         )
-    return answers
+    absent = {name: why for name, why in reasons.items() if isinstance(why, Absent)}
+    faults = {name: why for name, why in reasons.items() if name not in absent}
+    return Reply(_combined(ask, answers), faults, absent)
 
 
 def _combined(ask: Ask, answers: Mapping[str, Any]) -> Any:

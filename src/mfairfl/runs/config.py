@@ -242,6 +242,8 @@ class Config(DocumentedModel):
 
     seed: int = Field(default=0, ge=0)
     """Equal seeds give equal splits and equal results."""
+    robust: Literal["none", "auto", "clip", "nnm-gm", "multi-krum", "centred-clip"] = "none"
+    """Against clients that lie: auto, or a rule of the literature; none believes everybody."""
     data: DataConfig = Field(default_factory=DataConfig)
     task: Task | None = None
     clients: ClientsConfig = Field(default_factory=ClientsConfig)

@@ -85,8 +85,7 @@ def run_federated(
             goal=config.goal(tuple(a.name for a in enrolled.attributes)),
         )
         model = model_of(config, len(enrolled.encoder.feature_names))
-        splits = tuple(s for s in SPLITS if any(c.sum() for c in enrolled.counts[s].values()))
-        setup = setup_for(config, size=model.size, summary=summary, splits=splits)
+        setup = setup_for(config, size=model.size, summary=summary, enrolled=enrolled.counts)
         checkpoints = directory.checkpoints(started.identity)
         state = checkpoints.latest() or first_state(setup, model)
         watchers = (*callbacks, History(directory.path), checkpoints)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
-from mfairfl.data import Federation, Table, load_dataset, partition, read_table
+from mfairfl.data import SPLITS, Federation, Table, load_dataset, partition, read_table
 from mfairfl.data.frame import FileContent, read_file
 from mfairfl.data.leaks import copies_of
 from mfairfl.data.traps import SERIOUS, trap_lines, traps_of
-from mfairfl.engine.embedded import splits_of, summarize
+from mfairfl.engine.embedded import counts_of, splits_of, summarize
 from mfairfl.engine.state import Setup, Split
 from mfairfl.errors import ConfigError
 from mfairfl.models import MLP, Model, ModuleModel
@@ -102,13 +103,21 @@ def setup_of(config: Config, federation: Federation, model: Model) -> Setup:
         size=model.size,
         summary=summarize(federation, config.goal(names), pooled=pooled),
         splits=splits_of(federation),
+        enrolled={split: counts_of(federation, split) for split in splits_of(federation)},
         **_decided(config),
     )
 
 
-def setup_for(config: Config, *, size: int, summary: Summary, splits: tuple[Split, ...]) -> Setup:
-    """Put together what the loop needs, for clients elsewhere."""
-    return Setup(size=size, summary=summary, splits=splits, **_decided(config))
+def setup_for(
+    config: Config,
+    *,
+    size: int,
+    summary: Summary,
+    enrolled: Mapping[Split, Mapping[str, np.ndarray]],
+) -> Setup:
+    """Put together what the loop needs, for clients elsewhere with these rows."""
+    splits = tuple(s for s in SPLITS if any(rows.sum() for rows in enrolled[s].values()))
+    return Setup(size=size, summary=summary, splits=splits, enrolled=enrolled, **_decided(config))
 
 
 def _decided(config: Config) -> dict[str, Any]:
@@ -122,4 +131,5 @@ def _decided(config: Config) -> dict[str, Any]:
         "output": config.output_rule(),
         "participation": training.participation,
         "patience": training.patience,
+        "robust": config.robust,
     }

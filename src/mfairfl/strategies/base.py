@@ -181,6 +181,8 @@ class Round:
         with a rate of their own.
     vectors : mapping
         Named server vectors (SCAFFOLD's c).
+    doubted : mapping of str to float
+        The loss to take instead of one that does not fit the others' (robust runs only).
     """
 
     index: int
@@ -192,6 +194,7 @@ class Round:
     measurements: tuple[Measurement, ...]
     decay: float = 1.0
     vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
+    doubted: Mapping[str, float] = field(default_factory=dict)
 
     def jobs(self, plan: Plan | None = None) -> list[Job]:
         """Return one job per participant, all with the same plan: the shared one by default."""
@@ -219,8 +222,8 @@ class Round:
 
     def losses(self, reports: Sequence[Report]) -> Floats:
         """Return L_k(w_t), the mean loss of each client that reported."""
-        known = self.measured
-        return np.array([known[report.client].loss for report in reports])
+        known = {name: m.loss for name, m in self.measured.items()} | {**self.doubted}
+        return np.array([known[report.client] for report in reports])
 
     def shares(self, reports: Sequence[Report], weights: Weights = "size") -> Floats:
         """Return p_k of the reports: n_k/n over the clients that reported, or 1/K."""
