@@ -39,7 +39,7 @@ from mfairfl.randomness import stream
 from mfairfl.strategies.base import Measurement, Round, State, Step
 from mfairfl.training.plan import PERSONAL, Job, Report
 
-__all__ = ["Callback", "Loop", "Result", "federate", "first_state"]
+__all__ = ["Callback", "Loop", "Result", "federate", "first_state", "rehearse"]
 
 
 Loop = Generator[Ask, Any, "Result"]
@@ -157,6 +157,20 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
     )
 
 
+def rehearse(
+    setup: Setup, state: RunState, measured: Measured, reports: Sequence[Report]
+) -> np.ndarray:
+    """Return the move Σ c_k g_k that the server would make with these reports; nothing changes.
+
+    For those who want to know the server's answer beforehand: attackers and auditors.
+    """
+    this = _this_round(setup, state, measured)
+    planned, jobs = setup.strategy.plan(state.strategy, this)
+    sound, _, _ = accept_reports(reports, _terms(setup, state, jobs))
+    step, _ = _step(setup, planned, this, sound)
+    return step.scale * weighted_sum([r.update for r in sound], step.coefficients)
+
+
 def _set_aside(reply: Reply) -> dict[str, str]:
     """Say who is missing in answers, and why."""
     return {**reply.absent, **reply.faults}
@@ -170,16 +184,20 @@ def _train(setup: Setup, state: RunState, jobs: Sequence[Job]) -> Generator[Ask,
     start = np.broadcast_to(state.weights, (len(everyone), setup.size))
     weights = dict(zip(everyone, start, strict=True))
     reply = yield Train(state.round, weights, tuple(jobs))
-    terms = Terms(
+    terms = _terms(setup, state, jobs)
+    reports, refused, state.standing.longest = accept_reports(reply.found, terms)
+    faults = {n: why for n, why in refused.items() if n not in reply.absent} | {**reply.faults}
+    return Reply(reports, faults, reply.absent)
+
+
+def _terms(setup: Setup, state: RunState, jobs: Sequence[Job]) -> Terms:
+    return Terms(
         jobs=jobs,
         size=setup.size,
         rows={name: float(rows.sum()) for name, rows in setup.summary.counts.items()},
         attributes=setup.summary.attributes,
         longest=state.standing.longest,
     )
-    reports, refused, state.standing.longest = accept_reports(reply.found, terms)
-    faults = {n: why for n, why in refused.items() if n not in reply.absent} | {**reply.faults}
-    return Reply(reports, faults, reply.absent)
 
 
 def _step(

@@ -1,0 +1,1 @@
+"""Attacks on a federation by clients that lie, and what they achieve."""
