@@ -135,7 +135,7 @@ def wider(data: str = "compas", seeds: Iterable[int] = range(2)) -> list[Case]:
     found = []
     for seed in seeds:
         for attack in ATTACKS:
-            given = {"data": data, "attack": attack, "seed": seed}
+            given: dict[str, Any] = {"data": data, "attack": attack, "seed": seed}
             found += [Case(strategy=s, robust=r, **given) for s in both for r in rules]
             found += [
                 Case(strategy=s, robust=r, **given) for s in ("fpfl", "fedfb") for r in plain
