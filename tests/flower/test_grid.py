@@ -39,8 +39,9 @@ def nodes(tmp_path):
         folder.mkdir()
         rows = frame[frame["site"] == site].drop(columns="site")
         rows.to_csv(folder / "rows.csv", index=False)
-        settings = f'name = "{site}"\ncsv = "rows.csv"\nstate = "state"\nmin_count = 1\n'
+        settings = f'name = "{site}"\ncsv = "rows.csv"\nstate = "state"\n'
         (folder / "silo.toml").write_text(settings)
+        (folder / "policy.toml").write_text("[limits]\nmin_count = 1\n")
         found[7919 * (3 - i)] = {"silo": str(folder / "silo.toml")}
     return found
 

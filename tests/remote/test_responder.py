@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import federations as fed
 from mfairfl.data import Task
 from mfairfl.errors import ConfigError, MessageError, MfairflError
 from mfairfl.remote.codec import make_packet, read_header
@@ -63,9 +64,8 @@ def test_a_silos_file_may_be_of_any_format(settings, tmp_path):
     for lines in ('csv = "east.xlsx"\nsheet = "people"', 'csv = "east.txt"\ndelimiter = "~"'):
         file = tmp_path / "silo.toml"
         file.write_text(f'name = "east"\nstate = "state"\nheader = false\n{lines}\n')
-        silo = load_silo(file).model_copy(update={"min_count": 1})
         packet = make_packet("profile", {"task": task.model_dump(mode="json")})
-        answers.append(Responder(silo).handle("run-1", packet))
+        answers.append(Responder(load_silo(file), fed.policy()).handle("run-1", packet))
     assert answers[0] == answers[1]
     _, header = read_header(answers[0])
     assert [c["name"] for c in header["profile"]["columns"]] == [
