@@ -38,7 +38,7 @@ class Limits(DocumentedModel):
     """Epochs of a job."""
     steps: int = Field(default=100_000, ge=1)
     """Optimiser steps of a job: epochs × batches."""
-    seconds: float = Field(default=600, gt=0)
+    seconds: int = Field(default=600, ge=1)
     """Seconds of computing for a request; the next one waits as long at most."""
     jobs: int = Field(default=4, ge=1)
     """Jobs of a request for training."""
@@ -50,7 +50,7 @@ class Limits(DocumentedModel):
     """Requests of a run; a round makes two."""
     runs_a_day: int = Field(default=50, ge=1)
     """Runs that begin within 24 hours; one that is resumed has begun already."""
-    megabytes: float = Field(default=10_000, gt=0)
+    megabytes: int = Field(default=10_000, ge=1)
     """Megabytes in the state folder, all runs together."""
     min_count: int = Field(default=5, ge=1)
     """Rows that hold a category, or a number, before the coordinator is told it by name."""

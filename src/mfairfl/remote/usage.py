@@ -25,7 +25,7 @@ _DAY = 24 * 60 * 60
 _MEGABYTE = 10**6
 
 
-def refuse_beyond(limits: Limits, key: str, asked: float, what: str) -> None:
+def refuse_beyond(limits: Limits, key: str, asked: int, what: str) -> None:
     """Refuse `asked` of something if this silo's limit is lower; the message names the limit.
 
     Examples
