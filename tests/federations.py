@@ -20,12 +20,18 @@ from mfairfl.engine.state import Reply, RoundRecord, RunState, Setup, Split, Tra
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, Model
 from mfairfl.remote.enrolment import EnrolmentTerms
+from mfairfl.remote.policy import Limits, Policy
 from mfairfl.strategies import Summary, create
 from mfairfl.testing import SITES, TASK, people, people_federation  # noqa: F401 - for all tests
 from mfairfl.training.plan import Recipe, Report
 
 # A run that takes long enough to be killed in the middle of it.
 LONG = {"rounds": 20, "hidden": (8,), "batch_size": 4, "local_epochs": 5, "output_rule": "select"}
+
+
+def policy(**limits: Any) -> Policy:
+    """A silo's policy.toml; unless said otherwise it names every category."""
+    return Policy(limits=Limits(**({"min_count": 1} | limits)))
 
 
 def partly_recorded() -> Table:

@@ -22,6 +22,7 @@ __all__ = [
     "MessageError",
     "MfairflError",
     "RunDirectoryError",
+    "TimeLimitError",
     "first_problem",
     "require_extra",
     "require_known",
@@ -57,6 +58,10 @@ class MessageError(MfairflError):
 
 class RunDirectoryError(MfairflError):
     """A run directory is in use, holds another run, or lacks a file."""
+
+
+class TimeLimitError(MfairflError):
+    """A computation took longer than whoever asked for it allows."""
 
 
 def unknown(kind: str, name: str, options: Iterable[str]) -> str:

@@ -39,8 +39,9 @@ def nodes(tmp_path):
         folder.mkdir()
         rows = frame[frame["site"] == site].drop(columns="site")
         rows.to_csv(folder / "rows.csv", index=False)
-        settings = f'name = "{site}"\ncsv = "rows.csv"\nstate = "state"\nmin_count = 1\n'
+        settings = f'name = "{site}"\ncsv = "rows.csv"\nstate = "state"\n'
         (folder / "silo.toml").write_text(settings)
+        (folder / "policy.toml").write_text("[limits]\nmin_count = 1\n")
         found[7919 * (3 - i)] = {"silo": str(folder / "silo.toml")}
     return found
 
@@ -99,6 +100,49 @@ def test_a_node_whose_app_raises_is_left_out_with_the_reason(nodes, caplog):
     assert "north is left out: it reported an error: disk full" in caplog.text
     assert np.isfinite(state.weights).all()
     assert found.rounds == 2
+
+
+def allow(folder, site, limit):
+    (folder / site / "policy.toml").write_text(f"[limits]\nmin_count = 1\n{limit}\n")
+
+
+def test_a_run_goes_on_without_a_silo_that_refuses_to_train(nodes, tmp_path, caplog):
+    def to_north(node, message):
+        return node == 15838 and '"kind": "train"' in from_records(message.content)[1].text
+
+    _, without = over_flower("mfairfl", LocalGrid(app, nodes, lose=to_north))
+    caplog.clear()
+    allow(tmp_path, "north", "epochs = 1")
+    found, state = over_flower("mfairfl", LocalGrid(app, nodes))
+    assert (
+        caplog.messages
+        == [
+            "north is left out: it reported an error: 2 epochs in a job: this silo allows 1 "
+            "(limits.epochs of its policy.toml)"
+        ]
+        * 2
+    )
+    assert found.rounds == 2
+    assert np.array_equal(state.weights, without.weights)
+
+
+def test_a_run_goes_on_without_a_silo_that_has_answered_enough(nodes, tmp_path, caplog):
+    allow(tmp_path, "west", "requests = 5")  # four to enrol, one measurement
+    found, state = over_flower("mfairfl", LocalGrid(app, nodes))
+    assert "west is left out: it reported an error: 6 requests in a run: this" in caplog.text
+    assert found.rounds == 2
+    assert np.isfinite(state.weights).all()
+    assert sorted(found.measured[0]["train"]) == ["east", "north"]
+
+
+def test_a_silo_that_has_begun_enough_runs_stays_out_with_the_reason(nodes, tmp_path):
+    allow(tmp_path, "west", "runs_a_day = 1")
+    names = ["east", "north", "west"]
+    for run, out in (("run-1", []), ("run-2", ["west"]), ("run-1", [])):
+        transport = GridTransport(LocalGrid(app, nodes), run, deadline=2)
+        enrolled = enrol(transport, names, TERMS, minimum=2)
+        assert list(enrolled.refused) == out
+        assert all("limits.runs_a_day" in why for why in enrolled.refused.values())
 
 
 class Echoing(LocalGrid):

@@ -25,6 +25,7 @@ from mfairfl.data.traps import traps_of
 from mfairfl.deployment.credentials import require_private_key
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, DataError
+from mfairfl.remote.policy import POLICY, Limits, load_policy
 from mfairfl.remote.silo_file import SiloSettings, consented, load_silo
 
 __all__ = ["examine_federation", "examine_silo"]
@@ -34,8 +35,9 @@ _SOON = timedelta(days=30)
 
 def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     """Yield findings about a silo; an error is raised where it cannot take part."""
-    silo = load_silo(file)
+    silo, policy = load_silo(file), load_policy(file)
     yield Finding("ok", "settings", f"{file}: silo '{silo.name}'")
+    yield Finding("ok", "limits", _limits(policy.limits))
     content = read_file(silo.csv, **asdict(silo.format))
     task = consented(silo)
     reading = silo if task is None else task.read_as(silo)
@@ -45,7 +47,7 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     if task is None:
         yield Finding("warn", "task", "no 'task': any task the coordinator asks for is accepted")
     else:
-        profile = describe_columns(columns, task, silo.name, min_count=silo.min_count)
+        profile = describe_columns(columns, task, silo.name, min_count=policy.limits.min_count)
         if agreed := (yield from _fit(profile, task)):
             yield from column_facts(content.frame, agreed, silo.csv.name, silo)
             yield from _features(silo, agreed)
@@ -53,6 +55,17 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     yield _key(silo)
     yield from _certificate(silo.ca, "ca")
     yield _reach(silo)
+
+
+def _limits(limits: Limits) -> str:
+    """Say which limits hold, and whether the silo or mfairfl chose them."""
+    own = limits.model_fields_set
+    parts = {f"of {POLICY}": own, "by default": Limits.model_fields.keys() - own}
+    texts = {
+        where: [f"{key} {value:,}" for key, value in limits if key in keys]
+        for where, keys in parts.items()
+    }
+    return "; ".join(f"{where}: {', '.join(found)}" for where, found in texts.items() if found)
 
 
 def _features(silo: SiloSettings, task: Task) -> list[Finding]:

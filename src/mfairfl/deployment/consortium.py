@@ -13,6 +13,7 @@ import tomli_w
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.files import load_toml
+from mfairfl.remote.policy import POLICY, Policy, load_policy, policy_text
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import make_config
 
@@ -49,8 +50,10 @@ def write_consortium(
         silo.mkdir(parents=True)
         _fill(silo / "silo.toml", texts | {"name": name, "silo_port": str(_SILO_PORT)})
         _fill(silo / "mfairfl-silo.service", texts | {"name": name})
+        (silo / POLICY).write_text(policy_text(Policy()), encoding="utf-8")
         shutil.copyfile(coordinator / "run.toml", silo / "run.toml")
         load_silo(silo / "silo.toml")
+        load_policy(silo / "silo.toml")
     _fill(folder / "GUIDE.md", texts)
     load_federation(coordinator / "federation.toml")
 

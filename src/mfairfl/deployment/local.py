@@ -18,6 +18,7 @@ from mfairfl.deployment.credentials import make_certificates, make_key
 from mfairfl.deployment.processes import Process, free_ports, start, stop, wait_until_healthy
 from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.errors import ConfigError
+from mfairfl.remote.policy import POLICY, Limits, Policy, policy_text
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import ClientsConfig, Config, DataConfig
 from mfairfl.runs.directory import RunDirectory
@@ -107,7 +108,6 @@ def _write_silo(
         "csv": str(csv.resolve()),
         **told,
         "state": "state",
-        "min_count": 1,  # all files have one owner: the same encoding as in one table
         "task": "../../run.toml",
         "server": f"127.0.0.1:{gate}",
         "ca": "../../certificates/ca.crt",
@@ -115,6 +115,10 @@ def _write_silo(
         "port": port,
     }
     (folder / "silo.toml").write_text(tomli_w.dumps(values), encoding="utf-8")
+    if not (folder / POLICY).exists():
+        # All files have one owner: the same encoding as in one table.
+        policy = Policy(limits=Limits(min_count=1))
+        (folder / POLICY).write_text(policy_text(policy), encoding="utf-8")
 
 
 def _partition(config: Config) -> tuple[Table, Federation]:

@@ -22,6 +22,7 @@ from mfairfl.deployment.commands import supernode_command
 from mfairfl.deployment.installed_app import SOCKET, ClientProcess, load_client_app
 from mfairfl.deployment.processes import Process, stop
 from mfairfl.errors import FederationError, MfairflError
+from mfairfl.remote.policy import load_policy
 from mfairfl.remote.silo_file import SiloSettings, load_silo
 
 __all__ = ["listen", "receive_command", "run_silo", "state_lock"]
@@ -39,6 +40,7 @@ def run_silo(file: Path) -> None:
     then.
     """
     settings = load_silo(file)
+    load_policy(file)  # every message reads it anew; a mistake in it is said now
     command = supernode_command(settings, file)
     signal.signal(signal.SIGTERM, _exit)
     answer, children, node = load_client_app(), set[int](), None
