@@ -23,6 +23,7 @@ from mfairfl.deployment.listener import Limits, Listener
 from mfairfl.deployment.shares import Shares
 
 PUSH = "/v1/fleet/push-object"
+BROKEN_OFF = b"the beginning of an ans"
 
 
 def signed(key, path="/"):
@@ -88,6 +89,8 @@ class Pieces(httpx.AsyncByteStream):
     async def __aiter__(self):
         for start in range(0, len(self.content), 1 << 16):
             yield self.content[start : start + (1 << 16)]
+        if self.content == BROKEN_OFF:
+            raise httpx.ReadError("the other side is gone")
 
 
 def response(peer):

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from flwr.superlink.routers.fleet.router import router
 from flwr.supernode import node_auth_http_interceptor
-from gates import PUSH, enrol, everything, head, response, signed, standing
+from gates import BROKEN_OFF, PUSH, enrol, everything, head, response, signed, standing
 
 from mfairfl.deployment.credentials import make_key, read_public_key
 from mfairfl.deployment.gate import OPEN_PATHS
@@ -129,6 +129,13 @@ def test_a_server_that_is_down_is_said_so(folder):
 
     with standing(folder, answer=down) as gate:
         assert gate.ask().status_code == 502
+
+
+def test_an_answer_that_breaks_off_is_not_taken_for_a_whole_one(folder):
+    with standing(folder, answer=lambda _: (200, {"content-length": "99"}, BROKEN_OFF)) as gate:
+        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message"):
+            gate.ask()
+        assert eventually(lambda: gate.shares.held == 0)
 
 
 def test_a_compressed_answer_arrives_as_it_was_sent(folder):
