@@ -28,7 +28,6 @@ __all__ = ["KeyRing", "read_registered"]
 _EVERY = 1.0  # seconds between two looks at the files
 _OLDEST, _AHEAD = 305, 5  # seconds between a silo's clock and ours, as Flower allows
 _KEY, _SIGNATURE, _TIME = b"flwr-public-key", b"flwr-signature", b"flwr-timestamp"
-_ANYBODY = Refused(401, b"a signature by an enrolled key is needed")
 _log = logging.getLogger("mfairfl")
 
 
@@ -79,20 +78,20 @@ class KeyRing:
             age = (datetime.now(UTC) - datetime.fromisoformat(signed_at.decode())).total_seconds()
             self._keys[key].verify(signature, signed_at, ec.ECDSA(hashes.SHA256()))
         except (ValueError, TypeError, InvalidSignature):  # a time without a zone: TypeError
-            raise _ANYBODY from None
+            raise _unsigned() from None
         if not -_AHEAD < age < _OLDEST:
-            raise _ANYBODY
+            raise _unsigned()
         return key.decode()
 
     @staticmethod
     def _decoded(exchange: Exchange, name: bytes) -> bytes:
         text = exchange.only(name)
         if text is None:
-            raise _ANYBODY
+            raise _unsigned()
         try:
             return base64.b64decode(text, validate=True)
         except binascii.Error:
-            raise _ANYBODY from None
+            raise _unsigned() from None
 
     def _refresh(self) -> None:
         """Read the files again; one that cannot be read changes nothing, and is reported once."""
@@ -119,6 +118,10 @@ def _loaded(keys: Iterable[str]) -> dict[bytes, ec.EllipticCurvePublicKey]:
         if isinstance(key, ec.EllipticCurvePublicKey):  # others cannot be registered
             found[text.encode()] = key
     return found
+
+
+def _unsigned() -> Refused:
+    return Refused(401, b"a signature by an enrolled key is needed")
 
 
 def _turned_away(why: bytes) -> Refused:
