@@ -7,6 +7,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
 .PHONY: help demo test lint format bench acs acs-memory targets defaults strategies group-fair model-quality references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep byzfl clean
+.PHONY: help demo test lint format bench acs acs-memory targets defaults strategies group-fair model-quality references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep gate-attacks clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -127,6 +128,9 @@ test-network: $(VENV)/.dev ## fetch COMPAS, German and a state of ACSIncome for 
 
 kill-sweep: $(VENV)/.dev ## kill -9 a training run at many moments; every resumed run must end in the same bits
 	$(ONE_THREAD) $(BIN)/python benchmarks/kill_sweep.py | tee benchmarks/kill_sweep.txt
+
+gate-attacks: $(VENV)/.dev ## unfinished bodies and half-open requests against a real gate (a minute); the output is kept in benchmarks/
+	$(ONE_THREAD) $(BIN)/python benchmarks/gate.py > benchmarks/gate.txt; code=$$?; cat benchmarks/gate.txt; exit $$code
 
 clean: ## remove environments, caches and built files
 	rm -rf .venv .venv-wheel .venv-lowest .venv-py* .base dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -159,6 +159,8 @@ def examine_federation(file: Path) -> Iterator[Finding]:
     yield Finding("ok", "settings", f"{file}: strategy {config.strategy.name}")
     members = settings.members()
     yield Finding("ok", "silos", f"keys of {', '.join(sorted(members.values()))}")
+    if gone := sorted(members[key] for key in settings.revoked_keys() & set(members)):
+        yield Finding("warn", "silos", f"keys that were revoked, they stay out: {', '.join(gone)}")
     if settings.minimum < 2:
         yield Finding(
             "warn", "minimum", "a single silo may train alone: the model is then its update"

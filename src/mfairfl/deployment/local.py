@@ -178,7 +178,7 @@ def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list
             say(f"starting the {name} at {host}:{port}")
             started.append(start(command, log=logs / f"{name}.log"))
             wait_until_healthy(f"{host}:{port}", server.ca, started[-1])
-        FlowerCli(server).register(settings.silos)
+        FlowerCli(server).update_keys(settings)
         yield started
     finally:
         stop(started[::-1])

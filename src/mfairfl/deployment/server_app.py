@@ -36,7 +36,13 @@ def carry_out(grid: Grid, settings: FederationSettings, *, run: str) -> None:
     try:
         wanted = settings.federated()
         name, members = run_name(wanted.config), settings.members()
-        transport = GridTransport(grid, name, deadline=settings.deadline, members=members)
+        transport = GridTransport(
+            grid,
+            name,
+            deadline=settings.deadline,
+            members=members,
+            revoked=settings.revoked_keys,
+        )
         journal.add("waiting", clients=list(wanted.clients), seconds=settings.wait)
         online = transport.wait_for(
             wanted.clients, minimum=settings.minimum, seconds=settings.wait

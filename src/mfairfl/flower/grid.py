@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ __all__ = ["GridTransport", "match_replies"]
 
 K = TypeVar("K")
 _POLL = 0.2  # seconds between two looks for replies
+_REVOKED = "its key was revoked"
 _LONGEST = 200  # characters of a reason
 _CAUSES = {  # Flower's codes of messages and replies that are gone, and of a node that is
     3: "it did not fetch the message before the deadline",
@@ -74,6 +75,8 @@ class GridTransport:
     members : mapping of bytes to str, optional
         The name enrolled for each public key (PEM), which Flower checks; nodes with other keys are
         ignored. None, for a Grid without keys: nodes are asked for their names.
+    revoked : callable
+        Says which of those keys no longer count; asked before and after every exchange.
     """
 
     grid: Grid
@@ -81,6 +84,7 @@ class GridTransport:
     _: KW_ONLY
     deadline: float
     members: Mapping[bytes, str] | None = None
+    revoked: Callable[[], Collection[bytes]] = frozenset
     _names: dict[int, str] = field(default_factory=dict, init=False)
 
     def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | str]:
@@ -90,19 +94,24 @@ class GridTransport:
         offline = dict.fromkeys(set(asks) - set(nodes), Absent("it is not online"))
         sent = {name: (nodes[name], asks[name]) for name in asks if name in nodes}
         answers, reasons = self._send(sent)
-        return answers | reasons | offline
+        # Also one whose key was revoked meanwhile does not count any more.
+        revoked = dict.fromkeys(self._revoked_names() & set(asks), _REVOKED)
+        return answers | reasons | offline | revoked
 
     def wait_for(self, names: Sequence[str], *, minimum: int, seconds: float) -> list[str]:
         """Wait until all of these clients are online, or the time is up and `minimum` are."""
         end = time.monotonic() + seconds
         while True:
             self._find_nodes()
-            online = sorted(set(self._names.values()) & set(names))
-            late = time.monotonic() >= end
-            if len(online) == len(set(names)) or (late and len(online) >= minimum):
+            revoked = self._revoked_names() & set(names)
+            wanted = set(names) - revoked
+            online = sorted(set(self._names.values()) & wanted)
+            late = time.monotonic() >= end or len(wanted) < minimum
+            if len(online) >= minimum and (late or len(online) == len(wanted)):
                 return online
             if late:
-                missing = ", ".join(sorted(set(names) - set(online)))
+                absent = sorted(set(names) - set(online))
+                missing = ", ".join(f"{n} ({_REVOKED})" if n in revoked else n for n in absent)
                 raise FederationError(
                     f"{len(online)} clients are online after {seconds:g} s, at least {minimum} "
                     f"must be; missing: {missing}"
@@ -113,7 +122,8 @@ class GridTransport:
         """Learn who is online; forget those who are not."""
         if self.members is not None:
             nodes = {node.node_id: bytes(node.public_key) for node in self.grid.get_nodes()}
-            known = self.members
+            gone = set(self.revoked())
+            known = {key: name for key, name in self.members.items() if key not in gone}
             self._names = {node: known[key] for node, key in nodes.items() if key in known}
             return
         online = set(self.grid.get_node_ids())
@@ -121,6 +131,10 @@ class GridTransport:
         hello = make_packet("hello", {})
         answers, _ = self._send({n: (n, hello) for n in sorted(online - set(self._names))})
         self._names |= read_replies(answers, answers, _name_in)[0]
+
+    def _revoked_names(self) -> set[str]:
+        known = self.members or {}
+        return {known[key] for key in self.revoked() if key in known}
 
     def _send(
         self, packets: Mapping[K, tuple[int, Packet]]

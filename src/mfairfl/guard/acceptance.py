@@ -220,9 +220,7 @@ def _report_fault(report: Report, job: Job, terms: Terms) -> str:
 
 
 def _steps(job: Job, terms: Terms) -> int:
-    """Return how many optimiser steps a job takes; a gradient goes over the rows once."""
-    epochs = 1 if job.plan.optimizer.name == "gradient" else job.plan.epochs
-    return epochs * -(-int(terms.rows[job.client]) // job.plan.batch_size)
+    return job.plan.steps(int(terms.rows[job.client]))
 
 
 def _multiplier_fault(report: Report, job: Job, terms: Terms) -> str:
