@@ -18,6 +18,7 @@ from mfairfl.deployment.credentials import make_certificates, make_key
 from mfairfl.deployment.processes import Process, free_ports, start, stop, wait_until_healthy
 from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.errors import ConfigError
+from mfairfl.guard.defence import recommended
 from mfairfl.remote.policy import POLICY, Limits, Policy, policy_text
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import ClientsConfig, Config, DataConfig
@@ -131,7 +132,13 @@ def _for_silos(config: Config, task: Task | None) -> Config:
     if task is None and config.task is None:
         raise ConfigError("--silo needs a [task] in the TOML file (see `mfairfl init`)")
     clients = ClientsConfig(test=config.clients.test, validation=config.clients.validation)
-    update = {"data": DataConfig(), "task": task or config.task, "clients": clients}
+    update: dict[str, Any] = {
+        "data": DataConfig(),
+        "task": task or config.task,
+        "clients": clients,
+    }
+    if "robust" not in config.model_fields_set:
+        update["robust"] = recommended(config.strategy.create().card)
     return config.model_copy(update=update)
 
 
