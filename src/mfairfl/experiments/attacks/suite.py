@@ -301,7 +301,7 @@ def _append(path: Path, outcome: Outcome) -> None:
 
 def read_outcomes(path: Path) -> list[Outcome]:
     """Read what a suite wrote."""
-    whole = {name for name, kind in Case.__annotations__.items() if kind in ("int", int)}
+    whole = ("liars", "clients", "seed")
     numbers = {f.name for f in fields(Outcome)} - {"case", "error"}
     found = []
     with path.open(encoding="utf-8", newline="") as file:

@@ -71,7 +71,8 @@ class Line:
     changes : mapping of str to Change
         Each of `MEASURES` against the run of the same seed without attack and without defence.
     liars_out, honest_out : float
-        Share of their rounds in which liars, and honest clients, were set aside.
+        Share of their rounds, and of the measurement before the first, in which liars, and honest
+        clients, were set aside.
     ended : int
         Runs that did not reach their end.
     """
@@ -92,7 +93,13 @@ class Line:
 
 
 def lines(outcomes: Sequence[Outcome], rounds: int) -> list[Line]:
-    """Return a line for every setting and attack, in the order of the outcomes."""
+    """Return a line for every setting and attack, in the order of the outcomes.
+
+    Parameters
+    ----------
+    rounds : int
+        Of every run.
+    """
     by_case = {outcome.case: outcome for outcome in outcomes}
     keys = dict.fromkeys((Setting.of(o.case), o.case.attack) for o in outcomes)
     return [_line(setting, attack, by_case, rounds) for setting, attack in keys]
@@ -114,9 +121,9 @@ def _line(setting: Setting, attack: str, by_case: Mapping[Case, Outcome], rounds
         changes={
             m: change([getattr(o, m) - getattr(ref, m) for o, ref in whole]) for m in MEASURES
         },
-        liars_out=_share([o.liars_out for o in found], rounds * setting.liars),
+        liars_out=_share([o.liars_out for o in found], (rounds + 1) * setting.liars),
         honest_out=_share(
-            [o.honest_out for o in found], rounds * (setting.clients - setting.liars)
+            [o.honest_out for o in found], (rounds + 1) * (setting.clients - setting.liars)
         ),
         ended=sum(bool(o.error) for o in found),
     )
