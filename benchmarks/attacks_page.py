@@ -180,7 +180,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("csv", type=Path)
     file = parser.parse_args().csv
-    found = lines(read_outcomes(file), ROUNDS)
+    found = lines(read_outcomes(file))
     write_atomically(file.with_suffix(".md"), page(found).encode())
 
 

@@ -43,6 +43,7 @@ def attack(
         str, typer.Option(help="How rows are split: high (10 or 5 clients), dirichlet, iid.")
     ] = "high",
     seeds: Annotated[int, typer.Option(min=1, help="Number of seeds.")] = 1,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of training.")] = 20,
     out: Annotated[
         Path, typer.Option(help="CSV file for the results; those it has are not repeated.")
     ] = Path("attacks.csv"),
@@ -63,7 +64,6 @@ def attack(
     from mfairfl.cli.progress import ManyRuns, stoppable  # noqa: PLC0415
     from mfairfl.experiments.attacks.lies import ATTACKS  # noqa: PLC0415 - loads PyTorch
     from mfairfl.experiments.attacks.suite import (  # noqa: PLC0415
-        ROUNDS,
         Case,
         core,
         fits,
@@ -78,7 +78,7 @@ def attack(
     else:
         require_known("attack", names or [], list(ATTACKS))
         cases = [
-            Case(one, method, attack, rule, liars, clients, seed, split)
+            Case(one, method, attack, rule, liars, clients, seed, split, rounds)
             for one in data or ["compas"]
             for seed in range(seeds)
             for attack in dict.fromkeys(["none", *(names or ATTACKS)])
@@ -91,7 +91,7 @@ def attack(
     with stoppable(), ManyRuns(terminal(stderr=True)) as watcher:
         watcher.begin("attacks", len(cases))
         outcomes = run_cases(cases, out, done=lambda case: watcher.on_round(str(case), 1, 1))
-    found = lines(outcomes, ROUNDS)
+    found = lines(outcomes)
     if json:
         print_json([_plain(line) for line in found])
         return

@@ -31,6 +31,7 @@ class Setting(NamedTuple):
     liars: int
     clients: int
     split: str
+    rounds: int
 
     @classmethod
     def of(cls, case: Case) -> Setting:
@@ -92,20 +93,14 @@ class Line:
         return not self.ended and fell <= most and rose <= most
 
 
-def lines(outcomes: Sequence[Outcome], rounds: int) -> list[Line]:
-    """Return a line for every setting and attack, in the order of the outcomes.
-
-    Parameters
-    ----------
-    rounds : int
-        Of every run.
-    """
+def lines(outcomes: Sequence[Outcome]) -> list[Line]:
+    """Return a line for every setting and attack, in the order of the outcomes."""
     by_case = {outcome.case: outcome for outcome in outcomes}
     keys = dict.fromkeys((Setting.of(o.case), o.case.attack) for o in outcomes)
-    return [_line(setting, attack, by_case, rounds) for setting, attack in keys]
+    return [_line(setting, attack, by_case) for setting, attack in keys]
 
 
-def _line(setting: Setting, attack: str, by_case: Mapping[Case, Outcome], rounds: int) -> Line:
+def _line(setting: Setting, attack: str, by_case: Mapping[Case, Outcome]) -> Line:
     found = [
         outcome
         for case, outcome in by_case.items()
@@ -121,9 +116,9 @@ def _line(setting: Setting, attack: str, by_case: Mapping[Case, Outcome], rounds
         changes={
             m: change([getattr(o, m) - getattr(ref, m) for o, ref in whole]) for m in MEASURES
         },
-        liars_out=_share([o.liars_out for o in found], (rounds + 1) * setting.liars),
+        liars_out=_share([o.liars_out for o in found], (setting.rounds + 1) * setting.liars),
         honest_out=_share(
-            [o.honest_out for o in found], (rounds + 1) * (setting.clients - setting.liars)
+            [o.honest_out for o in found], (setting.rounds + 1) * (setting.clients - setting.liars)
         ),
         ended=sum(bool(o.error) for o in found),
     )
