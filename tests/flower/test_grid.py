@@ -234,7 +234,7 @@ def content(**changes):
             content(
                 arrays=ArrayRecord({"a": Array("float32", (10**9,), "numpy.ndarray", b"x" * 140)})
             ),
-            "140 bytes for shape",
+            "does not begin as an array of numpy",
         ),
         (
             content(
