@@ -208,7 +208,7 @@ def test_a_bad_request_for_scores_is_refused_in_one_line(packet, message):
 @pytest.mark.parametrize(
     ("array", "wrong", "message"),
     [
-        ("histogram", np.zeros((2, 2, 512), np.int64), r"\(2, 2, 512\); expected int64 \(2, 2, 2048\)"),
+        ("histogram", np.zeros((2, 2, 512), np.int64), r"\(2, 2, 512\); expected int64"),
         ("histogram", np.zeros((1, 2, 2048), np.int64), r"is int64 \(1, 2, 2048\)"),
         ("histogram", np.full((2, 2, 2048), -1), "negative"),
         ("histogram", np.full((2, 2, 2048), 2**62), "too many rows"),

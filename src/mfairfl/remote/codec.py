@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mfairfl.data import Split
+from mfairfl.data.sums import MOST_ROWS
 from mfairfl.engine.state import Answer, Ask, Measure, Measures, Score, Train
 from mfairfl.errors import MessageError, MfairflError, first_problem
 from mfairfl.fairness.cells import SUMS, Statistics
@@ -26,7 +27,6 @@ from mfairfl.remote.strict_json import JsonLimits, parse_json
 from mfairfl.training.plan import Job, Report
 
 __all__ = [
-    "MOST_ROWS",
     "ArrayForm",
     "Packet",
     "Shape",
@@ -47,9 +47,6 @@ _SAME_VERSION = "install the same mfairfl on server and clients"
 _MOST = 4096  # models, jobs or members in one message; no honest request has more
 _REQUESTS = JsonLimits(characters=1 << 26, values=1 << 20)
 _KIND = 40  # characters
-
-MOST_ROWS = 1 << 40
-"""Rows of one client: sums of counts over thousands of clients stay exact in a float."""
 
 _PLAIN = JsonLimits(characters=1024, values=64)  # an answer that says nothing but its kind
 
