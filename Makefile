@@ -130,3 +130,8 @@ kill-sweep: $(VENV)/.dev ## kill -9 a training run at many moments; every resume
 
 clean: ## remove environments, caches and built files
 	rm -rf .venv .venv-wheel .venv-lowest .venv-py* .base dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+COUNT ?= 100000
+fuzz: $(VENV)/.dev ## one answer of one client mutated, COUNT times over twelve strategies (minutes): benchmarks/fuzz.txt
+	PYTHONPATH=tests $(ONE_THREAD) $(BIN)/python benchmarks/fuzz.py --count $(COUNT) > benchmarks/fuzz.txt; \
+	status=$$?; cat benchmarks/fuzz.txt; exit $$status
