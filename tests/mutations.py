@@ -32,7 +32,7 @@ VALUES: tuple[Callable[[random.Random], Any], ...] = (
     lambda rng: {},
     lambda rng: [0.0] * rng.choice([1, 10, 1000, 20_000]),
     lambda rng: {str(i): i for i in range(rng.choice([1, 50, 5000]))},
-    lambda rng: _nested(rng.choice([3, 40, 900])),
+    lambda rng: _nested(rng.choice([3, 40, 200])),
 )
 
 
