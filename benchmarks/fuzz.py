@@ -90,7 +90,7 @@ def show(outcomes: list[tuple[str, int, Outcome]]) -> None:
         print("\n".join(aligned(rows, right=range(1, 9))) + "\n")
     seen = set()
     for name, seed, outcome in outcomes:
-        key = name, outcome.kind, outcome.problem[:40]
+        key = name, outcome.kind, problem_of(outcome)
         if outcome.problem and key not in seen:
             seen.add(key)
             print(f"case {seed} ({name}, {outcome.kind}): {outcome.problem[:200]}")

@@ -187,7 +187,7 @@ def _changed_numbers(rng: random.Random, array: Array) -> Array:
 
 
 def _changed_array(rng: random.Random, array: Array) -> Array:
-    what = rng.randrange(6)
+    what = rng.randrange(-2, 6)
     parts = {"dtype": array.dtype, "shape": array.shape, "stype": array.stype, "data": array.data}
     if what < 2:
         return _changed_numbers(rng, array)
@@ -211,7 +211,7 @@ def _changed_array(rng: random.Random, array: Array) -> Array:
 def _changed_arrays(rng: random.Random, arrays: dict[str, Array]) -> dict[str, Array]:
     found = dict(arrays)
     name = rng.choice(sorted(arrays)) if arrays else ""
-    what = rng.randrange(9)
+    what = rng.randrange(12)
     if what == 0 or not arrays:
         found[rng.choice(["x", "update/9", "0/train2", "a" * 3000, "\x00"])] = Array(np.zeros(3))
     elif what == 1:
@@ -241,6 +241,8 @@ def mutated(rng: random.Random, packet: Packet, others: Mapping[str, Packet]) ->
     content = to_records(packet, "run")
     if rng.random() < 0.04:
         return to_records(others[rng.choice(sorted(others))], "run")
+    if packet.arrays and rng.random() < 0.1:
+        return to_records(_exaggerated(rng, packet), "run")
     text, arrays = packet.text, dict(content.array_records["arrays"])
     for _ in range(rng.choice([1, 1, 2])):
         if rng.random() < (0.4 if arrays else 0.9):
@@ -254,6 +256,18 @@ def mutated(rng: random.Random, packet: Packet, others: Mapping[str, Packet]) ->
     if rng.random() < 0.06:
         made = _changed_records(rng, made)
     return RecordDict(made)
+
+
+def _exaggerated(rng: random.Random, packet: Packet) -> Packet:
+    """Multiply all numbers of all arrays, or of one, by a factor: their form stays valid."""
+    factor = rng.choice([0, -1, 2, 1000, 1e6, 1e20])
+    one = rng.choice([*sorted(packet.arrays), None, None])
+    with np.errstate(all="ignore"):
+        arrays = {
+            name: (array * factor).astype(array.dtype) if one in (name, None) else array
+            for name, array in packet.arrays.items()
+        }
+    return Packet(packet.text, arrays)
 
 
 def _clean(text: str) -> str:
