@@ -138,3 +138,8 @@ clean: ## remove environments, caches and built files
 byzfl: $(VENV)/.dev ## the robust rules against ByzFL's on random inputs; stores some of its outputs for the tests
 	$(PIP) install --upgrade --target .cache/byzfl --no-deps byzfl==0.0.11
 	PYTHONPATH=.cache/byzfl $(ONE_THREAD) $(BIN)/python scripts/byzfl_agreement.py --store tests/geometry/byzfl_outputs.json
+
+COUNT ?= 100000
+fuzz: $(VENV)/.dev ## one answer of one client mutated, COUNT times over twelve strategies (minutes): benchmarks/fuzz.txt
+	PYTHONPATH=tests $(ONE_THREAD) $(BIN)/python benchmarks/fuzz.py --count $(COUNT) > benchmarks/fuzz.txt; \
+	status=$$?; cat benchmarks/fuzz.txt; exit $$status

@@ -222,6 +222,61 @@ def test_a_node_that_does_not_answer_in_time_is_left_out(nodes, caplog):
     assert "west is left out: no answer before the deadline" in caplog.text
 
 
+class Unreadable(LocalGrid):
+    """Flower itself cannot read a reply of one node, and forgets those it read before."""
+
+    bad = 7919
+    pulls = 0
+
+    def push_messages(self, messages):
+        found = list(messages)
+        self.by_id = dict(zip(super().push_messages(found), found, strict=True))
+        return list(self.by_id)
+
+    def pull_messages(self, message_ids):
+        self.pulls += 1
+        replies = super().pull_messages(message_ids)
+        if any(self.by_id[one].metadata.dst_node_id == self.bad for one in message_ids):
+            raise ValueError("cannot inflate\nthe object")
+        return replies
+
+
+def test_a_reply_that_flower_cannot_read_is_its_sender_s_alone(nodes, caplog):
+    members = {f"key {node}".encode(): name for node, name in zip(nodes, "abc", strict=True)}
+    keys = {node: f"key {node}".encode() for node in nodes}
+    grid = Unreadable(app, nodes, keys=keys)
+    transport = GridTransport(grid, "run-1", deadline=0, members=members)
+    ask = dict.fromkeys("abc", make_packet("hello", {}))
+    first = transport.exchange(ask)
+    assert first["c"] == "it reported an error: ValueError: cannot inflate the object"
+    again = transport.exchange(ask)
+    assert [type(again[name]) for name in "abc"] == [Packet, Packet, str]
+    assert "from now on they are pulled one by one" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        ({"name": "west"}, True),
+        ({"name": "west\n"}, False),
+        ({"name": "w" * 61}, False),
+        ({"name": 3}, False),
+        ({"name": "west", "more": 1}, False),
+        ({}, False),
+    ],
+)
+def test_a_node_s_name_is_a_name(said, known):
+    def hello(message, context):
+        return Message(to_records(make_packet("hello", said), "run-1"), reply_to=message)
+
+    transport = GridTransport(LocalGrid(hello, {5: {}}), "run-1", deadline=1)
+    if known:
+        assert transport.wait_for(["west"], minimum=1, seconds=0) == ["west"]
+    else:
+        with pytest.raises(FederationError, match="missing: west"):
+            transport.wait_for(["west"], minimum=1, seconds=0)
+
+
 def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog):
     grid = LocalGrid(app, nodes)
     transport = GridTransport(grid, "run-1", deadline=2)
@@ -278,7 +333,7 @@ def content(**changes):
             content(
                 arrays=ArrayRecord({"a": Array("float32", (10**9,), "numpy.ndarray", b"x" * 140)})
             ),
-            "140 bytes for shape",
+            "does not begin as an array of numpy",
         ),
         (
             content(

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeVar
 
-from flwr.app import Message, MessageType, RecordDict
+from flwr.app import Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
+from pydantic import Field, ValidationError
 
-from mfairfl.errors import FederationError, MessageError
+from mfairfl.data.values import StrictModel
+from mfairfl.errors import FederationError, MessageError, first_problem
 from mfairfl.flower.records import from_records, to_records
-from mfairfl.remote.codec import Packet, make_packet, read_header
+from mfairfl.remote.codec import Packet, expect_answer, make_packet
+from mfairfl.remote.silo_file import SILO_NAME
 from mfairfl.remote.transport import Absent, read_replies
 
 __all__ = ["GridTransport", "match_replies"]
 
 K = TypeVar("K")
+_log = logging.getLogger("mfairfl")
+_UNREADABLE = 0  # Flower's code of an error that it has no other for
 _POLL = 0.2  # seconds between two looks for replies
 _REVOKED = "its key was revoked"
 _LONGEST = 200  # characters of a reason
 _CAUSES = {  # Flower's codes of messages and replies that are gone, and of a node that is
     3: "it did not fetch the message before the deadline",
     4: "it did not answer before the deadline",
-    5: "it went offline",
+    5: Absent("it went offline"),
 }
 
 
@@ -46,18 +52,21 @@ def match_replies(
 
 
 def _error(reply: Message) -> str:
-    reason = " ".join((reply.error.reason or "").split())
-    if len(reason) > _LONGEST:  # the simulation sends a whole traceback; its end says why
-        reason = f"… {reason[-_LONGEST:]}"
+    # Of a long reason the end: the simulation sends a whole traceback, whose end says why.
+    said = " ".join((reply.error.reason or "")[-10 * _LONGEST :].split())
+    reason = said if len(said) <= _LONGEST else f"… {said[-_LONGEST:]}"
     return _CAUSES.get(reply.error.code, f"it reported an error: {reason}")
 
 
+class _Hello(StrictModel):
+    name: str = Field(pattern=SILO_NAME, strict=True)
+
+
 def _name_in(node: int, answer: Packet) -> str:
-    kind, header = read_header(answer)
-    name = header.get("name")
-    if kind != "hello" or not isinstance(name, str):
-        raise MessageError(f"node {node} does not say its name")
-    return name
+    try:
+        return _Hello.model_validate(expect_answer(answer, "hello")).name
+    except ValidationError as error:
+        raise MessageError(f"node {node} does not say its name: {first_problem(error)}") from None
 
 
 @dataclass(slots=True, eq=False)
@@ -86,6 +95,7 @@ class GridTransport:
     members: Mapping[bytes, str] | None = None
     revoked: Callable[[], Collection[bytes]] = frozenset
     _names: dict[int, str] = field(default_factory=dict, init=False)
+    _one_by_one: bool = field(default=False, init=False)
 
     def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | str]:
         """Send each client its packet and wait for the answers until the deadline."""
@@ -158,12 +168,35 @@ class GridTransport:
         end = time.monotonic() + self.deadline
         # A list: the deployed Grid iterates over the messages twice. It names those it accepted.
         left = set(filter(None, self.grid.push_messages(messages)))
+        sent = {message.metadata.message_id: message for message in messages}
         replies: list[Message] = []
         while left:  # the Grid's own waiting looks every three seconds only
-            found = list(self.grid.pull_messages(sorted(left)))
+            found = self._pull([sent[one] for one in sorted(left)])
             replies += found
             left -= {reply.metadata.reply_to_message_id for reply in found}
             if time.monotonic() >= end:
                 break
             time.sleep(_POLL if left else 0)
         return replies
+
+    def _pull(self, messages: list[Message]) -> list[Message]:
+        """Return the replies that are there.
+
+        A reply that Flower cannot read makes it raise, and those it had read before are lost. From
+        then on each is pulled by itself: at most one exchange suffers.
+        """
+        ids = [message.metadata.message_id for message in messages]
+        if not self._one_by_one:
+            try:
+                return list(self.grid.pull_messages(ids))
+            except Exception:
+                _log.exception("a reply cannot be read; from now on they are pulled one by one")
+                self._one_by_one = True
+        found: list[Message] = []
+        for message in messages:
+            try:
+                found += self.grid.pull_messages([message.metadata.message_id])
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
+                found.append(Message(Error(code=_UNREADABLE, reason=reason), reply_to=message))
+        return found

@@ -138,9 +138,12 @@ class StepwiseLoop:
 
     def report(self, job: Job, arrays: ArrayRecord) -> Report:
         """Return the update that a client's trained arrays amount to."""
+        trained = self._layout.flat(arrays)
+        with np.errstate(over="ignore"):  # the loop sets aside what is not finite
+            update = self._state.weights - trained
         return Report(
             client=job.client,
-            update=self._state.weights - self._layout.flat(arrays),
+            update=update,
             steps=job.plan.epochs * -(-self._rows[job.client] // job.plan.batch_size),
             lr=job.plan.optimizer.lr,
         )

@@ -16,6 +16,7 @@ from mfairfl.plugins import MODELS, imported, is_import_string
 from mfairfl.remote.policy import POLICY
 
 __all__ = [
+    "SILO_NAME",
     "SiloSettings",
     "consented",
     "follow_extensions",
@@ -24,6 +25,9 @@ __all__ = [
     "require_listed",
 ]
 
+
+SILO_NAME = r"^\w[\w. -]{0,59}$"
+"""The names that a silo may have."""
 
 _EXTENSION = r"^([^\W\d][\w.]*:[^\W\d][\w.]*|\w[\w.+-]*)$"
 
@@ -58,7 +62,7 @@ class SiloSettings(Reading):
     # Its fields are described above: nothing is read from the source.
     model_config = ConfigDict(use_attribute_docstrings=False)
 
-    name: str = Field(pattern=r"^\w[\w. -]{0,59}$")
+    name: str = Field(pattern=SILO_NAME)
     csv: RelativePath
     state: RelativePath
     delimiter: str | None = None
