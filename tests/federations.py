@@ -13,7 +13,14 @@ import pandas as pd
 from mfairfl.data import Federation, Table, Task, table_from_frame
 from mfairfl.engine.checkpoint import dump, parse
 from mfairfl.engine.clients import LocalClients
-from mfairfl.engine.embedded import Member, clients_of, run_all, splits_of, summarize
+from mfairfl.engine.embedded import (
+    Member,
+    clients_of,
+    counts_of,
+    run_all,
+    splits_of,
+    summarize,
+)
 from mfairfl.engine.loop import Result, federate, first_state
 from mfairfl.engine.output import Output, Rule
 from mfairfl.engine.state import Reply, RoundRecord, RunState, Setup, Split, Train
@@ -72,6 +79,7 @@ def setup_for(
     output: Output | None = None,
     participation: float = 1.0,
     patience: int | None = None,
+    robust: str = "none",
     **recipe: Any,
 ) -> Setup:
     made = create(strategy) if isinstance(strategy, str) else strategy
@@ -91,6 +99,8 @@ def setup_for(
         participation=participation,
         patience=patience,
         splits=splits_of(federation),
+        enrolled={split: counts_of(federation, split) for split in splits_of(federation)},
+        robust=robust,
     )
 
 

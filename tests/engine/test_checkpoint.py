@@ -165,9 +165,9 @@ def test_a_sound_hash_over_something_else_is_refused(body):
 def test_another_configuration_and_another_format_are_refused():
     with pytest.raises(CheckpointError, match="another configuration"):
         parse(WHOLE, "another")
-    newer = WHOLE[:-32].replace(rb"{\"version\": 1,", rb"{\"version\": 2,")
+    newer = WHOLE[:-32].replace(rb"{\"version\": 2,", rb"{\"version\": 3,")
     assert newer != WHOLE[:-32]
-    with pytest.raises(CheckpointError, match="format 2, this version reads 1"):
+    with pytest.raises(CheckpointError, match="format 3, this version reads 2"):
         parse(_signed(newer), IDENTITY)
 
 

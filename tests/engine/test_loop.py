@@ -13,8 +13,10 @@ import pytest
 from mfairfl.engine.loop import federate, first_state
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Reply, RunState, Score, Setup, Train
+from mfairfl.errors import FederationError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.models import MLP
 from mfairfl.randomness import stream
 from mfairfl.strategies.base import Card, Round, Step, Strategy, Summary
@@ -42,6 +44,8 @@ class Scripted(Strategy):
     def plan(self, state, round):
         self.seen.append(("plan", round, [m.client for m in round.measurements]))
         jobs = [] if self.jobless else round.jobs()
+        if self.vectors:
+            jobs = [replace(job, keep_control="c") for job in jobs]
         return {**state, "planned": state["planned"] + 1}, jobs
 
     def combine(self, state, round, reports, gram):
@@ -92,32 +96,53 @@ def setup(strategy: Any, **changes: Any) -> Setup:
 
 
 class FakeEngine:
-    """Answers a loop from a script: losses by round, replies by round."""
+    """Answers a loop from a script: a loss for each measurement, reports for each request.
 
-    def __init__(self, replies, losses=(1.0, 1.0, 1.0, 1.0, 1.0, 1.0), clients=("a", "b")):
-        self.replies, self.losses, self.clients = replies, losses, clients
-        self.requests: list[Measure | Train] = []
+    Everything else is as an honest client would say it: rows as enrolled, steps and rate as asked
+    for. `tamper` makes the reply of what was found.
+    """
+
+    def __init__(self, reports, losses=(1.0,), tamper=lambda ask, found: Reply(found)):
+        self.reports, self.losses, self.tamper = reports, losses, tamper
+        self.requests: list[Measure | Score | Train] = []
         self._measured = 0
 
     def run(self, setup_, state, callbacks=()):
+        self._counts = setup_.summary.counts
         loop = federate(setup_, state, callbacks)
         request = next(loop)
         while True:
             self.requests.append(request)
             try:
-                request = loop.send(Reply(self._answer(request)))
+                request = loop.send(self.tamper(request, self._answer(request)))
             except StopIteration as stop:
                 return stop.value
 
     def _answer(self, request):
         if isinstance(request, Train):
-            return self.replies(request.round)
+            return [as_asked(one, request) for one in self.reports(request)]
         if isinstance(request, Score):
-            return {split: {} for split in request.splits}
+            one = {name: scores_of(rows) for name, rows in self._counts.items()}
+            return dict.fromkeys(request.splits, one)
         loss = self.losses[min(self._measured, len(self.losses) - 1)]
         self._measured += 1
-        one = {c: evenly(4, loss) for c in self.clients}
+        asked = {n: rows for n, rows in self._counts.items() if n not in request.without}
+        one = {name: evenly(rows.sum(), loss) for name, rows in asked.items()}
         return tuple(dict.fromkeys(request.splits, one) for _ in request.weights)
+
+
+def as_asked(one, request: Train):
+    """Give a report the steps and the rate of its job: two epochs, all rows in one batch."""
+    plans = {job.client: job.plan for job in request.jobs}
+    plan = plans.get(one.client, request.jobs[0].plan)
+    return replace(one, steps=2, lr=plan.optimizer.lr)
+
+
+def scores_of(rows: np.ndarray) -> ScoreSums:
+    """Every row has score ½."""
+    strata = np.repeat(np.arange(rows.size), rows.astype(int).ravel())
+    even = RowScores.from_logits(np.zeros(len(strata)))
+    return ScoreSums.from_rows(even, strata // 2, strata % 2, size=len(rows))
 
 
 def state(strategy: Any, **more: Any) -> RunState:
@@ -197,7 +222,7 @@ def test_sums_are_exact_to_the_last_bit_of_the_weights():
     updates = [report(n, rng.normal(size=3)) for n in names]
     strategy = Scripted(coefficients=shares)
     made = setup(strategy, rounds=1, summary=summary(**dict.fromkeys(names, 4)))
-    result = FakeEngine(lambda _: updates[::-1], clients=names).run(made, state(strategy))
+    result = FakeEngine(lambda _: updates[::-1]).run(made, state(strategy))
     for i in range(3):
         parts = [c * float(r.update[i]) for c, r in zip(shares, updates, strict=True)]
         assert result.served.members[0, i] == np.float32(float(START[i]) - math.fsum(parts))
@@ -247,13 +272,14 @@ def test_no_rounds_serve_the_first_weights():
             "its control change holds a number that is not finite",
         ),
         (
-            report("b", [1, 2, 3], multipliers=(float("nan"),)),
-            "a multiplier or gap it reports is not finite",
+            report("b", [1, 2, 3], control_change=np.zeros(3)),
+            "it sends a control change that was not asked for, or lacks one that was",
         ),
         (
-            report("b", [1, 2, 3], gaps=(float("inf"),)),
-            "a multiplier or gap it reports is not finite",
+            report("b", [1, 2, 3], multipliers=(float("nan"),)),
+            "it sends multipliers nobody asked for",
         ),
+        (report("b", [1, 2, 3], gaps=(float("inf"),)), "it sends multipliers nobody asked for"),
     ],
 )
 def test_a_bad_reply_is_set_aside_and_the_round_goes_on(bad, reason):
@@ -299,7 +325,7 @@ def test_when_all_replies_are_bad_the_weights_stay():
 
 def _participants(seed: int, share: float, rounds: int = 6) -> list[tuple[str, ...]]:
     names = [f"c{i}" for i in range(8)]
-    strategy = Scripted()
+    strategy = Scripted(coefficients=[0.125] * 8)
     made = setup(
         strategy,
         rounds=rounds,
@@ -307,7 +333,8 @@ def _participants(seed: int, share: float, rounds: int = 6) -> list[tuple[str, .
         participation=share,
         summary=summary(**dict.fromkeys(names, 4)),
     )
-    FakeEngine(lambda _: [], clients=names).run(made, state(strategy))
+    engine = FakeEngine(lambda ask: [report(job.client, [1, 1, 1]) for job in ask.jobs])
+    engine.run(made, state(strategy))
     return [seen[1].participants for seen in strategy.seen if seen[0] == "plan"]
 
 
@@ -356,7 +383,6 @@ def test_measurements_are_those_of_the_participants():
         ((9, 5, 4, 4, 3, 3, 3), 2, 6),
         ((9, 5, 6, 6, 6, 6, 6), 1, 2),
         ((9, 5, 6, 6, 6, 6, 6), None, 6),
-        ((9, np.nan, np.nan, np.nan), 2, 2),
     ],
 )
 def test_it_stops_after_some_rounds_without_a_lower_loss(losses, patience, rounds):
@@ -364,6 +390,19 @@ def test_it_stops_after_some_rounds_without_a_lower_loss(losses, patience, round
     engine = FakeEngine(lambda _: TWO, losses=losses)
     result = engine.run(setup(strategy, rounds=6, patience=patience), state(strategy))
     assert result.rounds == rounds
+
+
+@pytest.mark.parametrize("loss", [np.nan, np.inf, 2e4])
+def test_training_that_diverged_everywhere_ends_the_run_in_one_line(loss):
+    strategy = Scripted()
+    engine = FakeEngine(lambda _: TWO, losses=(9, 5, loss))
+    with pytest.raises(FederationError) as caught:
+        engine.run(setup(strategy, rounds=6), state(strategy))
+    reason = "a number is not finite" if loss != 2e4 else "its mean loss is above 10000"
+    assert str(caught.value) == (
+        "round 2: no client's measurement can be used (a: its measurement of train rows: "
+        f"{reason}); if it is the same with all, training has diverged: lower training.lr"
+    )
 
 
 def test_early_stopping_remembers_across_a_restart():

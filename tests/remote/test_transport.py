@@ -14,8 +14,9 @@ from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Train
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
+from mfairfl.guard.standing import Standing
 from mfairfl.remote.codec import Packet, Shape, pack_answer, unpack_ask
-from mfairfl.remote.transport import drive, read_replies
+from mfairfl.remote.transport import Absent, drive, read_replies
 from mfairfl.strategies import available, create
 
 PEOPLE = fed.people_federation(validation=0.2)
@@ -120,8 +121,55 @@ def test_a_client_that_is_away_for_a_round_comes_back(name, tmp_path):
     if trained[0]:  # a constant trains nobody
         assert "north" in trained[0] & trained[2] & trained[3]
         assert "north" not in trained[1]
-        assert watch.records[2].set_aside["north"] == "it sent no report"
+        assert watch.records[2].set_aside["north"] == "no answer before the deadline"
+        assert state.standing.rounds == {"north": 1}  # it kept the others waiting
+        assert state.standing.strikes == {}  # and was forgiven
     assert set(found.measured[0]["test"]) == set(fed.SITES)
+
+
+def test_being_offline_does_not_count_against_a_client(tmp_path):
+    setup, watch = setup_of("fedavg", rounds=5), fed.Watch()
+    state = fed.first(setup)
+
+    class Offline(InProcess):
+        """West is away from the second round's training to the fifth round's."""
+
+        def exchange(self, asks):
+            away = 1 <= state.round <= 4 and len(watch.records) > 1
+            reasons = {"west": Absent("it is not online")} if away else {}
+            return super().exchange({n: a for n, a in asks.items() if n not in reasons}) | reasons
+
+    transport = Offline(silos_of(setup, tmp_path), shape_of(setup))
+    drive(setup, state, transport, minimum=2, callbacks=[watch])
+    for record in watch.records[2:5]:
+        assert record.set_aside == {"west": "it is not online"}
+        assert "west" not in record.coefficients
+    assert state.standing == Standing(longest=state.standing.longest)
+
+
+def test_who_keeps_missing_deadlines_is_suspended_and_asked_nothing(tmp_path):
+    setup, watch, asked = setup_of("fedavg", rounds=10), fed.Watch(), []
+
+    def late(client, ask):
+        asked.append((client, len(watch.records), type(ask)))
+        return client == "west" and isinstance(ask, Train)
+
+    state = fed.first(setup)
+    found = rounds_of(setup, silos_of(setup, tmp_path), state, [watch], lost=late)
+    reasons = [record.set_aside.get("west") for record in watch.records[1:]]
+    suspended = "suspended until round 9: its answers were refused"
+    assert reasons == ["no answer before the deadline"] * 3 + [suspended] * 5 + [
+        "no answer before the deadline",
+        "suspended until round 20: its answers were refused",
+    ]
+    # Records 0 to 3 are there when the fourth round begins, 0 to 8 when the ninth does.
+    rounds = {number for client, number, kind in asked if client == "west" and kind is Train}
+    assert rounds == {1, 2, 3, 9}
+    silent = {number for client, number, _ in asked if client == "west"}
+    assert silent.isdisjoint(range(4, 8))
+    # Once more at the end: the served model is measured by everyone.
+    assert set(found.measured[0]["test"]) == set(fed.SITES)
+    assert state.standing.suspended == {"west": 19}
 
 
 def test_a_client_that_does_not_answer_a_measurement_is_not_asked_to_train(tmp_path):

@@ -149,6 +149,7 @@ def test_output_rules_have_the_defaults_of_the_design(values, rule, tolerance):
 
 CHANGES: dict[str, Any] = {
     "seed": 1,
+    "robust": "auto",
     "data.name": "adult",
     "data.path": "here",
     "data.sensitive": ("sex",),

@@ -14,7 +14,7 @@ import federations as fed
 import mfairfl
 from answers import one_line
 from mfairfl.data import partition, table_from_frame
-from mfairfl.errors import MfairflError, RunDirectoryError
+from mfairfl.errors import FederationError, MfairflError, RunDirectoryError
 from mfairfl.runs import execute
 from mfairfl.runs.record import RunRecord
 
@@ -79,13 +79,16 @@ def test_the_record_is_strict_json(finished):
     json.loads((finished / "run.json").read_text(), parse_constant=refuse)
 
 
-def test_a_model_that_diverged_still_makes_a_record(tmp_path):
+def test_training_that_diverged_ends_in_one_line_and_leaves_an_unfinished_run(tmp_path):
     settings = {"training.optimizer": "sgd", "weight_decay": 0.0, "lr": 1e25}
-    run = mfairfl.train(fed.people_table(), out=tmp_path / "run", **SETTINGS, **settings)
-    assert run.metrics["train"]["loss"] is None
-    assert 0 <= run.metrics["train"]["accuracy"] <= 1
-    assert RunRecord.read(tmp_path / "run") == run.record
-    assert (tmp_path / "run" / "run.json").read_text() == run.record.to_json()
+    with pytest.raises(FederationError) as caught:
+        mfairfl.train(fed.people_table(), out=tmp_path / "run", **SETTINGS, **settings)
+    assert one_line(caught) == (
+        "round 1: no client's measurement can be used (east: its measurement of train rows: a "
+        "number is not finite); if it is the same with all, training has diverged: lower "
+        "training.lr"
+    )
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "running"
 
 
 def test_what_is_returned_is_what_is_written(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 import mfairfl
 from mfairfl.data import Attribute
 from mfairfl.fairness import Tally
+from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.runs.evaluation import evaluate, evaluate_rows
 from mfairfl.runs.usefulness import Asked, doubts
 from mfairfl.testing import people, people_federation
@@ -17,6 +18,10 @@ from mfairfl.testing import people, people_federation
 SEX = Attribute("sex", ("F", "M"))
 PLAIN = Asked(constrained=False, notions=("demographic_parity",), tolerance=0.005)
 FAIR = Asked(constrained=True, notions=("accuracy_parity", "equalized_odds"), tolerance=0.02)
+
+DIVERGED = (
+    "the loss of the served model is not a finite number: training diverged; lower training.lr"
+)
 
 
 def said(y, decisions, p, asked, majority=None):
@@ -41,6 +46,21 @@ def rows(n=1000, base=0.3, signal=1.5, seed=0):
 def test_a_useful_model_is_not_doubted():
     y, p = rows()
     assert said(y, p > 0.5, p, PLAIN) == said(y, p > 0.5, p, FAIR) == []
+
+
+def test_scores_that_are_not_finite_come_first():
+    """A lost answer leaves the loss undefined too; that is no matter of training."""
+    y, p = rows()
+    logits = np.log(p / (1 - p))
+    cells = np.arange(1000) % 2
+    tally = Tally.from_predictions(y, p > 0.5, sensitive_features=cells)
+    for changed, lines in ((logits, []), (np.where(p == p.max(), np.inf, logits), [DIVERGED])):
+        sums = ScoreSums.from_rows(RowScores.from_logits(changed), cells, y, size=2)
+        found = evaluate(tally, scores={"all": sums})
+        assert doubts(found, tally, PLAIN, rows="rows") == lines
+    lost = evaluate(tally, scores={})
+    assert lost.metrics["loss"] is None
+    assert doubts(lost, tally, PLAIN, rows="rows") == []
 
 
 @pytest.mark.parametrize(("taken", "shown"), [(0, "0"), (6, "6"), (994, "994"), (1000, "1,000")])

@@ -63,7 +63,7 @@ class Callback(Protocol):
 class Result:
     """What a run ends in: the served model, its sums and counts, member by member, its scores.
 
-    `left_out` says why clients are missing in them.
+    `left_out` says why clients are missing in them, `warnings` whose answers were refused.
     """
 
     served: Served
@@ -71,6 +71,7 @@ class Result:
     scored: Scored
     rounds: int
     left_out: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 def first_state(setup: Setup, model: Model) -> RunState:
@@ -99,13 +100,14 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
     watchers = list(callbacks)
     for watcher in watchers:
         watcher.on_start(setup, state)
-    first = yield from _measure(setup, state, _ask_about(setup, state.weights))
+    ask = replace(_ask_about(setup, state.weights), without=state.standing.out(state.round))
+    first = yield from _measure(setup, state, ask)
     measured: Measured = first.found[0]
     if state.round == 0:
         _tell(watchers, setup, state, _record(setup, 0, measured, set_aside=_set_aside(first)))
     while state.round < setup.rounds and not _stalled(setup, state):
         record = yield from _round(setup, state, measured)
-        measured = record.measured
+        measured = _without_suspended(setup, state, record.measured)
         _tell(watchers, setup, state, record)
     served, final = yield from serve_model(setup, state, measured)
     scored = yield from _score(setup, _ask_scores(setup, state, served))
@@ -115,7 +117,22 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
         scored=scored.found,
         rounds=state.round,
         left_out={**_set_aside(scored), **_set_aside(final)},
+        warnings=tuple(state.standing.warnings()),
     )
+
+
+def _without_suspended(setup: Setup, state: RunState, measured: Measured) -> Measured:
+    """Return what a run that is resumed here would measure: this round may have suspended some."""
+    out = state.standing.out(state.round)
+    kept = {
+        split: {name: sums for name, sums in clients.items() if name not in out}
+        for split, clients in measured.items()
+    }
+    if not kept[setup.held_out]:
+        raise FederationError(
+            f"round {state.round}: the only clients whose measurement can be used are suspended"
+        )
+    return kept
 
 
 def _tell(
@@ -382,7 +399,8 @@ def serve_model(
         clients = tuple(sorted(setup.summary.counts))
         served = replace(served, names=served.names * len(clients), clients=clients)
     if serves == "personal":
-        return _personal(served, state), Reply((measured,))
+        everyone = yield from _measure(setup, state, _ask_about(setup, state.weights))
+        return _personal(served, state), everyone
     if serves == "ensemble":
         served = replace(served, kind="ensemble", weights=_shares(setup))
         return served, (yield from _measure(setup, state, _ask_about(setup, served.members)))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mfairfl.data import Attribute, Split
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.scores import ScoreSums
-from mfairfl.training.plan import Controller, Job, Report
+from mfairfl.training.plan import Controller, Job, Plan, Report
 
 __all__ = [
     "LARGEST_LOSS",
@@ -157,7 +157,7 @@ class Terms:
     size : int
         Number of the model's weights.
     rows : mapping of str to float
-        Train rows of each trainer, as enrolled.
+        Train rows of every trainer, as enrolled, whether it was asked or not.
     attributes : tuple of Attribute
         The sensitive attributes.
     longest : mapping of str to float
@@ -210,7 +210,7 @@ def _report_fault(report: Report, job: Job, terms: Terms) -> str:
             return f"its {name} holds a number that is not finite"
     if (report.control_change is None) != (job.keep_control is None):
         return "it sends a control change that was not asked for, or lacks one that was"
-    steps, lr = _steps(job, terms), job.plan.optimizer.lr
+    steps, lr = _steps(job.plan, terms.rows[job.client]), job.plan.optimizer.lr
     if (report.steps, report.lr) != (steps, lr):
         return (
             f"it reports {report.steps} steps at rate {report.lr:g}; it was asked for {steps} "
@@ -219,8 +219,8 @@ def _report_fault(report: Report, job: Job, terms: Terms) -> str:
     return _multiplier_fault(report, job, terms)
 
 
-def _steps(job: Job, terms: Terms) -> int:
-    return job.plan.steps(int(terms.rows[job.client]))
+def _steps(plan: Plan, rows: float) -> int:
+    return plan.steps(int(rows))
 
 
 def _multiplier_fault(report: Report, job: Job, terms: Terms) -> str:
@@ -272,16 +272,19 @@ def _too_long(
         ("control change", {r.client: r.control_change for r in reports}),
     ):
         norms = {client: _norm(vector) for client, vector in vectors.items() if vector is not None}
-        if len(norms) < 2:  # there is nobody to compare with
-            continue
-        steps = {client: max(1, _steps(asked[client], terms)) for client in norms}
-        usual = lower_median(list(steps.values()))
-        longest[name] = max(longest.get(name, 0.0), lower_median(list(norms.values())))
+        if len(norms) > 1:  # alone, a client is held against earlier rounds only
+            longest[name] = max(longest.get(name, 0.0), lower_median(list(norms.values())))
         for client, norm in norms.items():
-            bound = LONGEST * longest[name] * max(1.0, steps[client] / usual)
+            bound = LONGEST * longest.get(name, 0.0) * _effort(client, asked[client].plan, terms)
             if norm > bound > 0:
                 wrong[client] = f"its {name} has length {norm:.3g}; {bound:.3g} is the longest"
     return wrong, longest
+
+
+def _effort(client: str, plan: Plan, terms: Terms) -> float:
+    """Return how many times the usual client's steps a client takes, at least 1."""
+    usual = lower_median([_steps(plan, rows) for rows in terms.rows.values() if rows])
+    return max(1.0, _steps(plan, terms.rows[client]) / usual)
 
 
 def _norm(vector: np.ndarray) -> float:

@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mfairfl.engine.output import accuracy
 from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.engine.tallies import mean_loss, pooled, tally_of
@@ -90,27 +92,29 @@ class History:
 
 
 def _client_rows(setup: Setup, record: RoundRecord) -> list[dict[str, Any]]:
-    """Return a row for every client; the trainer of pooled rows, which is none, has one too."""
-    measured = {
-        split: {
-            **clients,
-            **{n: pooled(clients) for n in setup.summary.counts if n not in clients},
-        }
-        for split, clients in record.measured.items()
-    }
+    """Return a row for every client; the trainer of pooled rows, which is none, has one too.
+
+    Where a client was not measured, its loss and accuracy are empty.
+    """
+    enrolled = setup.enrolled.get("train", {})
+    together = [name for name in setup.summary.counts if name not in enrolled]
     rows = []
-    for name in sorted(measured["train"]):
+    for name in sorted({*enrolled, *together}):
         row: dict[str, Any] = {
             "round": record.round,
             "client": name,
             "coefficient": record.coefficients.get(name),
             "update_norm": record.norms.get(name),
             "set_aside": record.set_aside.get(name, ""),
+            "clipped": record.clipped.get(name),
         }
-        for split, clients in measured.items():
-            row[f"{split}_rows"] = int(clients[name].counts.sum())
-            row[f"{split}_loss"] = _defined(mean_loss(clients[name]))
-            row[f"{split}_accuracy"] = _defined(accuracy(clients[name]))
+        for split, clients in record.measured.items():
+            counts = setup.enrolled[split]
+            own = pooled(clients) if name in together else clients.get(name)
+            size = sum(counts.values()) if name in together else counts[name]
+            row[f"{split}_rows"] = int(np.sum(size))
+            row[f"{split}_loss"] = None if own is None else _defined(mean_loss(own))
+            row[f"{split}_accuracy"] = None if own is None else _defined(accuracy(own))
         rows.append(row)
     return rows
 

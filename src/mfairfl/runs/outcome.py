@@ -92,7 +92,7 @@ def finish_run(
         for split, tally in tallies.items()
     }
     served, training = result.served, started.config["training"]
-    shown = reported(found)
+    shown, left_out = reported(found), sorted(result.left_out.items())
     record = RunRecord(
         **dict(started) | {"status": "complete"},
         rounds=result.rounds,
@@ -108,7 +108,11 @@ def finish_run(
             note=served.note,
             thresholds=None if served.thresholds is None else served.thresholds.to_json(),
         ),
-        warnings=doubts(found[shown], tallies[shown], _asked(setup), rows=f"{shown} rows"),
+        warnings=[
+            *doubts(found[shown], tallies[shown], _asked(setup), rows=f"{shown} rows"),
+            *(f"{name}: not in the final numbers ({why})" for name, why in left_out),
+            *result.warnings,
+        ],
         metrics=MetricsBySplit(**{split: one.metrics for split, one in found.items()}),
         intervals={split: one.intervals for split, one in found.items()},
         noise_floor={split: one.noise_floor for split, one in found.items()},
