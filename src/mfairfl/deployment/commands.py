@@ -28,19 +28,19 @@ def superlink_command(server: ServerSettings) -> Command:
         *("--database", str(server.state / "superlink.db")),
         "--disable-runtime-dependency-installation",
     )
-    return Command(words, environment(server.state / "flwr"))
+    return Command(words, environment(server.state))
 
 
 def gate_command(server: ServerSettings, federation: Path) -> Command:
     """Return the process behind the coordinator's public port."""
     words = (sys.executable, "-m", "mfairfl.deployment.gate", str(federation))
-    return Command(words, environment(server.state / "flwr"))
+    return Command(words, environment(server.state))
 
 
 def silo_command(settings: SiloSettings, file: Path) -> Command:
     """Return a silo's own process, which keeps a SuperNode running."""
     words = (sys.executable, "-m", "mfairfl.deployment.silo_process", str(file.resolve()))
-    return Command(words, environment(settings.state / "flwr"))
+    return Command(words, environment(settings.state))
 
 
 def supernode_command(settings: SiloSettings, file: Path) -> Command:
@@ -58,4 +58,4 @@ def supernode_command(settings: SiloSettings, file: Path) -> Command:
         *("--node-config", config),
     )
     launchers = write_launchers(settings.state / "bin")
-    return Command(words, environment(settings.state / "flwr", launchers))
+    return Command(words, environment(settings.state, launchers))

@@ -13,7 +13,7 @@ from typing import Any
 
 from mfairfl.deployment.credentials import read_public_key
 from mfairfl.deployment.journal import read_journal
-from mfairfl.deployment.processes import environment
+from mfairfl.deployment.processes import PRIVATE, environment, watched_group
 from mfairfl.deployment.settings import FederationSettings, ServerSettings, load_federation
 from mfairfl.errors import FederationError
 from mfairfl.files import write_atomically
@@ -34,25 +34,28 @@ class FlowerCli:
     """Flower's command line, for the SuperLink of this machine."""
 
     def __init__(self, server: ServerSettings) -> None:
-        home, self._port = server.state / "flwr", server.superlink_port
-        self._known = server.state / "registered.json"
-        self._env = environment(home)
+        self._port, self._known = server.superlink_port, server.state / "registered.json"
+        self._env = environment(server.state)
         config = (
             '[superlink]\ndefault = "here"\n\n[superlink.here]\n'
             f'address = "127.0.0.1:{server.superlink_port}"\n'
             f"root-certificates = {json.dumps(str(server.ca), ensure_ascii=False)}\n"
         )
-        (home / "config.toml").write_text(config, encoding="utf-8")
+        file = server.state / "flwr" / "config.toml"
+        write_atomically(file, config.encode(), private=True)
 
     def ask(self, *words: str) -> dict[str, Any]:
         """Run ``flwr …`` and return its answer."""
-        done = subprocess.run(
-            ["flwr", *words, "--format", "json"],
-            env=self._env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        with watched_group() as group:
+            done = subprocess.run(
+                ["flwr", *words, "--format", "json"],
+                env=self._env,
+                capture_output=True,
+                text=True,
+                check=False,
+                process_group=group.id,
+                umask=PRIVATE,
+            )
         answer: dict[str, Any] = {}
         with contextlib.suppress(ValueError):
             answer = json.loads(done.stdout[done.stdout.index("{") :])
@@ -85,7 +88,7 @@ class FlowerCli:
                 if "already in use" not in str(error):
                     raise
             known.append(key)
-            write_atomically(self._known, json.dumps(known).encode())
+            write_atomically(self._known, json.dumps(known).encode(), private=True)
 
     def submit(self, federation: Path) -> str:
         """Start a run and return its number."""

@@ -8,15 +8,12 @@ rows from them (docs/deployment.md, "Ports and trust").
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
 from mfairfl.data import Encoder, Task
 from mfairfl.data.agreement import describe_columns
@@ -26,9 +23,10 @@ from mfairfl.data.federation import SPLITS, Client, Shard
 from mfairfl.data.frame import read_file
 from mfairfl.data.table import read_table
 from mfairfl.engine.clients import DiskSlots, SoleClient
+from mfairfl.engine.sealed import read_sealed, write_sealed
 from mfairfl.errors import DataError, MessageError, first_problem
 from mfairfl.fairness.cells import Cells
-from mfairfl.files import write_atomically
+from mfairfl.files import make_private_folder
 from mfairfl.remote.codec import Packet, Shape, make_packet, pack_answer, read_header, unpack_ask
 from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.remote.histograms import pack_histograms, unpack_cuts
@@ -41,6 +39,7 @@ from mfairfl.remote.silo_file import (
 
 __all__ = ["Responder"]
 
+_ROWS = "rows.safetensors"  # the encoded rows of a run, and in the header what was agreed
 _NAME = re.compile(r"[\w.-]{1,100}")
 
 
@@ -144,11 +143,8 @@ class Responder:
             arrays[f"{part}/cells"] = table.cells[rows].astype(np.int32)
             strata = 2 * table.cells[rows].astype(np.int64) + table.y[rows]
             counts[part] = np.bincount(strata, minlength=2 * cells).reshape(cells, 2)
-        folder = self._settings.state / run
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / "rows.safetensors", save_tensors(arrays))
-        # Written last: a run is known here once this file exists.
-        write_atomically(folder / "agreed.json", agreed.model_dump_json().encode())
+        folder = make_private_folder(make_private_folder(self._settings.state) / run)
+        write_sealed(folder / _ROWS, arrays, agreed.model_dump(mode="json"))
         self._silos.pop(run, None)
         return make_packet("counts", {}, counts)
 
@@ -165,9 +161,10 @@ class Responder:
         """Return the silo of a run, from memory or from disk."""
         if run not in self._silos:
             folder = self._settings.state / run
+            remedy = f"delete {folder}, and start a new run to enrol again"
             try:
-                agreed = _Agreed.model_validate(json.loads((folder / "agreed.json").read_text()))
-                arrays = load_tensors((folder / "rows.safetensors").read_bytes())
+                arrays, header = read_sealed(folder / _ROWS, remedy=remedy)
+                agreed = _Agreed.model_validate(header)
             except FileNotFoundError:
                 raise MessageError(
                     f"'{self._settings.name}' knows no run '{run}'; it must be enrolled first"

@@ -88,7 +88,7 @@ def run_federated(
         splits = tuple(s for s in SPLITS if any(c.sum() for c in enrolled.counts[s].values()))
         setup = setup_for(config, size=model.size, summary=summary, splits=splits)
         checkpoints = directory.checkpoints(started.identity)
-        state = checkpoints.latest() or first_state(setup, model)
+        state = checkpoints.latest(setup) or first_state(setup, model)
         watchers = (*callbacks, History(directory.path), checkpoints)
         began = time.perf_counter()
         result = drive(setup, state, transport, minimum=request.minimum, callbacks=watchers)
