@@ -19,7 +19,7 @@ from safetensors.numpy import save as save_tensors
 from mfairfl.errors import CheckpointError
 from mfairfl.files import parse_json, read_regular_file, write_atomically
 
-__all__ = ["read_sealed", "seal", "unseal", "write_sealed"]
+__all__ = ["parse_tensors", "read_sealed", "seal", "unseal", "write_sealed"]
 
 _DIGEST = 32
 _KEY = "state"
@@ -53,13 +53,30 @@ def unseal(data: bytes) -> tuple[dict[str, np.ndarray], Any]:
     if hashlib.sha256(body).digest() != digest:
         raise CheckpointError("its SHA-256 does not match: the file is damaged")
     try:
-        arrays: dict[str, np.ndarray] = load_tensors(body)
-        length = int.from_bytes(body[:8], "little")
-        header = parse_json(parse_json(body[8 : 8 + length])["__metadata__"][_KEY])
+        return parse_tensors(body, _KEY)
+    except ValueError as error:
+        raise CheckpointError(f"it is not a file of mfairfl ({error})") from None
+
+
+def parse_tensors(data: bytes, key: str) -> tuple[dict[str, np.ndarray], Any]:
+    """Return the arrays of a safetensors document, and the JSON that its metadata hold.
+
+    Parameters
+    ----------
+    key : str
+        The metadata's key.
+
+    Raises
+    ------
+    ValueError
+        Whatever is wrong, in one line.
+    """
+    try:
+        arrays: dict[str, np.ndarray] = load_tensors(data)
+        length = int.from_bytes(data[:8], "little")
+        header = parse_json(parse_json(data[8 : 8 + length])["__metadata__"][key])
     except _UNREADABLE as error:
-        raise CheckpointError(
-            f"it is not a file of mfairfl ({type(error).__name__}: {' '.join(str(error).split())})"
-        ) from None
+        raise ValueError(" ".join(f"{type(error).__name__}: {error}".split())) from None
     return arrays, header
 
 
