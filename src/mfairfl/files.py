@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
 import re
 import stat
 import tomllib
+import warnings
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -59,7 +61,9 @@ def write_atomically(path: Path, data: bytes, *, private: bool = False) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with temporary.open("wb") as file:
         if private:
-            os.fchmod(file.fileno(), 0o600)  # before there is anything to read
+            # Before there is anything to read. `make_private_folder` says where it is impossible.
+            with contextlib.suppress(PermissionError):
+                os.fchmod(file.fileno(), 0o600)
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
@@ -72,10 +76,20 @@ def write_atomically(path: Path, data: bytes, *, private: bool = False) -> None:
 
 
 def make_private_folder(path: Path) -> Path:
-    """Make a folder that only this user may enter, whatever the umask; return it."""
+    """Make a folder that only this user may enter, whatever the umask; return it.
+
+    Another user's folder, and one on a file system without permissions, is used with a warning.
+    """
     path.mkdir(parents=True, exist_ok=True)
     if others_can_read(path):
-        path.chmod(0o700)
+        try:
+            path.chmod(0o700)
+        except PermissionError:
+            warnings.warn(
+                f"{path}: others can read it, and it cannot be closed; use another folder",
+                UserWarning,
+                stacklevel=2,
+            )
     return path
 
 
@@ -89,13 +103,17 @@ def read_regular_file(path: Path) -> bytes:
 
     Reading a pipe would wait for ever, and a device may have no end.
     """
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-        found = os.fstat(file.fileno())
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        found = os.fstat(opened)
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         if found.st_size > _LARGEST:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
-        return file.read()
+        with os.fdopen(opened, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(opened)
 
 
 def parse_json(text: str | bytes) -> Any:
