@@ -123,7 +123,7 @@ def first_problem(
     problems = error.errors()
     # A misspelt key also leaves the right one missing: name the misspelling.
     first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
-    path = [str(part) for part in first["loc"]]
+    path = [_shown(str(part)) for part in first["loc"]]
     where = ".".join([prefix, *path] if prefix else path)
     if first["type"] == "extra_forbidden" and model is not None:
         section = where.rpartition(".")[0]
@@ -134,6 +134,12 @@ def first_problem(
     plain = path and not isinstance(value, dict) and len(repr(value)) <= _SHOWN
     got = f" (got {value!r})" if plain and repr(value) not in message else ""
     return f"{where}: {message}{got}" if where else message
+
+
+def _shown(key: str) -> str:
+    """Return a key as a message shows it: on one line, and not without end."""
+    plain = key if key.isprintable() else repr(key)
+    return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}…"
 
 
 def _keys(model: Any, path: Iterable[str]) -> list[str]:

@@ -73,6 +73,13 @@ def test_doctor_leads_through_what_is_missing(folder, tmp_path, capsys):
     assert main(["deploy", "certificates", folder_, "--host", "127.0.0.1"]) == 0
     assert main(["doctor", federation]) == 0
     assert "ready, 0 warnings" in capsys.readouterr().out
+    (coordinator / "state").mkdir(mode=0o755)
+    (coordinator / "certificates" / "server.key").chmod(0o640)
+    assert main(["doctor", federation]) == 0
+    said = capsys.readouterr().out
+    assert f"warn  state: {coordinator / 'state'}: others can read it; chmod 700" in said
+    assert "server.key: others can read it; chmod 600" in said
+    assert "ready, 2 warnings" in said
 
     assert "rows.csv: check the path" in failing(silo)
     rows = write_files(tmp_path)["north"].read_text()
@@ -85,8 +92,11 @@ def test_doctor_leads_through_what_is_missing(folder, tmp_path, capsys):
     (north / "silo.toml").write_text(text.replace("fl.example.org:9443", "127.0.0.1:9"))
     assert "127.0.0.1:9: the coordinator cannot be reached" in failing(silo)
     (north / "key").chmod(0o644)
+    (north / "state").mkdir(mode=0o755)
     assert main(["doctor", silo]) == 2
-    assert "warn  key" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "warn  key" in said
+    assert f"chmod 700 {north / 'state'}" in said
 
 
 def test_doctor_shows_the_limits_in_force_and_where_they_come_from(folder, tmp_path, capsys):

@@ -13,8 +13,10 @@ import pandas as pd
 import pytest
 
 import federations as fed
+from answers import one_line
 from mfairfl.data import Task
-from mfairfl.errors import ConfigError, MessageError, MfairflError
+from mfairfl.engine.sealed import read_sealed, write_sealed
+from mfairfl.errors import CheckpointError, ConfigError, MessageError, MfairflError
 from mfairfl.remote.codec import make_packet, read_header
 from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.responder import Responder
@@ -51,11 +53,35 @@ def test_an_incomplete_message_is_refused(settings, packet, message):
 
 def test_a_run_enrolled_with_another_version_is_refused_in_one_line(settings):
     responder, _ = enrolled(settings["east"])
-    path = settings["east"].state / "run-1" / "agreed.json"
-    path.write_text(path.read_text().replace('"model"', '"hidden"'))
+    path = settings["east"].state / "run-1" / "rows.safetensors"
+    arrays, header = read_sealed(path, remedy="")
+    write_sealed(path, arrays, header | {"hidden": header.pop("model")})
     with pytest.raises(MessageError, match="run 'run-1' with another version"):
         Responder(settings["east"]).handle("run-1", make_packet("score", {"split": "train"}))
     assert responder.handle("run-2", make_packet("profile", {"task": TASK.model_dump()}))
+
+
+def test_no_single_byte_of_the_stored_rows_can_change_unnoticed(settings):
+    enrolled(settings["east"])
+    folder = settings["east"].state / "run-1"
+    path = folder / "rows.safetensors"
+    whole, score = path.read_bytes(), make_packet("score", {"split": "train"})
+    assert [p.stat().st_mode & 0o777 for p in (folder.parent, folder, path)] == [
+        0o700,
+        0o700,
+        0o600,
+    ]
+    rng = np.random.default_rng(0)
+    places = [*range(64), *range(len(whole) - 64, len(whole)), *rng.integers(len(whole), size=200)]
+    damaged = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in places]
+    for data in [*damaged, *(whole[:at] for at in places), b""]:
+        path.write_bytes(data)
+        with pytest.raises(CheckpointError) as caught:
+            Responder(settings["east"]).handle("run-1", score)
+        assert one_line(caught) == (
+            f"{path}: its SHA-256 does not match: the file is damaged; delete {folder}, and start "
+            "a new run to enrol again"
+        )
 
 
 def test_a_silos_file_may_be_of_any_format(settings, tmp_path):

@@ -25,6 +25,7 @@ from mfairfl.data.traps import traps_of
 from mfairfl.deployment.credentials import require_private_key
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, DataError
+from mfairfl.files import others_can_read
 from mfairfl.remote.policy import POLICY, Limits, load_policy
 from mfairfl.remote.silo_file import SiloSettings, consented, load_silo
 
@@ -107,16 +108,28 @@ def _state(silo: SiloSettings) -> Finding:
     folder = silo.state if silo.state.exists() else silo.state.parent
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(f"{silo.state}: cannot be written; choose another 'state'")
-    return Finding("ok", "state", f"{silo.state} can be written")
+    return _state_privacy(silo.state)
+
+
+def _state_privacy(folder: Path) -> Finding:
+    """Say whether others can look into a folder of state."""
+    if folder.exists() and others_can_read(folder):
+        said = f"{folder}: others can read it; chmod 700 {folder}"
+        return Finding("warn", "state", said)
+    return Finding("ok", "state", f"{folder} is for you alone")
 
 
 def _key(silo: SiloSettings) -> Finding:
     if silo.key is None:
         raise ConfigError("no 'key': create one with `mfairfl deploy key key`")
     require_private_key(silo.key)
-    if silo.key.stat().st_mode & 0o077:
-        return Finding("warn", "key", f"{silo.key}: others can read it; chmod 600 {silo.key}")
-    return Finding("ok", "key", f"{silo.key} is a private key that only you can read")
+    return _key_privacy(silo.key)
+
+
+def _key_privacy(key: Path) -> Finding:
+    if others_can_read(key):
+        return Finding("warn", "key", f"{key}: others can read it; chmod 600 {key}")
+    return Finding("ok", "key", f"{key} is a private key that only you can read")
 
 
 def _certificate(path: Path | None, name: str) -> Iterator[Finding]:
@@ -170,4 +183,8 @@ def examine_federation(file: Path) -> Iterator[Finding]:
         yield from _certificate(server.certificates / name, name)
     if not (server.certificates / "server.key").exists():
         raise ConfigError(f"{server.certificates / 'server.key'}: no such key")
+    for name in ("server.key", "ca.key"):  # the authority's may well be kept elsewhere
+        if (server.certificates / name).exists():
+            yield _key_privacy(server.certificates / name)
+    yield _state_privacy(server.state)
     yield Finding("ok", "ports", f"public {server.port}; loopback only {server.superlink_port}")

@@ -16,7 +16,7 @@ import httpx
 from mfairfl.deployment.credentials import read_public_key
 from mfairfl.deployment.journal import read_journal
 from mfairfl.deployment.key_ring import read_registered
-from mfairfl.deployment.processes import environment
+from mfairfl.deployment.processes import PRIVATE, environment, watched_group
 from mfairfl.deployment.revocation import add_revocation, read_revocations
 from mfairfl.deployment.settings import FederationSettings, ServerSettings, load_federation
 from mfairfl.errors import FederationError, require_known
@@ -38,25 +38,28 @@ class FlowerCli:
     """Flower's command line, for the SuperLink of this machine."""
 
     def __init__(self, server: ServerSettings) -> None:
-        home, self._port = server.state / "flwr", server.superlink_port
-        self._server = server
-        self._env = environment(home)
+        self._port, self._server = server.superlink_port, server
+        self._env = environment(server.state)
         config = (
             '[superlink]\ndefault = "here"\n\n[superlink.here]\n'
             f'address = "127.0.0.1:{server.superlink_port}"\n'
             f"root-certificates = {json.dumps(str(server.ca), ensure_ascii=False)}\n"
         )
-        (home / "config.toml").write_text(config, encoding="utf-8")
+        file = server.state / "flwr" / "config.toml"
+        write_atomically(file, config.encode(), private=True)
 
     def ask(self, *words: str) -> dict[str, Any]:
         """Run ``flwr …`` and return its answer."""
-        done = subprocess.run(
-            ["flwr", *words, "--format", "json"],
-            env=self._env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        with watched_group() as group:
+            done = subprocess.run(
+                ["flwr", *words, "--format", "json"],
+                env=self._env,
+                capture_output=True,
+                text=True,
+                check=False,
+                process_group=group.id,
+                umask=PRIVATE,
+            )
         answer: dict[str, Any] = {}
         with contextlib.suppress(ValueError):
             answer = json.loads(done.stdout[done.stdout.index("{") :])
@@ -106,7 +109,7 @@ class FlowerCli:
             self._write_known([key for key in known if key not in gone])
 
     def _write_known(self, keys: list[str]) -> None:
-        write_atomically(self._server.registered, json.dumps(keys).encode())
+        write_atomically(self._server.registered, json.dumps(keys).encode(), private=True)
 
     def _unregister(self, keys: Collection[bytes]) -> None:
         # `flwr supernode list` does not say which node has which key.

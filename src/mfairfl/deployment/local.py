@@ -15,9 +15,18 @@ from mfairfl.data import SPLITS, Federation, FileFormat, Sensitive, Table, Task
 from mfairfl.deployment.commands import gate_command, silo_command, superlink_command
 from mfairfl.deployment.coordinator import FlowerCli, Follower, run_federation
 from mfairfl.deployment.credentials import make_certificates, make_key
-from mfairfl.deployment.processes import Process, free_ports, start, stop, wait_until_healthy
+from mfairfl.deployment.processes import (
+    Process,
+    free_ports,
+    sole_use,
+    start,
+    stop,
+    wait_until_healthy,
+    watched_group,
+)
 from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.errors import ConfigError
+from mfairfl.files import make_private_folder
 from mfairfl.guard.defence import recommended
 from mfairfl.remote.policy import POLICY, Limits, Policy, policy_text
 from mfairfl.remote.silo_file import load_silo
@@ -51,16 +60,18 @@ def run_local(
         Files of the silos. By default the configuration's rows are split among clients, and each
         gets a file with its own.
     """
-    file = write_deployment(config, out, silos=silos, deadline=deadline)
-    settings, directory = load_federation(file), RunDirectory(out)
-    if directory.record_path.exists():
-        record = read_record(out, to_resume=True)
-        if isinstance(record, RunRecord):
-            say(f"{out}: already complete; this is its result")
-            return record
-    with servers(settings, file, say), nodes(settings, file.parent, say):
-        say("submitting the run")
-        return run_federation(file, follower)
+    _refuse_foreign(out)
+    with sole_use(out / "deployment"):
+        file = write_deployment(config, out, silos=silos, deadline=deadline)
+        settings, directory = load_federation(file), RunDirectory(out)
+        if directory.record_path.exists():
+            record = read_record(out, to_resume=True)
+            if isinstance(record, RunRecord):
+                say(f"{out}: already complete; this is its result")
+                return record
+        with servers(settings, file, say), nodes(settings, file.parent, say):
+            say("submitting the run")
+            return run_federation(file, follower)
 
 
 def write_deployment(
@@ -74,9 +85,8 @@ def write_deployment(
     path = folder / "run.toml"
     if path.exists() and path.read_text(encoding="utf-8") != run:
         raise ConfigError(f"{out}: holds another federation; choose another --out")
-    if not path.exists() and out.exists() and any(out.iterdir()):
-        raise ConfigError(f"{out}: is not empty and holds no federation; choose another --out")
-    folder.mkdir(parents=True, exist_ok=True)
+    _refuse_foreign(out)
+    make_private_folder(folder)  # the silos' rows and keys are in it
     path.write_text(run, encoding="utf-8")
     files = dict(silos or {}) if parts is None else _write_files(*parts, folder / "silos")
     if not (folder / "certificates").exists():
@@ -96,6 +106,13 @@ def write_deployment(
     }
     (folder / "federation.toml").write_text(tomli_w.dumps(federation), encoding="utf-8")
     return folder / "federation.toml"
+
+
+def _refuse_foreign(out: Path) -> None:
+    """Refuse a folder with files that no federation wrote."""
+    begun = (out / "deployment" / "run.toml").exists() or not out.exists()
+    if not begun and any(path.name != "deployment" for path in out.iterdir()):
+        raise ConfigError(f"{out}: is not empty and holds no federation; choose another --out")
 
 
 def _write_silo(
@@ -173,35 +190,40 @@ def _write_files(table: Table, federation: Federation, folder: Path) -> dict[str
 
 @contextmanager
 def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list[Process]]:
-    """Run SuperLink and gate while the block lasts, with the silos' keys registered."""
+    """Run SuperLink and gate while the block lasts, with the silos' keys registered.
+
+    They end with this process, however it ends.
+    """
     server, logs = settings.server, settings.server.state / "logs"
     started: list[Process] = []
-    try:
-        public = "127.0.0.1" if server.host in _EVERYWHERE else server.host
-        for name, command, host, port in (
-            ("superlink", superlink_command(server), "127.0.0.1", server.superlink_port),
-            ("gate", gate_command(server, file), public, server.port),
-        ):
-            say(f"starting the {name} at {host}:{port}")
-            started.append(start(command, log=logs / f"{name}.log"))
-            wait_until_healthy(f"{host}:{port}", server.ca, started[-1])
-        FlowerCli(server).update_keys(settings)
-        yield started
-    finally:
-        stop(started[::-1])
+    with sole_use(server.state), watched_group() as group:
+        try:
+            public = "127.0.0.1" if server.host in _EVERYWHERE else server.host
+            for name, command, host, port in (
+                ("superlink", superlink_command(server), "127.0.0.1", server.superlink_port),
+                ("gate", gate_command(server, file), public, server.port),
+            ):
+                say(f"starting the {name} at {host}:{port}")
+                started.append(start(command, log=logs / f"{name}.log", group=group.id))
+                wait_until_healthy(f"{host}:{port}", server.ca, started[-1])
+            FlowerCli(server).update_keys(settings)
+            yield started
+        finally:
+            stop(started[::-1])
 
 
 @contextmanager
 def nodes(settings: FederationSettings, folder: Path, say: Say) -> Iterator[dict[str, Process]]:
-    """Run a SuperNode for each silo while the block lasts."""
+    """Run a SuperNode for each silo while the block lasts; they end with this process."""
     logs = settings.server.state / "logs"
     started: dict[str, Process] = {}
-    try:
-        say(f"starting {len(settings.silos)} silos: {', '.join(sorted(settings.silos))}")
-        for name in sorted(settings.silos):
-            file = folder / "silos" / name / "silo.toml"
-            command = silo_command(load_silo(file), file)
-            started[name] = start(command, log=logs / f"{name}.log")
-        yield started
-    finally:
-        stop(list(started.values()))
+    with watched_group() as group:
+        try:
+            say(f"starting {len(settings.silos)} silos: {', '.join(sorted(settings.silos))}")
+            for name in sorted(settings.silos):
+                file = folder / "silos" / name / "silo.toml"
+                command = silo_command(load_silo(file), file)
+                started[name] = start(command, log=logs / f"{name}.log", group=group.id)
+            yield started
+        finally:
+            stop(list(started.values()))

@@ -17,7 +17,7 @@ from typing import Any
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from mfairfl.errors import ConfigError, DataError, MessageError
+from mfairfl.errors import CheckpointError, ConfigError, DataError, MessageError
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.remote.codec import make_packet, read_header
 from mfairfl.remote.policy import load_policy
@@ -42,6 +42,9 @@ def answer(message: Message, context: Context) -> Message:
     except DataError as error:
         _log.error("%s", error)
         reason = "its file cannot be used with the agreed task; its own log says why"
+    except CheckpointError as error:
+        _log.error("%s", error)
+        reason = "what it stored of this run is damaged; its own log says what to do"
     except Exception as error:
         _log.exception("a message could not be answered")
         reason = f"{type(error).__name__}; its own log says more"

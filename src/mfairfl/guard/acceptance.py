@@ -210,7 +210,7 @@ def _report_fault(report: Report, job: Job, terms: Terms) -> str:
             return f"its {name} holds a number that is not finite"
     if (report.control_change is None) != (job.keep_control is None):
         return "it sends a control change that was not asked for, or lacks one that was"
-    steps, lr = _steps(job.plan, terms.rows[job.client]), job.plan.optimizer.lr
+    steps, lr = job.plan.steps(int(terms.rows[job.client])), job.plan.optimizer.lr
     if (report.steps, report.lr) != (steps, lr):
         return (
             f"it reports {report.steps} steps at rate {report.lr:g}; it was asked for {steps} "

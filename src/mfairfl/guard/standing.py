@@ -113,7 +113,14 @@ class Standing:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Return what `to_json` wrote."""
+        """Return what `to_json` wrote; anything else is a ValueError."""
+        kinds = {"latest": str, "longest": float}
+        for key, values in plain.items():
+            kind = kinds.get(key, int)
+            if not all(
+                isinstance(x, kind) and isinstance(name, str) for name, x in values.items()
+            ):
+                raise ValueError(f"standing.{key} holds values of another type")
         return cls(**{key: dict(value) for key, value in plain.items()})
 
 

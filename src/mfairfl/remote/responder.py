@@ -11,7 +11,6 @@ them (docs/deployment.md, "Ports and trust").
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict
 from pathlib import Path
@@ -19,8 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
 from mfairfl.data import Attribute, Encoder, Task
 from mfairfl.data.agreement import describe_columns
@@ -30,10 +27,11 @@ from mfairfl.data.federation import SPLITS, Client, Shard
 from mfairfl.data.frame import read_file
 from mfairfl.data.table import read_table
 from mfairfl.engine.clients import DiskSlots, SoleClient
+from mfairfl.engine.sealed import read_sealed, write_sealed
 from mfairfl.engine.state import Ask, Train
 from mfairfl.errors import ConfigError, DataError, MessageError, TimeLimitError, first_problem
 from mfairfl.fairness.cells import Cells
-from mfairfl.files import write_atomically
+from mfairfl.files import make_private_folder
 from mfairfl.remote.codec import Packet, Shape, make_packet, pack_answer, read_header, unpack_ask
 from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.remote.histograms import pack_histograms, unpack_cuts
@@ -50,6 +48,7 @@ from mfairfl.training.deadline import time_limit
 
 __all__ = ["Responder"]
 
+_ROWS = "rows.safetensors"  # the encoded rows of a run, and in the header what was agreed
 _NAME = re.compile(r"[\w.-]{1,100}")
 _ROW = 16  # bytes stored of a row beside its features
 _ENROLMENT = ("profile", "sums", "cuts", "encode")  # what a run may ask before it is known here
@@ -98,7 +97,7 @@ class Responder:
             raise MessageError(f"'{run}' is not a valid name of a run")
         kind, header = read_header(packet)
         require_listed(self._listed, header)  # before anything looks a name up
-        if kind not in _ENROLMENT and not (self._settings.state / run / "agreed.json").exists():
+        if kind not in _ENROLMENT and not (self._settings.state / run / _ROWS).exists():
             raise self._unknown(run)
         with self._usage.turn():
             self._usage.count(run)
@@ -202,10 +201,8 @@ class Responder:
             arrays[f"{part}/cells"] = table.cells[rows].astype(np.int32)
             strata = 2 * table.cells[rows].astype(np.int64) + table.y[rows]
             counts[part] = np.bincount(strata, minlength=2 * cells).reshape(cells, 2)
-        folder = self._settings.state / run
-        write_atomically(folder / "rows.safetensors", save_tensors(arrays))
-        # Written last: a run is known here once this file exists.
-        write_atomically(folder / "agreed.json", agreed.model_dump_json().encode())
+        folder = make_private_folder(make_private_folder(self._settings.state) / run)
+        write_sealed(folder / _ROWS, arrays, agreed.model_dump(mode="json"))
         self._runs.pop(run, None)
         return make_packet("counts", {}, counts)
 
@@ -226,9 +223,10 @@ class Responder:
         """Return what this silo keeps of a run, from memory or from disk."""
         if run not in self._runs:
             folder = self._settings.state / run
+            remedy = f"delete {folder}, and start a new run to enrol again"
             try:
-                agreed = _Agreed.model_validate(json.loads((folder / "agreed.json").read_text()))
-                arrays = load_tensors((folder / "rows.safetensors").read_bytes())
+                arrays, header = read_sealed(folder / _ROWS, remedy=remedy)
+                agreed = _Agreed.model_validate(header)
             except FileNotFoundError:
                 raise self._unknown(run) from None
             except ValidationError:

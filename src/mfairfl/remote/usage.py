@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from mfairfl.data.values import StrictModel
 from mfairfl.errors import ConfigError, MessageError
-from mfairfl.files import write_atomically
+from mfairfl.files import make_private_folder, write_atomically
 from mfairfl.remote.policy import POLICY, Limits
 
 __all__ = ["Usage", "refuse_beyond"]
@@ -63,7 +63,7 @@ class Usage:
     @contextlib.contextmanager
     def turn(self) -> Iterator[None]:
         """Let one request at a time pass, whatever process answers it."""
-        self._state.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self._state)
         try:
             with FileLock(self._state / ".request.lock", timeout=self._limits.seconds):
                 yield
@@ -79,7 +79,7 @@ class Usage:
             found = _Count(began=self._now(), requests=0)
         counted = found.model_copy(update={"requests": found.requests + 1})
         refuse_beyond(self._limits, "requests", counted.requests, "requests in a run")
-        (self._state / run).mkdir(exist_ok=True)
+        make_private_folder(self._state / run)
         write_atomically(self._state / run / _COUNT, counted.model_dump_json().encode())
 
     def require_room(self, size: int) -> None:
