@@ -130,3 +130,7 @@ kill-sweep: $(VENV)/.dev ## kill -9 a training run at many moments; every resume
 
 clean: ## remove environments, caches and built files
 	rm -rf .venv .venv-wheel .venv-lowest .venv-py* .base dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+failpoints: $(VENV)/.dev ## kill -9 a run at 12 places of each of 10 rounds; every one must end in the same bits (minutes)
+	$(ONE_THREAD) $(BIN)/python benchmarks/failpoints.py > benchmarks/failpoints.txt
+	cat benchmarks/failpoints.txt

@@ -6,17 +6,21 @@ import json
 import os
 import re
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
 
 from mfairfl.errors import ConfigError, first_problem
+from mfairfl.failpoints import failpoint
 
 __all__ = [
     "RelativePath",
     "load_settings",
     "load_toml",
+    "naming",
     "toml_key",
     "toml_text",
     "write_atomically",
@@ -42,16 +46,33 @@ RelativePath = Annotated[Path, AfterValidator(_in_folder)]
 def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that a crash leaves either the old one or the new one, whole."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with naming(path), temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            failpoint("file.written", path.name)
+            os.fsync(file.fileno())
+    except OSError:
+        temporary.unlink(missing_ok=True)  # a full disk needs the room
+        raise
+    failpoint("file.synced", path.name)
     temporary.replace(path)
+    failpoint("file.renamed", path.name)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error name the file: one of a full disk does not by itself."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 def load_toml(path: Path) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from safetensors.numpy import save as save_tensors
 from mfairfl.engine.output import Candidate
 from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.errors import CheckpointError
+from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.files import write_atomically
 
@@ -80,13 +81,26 @@ def parse(data: bytes, identity: str) -> RunState:
         arrays = load_tensors(body)
         length = int.from_bytes(body[:8], "little")
         header = json.loads(json.loads(body[8 : 8 + length])["__metadata__"]["state"])
-    except (SafetensorError, ValueError, KeyError) as error:
+        version, owner = header["version"], header["identity"]
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"it is not a checkpoint of mfairfl ({error})") from None
-    if header["version"] != _VERSION:
-        raise CheckpointError(f"it has format {header['version']}, this version reads {_VERSION}")
-    if header["identity"] != identity:
+    if version != _VERSION:
+        raise CheckpointError(f"it has format {version}, this version reads {_VERSION}")
+    if owner != identity:
         raise CheckpointError("it belongs to a run with another configuration")
     return _restore(header, arrays)
+
+
+def _read(path: Path, identity: str) -> RunState:
+    """Return the state in a file, which must be that of the round in its name."""
+    state = parse(path.read_bytes(), identity)
+    if path != path.with_name(_file_name(state.round)):
+        raise CheckpointError(f"it is the checkpoint of round {state.round}: renamed or replaced")
+    return state
+
+
+def _file_name(round_: int) -> str:
+    return f"round-{round_:06d}.ckpt"
 
 
 def _restore(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> RunState:
@@ -163,7 +177,7 @@ class Checkpoints:
         reasons = []
         for path in reversed(self._files()):
             try:
-                state = parse(path.read_bytes(), self.identity)
+                state = _read(path, self.identity)
             except CheckpointError as error:
                 reasons.append(f"{path}: {error}")
                 continue
@@ -186,11 +200,17 @@ class Checkpoints:
         self.folder.mkdir(parents=True, exist_ok=True)
         for leftover in self.folder.glob(".*.tmp"):
             leftover.unlink()
+        self._remove_old()  # a process may have been killed before it came to that
 
     def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
         """Commit the round."""
         del setup, record
-        path = self.folder / f"round-{state.round:06d}.ckpt"
+        path = self.folder / _file_name(state.round)
+        failpoint("checkpoint.begun", state.round)
         write_atomically(path, dump(state, self.identity))
+        failpoint("checkpoint.committed", state.round)
+        self._remove_old()
+
+    def _remove_old(self) -> None:
         for old in self._files()[:-_KEEP]:
             old.unlink()

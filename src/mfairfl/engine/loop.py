@@ -28,6 +28,7 @@ from mfairfl.engine.state import (
     Train,
 )
 from mfairfl.engine.tallies import mean_loss, pooled
+from mfairfl.failpoints import failpoint
 from mfairfl.fairness.thresholds import fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
 from mfairfl.guard.acceptance import accept, measurable
@@ -115,6 +116,7 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
     """One round: plan, train, combine, measure the new weights."""
     this = _this_round(setup, state, measured)
     planned, jobs = setup.strategy.plan(state.strategy, this)
+    failpoint("round.planned", state.round + 1)
     reports: list[Report] = []
     set_aside: dict[str, str] = {}
     if jobs:
@@ -122,6 +124,7 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
         start = np.broadcast_to(state.weights, (len(everyone), setup.size))
         weights = dict(zip(everyone, start, strict=True))
         answers = yield Train(state.round, weights, tuple(jobs))
+        failpoint("round.trained", state.round + 1)
         asked = {job.client for job in jobs if job.send}
         reports, set_aside = accept(answers, asked, setup.size)
         reports, set_aside = measurable(reports, set_aside, this.measurements)
@@ -131,8 +134,11 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
         gram = gram_matrix([r.update for r in reports]) if needed else np.zeros((0, 0))
         step = setup.strategy.combine(planned, this, reports, gram)
     state.strategy = planned if step.state is None else step.state
+    failpoint("round.combined", state.round + 1)
     _advance(setup, state, step, reports)
+    failpoint("round.advanced", state.round)
     measured = yield from _bank(setup, state)
+    failpoint("round.measured", state.round)
     clients = [report.client for report in reports]
     norms = [float(np.linalg.norm(report.update.astype(float))) for report in reports]
     moved = (step.scale * step.coefficients).tolist()
