@@ -68,15 +68,15 @@ class Case:
 
 def cases():
     """Return all twenty; the strategy alternates between state at the server and at silos too."""
-    kills = [{"name": f"failpoint {place}", "failpoint": place} for place in FAILPOINTS]
-    kills += [
+    kills = [
         {"name": f"{program} after round 1", "program": program, "after": 1}
         for program in (COMMAND, *PROGRAMS)
     ]
     kills += [
-        {"name": "command while it starts", "program": COMMAND},
         {"name": "client app in round 2", "program": "client app", "after": 1},
+        {"name": "command while it starts", "program": COMMAND},
     ]
+    kills += [{"name": f"failpoint {place}", "failpoint": place} for place in FAILPOINTS]
     return [Case(strategy=("scaffold", "mfairfl")[i % 2], **one) for i, one in enumerate(kills)]
 
 
