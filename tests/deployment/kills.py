@@ -27,8 +27,8 @@ from mfairfl.deployment.processes import descendants, is_alive
 from mfairfl.failpoints import VARIABLE
 
 ROUNDS = 4
-DEADLINE = 30  # seconds that a request waits for replies
-PATIENCE = 240  # seconds within which a command must end
+DEADLINE = 90  # seconds that a request waits; Flower keeps the place of a killed node for 60
+PATIENCE = 400  # seconds within which a command must end
 GRACE = 20  # seconds in which processes may notice that another one is gone
 
 COMMAND = "command"
