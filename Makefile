@@ -143,3 +143,16 @@ COUNT ?= 100000
 fuzz: $(VENV)/.dev ## one answer of one client mutated, COUNT times over twelve strategies (minutes): benchmarks/fuzz.txt
 	PYTHONPATH=tests $(ONE_THREAD) $(BIN)/python benchmarks/fuzz.py --count $(COUNT) > benchmarks/fuzz.txt; \
 	status=$$?; cat benchmarks/fuzz.txt; exit $$status
+
+
+failpoints: $(VENV)/.dev ## kill -9 a run at 12 places of each of 10 rounds; every one must end in the same bits (minutes)
+	$(ONE_THREAD) $(BIN)/python benchmarks/failpoints.py > benchmarks/failpoints.txt
+	cat benchmarks/failpoints.txt
+
+durability: $(VENV)/.dev ## damaged checkpoints, full and read-only disks, several processes on one folder (minutes)
+	$(ONE_THREAD) $(BIN)/python benchmarks/durability.py > benchmarks/durability.txt
+	cat benchmarks/durability.txt
+
+deploy-kills: $(VENV)/.dev ## kill -9 the processes of real deployments, 20 times (half an hour): results/
+	cd tests && PYTHONPATH=.:deployment ../$(BIN)/python deployment/kills.py > ../results/deployment-kills.txt
+	cat results/deployment-kills.txt

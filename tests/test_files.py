@@ -1,7 +1,8 @@
-"""Reading and writing of settings."""
+"""Reading and writing of settings, and files that are whole or not there."""
 
 from __future__ import annotations
 
+import errno
 import os
 import tomllib
 from pathlib import Path
@@ -101,3 +102,18 @@ def test_json_of_some_depth_is_read():
 def test_what_is_no_json_is_a_value_error(text):
     with pytest.raises(ValueError):  # noqa: PT011 - each says something else
         parse_json(text)
+
+
+def test_a_full_disk_names_the_file_and_keeps_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("mfairfl.files.os.fsync", full)
+    with pytest.raises(OSError, match="No space left on device") as caught:
+        write_atomically(path, b"new and longer")
+    assert caught.value.filename == str(path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]  # nothing takes up the room that is missing

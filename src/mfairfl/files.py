@@ -10,18 +10,22 @@ import re
 import stat
 import tomllib
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
 
 from mfairfl.errors import ConfigError, first_problem
+from mfairfl.failpoints import failpoint
 
 __all__ = [
     "RelativePath",
     "load_settings",
     "load_toml",
     "make_private_folder",
+    "naming",
     "others_can_read",
     "parse_json",
     "read_regular_file",
@@ -59,15 +63,22 @@ def write_atomically(path: Path, data: bytes, *, private: bool = False) -> None:
         Whether only this user may read it, whatever the umask.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        if private:
-            # Before there is anything to read. `make_private_folder` says where it is impossible.
-            with contextlib.suppress(PermissionError):
-                os.fchmod(file.fileno(), 0o600)
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with naming(path), temporary.open("wb") as file:
+            if private:
+                # Before there is anything to read. `make_private_folder` says where it cannot be.
+                with contextlib.suppress(PermissionError):
+                    os.fchmod(file.fileno(), 0o600)
+            file.write(data)
+            file.flush()
+            failpoint("file.written", path.name)
+            os.fsync(file.fileno())
+    except OSError:
+        temporary.unlink(missing_ok=True)  # a full disk needs the room
+        raise
+    failpoint("file.synced", path.name)
     temporary.replace(path)
+    failpoint("file.renamed", path.name)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -150,6 +161,16 @@ def _holds_values(value: Any) -> bool:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a number of JSON")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error name the file: one of a full disk does not by itself."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 def load_toml(path: Path) -> dict[str, Any]:

@@ -311,6 +311,26 @@ def test_another_runs_files_are_refused(tmp_path):
         Checkpoints(tmp_path, "other").latest()
 
 
+def test_a_file_under_another_rounds_name_is_not_taken_for_it(tmp_path):
+    checkpoints = filled(tmp_path, 4, 5)
+    older, newer = sorted(tmp_path.iterdir())
+    whole = newer.read_bytes()
+    newer.write_bytes(older.read_bytes())
+    with pytest.warns(CheckpointWarning, match=r"round-000005.*of round 4: renamed or replaced"):
+        assert_same(full_state(4), checkpoints.latest())
+    older.write_bytes(whole)
+    with pytest.raises(CheckpointError, match="renamed or replaced; no older checkpoint is left"):
+        checkpoints.latest()
+
+
+def test_what_was_not_removed_in_time_is_removed_at_the_next_start(tmp_path):
+    checkpoints = filled(tmp_path, 4, 5)
+    (tmp_path / "round-000003.ckpt").write_bytes(dump(full_state(3), IDENTITY))
+    checkpoints.on_start(None, full_state(5))
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["round-000004.ckpt", "round-000005.ckpt"]
+
+
 def test_what_a_crash_left_half_written_is_ignored_and_cleared(tmp_path):
     checkpoints = filled(tmp_path, 4)
     leftover = tmp_path / ".round-000005.ckpt.4242.tmp"

@@ -289,6 +289,33 @@ def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog
     assert "knows no run" in str(transport.exchange(ask)["west"])  # it answers again
 
 
+class Listing(LocalGrid):
+    """Lists a node that was killed until its lease runs out; then another takes its place."""
+
+    greeted = 0
+
+    def _answer(self, message):
+        if message.metadata.dst_node_id == 7919:
+            self.greeted += 1
+            if self.greeted == 1:
+                return Message(Error(code=5, reason="node unavailable"), reply_to=message)
+        return super()._answer(message)
+
+
+def test_a_node_that_is_listed_but_gone_is_waited_for(nodes):
+    keys = {node: f"key {node}".encode() for node in nodes}
+    names = {23757: "east", 15838: "north", 7919: "west"}
+    members = {keys[node]: name for node, name in names.items()}
+    grid = Listing(app, nodes, keys=keys)
+    transport = GridTransport(grid, "run-1", deadline=2, members=members)
+    with pytest.raises(FederationError, match="missing: west"):
+        transport.wait_for(sorted(names.values()), minimum=3, seconds=0)
+    grid.greeted = 0
+    online = transport.wait_for(sorted(names.values()), minimum=3, seconds=60)
+    assert online == ["east", "north", "west"]
+    assert grid.greeted == 2
+
+
 def test_too_few_nodes_are_named(nodes):
     nodes.pop(7919)
     transport = GridTransport(LocalGrid(app, nodes), "run-1", deadline=2)

@@ -20,6 +20,7 @@ from mfairfl.engine.output import Candidate
 from mfairfl.engine.sealed import seal, unseal
 from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.errors import CheckpointError, MfairflError
+from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.files import make_private_folder, read_regular_file, write_atomically
 from mfairfl.guard.standing import Standing
@@ -79,6 +80,18 @@ def parse(data: bytes, identity: str) -> RunState:
     except (MfairflError, AttributeError, KeyError, TypeError, ValueError) as error:
         why = " ".join(str(error).split())
         raise CheckpointError(f"it is not a checkpoint of mfairfl ({why})") from None
+
+
+def _read(path: Path, identity: str) -> RunState:
+    """Return the state in a file, which must be that of the round in its name."""
+    state = parse(read_regular_file(path), identity)
+    if path != path.with_name(_file_name(state.round)):
+        raise CheckpointError(f"it is the checkpoint of round {state.round}: renamed or replaced")
+    return state
+
+
+def _file_name(round_: int) -> str:
+    return f"round-{round_:06d}.ckpt"
 
 
 def _restore(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> RunState:
@@ -195,7 +208,7 @@ class Checkpoints:
         reasons = []
         for path in reversed(self._files()):
             try:
-                state = parse(read_regular_file(path), self.identity)
+                state = _read(path, self.identity)
                 if setup is not None:
                     _require_fit(state, setup)
             except (CheckpointError, OSError) as error:
@@ -220,11 +233,17 @@ class Checkpoints:
         make_private_folder(self.folder)
         for leftover in self.folder.glob(".*.tmp"):
             leftover.unlink()
+        self._remove_old()  # a process may have been killed before it came to that
 
     def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
         """Commit the round."""
         del setup, record
-        path = self.folder / f"round-{state.round:06d}.ckpt"
+        path = self.folder / _file_name(state.round)
+        failpoint("checkpoint.begun", state.round)
         write_atomically(path, dump(state, self.identity), private=True)
+        failpoint("checkpoint.committed", state.round)
+        self._remove_old()
+
+    def _remove_old(self) -> None:
         for old in self._files()[:-_KEEP]:
             old.unlink()

@@ -19,6 +19,7 @@ import numpy as np
 from mfairfl.data import SPLITS, Attribute, Client
 from mfairfl.engine.sealed import read_sealed, write_sealed
 from mfairfl.engine.state import Answer, Ask, Measure, Measured, Score, Scored, Train
+from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import make_private_folder
 from mfairfl.models import Model
@@ -99,6 +100,7 @@ class DiskSlots:
     def keep(self, round_: int, client: str, slots: Held) -> None:
         """Store what is held after this round; what a later round left behind is forgotten."""
         del client
+        failpoint("slots.unsaved", round_ + 1)
         later = [number for number in self._rounds if number > round_]
         self._rounds[round_] = dict(slots)
         if slots:
@@ -106,6 +108,7 @@ class DiskSlots:
         for number in [*later, *sorted(set(self._rounds) - set(later))[:-_KEEP]]:
             del self._rounds[number]
             self._path(number).unlink(missing_ok=True)
+        failpoint("slots.saved", round_ + 1)
 
     def _path(self, round_: int) -> Path:
         return self._folder / f"round-{round_:06d}.safetensors"

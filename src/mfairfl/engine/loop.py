@@ -30,6 +30,7 @@ from mfairfl.engine.state import (
 )
 from mfairfl.engine.tallies import mean_loss, pooled
 from mfairfl.errors import FederationError
+from mfairfl.failpoints import failpoint
 from mfairfl.fairness.thresholds import fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
 from mfairfl.guard.acceptance import Terms, accept_measured, accept_reports, accept_scored
@@ -146,12 +147,16 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
     """One round: plan, train, combine, measure the new weights."""
     this, index = _this_round(setup, state, measured), state.round
     planned, jobs = setup.strategy.plan(state.strategy, this)
+    failpoint("round.planned", index + 1)
     trained = yield from _train(setup, state, jobs)
+    failpoint("round.trained", index + 1)
     reports: list[Report] = trained.found
     step, defended = _step(setup, planned, this, reports)
     before = replace(state, bank=[*state.bank], vectors={**state.vectors})
     state.strategy = planned if step.state is None else step.state
+    failpoint("round.combined", state.round + 1)
     _advance(setup, state, step, reports)
+    failpoint("round.advanced", state.round)
     suspended = state.standing.reasons(index)
     log = dict(step.log)
     try:
@@ -159,6 +164,7 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
     except _DivergedError as error:
         _undo(state, before)
         answers, log["undone"] = Reply((measured,)), str(error)
+    failpoint("round.measured", state.round)
     refused = {**answers.faults, **defended.reasons, **trained.faults}
     there = {job.client for job in jobs} - set(trained.absent)
     state.standing.judge(index, there, refused, clients=len(setup.summary.counts))

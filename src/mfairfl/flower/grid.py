@@ -110,12 +110,14 @@ class GridTransport:
 
     def wait_for(self, names: Sequence[str], *, minimum: int, seconds: float) -> list[str]:
         """Wait until all of these clients are online, or the time is up and `minimum` are."""
-        end = time.monotonic() + seconds
+        end, reached = time.monotonic() + seconds, set[str]()
         while True:
             self._find_nodes()
             revoked = self._revoked_names() & set(names)
             wanted = set(names) - revoked
-            online = sorted(set(self._names.values()) & wanted)
+            listed = set(self._names.values()) & wanted
+            reached = reached & listed | self._reach(listed - reached)
+            online = sorted(reached)
             late = time.monotonic() >= end or len(wanted) < minimum
             if len(online) >= minimum and (late or len(online) == len(wanted)):
                 return online
@@ -127,6 +129,17 @@ class GridTransport:
                     f"must be; missing: {missing}"
                 )
             time.sleep(0.5)
+
+    def _reach(self, names: Collection[str]) -> set[str]:
+        """Greet clients; return those that are there.
+
+        For a minute Flower lists a node that was killed, and one that takes its place is refused.
+        """
+        hello = make_packet("hello", {})
+        nodes = {name: node for node, name in self._names.items() if name in names}
+        sent = {name: self._message(hello, node) for name, node in nodes.items()}
+        replies = match_replies(sent, self._collect(list(sent.values())))
+        return {name for name, reply in replies.items() if reply not in _CAUSES.values()}
 
     def _find_nodes(self) -> None:
         """Learn who is online; forget those who are not."""

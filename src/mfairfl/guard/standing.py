@@ -117,9 +117,7 @@ class Standing:
         kinds = {"latest": str, "longest": float}
         for key, values in plain.items():
             kind = kinds.get(key, int)
-            if not all(
-                isinstance(x, kind) and isinstance(name, str) for name, x in values.items()
-            ):
+            if not all(isinstance(value, kind) for value in values.values()):
                 raise ValueError(f"standing.{key} holds values of another type")
         return cls(**{key: dict(value) for key, value in plain.items()})
 
