@@ -147,6 +147,24 @@ def test_the_watchdog_outlives_what_ends_the_others():
         wait_for(lambda: not any(map(is_alive, family)))
 
 
+def test_a_watchdog_that_would_end_its_starter_does_not_start():
+    words = [sys.executable, "-m", "mfairfl.deployment.watchdog"]
+    done = subprocess.run(
+        words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "use watched_group" in done.stderr
+
+
+def test_nothing_is_started_without_a_watchdog(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with (
+        pytest.raises(FederationError, match="watchdog: does not start"),
+        processes.watched_group(),
+    ):
+        pass
+
+
 # ------------------------------------------------------------------ a folder in use
 
 

@@ -134,14 +134,18 @@ def watched_group() -> Iterator[WatchedGroup]:
     reading, writing = os.pipe()
     words = [sys.executable, "-m", "mfairfl.deployment.watchdog"]
     try:
-        watchdog = subprocess.Popen(words, stdin=reading, process_group=0)
+        watchdog = subprocess.Popen(words, stdin=reading, stdout=subprocess.PIPE, process_group=0)
     finally:
         os.close(reading)
-    try:
-        yield WatchedGroup(watchdog, writing)
-    finally:
-        os.close(writing)
-        watchdog.wait()
+    with watchdog:
+        try:
+            if watchdog.stdout is None or not watchdog.stdout.read(1):
+                raise FederationError(
+                    f"{' '.join(words)}: does not start, so nothing would end what is started here"
+                )
+            yield WatchedGroup(watchdog, writing)
+        finally:
+            os.close(writing)
 
 
 def start(command: Command, *, log: Path, group: int = 0) -> Process:
@@ -194,8 +198,8 @@ def _in_use(folder: Path, processes: Sequence[psutil.Process]) -> FederationErro
     named = ", ".join(f"{process.pid} {_program(process)}" for process in processes)
     numbers = " ".join(str(process.pid) for process in processes)
     return FederationError(
-        f"{folder}: processes of another deployment use it ({named or 'unknown'}); wait for them, "
-        f"or end them: kill {numbers}"
+        f"{folder}: processes of another deployment use it ({named or 'of another user'}); wait "
+        f"for them, or end them{': kill ' * bool(numbers)}{numbers}"
     )
 
 

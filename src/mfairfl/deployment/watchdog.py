@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import psutil
@@ -47,8 +48,12 @@ def _signal(process: psutil.Process, number: int) -> None:
 
 
 if __name__ == "__main__":
+    if os.getpgrp() != os.getpid():
+        sys.exit("error: this would end the group of whoever starts it; use watched_group")
     for _number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(_number, signal.SIG_IGN)  # it leaves last
+    os.write(1, b".")  # it watches from now on
+    os.close(1)
     while os.read(0, 1):  # nothing is ever written: this waits for the end of the pipe
         pass
     end_group(os.getpgrp())
