@@ -168,7 +168,7 @@ def _signed(body: bytes) -> bytes:
         save({"weights": np.ones(2)}),
         b"\x02" + b"\x00" * 7 + b"{}",
         seal({}, ["version", "identity"])[:-32],
-        seal({}, {"version": 1, "identity": IDENTITY})[:-32],
+        seal({}, {"version": 2, "identity": IDENTITY})[:-32],
         seal({}, {**HEADER, "slots": 3})[:-32],
         seal({"weights": np.ones(2)}, {**HEADER, "bank": ["round 1"]})[:-32],
     ],
@@ -270,7 +270,7 @@ def test_a_forged_state_is_refused_in_one_line(tmp_path, federation, kind):
     """Its hash is right: a hash is no signature."""
     setup = fed.setup_for(federation, rounds=3)
     state, checkpoints = fed.first(setup), Checkpoints(tmp_path, IDENTITY)
-    path = tmp_path / "round-000001.ckpt"
+    path = tmp_path / "round-000000.ckpt"
     path.write_bytes(dump(state, IDENTITY))
     assert_same(state, checkpoints.latest(setup))
     if kind in FORGED_STATES:

@@ -393,15 +393,28 @@ def test_it_stops_after_some_rounds_without_a_lower_loss(losses, patience, round
 
 
 @pytest.mark.parametrize("loss", [np.nan, np.inf, 2e4])
-def test_training_that_diverged_everywhere_ends_the_run_in_one_line(loss):
+def test_a_step_that_breaks_the_model_is_taken_back(loss):
+    strategy, listener = Scripted(), Listener()
+    engine = FakeEngine(lambda _: TWO, losses=(9, 5, loss, 5, 5))
+    result = engine.run(setup(strategy, rounds=3), state(strategy), [listener])
+    (_, first, moved), (_, second, kept), (_, third, last) = listener.heard[2:]
+    assert "undone" not in first.log
+    assert "its measurement of train rows" in second.log["undone"]
+    assert "undone" not in third.log
+    assert np.array_equal(moved, kept)  # the second step is taken back, the third one counts
+    assert not np.array_equal(kept, last)
+    assert result.rounds == 3
+
+
+@pytest.mark.parametrize("loss", [np.nan, np.inf, 2e4])
+def test_a_model_that_nobody_can_measure_ends_the_run_in_one_line(loss):
     strategy = Scripted()
-    engine = FakeEngine(lambda _: TWO, losses=(9, 5, loss))
     with pytest.raises(FederationError) as caught:
-        engine.run(setup(strategy, rounds=6), state(strategy))
+        FakeEngine(lambda _: TWO, losses=(loss,)).run(setup(strategy), state(strategy))
     reason = "a number is not finite" if loss != 2e4 else "its mean loss is above 10000"
     assert str(caught.value) == (
-        "round 2: no client's measurement can be used (a: its measurement of train rows: "
-        f"{reason}); if it is the same with all, training has diverged: lower training.lr"
+        "round 0: half of the clients' measurements cannot be used (a: its measurement of train "
+        f"rows: {reason}); if it is the same with all, training has diverged: lower training.lr"
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 import federations as fed
 from mfairfl.engine.loop import federate
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import Train
+from mfairfl.engine.state import Reply, Train
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Cells
 from mfairfl.remote.codec import Shape, pack_ask, unpack_ask
@@ -109,7 +109,7 @@ def honest_asks(setup):
         for name in jobs:
             yield unpack_ask(pack_ask(ask, name), name, shape), shape
         try:
-            ask = loop.send(clients.answer({0: ask})[0])
+            ask = loop.send(Reply(clients.answer({0: ask})[0]))
         except StopIteration:
             return
 
