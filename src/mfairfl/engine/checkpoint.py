@@ -82,14 +82,6 @@ def parse(data: bytes, identity: str) -> RunState:
         raise CheckpointError(f"it is not a checkpoint of mfairfl ({why})") from None
 
 
-def _read(path: Path, identity: str) -> RunState:
-    """Return the state in a file, which must be that of the round in its name."""
-    state = parse(read_regular_file(path), identity)
-    if path != path.with_name(_file_name(state.round)):
-        raise CheckpointError(f"it is the checkpoint of round {state.round}: renamed or replaced")
-    return state
-
-
 def _file_name(round_: int) -> str:
     return f"round-{round_:06d}.ckpt"
 
@@ -138,6 +130,12 @@ def _put_arrays(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     if isinstance(value, list):
         return [_put_arrays(v, arrays) for v in value]
     return value
+
+
+def _require_name(path: Path, state: RunState) -> None:
+    """Refuse a state of another round than the file's name says."""
+    if path.name != _file_name(state.round):
+        raise CheckpointError(f"it is the checkpoint of round {state.round}: renamed or replaced")
 
 
 def _require_fit(state: RunState, setup: Setup) -> None:
@@ -208,9 +206,10 @@ class Checkpoints:
         reasons = []
         for path in reversed(self._files()):
             try:
-                state = _read(path, self.identity)
+                state = parse(read_regular_file(path), self.identity)
                 if setup is not None:
                     _require_fit(state, setup)
+                _require_name(path, state)
             except (CheckpointError, OSError) as error:
                 reasons.append(f"{path}: {error}")
                 continue
