@@ -7,6 +7,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
 .PHONY: help demo test lint format bench acs acs-memory targets defaults strategies group-fair model-quality references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep byzfl clean
+.PHONY: help demo test lint format bench acs acs-memory targets defaults strategies group-fair model-quality references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep gate-attacks clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -128,9 +129,30 @@ test-network: $(VENV)/.dev ## fetch COMPAS, German and a state of ACSIncome for 
 kill-sweep: $(VENV)/.dev ## kill -9 a training run at many moments; every resumed run must end in the same bits
 	$(ONE_THREAD) $(BIN)/python benchmarks/kill_sweep.py | tee benchmarks/kill_sweep.txt
 
+gate-attacks: $(VENV)/.dev ## unfinished bodies and half-open requests against a real gate (a minute); the output is kept in benchmarks/
+	$(ONE_THREAD) $(BIN)/python benchmarks/gate.py > benchmarks/gate.txt; code=$$?; cat benchmarks/gate.txt; exit $$code
+
 clean: ## remove environments, caches and built files
 	rm -rf .venv .venv-wheel .venv-lowest .venv-py* .base dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 byzfl: $(VENV)/.dev ## the robust rules against ByzFL's on random inputs; stores some of its outputs for the tests
 	$(PIP) install --upgrade --target .cache/byzfl --no-deps byzfl==0.0.11
 	PYTHONPATH=.cache/byzfl $(ONE_THREAD) $(BIN)/python scripts/byzfl_agreement.py --store tests/geometry/byzfl_outputs.json
+
+COUNT ?= 100000
+fuzz: $(VENV)/.dev ## one answer of one client mutated, COUNT times over twelve strategies (minutes): benchmarks/fuzz.txt
+	PYTHONPATH=tests $(ONE_THREAD) $(BIN)/python benchmarks/fuzz.py --count $(COUNT) > benchmarks/fuzz.txt; \
+	status=$$?; cat benchmarks/fuzz.txt; exit $$status
+
+
+failpoints: $(VENV)/.dev ## kill -9 a run at 12 places of each of 10 rounds; every one must end in the same bits (minutes)
+	$(ONE_THREAD) $(BIN)/python benchmarks/failpoints.py > benchmarks/failpoints.txt
+	cat benchmarks/failpoints.txt
+
+durability: $(VENV)/.dev ## damaged checkpoints, full and read-only disks, several processes on one folder (minutes)
+	$(ONE_THREAD) $(BIN)/python benchmarks/durability.py > benchmarks/durability.txt
+	cat benchmarks/durability.txt
+
+deploy-kills: $(VENV)/.dev ## kill -9 the processes of real deployments, 20 times (half an hour): results/
+	cd tests && PYTHONPATH=.:deployment ../$(BIN)/python deployment/kills.py > ../results/deployment-kills.txt
+	cat results/deployment-kills.txt

@@ -27,6 +27,7 @@ from mfairfl.engine.state import Ask, Reply, RoundRecord, RunState, Score, Setup
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, Model
 from mfairfl.remote.enrolment import EnrolmentTerms
+from mfairfl.remote.policy import Limits, Policy
 from mfairfl.strategies import Summary, create
 from mfairfl.testing import SITES, TASK, people, people_federation  # noqa: F401 - for all tests
 from mfairfl.training.plan import Recipe, Report
@@ -42,6 +43,11 @@ CALM = {"lr": 0.004, "local_epochs": 1, "batch_size": 100}
 def alike() -> Federation:
     """Five sites of one kind and size, a to e."""
     return people_federation(people(sites=dict.fromkeys("abcde", 100)), validation=0.2)
+
+
+def policy(**limits: Any) -> Policy:
+    """A silo's policy.toml; unless said otherwise it names every category."""
+    return Policy(limits=Limits(**({"min_count": 1} | limits)))
 
 
 def partly_recorded() -> Table:

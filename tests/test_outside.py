@@ -129,9 +129,10 @@ for i, site in enumerate(["east", "west"]):
     folder.mkdir()
     frame[frame["site"] == site].drop(columns="site").to_csv(folder / "rows.csv", index=False)
     (folder / "silo.toml").write_text(
-        f'name = "{{site}}"\\ncsv = "rows.csv"\\nstate = "state"\\nmin_count = 1\\n'
+        f'name = "{{site}}"\\ncsv = "rows.csv"\\nstate = "state"\\n'
         + f"extensions = {{sys.argv[1]}}\\n"
     )
+    (folder / "policy.toml").write_text("[limits]\\nmin_count = 1\\n")
     nodes[100 + i] = {{"silo": str(folder / "silo.toml")}}
 config = make_config({{
     "task": {{"label": "hired", "favourable": "yes", "sensitive": ["sex"]}},

@@ -22,6 +22,7 @@ __all__ = [
     "MessageError",
     "MfairflError",
     "RunDirectoryError",
+    "TimeLimitError",
     "first_problem",
     "require_extra",
     "require_known",
@@ -57,6 +58,10 @@ class MessageError(MfairflError):
 
 class RunDirectoryError(MfairflError):
     """A run directory is in use, holds another run, or lacks a file."""
+
+
+class TimeLimitError(MfairflError):
+    """A computation took longer than whoever asked for it allows."""
 
 
 def unknown(kind: str, name: str, options: Iterable[str]) -> str:
@@ -118,7 +123,7 @@ def first_problem(
     problems = error.errors()
     # A misspelt key also leaves the right one missing: name the misspelling.
     first = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
-    path = [str(part) for part in first["loc"]]
+    path = [_shown(str(part)) for part in first["loc"]]
     where = ".".join([prefix, *path] if prefix else path)
     if first["type"] == "extra_forbidden" and model is not None:
         section = where.rpartition(".")[0]
@@ -129,6 +134,12 @@ def first_problem(
     plain = path and not isinstance(value, dict) and len(repr(value)) <= _SHOWN
     got = f" (got {value!r})" if plain and repr(value) not in message else ""
     return f"{where}: {message}{got}" if where else message
+
+
+def _shown(key: str) -> str:
+    """Return a key as a message shows it: on one line, and not without end."""
+    plain = key if key.isprintable() else repr(key)
+    return plain if len(plain) <= _SHOWN else f"{plain[:_SHOWN]}…"
 
 
 def _keys(model: Any, path: Iterable[str]) -> list[str]:

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
 import os
 import re
+import stat
 import tomllib
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
 
 from mfairfl.errors import ConfigError, first_problem
+from mfairfl.failpoints import failpoint
 
 __all__ = [
     "RelativePath",
     "load_settings",
     "load_toml",
+    "make_private_folder",
+    "naming",
+    "others_can_read",
+    "parse_json",
+    "read_regular_file",
     "toml_key",
     "toml_text",
     "write_atomically",
 ]
 
 _Settings = TypeVar("_Settings", bound=BaseModel)
+
+_LARGEST = 2 << 30  # bytes of a file that is read whole
+_DEEPEST = 64  # levels of JSON; no file of mfairfl has a dozen
 
 _DATA = (
     *(".csv", ".tsv", ".tab", ".parquet", ".pq", ".feather", ".arrow"),
@@ -39,19 +54,123 @@ RelativePath = Annotated[Path, AfterValidator(_in_folder)]
 """A path in a settings file, relative to that file's folder."""
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that a crash leaves either the old one or the new one, whole."""
+def write_atomically(path: Path, data: bytes, *, private: bool = False) -> None:
+    """Write a file so that a crash leaves either the old one or the new one, whole.
+
+    Parameters
+    ----------
+    private : bool
+        Whether only this user may read it, whatever the umask.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with naming(path), temporary.open("wb") as file:
+            if private:
+                # Before there is anything to read. `make_private_folder` says where it cannot be.
+                with contextlib.suppress(PermissionError):
+                    os.fchmod(file.fileno(), 0o600)
+            file.write(data)
+            file.flush()
+            failpoint("file.written", path.name)
+            os.fsync(file.fileno())
+    except OSError:
+        temporary.unlink(missing_ok=True)  # a full disk needs the room
+        raise
+    failpoint("file.synced", path.name)
     temporary.replace(path)
+    failpoint("file.renamed", path.name)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def make_private_folder(path: Path) -> Path:
+    """Make a folder that only this user may enter, whatever the umask; return it.
+
+    Another user's folder, and one on a file system without permissions, is used with a warning.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    if others_can_read(path):
+        try:
+            path.chmod(0o700)
+        except PermissionError:
+            warnings.warn(
+                f"{path}: others can read it, and it cannot be closed; use another folder",
+                UserWarning,
+                stacklevel=2,
+            )
+    return path
+
+
+def others_can_read(path: Path) -> bool:
+    """Say whether a file or folder is open to other users in any way."""
+    return bool(path.stat().st_mode & 0o077)
+
+
+def read_regular_file(path: Path) -> bytes:
+    """Read a file whole; what is none (a folder, a pipe, a device) is an `OSError`.
+
+    Reading a pipe would wait for ever, and a device may have no end.
+    """
+    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        found = os.fstat(opened)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        if found.st_size > _LARGEST:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+        with os.fdopen(opened, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(opened)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON that somebody else may have written; every problem is a `ValueError`.
+
+    Not a number (``NaN``) is no JSON, and nothing is nested deeper than 64 levels: code that
+    follows the nesting would run out of stack.
+
+    Examples
+    --------
+    >>> parse_json('{"rounds": [1, 2]}')
+    {'rounds': [1, 2]}
+    >>> parse_json("[" * 100_000)
+    Traceback (most recent call last):
+        ...
+    ValueError: nested too deeply
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    level = [value]
+    for _ in range(_DEEPEST):
+        lists = [x if isinstance(x, list) else x.values() for x in level if _holds_values(x)]
+        level = [item for one in lists for item in one]
+    if level:
+        raise ValueError("nested too deeply")
+    return value
+
+
+def _holds_values(value: Any) -> bool:
+    return isinstance(value, list | dict)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error name the file: one of a full disk does not by itself."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = str(path)
+        raise
 
 
 def load_toml(path: Path) -> dict[str, Any]:

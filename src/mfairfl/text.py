@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Collection, Sequence
 
-__all__ = ["aligned", "some_of", "words_of"]
+__all__ = ["aligned", "one_line", "some_of", "words_of"]
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
@@ -25,6 +26,24 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
         "  ".join(row[i].rjust(w) if i in right else row[i].ljust(w) for i, w in kept).rstrip()
         for row in rows
     ]
+
+
+def one_line(text: str, longest: int = 240) -> str:
+    r"""Return what somebody else wrote as one short line that is safe to print and to store.
+
+    Spaces and line breaks become one space; control characters, marks that turn the direction of
+    writing and halves of characters become ``?``. Of a long text the beginning is kept.
+
+    Examples
+    --------
+    >>> one_line("disk\n full\x1b[2J"), one_line("x" * 300, longest=4)
+    ('disk full?[2J', 'xxx…')
+    """
+    # Cut first: what is thrown away need not be read. Words are joined by one space at most.
+    words = " ".join(text[: 10 * longest].split())
+    plain = "".join("?" if unicodedata.category(c).startswith("C") else c for c in words)
+    whole = len(plain) <= longest and len(text) <= 10 * longest
+    return plain if whole else plain[: longest - 1] + "…"
 
 
 def some_of(names: Sequence[str], most: int = 3) -> str:

@@ -14,7 +14,7 @@ import signal
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import tomli_w
@@ -311,10 +311,9 @@ def main():
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     world = World(folder)
     quiet = world.settings
-    with (
-        servers(quiet, world.file, lambda line: None) as (superlink, gate),
-        nodes(quiet, world.file.parent, lambda line: None) as silos,
-    ):
+    with ExitStack() as serving, ExitStack() as taking_part:
+        superlink, _ = serving.enter_context(servers(quiet, world.file, lambda line: None))
+        silos = taking_part.enter_context(nodes(quiet, world.file.parent, lambda line: None))
         for fault, arguments in (
             (untroubled, ()),
             (raising, ()),
@@ -329,7 +328,7 @@ def main():
                 fault(world, *arguments)
         with timed():
             file, out, first = server_killed(world, superlink)
-            stop([gate])
+            serving.close()
             with servers(quiet, world.file, lambda line: None):
                 server_resumed(world, file, out, first)
     left = mine(folder)

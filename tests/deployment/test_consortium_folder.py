@@ -12,6 +12,7 @@ from consortium import mfairfl_cli, write_files
 
 from mfairfl.cli import main
 from mfairfl.deployment.settings import load_federation
+from mfairfl.remote.policy import Policy, load_policy
 from mfairfl.remote.silo_file import load_silo
 
 NAMES = ["--silo", "north", "--silo", "west", "--silo", "east"]
@@ -26,7 +27,7 @@ def folder(tmp_path):
 
 def test_every_member_gets_its_files(folder):
     found = sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file())
-    silo = ["mfairfl-silo.service", "run.toml", "silo.toml"]
+    silo = ["mfairfl-silo.service", "policy.toml", "run.toml", "silo.toml"]
     assert found == sorted(
         [
             "GUIDE.md",
@@ -40,7 +41,9 @@ def test_every_member_gets_its_files(folder):
     assert not re.search(r"\$\{?[a-z]", texts)  # nothing is left to fill in
     settings = load_federation(folder / "coordinator" / "federation.toml")
     assert settings.minimum == 2
-    assert load_silo(folder / "silos" / "west" / "silo.toml").server == "fl.example.org:9443"
+    west = folder / "silos" / "west" / "silo.toml"
+    assert load_silo(west).server == "fl.example.org:9443"
+    assert load_policy(west) == Policy()
 
 
 def test_no_command_of_the_guide_is_unknown(folder):
@@ -70,6 +73,13 @@ def test_doctor_leads_through_what_is_missing(folder, tmp_path, capsys):
     assert main(["deploy", "certificates", folder_, "--host", "127.0.0.1"]) == 0
     assert main(["doctor", federation]) == 0
     assert "ready, 0 warnings" in capsys.readouterr().out
+    (coordinator / "state").mkdir(mode=0o755)
+    (coordinator / "certificates" / "server.key").chmod(0o640)
+    assert main(["doctor", federation]) == 0
+    said = capsys.readouterr().out
+    assert f"warn  state: {coordinator / 'state'}: others can read it; chmod 700" in said
+    assert "server.key: others can read it; chmod 600" in said
+    assert "ready, 2 warnings" in said
 
     assert "rows.csv: check the path" in failing(silo)
     rows = write_files(tmp_path)["north"].read_text()
@@ -82,8 +92,32 @@ def test_doctor_leads_through_what_is_missing(folder, tmp_path, capsys):
     (north / "silo.toml").write_text(text.replace("fl.example.org:9443", "127.0.0.1:9"))
     assert "127.0.0.1:9: the coordinator cannot be reached" in failing(silo)
     (north / "key").chmod(0o644)
+    (north / "state").mkdir(mode=0o755)
     assert main(["doctor", silo]) == 2
-    assert "warn  key" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "warn  key" in said
+    assert f"chmod 700 {north / 'state'}" in said
+
+
+def test_doctor_shows_the_limits_in_force_and_where_they_come_from(folder, tmp_path, capsys):
+    north = folder / "silos" / "north"
+    (north / "rows.csv").write_bytes(write_files(tmp_path)["north"].read_bytes())
+
+    def limits():
+        main(["doctor", str(north / "silo.toml")])
+        (line,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("ok    limits")]
+        return line
+
+    assert "limits: of policy.toml: epochs 200, steps 100,000, " in limits()
+    assert "by default" not in limits()
+    (north / "policy.toml").write_text("[limits]\nepochs = 30\nmin_count = 8\n")
+    assert "limits: of policy.toml: epochs 30, min_count 8; by default: steps 100,000" in limits()
+    (north / "policy.toml").unlink()
+    assert "limits: by default: epochs 200, " in limits()
+    (north / "policy.toml").write_text("[limits]\nepoch = 30\n")
+    assert main(["doctor", str(north / "silo.toml")]) == 2
+    error = capsys.readouterr().err
+    assert "policy.toml: unknown key 'limits.epoch': did you mean 'limits.epochs'?" in error
 
 
 def test_a_silo_that_lacks_the_attribute_is_told_what_that_means(folder, tmp_path, capsys):

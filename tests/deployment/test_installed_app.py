@@ -12,9 +12,8 @@ from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
 from flwr.supernode.runtime import run_clientapp
 
 from mfairfl.deployment.installed_app import SOCKET, use_installed_app, write_launchers
-from mfairfl.deployment.silo_process import listen, receive_command, state_lock
-from mfairfl.errors import ConfigError, FederationError
-from mfairfl.remote.silo_file import SiloSettings
+from mfairfl.deployment.silo_process import listen, receive_command
+from mfairfl.errors import ConfigError
 
 
 def test_the_server_s_app_is_neither_unpacked_nor_loaded(monkeypatch):
@@ -52,16 +51,6 @@ def test_only_client_work_is_accepted(tmp_path, name, caplog):
     else:
         assert words is None
         assert f"asked for ['{name}']" in caplog.text
-
-
-def test_a_second_process_with_the_same_state_is_refused(tmp_path):
-    settings = SiloSettings(name="a", csv="a.csv", state=tmp_path)
-    with (
-        state_lock(settings),
-        pytest.raises(FederationError, match="another process of silo 'a'"),
-        state_lock(settings),
-    ):
-        pass
 
 
 @pytest.mark.parametrize("line", [b"\n", b"{]\n", json.dumps("flwr-clientapp").encode() + b"\n"])

@@ -10,6 +10,7 @@ from mfairfl.data import FileFormat, load_dataset
 from mfairfl.deployment.local import run_local, write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
+from mfairfl.remote.policy import Limits, Policy, load_policy
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import make_config
 from records import make_record
@@ -29,6 +30,16 @@ def test_dealt_rows_are_all_rows_once_and_every_value_is_kept(tmp_path):
     assert sorted(joined["age"].astype(float)) == sorted(table.X["age"])
     assert (joined[table.task.label] == table.task.favourable).sum() == table.y.sum()
     assert len({silo.port for silo in silos} | {settings.server.port}) == 3
+
+
+def test_a_silo_here_names_every_category_and_its_policy_is_kept(tmp_path):
+    files, out = write_files(tmp_path), tmp_path / "run"
+    file = write_deployment(config(), out, silos=files, deadline=9)
+    north = file.parent / "silos" / "north" / "silo.toml"
+    assert load_policy(north) == Policy(limits=Limits(min_count=1))
+    north.with_name("policy.toml").write_text("[limits]\nepochs = 7\n")
+    write_deployment(config(), out, silos=files, deadline=9)
+    assert load_policy(north).limits.epochs == 7
 
 
 def test_a_folder_in_use_is_refused_before_anything_is_written(tmp_path):

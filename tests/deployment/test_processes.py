@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from answers import one_line
 from mfairfl.deployment import processes
 from mfairfl.deployment.credentials import make_certificates
 from mfairfl.deployment.processes import (
@@ -18,8 +21,10 @@ from mfairfl.deployment.processes import (
     environment,
     free_ports,
     is_alive,
+    sole_use,
     start,
     stop,
+    use_given_umask,
 )
 from mfairfl.errors import FederationError
 
@@ -79,8 +84,161 @@ def test_a_server_that_ends_is_not_waited_for(tmp_path):
 
 
 def test_nothing_is_shared_with_other_flower_programs_of_this_user(tmp_path):
-    env = environment(tmp_path / "home", tmp_path / "bin")
-    assert env["FLWR_HOME"] == str(tmp_path / "home")
+    env = environment(tmp_path / "state", tmp_path / "bin")
+    assert env["FLWR_HOME"] == str(tmp_path / "state" / "flwr")
     assert env["PATH"].split(os.pathsep)[0] == str(tmp_path / "bin")
     assert env["OMP_NUM_THREADS"] == "1"
     assert env["FLWR_TELEMETRY_ENABLED"] == "0"
+
+
+# ------------------------------------------------------------------ the end of the owner
+
+# A process with: a member of the group, its child in a session of its own, and a fork.
+OWNER = """
+import os, subprocess, sys, time
+from mfairfl.deployment.processes import watched_group
+sleep = "import time; time.sleep(300)"
+away = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]]"
+away += ", start_new_session=True)\\n" + sleep
+with watched_group() as group:
+    member = subprocess.Popen([sys.executable, "-c", away, sleep], process_group=group.id)
+    if os.fork() == 0:
+        group.join()
+        time.sleep(300)
+    print("ready", flush=True)
+    ENDING
+"""
+
+
+def owner(ending):
+    words = [sys.executable, "-c", OWNER.replace("ENDING", ending)]
+    found = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert found.stdout.readline() == "ready\n"
+    wait_for(lambda: len(descendants(found.pid)) == 4)  # with the watchdog
+    return found, descendants(found.pid)
+
+
+def test_a_killed_process_takes_its_group_with_it():
+    parent, family = owner("time.sleep(300)")
+    with parent:
+        sessions = {os.getsid(process.pid) for process in family}
+        assert len(sessions) == 2  # a signal to the group would not reach all
+        parent.kill()
+        wait_for(lambda: not any(map(is_alive, family)))
+
+
+def test_a_group_ends_with_its_block():
+    parent, family = owner("sys.stdin.readline()")
+    with parent:
+        parent.stdin.close()
+        assert parent.wait() == 0
+        assert not any(map(is_alive, family))
+
+
+def test_the_watchdog_outlives_what_ends_the_others():
+    parent, family = owner("time.sleep(300)")
+    with parent:
+        (watchdog,) = (p for p in family if "mfairfl.deployment.watchdog" in p.cmdline())
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            watchdog.send_signal(number)
+        time.sleep(0.2)
+        assert is_alive(watchdog)
+        parent.kill()
+        wait_for(lambda: not any(map(is_alive, family)))
+
+
+# ------------------------------------------------------------------ a folder in use
+
+
+def test_what_was_left_behind_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "_LEAVING", 0.2)
+    state = tmp_path / "state"
+    words = [sys.executable, "-c", "import time; time.sleep(300)", "/bin/flower-superlink"]
+    left = subprocess.Popen(words, env=environment(state))
+    try:
+        for folder in (state, tmp_path):
+            with pytest.raises(FederationError) as caught, sole_use(folder):
+                pass
+            assert one_line(caught) == (
+                f"{folder}: processes of another deployment use it ({left.pid} flower-superlink); "
+                f"wait for them, or end them: kill {left.pid}"
+            )
+        with sole_use(tmp_path / "another"):
+            pass
+    finally:
+        left.kill()
+        left.wait()
+    with sole_use(state):
+        pass
+
+
+def test_a_process_that_is_just_ending_is_waited_for(tmp_path):
+    wait = "import sys; sys.stdin.read()"
+    leaving = subprocess.Popen(
+        [sys.executable, "-c", wait], env=environment(tmp_path), stdin=subprocess.PIPE
+    )
+    leaving.stdin.close()
+    with sole_use(tmp_path):
+        assert leaving.wait() == 0
+
+
+def test_a_second_owner_is_refused_and_the_first_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "_LEAVING", 0.2)
+    hold = (
+        "import sys\nfrom pathlib import Path\n"
+        "from mfairfl.deployment.processes import sole_use\n"
+        "with sole_use(Path(sys.argv[3])):\n    print('held', flush=True)\n    sys.stdin.read()"
+    )
+    words = [sys.executable, "-c", hold, "deploy", "local", str(tmp_path)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first:
+        assert first.stdout.readline() == b"held\n"
+        with pytest.raises(FederationError) as caught, sole_use(tmp_path):
+            pass
+        assert f"({first.pid} mfairfl deploy local)" in one_line(caught)
+        first.kill()
+    with sole_use(tmp_path):
+        pass
+
+
+# ------------------------------------------------------------------ who can read
+
+
+def mode(path):
+    return stat.S_IMODE(Path(path).stat().st_mode)
+
+
+@pytest.fixture
+def open_umask():
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def test_nobody_else_reads_what_a_program_writes(tmp_path, monkeypatch, open_umask):
+    state = tmp_path / "state"
+    write = "import os; open(os.environ['FLWR_HOME'] + '/database', 'w'); os.mkdir('made')"
+    monkeypatch.chdir(tmp_path)
+    words = [sys.executable, "-c", write]
+    started = start(Command(words, environment(state)), log=state / "logs" / "log")
+    assert started.wait() == 0
+    assert [mode(p) for p in (state, state / "flwr", state / "logs", tmp_path / "made")] == [
+        0o700
+    ] * 4
+    assert mode(state / "flwr" / "database") == mode(state / "logs" / "log") == 0o600
+    assert os.umask(0) == 0  # ours is as it was
+
+
+def test_an_open_state_folder_is_closed(tmp_path):
+    (tmp_path / "state").mkdir(mode=0o755)
+    environment(tmp_path / "state")
+    assert mode(tmp_path / "state") == 0o700
+
+
+def test_results_are_written_as_the_user_would(tmp_path, monkeypatch, open_umask):
+    os.umask(0o027)
+    given = environment(tmp_path)
+    monkeypatch.setattr(os, "environ", given)
+    os.umask(0o077)  # as a program is started
+    assert environment(tmp_path)["MFAIRFL_UMASK"] == "27"
+    use_given_umask()
+    assert os.umask(0) == 0o027

@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import time
 
 import httpx
 import pytest
 import tomli_w
 from consortium import SETTINGS, SITES, TASK, digests, embedded, mfairfl_cli, mine, write_files
+from cryptography.hazmat.primitives import serialization
+from flwr.proto.fleet_pb2 import ActivateNodeRequest
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+from flwr.supernode.fleet_http_client import FleetHttpClient
+from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
+from mfairfl.deployment.coordinator import FlowerCli, revoke_key
 from mfairfl.deployment.local import servers, write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.runs.config import make_config
@@ -41,10 +48,50 @@ def standing(tmp_path):
     file = write_deployment(config, tmp_path / "run", silos=write_files(tmp_path), deadline=30)
     settings = load_federation(file)
     with servers(settings, file, lambda line: None):
-        yield settings.server
+        yield file
 
 
-def test_what_an_outsider_gets(standing):
+def test_what_an_outsider_gets_and_then_a_revoked_silo(standing):
+    outsider(load_federation(standing).server)
+    revoked_silo(standing)
+
+
+def activate(server, port, key):
+    """Join as a silo with this key, as a SuperNode does; return the answer's code."""
+    private = serialization.load_ssh_private_key(key.read_bytes(), None)
+    public = private.public_key()
+    with FleetHttpClient.from_server_address(
+        f"127.0.0.1:{port}",
+        insecure=False,
+        root_certificates=server.ca.read_bytes(),
+        interceptors=[NodeAuthHttpInterceptor(private, public)],
+    ) as client:
+        try:
+            client.ActivateNode(
+                ActivateNodeRequest(public_key=public_key_to_bytes(public), heartbeat_interval=30)
+            )
+        except httpx.HTTPStatusError as error:
+            return error.response.status_code, error.response.text
+    return 200, ""
+
+
+def revoked_silo(file):
+    settings = load_federation(file)
+    server, key = settings.server, settings.silos["west"].with_suffix("")
+    assert "the running server refuses it" in revoke_key(settings, file, "west")
+    assert activate(server, server.superlink_port, key)[0] == 412  # Flower does not know it
+    end = time.monotonic() + 60
+    while "this key was revoked" not in activate(server, server.port, key)[1]:
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    other = settings.silos["east"].with_suffix("")
+    assert activate(server, server.port, other)[0] == 200
+    FlowerCli(server).update_keys(settings)  # as the next start does: it stays out
+    assert activate(server, server.superlink_port, key)[0] == 412
+    assert "the running server refuses it" in revoke_key(settings, file, "west")
+
+
+def outsider(standing):
     known = ssl.create_default_context(cafile=str(standing.ca))
     with httpx.Client(
         base_url=f"https://127.0.0.1:{standing.port}", verify=known, trust_env=False

@@ -12,7 +12,7 @@ from rich.console import Console
 from grids import LocalGrid
 from mfairfl.cli.progress import JournalProgress
 from mfairfl.deployment.credentials import read_public_key
-from mfairfl.deployment.journal import read_journal
+from mfairfl.deployment.journal import Journal, read_journal
 from mfairfl.deployment.local import write_deployment
 from mfairfl.deployment.server_app import carry_out
 from mfairfl.deployment.settings import load_federation
@@ -92,6 +92,17 @@ def test_a_torn_line_waits_until_it_is_whole(tmp_path):
     with path.open("a") as file:
         file.write('ent": "b"}\n')
     assert [line["event"] for line in read_journal(path, "1", 1)] == ["b"]
+
+
+def test_a_line_that_a_full_disk_tore_does_not_spoil_the_next(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    Journal(path, "1").add("warning", message="ends in \u2028 and \x85 lines")
+    with path.open("ab") as file:
+        file.write('{"run": "1", "event": "Zoë'.encode()[:-1])
+    assert [line["event"] for line in read_journal(path, "1")] == ["warning"]
+    Journal(path, "2").add("waiting")
+    assert [line["event"] for line in read_journal(path, "1")] == ["warning"]
+    assert [line["event"] for line in read_journal(path, "2")] == ["waiting"]
 
 
 def test_progress_says_who_and_how_far(laid, capsys):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mfairfl.cli import main
+from mfairfl.deployment.listener import Limits
 from mfairfl.deployment.settings import FederationSettings, ServerSettings
 
 ROOT = Path(__file__).parents[2]
@@ -44,3 +45,17 @@ def test_the_ports_are_the_defaults():
     for key in ("minimum", "deadline", "wait"):
         assert f"`{key}`" in PAGE
         assert key in FederationSettings.model_fields
+
+
+def test_the_limits_are_those_of_the_gate():
+    limits = Limits()
+    for said in (
+        f"kept | {limits.head_seconds:g} s |",
+        f"taken | {limits.stall_seconds:g} s |",
+        f"| {limits.least_rate // 1000} kB/s, after {limits.stall_seconds:g} s |",
+        f"| head | {limits.head_bytes >> 10} kB | 431 |",
+        f"| {limits.body_bytes >> 20} MB, stated in advance |",
+        f"| connections | {limits.connections} |",
+        f"`allowance` ({ServerSettings().allowance} MB)",
+    ):
+        assert said in PAGE

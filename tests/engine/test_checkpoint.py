@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import warnings
-from dataclasses import fields
+from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +15,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save
 
+import federations as fed
+from answers import one_line
 from mfairfl.engine.checkpoint import Checkpoints, CheckpointWarning, dump, parse
 from mfairfl.engine.output import Candidate
+from mfairfl.engine.sealed import seal, unseal
 from mfairfl.engine.state import RunState
 from mfairfl.errors import CheckpointError
-from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.files import write_atomically
 from mfairfl.guard.standing import Standing
 
@@ -134,6 +139,7 @@ def test_what_cannot_be_kept_exactly_is_refused_when_written(bad):
 # ------------------------------------------------------------------ damage
 
 WHOLE = dump(full_state(), IDENTITY)
+HEADER = unseal(dump(RunState(round=0, weights=np.ones(3), strategy={}), IDENTITY))[1]
 
 
 @given(position=st.integers(0, len(WHOLE) - 1), bit=st.integers(0, 7))
@@ -164,10 +170,20 @@ def _signed(body: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"hello", save({"weights": np.ones(2)}), b"\x02" + b"\x00" * 7 + b"{}"]
+    "body",
+    [
+        b"",
+        b"hello",
+        save({"weights": np.ones(2)}),
+        b"\x02" + b"\x00" * 7 + b"{}",
+        seal({}, ["version", "identity"])[:-32],
+        seal({}, {"version": 1, "identity": IDENTITY})[:-32],
+        seal({}, {**HEADER, "slots": 3})[:-32],
+        seal({"weights": np.ones(2)}, {**HEADER, "bank": ["round 1"]})[:-32],
+    ],
 )
 def test_a_sound_hash_over_something_else_is_refused(body):
-    with pytest.raises(CheckpointError, match="not a checkpoint of mfairfl"):
+    with pytest.raises(CheckpointError, match=r"not a (file|checkpoint) of mfairfl"):
         parse(_signed(body), IDENTITY)
 
 
@@ -232,10 +248,96 @@ def test_when_all_are_damaged_the_run_is_refused_in_one_line(tmp_path):
     assert "\n" not in message
 
 
+def wrong_cells(state):
+    return replace(state, bank=[Candidate("round 1", state.weights, ONE_CELL)])
+
+
+ONE_CELL = Statistics(**dict.fromkeys(SUMS, np.ones((1, 2))))
+FORGED_STATES = {
+    "three weights": (
+        lambda s: replace(s, weights=np.ones(3, np.float32)),
+        "'weights' is float32",
+    ),
+    "a matrix": (lambda s: replace(s, weights=np.stack([s.weights] * 2)), "'weights' is float32"),
+    "other numbers": (lambda s: replace(s, weights=s.weights.astype(float)), "is float64"),
+    "no number": (lambda s: replace(s, weights=s.weights * np.nan), "'weights' holds values"),
+    "average": (lambda s: replace(s, average=np.full_like(s.weights, np.inf)), "'average' holds"),
+    "vector": (lambda s: replace(s, vectors={"c": np.ones(2, np.float32)}), "'c' is float32"),
+    "slot": (lambda s: replace(s, slots={"a": {"b": np.array([np.nan])}}), "'a/b' holds"),
+    "cells": (wrong_cells, "not over this run's"),
+}
+FORGED_HEADERS = {
+    "round": ({"round": 4}, "round 4 is none of this run's 3"),
+    "no round": ({"round": "1"}, "round '1' is none"),
+    "strategy": ({"strategy": []}, "values of another type"),
+    "loss": ({"best_loss": "low"}, "values of another type"),
+}
+
+
+@pytest.mark.parametrize("kind", [*FORGED_STATES, *FORGED_HEADERS])
+def test_a_forged_state_is_refused_in_one_line(tmp_path, federation, kind):
+    """Its hash is right: a hash is no signature."""
+    setup = fed.setup_for(federation, rounds=3)
+    state, checkpoints = fed.first(setup), Checkpoints(tmp_path, IDENTITY)
+    path = tmp_path / "round-000001.ckpt"
+    path.write_bytes(dump(state, IDENTITY))
+    assert_same(state, checkpoints.latest(setup))
+    if kind in FORGED_STATES:
+        change, reason = FORGED_STATES[kind]
+        path.write_bytes(dump(change(state), IDENTITY))
+    else:
+        changes, reason = FORGED_HEADERS[kind]
+        arrays, header = unseal(path.read_bytes())
+        path.write_bytes(seal(arrays, header | changes))
+    with pytest.raises(CheckpointError) as caught:
+        checkpoints.latest(setup)
+    message = one_line(caught)
+    assert message.startswith(f"{path}: ")
+    assert reason in message
+    assert f"delete {tmp_path} to start again" in message
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda p: p.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_refused(tmp_path, make):
+    make(tmp_path / "round-000001.ckpt")
+    with pytest.raises(CheckpointError, match=r"round-000001\.ckpt.*delete"):
+        Checkpoints(tmp_path, IDENTITY).latest()
+
+
+def test_only_the_owner_reads_checkpoints(tmp_path):
+    before = os.umask(0)
+    try:
+        filled(tmp_path / "checkpoint", 1)
+    finally:
+        os.umask(before)
+    (path,) = (tmp_path / "checkpoint").iterdir()
+    assert [p.stat().st_mode & 0o777 for p in (path.parent, path)] == [0o700, 0o600]
+
+
 def test_another_runs_files_are_refused(tmp_path):
     filled(tmp_path, 4, 5)
     with pytest.raises(CheckpointError, match="another configuration"):
         Checkpoints(tmp_path, "other").latest()
+
+
+def test_a_file_under_another_rounds_name_is_not_taken_for_it(tmp_path):
+    checkpoints = filled(tmp_path, 4, 5)
+    older, newer = sorted(tmp_path.iterdir())
+    whole = newer.read_bytes()
+    newer.write_bytes(older.read_bytes())
+    with pytest.warns(CheckpointWarning, match=r"round-000005.*of round 4: renamed or replaced"):
+        assert_same(full_state(4), checkpoints.latest())
+    older.write_bytes(whole)
+    with pytest.raises(CheckpointError, match="renamed or replaced; no older checkpoint is left"):
+        checkpoints.latest()
+
+
+def test_what_was_not_removed_in_time_is_removed_at_the_next_start(tmp_path):
+    checkpoints = filled(tmp_path, 4, 5)
+    (tmp_path / "round-000003.ckpt").write_bytes(dump(full_state(3), IDENTITY))
+    checkpoints.on_start(None, full_state(5))
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["round-000004.ckpt", "round-000005.ckpt"]
 
 
 def test_what_a_crash_left_half_written_is_ignored_and_cleared(tmp_path):

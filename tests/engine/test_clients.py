@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import federations as fed
+from answers import one_line
 from mfairfl.engine.clients import DiskSlots, MemorySlots, SoleClient
 from mfairfl.engine.state import Measure, Score, Train
 from mfairfl.errors import CheckpointError
@@ -81,8 +83,40 @@ def test_a_damaged_slot_file_is_named(tmp_path):
     store.keep(0, "east", held(1, 1, 1))
     (path,) = tmp_path.iterdir()
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(CheckpointError, match=r"round-000000\.safetensors: damaged"):
+    with pytest.raises(CheckpointError) as caught:
         DiskSlots(tmp_path)
+    assert one_line(caught) == (
+        f"{path}: its SHA-256 does not match: the file is damaged; restore it, or delete "
+        f"{tmp_path}: the client then starts afresh"
+    )
+
+
+def test_no_single_byte_of_a_slot_can_change_unnoticed(tmp_path):
+    """Not even of the newest: the one before would be other numbers."""
+    store = DiskSlots(tmp_path)
+    store.keep(0, "east", held(1, 1, 1))
+    store.keep(1, "east", {"personal": np.arange(4.0), "seen": np.array([True])})
+    path = tmp_path / "round-000001.safetensors"
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ (1 + at % 255)]) + whole[at + 1 :])
+        with pytest.raises(CheckpointError, match="round-000001"):
+            DiskSlots(tmp_path)
+        path.write_bytes(whole[:at])
+        with pytest.raises(CheckpointError, match="round-000001"):
+            DiskSlots(tmp_path)
+    path.write_bytes(whole)
+    assert values(DiskSlots(tmp_path).latest("east"))["personal"] == [0, 1, 2, 3]
+
+
+def test_only_the_owner_reads_slots(tmp_path):
+    before = os.umask(0)
+    try:
+        DiskSlots(tmp_path / "slots").keep(0, "east", held(1))
+    finally:
+        os.umask(before)
+    (path,) = (tmp_path / "slots").iterdir()
+    assert [p.stat().st_mode & 0o777 for p in (path.parent, path)] == [0o700, 0o600]
 
 
 def test_slots_in_memory_are_those_of_the_run_state():

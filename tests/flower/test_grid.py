@@ -39,8 +39,9 @@ def nodes(tmp_path):
         folder.mkdir()
         rows = frame[frame["site"] == site].drop(columns="site")
         rows.to_csv(folder / "rows.csv", index=False)
-        settings = f'name = "{site}"\ncsv = "rows.csv"\nstate = "state"\nmin_count = 1\n'
+        settings = f'name = "{site}"\ncsv = "rows.csv"\nstate = "state"\n'
         (folder / "silo.toml").write_text(settings)
+        (folder / "policy.toml").write_text("[limits]\nmin_count = 1\n")
         found[7919 * (3 - i)] = {"silo": str(folder / "silo.toml")}
     return found
 
@@ -99,6 +100,49 @@ def test_a_node_whose_app_raises_is_left_out_with_the_reason(nodes, caplog):
     assert "north is left out: it reported an error: disk full" in caplog.text
     assert np.isfinite(state.weights).all()
     assert found.rounds == 2
+
+
+def allow(folder, site, limit):
+    (folder / site / "policy.toml").write_text(f"[limits]\nmin_count = 1\n{limit}\n")
+
+
+def test_a_run_goes_on_without_a_silo_that_refuses_to_train(nodes, tmp_path, caplog):
+    def to_north(node, message):
+        return node == 15838 and '"kind": "train"' in from_records(message.content)[1].text
+
+    _, without = over_flower("mfairfl", LocalGrid(app, nodes, lose=to_north))
+    caplog.clear()
+    allow(tmp_path, "north", "epochs = 1")
+    found, state = over_flower("mfairfl", LocalGrid(app, nodes))
+    assert (
+        caplog.messages
+        == [
+            "north is left out: it reported an error: 2 epochs in a job: this silo allows 1 "
+            "(limits.epochs of its policy.toml)"
+        ]
+        * 2
+    )
+    assert found.rounds == 2
+    assert np.array_equal(state.weights, without.weights)
+
+
+def test_a_run_goes_on_without_a_silo_that_has_answered_enough(nodes, tmp_path, caplog):
+    allow(tmp_path, "west", "requests = 5")  # four to enrol, one measurement
+    found, state = over_flower("mfairfl", LocalGrid(app, nodes))
+    assert "west is left out: it reported an error: 6 requests in a run: this" in caplog.text
+    assert found.rounds == 2
+    assert np.isfinite(state.weights).all()
+    assert sorted(found.measured[0]["train"]) == ["east", "north"]
+
+
+def test_a_silo_that_has_begun_enough_runs_stays_out_with_the_reason(nodes, tmp_path):
+    allow(tmp_path, "west", "runs_a_day = 1")
+    names = ["east", "north", "west"]
+    for run, out in (("run-1", []), ("run-2", ["west"]), ("run-1", [])):
+        transport = GridTransport(LocalGrid(app, nodes), run, deadline=2)
+        enrolled = enrol(transport, names, TERMS, minimum=2)
+        assert list(enrolled.refused) == out
+        assert all("limits.runs_a_day" in why for why in enrolled.refused.values())
 
 
 class Echoing(LocalGrid):
@@ -178,6 +222,61 @@ def test_a_node_that_does_not_answer_in_time_is_left_out(nodes, caplog):
     assert "west is left out: no answer before the deadline" in caplog.text
 
 
+class Unreadable(LocalGrid):
+    """Flower itself cannot read a reply of one node, and forgets those it read before."""
+
+    bad = 7919
+    pulls = 0
+
+    def push_messages(self, messages):
+        found = list(messages)
+        self.by_id = dict(zip(super().push_messages(found), found, strict=True))
+        return list(self.by_id)
+
+    def pull_messages(self, message_ids):
+        self.pulls += 1
+        replies = super().pull_messages(message_ids)
+        if any(self.by_id[one].metadata.dst_node_id == self.bad for one in message_ids):
+            raise ValueError("cannot inflate\nthe object")
+        return replies
+
+
+def test_a_reply_that_flower_cannot_read_is_its_sender_s_alone(nodes, caplog):
+    members = {f"key {node}".encode(): name for node, name in zip(nodes, "abc", strict=True)}
+    keys = {node: f"key {node}".encode() for node in nodes}
+    grid = Unreadable(app, nodes, keys=keys)
+    transport = GridTransport(grid, "run-1", deadline=0, members=members)
+    ask = dict.fromkeys("abc", make_packet("hello", {}))
+    first = transport.exchange(ask)
+    assert first["c"] == "it reported an error: ValueError: cannot inflate the object"
+    again = transport.exchange(ask)
+    assert [type(again[name]) for name in "abc"] == [Packet, Packet, str]
+    assert "from now on they are pulled one by one" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("said", "known"),
+    [
+        ({"name": "west"}, True),
+        ({"name": "west\n"}, False),
+        ({"name": "w" * 61}, False),
+        ({"name": 3}, False),
+        ({"name": "west", "more": 1}, False),
+        ({}, False),
+    ],
+)
+def test_a_node_s_name_is_a_name(said, known):
+    def hello(message, context):
+        return Message(to_records(make_packet("hello", said), "run-1"), reply_to=message)
+
+    transport = GridTransport(LocalGrid(hello, {5: {}}), "run-1", deadline=1)
+    if known:
+        assert transport.wait_for(["west"], minimum=1, seconds=0) == ["west"]
+    else:
+        with pytest.raises(FederationError, match="missing: west"):
+            transport.wait_for(["west"], minimum=1, seconds=0)
+
+
 def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog):
     grid = LocalGrid(app, nodes)
     transport = GridTransport(grid, "run-1", deadline=2)
@@ -188,6 +287,33 @@ def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog
     assert transport.exchange(ask)["west"] == "it is not online"
     grid.nodes[55] = gone
     assert "knows no run" in str(transport.exchange(ask)["west"])  # it answers again
+
+
+class Listing(LocalGrid):
+    """Lists a node that was killed until its lease runs out; then another takes its place."""
+
+    greeted = 0
+
+    def _answer(self, message):
+        if message.metadata.dst_node_id == 7919:
+            self.greeted += 1
+            if self.greeted == 1:
+                return Message(Error(code=5, reason="node unavailable"), reply_to=message)
+        return super()._answer(message)
+
+
+def test_a_node_that_is_listed_but_gone_is_waited_for(nodes):
+    keys = {node: f"key {node}".encode() for node in nodes}
+    names = {23757: "east", 15838: "north", 7919: "west"}
+    members = {keys[node]: name for node, name in names.items()}
+    grid = Listing(app, nodes, keys=keys)
+    transport = GridTransport(grid, "run-1", deadline=2, members=members)
+    with pytest.raises(FederationError, match="missing: west"):
+        transport.wait_for(sorted(names.values()), minimum=3, seconds=0)
+    grid.greeted = 0
+    online = transport.wait_for(sorted(names.values()), minimum=3, seconds=60)
+    assert online == ["east", "north", "west"]
+    assert grid.greeted == 2
 
 
 def test_too_few_nodes_are_named(nodes):
@@ -234,7 +360,7 @@ def content(**changes):
             content(
                 arrays=ArrayRecord({"a": Array("float32", (10**9,), "numpy.ndarray", b"x" * 140)})
             ),
-            "140 bytes for shape",
+            "does not begin as an array of numpy",
         ),
         (
             content(

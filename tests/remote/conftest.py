@@ -16,7 +16,5 @@ def settings(tmp_path):
     for site in fed.SITES:
         path = tmp_path / f"{site}.csv"
         frame[frame["site"] == site].drop(columns="site").to_csv(path, index=False)
-        found[site] = SiloSettings(
-            name=site, csv=path, state=tmp_path / "state" / site, min_count=1
-        )
+        found[site] = SiloSettings(name=site, csv=path, state=tmp_path / "state" / site)
     return found

@@ -14,10 +14,11 @@ from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Reply, Score, Train
 from mfairfl.errors import MessageError
 from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.remote.codec import Packet, Shape, pack_answer, pack_ask, unpack_answer, unpack_ask
 from mfairfl.strategies import available, create
-from mfairfl.training.plan import Job, Plan
+from mfairfl.training.plan import Controller, Job, Optimizer, Plan, Report
 
 PEOPLE = fed.people_federation()
 
@@ -95,7 +96,7 @@ def changed(packet, **changes):
     ("packet", "message"),
     [
         (Packet("{", {}), "not JSON"),
-        (Packet("[" * 100_000, {}), "not JSON"),
+        (Packet("[" * 100_000, {}), "nested more than 32 deep"),
         (Packet("[]", {}), "format None, this mfairfl reads 3"),
         (changed(pack_ask(MEASURE, "a"), version=1), "format 1"),
         (changed(pack_ask(MEASURE, "a"), kind="shell"), "unknown kind 'shell'"),
@@ -162,6 +163,11 @@ def sums(array, text='{"version": 3, "kind": "sums", "models": 1}'):
         (sums(SUMS[:, :1]), r"'a': '0/train' is float64 \(4, 1, 2\)"),
         (sums(SUMS.astype(np.float32)), "float32"),
         (sums(-SUMS), "impossible counts"),
+        (sums(SUMS / 2), "impossible counts"),
+        (sums(SUMS * 2.0**60), "impossible counts"),
+        (Packet(sums(SUMS).text, {"0/train": SUMS, "x": SUMS}), "'x' was not asked for"),
+        (sums(SUMS, '{"version": 3, "kind": "sums", "models": 2}'), "sums of 2 models; 1 were"),
+        (sums(SUMS, '{"version": 3, "kind": "sums"}'), "models: Field required"),
         (sums(SUMS * [[[1]], [[2]], [[1]], [[1]]]), "impossible counts"),
         (sums(SUMS * [[[1]], [[1]], [[np.nan]], [[1]]]), "not finite"),
         (sums(SUMS * [[[1]], [[1]], [[1]], [[np.inf]]]), "not finite"),
@@ -202,13 +208,14 @@ def test_a_bad_request_for_scores_is_refused_in_one_line(packet, message):
 @pytest.mark.parametrize(
     ("array", "wrong", "message"),
     [
-        ("histogram", np.zeros((2, 2, 512), np.int64), "a histogram of 512 bins; expected 2048"),
-        ("histogram", np.zeros((1, 2, 2048), np.int64), "a histogram of 1 cells, not 2"),
+        ("histogram", np.zeros((2, 2, 512), np.int64), r"\(2, 2, 512\); expected int64"),
+        ("histogram", np.zeros((1, 2, 2048), np.int64), r"is int64 \(1, 2, 2048\)"),
         ("histogram", np.full((2, 2, 2048), -1), "negative"),
+        ("histogram", np.full((2, 2, 2048), 2**62), "too many rows"),
         ("rows", np.zeros((2, 2, 15), np.int64), "hold different rows"),
         ("sums", np.full((2, 2, 15), np.nan), "no rows of their bins can have"),
         ("losses", np.full((2, 2), np.inf), "not finite"),
-        ("losses", np.zeros((1, 2)), r"losses are float64 \(1, 2\)"),
+        ("losses", np.zeros((1, 2)), r"losses' is float64 \(1, 2\)"),
     ],
 )
 def test_bad_scores_are_refused_and_name_the_client(array, wrong, message):
@@ -221,8 +228,69 @@ def test_bad_scores_are_refused_and_name_the_client(array, wrong, message):
 
 
 def test_nobody_reports_under_another_name():
-    text = json.dumps(
-        {"version": 3, "kind": "reports", "reports": [{"client": "b", "steps": 1, "lr": 0.1}]}
-    )
     with pytest.raises(MessageError, match="'a': it reports as 'b'"):
-        unpack_answer(Packet(text, {"update/0": WEIGHTS}), TRAIN, "a", SHAPE)
+        unpack_answer(reported(client="b"), TRAIN, "a", SHAPE)
+
+
+REPORT = Report(client="a", update=WEIGHTS, steps=3, lr=TRAIN.jobs[0].plan.optimizer.lr)
+
+
+def reported(arrays=None, **changes):
+    """A report in which some values were replaced; one that is None is left out."""
+    packet = pack_answer([REPORT])
+    said = json.loads(packet.text)
+    one = {k: v for k, v in (said["reports"][0] | changes).items() if v is not None}
+    text = json.dumps(said | {"reports": [one]})
+    return Packet(text, packet.arrays if arrays is None else arrays)
+
+
+@pytest.mark.parametrize(
+    ("packet", "message"),
+    [
+        (reported(steps=-1), "reports.0.steps: Input should be greater"),
+        (reported(steps="3"), "reports.0.steps: Input should be a valid integer"),
+        (reported(steps=3.0), "reports.0.steps: Input should be a valid integer"),
+        (reported(steps=10**30), "reports.0.steps: Input should be less"),
+        (reported(steps=None), "reports.0.steps: Field required"),
+        (reported(lr=0.0), "a rate of 0; 0.004 was asked for"),
+        (reported(lr=float("nan")), "NaN, which is no number"),
+        (reported(more=1), "reports.0.more: Extra inputs"),
+        (reported(gaps=[[]]), "reports.0.gaps.0: Input should be a valid number"),
+        (reported(gaps=[0.0] * 500), "characters; at most"),
+        (reported(arrays={}), "'update/0' is missing"),
+        (
+            reported(arrays={"update/0": WEIGHTS, "more": np.zeros(9)}),
+            "the array 'more' was not asked for",
+        ),
+        (
+            reported(arrays={"update/0": WEIGHTS, "control/0": WEIGHTS}),
+            "the array 'control/0' was not asked for",
+        ),
+        (pack_answer([REPORT, REPORT]), "2 reports; 1 were asked for"),
+        (pack_answer([]), "0 reports; 1 were asked for"),
+    ],
+)
+def test_a_bad_report_is_refused_and_names_the_client(packet, message):
+    with pytest.raises(MessageError, match=f"'a': .*{message}"):
+        unpack_answer(packet, TRAIN, "a", SHAPE)
+
+
+def test_a_control_change_comes_if_it_was_asked_for():
+    job = replace(TRAIN.jobs[0], keep_control="c")
+    ask = replace(TRAIN, jobs=(job, replace(job, send=False)))
+    with pytest.raises(MessageError, match="'control/0' is missing"):
+        unpack_answer(pack_answer([REPORT]), ask, "a", SHAPE)
+    full = pack_answer([replace(REPORT, control_change=2 * WEIGHTS)])
+    (found,) = unpack_answer(full, ask, "a", SHAPE)
+    assert found.control_change.tolist() == [2, 4, 6]
+
+
+def test_the_longest_honest_reports_fit():
+    """The longest numbers that JSON writes, for every multiplier and gap, and a long name."""
+    name, numbers = "\N{GREEK SMALL LETTER ALPHA}" * 60, (-1.2345678901234567e-100,) * 50
+    moving = Controller(goal=Goal(), multipliers=numbers, step=numbers)
+    plan = Plan(epochs=1, batch_size=8, controller=moving, optimizer=Optimizer(lr=1 / 3e50))
+    ask = Train(0, {name: WEIGHTS}, (Job(client=name, plan=plan),) * 3)
+    one = replace(REPORT, client=name, lr=1 / 3e50, multipliers=numbers, gaps=numbers)
+    found = unpack_answer(pack_answer([one] * 3), ask, name, SHAPE)
+    assert found[2].gaps == numbers

@@ -28,14 +28,14 @@ TERMS = EnrolmentTerms(task=TASK, seed=3, model=ModelTerms(hidden=(4,)), validat
 class Fresh:
     """A transport whose every message reaches a new process: nothing is kept in memory."""
 
-    def __init__(self, settings):
-        self._settings = settings
+    def __init__(self, settings, min_count=1):
+        self._settings, self._policy = settings, fed.policy(min_count=min_count)
 
     def exchange(self, asks):
         found = {}
         for name, packet in asks.items():
             try:
-                found[name] = Responder(self._settings[name]).handle("run-1", packet)
+                found[name] = Responder(self._settings[name], self._policy).handle("run-1", packet)
             except MfairflError as error:
                 found[name] = str(error)
         return found
@@ -97,8 +97,8 @@ def test_bins_and_rare_levels_are_agreed_over_silos(settings):
 class Listening(Fresh):
     """Keeps every request and every answer."""
 
-    def __init__(self, settings):
-        super().__init__(settings)
+    def __init__(self, settings, min_count=1):
+        super().__init__(settings, min_count)
         self.asked, self.said = [], []
 
     def exchange(self, asks):
@@ -109,10 +109,9 @@ class Listening(Fresh):
 
 
 def test_no_count_below_a_silo_s_floor_leaves_it(settings):
-    careful = {n: s.model_copy(update={"min_count": 7}) for n, s in settings.items()}
-    transport = Listening(careful)
+    transport = Listening(settings, min_count=7)
     terms = replace(TERMS, encoder=BINS)
-    encoder = enrol(transport, list(careful), terms, minimum=4).encoder
+    encoder = enrol(transport, list(settings), terms, minimum=4).encoder
     told = [p.arrays for p in transport.said if json.loads(p.text)["kind"] == "histograms"]
     assert told
     for arrays in told:
@@ -199,9 +198,8 @@ def test_too_few_clients_are_named_with_their_reasons(settings):
 def test_rare_categories_are_not_named_and_are_encoded_as_unknown(settings):
     path = settings["east"].csv
     path.write_text(path.read_text().replace("clerk", "astronaut", 2))
-    careful = {n: s.model_copy(update={"min_count": 3}) for n, s in settings.items()}
-    transport = Listening(careful)
-    enrolled = enrol(transport, list(careful), TERMS)
+    transport = Listening(settings, min_count=3)
+    enrolled = enrol(transport, list(settings), TERMS)
     assert "east" in enrolled.counts["train"]
     assert not any("astronaut" in packet.text for packet in transport.said)
     assert "job=astronaut" not in enrolled.encoder.feature_names
@@ -239,8 +237,7 @@ def test_texts_that_no_silo_can_name_are_a_warning(settings):
     for silo in settings.values():
         frame = pd.read_csv(silo.csv)
         frame.assign(note=[f"note {i}" for i in frame.index]).to_csv(silo.csv, index=False)
-    careful = {n: s.model_copy(update={"min_count": 3}) for n, s in settings.items()}
-    enrolled = enrol(Fresh(careful), list(careful), TERMS, minimum=4)
+    enrolled = enrol(Fresh(settings, min_count=3), list(settings), TERMS, minimum=4)
     rows = sum(fed.SITES.values())
     assert enrolled.warnings == (
         f"no value is frequent enough to be named in note ({rows} values): they name rows or are "

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import sys
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import federations as fed
+from answers import one_line
 from mfairfl.data import Task
-from mfairfl.errors import ConfigError, MessageError, MfairflError
+from mfairfl.engine.sealed import read_sealed, write_sealed
+from mfairfl.errors import CheckpointError, ConfigError, MessageError, MfairflError
 from mfairfl.remote.codec import make_packet, read_header
 from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import load_silo
+from mfairfl.remote.usage import Usage
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex",))
 
@@ -46,11 +53,35 @@ def test_an_incomplete_message_is_refused(settings, packet, message):
 
 def test_a_run_enrolled_with_another_version_is_refused_in_one_line(settings):
     responder, _ = enrolled(settings["east"])
-    path = settings["east"].state / "run-1" / "agreed.json"
-    path.write_text(path.read_text().replace('"model"', '"hidden"'))
+    path = settings["east"].state / "run-1" / "rows.safetensors"
+    arrays, header = read_sealed(path, remedy="")
+    write_sealed(path, arrays, header | {"hidden": header.pop("model")})
     with pytest.raises(MessageError, match="run 'run-1' with another version"):
         Responder(settings["east"]).handle("run-1", make_packet("score", {"split": "train"}))
     assert responder.handle("run-2", make_packet("profile", {"task": TASK.model_dump()}))
+
+
+def test_no_single_byte_of_the_stored_rows_can_change_unnoticed(settings):
+    enrolled(settings["east"])
+    folder = settings["east"].state / "run-1"
+    path = folder / "rows.safetensors"
+    whole, score = path.read_bytes(), make_packet("score", {"split": "train"})
+    assert [p.stat().st_mode & 0o777 for p in (folder.parent, folder, path)] == [
+        0o700,
+        0o700,
+        0o600,
+    ]
+    rng = np.random.default_rng(0)
+    places = [*range(64), *range(len(whole) - 64, len(whole)), *rng.integers(len(whole), size=200)]
+    damaged = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in places]
+    for data in [*damaged, *(whole[:at] for at in places), b""]:
+        path.write_bytes(data)
+        with pytest.raises(CheckpointError) as caught:
+            Responder(settings["east"]).handle("run-1", score)
+        assert one_line(caught) == (
+            f"{path}: its SHA-256 does not match: the file is damaged; delete {folder}, and start "
+            "a new run to enrol again"
+        )
 
 
 def test_a_silos_file_may_be_of_any_format(settings, tmp_path):
@@ -63,9 +94,8 @@ def test_a_silos_file_may_be_of_any_format(settings, tmp_path):
     for lines in ('csv = "east.xlsx"\nsheet = "people"', 'csv = "east.txt"\ndelimiter = "~"'):
         file = tmp_path / "silo.toml"
         file.write_text(f'name = "east"\nstate = "state"\nheader = false\n{lines}\n')
-        silo = load_silo(file).model_copy(update={"min_count": 1})
         packet = make_packet("profile", {"task": task.model_dump(mode="json")})
-        answers.append(Responder(silo).handle("run-1", packet))
+        answers.append(Responder(load_silo(file), fed.policy()).handle("run-1", packet))
     assert answers[0] == answers[1]
     _, header = read_header(answers[0])
     assert [c["name"] for c in header["profile"]["columns"]] == [
@@ -84,17 +114,13 @@ def outside(write_module):
     assert name not in sys.modules
 
 
-def enrolled(settings, model=None):
-    """Enrol one silo; return its responder, and what it said if it refused."""
-    responder, said = Responder(settings), []
+def enrolled(settings, model=None, **limits):
+    """Enrol one silo; return its responder, and what was agreed."""
+    responder = Responder(settings, fed.policy(**limits))
 
     class Only:
         def exchange(self, asks):
-            try:
-                return {name: responder.handle("run-1", ask) for name, ask in asks.items()}
-            except MfairflError as error:
-                said.append(str(error))
-                raise
+            return {name: responder.handle("run-1", ask) for name, ask in asks.items()}
 
     terms = EnrolmentTerms(task=TASK, seed=3, model=model or ModelTerms())
     return responder, enrol(Only(), [settings.name], terms)
@@ -153,3 +179,160 @@ def test_extensions_are_names_or_import_strings(tmp_path, listed):
     path.write_text(f'name = "a"\ncsv = "a.csv"\nstate = "s"\nextensions = ["{listed}"]\n')
     with pytest.raises(ConfigError, match=r"silo\.toml: extensions\.0: "):
         load_silo(path)
+
+
+# ------------------------------------------------------------------ limits
+
+
+def train(responder, size, *, jobs=1, round_=0, job=None, more=None, **plan):
+    """Ask east to train; 72 of its 90 rows are for training."""
+    one = {"client": "east", "plan": {"epochs": 1, "batch_size": 16} | plan} | (job or {})
+    header = {"round": round_, "jobs": [one] * jobs} | (more or {})
+    arrays = {"server": np.zeros(size, np.float32)}
+    return responder.handle("run-1", make_packet("train", header, arrays))
+
+
+def measure(responder, size, models, members=1):
+    shape = (members, size) if members > 1 else size
+    arrays = {f"model/{i}": np.zeros(shape, np.float32) for i in range(models)}
+    header = {"models": models, "splits": ["train"], "slot": None, "thresholds": None}
+    return responder.handle("run-1", make_packet("measure", header, arrays))
+
+
+def size_of(found):
+    return len(found.encoder.feature_names) + 1
+
+
+def beyond(key, text):
+    return pytest.raises(
+        MessageError, match=re.escape(text) + rf".*\(limits\.{key} of its policy\.toml\)$"
+    )
+
+
+def test_what_once_kept_a_silo_busy_for_ever_is_refused_by_default(settings):
+    """The cases that were measured against a silo without limits."""
+    _, found = enrolled(settings["east"])
+    responder, size = Responder(settings["east"]), size_of(found)  # no policy.toml
+    with beyond("epochs", "1,000,000,000 epochs in a job: this silo allows 200"):
+        train(responder, size, epochs=10**9)
+    with beyond("epochs", "10,000 epochs in a job"):
+        train(responder, size, epochs=10_000, batch_size=1)
+    with beyond("jobs", "4,096 jobs in a request: this silo allows 4"):
+        train(responder, size, jobs=4096)
+    with pytest.raises(MessageError, match=r"optimizer\.lr = 1e\+30: adamw"):
+        train(responder, size, optimizer={"lr": 1e30})
+    assert read_header(train(responder, size))[0] == "reports"
+
+
+def test_a_job_just_within_a_limit_is_done_and_one_beyond_is_not(settings):
+    # 72 train rows are 5 steps of 16 an epoch, and 72 steps of 1.
+    responder, found = enrolled(settings["east"], epochs=20, steps=100, jobs=2, models=6)
+    size = size_of(found)
+    (report,) = read_header(train(responder, size, epochs=20))[1]["reports"]
+    assert report["steps"] == 100
+    with beyond("epochs", "21 epochs in a job: this silo allows 20"):
+        train(responder, size, epochs=21, batch_size=72)
+    with beyond("steps", "144 steps in a job: this silo allows 100"):
+        train(responder, size, epochs=2, batch_size=1)
+    gradient = {"name": "gradient"}  # one pass, whatever the epochs
+    assert train(responder, size, epochs=20, batch_size=1, optimizer=gradient)
+    assert train(responder, size, jobs=2)
+    with beyond("jobs", "3 jobs in a request: this silo allows 2"):
+        train(responder, size, jobs=3)
+    assert measure(responder, size, models=6)
+    assert measure(responder, size, models=2, members=3)
+    with beyond("models", "7 models in a request: this silo allows 6"):
+        measure(responder, size, models=7)
+    with beyond("models", "8 models in a request"):
+        measure(responder, size, models=2, members=4)
+    header = {"splits": ["train"], "slot": None, "drawn": True}
+    with beyond("models", "7 models in a request"):
+        model = {"model/0": np.zeros((7, size), np.float32)}
+        responder.handle("run-1", make_packet("score", header, model))
+
+
+def test_a_request_that_takes_too_long_is_ended_and_leaves_nothing(settings, monkeypatch):
+    clock = itertools.count()
+    responder, found = enrolled(settings["east"], seconds=30)
+    size, slots = size_of(found), settings["east"].state / "run-1" / "slots"
+    # One second passes from step to step: 25 steps are done in time, 50 are not.
+    monkeypatch.setattr("mfairfl.training.deadline.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(Usage, "turn", lambda _: nullcontext())  # it looks at the clock as well
+    train(responder, size, epochs=5, job={"keep": "own"})
+    kept = [path.name for path in slots.iterdir()]
+    with beyond("seconds", "takes longer than the 30 seconds that this silo allows"):
+        train(responder, size, epochs=10, round_=1, job={"keep": "own"})
+    assert [path.name for path in slots.iterdir()] == kept == ["round-000000.safetensors"]
+
+
+def test_requests_and_runs_are_counted_across_restarts(settings):
+    east = settings["east"]
+    _, found = enrolled(east, requests=6, runs_a_day=1)  # profile, sums, cuts, encode: four
+    size = size_of(found)
+
+    def again():
+        return Responder(east, fed.policy(requests=6, runs_a_day=1))
+
+    profile = make_packet("profile", {"task": TASK.model_dump(mode="json")})
+    with beyond("runs_a_day", "2 runs within 24 hours: this silo allows 1"):
+        again().handle("run-2", profile)
+    again().handle("run-1", profile)  # it begins again, but not anew
+    train(again(), size)
+    with beyond("requests", "7 requests in a run: this silo allows 6"):
+        train(again(), size)
+    assert not (east.state / "run-2").exists()
+
+
+def test_a_run_that_is_not_enrolled_leaves_no_trace(settings):
+    responder = Responder(settings["east"])
+    with pytest.raises(MessageError, match="it must be enrolled"):
+        responder.handle("run-9", make_packet("score", {"splits": ["train"]}))
+    assert not (settings["east"].state / "run-9").exists()
+
+
+def test_a_model_of_too_many_weights_is_refused_before_rows_are_stored(settings):
+    east = settings["east"]
+    with beyond("weights", "weights of a model: this silo allows 10,000,000"):
+        enrolled(east, ModelTerms(hidden=(10_000, 10_000)))
+    assert not (east.state / "run-1" / "rows.safetensors").exists()
+    _, found = enrolled(east, ModelTerms())
+    enrolled(east, ModelTerms(), weights=size_of(found))
+    with beyond("weights", f"{size_of(found)} weights of a model"):
+        enrolled(east, ModelTerms(), weights=size_of(found) - 1)
+
+
+def test_rows_and_slots_are_not_stored_beyond_the_disk_limit(settings):
+    east = settings["east"]
+    responder, found = enrolled(east, megabytes=1)
+    size = size_of(found)
+    assert train(responder, size, job={"keep": "own"})
+    (east.state / "old-run").write_bytes(bytes(10**6))
+    with beyond("megabytes", "2 megabytes in the state folder: this silo allows 1"):
+        train(responder, size, job={"keep": "own"})
+    with beyond("megabytes", "2 megabytes in the state folder"):
+        enrolled(east, megabytes=1)
+    assert train(responder, size)  # it keeps nothing
+
+
+def test_no_message_loosens_a_limit(settings):
+    responder, found = enrolled(settings["east"], epochs=2, min_count=4)
+    size = size_of(found)
+    loose = {"limits": {"epochs": 99, "min_count": 1}, "policy": {"limits": {"epochs": 99}}}
+    loose |= {"epochs": 99, "min_count": 1}
+    with beyond("epochs", "3 epochs in a job: this silo allows 2"):
+        train(responder, size, epochs=3, more=loose)
+    path = settings["east"].csv
+    path.write_text(path.read_text().replace("clerk", "astronaut", 3))
+    task = {"task": TASK.model_dump(mode="json")}
+    answer = responder.handle("run-1", make_packet("profile", task | loose))
+    assert "clerk" in answer.text
+    assert "astronaut" not in answer.text
+
+
+def test_categories_in_fewer_than_five_rows_are_not_named_without_a_policy(settings):
+    path = settings["east"].csv
+    path.write_text(path.read_text().replace("clerk", "astronaut", 4))
+    packet = make_packet("profile", {"task": TASK.model_dump(mode="json")})
+    assert "astronaut" not in Responder(settings["east"]).handle("run-1", packet).text
+    four = Responder(settings["east"], fed.policy(min_count=4))
+    assert "astronaut" in four.handle("run-1", packet).text

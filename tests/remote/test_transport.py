@@ -12,11 +12,11 @@ from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.clients import DiskSlots, SoleClient
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Score, Train
-from mfairfl.errors import FederationError
+from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.guard.standing import Standing
 from mfairfl.remote.codec import Packet, Shape, pack_answer, unpack_ask
-from mfairfl.remote.transport import Absent, drive
+from mfairfl.remote.transport import Absent, drive, read_replies
 from mfairfl.strategies import available, create
 
 PEOPLE = fed.people_federation(validation=0.2)
@@ -198,7 +198,7 @@ def test_a_client_with_a_wrong_answer_is_left_out(tmp_path, caplog):
     transport = Spoils(silos, shape_of(setup))
     drive(setup, fed.first(setup), transport, minimum=2, callbacks=[watch])
     assert set(watch.records[-1].coefficients) == {"north", "south"}
-    assert "east is left out: a message of format None" in caplog.text
+    assert "east is left out: 'east': a message of format None" in caplog.text
     assert "west is left out: ClientApp raised: disk full" in caplog.text
 
 
@@ -244,6 +244,38 @@ def test_a_liar_is_treated_alike_wherever_it_is(name, lie, tmp_path):
         assert one.set_aside == other.set_aside
         assert one.coefficients == other.coefficients
         assert one.log == other.log
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MessageError("not\nthis"),
+        RecursionError("maximum recursion depth exceeded"),
+        MemoryError("Unable to allocate 373. GiB"),
+        OverflowError(34, "x" * 500),
+        KeyError("\x1b[2J"),
+        ZeroDivisionError(),
+    ],
+)
+def test_whatever_is_raised_while_a_reply_is_read_is_the_reason(error):
+    def read(name, reply):
+        if name == "b":
+            raise error
+        return reply
+
+    found, reasons = read_replies("ab", {"a": 1, "b": 2}, read)
+    assert found == {"a": 1}
+    assert list(reasons) == ["b"]
+    assert reasons["b"].isprintable()
+    assert len(reasons["b"]) <= 240
+
+
+def test_what_a_client_says_of_its_failure_is_one_short_line():
+    _, reasons = read_replies(
+        "a", {"a": "disk\nfull \x00" + "x" * 10**6}, lambda name, reply: reply
+    )
+    assert reasons["a"].startswith("disk full ?xxx")
+    assert len(reasons["a"]) == 240
 
 
 def test_a_method_that_pools_rows_is_refused(tmp_path):

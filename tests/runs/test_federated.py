@@ -41,7 +41,7 @@ class Office:
         found = {}
         for name, packet in asks.items():
             try:
-                found[name] = Responder(self.silos[name]).handle(self.run, packet)
+                found[name] = Responder(self.silos[name], fed.policy()).handle(self.run, packet)
             except MfairflError as error:
                 found[name] = str(error)
         return found
@@ -54,7 +54,7 @@ def silos(tmp_path):
         path = tmp_path / f"{site}.csv"
         frame[frame["site"] == site].drop(columns="site").to_csv(path, index=False)
         state = tmp_path / "state" / site
-        found[site] = SiloSettings(name=site, csv=path, state=state, min_count=1)
+        found[site] = SiloSettings(name=site, csv=path, state=state)
     return found
 
 

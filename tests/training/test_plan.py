@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mfairfl.errors import ConfigError
+from mfairfl.fairness.goal import Goal
 from mfairfl.training.plan import Controller, Job, Optimizer, Plan, Recipe
 
 
@@ -68,6 +69,46 @@ def test_impossible_numbers_are_refused_by_name_and_value(key, value):
     with pytest.raises(ConfigError, match=rf"training\.{key} .*{value}") as caught:
         Recipe(**{key: value})
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "value"),
+    [
+        (Optimizer, "lr", -1e-3),
+        (Optimizer, "lr", math.nan),
+        (Optimizer, "weight_decay", math.inf),
+        (Optimizer, "momentum", 1.0),
+        (Optimizer, "beta1", -0.1),
+        (Optimizer, "beta2", 1.0),
+        (Optimizer, "eps", 0.0),
+        (Plan, "epochs", 0),
+        (Plan, "epochs", 2.5),
+        (Plan, "batch_size", -1),
+        (Plan, "batch_size", math.inf),
+        (Plan, "proximal", math.nan),
+        (Plan, "proximal", -0.5),
+        (Controller, "every", 0),
+        (Controller, "shrink", 1.5),
+    ],
+)
+def test_no_plan_can_hold_what_nobody_can_train_with(kind, key, value):
+    goal = Goal(notions=("dp",))
+    given = {
+        Optimizer: {},
+        Plan: {"epochs": 1, "batch_size": 8},
+        Controller: {"goal": goal, "multipliers": (0.0,), "step": (0.1,)},
+    }[kind]
+    name = kind.__name__.lower()
+    with pytest.raises(ConfigError, match=rf"^{name}\.{key} must .*, not {value}$"):
+        kind(**given | {key: value})
+
+
+@given(rows=st.integers(0, 300), batch=st.integers(1, 400), epochs=st.integers(1, 4))
+def test_steps_are_the_batches_of_all_epochs(rows, batch, epochs):
+    plan = Plan(epochs=epochs, batch_size=batch)
+    by_hand = len(range(0, rows, batch))
+    assert plan.steps(rows) == epochs * by_hand
+    assert plan.by_gradient().steps(rows) == by_hand
 
 
 def test_a_decay_that_flips_signs_is_refused_for_adamw_only():

@@ -25,6 +25,8 @@ from mfairfl.data.traps import traps_of
 from mfairfl.deployment.credentials import require_private_key
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, DataError
+from mfairfl.files import others_can_read
+from mfairfl.remote.policy import POLICY, Limits, load_policy
 from mfairfl.remote.silo_file import SiloSettings, consented, load_silo
 
 __all__ = ["examine_federation", "examine_silo"]
@@ -34,8 +36,9 @@ _SOON = timedelta(days=30)
 
 def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     """Yield findings about a silo; an error is raised where it cannot take part."""
-    silo = load_silo(file)
+    silo, policy = load_silo(file), load_policy(file)
     yield Finding("ok", "settings", f"{file}: silo '{silo.name}'")
+    yield Finding("ok", "limits", _limits(policy.limits))
     content = read_file(silo.csv, **asdict(silo.format))
     task = consented(silo)
     reading = silo if task is None else task.read_as(silo)
@@ -45,7 +48,7 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     if task is None:
         yield Finding("warn", "task", "no 'task': any task the coordinator asks for is accepted")
     else:
-        profile = describe_columns(columns, task, silo.name, min_count=silo.min_count)
+        profile = describe_columns(columns, task, silo.name, min_count=policy.limits.min_count)
         if agreed := (yield from _fit(profile, task)):
             yield from column_facts(content.frame, agreed, silo.csv.name, silo)
             yield from _features(silo, agreed)
@@ -53,6 +56,17 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     yield _key(silo)
     yield from _certificate(silo.ca, "ca")
     yield _reach(silo)
+
+
+def _limits(limits: Limits) -> str:
+    """Say which limits hold, and whether the silo or mfairfl chose them."""
+    own = limits.model_fields_set
+    parts = {f"of {POLICY}": own, "by default": Limits.model_fields.keys() - own}
+    texts = {
+        where: [f"{key} {value:,}" for key, value in limits if key in keys]
+        for where, keys in parts.items()
+    }
+    return "; ".join(f"{where}: {', '.join(found)}" for where, found in texts.items() if found)
 
 
 def _features(silo: SiloSettings, task: Task) -> list[Finding]:
@@ -94,16 +108,28 @@ def _state(silo: SiloSettings) -> Finding:
     folder = silo.state if silo.state.exists() else silo.state.parent
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(f"{silo.state}: cannot be written; choose another 'state'")
-    return Finding("ok", "state", f"{silo.state} can be written")
+    return _state_privacy(silo.state)
+
+
+def _state_privacy(folder: Path) -> Finding:
+    """Say whether others can look into a folder of state."""
+    if folder.exists() and others_can_read(folder):
+        said = f"{folder}: others can read it; chmod 700 {folder}"
+        return Finding("warn", "state", said)
+    return Finding("ok", "state", f"{folder} is for you alone")
 
 
 def _key(silo: SiloSettings) -> Finding:
     if silo.key is None:
         raise ConfigError("no 'key': create one with `mfairfl deploy key key`")
     require_private_key(silo.key)
-    if silo.key.stat().st_mode & 0o077:
-        return Finding("warn", "key", f"{silo.key}: others can read it; chmod 600 {silo.key}")
-    return Finding("ok", "key", f"{silo.key} is a private key that only you can read")
+    return _key_privacy(silo.key)
+
+
+def _key_privacy(key: Path) -> Finding:
+    if others_can_read(key):
+        return Finding("warn", "key", f"{key}: others can read it; chmod 600 {key}")
+    return Finding("ok", "key", f"{key} is a private key that only you can read")
 
 
 def _certificate(path: Path | None, name: str) -> Iterator[Finding]:
@@ -146,6 +172,8 @@ def examine_federation(file: Path) -> Iterator[Finding]:
     yield Finding("ok", "settings", f"{file}: strategy {config.strategy.name}")
     members = settings.members()
     yield Finding("ok", "silos", f"keys of {', '.join(sorted(members.values()))}")
+    if gone := sorted(members[key] for key in settings.revoked_keys() & set(members)):
+        yield Finding("warn", "silos", f"keys that were revoked, they stay out: {', '.join(gone)}")
     if settings.minimum < 2:
         yield Finding(
             "warn", "minimum", "a single silo may train alone: the model is then its update"
@@ -155,4 +183,8 @@ def examine_federation(file: Path) -> Iterator[Finding]:
         yield from _certificate(server.certificates / name, name)
     if not (server.certificates / "server.key").exists():
         raise ConfigError(f"{server.certificates / 'server.key'}: no such key")
+    for name in ("server.key", "ca.key"):  # the authority's may well be kept elsewhere
+        if (server.certificates / name).exists():
+            yield _key_privacy(server.certificates / name)
+    yield _state_privacy(server.state)
     yield Finding("ok", "ports", f"public {server.port}; loopback only {server.superlink_port}")

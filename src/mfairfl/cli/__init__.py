@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from mfairfl import __version__
+from mfairfl.cli.attack import attack
 from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
 from mfairfl.cli.deploy import app as deploy_app
@@ -43,7 +44,7 @@ app = typer.Typer(
 )
 
 
-for verb in (train, predict, compare, reproduce, tune, init, doctor, strategies):
+for verb in (train, predict, compare, reproduce, tune, attack, init, doctor, strategies):
     command(app)(verb)
 app.add_typer(data_app, name="data")
 app.add_typer(deploy_app, name="deploy")

@@ -233,3 +233,23 @@ def run(file: Federation, json: RunJson = False) -> None:
 
         record = run_federation(file, progress)
     print_run(record, settings.out, as_json=json)
+
+
+@command(app)
+def revoke(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The silo whose key is revoked.")],
+    file: Federation = Path("federation.toml"),
+) -> None:
+    """At the coordinator: a silo's key no longer counts, in this run and all later ones.
+
+    The same key cannot be enrolled again. With a new key, the silo can come back.
+
+    Examples
+    --------
+    mfairfl deploy revoke west federation.toml
+    """
+    require_extra("flwr", "flower")
+    from mfairfl.deployment.coordinator import revoke_key  # noqa: PLC0415 - loads Flower
+    from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
+
+    typer.echo(revoke_key(load_federation(file), file, name))

@@ -8,17 +8,46 @@ lack a sensitive column, or values of it, that others hold: those rows get the g
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from typing import Annotated, Self
 
-from mfairfl.data.columns import Column, Columns, lookalike
+from pydantic import ConfigDict, Field, model_validator
+
+from mfairfl.data.columns import MOST_GROUPS, Column, Columns, lookalike
 from mfairfl.data.labels import label_codes
+from mfairfl.data.sums import MOST_ROWS
 from mfairfl.data.task import Sensitive, Task
-from mfairfl.data.values import MISSING, StrictModel
+from mfairfl.data.values import MISSING, StrictModel, canonical_text
 from mfairfl.errors import DataError, unknown
 
-__all__ = ["Agreement", "ColumnProfile", "Profile", "agree", "describe_columns"]
+__all__ = [
+    "MOST_CELLS",
+    "MOST_COLUMNS",
+    "Agreement",
+    "ColumnProfile",
+    "Profile",
+    "agree",
+    "describe_columns",
+    "settle",
+]
+
+MOST_COLUMNS = 4096
+"""Columns of a file."""
+
+MOST_CELLS = 1024
+"""Combinations of groups that files can agree on: every count is told for each of them."""
+
+_LONGEST = 1000  # characters of a name or a value
+_SHOWN = 5  # differences that a client is told
+_NOTES = 20  # columns in few files that are named
+
+_Count = Annotated[int, Field(ge=0, le=MOST_ROWS)]
+_Name = Annotated[str, Field(max_length=_LONGEST)]
 
 
 class ColumnProfile(StrictModel):
@@ -38,26 +67,54 @@ class ColumnProfile(StrictModel):
         Rows with another value.
     """
 
-    name: str
-    values: int
-    texts: int
-    missing: int
+    model_config = ConfigDict(strict=True)
+
+    name: _Name
+    values: _Count
+    texts: _Count
+    missing: _Count
     numeric: bool = False
     dates: bool = False
-    levels: dict[str, int]
-    rare: int
+    levels: dict[_Name, _Count]
+    rare: _Count
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.texts > self.values:
+            raise ValueError("more texts than values")
+        if sum(self.levels.values()) + self.rare > self.values + self.missing:
+            raise ValueError("levels in more rows than there are")
+        # Two spellings of one value would be one group twice.
+        if odd := [level for level in self.levels if level != canonical_text(level)]:
+            raise ValueError(f"level {odd[0]!r} is not written as mfairfl writes values")
+        return self
 
 
 class Profile(StrictModel):
     """What a client discloses about its file before anything is agreed."""
 
-    client: str
-    rows: int
-    columns: tuple[ColumnProfile, ...]
+    model_config = ConfigDict(strict=True)
+
+    client: _Name
+    rows: _Count
+    columns: tuple[ColumnProfile, ...] = Field(strict=False, max_length=MOST_COLUMNS)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if len(self._by_name) < len(self.columns):
+            raise ValueError("a column occurs twice")
+        for column in self.columns:
+            if column.values + column.missing != self.rows:
+                raise ValueError(f"column '{column.name}' does not have {self.rows} rows")
+        return self
+
+    @cached_property
+    def _by_name(self) -> dict[str, ColumnProfile]:
+        return {column.name: column for column in self.columns}
 
     def column(self, name: str) -> ColumnProfile | None:
         """Return a column, if the file has it."""
-        return next((column for column in self.columns if column.name == name), None)
+        return self._by_name.get(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,13 +185,82 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
             ),
         }
     )
+    _check_groups(resolved)
     dated = {name for name in numeric if _mostly_dates(_held(ordered, name))}
-    found = {profile.client: tuple(_differences(profile, resolved, dated)) for profile in ordered}
+    found = {
+        profile.client: tuple(islice(_differences(profile, resolved, dated), _SHOWN))
+        for profile in ordered
+    }
     refused = {name: why for name, why in found.items() if why}
     fitting = [profile for profile in ordered if profile.client not in refused]
     notes += tuple(note for profile in fitting for note in _unread(profile, resolved))
     sensitive = tuple(_with_unrecorded(s, fitting, task) for s in resolved.sensitive)
     return Agreement(resolved.model_copy(update={"sensitive": sensitive}), refused, notes)
+
+
+def settle(profiles: Sequence[Profile], task: Task) -> Agreement:
+    """Agree as `agree` does; one file that keeps the others from agreeing is refused.
+
+    Where half of the files or more would not fit, each is left out in turn. The one without which
+    most fit is refused if that makes more fit than before.
+
+    Examples
+    --------
+    >>> def file(name, *labels):
+    ...     levels = dict.fromkeys(labels, 4)
+    ...     column = ColumnProfile(name="hired", values=8, texts=8, missing=0, levels=levels,
+    ...                            rare=8 - 4 * len(labels))
+    ...     sex = column.model_copy(update={"name": "sex", "levels": {"f": 4, "m": 4}, "rare": 0})
+    ...     return Profile(client=name, rows=8, columns=(column, sex))
+    >>> files = [file("a", "yes", "no"), file("b", "True", "False"), file("c", "yes", "AAA")]
+    >>> settle(files, Task(label="hired", favourable="yes", sensitive=("sex",))).refused
+    {'c': ('without it 2 of the other files fit together, with it 1',)}
+    """
+    left, spoilers = list(profiles), dict[str, tuple[str, ...]]()
+    while True:
+        found, problem = _attempt(left, task)
+        most = _fitting(left, found)
+        if 2 * most > len(left):
+            break
+        without = {p.client: [q for q in left if q is not p] for p in left}
+        fits = {name: _fitting(rest, _attempt(rest, task)[0]) for name, rest in without.items()}
+        worst = max(sorted(fits), key=lambda name: fits[name])
+        if fits[worst] <= most:
+            break
+        spoilers[worst] = (
+            f"without it {fits[worst]} of the other files fit together, with it {most}",
+        )
+        left = without[worst]
+    if found is None:
+        raise DataError(problem)
+    return Agreement(found.task, {**found.refused, **spoilers}, found.notes)
+
+
+def _attempt(profiles: Sequence[Profile], task: Task) -> tuple[Agreement | None, str]:
+    try:
+        return agree(profiles, task), ""
+    except DataError as error:
+        return None, str(error)
+
+
+def _fitting(profiles: Sequence[Profile], found: Agreement | None) -> int:
+    return 0 if found is None else len(profiles) - len(found.refused)
+
+
+def _check_groups(task: Task) -> None:
+    """Refuse groups of which there are too many to compare."""
+    sizes = [len(s.levels or ()) for s in task.sensitive]
+    for s, size in zip(task.sensitive, sizes, strict=True):
+        if not s.bins and size > MOST_GROUPS:
+            raise DataError(
+                f"sensitive column '{s.column}': the files hold {size} distinct values; form a "
+                "few groups with bins"
+            )
+    if math.prod(size + 1 for size in sizes) > MOST_CELLS:  # rows may have no value as well
+        raise DataError(
+            f"sensitive columns with {' · '.join(map(str, sizes))} groups: more than "
+            f"{MOST_CELLS} combinations; form fewer groups with bins, or name fewer columns"
+        )
 
 
 def _unread(profile: Profile, task: Task) -> Iterator[str]:
@@ -156,7 +282,7 @@ def _roles(
         return task.numeric, task.categorical, ()
     protected = {s.column for s in task.sensitive}
     numeric, categorical = list(task.numeric or ()), list(task.categorical or ())
-    notes = []
+    few = []
     names = dict.fromkeys(column.name for profile in profiles for column in profile.columns)
     for name in names:  # in the order of the files, as a single table has it
         if name in {*task.not_features, *numeric, *categorical}:
@@ -164,12 +290,13 @@ def _roles(
         held = _held(profiles, name)
         # A sensitive one is needed anyway: rows that lack it are marked by the encoder.
         if 2 * len(held) <= len(profiles) and name not in protected:
-            notes.append(f"column '{name}' is in {len(held)} of {len(profiles)} files: left out")
+            few.append(f"column '{name}' is in {len(held)} of {len(profiles)} files: left out")
             continue
         known = [column for column in held if column.values]
         as_text = sum(not column.numeric for column in known)
         (categorical if 2 * as_text >= max(len(known), 1) else numeric).append(name)
-    return tuple(numeric), tuple(categorical), tuple(notes)
+    more = [f"{len(few) - _NOTES} more columns are in few files: left out"]
+    return tuple(numeric), tuple(categorical), (*few[:_NOTES], *more[: len(few) > _NOTES])
 
 
 def _mostly_dates(held: Sequence[ColumnProfile]) -> bool:

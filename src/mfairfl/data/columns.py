@@ -28,6 +28,7 @@ from mfairfl.data.values import MISSING, canonical_text
 from mfairfl.errors import DataError, require_known, unknown
 
 __all__ = [
+    "MOST_GROUPS",
     "Column",
     "Columns",
     "columns_of",
@@ -38,7 +39,9 @@ __all__ = [
     "require_present",
 ]
 
-_MOST_GROUPS = 50  # more are a number or an identifier that was meant to be binned
+MOST_GROUPS = 50
+"""Values of a sensitive column; more are a number or an identifier that was meant to be binned."""
+
 _SHOWN = 3  # cells that a note names
 _PLAIN = ColumnRules()
 
@@ -350,7 +353,7 @@ def group_codes(
     ([1, 0, 0, 1], ('f', 'm'))
     """
     levels = sensitive.levels or tuple(sorted(set(column.texts)))
-    if sensitive.levels is None and len(levels) > _MOST_GROUPS:
+    if sensitive.levels is None and len(levels) > MOST_GROUPS:
         raise DataError(
             f"{column.table}: sensitive column '{column.name}' has {len(levels)} distinct values "
             f"('{levels[0]}', '{levels[1]}', ...): form a few groups with bins"

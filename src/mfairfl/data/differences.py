@@ -216,6 +216,8 @@ def _share(value: str, number: float, others: Sequence[Held]) -> float:
         other.values * (other.deviation**2 + (other.mean - number) ** 2) for other in others
     )
     most = sum(other.values * other.most for other in others) / rows
+    if not squares:  # numbers below 1e-154, whose squares are nothing
+        return most
     return min(most, 1 - (mean - number) ** 2 / (squares / rows))
 
 
@@ -253,8 +255,8 @@ def _vast(held: Held, centre: float) -> bool:
 
 def _unit(held: Held, centre: float, spread: float) -> str:
     """Say by which factor numbers of about the same shape differ; nothing if they do not."""
-    for low, high, warm in ((centre, held.centre, held.spread), (held.centre, centre, spread)):
-        cool = spread + held.spread - warm
+    usual, own = (centre, spread), (held.centre, held.spread)
+    for (low, cool), (high, warm) in ((usual, own), (own, usual)):
         if abs(high - (1.8 * low + 32)) < warm and 1 / _ALIKE < warm / (1.8 * cool) < _ALIKE:
             return ", as °F to °C"
     if held.centre * centre <= 0:

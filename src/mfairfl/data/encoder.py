@@ -121,6 +121,8 @@ class NumericColumn(StrictModel):
             raise ValueError("edges and atoms must increase")
         if len(self.edges) < 2 and (self.edges or self.bin_indicators):
             raise ValueError("bins need at least two edges")
+        if self.edges and not np.isfinite(self.edges[-1] - self.edges[0]):
+            raise ValueError("edges are too far apart")
         return self
 
     @property
@@ -383,7 +385,8 @@ class Encoder(StrictModel):
 
 
 def _standardised(column: Column, fitted: NumericColumn) -> npt.NDArray[np.float32]:
-    scaled = (column.numbers - fitted.mean) / fitted.scale
+    with np.errstate(over="ignore"):  # refused below
+        scaled = (column.numbers - fitted.mean) / fitted.scale
     beyond = np.abs(scaled) > np.finfo(np.float32).max
     if beyond.any():
         position = int(beyond.argmax())

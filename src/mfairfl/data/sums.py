@@ -10,18 +10,31 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pydantic import Field
 
 from mfairfl.data.columns import Column, require_columns
 from mfairfl.data.task import Task
 from mfairfl.errors import ConfigError, DataError
 
-__all__ = ["EncoderStatistics", "NumericStatistics", "statistics"]
+__all__ = ["MOST_ROWS", "EncoderStatistics", "NumericStatistics", "statistics"]
+
+MOST_ROWS = 2**40
+"""Rows of one client: counts of thousands of clients add up exactly, as integers and floats."""
 
 _CHUNK = 2**20  # rows summed at a time: far fewer than 2^26, and small temporary arrays
+_LARGEST = 1e140  # of a number whose square is summed exactly
+_MOST_PARTS = 64  # the 2,098 bits between the largest and the smallest float fill 40 of 53 bits
+
+# What sums from elsewhere may hold; nobody else validates them.
+_STRICT = {"extra": "forbid"}
+_Count = Annotated[int, Field(strict=True, ge=0, le=MOST_ROWS)]
+_Part = Annotated[float, Field(strict=True, ge=-1e300, le=1e300)]
+_Parts = Annotated[tuple[_Part, ...], Field(max_length=_MOST_PARTS)]
 
 
 def statistics(
@@ -58,8 +71,10 @@ class EncoderStatistics:
     {'sex': {'f': 3, 'm': 4}}
     """
 
+    __pydantic_config__: ClassVar[Any] = _STRICT  # for servers, which read it from text
+
     numeric: Mapping[str, NumericStatistics] = field(default_factory=dict)
-    categorical: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    categorical: Mapping[str, Mapping[str, _Count]] = field(default_factory=dict)
 
     def __add__(self, other: EncoderStatistics) -> EncoderStatistics:
         odd = (set(self.numeric) ^ set(other.numeric)) | (
@@ -83,15 +98,22 @@ class EncoderStatistics:
 class NumericStatistics:
     """One numeric column: values, missing values, and the exact sums of x and of x²."""
 
-    count: int = 0
-    missing: int = 0
-    total: tuple[float, ...] = ()
-    squares: tuple[float, ...] = ()
+    __pydantic_config__: ClassVar[Any] = _STRICT
+
+    count: _Count = 0
+    missing: _Count = 0
+    total: _Parts = ()
+    squares: _Parts = ()
 
     @classmethod
     def of(cls, numbers: npt.NDArray[np.float64]) -> NumericStatistics:
         """Sum a column in which nan means missing."""
         x = numbers[~np.isnan(numbers)]
+        if (np.abs(x) > _LARGEST).any():
+            raise DataError(
+                f"a number of {x[np.abs(x).argmax()]:g}: none beyond {_LARGEST:g} can be encoded; "
+                "correct it or list the column in task.ignore"
+            )
         chunks = [x[i : i + _CHUNK] for i in range(0, len(x), _CHUNK)]
         total = (part for chunk in chunks for part in _few(chunk))
         squares = (part for chunk in chunks for half in _squares(chunk) for part in _few(half))
@@ -104,6 +126,23 @@ class NumericStatistics:
             _exact(self.total + other.total),
             _exact(self.squares + other.squares),
         )
+
+    @property
+    def possible(self) -> bool:
+        """Whether some numbers have these sums: Σx² ≥ 0 and (Σx)² ≤ n·Σx², but for rounding.
+
+        Examples
+        --------
+        >>> NumericStatistics.of(np.array([3.0, 4.0])).possible
+        True
+        >>> NumericStatistics(count=2, total=(7.0,), squares=(24.0,)).possible
+        False
+        """
+        total, squares = self._sum(self.total), self._sum(self.squares)
+        if not self.count:
+            return not total and not squares
+        underflow = Fraction(self.count**2, 10**280)  # of squares of numbers below 1e-140
+        return squares >= 0 and total**2 <= self.count * squares + underflow
 
     @property
     def mean(self) -> float:
@@ -128,13 +167,19 @@ class NumericStatistics:
 def _exact(terms: Iterable[float]) -> tuple[float, ...]:
     """Write the exact sum of `terms` as few floats: its rounding, the rounding of the rest, ...
 
-    The answer depends on the sum alone, never on the order or the grouping of the terms.
+    The answer depends on the sum alone, never on the order or the grouping of the terms. It ends
+    for any terms: each part leaves a rest of at most 2⁻⁵³ of it, and no rest is below 2⁻¹⁰⁷⁴.
     """
     rest = list(terms)
+    if not all(map(math.isfinite, rest)):
+        raise DataError("a sum of numbers that are not all finite: correct them")
     parts: list[float] = []
-    while (part := math.fsum(rest)) != 0:
-        parts.append(part)
-        rest.append(-part)
+    try:
+        while (part := math.fsum(rest)) != 0:
+            parts.append(part)
+            rest.append(-part)
+    except OverflowError:
+        raise DataError("a sum beyond what a float can hold: correct its numbers") from None
     return tuple(parts)
 
 

@@ -17,7 +17,12 @@ __all__ = ["Attribute", "Bin", "Sensitive", "Task"]
 
 
 def _repeated(names: tuple[str, ...]) -> str | None:
-    return next((name for i, name in enumerate(names) if name in names[:i]), None)
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 class Bin(StrictModel):

@@ -28,19 +28,21 @@ def superlink_command(server: ServerSettings) -> Command:
         *("--database", str(server.state / "superlink.db")),
         "--disable-runtime-dependency-installation",
     )
-    return Command(words, environment(server.state / "flwr"))
+    return Command(words, environment(server.state))
 
 
 def gate_command(server: ServerSettings, federation: Path) -> Command:
     """Return the process behind the coordinator's public port."""
     words = (sys.executable, "-m", "mfairfl.deployment.gate", str(federation))
-    return Command(words, environment(server.state / "flwr"))
+    # So that glibc gives the buffers of a connection back to the system when it ends.
+    give_back = {"MALLOC_MMAP_THRESHOLD_": str(64 << 10)}
+    return Command(words, environment(server.state) | give_back)
 
 
 def silo_command(settings: SiloSettings, file: Path) -> Command:
     """Return a silo's own process, which keeps a SuperNode running."""
     words = (sys.executable, "-m", "mfairfl.deployment.silo_process", str(file.resolve()))
-    return Command(words, environment(settings.state / "flwr"))
+    return Command(words, environment(settings.state))
 
 
 def supernode_command(settings: SiloSettings, file: Path) -> Command:
@@ -58,4 +60,4 @@ def supernode_command(settings: SiloSettings, file: Path) -> Command:
         *("--node-config", config),
     )
     launchers = write_launchers(settings.state / "bin")
-    return Command(words, environment(settings.state / "flwr", launchers))
+    return Command(words, environment(settings.state, launchers))

@@ -13,6 +13,8 @@ import tomli_w
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.files import load_toml
+from mfairfl.guard.defence import recommended
+from mfairfl.remote.policy import POLICY, Policy, load_policy, policy_text
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import make_config
 
@@ -49,8 +51,10 @@ def write_consortium(
         silo.mkdir(parents=True)
         _fill(silo / "silo.toml", texts | {"name": name, "silo_port": str(_SILO_PORT)})
         _fill(silo / "mfairfl-silo.service", texts | {"name": name})
+        (silo / POLICY).write_text(policy_text(Policy()), encoding="utf-8")
         shutil.copyfile(coordinator / "run.toml", silo / "run.toml")
         load_silo(silo / "silo.toml")
+        load_policy(silo / "silo.toml")
     _fill(folder / "GUIDE.md", texts)
     load_federation(coordinator / "federation.toml")
 
@@ -80,7 +84,8 @@ def _run_file(path: Path, run: Path | None) -> None:
     values["task"].pop("client", None)
     kept = {k: v for k, v in values.get("clients", {}).items() if k in ("test", "validation")}
     values["clients"] = kept
-    make_config(values, str(run))
+    config = make_config(values, str(run))
+    values.setdefault("robust", recommended(config.strategy.create().card))
     path.write_text(tomli_w.dumps(values), encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Start a run on a running SuperLink: register keys, submit the app, follow the journal."""
+"""Start a run on a running SuperLink: bring its keys up to date, submit the app, follow it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ import json
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from mfairfl.deployment.credentials import read_public_key
 from mfairfl.deployment.journal import read_journal
-from mfairfl.deployment.processes import environment
+from mfairfl.deployment.key_ring import read_registered
+from mfairfl.deployment.processes import PRIVATE, environment, watched_group
+from mfairfl.deployment.revocation import add_revocation, read_revocations
 from mfairfl.deployment.settings import FederationSettings, ServerSettings, load_federation
-from mfairfl.errors import FederationError
+from mfairfl.errors import FederationError, require_known
 from mfairfl.files import write_atomically
 from mfairfl.runs.record import RunRecord
 
-__all__ = ["APP", "FlowerCli", "run_federation"]
+__all__ = ["APP", "FlowerCli", "revoke_key", "run_federation"]
 
 APP = Path(__file__).parent / "templates" / "app"
 """The Flower app that runs are started with."""
@@ -34,25 +38,28 @@ class FlowerCli:
     """Flower's command line, for the SuperLink of this machine."""
 
     def __init__(self, server: ServerSettings) -> None:
-        home, self._port = server.state / "flwr", server.superlink_port
-        self._known = server.state / "registered.json"
-        self._env = environment(home)
+        self._port, self._server = server.superlink_port, server
+        self._env = environment(server.state)
         config = (
             '[superlink]\ndefault = "here"\n\n[superlink.here]\n'
             f'address = "127.0.0.1:{server.superlink_port}"\n'
             f"root-certificates = {json.dumps(str(server.ca), ensure_ascii=False)}\n"
         )
-        (home / "config.toml").write_text(config, encoding="utf-8")
+        file = server.state / "flwr" / "config.toml"
+        write_atomically(file, config.encode(), private=True)
 
     def ask(self, *words: str) -> dict[str, Any]:
         """Run ``flwr …`` and return its answer."""
-        done = subprocess.run(
-            ["flwr", *words, "--format", "json"],
-            env=self._env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        with watched_group() as group:
+            done = subprocess.run(
+                ["flwr", *words, "--format", "json"],
+                env=self._env,
+                capture_output=True,
+                text=True,
+                check=False,
+                process_group=group.id,
+                umask=PRIVATE,
+            )
         answer: dict[str, Any] = {}
         with contextlib.suppress(ValueError):
             answer = json.loads(done.stdout[done.stdout.index("{") :])
@@ -62,30 +69,69 @@ class FlowerCli:
             raise FederationError(f"flwr {' '.join(words[:2])}: {' '.join(said.split())[-300:]}")
         return answer
 
-    def _require_superlink(self) -> None:
-        """Refuse to go on if nothing listens at the SuperLink's port."""
+    def is_running(self) -> bool:
+        """Say whether something listens at the SuperLink's port."""
         try:
             socket.create_connection(("127.0.0.1", self._port), timeout=5).close()
         except OSError:
+            return False
+        return True
+
+    def _require_superlink(self) -> None:
+        """Refuse to go on if nothing listens at the SuperLink's port."""
+        if not self.is_running():
             raise FederationError(
                 f"no SuperLink answers on 127.0.0.1:{self._port}: start `mfairfl deploy server`, "
                 "then run the same command again; it resumes from the last completed round"
-            ) from None
+            )
 
-    def register(self, silos: Mapping[str, Path]) -> None:
-        """Register the silos' keys; those that are registered already stay."""
-        known = json.loads(self._known.read_text()) if self._known.exists() else []
-        for name, path in sorted(silos.items()):
-            key = read_public_key(path).decode()
-            if key in known:
+    def update_keys(self, settings: FederationSettings) -> None:
+        """Register the silos' keys, except those that were revoked: they are taken out."""
+        known, revoked = read_registered(self._server.registered), settings.revoked_keys()
+        for key, name in settings.members().items():
+            if key.decode() in known or key in revoked:
                 continue
             try:
-                self.ask("supernode", "register", str(path), "here", "--name", name)
+                path = str(settings.silos[name])
+                self.ask("supernode", "register", path, "here", "--name", name)
             except FederationError as error:
                 if "already in use" not in str(error):
                     raise
-            known.append(key)
-            write_atomically(self._known, json.dumps(known).encode())
+            known.append(key.decode())
+            self._write_known(known)
+        self.drop_revoked(settings)
+
+    def drop_revoked(self, settings: FederationSettings) -> None:
+        """Take revoked keys out of the SuperLink."""
+        known, revoked = read_registered(self._server.registered), settings.revoked_keys()
+        if gone := {key for key in known if key.encode() in revoked}:
+            self._unregister({key.encode() for key in gone})
+            self._write_known([key for key in known if key not in gone])
+
+    def _write_known(self, keys: list[str]) -> None:
+        write_atomically(self._server.registered, json.dumps(keys).encode(), private=True)
+
+    def _unregister(self, keys: Collection[bytes]) -> None:
+        # `flwr supernode list` does not say which node has which key.
+        from flwr.proto import control_pb2  # noqa: PLC0415 - seconds
+        from flwr.supercore.control import ControlHttpClient  # noqa: PLC0415
+
+        try:
+            with ControlHttpClient.from_server_address(
+                f"127.0.0.1:{self._port}",
+                insecure=False,
+                root_certificates=self._server.ca.read_bytes(),
+                interceptors=(),
+            ) as superlink:
+                for node in superlink.ListNodes(control_pb2.ListNodesRequest()).nodes_info:
+                    if node.public_key in keys and not node.unregistered_at:
+                        request = control_pb2.UnregisterNodeRequest(node_id=node.node_id)
+                        superlink.UnregisterNode(request)
+        except httpx.HTTPError as error:
+            self._require_superlink()
+            raise FederationError(
+                f"the SuperLink keeps a revoked key ({error!r}); the gate refuses it all the same"
+            ) from None
 
     def submit(self, federation: Path) -> str:
         """Start a run and return its number."""
@@ -103,6 +149,32 @@ class FlowerCli:
         self.ask("stop", run, "here")
 
 
+def revoke_key(settings: FederationSettings, file: Path, name: str) -> str:
+    """Revoke a silo's key, for good, and say what follows.
+
+    Once it is written down, the gate and every run refuse the key, whatever the SuperLink knows.
+
+    Parameters
+    ----------
+    file : Path
+        Where the settings are from, for messages.
+    """
+    records = {one.silo: one for one in read_revocations(settings.revoked).values()}
+    if name in settings.silos or name not in records:
+        require_known("silo", [name], settings.silos, where=str(file))
+        records[name] = add_revocation(
+            settings.revoked, name, read_public_key(settings.silos[name])
+        )
+    said = f"{name}: its key is revoked since {records[name].since:%Y-%m-%d %H:%M} UTC"
+    flower = FlowerCli(settings.server)
+    if flower.is_running():
+        flower.drop_revoked(settings)
+        said += "; the running server refuses it"
+    else:
+        said += "; no server is running here, the next one refuses it"
+    return said
+
+
 def run_federation(file: Path, follower: Follower) -> RunRecord:
     """Carry out a run, or resume it, and return its record.
 
@@ -114,7 +186,7 @@ def run_federation(file: Path, follower: Follower) -> RunRecord:
     settings = load_federation(file)
     settings.federated(), settings.members()  # so that mistakes in the files are reported here
     flower = FlowerCli(settings.server)
-    flower.register(settings.silos)
+    flower.update_keys(settings)
     run = flower.submit(file)
     try:
         return _follow(flower, settings, run, follower)

@@ -2,22 +2,25 @@
 
 Flower's SuperLink answers silos, operators and its own processes on one port. Operators need no
 credentials there: whoever reaches it can register keys and start code. So the SuperLink listens on
-loopback only, and silos connect to this gate, which forwards the paths that they need. Flower
-checks the silos' signatures behind it.
+loopback only, and silos connect to this gate, which forwards the paths that they need, if a key
+that is enrolled and not revoked signed the request. Flower checks the signature again behind it.
 """
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import ssl
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
 from pathlib import Path
-from typing import Any
 
 import httpx
-import uvicorn
 
-from mfairfl.deployment.settings import ServerSettings, load_federation
+from mfairfl.deployment.key_ring import KeyRing
+from mfairfl.deployment.listener import Exchange, Handler, Limits, Listener, Refused
+from mfairfl.deployment.settings import FederationSettings, ServerSettings, load_federation
+from mfairfl.deployment.shares import Shares
+from mfairfl.errors import MfairflError
 
 __all__ = ["OPEN_PATHS", "make_gate", "serve_gate"]
 
@@ -38,87 +41,80 @@ OPEN_PATHS = frozenset(
 )
 """What an enrolled silo may request; `register-node` is for the coordinator only."""
 
-_HEALTH = "/health"
-_LARGEST_BODY = 64 << 20  # bytes; Flower cuts arrays into pieces of 5 MB
-_CONNECTION_HEADERS = {b"host", b"connection", b"transfer-encoding", b"content-length"}
-_REPLY_HEADERS = _CONNECTION_HEADERS | {b"content-encoding"}  # httpx decompresses replies
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-Application = Callable[[Message, Receive, Send], Awaitable[None]]
+_ANSWER_SECONDS = 60  # that the SuperLink may take
+_NOBODY = ""  # the share of those who ask for a sign of life
+_HOP_BY_HOP = {b"host", b"connection", b"keep-alive", b"transfer-encoding", b"content-length"}
 
 
-def make_gate(client: httpx.AsyncClient, *, largest_body: int = _LARGEST_BODY) -> Application:
-    """Return the ASGI application that forwards requests for open paths through `client`."""
+def make_gate(client: httpx.AsyncClient, keys: KeyRing, shares: Shares) -> Handler:
+    """Return the handler that forwards requests for open paths through `client`."""
 
-    async def gate(scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":  # no lifespan, no websockets
-            return
-        asked = (scope["method"], scope["path"])
-        if asked != ("GET", _HEALTH) and not (asked[0] == "POST" and asked[1] in OPEN_PATHS):
-            await _answer(send, 404, b"not here")
-            return
-        body = await _body(receive, largest_body)
-        if body is None:
-            await _answer(send, 413, b"too large")
-            return
-        headers = [pair for pair in scope["headers"] if pair[0] not in _CONNECTION_HEADERS]
-        try:
-            reply = await client.request(asked[0], asked[1], content=body, headers=headers)
-        except httpx.HTTPError:
-            await _answer(send, 502, b"the SuperLink does not answer")
-            return
-        kept = [pair for pair in reply.headers.raw if pair[0].lower() not in _REPLY_HEADERS]
-        await _answer(send, reply.status_code, reply.content, kept)
+    async def gate(exchange: Exchange) -> None:
+        asked = (exchange.method.decode(), exchange.path.decode("latin-1"))
+        if asked == ("GET", "/health") and exchange.size == 0:
+            holder = _NOBODY
+        elif asked[0] == "POST" and asked[1] in OPEN_PATHS:
+            holder = keys.holder(exchange)
+        else:
+            raise Refused(404, b"not here")
+        with shares.hold(holder, exchange.size):
+            body = await exchange.body()
+            await _forward(client, asked, body, exchange)
 
     return gate
 
 
-async def _body(receive: Receive, largest: int) -> bytes | None:
-    """Return the request's body; None if it is too large."""
-    parts, size = [], 0
-    while True:
-        message = await receive()
-        part = message.get("body", b"")
-        size += len(part)
-        if size > largest or message["type"] == "http.disconnect":
-            return None
-        parts.append(part)
-        if not message.get("more_body", False):
-            return b"".join(parts)
-
-
-async def _answer(
-    send: Send, status: int, body: bytes, headers: list[tuple[bytes, bytes]] | None = None
+async def _forward(
+    client: httpx.AsyncClient, asked: tuple[str, str], body: bytes, exchange: Exchange
 ) -> None:
-    length = (b"content-length", str(len(body)).encode())
-    start = {"type": "http.response.start", "status": status}
-    await send(start | {"headers": [*(headers or []), length]})
-    await send({"type": "http.response.body", "body": body})
+    """Pass a request on, and its answer back as it arrives."""
+    headers = [pair for pair in exchange.headers if pair[0] not in _HOP_BY_HOP]
+    started = False
+    try:
+        async with client.stream(*asked, content=body, headers=headers) as reply:
+            kept = [(key.lower(), value) for key, value in reply.headers.raw]
+            skipped = _HOP_BY_HOP - {b"content-length"}
+            await exchange.start(
+                reply.status_code, [pair for pair in kept if pair[0] not in skipped]
+            )
+            started = True
+            async for piece in reply.aiter_raw():
+                await exchange.write(piece)
+    except httpx.HTTPError:
+        if started:
+            raise ConnectionAbortedError("the SuperLink broke off its answer") from None
+        raise Refused(502, b"the SuperLink does not answer") from None
+    await exchange.finish()
 
 
-def serve_gate(server: ServerSettings) -> None:
+def serve_gate(settings: FederationSettings) -> None:
     """Serve the public port until stopped."""
-    trusted = ssl.create_default_context(cafile=str(server.ca))
-    client = httpx.AsyncClient(
+    server = settings.server
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(server.certificates / "server.crt", server.certificates / "server.key")
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    with socket.create_server((server.host, server.port), family=family, backlog=512) as door:
+        asyncio.run(_serve(settings, door, tls))
+
+
+async def _serve(settings: FederationSettings, door: socket.socket, tls: ssl.SSLContext) -> None:
+    keys = KeyRing(settings.server.registered, settings.revoked)
+    shares = Shares(allowance=settings.server.allowance << 20)
+    async with _superlink(settings.server) as client:
+        await Listener(make_gate(client, keys, shares), tls, Limits()).serve(door)
+
+
+def _superlink(server: ServerSettings) -> httpx.AsyncClient:
+    return httpx.AsyncClient(
         base_url=f"https://127.0.0.1:{server.superlink_port}",
-        verify=trusted,
-        timeout=60,
+        verify=ssl.create_default_context(cafile=str(server.ca)),
+        timeout=_ANSWER_SECONDS,
         trust_env=False,  # never through a proxy: the SuperLink is on this machine
-    )
-    uvicorn.run(
-        make_gate(client),
-        host=server.host,
-        port=server.port,
-        ssl_certfile=str(server.certificates / "server.crt"),
-        ssl_keyfile=str(server.certificates / "server.key"),
-        lifespan="off",
-        log_level="warning",
-        access_log=False,
-        server_header=False,
     )
 
 
 if __name__ == "__main__":
-    serve_gate(load_federation(Path(sys.argv[1])).server)
+    try:
+        serve_gate(load_federation(Path(sys.argv[1])))
+    except (MfairflError, OSError) as error:
+        sys.exit(f"error: {error}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from mfairfl.engine.loop import Callback
 from mfairfl.engine.state import RoundRecord, RunState, Setup
+from mfairfl.failpoints import failpoint
 from mfairfl.runs.history import round_numbers
 
 __all__ = ["Journal", "read_journal"]
@@ -33,6 +35,7 @@ class Journal(logging.Handler, Callback):
         logging.Handler.__init__(self, logging.WARNING)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path, self._run = path, run
+        _drop_torn_line(path)
 
     def add(self, event: str, **facts: Any) -> None:
         """Append a line."""
@@ -61,12 +64,20 @@ class Journal(logging.Handler, Callback):
             counted=sorted(record.coefficients),
             **{name: numbers[name] for name in shown},
         )
+        failpoint("journal.round", record.round)
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Remove what a full disk left of a line, lest the next one be appended to it."""
+    if path.exists():
+        whole = path.read_bytes()
+        os.truncate(path, whole.rfind(b"\n") + 1)
 
 
 def read_journal(path: Path, run: str, skip: int = 0) -> Iterator[dict[str, Any]]:
     """Return the complete lines of one attempt, after the first `skip`."""
     if not path.exists():
         return
-    text = path.read_text(encoding="utf-8")
-    lines = (json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines())
+    # Not `splitlines` of text: a message may hold other line ends, which JSON keeps.
+    lines = (json.loads(line) for line in path.read_bytes().split(b"\n")[:-1])
     yield from [line for line in lines if line["run"] == run][skip:]

@@ -15,9 +15,20 @@ from mfairfl.data import SPLITS, Federation, FileFormat, Sensitive, Table, Task
 from mfairfl.deployment.commands import gate_command, silo_command, superlink_command
 from mfairfl.deployment.coordinator import FlowerCli, Follower, run_federation
 from mfairfl.deployment.credentials import make_certificates, make_key
-from mfairfl.deployment.processes import Process, free_ports, start, stop, wait_until_healthy
+from mfairfl.deployment.processes import (
+    Process,
+    free_ports,
+    sole_use,
+    start,
+    stop,
+    wait_until_healthy,
+    watched_group,
+)
 from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.errors import ConfigError
+from mfairfl.files import make_private_folder
+from mfairfl.guard.defence import recommended
+from mfairfl.remote.policy import POLICY, Limits, Policy, policy_text
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import ClientsConfig, Config, DataConfig
 from mfairfl.runs.directory import RunDirectory
@@ -49,16 +60,18 @@ def run_local(
         Files of the silos. By default the configuration's rows are split among clients, and each
         gets a file with its own.
     """
-    file = write_deployment(config, out, silos=silos, deadline=deadline)
-    settings, directory = load_federation(file), RunDirectory(out)
-    if directory.record_path.exists():
-        record = read_record(out, to_resume=True)
-        if isinstance(record, RunRecord):
-            say(f"{out}: already complete; this is its result")
-            return record
-    with servers(settings, file, say), nodes(settings, file.parent, say):
-        say("submitting the run")
-        return run_federation(file, follower)
+    _refuse_foreign(out)
+    with sole_use(out / "deployment"):
+        file = write_deployment(config, out, silos=silos, deadline=deadline)
+        settings, directory = load_federation(file), RunDirectory(out)
+        if directory.record_path.exists():
+            record = read_record(out, to_resume=True)
+            if isinstance(record, RunRecord):
+                say(f"{out}: already complete; this is its result")
+                return record
+        with servers(settings, file, say), nodes(settings, file.parent, say):
+            say("submitting the run")
+            return run_federation(file, follower)
 
 
 def write_deployment(
@@ -72,9 +85,8 @@ def write_deployment(
     path = folder / "run.toml"
     if path.exists() and path.read_text(encoding="utf-8") != run:
         raise ConfigError(f"{out}: holds another federation; choose another --out")
-    if not path.exists() and out.exists() and any(out.iterdir()):
-        raise ConfigError(f"{out}: is not empty and holds no federation; choose another --out")
-    folder.mkdir(parents=True, exist_ok=True)
+    _refuse_foreign(out)
+    make_private_folder(folder)  # the silos' rows and keys are in it
     path.write_text(run, encoding="utf-8")
     files = dict(silos or {}) if parts is None else _write_files(*parts, folder / "silos")
     if not (folder / "certificates").exists():
@@ -96,6 +108,13 @@ def write_deployment(
     return folder / "federation.toml"
 
 
+def _refuse_foreign(out: Path) -> None:
+    """Refuse a folder with files that no federation wrote."""
+    begun = (out / "deployment" / "run.toml").exists() or not out.exists()
+    if not begun and any(path.name != "deployment" for path in out.iterdir()):
+        raise ConfigError(f"{out}: is not empty and holds no federation; choose another --out")
+
+
 def _write_silo(
     folder: Path, name: str, csv: Path, told: dict[str, Any], *, gate: int, port: int
 ) -> None:
@@ -107,7 +126,6 @@ def _write_silo(
         "csv": str(csv.resolve()),
         **told,
         "state": "state",
-        "min_count": 1,  # all files have one owner: the same encoding as in one table
         "task": "../../run.toml",
         "server": f"127.0.0.1:{gate}",
         "ca": "../../certificates/ca.crt",
@@ -115,6 +133,10 @@ def _write_silo(
         "port": port,
     }
     (folder / "silo.toml").write_text(tomli_w.dumps(values), encoding="utf-8")
+    if not (folder / POLICY).exists():
+        # All files have one owner: the same encoding as in one table.
+        policy = Policy(limits=Limits(min_count=1))
+        (folder / POLICY).write_text(policy_text(policy), encoding="utf-8")
 
 
 def _partition(config: Config) -> tuple[Table, Federation]:
@@ -127,7 +149,13 @@ def _for_silos(config: Config, task: Task | None) -> Config:
     if task is None and config.task is None:
         raise ConfigError("--silo needs a [task] in the TOML file (see `mfairfl init`)")
     clients = ClientsConfig(test=config.clients.test, validation=config.clients.validation)
-    update = {"data": DataConfig(), "task": task or config.task, "clients": clients}
+    update: dict[str, Any] = {
+        "data": DataConfig(),
+        "task": task or config.task,
+        "clients": clients,
+    }
+    if "robust" not in config.model_fields_set:
+        update["robust"] = recommended(config.strategy.create().card)
     return config.model_copy(update=update)
 
 
@@ -162,35 +190,40 @@ def _write_files(table: Table, federation: Federation, folder: Path) -> dict[str
 
 @contextmanager
 def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list[Process]]:
-    """Run SuperLink and gate while the block lasts, with the silos' keys registered."""
+    """Run SuperLink and gate while the block lasts, with the silos' keys registered.
+
+    They end with this process, however it ends.
+    """
     server, logs = settings.server, settings.server.state / "logs"
     started: list[Process] = []
-    try:
-        public = "127.0.0.1" if server.host in _EVERYWHERE else server.host
-        for name, command, host, port in (
-            ("superlink", superlink_command(server), "127.0.0.1", server.superlink_port),
-            ("gate", gate_command(server, file), public, server.port),
-        ):
-            say(f"starting the {name} at {host}:{port}")
-            started.append(start(command, log=logs / f"{name}.log"))
-            wait_until_healthy(f"{host}:{port}", server.ca, started[-1])
-        FlowerCli(server).register(settings.silos)
-        yield started
-    finally:
-        stop(started[::-1])
+    with sole_use(server.state), watched_group() as group:
+        try:
+            public = "127.0.0.1" if server.host in _EVERYWHERE else server.host
+            for name, command, host, port in (
+                ("superlink", superlink_command(server), "127.0.0.1", server.superlink_port),
+                ("gate", gate_command(server, file), public, server.port),
+            ):
+                say(f"starting the {name} at {host}:{port}")
+                started.append(start(command, log=logs / f"{name}.log", group=group.id))
+                wait_until_healthy(f"{host}:{port}", server.ca, started[-1])
+            FlowerCli(server).update_keys(settings)
+            yield started
+        finally:
+            stop(started[::-1])
 
 
 @contextmanager
 def nodes(settings: FederationSettings, folder: Path, say: Say) -> Iterator[dict[str, Process]]:
-    """Run a SuperNode for each silo while the block lasts."""
+    """Run a SuperNode for each silo while the block lasts; they end with this process."""
     logs = settings.server.state / "logs"
     started: dict[str, Process] = {}
-    try:
-        say(f"starting {len(settings.silos)} silos: {', '.join(sorted(settings.silos))}")
-        for name in sorted(settings.silos):
-            file = folder / "silos" / name / "silo.toml"
-            command = silo_command(load_silo(file), file)
-            started[name] = start(command, log=logs / f"{name}.log")
-        yield started
-    finally:
-        stop(list(started.values()))
+    with watched_group() as group:
+        try:
+            say(f"starting {len(settings.silos)} silos: {', '.join(sorted(settings.silos))}")
+            for name in sorted(settings.silos):
+                file = folder / "silos" / name / "silo.toml"
+                command = silo_command(load_silo(file), file)
+                started[name] = start(command, log=logs / f"{name}.log", group=group.id)
+            yield started
+        finally:
+            stop(list(started.values()))

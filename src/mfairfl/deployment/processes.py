@@ -9,28 +9,40 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import psutil
+from filelock import FileLock, Timeout
 
 from mfairfl.errors import FederationError
+from mfairfl.files import make_private_folder
 
 __all__ = [
+    "PRIVATE",
     "Command",
     "Process",
+    "WatchedGroup",
     "descendants",
     "environment",
     "free_ports",
     "is_alive",
+    "sole_use",
     "start",
     "stop",
+    "use_given_umask",
     "wait_until_healthy",
+    "watched_group",
 ]
 
 Process = subprocess.Popen[bytes]
+PRIVATE = 0o077
+"""The umask of processes whose files nobody else may read."""
+_UMASK = "MFAIRFL_UMASK"
+_HOME = "FLWR_HOME"
+_LEAVING = 5.0  # seconds that processes which were killed may take to be gone
 _QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -51,34 +63,170 @@ class Command:
     env: Mapping[str, str]
 
 
-def environment(home: Path, *first: Path) -> dict[str, str]:
+def environment(state: Path, *first: Path) -> dict[str, str]:
     """Return the environment of a Flower program.
 
     Parameters
     ----------
-    home : Path
-        Its own folder; nothing is shared with other Flower programs of this user.
+    state : Path
+        The folder of what it keeps, which nobody else may enter. Flower's own files have a folder
+        in it: nothing is shared with other Flower programs of this user.
     *first : Path
         Folders that come first in the search path of programs.
     """
-    home.mkdir(parents=True, exist_ok=True)
+    home = make_private_folder(make_private_folder(state) / "flwr")
     folders = [*map(str, first), str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-    own = {"FLWR_HOME": str(home), "PATH": os.pathsep.join(filter(None, folders))}
-    return os.environ | _QUIET | _ONE_THREAD | own
+    own = {_HOME: str(home), "PATH": os.pathsep.join(filter(None, folders))}
+    return os.environ | _QUIET | _ONE_THREAD | own | {_UMASK: _umask()}
 
 
-def start(command: Command, *, log: Path) -> Process:
-    """Start a program in its own process group, so that Ctrl-C does not reach it directly."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as file:
+def _umask() -> str:
+    """Return the umask that the user chose."""
+    if _UMASK in os.environ:  # this process was started with a stricter one
+        return os.environ[_UMASK]
+    now = os.umask(PRIVATE)
+    os.umask(now)
+    return f"{now:o}"
+
+
+def use_given_umask() -> None:
+    """Go back to the user's umask, in a process whose results are for the user to share."""
+    os.umask(int(_umask(), 8))
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedGroup:
+    """A process group whose members end when this process does, however it ends.
+
+    Parameters
+    ----------
+    watchdog : Popen
+        The group's leader.
+    pipe : int
+        While this end of a pipe is open, the members live.
+    """
+
+    watchdog: Process
+    pipe: int
+
+    @property
+    def id(self) -> int:
+        """The group's number, for `start` and for `subprocess`."""
+        return self.watchdog.pid
+
+    def join(self) -> None:
+        """Make this process a member: a fork of the one that made the group."""
+        os.setpgid(0, self.id)
+        os.close(self.pipe)
+
+
+@contextlib.contextmanager
+def watched_group() -> Iterator[WatchedGroup]:
+    """Make a process group that ends with the block, or with this process if that is killed.
+
+    Examples
+    --------
+    >>> with watched_group() as group:
+    ...     sleeper = subprocess.Popen(["sleep", "600"], process_group=group.id)
+    >>> sleeper.wait()
+    -9
+    """
+    reading, writing = os.pipe()
+    words = [sys.executable, "-m", "mfairfl.deployment.watchdog"]
+    try:
+        watchdog = subprocess.Popen(words, stdin=reading, process_group=0)
+    finally:
+        os.close(reading)
+    try:
+        yield WatchedGroup(watchdog, writing)
+    finally:
+        os.close(writing)
+        watchdog.wait()
+
+
+def start(command: Command, *, log: Path, group: int = 0) -> Process:
+    """Start a program outside our process group, so that Ctrl-C does not reach it directly.
+
+    Nobody else can read its log, nor what it writes.
+
+    Parameters
+    ----------
+    group : int
+        The process group; by default a new one.
+    """
+    make_private_folder(log.parent)
+    opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    with os.fdopen(opened, "ab") as file:
         return subprocess.Popen(
             list(command.words),
             env=dict(command.env),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
-            process_group=0,
+            process_group=group,
+            umask=PRIVATE,
         )
+
+
+@contextlib.contextmanager
+def sole_use(folder: Path) -> Iterator[None]:
+    """Hold a folder for this process; refuse it while processes of another deployment use it.
+
+    Those may be at work, or left behind: two servers on one database would destroy it.
+    """
+    lock = FileLock(make_private_folder(folder) / ".lock", mode=0o600)
+    end = time.monotonic() + _LEAVING
+    try:
+        lock.acquire(timeout=_LEAVING)
+    except Timeout:
+        raise _in_use(folder, _users(folder)) from None
+    try:
+        while (found := _users(folder)) and time.monotonic() < end:
+            time.sleep(0.1)
+        if found:
+            raise _in_use(folder, found)
+        yield
+    finally:
+        lock.release()
+
+
+def _in_use(folder: Path, processes: Sequence[psutil.Process]) -> FederationError:
+    named = ", ".join(f"{process.pid} {_program(process)}" for process in processes)
+    numbers = " ".join(str(process.pid) for process in processes)
+    return FederationError(
+        f"{folder}: processes of another deployment use it ({named or 'unknown'}); wait for them, "
+        f"or end them: kill {numbers}"
+    )
+
+
+def _users(folder: Path) -> list[psutil.Process]:
+    """Return the other processes that hold a folder, or whose Flower files are in it."""
+    lock = str(folder.resolve() / ".lock")
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # it has just ended, or is another user's
+            home = process.environ().get(_HOME, "")
+            inside = bool(home) and Path(home).is_relative_to(folder.resolve())
+            holds = inside or any(file.path == lock for file in process.open_files())
+            if process.pid != os.getpid() and holds and is_alive(process):
+                found.append(process)
+    return found
+
+
+def _program(process: psutil.Process) -> str:
+    """Say what a process is: the Flower program, our module, or our command."""
+    try:
+        words: list[str] = process.cmdline()
+    except psutil.NoSuchProcess:
+        return "just ended"
+    for at, word in enumerate(words):
+        if (name := Path(word).name).startswith(("flower-", "flwr")):
+            return name
+        if word.startswith("mfairfl.deployment."):
+            return word
+        if word == "deploy":
+            return " ".join(["mfairfl", *words[at : at + 2]])
+    return words[0] if words else "unknown"
 
 
 def stop(processes: Sequence[Process], *, seconds: float = 15) -> None:

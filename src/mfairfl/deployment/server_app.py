@@ -9,6 +9,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from mfairfl.deployment.journal import Journal
+from mfairfl.deployment.processes import use_given_umask
 from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.flower.grid import GridTransport
@@ -22,6 +23,7 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Carry out the run, or resume it."""
+    use_given_umask()  # the run's folder is for people; what is private in it is written so
     path = context.run_config.get("federation")
     if not isinstance(path, str) or not path:
         raise ConfigError("no federation.toml was named: start runs with `mfairfl deploy run`")
@@ -36,7 +38,13 @@ def carry_out(grid: Grid, settings: FederationSettings, *, run: str) -> None:
     try:
         wanted = settings.federated()
         name, members = run_name(wanted.config), settings.members()
-        transport = GridTransport(grid, name, deadline=settings.deadline, members=members)
+        transport = GridTransport(
+            grid,
+            name,
+            deadline=settings.deadline,
+            members=members,
+            revoked=settings.revoked_keys,
+        )
         journal.add("waiting", clients=list(wanted.clients), seconds=settings.wait)
         online = transport.wait_for(
             wanted.clients, minimum=settings.minimum, seconds=settings.wait

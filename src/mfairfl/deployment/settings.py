@@ -8,6 +8,7 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mfairfl.deployment.credentials import read_public_key
+from mfairfl.deployment.revocation import read_revocations
 from mfairfl.errors import ConfigError
 from mfairfl.files import RelativePath, load_settings, load_toml
 from mfairfl.runs.config import Config, make_config
@@ -38,6 +39,8 @@ class ServerSettings(BaseModel):
         Folder with ca.crt, server.crt and server.key.
     state : Path
         Folder for the SuperLink's database and logs.
+    allowance : int
+        Megabytes that one silo may send in ten minutes; more is refused until they are over.
     """
 
     model_config = _STRICT
@@ -47,6 +50,12 @@ class ServerSettings(BaseModel):
     superlink_port: int = Field(default=9444, ge=1, le=65535)
     certificates: RelativePath = Path("certificates")
     state: RelativePath = Path("state")
+    allowance: int = Field(default=256, ge=1)
+
+    @property
+    def registered(self) -> Path:
+        """The keys that the SuperLink knows."""
+        return self.state / "registered.json"
 
     @property
     def ca(self) -> Path:
@@ -71,6 +80,8 @@ class FederationSettings(BaseModel):
         Seconds the run waits for all clients to come online before it starts without the rest.
     silos : dict of str to Path
         The public key that each silo is enrolled with, by the silo's name.
+    revoked : Path
+        Keys that no longer count, whatever `silos` says; `mfairfl deploy revoke` writes it.
     """
 
     model_config = _STRICT
@@ -82,6 +93,7 @@ class FederationSettings(BaseModel):
     wait: float = Field(default=600, ge=0)
     server: ServerSettings = Field(default_factory=ServerSettings)
     silos: dict[str, RelativePath] = Field(min_length=1)
+    revoked: RelativePath = Path("revoked.json")
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
@@ -111,14 +123,24 @@ class FederationSettings(BaseModel):
         )
 
     def members(self) -> dict[bytes, str]:
-        """Return the name for each enrolled key."""
+        """Return the name for each enrolled key, those that were revoked under it included."""
         found: dict[bytes, str] = {}
+        revoked = read_revocations(self.revoked)
         for name, path in sorted(self.silos.items()):
             key = read_public_key(path)
             if key in found:
                 raise ConfigError(f"{path}: '{found[key]}' and '{name}' have the same key")
+            if key in revoked and revoked[key].silo != name:
+                raise ConfigError(
+                    f"{path}: this key was revoked, as that of '{revoked[key].silo}'; ask "
+                    f"'{name}' for a new one (`mfairfl deploy key`)"
+                )
             found[key] = name
         return found
+
+    def revoked_keys(self) -> frozenset[bytes]:
+        """Return the keys that no longer count, as the file says now."""
+        return frozenset(read_revocations(self.revoked))
 
 
 def load_federation(file: Path) -> FederationSettings:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import json
 import logging
 import os
@@ -12,19 +10,24 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
-from filelock import FileLock, Timeout
-
 from mfairfl.deployment.commands import supernode_command
 from mfairfl.deployment.installed_app import SOCKET, ClientProcess, load_client_app
-from mfairfl.deployment.processes import Process, stop
-from mfairfl.errors import FederationError, MfairflError
-from mfairfl.remote.silo_file import SiloSettings, load_silo
+from mfairfl.deployment.processes import (
+    PRIVATE,
+    Process,
+    WatchedGroup,
+    sole_use,
+    stop,
+    watched_group,
+)
+from mfairfl.errors import MfairflError
+from mfairfl.remote.policy import load_policy
+from mfairfl.remote.silo_file import load_silo
 
-__all__ = ["listen", "receive_command", "run_silo", "state_lock"]
+__all__ = ["listen", "receive_command", "run_silo"]
 
 _PAUSE = 10.0  # seconds before a SuperNode that ended is started again
 _POLL = 0.2
@@ -36,14 +39,20 @@ def run_silo(file: Path) -> None:
     """Run until stopped. A SuperNode that ends is started again, after a pause.
 
     The server reserves the place of a silo that was killed for a minute, and refuses it until
-    then.
+    then. All that is started here ends with this process, however it ends.
     """
     settings = load_silo(file)
+    load_policy(file)  # every message reads it anew; a mistake in it is said now
+    os.umask(PRIVATE)  # what is written here, by Flower as well, is the silo's alone
     command = supernode_command(settings, file)
     signal.signal(signal.SIGTERM, _exit)
     answer, children, node = load_client_app(), set[int](), None
     restart_at = 0.0
-    with state_lock(settings), listen(settings.state / "bin") as listener:
+    with (
+        sole_use(settings.state),
+        listen(settings.state / "bin") as listener,
+        watched_group() as group,
+    ):
         try:
             while True:
                 if node is not None and node.poll() is not None:
@@ -54,25 +63,13 @@ def run_silo(file: Path) -> None:
                         command.words,
                         env=dict(command.env),
                         stdin=subprocess.DEVNULL,
-                        preexec_fn=_end_with_parent(),  # noqa: PLW1509 - there is one thread
+                        process_group=group.id,
                     )
                 children = {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0] == 0}
                 if (words := receive_command(listener)) is not None:
-                    children.add(_fork(answer, words, listener))
+                    children.add(_fork(answer, words, listener, group))
         finally:
             _end(node, children)
-
-
-@contextlib.contextmanager
-def state_lock(settings: SiloSettings) -> Iterator[None]:
-    """Refuse a second process with the same state: it would take the first one's messages."""
-    try:
-        with FileLock(settings.state / ".lock", timeout=0):
-            yield
-    except Timeout:
-        raise FederationError(
-            f"{settings.state}: another process of silo '{settings.name}' uses it; stop it first"
-        ) from None
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
@@ -122,7 +119,9 @@ def receive_command(listener: socket.socket) -> list[str] | None:
     return [str(word) for word in words]
 
 
-def _fork(answer: ClientProcess, words: list[str], listener: socket.socket) -> int:
+def _fork(
+    answer: ClientProcess, words: list[str], listener: socket.socket, group: WatchedGroup
+) -> int:
     """Answer a message in a copy of this process, which has one thread and all loaded."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -130,6 +129,7 @@ def _fork(answer: ClientProcess, words: list[str], listener: socket.socket) -> i
         return pid
     code = 1
     try:
+        group.join()
         listener.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         answer(words)
@@ -142,14 +142,6 @@ def _fork(answer: ClientProcess, words: list[str], listener: socket.socket) -> i
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-def _end_with_parent() -> Callable[[], None] | None:
-    """Return what makes a child end when this process is killed (Linux only)."""
-    if not sys.platform.startswith("linux"):
-        return None
-    libc, set_death_signal = ctypes.CDLL(None), 1
-    return lambda: libc.prctl(set_death_signal, signal.SIGTERM)
 
 
 if __name__ == "__main__":

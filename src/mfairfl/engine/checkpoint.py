@@ -1,6 +1,6 @@
 """Run state on disk: one file per round, written atomically, hashed, no code inside.
 
-A file is a safetensors document (arrays, with a JSON header for the rest) followed by its SHA-256.
+A file is sealed (`mfairfl.engine.sealed`): arrays, with a JSON header for the rest, and a SHA-256.
 It is written beside its final name, flushed to disk and renamed: the rename is the moment a round
 counts. A damaged file is never used; the one before it is, and that is said aloud. Files of the
 last few rounds are kept.
@@ -8,31 +8,27 @@ last few rounds are kept.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
 from mfairfl.engine.output import Candidate
+from mfairfl.engine.sealed import seal, unseal
 from mfairfl.engine.state import RoundRecord, RunState, Setup
-from mfairfl.errors import CheckpointError
+from mfairfl.errors import CheckpointError, MfairflError
+from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import SUMS, Statistics
-from mfairfl.files import write_atomically
+from mfairfl.files import make_private_folder, read_regular_file, write_atomically
 from mfairfl.guard.standing import Standing
 
 __all__ = ["CheckpointWarning", "Checkpoints", "dump", "parse"]
 
 _VERSION = 2
 _KEEP = 2
-_DIGEST = 32
 
 
 class CheckpointWarning(UserWarning):
@@ -67,28 +63,35 @@ def dump(state: RunState, identity: str) -> bytes:
         "best_round": state.best_round,
         "standing": state.standing.to_json(),
     }
-    # Not `ascontiguousarray`, which turns a scalar array into a vector.
-    copies = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    body = save_tensors(copies, metadata={"state": json.dumps(header, allow_nan=False)})
-    return body + hashlib.sha256(body).digest()
+    return seal(arrays, header)
 
 
 def parse(data: bytes, identity: str) -> RunState:
     """Return the state of a checkpoint, or refuse it with a reason."""
-    body, digest = data[:-_DIGEST], data[-_DIGEST:]
-    if hashlib.sha256(body).digest() != digest:
-        raise CheckpointError("its SHA-256 does not match: the file is damaged")
-    try:
-        arrays = load_tensors(body)
-        length = int.from_bytes(body[:8], "little")
-        header = json.loads(json.loads(body[8 : 8 + length])["__metadata__"]["state"])
-    except (SafetensorError, ValueError, KeyError) as error:
-        raise CheckpointError(f"it is not a checkpoint of mfairfl ({error})") from None
+    arrays, header = unseal(data)
+    if not isinstance(header, dict) or not {"version", "identity"} <= set(header):
+        raise CheckpointError("it is not a checkpoint of mfairfl")
     if header["version"] != _VERSION:
         raise CheckpointError(f"it has format {header['version']}, this version reads {_VERSION}")
     if header["identity"] != identity:
         raise CheckpointError("it belongs to a run with another configuration")
-    return _restore(header, arrays)
+    try:
+        return _restore(header, arrays)
+    except (MfairflError, AttributeError, KeyError, TypeError, ValueError) as error:
+        why = " ".join(str(error).split())
+        raise CheckpointError(f"it is not a checkpoint of mfairfl ({why})") from None
+
+
+def _read(path: Path, identity: str) -> RunState:
+    """Return the state in a file, which must be that of the round in its name."""
+    state = parse(read_regular_file(path), identity)
+    if path != path.with_name(_file_name(state.round)):
+        raise CheckpointError(f"it is the checkpoint of round {state.round}: renamed or replaced")
+    return state
+
+
+def _file_name(round_: int) -> str:
+    return f"round-{round_:06d}.ckpt"
 
 
 def _restore(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> RunState:
@@ -137,6 +140,40 @@ def _put_arrays(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
     return value
 
 
+def _require_fit(state: RunState, setup: Setup) -> None:
+    """Refuse a state that no round of this run can have left: the hash is no signature."""
+    numbers = (state.round, state.best_round)
+    if not all(isinstance(number, int) and 0 <= number <= setup.rounds for number in numbers):
+        raise CheckpointError(f"round {state.round!r} is none of this run's {setup.rounds}")
+    if not isinstance(state.strategy, dict) or not isinstance(state.best_loss, int | float):
+        raise CheckpointError("its header has values of another type")
+    cells = len(next(iter(setup.summary.counts.values())))
+    if any(one.statistics.counts.shape != (cells, 2) for one in state.bank):
+        raise CheckpointError(f"its sums are not over this run's {cells} cells")
+    for name, vector, shape in _vectors(state, setup):
+        if shape is not None and (vector.shape != shape or vector.dtype != np.float32):
+            raise CheckpointError(
+                f"'{name}' is {vector.dtype} {vector.shape}; this run has float32 {shape}"
+            )
+        if not np.isfinite(vector).all():
+            raise CheckpointError(f"'{name}' holds values that are not finite")
+
+
+def _vectors(
+    state: RunState, setup: Setup
+) -> Iterator[tuple[str, np.ndarray, tuple[int, ...] | None]]:
+    """Yield all vectors by name, with the shape that each must have, if that is known."""
+    ensemble = setup.strategy.card.serves == "ensemble"
+    model = (len(setup.summary.counts),) * ensemble + (setup.size,)
+    yield "weights", state.weights, model
+    if state.average is not None:
+        yield "average", state.average, model
+    yield from ((one.name, one.weights, model) for one in state.bank)
+    yield from ((name, vector, (setup.size,)) for name, vector in state.vectors.items())
+    for client, held in state.slots.items():
+        yield from ((f"{client}/{slot}", vector, None) for slot, vector in held.items())
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
     """The checkpoint folder of one run; also the callback that fills it.
@@ -155,8 +192,13 @@ class Checkpoints:
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("round-*.ckpt"))
 
-    def latest(self) -> RunState | None:
+    def latest(self, setup: Setup | None = None) -> RunState | None:
         """Return the newest sound state, or None when there is no file at all.
+
+        Parameters
+        ----------
+        setup : Setup, optional
+            The run; a state that cannot be one of its states is not sound.
 
         Raises
         ------
@@ -166,8 +208,10 @@ class Checkpoints:
         reasons = []
         for path in reversed(self._files()):
             try:
-                state = parse(path.read_bytes(), self.identity)
-            except CheckpointError as error:
+                state = _read(path, self.identity)
+                if setup is not None:
+                    _require_fit(state, setup)
+            except (CheckpointError, OSError) as error:
                 reasons.append(f"{path}: {error}")
                 continue
             for reason in reasons:
@@ -186,14 +230,20 @@ class Checkpoints:
     def on_start(self, setup: Setup, state: RunState) -> None:
         """Make the folder and clear what a crash may have left half written."""
         del setup, state
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(self.folder)
         for leftover in self.folder.glob(".*.tmp"):
             leftover.unlink()
+        self._remove_old()  # a process may have been killed before it came to that
 
     def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
         """Commit the round."""
         del setup, record
-        path = self.folder / f"round-{state.round:06d}.ckpt"
-        write_atomically(path, dump(state, self.identity))
+        path = self.folder / _file_name(state.round)
+        failpoint("checkpoint.begun", state.round)
+        write_atomically(path, dump(state, self.identity), private=True)
+        failpoint("checkpoint.committed", state.round)
+        self._remove_old()
+
+    def _remove_old(self) -> None:
         for old in self._files()[:-_KEEP]:
             old.unlink()

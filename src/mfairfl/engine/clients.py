@@ -15,15 +15,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
 from mfairfl.data import SPLITS, Attribute, Client
+from mfairfl.engine.sealed import read_sealed, write_sealed
 from mfairfl.engine.state import Answer, Ask, Measure, Measured, Score, Scored, Train
-from mfairfl.errors import CheckpointError
+from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import Cells
-from mfairfl.files import write_atomically
+from mfairfl.files import make_private_folder
 from mfairfl.models import Model
 from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.batches import Pool
@@ -77,13 +75,17 @@ class DiskSlots:
     """One client's slots on its own disk, one file per round.
 
     A server that was killed and takes up an earlier round again finds the client as it was then,
-    so the run ends the same.
+    so the run ends the same. The files are hashed, and a damaged one is refused: going on from an
+    older one would end in other numbers.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        self._rounds = {_number(path): _read(path) for path in folder.glob("round-*")}
+        make_private_folder(folder)
+        remedy = f"restore it, or delete {folder}: the client then starts afresh"
+        self._rounds: dict[int, Held] = {
+            _number(path): read_sealed(path, remedy=remedy)[0] for path in folder.glob("round-*")
+        }
 
     def latest(self, client: str) -> Mapping[str, np.ndarray]:
         """Return what is held now."""
@@ -98,14 +100,15 @@ class DiskSlots:
     def keep(self, round_: int, client: str, slots: Held) -> None:
         """Store what is held after this round; what a later round left behind is forgotten."""
         del client
+        failpoint("slots.unsaved", round_ + 1)
         later = [number for number in self._rounds if number > round_]
         self._rounds[round_] = dict(slots)
         if slots:
-            data = save_tensors({k: np.asarray(v, order="C") for k, v in slots.items()})
-            write_atomically(self._path(round_), data)
+            write_sealed(self._path(round_), slots)
         for number in [*later, *sorted(set(self._rounds) - set(later))[:-_KEEP]]:
             del self._rounds[number]
             self._path(number).unlink(missing_ok=True)
+        failpoint("slots.saved", round_ + 1)
 
     def _path(self, round_: int) -> Path:
         return self._folder / f"round-{round_:06d}.safetensors"
@@ -113,14 +116,6 @@ class DiskSlots:
 
 def _number(path: Path) -> int:
     return int(path.stem.removeprefix("round-"))
-
-
-def _read(path: Path) -> Held:
-    try:
-        found: Held = load_tensors(path.read_bytes())
-    except SafetensorError as error:
-        raise CheckpointError(f"{path}: damaged ({error}); delete it to start afresh") from None
-    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ from mfairfl.engine.state import (
 )
 from mfairfl.engine.tallies import mean_loss, pooled
 from mfairfl.errors import FederationError
+from mfairfl.failpoints import failpoint
 from mfairfl.fairness.thresholds import fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
 from mfairfl.guard.acceptance import Terms, accept_measured, accept_reports, accept_scored
@@ -146,20 +147,30 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
     """One round: plan, train, combine, measure the new weights."""
     this, index = _this_round(setup, state, measured), state.round
     planned, jobs = setup.strategy.plan(state.strategy, this)
+    failpoint("round.planned", index + 1)
     trained = yield from _train(setup, state, jobs)
+    failpoint("round.trained", index + 1)
     reports: list[Report] = trained.found
     step, defended = _step(setup, planned, this, reports)
+    before = replace(state, bank=[*state.bank], vectors={**state.vectors})
     state.strategy = planned if step.state is None else step.state
+    failpoint("round.combined", state.round + 1)
     _advance(setup, state, step, reports)
+    failpoint("round.advanced", state.round)
     suspended = state.standing.reasons(index)
-    answers = yield from _bank(setup, state)
+    log = dict(step.log)
+    try:
+        answers = yield from _bank(setup, state)
+    except _DivergedError as error:
+        _undo(state, before)
+        answers, log["undone"] = Reply((measured,)), str(error)
+    failpoint("round.measured", state.round)
     refused = {**answers.faults, **defended.reasons, **trained.faults}
     there = {job.client for job in jobs} - set(trained.absent)
     state.standing.judge(index, there, refused, clients=len(setup.summary.counts))
     clients = [report.client for report in reports]
     norms = [float(np.linalg.norm(report.update.astype(float))) for report in reports]
     moved = (step.scale * step.coefficients).tolist()
-    log = dict(step.log)
     if setup.robust != "none":
         log["robust"] = defended.log(setup.robust)
     return _record(
@@ -186,6 +197,16 @@ def rehearse(
     sound, _, _ = accept_reports(reports, _terms(setup, state, jobs))
     step, _ = _step(setup, planned, this, sound)
     return step.scale * weighted_sum([r.update for r in sound], step.coefficients)
+
+
+class _DivergedError(FederationError):
+    """Most clients cannot measure the new weights: it is the model that is broken."""
+
+
+def _undo(state: RunState, before: RunState) -> None:
+    """Take back a step after which the model is broken; the round counts, and its strikes do."""
+    for name in ("weights", "strategy", "vectors", "average", "bank"):
+        setattr(state, name, getattr(before, name))
 
 
 def _set_aside(reply: Reply) -> dict[str, str]:
@@ -340,8 +361,8 @@ def _measure(setup: Setup, state: RunState, ask: Measure) -> Generator[Ask, Repl
     at_half = ask.thresholds is None
     answers, refused = accept_measured(reply.found, setup.enrolled, at_half=at_half)
     found = Reply(answers, {**refused, **reply.faults}, reply.absent)
-    if not answers[0][setup.held_out]:
-        raise FederationError(f"round {state.round}: {_nobody(found, 'measurement')}")
+    if 2 * len(refused) >= len(reply.found[0][setup.held_out]):
+        raise _DivergedError(f"round {state.round}: {_nobody(found, 'measurement')}")
     return found
 
 
@@ -351,15 +372,15 @@ def _score(setup: Setup, ask: Score) -> Generator[Ask, Reply, Reply]:
     answers, refused = accept_scored(reply.found, setup.enrolled)
     found = Reply(answers, {**refused, **reply.faults}, reply.absent)
     if not any(answers.values()):
-        raise FederationError(_nobody(found, "answer about scores"))
+        raise FederationError(_nobody(found, "score"))
     return found
 
 
 def _nobody(reply: Reply, what: str) -> str:
     name, why = next(iter(_set_aside(reply).items()), ("all", "there is no answer"))
     return (
-        f"no client's {what} can be used ({name}: {why}); if it is the same with all, training "
-        "has diverged: lower training.lr"
+        f"half of the clients' {what}s cannot be used ({name}: {why}); if it is the same with "
+        "all, training has diverged: lower training.lr"
     )
 
 

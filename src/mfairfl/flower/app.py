@@ -1,7 +1,8 @@
 """The client app that a SuperNode runs: it passes every message to the silo's `Responder`.
 
 The node's configuration names the silo's own file, ``silo="/etc/mfairfl/silo.toml"``, which
-decides what is read, where state is kept, and the name that the silo is enrolled under. The text
+decides what is read, where state is kept, and the name that the silo is enrolled under; the
+policy.toml beside it decides how much is done for a coordinator. The text
 of an error may quote the data: the coordinator is told without the quotation, which only the
 silo's own log has.
 """
@@ -16,9 +17,10 @@ from typing import Any
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
-from mfairfl.errors import ConfigError, DataError, MessageError
+from mfairfl.errors import CheckpointError, ConfigError, DataError, MessageError
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.remote.codec import make_packet, read_header
+from mfairfl.remote.policy import load_policy
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings, load_silo
 
@@ -40,6 +42,9 @@ def answer(message: Message, context: Context) -> Message:
     except DataError as error:
         _log.error("%s", error)
         reason = "its file cannot be used with the agreed task; its own log says why"
+    except CheckpointError as error:
+        _log.error("%s", error)
+        reason = "what it stored of this run is damaged; its own log says what to do"
     except Exception as error:
         _log.exception("a message could not be answered")
         reason = f"{type(error).__name__}; its own log says more"
@@ -52,12 +57,17 @@ def _reply(message: Message, context: Context) -> RecordDict:
     kind, _ = read_header(packet)
     if kind == "hello":
         return to_records(make_packet("hello", {"name": settings.name}), run)
-    return to_records(Responder(settings).handle(run, packet), run)
+    responder = Responder(settings, load_policy(_silo_file(context.node_config)))
+    return to_records(responder.handle(run, packet), run)
 
 
 def settings_of(node_config: Mapping[str, Any]) -> SiloSettings:
     """Return the settings in the silo's own file."""
+    return load_silo(_silo_file(node_config))
+
+
+def _silo_file(node_config: Mapping[str, Any]) -> Path:
     path = node_config.get("silo")
     if not isinstance(path, str):
         raise ConfigError("the SuperNode has no file: start it with `mfairfl deploy silo FILE`")
-    return load_silo(Path(path))
+    return Path(path)

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TypeVar
 
-from flwr.app import Message, MessageType, RecordDict
+from flwr.app import Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
+from pydantic import Field, ValidationError
 
-from mfairfl.errors import FederationError, MessageError
+from mfairfl.data.values import StrictModel
+from mfairfl.errors import FederationError, MessageError, first_problem
 from mfairfl.flower.records import from_records, to_records
-from mfairfl.remote.codec import Packet, make_packet, read_header
+from mfairfl.remote.codec import Packet, expect_answer, make_packet
+from mfairfl.remote.silo_file import SILO_NAME
 from mfairfl.remote.transport import Absent, read_replies
 
 __all__ = ["GridTransport", "match_replies"]
 
 K = TypeVar("K")
+_log = logging.getLogger("mfairfl")
+_UNREADABLE = 0  # Flower's code of an error that it has no other for
 _POLL = 0.2  # seconds between two looks for replies
+_REVOKED = "its key was revoked"
 _LONGEST = 200  # characters of a reason
 _CAUSES = {  # Flower's codes of messages and replies that are gone, and of a node that is
     3: "it did not fetch the message before the deadline",
     4: "it did not answer before the deadline",
-    5: "it went offline",
+    5: Absent("it went offline"),
 }
 
 
@@ -45,18 +52,21 @@ def match_replies(
 
 
 def _error(reply: Message) -> str:
-    reason = " ".join((reply.error.reason or "").split())
-    if len(reason) > _LONGEST:  # the simulation sends a whole traceback; its end says why
-        reason = f"… {reason[-_LONGEST:]}"
+    # Of a long reason the end: the simulation sends a whole traceback, whose end says why.
+    said = " ".join((reply.error.reason or "")[-10 * _LONGEST :].split())
+    reason = said if len(said) <= _LONGEST else f"… {said[-_LONGEST:]}"
     return _CAUSES.get(reply.error.code, f"it reported an error: {reason}")
 
 
+class _Hello(StrictModel):
+    name: str = Field(pattern=SILO_NAME, strict=True)
+
+
 def _name_in(node: int, answer: Packet) -> str:
-    kind, header = read_header(answer)
-    name = header.get("name")
-    if kind != "hello" or not isinstance(name, str):
-        raise MessageError(f"node {node} does not say its name")
-    return name
+    try:
+        return _Hello.model_validate(expect_answer(answer, "hello")).name
+    except ValidationError as error:
+        raise MessageError(f"node {node} does not say its name: {first_problem(error)}") from None
 
 
 @dataclass(slots=True, eq=False)
@@ -74,6 +84,8 @@ class GridTransport:
     members : mapping of bytes to str, optional
         The name enrolled for each public key (PEM), which Flower checks; nodes with other keys are
         ignored. None, for a Grid without keys: nodes are asked for their names.
+    revoked : callable
+        Says which of those keys no longer count; asked before and after every exchange.
     """
 
     grid: Grid
@@ -81,7 +93,9 @@ class GridTransport:
     _: KW_ONLY
     deadline: float
     members: Mapping[bytes, str] | None = None
+    revoked: Callable[[], Collection[bytes]] = frozenset
     _names: dict[int, str] = field(default_factory=dict, init=False)
+    _one_by_one: bool = field(default=False, init=False)
 
     def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | str]:
         """Send each client its packet and wait for the answers until the deadline."""
@@ -90,30 +104,49 @@ class GridTransport:
         offline = dict.fromkeys(set(asks) - set(nodes), Absent("it is not online"))
         sent = {name: (nodes[name], asks[name]) for name in asks if name in nodes}
         answers, reasons = self._send(sent)
-        return answers | reasons | offline
+        # Also one whose key was revoked meanwhile does not count any more.
+        revoked = dict.fromkeys(self._revoked_names() & set(asks), _REVOKED)
+        return answers | reasons | offline | revoked
 
     def wait_for(self, names: Sequence[str], *, minimum: int, seconds: float) -> list[str]:
         """Wait until all of these clients are online, or the time is up and `minimum` are."""
-        end = time.monotonic() + seconds
+        end, reached = time.monotonic() + seconds, set[str]()
         while True:
             self._find_nodes()
-            online = sorted(set(self._names.values()) & set(names))
-            late = time.monotonic() >= end
-            if len(online) == len(set(names)) or (late and len(online) >= minimum):
+            revoked = self._revoked_names() & set(names)
+            wanted = set(names) - revoked
+            listed = set(self._names.values()) & wanted
+            reached = reached & listed | self._reach(listed - reached)
+            online = sorted(reached)
+            late = time.monotonic() >= end or len(wanted) < minimum
+            if len(online) >= minimum and (late or len(online) == len(wanted)):
                 return online
             if late:
-                missing = ", ".join(sorted(set(names) - set(online)))
+                absent = sorted(set(names) - set(online))
+                missing = ", ".join(f"{n} ({_REVOKED})" if n in revoked else n for n in absent)
                 raise FederationError(
                     f"{len(online)} clients are online after {seconds:g} s, at least {minimum} "
                     f"must be; missing: {missing}"
                 )
             time.sleep(0.5)
 
+    def _reach(self, names: Collection[str]) -> set[str]:
+        """Greet clients; return those that are there.
+
+        For a minute Flower lists a node that was killed, and one that takes its place is refused.
+        """
+        hello = make_packet("hello", {})
+        nodes = {name: node for node, name in self._names.items() if name in names}
+        sent = {name: self._message(hello, node) for name, node in nodes.items()}
+        replies = match_replies(sent, self._collect(list(sent.values())))
+        return {name for name, reply in replies.items() if reply not in _CAUSES.values()}
+
     def _find_nodes(self) -> None:
         """Learn who is online; forget those who are not."""
         if self.members is not None:
             nodes = {node.node_id: bytes(node.public_key) for node in self.grid.get_nodes()}
-            known = self.members
+            gone = set(self.revoked())
+            known = {key: name for key, name in self.members.items() if key not in gone}
             self._names = {node: known[key] for node, key in nodes.items() if key in known}
             return
         online = set(self.grid.get_node_ids())
@@ -121,6 +154,10 @@ class GridTransport:
         hello = make_packet("hello", {})
         answers, _ = self._send({n: (n, hello) for n in sorted(online - set(self._names))})
         self._names |= read_replies(answers, answers, _name_in)[0]
+
+    def _revoked_names(self) -> set[str]:
+        known = self.members or {}
+        return {known[key] for key in self.revoked() if key in known}
 
     def _send(
         self, packets: Mapping[K, tuple[int, Packet]]
@@ -144,12 +181,35 @@ class GridTransport:
         end = time.monotonic() + self.deadline
         # A list: the deployed Grid iterates over the messages twice. It names those it accepted.
         left = set(filter(None, self.grid.push_messages(messages)))
+        sent = {message.metadata.message_id: message for message in messages}
         replies: list[Message] = []
         while left:  # the Grid's own waiting looks every three seconds only
-            found = list(self.grid.pull_messages(sorted(left)))
+            found = self._pull([sent[one] for one in sorted(left)])
             replies += found
             left -= {reply.metadata.reply_to_message_id for reply in found}
             if time.monotonic() >= end:
                 break
             time.sleep(_POLL if left else 0)
         return replies
+
+    def _pull(self, messages: list[Message]) -> list[Message]:
+        """Return the replies that are there.
+
+        A reply that Flower cannot read makes it raise, and those it had read before are lost. From
+        then on each is pulled by itself: at most one exchange suffers.
+        """
+        ids = [message.metadata.message_id for message in messages]
+        if not self._one_by_one:
+            try:
+                return list(self.grid.pull_messages(ids))
+            except Exception:
+                _log.exception("a reply cannot be read; from now on they are pulled one by one")
+                self._one_by_one = True
+        found: list[Message] = []
+        for message in messages:
+            try:
+                found += self.grid.pull_messages([message.metadata.message_id])
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
+                found.append(Message(Error(code=_UNREADABLE, reason=reason), reply_to=message))
+        return found

@@ -1,7 +1,6 @@
 """What messages hold, as Flower's records: packets, a model's arrays, plans and measurements.
 
-Nothing is trusted. Whatever does not fit what was asked for is refused in one line, before it is
-unpacked where sizes tell.
+Nothing is trusted. Whatever does not fit what was asked for is refused in one line.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from mfairfl.data import SPLITS, Split
 from mfairfl.errors import ConfigError, MessageError, first_problem
 from mfairfl.fairness.cells import SUMS, Statistics
+from mfairfl.flower.npy import read_npy
 from mfairfl.remote.codec import Packet, check_statistics
 from mfairfl.training.plan import GLOBAL, Job, Plan, Table2
 
@@ -39,8 +38,6 @@ PLAN = "plan"
 _CLIENT = "client"  # the record of an evaluation's reply that holds the client's name
 _TEXT, _ARRAYS, _KEY, _RUN = "text", "arrays", "json", "run"
 _DTYPES = ("float32", "float64", "int64")
-_LARGEST = 1 << 30  # bytes of one message; a model of 10 million weights has 40 million
-_HEADER = 1024  # bytes that a .npy file may have beside its numbers
 _LONGEST = 100  # characters of a client's name
 
 
@@ -55,40 +52,29 @@ def to_records(packet: Packet, run: str) -> RecordDict:
 
 
 def from_records(content: RecordDict) -> tuple[str, Packet]:
-    """Return the run and the packet; anything but one text and plain arrays is refused."""
+    """Return the run and the packet; anything but one text and plain arrays is refused.
+
+    Nothing is copied: the packet's arrays lie in the message. Whoever knows what was asked for
+    compares names, types and shapes, and then uses or drops them.
+    """
     texts, records = content.config_records, content.array_records
     if set(texts) != {_TEXT} or set(records) != {_ARRAYS} or content.metric_records:
         raise MessageError("a message with other parts than text and arrays; is it mfairfl's?")
     text, run = texts[_TEXT].get(_KEY), texts[_TEXT].get(_RUN)
     if not isinstance(text, str) or not isinstance(run, str):
         raise MessageError("a message without its text or its run")
-    total = sum(len(array.data) for array in records[_ARRAYS].values())
-    if total > _LARGEST:
-        raise MessageError(f"a message of {total} bytes; at most {_LARGEST} are read")
     return run, Packet(text, {name: _numbers(name, a) for name, a in records[_ARRAYS].items()})
 
 
 def _numbers(name: str, array: Array) -> np.ndarray:
-    """Return an array's numbers; whatever is not a plain array of numbers is refused.
-
-    What it announces is compared with its size and its header before memory is allocated for it.
-    """
+    """Return an array's numbers, where they lie; what is not a plain array is refused."""
     if array.dtype not in _DTYPES or array.stype != "numpy.ndarray":
         raise MessageError(f"array '{name}' is {array.dtype} ({array.stype}), not plain numbers")
-    announced = np.dtype(array.dtype), tuple(array.shape)
-    size = math.prod(array.shape) * announced[0].itemsize
-    if not size <= len(array.data) <= size + _HEADER:
-        raise MessageError(f"array '{name}' has {len(array.data)} bytes for shape {array.shape}")
     try:
-        file = BytesIO(array.data)
-        np.lib.format.read_magic(file)
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        same = (dtype, shape) == announced
-        found = array.numpy() if same else np.zeros(0)
-    except Exception as error:  # a damaged header raises nearly anything
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise MessageError(f"array '{name}' cannot be read ({reason})") from None
-    if not same:
+        found = read_npy(array.data)
+    except MessageError as error:
+        raise MessageError(f"array '{name}' cannot be read: {error}") from None
+    if (str(found.dtype), found.shape) != (array.dtype, tuple(array.shape)):
         raise MessageError(f"array '{name}' is not what it says it is")
     return found
 
@@ -169,6 +155,8 @@ def read_measurement(content: RecordDict, cells: int) -> tuple[str, dict[Split, 
         raise MessageError(
             f'its reply does not name the client; add "{_CLIENT}": ConfigRecord({{"name": …}})'
         )
+    if not name.isprintable():
+        raise MessageError("its name holds a character that cannot be printed")
     records = content.metric_records
     found = {s: _read_sums(s, records[s], cells) for s in SPLITS if s in records}
     if "train" not in found:
@@ -186,8 +174,10 @@ def _read_sums(split: str, record: MetricRecord, cells: int) -> Statistics:
                 f"record '{split}': '{name}' is not a list of {2 * cells} numbers, two for each "
                 f"of {cells} cells; use measurement_record with the server's sensitive attributes"
             )
+        if not all(type(number) in (int, float) for number in numbers):
+            raise MessageError(f"record '{split}': '{name}' holds something that is no number")
     table = np.array(lists, dtype=np.float64).reshape(len(SUMS), cells, 2)
-    return check_statistics(table, cells, f"record '{split}'")
+    return check_statistics(table, f"record '{split}'")
 
 
 # ------------------------------------------------------------------ plans

@@ -33,6 +33,7 @@ class AppSettings:
     attributes: tuple[Attribute, ...]
     seed: int
     participation: float
+    robust: str = "none"
 
     @property
     def cells(self) -> int:
@@ -91,6 +92,7 @@ class StepwiseLoop:
             seed=settings.seed,
             summary=summary,
             participation=settings.participation,
+            robust=settings.robust,
             splits=("train",),
         )
         weights = self._layout.flat(arrays)
@@ -117,9 +119,13 @@ class StepwiseLoop:
         """What the participants are to train now; empty while a measurement is awaited."""
         return self._ask.jobs if isinstance(self._ask, Train) else ()
 
-    def send(self, found: Any) -> None:
-        """Continue with reports, or with a measurement, up to the next request."""
-        self._ask = self._loop.send(Reply(found))
+    def send(self, found: Any, faults: Mapping[str, str]) -> None:
+        """Continue with reports, or with a measurement, up to the next request.
+
+        `faults` says whose answer could not be read, and why.
+        """
+        known = {name: why for name, why in faults.items() if name in self.clients}
+        self._ask = self._loop.send(Reply(found, known))
 
     @property
     def arrays(self) -> ArrayRecord:
@@ -132,9 +138,12 @@ class StepwiseLoop:
 
     def report(self, job: Job, arrays: ArrayRecord) -> Report:
         """Return the update that a client's trained arrays amount to."""
+        trained = self._layout.flat(arrays)
+        with np.errstate(over="ignore"):  # the loop sets aside what is not finite
+            update = self._state.weights - trained
         return Report(
             client=job.client,
-            update=self._state.weights - self._layout.flat(arrays),
+            update=update,
             steps=job.plan.epochs * -(-self._rows[job.client] // job.plan.batch_size),
             lr=job.plan.optimizer.lr,
         )

@@ -27,6 +27,7 @@ from mfairfl.flower.client import Groups, attributes_of
 from mfairfl.flower.grid import match_replies
 from mfairfl.flower.records import PLAN, plan_record, read_measurement
 from mfairfl.flower.stepwise import AppSettings, StepwiseLoop
+from mfairfl.guard.defence import check_robust
 from mfairfl.remote.transport import log_left_out, read_replies
 from mfairfl.strategies import available, create
 from mfairfl.strategies import base as methods
@@ -67,6 +68,8 @@ class FairStrategy(Strategy):
         Seed of the server's random draws.
     fraction_train : float
         Share of the clients drawn for each round; all are evaluated.
+    robust : str
+        Against clients that lie: "auto", or a rule of the literature (docs/robustness.md).
     min_available_nodes : int
         Nodes the first round waits for. Give the number you expect: a client that comes after the
         first evaluation is not part of the run.
@@ -100,6 +103,7 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
         recipe: Recipe | None = None,
         seed: int = 0,
         fraction_train: float = 1.0,
+        robust: str = "none",
         min_available_nodes: int = 2,
     ) -> None:
         if not 0 < fraction_train <= 1:
@@ -120,7 +124,9 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
             attributes=attributes,
             seed=seed,
             participation=fraction_train,
+            robust=robust,
         )
+        check_robust(robust, self._settings.strategy.card)
         self._name, self._minimum = strategy, min_available_nodes
         self._reset()
 
@@ -133,6 +139,7 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
         self._nodes: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._jobs: dict[int, Job] = {}
+        self._faults: dict[str, str] = {}
 
     def start(  # noqa: PLR0917 - Flower's own signature
         self,
@@ -186,7 +193,7 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
         """Return the combined model, and how many clients it is made of."""
         del server_round
         reports = list(self._read(replies, self._report).values())
-        self._started.send(reports)
+        self._started.send(reports, self._faults)
         left_out = len(self._jobs) - len(reports)
         return self._started.arrays, MetricRecord({"clients": len(reports), "left_out": left_out})
 
@@ -215,7 +222,7 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
         measured = self._measured(replies)
         if not measured["train"]:
             return None  # the next round asks again
-        self._started.send((measured,))
+        self._started.send((measured,), self._faults)
         return MetricRecord({**self._settings.metrics(measured)})
 
     def _measure(self, server_round: int, arrays: ArrayRecord, grid: Grid) -> None:
@@ -236,7 +243,7 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
             )
         if self._loop is None:
             self._loop = StepwiseLoop(self._settings, self._rounds, arrays, known, self.history)
-        self._loop.send((measured,))
+        self._loop.send((measured,), self._faults)
 
     def _measured(self, replies: Iterable[Message]) -> Measured:
         """Return the usable measurements by split and client, and remember each one's node."""
@@ -271,8 +278,11 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
     ) -> dict[int, T]:
         """Return what can be used of the replies, by node; log why the rest cannot."""
         found, reasons = read_replies(self._sent, match_replies(self._sent, replies), read)
-        for node, reason in reasons.items():
-            log_left_out(self._names.get(node, f"node {node}"), reason)
+        self._faults = {
+            self._names.get(node, f"node {node}"): why for node, why in reasons.items()
+        }
+        for name, reason in self._faults.items():
+            log_left_out(name, reason)
         return found
 
     def _wait(self, grid: Grid) -> None:

@@ -210,7 +210,7 @@ def _report_fault(report: Report, job: Job, terms: Terms) -> str:
             return f"its {name} holds a number that is not finite"
     if (report.control_change is None) != (job.keep_control is None):
         return "it sends a control change that was not asked for, or lacks one that was"
-    steps, lr = _steps(job.plan, terms.rows[job.client]), job.plan.optimizer.lr
+    steps, lr = job.plan.steps(int(terms.rows[job.client])), job.plan.optimizer.lr
     if (report.steps, report.lr) != (steps, lr):
         return (
             f"it reports {report.steps} steps at rate {report.lr:g}; it was asked for {steps} "
@@ -220,9 +220,7 @@ def _report_fault(report: Report, job: Job, terms: Terms) -> str:
 
 
 def _steps(plan: Plan, rows: float) -> int:
-    """Return how many optimiser steps a plan takes; a gradient goes over the rows once."""
-    epochs = 1 if plan.optimizer.name == "gradient" else plan.epochs
-    return epochs * -(-int(rows) // plan.batch_size)
+    return plan.steps(int(rows))
 
 
 def _multiplier_fault(report: Report, job: Job, terms: Terms) -> str:

@@ -46,7 +46,15 @@ from mfairfl.geometry.robust import (
 from mfairfl.guard.acceptance import lower_median
 from mfairfl.strategies.base import Card
 
-__all__ = ["ROBUST", "Defended", "Updates", "check_robust", "defend", "doubted_losses"]
+__all__ = [
+    "ROBUST",
+    "Defended",
+    "Updates",
+    "check_robust",
+    "defend",
+    "doubted_losses",
+    "recommended",
+]
 
 LIARS = 0.2
 """The share of clients that rules of the literature assume to lie."""
@@ -123,15 +131,19 @@ class Defended:
 def check_robust(name: str, card: Card) -> None:
     """Refuse a rule that does not exist, or one for a method that averages no updates."""
     require_known("value of robust", [name], list(ROBUST))
-    if name == "none":
-        return
-    why = ""
-    if card.serves == "ensemble":
-        why = "every client's update moves a model of its own"
-    if card.trains_on == "pooled":
-        why = "one trainer has all rows"
-    if why:
+    if name != "none" and (why := _obstacle(card)):
         raise ConfigError(f"robust = '{name}': {why} in this strategy; use robust = 'none'")
+
+
+def recommended(card: Card) -> str:
+    """Return the rule for clients that could lie: `auto`, wherever updates are averaged."""
+    return "none" if _obstacle(card) else "auto"
+
+
+def _obstacle(card: Card) -> str:
+    if card.serves == "ensemble":
+        return "every client's update moves a model of its own"
+    return "one trainer has all rows" if card.trains_on == "pooled" else ""
 
 
 def defend(rule: str, updates: Updates) -> Defended:

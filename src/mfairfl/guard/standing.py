@@ -113,7 +113,12 @@ class Standing:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Return what `to_json` wrote."""
+        """Return what `to_json` wrote; anything else is a ValueError."""
+        kinds = {"latest": str, "longest": float}
+        for key, values in plain.items():
+            kind = kinds.get(key, int)
+            if not all(isinstance(value, kind) for value in values.values()):
+                raise ValueError(f"standing.{key} holds values of another type")
         return cls(**{key: dict(value) for key, value in plain.items()})
 
 

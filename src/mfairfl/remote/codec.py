@@ -10,28 +10,33 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from mfairfl.data import Split
-from mfairfl.engine.state import Answer, Ask, Measure, Score, Train
+from mfairfl.data.sums import MOST_ROWS
+from mfairfl.engine.state import Answer, Ask, Measure, Measures, Score, Train
 from mfairfl.errors import MessageError, MfairflError, first_problem
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.histogram import ScoreHistogram
-from mfairfl.fairness.scores import ScoreSums
+from mfairfl.fairness.scores import CALIBRATION_BINS, LOGIT_BINS, ScoreSums
 from mfairfl.fairness.thresholds import Thresholds
+from mfairfl.remote.strict_json import JsonLimits, parse_json
 from mfairfl.training.plan import Job, Report
 
 __all__ = [
+    "ArrayForm",
     "Packet",
     "Shape",
     "check_statistics",
+    "expect_answer",
     "make_packet",
     "pack_answer",
     "pack_ask",
     "read_header",
+    "require_arrays",
     "unpack_answer",
     "unpack_ask",
 ]
@@ -40,6 +45,10 @@ VERSION = 3
 Arrays = Mapping[str, np.ndarray]
 _SAME_VERSION = "install the same mfairfl on server and clients"
 _MOST = 4096  # models, jobs or members in one message; no honest request has more
+_REQUESTS = JsonLimits(characters=1 << 26, values=1 << 20)
+_KIND = 40  # characters
+
+_PLAIN = JsonLimits(characters=1024, values=64)  # an answer that says nothing but its kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,25 +129,16 @@ def pack_answer(answer: Answer) -> Packet:
 
 
 def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer:
-    """Return the answer that a client's message holds."""
-    kind, header = read_header(packet)
-    expected = {Measure: "sums", Score: "scores", Train: "reports"}[type(ask)]
-    if kind != expected:
-        raise MessageError(f"'{client}' answered with '{kind}'; '{expected}' was asked for")
+    """Return the answer that a client's message holds.
+
+    It holds exactly the arrays that were asked for, of their types and shapes.
+    """
     try:
         if isinstance(ask, Measure):
-            return tuple(
-                {
-                    split: check_statistics(
-                        _array(packet.arrays, f"{i}/{split}"), shape.cells, f"'{i}/{split}'"
-                    )
-                    for split in ask.splits
-                }
-                for i in range(len(ask.weights))
-            )
+            return _measures(packet, ask, shape)
         if isinstance(ask, Score):
-            return {split: _scores(packet.arrays, split, shape.cells) for split in ask.splits}
-        return _ReportsHeader.model_validate(header).answer(packet.arrays, client, shape)
+            return _scored(packet, ask, shape)
+        return _reports(packet, [job for job in ask.jobs if job.client == client], client, shape)
     except ValidationError as error:
         raise MessageError(f"'{client}': {first_problem(error)}") from None
     except MfairflError as error:
@@ -155,18 +155,59 @@ def make_packet(kind: str, header: Mapping[str, Any], arrays: Arrays | None = No
     return Packet(text, named)
 
 
-def read_header(packet: Packet) -> tuple[str, dict[str, Any]]:
+def read_header(packet: Packet, limits: JsonLimits = _REQUESTS) -> tuple[str, dict[str, Any]]:
     """Return a message's kind and its parsed text; other formats are refused."""
     try:
-        header = json.loads(packet.text)
-    except (ValueError, RecursionError):
-        raise MessageError(f"a message whose text is not JSON; {_SAME_VERSION}") from None
-    if not isinstance(header, dict) or header.get("version") != VERSION:
-        version = header.get("version") if isinstance(header, dict) else None
+        header = parse_json(packet.text, limits)
+    except MessageError as error:
+        raise MessageError(f"{error}; {_SAME_VERSION}") from None
+    version = header.get("version") if isinstance(header, dict) else None
+    if not isinstance(header, dict) or version != VERSION:
+        said = version if isinstance(version, int) else None
         raise MessageError(
-            f"a message of format {version}, this mfairfl reads {VERSION}; {_SAME_VERSION}"
+            f"a message of format {said}, this mfairfl reads {VERSION}; {_SAME_VERSION}"
         )
-    return str(header.get("kind")), header
+    kind = header.get("kind")
+    if not isinstance(kind, str) or len(kind) > _KIND:
+        raise MessageError(f"a message without a kind; {_SAME_VERSION}")
+    return kind, header
+
+
+def expect_answer(packet: Packet, kind: str, limits: JsonLimits = _PLAIN) -> dict[str, Any]:
+    """Return what the text of an answer says beside its kind, which must be this one."""
+    found, header = read_header(packet, limits)
+    if found != kind:
+        raise MessageError(f"it answered with '{found}'; '{kind}' was asked for")
+    return {key: value for key, value in header.items() if key not in ("version", "kind")}
+
+
+class ArrayForm(NamedTuple):
+    """Type and shape of an array that is asked for."""
+
+    dtype: type[np.generic]
+    shape: tuple[int, ...]
+
+
+def require_arrays(arrays: Arrays, wanted: Mapping[str, ArrayForm]) -> None:
+    """Refuse an answer that has other arrays than these; no number of them is looked at.
+
+    Examples
+    --------
+    >>> require_arrays({"a": np.zeros(2)}, {"a": ArrayForm(np.float64, (2,))})
+    """
+    for name, form in wanted.items():
+        _form(arrays, name, form)
+    if len(arrays) > len(wanted):
+        extra = next(name for name in arrays if name not in wanted)
+        raise MessageError(f"the array '{extra}' was not asked for")
+
+
+def _form(arrays: Arrays, name: str, form: ArrayForm) -> np.ndarray:
+    found = _array(arrays, name)
+    if found.shape != form.shape or found.dtype != form.dtype:
+        wanted = f"{np.dtype(form.dtype)} {form.shape}"
+        raise MessageError(f"'{name}' is {found.dtype} {found.shape}; expected {wanted}")
+    return found
 
 
 class _MeasureHeader(BaseModel):
@@ -213,46 +254,128 @@ class _TrainHeader(BaseModel):
         return Train(self.round, weights, tuple(jobs))
 
 
-class _ReportsHeader(BaseModel):
-    reports: list[dict[str, Any]] = Field(max_length=_MOST)
+# ------------------------------------------------------------------ answers
 
-    def answer(self, arrays: Arrays, client: str, shape: Shape) -> list[Report]:
-        found = []
-        for i, plain in enumerate(self.reports):
-            # The loop handles numbers that are not finite: it sets the client aside by name.
-            vectors = {"update": _vector(arrays, f"update/{i}", shape.weights, finite=False)}
-            if f"control/{i}" in arrays:
-                change = _vector(arrays, f"control/{i}", shape.weights, finite=False)
-                vectors["control_change"] = change
-            report = _REPORT.validate_python(plain | vectors)
-            if report.client != client:
-                raise MessageError(f"it reports as '{report.client}'")
-            found.append(report)
-        return found
+
+class _ModelsHeader(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    models: int
+
+
+def _measures(packet: Packet, ask: Measure, shape: Shape) -> Measures:
+    said = _ModelsHeader.model_validate(expect_answer(packet, "sums"))
+    if said.models != len(ask.weights):
+        raise MessageError(f"sums of {said.models} models; {len(ask.weights)} were asked for")
+    form = ArrayForm(np.float64, (len(SUMS), shape.cells, 2))
+    names = [f"{i}/{split}" for i in range(len(ask.weights)) for split in ask.splits]
+    require_arrays(packet.arrays, dict.fromkeys(names, form))
+    return tuple(
+        {
+            split: check_statistics(packet.arrays[f"{i}/{split}"], f"'{i}/{split}'")
+            for split in ask.splits
+        }
+        for i in range(len(ask.weights))
+    )
+
+
+def _scored(packet: Packet, ask: Score, shape: Shape) -> dict[Split, ScoreSums]:
+    if expect_answer(packet, "scores"):
+        raise MessageError("scores with a text; only arrays were asked for")
+    cells = shape.cells
+    bins = (cells, 2, CALIBRATION_BINS)
+    forms = {
+        "histogram": ArrayForm(np.int64, (cells, 2, LOGIT_BINS)),
+        "rows": ArrayForm(np.int64, bins),
+        "sums": ArrayForm(np.float64, bins),
+        "losses": ArrayForm(np.float64, (cells, 2)),
+    }
+    wanted = {f"{split}/{name}": form for split in ask.splits for name, form in forms.items()}
+    require_arrays(packet.arrays, wanted)
+    return {split: _scores(packet.arrays, split) for split in ask.splits}
 
 
 _SCORE_ARRAYS = ("rows", "sums", "losses")  # of `ScoreSums`, beside its histogram
 
 
-def _scores(arrays: Arrays, split: str, cells: int) -> ScoreSums:
-    histogram = ScoreHistogram(_array(arrays, f"{split}/histogram"))
-    if len(histogram.counts) != cells:
-        raise MessageError(f"a histogram of {len(histogram.counts)} cells, not {cells}")
-    return ScoreSums(histogram, *(_array(arrays, f"{split}/{name}") for name in _SCORE_ARRAYS))
+def _scores(arrays: Arrays, split: str) -> ScoreSums:
+    counts = arrays[f"{split}/histogram"]
+    # A sum of huge counts may come out right: each one is looked at, and the sum as a float.
+    if not ((counts >= 0) & (counts <= MOST_ROWS)).all() or counts.sum(dtype=float) > MOST_ROWS:
+        raise MessageError(f"'{split}/histogram' holds a negative count or too many rows")
+    rest = (arrays[f"{split}/{name}"] for name in _SCORE_ARRAYS)
+    return ScoreSums(ScoreHistogram(counts), *rest)
 
 
-_REPORT = TypeAdapter(Report)  # once: building one takes milliseconds
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
+_Numbers = Annotated[list[_Finite], Field(max_length=_MOST)]
 
 
-def check_statistics(table: np.ndarray, cells: int, name: str) -> Statistics:
+class _ReportHeader(BaseModel):
+    """What a report says beside its vectors."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    client: str
+    steps: int = Field(ge=0, le=MOST_ROWS)
+    lr: _Finite
+    multipliers: _Numbers
+    gaps: _Numbers
+
+
+class _ReportsHeader(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    reports: list[_ReportHeader] = Field(max_length=_MOST)
+
+
+def _reports(packet: Packet, jobs: list[Job], client: str, shape: Shape) -> list[Report]:
+    """Read one report for each job whose outcome is sent, in their order."""
+    sending = [job for job in jobs if job.send]
+    header = expect_answer(packet, "reports", _report_limits(sending, client))
+    said = _ReportsHeader.model_validate(header).reports
+    if len(said) != len(sending):
+        raise MessageError(f"{len(said)} reports; {len(sending)} were asked for")
+    vector = ArrayForm(np.float32, (shape.weights,))
+    wanted = {f"update/{i}": vector for i in range(len(sending))}
+    moves = {i for i, job in enumerate(sending) if job.keep_control is not None}
+    require_arrays(packet.arrays, wanted | {f"control/{i}": vector for i in moves})
+    found = []
+    for i, (one, job) in enumerate(zip(said, sending, strict=True)):
+        if one.client != client:
+            raise MessageError(f"it reports as '{one.client}'")
+        if one.lr != job.plan.optimizer.lr:
+            raise MessageError(f"a rate of {one.lr:g}; {job.plan.optimizer.lr:g} was asked for")
+        # The loop handles vectors that are not finite: it sets the client aside by name.
+        found.append(
+            Report(
+                client=client,
+                update=packet.arrays[f"update/{i}"],
+                steps=one.steps,
+                lr=one.lr,
+                multipliers=tuple(one.multipliers),
+                gaps=tuple(one.gaps),
+                control_change=packet.arrays[f"control/{i}"] if i in moves else None,
+            )
+        )
+    return found
+
+
+def _report_limits(jobs: list[Job], client: str) -> JsonLimits:
+    """Return how long the text of honest reports can be, and as much again."""
+    numbers = sum(2 * len(job.plan.controller.multipliers) for job in jobs if job.plan.controller)
+    written = 6 * len(client)  # a character may be written as \uXXXX
+    characters = 200 + len(jobs) * (200 + written) + 30 * numbers
+    return JsonLimits(2 * characters, 2 * (10 + 10 * len(jobs) + numbers))
+
+
+def check_statistics(table: np.ndarray, name: str) -> Statistics:
     """Return the sums and counts in a table (4, cells, 2); what cannot be true is refused."""
-    expected = (len(SUMS), cells, 2)
-    if table.shape != expected or table.dtype != np.float64:
-        raise MessageError(f"{name} is {table.dtype} {table.shape}; expected float64 {expected}")
     if not np.isfinite(table).all():  # one would spoil the sums over all clients
         raise MessageError(f"{name} holds a number that is not finite")
     counts, positives = table[0], table[1]
-    if not ((positives >= 0) & (positives <= counts)).all():
+    whole = (counts == np.floor(counts)) & (counts <= MOST_ROWS)
+    if not (whole & (positives >= 0) & (positives <= counts)).all():
         raise MessageError(f"{name} holds impossible counts")
     return Statistics(**dict(zip(SUMS, table, strict=True)))
 
@@ -264,18 +387,10 @@ def _array(arrays: Arrays, name: str) -> np.ndarray:
 
 
 def _vector(
-    arrays: Arrays,
-    name: str,
-    size: int,
-    dtype: Any = np.float32,
-    *,
-    finite: bool = True,
+    arrays: Arrays, name: str, size: int, dtype: type[np.generic] = np.float32
 ) -> np.ndarray:
-    found = _array(arrays, name)
-    if found.shape != (size,) or found.dtype != dtype:
-        wanted = f"{np.dtype(dtype)} ({size},)"
-        raise MessageError(f"'{name}' is {found.dtype} {found.shape}; expected {wanted}")
-    if finite and not np.isfinite(found).all():
+    found = _form(arrays, name, ArrayForm(dtype, (size,)))
+    if not np.isfinite(found).all():
         raise MessageError(f"'{name}' holds a number that is not finite")
     return found
 

@@ -12,29 +12,31 @@ import functools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import numpy as np
-from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
+from pydantic import PlainSerializer, PlainValidator
 
-from mfairfl.data import SPLITS, Attribute, Encoder, EncoderConfig, EncoderStatistics, Split, Task
-from mfairfl.data.agreement import Profile, agree
+from mfairfl.data import SPLITS, Attribute, Encoder, EncoderConfig, Split, Task
+from mfairfl.data.agreement import settle
 from mfairfl.data.binning import Histogram
 from mfairfl.data.encoder import fit_encoder
 from mfairfl.data.values import StrictModel
-from mfairfl.errors import FederationError, MessageError, first_problem
+from mfairfl.errors import FederationError
 from mfairfl.fairness.cells import Cells
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
-from mfairfl.remote.codec import Packet, make_packet, read_header
+from mfairfl.remote.codec import Packet, make_packet
+from mfairfl.remote.enrolment_answers import Sums, read_counts, read_profile, read_sums
 from mfairfl.remote.histograms import Cuts, pack_cuts, unpack_histograms
 from mfairfl.remote.remarks import nameless, odd_columns, unrecorded
 from mfairfl.remote.transport import Transport, read_replies
+from mfairfl.text import one_line
 
 __all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "enrol"]
 
 T = TypeVar("T")
-_SUMS = TypeAdapter(EncoderStatistics)
+_REASON, _NOTE = 500, 1000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +118,6 @@ class Enrolled(StrictModel):
         return self.task.attributes
 
 
-class _Sums(NamedTuple):
-    """What a client tells: sums over its train rows and its others, and the hash of its file."""
-
-    train: EncoderStatistics
-    others: EncoderStatistics
-    sha256: str
-
-
 def enrol(
     transport: Transport, names: Sequence[str], terms: EnrolmentTerms, *, minimum: int = 1
 ) -> Enrolled:
@@ -131,20 +125,26 @@ def enrol(
     clients = _Clients(transport, sorted(names), minimum)
     task = terms.task.model_copy(update={"client": None})
     request = make_packet("profile", {"task": task.model_dump(mode="json")})
-    profiles = clients.ask(request, _read_profile)
-    agreement = agree(list(profiles.values()), task)
-    clients.refused |= {name: "; ".join(why) for name, why in agreement.refused.items()}
+    profiles = clients.ask(request, lambda name, reply: read_profile(name, reply, task))
+    agreement = settle(list(profiles.values()), task)
+    clients.refuse({name: "; ".join(why) for name, why in agreement.refused.items()})
     split = {
         "task": agreement.task.model_dump(mode="json"),
         "seed": terms.seed,
         "test": terms.test,
         "validation": terms.validation,
     }
-    said = clients.ask(make_packet("sums", split), _read_sums)
+    said = clients.ask(
+        make_packet("sums", split),
+        lambda name, reply: read_sums(reply, agreement.task, profiles[name].rows),
+    )
     encoder = _agreed_encoder(clients, said, split, terms.encoder, agreement.task)
     agreed = split | {"encoder": encoder.to_json(), "model": asdict(terms.model)}
     cells = Cells(agreement.task.attributes).size
-    counts = clients.ask(make_packet("encode", agreed), functools.partial(_read_counts, cells))
+    counts = clients.ask(
+        make_packet("encode", agreed),
+        lambda name, reply: read_counts(reply, cells, said[name]),
+    )
     by_part: dict[Split, dict[str, np.ndarray]] = {
         part: {name: counts[name][part] for name in counts} for part in SPLITS
     }
@@ -160,8 +160,8 @@ def enrol(
         counts=by_part,
         sha256={name: said[name].sha256 for name in counts},
         refused=clients.refused,
-        notes=(*agreement.notes, *unrecorded(agreement.task, by_part)),
-        warnings=(
+        notes=_lines(*agreement.notes, *unrecorded(agreement.task, by_part)),
+        warnings=_lines(
             *nameless(agreement.task, [profiles[name] for name in counts]),
             *odd_columns(agreement.task, {n: said[n].train + said[n].others for n in counts}),
         ),
@@ -181,8 +181,8 @@ class _Clients:
         """Return each client's parsed answer; one without is refused with the reason."""
         who = [name for name in self.names if name not in self.refused]
         replies = self.transport.exchange(dict.fromkeys(who, request))
-        found, reasons = read_replies(who, replies, functools.partial(_checked, read))
-        self.refused |= reasons
+        found, reasons = read_replies(who, replies, read)
+        self.refuse(reasons)
         if len(found) < self.minimum:
             why = "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refused.items()))
             raise FederationError(
@@ -191,10 +191,19 @@ class _Clients:
             )
         return {name: found[name] for name in sorted(found)}
 
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """Let these clients stay out; what they say about themselves is cut to one line each."""
+        self.refused |= {name: one_line(why, _REASON) for name, why in reasons.items()}
+
+
+def _lines(*lines: str) -> tuple[str, ...]:
+    """Return notes for people; names of columns and values in them were chosen by clients."""
+    return tuple(one_line(line, _NOTE) for line in lines)
+
 
 def _agreed_encoder(
     clients: _Clients,
-    said: Mapping[str, _Sums],
+    said: Mapping[str, Sums],
     split: Mapping[str, Any],
     config: EncoderConfig,
     task: Task,
@@ -213,46 +222,3 @@ def _agreed_encoder(
     others = [sums.others for sums in said.values()]
     schema = functools.reduce(operator.add, others, train)
     return fit_encoder(config, task, train=train, schema=schema, count=count)
-
-
-def _read_profile(name: str, reply: Packet) -> Profile:
-    found = Profile.model_validate(_expect(reply, "profile")["profile"])
-    if found.client != name:
-        raise MessageError(f"it describes itself as '{found.client}'")
-    return found
-
-
-def _read_sums(_: str, reply: Packet) -> _Sums:
-    said = _expect(reply, "sums")
-    train, others = (_SUMS.validate_python(said["sums"][part]) for part in ("train", "others"))
-    return _Sums(train, others, str(said["sha256"]))
-
-
-def _read_counts(cells: int, _: str, reply: Packet) -> dict[str, np.ndarray]:
-    _expect(reply, "counts")
-    found: dict[str, np.ndarray] = {}
-    for part in SPLITS:
-        counts = reply.arrays.get(part)
-        if counts is None or counts.shape != (cells, 2) or counts.dtype != np.int64:
-            raise MessageError(f"its counts of {part} rows are not integers of shape ({cells}, 2)")
-        if (counts < 0).any():
-            raise MessageError(f"its counts of {part} rows hold a negative number")
-        found[part] = counts.astype(np.float64)
-    return found
-
-
-def _checked(read: Callable[[str, Packet], T], name: str, reply: Packet) -> T:
-    """Return what `read` makes of a reply; an answer of another form is refused in one line."""
-    try:
-        return read(name, reply)
-    except ValidationError as error:
-        raise MessageError(first_problem(error)) from None
-    except (KeyError, TypeError) as error:
-        raise MessageError(f"its answer lacks a key or has a wrong type: {error}") from None
-
-
-def _expect(reply: Packet, kind: str) -> dict[str, Any]:
-    found, header = read_header(reply)
-    if found != kind:
-        raise MessageError(f"it answered with '{found}'; '{kind}' was asked for")
-    return header

@@ -10,7 +10,14 @@ from pydantic import BaseModel, Field, ValidationError
 
 from mfairfl.data.binning import MOST_CUTS, Histogram
 from mfairfl.errors import MessageError, first_problem, require_known
-from mfairfl.remote.codec import Packet, make_packet, read_header
+from mfairfl.remote.codec import (
+    ArrayForm,
+    Packet,
+    expect_answer,
+    make_packet,
+    read_header,
+    require_arrays,
+)
 
 __all__ = ["pack_cuts", "pack_histograms", "unpack_cuts", "unpack_histograms"]
 
@@ -61,28 +68,28 @@ def pack_histograms(found: Sequence[Histogram]) -> Packet:
 
 def unpack_histograms(packet: Packet, cuts: Cuts, rows: Mapping[str, int]) -> dict[str, Histogram]:
     """Return the histograms that an answer holds; `rows` are known to have a value."""
-    kind, _ = read_header(packet)
-    if kind != "histograms":
-        raise MessageError(f"it answered with '{kind}'; 'histograms' was asked for")
-    found = {}
-    for i, (column, given) in enumerate(cuts.items()):
-        counts, values = (packet.arrays.get(f"{part}/{i}") for part in ("counts", "values"))
-        found[column] = _histogram(column, given, counts, values, rows[column])
-    return found
+    if expect_answer(packet, "histograms"):
+        raise MessageError("histograms with a text; only arrays were asked for")
+    wanted = {}
+    for i, given in enumerate(cuts.values()):
+        wanted[f"counts/{i}"] = ArrayForm(np.int64, (len(given) + 1,))
+        wanted[f"values/{i}"] = ArrayForm(np.float64, (len(given) + 1,))
+    require_arrays(packet.arrays, wanted)
+    return {
+        column: _histogram(
+            column,
+            given,
+            packet.arrays[f"counts/{i}"],
+            packet.arrays[f"values/{i}"],
+            rows[column],
+        )
+        for i, (column, given) in enumerate(cuts.items())
+    }
 
 
 def _histogram(
-    column: str,
-    cuts: np.ndarray,
-    counts: np.ndarray | None,
-    values: np.ndarray | None,
-    rows: int,
+    column: str, cuts: np.ndarray, counts: np.ndarray, values: np.ndarray, rows: int
 ) -> Histogram:
-    shape = (len(cuts) + 1,)
-    if counts is None or counts.shape != shape or counts.dtype != np.int64:
-        raise MessageError(f"its counts of '{column}' are not integers of shape {shape}")
-    if values is None or values.shape != shape or values.dtype != np.float64:
-        raise MessageError(f"its values of '{column}' are not float64 of shape {shape}")
     # Each one first: a sum of huge counts may come out right.
     if not ((counts >= 0) & (counts <= rows)).all() or counts.sum() != rows:
         raise MessageError(f"its counts of '{column}' are not those of {rows} rows")

@@ -1,24 +1,25 @@
 """A silo's side of the exchange: it answers messages from its own file and its own disk.
 
 Every message may reach a new process, so what was agreed and the encoded rows are kept on disk, in
-a folder per run. Answers hold descriptions, sums, counts, histograms and weight updates. They are
-not yet safe against a coordinator that chooses its requests to isolate single rows: it can rebuild
-rows from them (docs/deployment.md, "Ports and trust").
+a folder per run. A request that is absurd, or beyond the limits of the silo's own policy.toml, is
+refused before any work.
+
+Answers hold descriptions, sums, counts, histograms and weight updates. They are not yet safe
+against a coordinator that chooses its requests to isolate single rows: it can rebuild rows from
+them (docs/deployment.md, "Ports and trust").
 """
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import asdict
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
-from mfairfl.data import Encoder, Task
+from mfairfl.data import Attribute, Encoder, Task
 from mfairfl.data.agreement import describe_columns
 from mfairfl.data.assembly import ClientRows, split_client
 from mfairfl.data.columns import columns_of
@@ -26,22 +27,31 @@ from mfairfl.data.federation import SPLITS, Client, Shard
 from mfairfl.data.frame import read_file
 from mfairfl.data.table import read_table
 from mfairfl.engine.clients import DiskSlots, SoleClient
-from mfairfl.errors import DataError, MessageError, first_problem
+from mfairfl.engine.sealed import read_sealed, write_sealed
+from mfairfl.engine.state import Ask, Train
+from mfairfl.errors import ConfigError, DataError, MessageError, TimeLimitError, first_problem
 from mfairfl.fairness.cells import Cells
-from mfairfl.files import write_atomically
+from mfairfl.files import make_private_folder
 from mfairfl.remote.codec import Packet, Shape, make_packet, pack_answer, read_header, unpack_ask
 from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.remote.histograms import pack_histograms, unpack_cuts
+from mfairfl.remote.policy import POLICY, Policy
+from mfairfl.remote.refusals import refuse_absurd, refuse_excess
 from mfairfl.remote.silo_file import (
     SiloSettings,
     follow_extensions,
     require_consent,
     require_listed,
 )
+from mfairfl.remote.usage import Usage, refuse_beyond
+from mfairfl.training.deadline import time_limit
 
 __all__ = ["Responder"]
 
+_ROWS = "rows.safetensors"  # the encoded rows of a run, and in the header what was agreed
 _NAME = re.compile(r"[\w.-]{1,100}")
+_ROW = 16  # bytes stored of a row beside its features
+_ENROLMENT = ("profile", "sums", "cuts", "encode")  # what a run may ask before it is known here
 
 
 class _Agreed(BaseModel):
@@ -55,12 +65,31 @@ class _Agreed(BaseModel):
     features: int = Field(ge=1)
 
 
-class Responder:
-    """Answers messages for one silo."""
+class _Enrolled(NamedTuple):
+    """A run that this silo takes part in."""
 
-    def __init__(self, settings: SiloSettings) -> None:
+    silo: SoleClient
+    shape: Shape
+    attributes: tuple[Attribute, ...]
+    train_rows: int
+
+
+class Responder:
+    """Answers messages for one silo.
+
+    Parameters
+    ----------
+    settings : SiloSettings
+        Its silo.toml.
+    policy : Policy, optional
+        Its policy.toml; by default the limits of a silo without one.
+    """
+
+    def __init__(self, settings: SiloSettings, policy: Policy | None = None) -> None:
         self._settings, self._listed = settings, follow_extensions(settings)
-        self._silos: dict[str, tuple[SoleClient, Shape]] = {}
+        self._limits = (policy or Policy()).limits
+        self._usage = Usage(settings.state, self._limits)
+        self._runs: dict[str, _Enrolled] = {}
 
     def handle(self, run: str, packet: Packet) -> Packet:
         """Answer a message that belongs to `run`."""
@@ -68,6 +97,20 @@ class Responder:
             raise MessageError(f"'{run}' is not a valid name of a run")
         kind, header = read_header(packet)
         require_listed(self._listed, header)  # before anything looks a name up
+        if kind not in _ENROLMENT and not (self._settings.state / run / _ROWS).exists():
+            raise self._unknown(run)
+        with self._usage.turn():
+            self._usage.count(run)
+            try:
+                with time_limit(self._limits.seconds):
+                    return self._answer(run, kind, header, packet)
+            except TimeLimitError:
+                raise MessageError(
+                    f"the answer takes longer than the {self._limits.seconds:,} seconds that this "
+                    f"silo allows (limits.seconds of its {POLICY})"
+                ) from None
+
+    def _answer(self, run: str, kind: str, header: dict[str, Any], packet: Packet) -> Packet:
         try:
             if kind == "profile":
                 return self._profile(header)
@@ -81,9 +124,20 @@ class Responder:
             raise MessageError(f"a '{kind}' message: {first_problem(error)}") from None
         except KeyError as error:
             raise MessageError(f"a '{kind}' message lacks {error}") from None
-        silo, shape = self._open(run)
-        name = self._settings.name
-        return pack_answer(silo.answer(unpack_ask(packet, name, shape)))
+        return self._compute(run, kind, packet)
+
+    def _compute(self, run: str, kind: str, packet: Packet) -> Packet:
+        """Measure, score or train, unless that is absurd or too much."""
+        enrolled = self._open(run)
+        try:
+            ask = unpack_ask(packet, self._settings.name, enrolled.shape)
+            refuse_absurd(ask, enrolled.shape, enrolled.attributes)
+        except (ConfigError, DataError) as error:  # about numbers in the message: no rows are read
+            raise MessageError(f"a '{kind}' message: {error}") from None
+        refuse_excess(ask, self._limits, enrolled.train_rows)
+        if kept := _kept_bytes(ask, self._settings.state / run, enrolled.shape):
+            self._usage.require_room(kept)
+        return pack_answer(enrolled.silo.answer(ask))
 
     def _task(self, header: dict[str, Any]) -> Task:
         """Return the requested task; it must be the one that this silo agreed to."""
@@ -96,7 +150,7 @@ class Responder:
         s, task = self._settings, self._task(header)
         content = read_file(s.csv, **asdict(s.format))
         columns = columns_of(content.frame, s.csv.name, task.read_as(s))
-        found = describe_columns(columns, task, s.name, min_count=s.min_count)
+        found = describe_columns(columns, task, s.name, min_count=self._limits.min_count)
         return make_packet("profile", {"profile": found.model_dump(mode="json")})
 
     def _sums(self, header: dict[str, Any]) -> Packet:
@@ -106,7 +160,7 @@ class Responder:
             "train": silo.statistics("train"),
             "others": silo.statistics("validation", "test"),
         }
-        least = self._settings.min_count
+        least = self._limits.min_count
         plain = {name: asdict(sums) for name, sums in parts.items()}
         for sums in plain.values():
             sums["categorical"] = {
@@ -118,7 +172,7 @@ class Responder:
 
     def _histograms(self, header: dict[str, Any], packet: Packet) -> Packet:
         """Count train rows between cuts, none of them in an interval with too few."""
-        silo, least = self._split(header), self._settings.min_count
+        silo, least = self._split(header), self._limits.min_count
         cuts = unpack_cuts(packet, silo.table.task.numeric or ())
         found = [silo.histogram(column, given).with_floor(least) for column, given in cuts.items()]
         return pack_histograms(found)
@@ -134,6 +188,9 @@ class Responder:
             model=header["model"],
             features=len(encoder.feature_names),
         )
+        weights = agreed.model.build(agreed.features).size
+        refuse_beyond(self._limits, "weights", weights, "weights of a model")
+        self._usage.require_room(len(table) * (4 * agreed.features + _ROW))
         cells = Cells(agreed.task.attributes).size
         arrays: dict[str, np.ndarray] = {}
         counts: dict[str, np.ndarray] = {}
@@ -144,12 +201,9 @@ class Responder:
             arrays[f"{part}/cells"] = table.cells[rows].astype(np.int32)
             strata = 2 * table.cells[rows].astype(np.int64) + table.y[rows]
             counts[part] = np.bincount(strata, minlength=2 * cells).reshape(cells, 2)
-        folder = self._settings.state / run
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(folder / "rows.safetensors", save_tensors(arrays))
-        # Written last: a run is known here once this file exists.
-        write_atomically(folder / "agreed.json", agreed.model_dump_json().encode())
-        self._silos.pop(run, None)
+        folder = make_private_folder(make_private_folder(self._settings.state) / run)
+        write_sealed(folder / _ROWS, arrays, agreed.model_dump(mode="json"))
+        self._runs.pop(run, None)
         return make_packet("counts", {}, counts)
 
     def _split(self, header: dict[str, Any]) -> ClientRows:
@@ -161,17 +215,20 @@ class Responder:
         given = {key: header[key] for key in ("seed", "test", "validation")}
         return split_client(s.name, table, **given)
 
-    def _open(self, run: str) -> tuple[SoleClient, Shape]:
-        """Return the silo of a run, from memory or from disk."""
-        if run not in self._silos:
+    def _unknown(self, run: str) -> MessageError:
+        name = self._settings.name
+        return MessageError(f"'{name}' knows no run '{run}'; it must be enrolled first")
+
+    def _open(self, run: str) -> _Enrolled:
+        """Return what this silo keeps of a run, from memory or from disk."""
+        if run not in self._runs:
             folder = self._settings.state / run
+            remedy = f"delete {folder}, and start a new run to enrol again"
             try:
-                agreed = _Agreed.model_validate(json.loads((folder / "agreed.json").read_text()))
-                arrays = load_tensors((folder / "rows.safetensors").read_bytes())
+                arrays, header = read_sealed(folder / _ROWS, remedy=remedy)
+                agreed = _Agreed.model_validate(header)
             except FileNotFoundError:
-                raise MessageError(
-                    f"'{self._settings.name}' knows no run '{run}'; it must be enrolled first"
-                ) from None
+                raise self._unknown(run) from None
             except ValidationError:
                 raise MessageError(
                     f"'{self._settings.name}' was enrolled in run '{run}' with another version of "
@@ -187,5 +244,19 @@ class Responder:
             client = Client(self._settings.name, *shards)
             slots = DiskSlots(folder / "slots")
             silo = SoleClient(client, model, attributes, agreed.seed, slots)
-            self._silos[run] = silo, Shape(model.size, Cells(attributes).size)
-        return self._silos[run]
+            shape = Shape(model.size, Cells(attributes).size)
+            self._runs[run] = _Enrolled(silo, shape, attributes, len(client.train.y))
+        return self._runs[run]
+
+
+def _kept_bytes(ask: Ask, folder: Path, shape: Shape) -> int:
+    """Return how large the next file of slots may be: all that is held, and what is new."""
+    if not isinstance(ask, Train):
+        return 0
+    moving = [job.plan.controller for job in ask.jobs]
+    names = [name for job in ask.jobs for name in (job.keep, job.keep_control)]
+    names += [None if one is None else one.slot for one in moving]
+    if not any(names):
+        return 0
+    held = max((path.stat().st_size for path in (folder / "slots").glob("round-*")), default=0)
+    return held + 4 * shape.weights * sum(name is not None for name in names)

@@ -6,15 +6,17 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from mfairfl.data import MISSING, FileFormat, Reading, Task
 from mfairfl.errors import ConfigError, MessageError, MfairflError, first_problem
 from mfairfl.fairness.notions import REGISTRY, Notion, follow_notion, is_built_in, register_notion
 from mfairfl.files import RelativePath, load_settings, load_toml
 from mfairfl.plugins import MODELS, imported, is_import_string
+from mfairfl.remote.policy import POLICY
 
 __all__ = [
+    "SILO_NAME",
     "SiloSettings",
     "consented",
     "follow_extensions",
@@ -23,6 +25,9 @@ __all__ = [
     "require_listed",
 ]
 
+
+SILO_NAME = r"^\w[\w. -]{0,59}$"
+"""The names that a silo may have."""
 
 _EXTENSION = r"^([^\W\d][\w.]*:[^\W\d][\w.]*|\w[\w.+-]*)$"
 
@@ -40,9 +45,6 @@ class SiloSettings(Reading):
         What is to be known about the file, as in `FileFormat`.
     state : Path
         Its folder for what it stores between messages.
-    min_count : int
-        A category in fewer rows is not named to the coordinator, nor a number; fewer rows between
-        two cuts are counted with their neighbours.
     task : Path, optional
         A file with the ``[task]`` this silo agreed to: a request for another label, other
         sensitive columns or a column that it ignores is refused.
@@ -60,20 +62,26 @@ class SiloSettings(Reading):
     # Its fields are described above: nothing is read from the source.
     model_config = ConfigDict(use_attribute_docstrings=False)
 
-    name: str = Field(pattern=r"^\w[\w. -]{0,59}$")
+    name: str = Field(pattern=SILO_NAME)
     csv: RelativePath
     state: RelativePath
     delimiter: str | None = None
     encoding: str | None = None
     header: bool | None = None
     sheet: str | None = None
-    min_count: int = Field(default=5, ge=1)
     task: RelativePath | None = None
     extensions: tuple[Annotated[str, Field(pattern=_EXTENSION)], ...] = ()
     server: str | None = Field(default=None, pattern=r"^[^\s:/]+:\d{1,5}$")
     ca: RelativePath | None = None
     key: RelativePath | None = None
     port: int = Field(default=9094, ge=1, le=65535)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _limits_elsewhere(cls, values: Any) -> Any:
+        if isinstance(values, dict) and "min_count" in values:
+            raise ValueError(f"min_count belongs in {POLICY} beside this file, under [limits]")
+        return values
 
     @property
     def format(self) -> FileFormat:

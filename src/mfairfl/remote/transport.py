@@ -16,6 +16,7 @@ from mfairfl.engine.state import Ask, Measure, Reply, RunState, Score, Setup, Tr
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.remote.codec import Packet, Shape, pack_ask, unpack_answer
+from mfairfl.text import one_line
 
 __all__ = ["Absent", "Transport", "drive", "log_left_out", "read_replies"]
 
@@ -43,6 +44,9 @@ def read_replies(
 ) -> tuple[dict[K, T], dict[K, str]]:
     """Return what `read` makes of each reply, and the reasons of those without a usable one.
 
+    Whatever is raised while a reply is read, of whatever kind, is the reason why it is not used:
+    nothing that one client sends ends the exchange. A reason is one short line.
+
     Examples
     --------
     >>> def read(name: str, reply: bytes) -> int:
@@ -55,12 +59,15 @@ def read_replies(
     for key in asked:
         reply = replies.get(key, "no answer before the deadline")
         if isinstance(reply, str):
-            reasons[key] = reply
+            reasons[key] = reply if isinstance(reply, Absent) else one_line(reply)
             continue
         try:
             found[key] = read(key, reply)
         except MessageError as error:
-            reasons[key] = str(error)
+            reasons[key] = one_line(str(error))
+        except Exception as error:
+            _log.debug("the reply of %s cannot be read", key, exc_info=True)
+            reasons[key] = one_line(f"its reply cannot be read ({type(error).__name__}: {error})")
     return found, reasons
 
 

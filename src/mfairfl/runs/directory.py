@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from filelock import FileLock, Timeout
-from safetensors import safe_open
-from safetensors.numpy import save as save_tensors
 
 from mfairfl.data import Encoder
 from mfairfl.engine.checkpoint import Checkpoints
 from mfairfl.engine.output import Served
-from mfairfl.errors import RunDirectoryError
-from mfairfl.fairness.thresholds import Thresholds
-from mfairfl.files import write_atomically
+from mfairfl.errors import MfairflError, RunDirectoryError
+from mfairfl.files import read_regular_file, write_atomically
 from mfairfl.runs.options import dotted
 from mfairfl.runs.record import RunRecord, StartedRecord, read_record
+from mfairfl.runs.served_file import dump_served, parse_served
 
 __all__ = ["RunDirectory"]
 
@@ -111,15 +107,7 @@ class RunDirectory:
 
     def write_model(self, served: Served) -> None:
         """Write model.safetensors: members and their weights."""
-        # One key only: the order of several would differ from one writing to the next.
-        rule = None if served.thresholds is None else served.thresholds.to_json()
-        whose = {"names": served.names, "clients": served.clients}
-        meta = {"served": json.dumps({"kind": served.kind, **whose, "thresholds": rule})}
-        arrays: dict[str, np.ndarray] = {
-            "members": np.ascontiguousarray(served.members, dtype=np.float32),
-            "weights": np.ascontiguousarray(served.weights, dtype=np.float64),
-        }
-        write_atomically(self.path / "model.safetensors", save_tensors(arrays, metadata=meta))
+        write_atomically(self.path / "model.safetensors", dump_served(served))
 
     def write_encoder(self, encoder: Encoder) -> None:
         """Write encoder.json."""
@@ -127,38 +115,34 @@ class RunDirectory:
 
     def digests(self) -> dict[str, str]:
         """Return the SHA-256 of each file that the served model is read from."""
-        return {name: self._digest(self.path / name) for name in _MODEL_FILES}
+        return {name: hashlib.sha256(self._read(name)).hexdigest() for name in _MODEL_FILES}
 
-    def check(self, digests: Mapping[str, str]) -> None:
-        """Refuse files that are not those the record was written with."""
-        for name in _MODEL_FILES:
-            path = self.path / name
-            if self._digest(path) != digests.get(name):
+    def read_model(self, digests: Mapping[str, str]) -> tuple[Served, Encoder]:
+        """Read the model and its encoder; refuse files that the record was not written with."""
+        data = {name: self._read(name) for name in _MODEL_FILES}
+        for name, content in data.items():
+            if hashlib.sha256(content).hexdigest() != digests.get(name):
                 raise RunDirectoryError(
-                    f"{path}: its SHA-256 is not the one in run.json: damaged or replaced; "
-                    "restore it or train again"
+                    f"{self.path / name}: its SHA-256 is not the one in run.json: damaged or "
+                    "replaced; restore it or train again"
                 )
-
-    @staticmethod
-    def _digest(path: Path) -> str:
+        model, encoder = (self.path / name for name in _MODEL_FILES)
         try:
-            return hashlib.sha256(path.read_bytes()).hexdigest()
+            served = parse_served(data[model.name])
+        except MfairflError as error:
+            raise RunDirectoryError(f"{model}: {error}; restore it or train again") from None
+        return served, Encoder.from_json(data[encoder.name], name=str(encoder))
+
+    def _read(self, name: str) -> bytes:
+        path = self.path / name
+        try:
+            return read_regular_file(path)
         except FileNotFoundError:
             raise RunDirectoryError(f"{path}: not found; restore it or train again") from None
-
-    def read_model(self) -> Served:
-        """Read a model.safetensors that passed `check`."""
-        with safe_open(self.path / "model.safetensors", framework="numpy") as file:
-            header = json.loads(file.metadata()["served"])
-            rule = header.get("thresholds")
-            return Served(
-                kind=header["kind"],
-                members=file.get_tensor("members"),
-                weights=file.get_tensor("weights"),
-                names=tuple(header["names"]),
-                clients=tuple(header.get("clients", ())),
-                thresholds=None if rule is None else Thresholds.from_json(rule),
-            )
+        except OSError as error:
+            raise RunDirectoryError(
+                f"{path}: cannot be read ({error.strerror}); restore it or train again"
+            ) from None
 
 
 def _difference(old: StartedRecord | RunRecord, new: StartedRecord) -> str:

@@ -151,7 +151,7 @@ def _prepare(
         return Run(record=finished, predictor=predictor, path=request.out)
     directory.write_encoder(federation.encoder)
     checkpoints = directory.checkpoints(record.identity)
-    member.state = checkpoints.latest()
+    member.state = checkpoints.latest(member.setup)
     # The checkpoint comes last of all: it is what makes the round count.
     member.callbacks = (*request.callbacks, History(directory.path), checkpoints)
     return _PreparedRun(member=member, record=record, directory=directory)

@@ -87,7 +87,7 @@ def run_federated(
         model = model_of(config, len(enrolled.encoder.feature_names))
         setup = setup_for(config, size=model.size, summary=summary, enrolled=enrolled.counts)
         checkpoints = directory.checkpoints(started.identity)
-        state = checkpoints.latest() or first_state(setup, model)
+        state = checkpoints.latest(setup) or first_state(setup, model)
         watchers = (*callbacks, History(directory.path), checkpoints)
         began = time.perf_counter()
         result = drive(setup, state, transport, minimum=request.minimum, callbacks=watchers)

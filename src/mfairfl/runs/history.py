@@ -22,11 +22,12 @@ from mfairfl.engine.output import accuracy
 from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.engine.tallies import mean_loss, pooled, tally_of
 from mfairfl.errors import RunDirectoryError
+from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.notions import NOTIONS, notion
 from mfairfl.fairness.summary import overall_numbers
-from mfairfl.files import write_atomically
+from mfairfl.files import naming, write_atomically
 from mfairfl.runs.version_1 import current_name
 
 __all__ = ["History", "number_in", "read_rows", "round_numbers"]
@@ -88,7 +89,9 @@ class History:
         row |= round_numbers(setup, record)
         row["log"] = json.dumps(record.log, sort_keys=True) if record.log else ""
         _append(self._rounds, [row])
+        failpoint("history.rounds", record.round)
         _append(self._clients, _client_rows(setup, record))
+        failpoint("history.clients", record.round)
 
 
 def _client_rows(setup: Setup, record: RoundRecord) -> list[dict[str, Any]]:
@@ -125,7 +128,7 @@ def _append(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     if not path.exists() or path.stat().st_size == 0:
         writer.writeheader()
     writer.writerows(rows)
-    with path.open("a", encoding="utf-8", newline="") as file:
+    with naming(path), path.open("a", encoding="utf-8", newline="") as file:
         file.write(text.getvalue())
         file.flush()
         os.fsync(file.fileno())

@@ -109,7 +109,14 @@ _PANELS: dict[str, dict[str, tuple[str, Kind, str]]] = {
         "lr": ("training.lr", "number", "Initial learning rate."),
         "weight_decay": ("training.weight_decay", "number", "Decoupled weight decay."),
     },
-    "Run": {"seed": ("seed", "integer", "Random seed; equal seeds give equal results.")},
+    "Run": {
+        "seed": ("seed", "integer", "Random seed; equal seeds give equal results."),
+        "robust": (
+            "robust",
+            "text",
+            "Against clients that lie: auto, or a rule.",
+        ),
+    },
 }
 
 OPTIONS = {

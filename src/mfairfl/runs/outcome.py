@@ -10,6 +10,7 @@ from mfairfl.data import Task
 from mfairfl.engine.loop import Result
 from mfairfl.engine.state import Setup
 from mfairfl.engine.tallies import served_tally
+from mfairfl.failpoints import failpoint
 from mfairfl.models import Model
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
@@ -74,6 +75,7 @@ def finish_run(
 ) -> RunRecord:
     """Return the record of a finished run, written with its model if there is a directory."""
     files = {}
+    failpoint("run.trained")
     if directory is not None:
         directory.write_model(result.served)
         files = directory.digests()
@@ -122,6 +124,7 @@ def finish_run(
         machine=MachineFacts(system=platform.system(), machine=platform.machine()),
         files=files,
     )
+    failpoint("run.served")
     if directory is not None:
         record.write(directory.path)
     return record

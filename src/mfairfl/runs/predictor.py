@@ -17,6 +17,7 @@ from mfairfl.data.columns import require_present
 from mfairfl.engine.output import Served
 from mfairfl.errors import DataError, RunDirectoryError, unknown
 from mfairfl.fairness import Tally
+from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.scores import RowScores
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
@@ -93,6 +94,12 @@ class Predictor:
         with steady_arithmetic():  # as in training: the same rows get the same decisions
             probes = [Probe(weights, where, served.weights) for weights in models]
             z = np.stack([found.numpy() for found in logits(probes, self.model, pool)])
+        if np.isnan(z).any():
+            row = int(np.isnan(z).any(axis=0).argmax())
+            raise DataError(
+                f"{rows.name}, row {row}: the model's score is not a number: its weights are too "
+                "large; training diverged, or the file was altered: train again"
+            )
         if served.kind == "personal":
             return np.asarray(z[self._owners(rows, client), np.arange(len(rows.X))])
         return z if served.kind == "mixture" else np.asarray(z[0])
@@ -355,23 +362,54 @@ def load(run: str | Path, *, model: ModuleFactory | None = None, trust: bool = F
     """
     directory = RunDirectory(run)
     record = RunRecord.read(directory.path)
-    directory.check(record.files)
+    served, encoder = directory.read_model(record.files)
+    _check_encoder(encoder, record, directory.path)
     made = _model(record, directory.path, model, trust=trust)
-    served = directory.read_model()
     size = served.members.shape[1]
     if size != made.size:
         raise RunDirectoryError(
             f"{directory.path}: model.safetensors has {size} weights, but the model has "
-            f"{made.size}"
+            f"{made.size}; restore the files or train again"
         )
-    encoder = Encoder.load(directory.path / "encoder.json")
+    cells = Cells(record.task.attributes).size
+    if served.thresholds is not None and len(served.thresholds.values) != cells:
+        raise RunDirectoryError(
+            f"{directory.path}: model.safetensors has thresholds of "
+            f"{len(served.thresholds.values)} groups, but the task has {cells}; restore the files "
+            "or train again"
+        )
     return Predictor(model=made, encoder=encoder, task=record.task, served=served)
+
+
+def _check_encoder(encoder: Encoder, record: RunRecord, path: Path) -> None:
+    """Refuse an encoder of other columns, or with another number of inputs, than the run's."""
+    inputs, task = len(encoder.feature_names), record.task
+    if inputs != record.model.inputs:
+        raise RunDirectoryError(
+            f"{path}: encoder.json has {inputs} inputs, but the model has {record.model.inputs}; "
+            "restore the files or train again"
+        )
+    for kind, columns, listed in (
+        ("numeric", encoder.numeric, task.numeric),
+        ("categorical", encoder.categorical, task.categorical),
+    ):
+        if sorted(column.name for column in columns) != sorted(listed or ()):
+            raise RunDirectoryError(
+                f"{path}: encoder.json has other {kind} columns than the task in run.json; "
+                "restore the files or train again"
+            )
 
 
 def _model(record: RunRecord, path: Path, factory: ModuleFactory | None, *, trust: bool) -> Model:
     if record.model.kind == "mlp":
         return MLP(inputs=record.model.inputs, hidden=record.model.hidden)
-    name = record.config["model"].get("factory") or record.config["model"]["kind"]
+    said = record.config.get("model")
+    name = (said.get("factory") or said.get("kind")) if isinstance(said, dict) else None
+    if not isinstance(name, str):
+        raise RunDirectoryError(
+            f"{path / 'run.json'}: config.model names no module; the file was altered: restore it "
+            "or train again"
+        )
     factory = factory or (MODELS.follow(name) if trust else None)
     if factory is None:
         raise RunDirectoryError(

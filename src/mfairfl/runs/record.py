@@ -29,7 +29,7 @@ from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Kind, Rule
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
 from mfairfl.fairness.tally import Tally
-from mfairfl.files import write_atomically
+from mfairfl.files import parse_json, read_regular_file, write_atomically
 from mfairfl.runs.version_1 import upgraded
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 2
+_SHOWN = 300  # characters of a problem in a message
 
 Number = int | float | None
 """None where a number is undefined, for example the accuracy of a client without rows."""
@@ -414,17 +415,20 @@ def read_record(path: str | Path, *, to_resume: bool = False) -> StartedRecord |
     """
     file = _file(path)
     try:
-        plain = json.loads(file.read_text(encoding="utf-8"))
+        plain = parse_json(read_regular_file(file))
     except (FileNotFoundError, NotADirectoryError):
         raise RunDirectoryError(
             f"{file}: not found; give the --out folder of `mfairfl train`"
         ) from None
+    except OSError as error:
+        raise RunDirectoryError(f"{file}: cannot be read ({error.strerror})") from None
     except ValueError as error:
         raise RunDirectoryError(f"{file}: not readable JSON ({error})") from None
     version = plain.get("schema_version") if isinstance(plain, dict) else None
     if version not in (1, SCHEMA_VERSION):
         raise RunDirectoryError(
-            f"{file}: schema_version is {version!r}; this version reads 1 and {SCHEMA_VERSION}"
+            f"{file}: schema_version is {repr(version)[:_SHOWN]}; this version reads 1 and "
+            f"{SCHEMA_VERSION}"
         )
     if version == 1 and to_resume:
         raise RunDirectoryError(
@@ -441,6 +445,7 @@ def read_record(path: str | Path, *, to_resume: bool = False) -> StartedRecord |
         problem = str(error)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         problem = f"not what mfairfl 0.1 wrote ({type(error).__name__}: {error})"
+    problem = " ".join(problem.split())[:_SHOWN]  # it may quote the file
     raise RunDirectoryError(f"{file}: {problem}; the file was altered: restore it or train again")
 
 

@@ -18,6 +18,7 @@ from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import Model, Workspace
 from mfairfl.training.batches import BLOCK, Pool, padded_batch
+from mfairfl.training.deadline import check_time
 
 __all__ = ["Probe", "logits", "measure", "score_sums"]
 
@@ -129,6 +130,7 @@ def _logits(
     width = padded_batch(len(rows), BLOCK)
     found = []
     for start in range(rows.start, rows.stop, _BLOCKS * width):
+        check_time()
         stop = min(start + _BLOCKS * width, rows.stop)
         count = -(-(stop - start) // width)
         block[: stop - start] = pool.X[start:stop]

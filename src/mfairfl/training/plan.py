@@ -6,6 +6,7 @@ something no field can say is a reason to add a field here, not a second trainin
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -50,6 +51,16 @@ PERSONAL = "personal"
 """The slot a client's own model is kept in, where each client is served its own."""
 
 
+def _require(holds: bool, settings: object, name: str, rule: str) -> None:
+    if not holds:
+        kind, value = type(settings).__name__.lower(), getattr(settings, name)
+        raise ConfigError(f"{kind}.{name} must {rule}, not {value}")
+
+
+def _is_count(value: float) -> bool:
+    return value >= 1 and value % 1 == 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimizer:
     """The client's optimiser; its state is fresh in every job.
@@ -67,6 +78,13 @@ class Optimizer:
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        for name in ("lr", "weight_decay"):  # a schedule may end at rate 0
+            _require(0 <= getattr(self, name) < math.inf, self, name, "be a number ≥ 0")
+        for name in ("momentum", "beta1", "beta2"):
+            _require(0 <= getattr(self, name) < 1, self, name, "lie in [0, 1)")
+        _require(0 < self.eps < math.inf, self, "eps", "be a number > 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +170,10 @@ class Controller:
     shrink: float = 1.0
     slot: str | None = None
 
+    def __post_init__(self) -> None:
+        _require(_is_count(self.every), self, "every", "be a whole number ≥ 1")
+        _require(0 <= self.shrink <= 1, self, "shrink", "lie in [0, 1]")
+
 
 def adapted_gain(
     gain: np.ndarray, gaps: np.ndarray, before: np.ndarray, shrink: float
@@ -202,6 +224,22 @@ class Plan:
     linear: np.ndarray | None = None
     linear_slot: str | None = None
     controller: Controller | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            _require(_is_count(getattr(self, name)), self, name, "be a whole number ≥ 1")
+        _require(0 <= self.proximal < math.inf, self, "proximal", "be a number ≥ 0")
+
+    def steps(self, rows: int) -> int:
+        """Return how many steps training on this many rows takes.
+
+        Examples
+        --------
+        >>> Plan(epochs=3, batch_size=32).steps(rows=100)
+        12
+        """
+        batches = -(-rows // max(1, min(self.batch_size, rows)))
+        return batches * (1 if self.optimizer.name == "gradient" else self.epochs)
 
     def by_gradient(self) -> Plan:
         """Return the plan that takes the full-batch gradient and no step."""

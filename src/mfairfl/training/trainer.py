@@ -22,6 +22,7 @@ from torch import Tensor
 from mfairfl.models import Model, Workspace
 from mfairfl.training.batches import LANES, Deck, Pool
 from mfairfl.training.controller import Multipliers
+from mfairfl.training.deadline import check_time
 from mfairfl.training.plan import Optimizer, Plan, Table2
 
 __all__ = ["Outcome", "StepRule", "Work", "make_rule", "run_works"]
@@ -156,7 +157,7 @@ def run_works(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
         deck = Deck(work.rows, work.plan.batch_size, rng)
         stacks.setdefault(_stack_key(work, deck), []).append((i, deck))
     for members in stacks.values():
-        members.sort(key=lambda member: -_steps(works[member[0]], member[1]))
+        members.sort(key=lambda member: -_steps(works[member[0]]))
         for at in range(0, len(members), _MAX_STACK):
             part = members[at : at + _MAX_STACK]
             done = _Stack([(works[i], deck) for i, deck in part], model, pool).run()
@@ -164,8 +165,8 @@ def run_works(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
     return [outcomes[i] for i in range(len(works))]
 
 
-def _steps(work: Work, deck: Deck) -> int:
-    return deck.batches * (1 if work.plan.optimizer.name == "gradient" else work.plan.epochs)
+def _steps(work: Work) -> int:
+    return work.plan.steps(len(work.rows))
 
 
 def _stack_key(work: Work, deck: Deck) -> tuple[object, ...]:
@@ -204,7 +205,7 @@ class _Stack:
         self._works = [work for work, _ in members]
         self._decks = [deck for _, deck in members]
         self._model, self._pool = model, pool
-        self._steps = [_steps(work, deck) for work, deck in members]
+        self._steps = [_steps(work) for work in self._works]
         width = -(-model.size // LANES) * LANES
         self._weights = _padded([work.start for work in self._works], width)
         self._start = self._weights.clone()
@@ -248,6 +249,7 @@ class _Stack:
             last = min(first + _CHUNK, self._steps[0])
             index, weight = self._lay_out(first, last)
             for step in range(first, last):
+                check_time()
                 active = sum(1 for steps in self._steps if steps > step)
                 self._step(step, index[step - first, :active], weight[step - first, :active])
                 self._end_of_epoch(step, active)

@@ -105,6 +105,11 @@ class Attack:
     together: bool = False
     bounded: bool = True
 
+    @property
+    def honest(self) -> bool:
+        """Whether nobody lies."""
+        return not any((self.forge, self.say, self.report, self.poison))
+
 
 # ------------------------------------------------------------------ updates
 
@@ -204,6 +209,7 @@ _IN_ROUND = {"every": 1}
 
 ATTACKS: dict[str, Attack] = {
     "none": Attack(title="no attack"),
+    "none-in-round": Attack(title="no attack, multipliers move inside rounds", strategy=_IN_ROUND),
     "sign-flip": Attack(title="sign flip", forge=_FLIP),
     "sign-flip-10": Attack(title="sign flip × 10", forge=_times(-10.0)),
     "scale-100": Attack(title="own update × 100", forge=_times(100.0)),

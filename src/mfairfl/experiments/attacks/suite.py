@@ -32,7 +32,7 @@ from mfairfl.runs.prepare import federation_of, model_of, setup_of, table_of
 from mfairfl.strategies.registry import create, hyper_parameters_of
 from mfairfl.training.arithmetic import steady_arithmetic
 
-__all__ = ["Case", "Outcome", "core", "read_outcomes", "run_cases", "wider"]
+__all__ = ["ROUNDS", "Case", "Outcome", "core", "fits", "read_outcomes", "run_cases", "wider"]
 
 ROUNDS = 20
 """Rounds of an attacked run: half of the default, so that a suite ends within the hour."""
@@ -57,6 +57,8 @@ class Case(NamedTuple):
         Of the split, the run and the draw of the liars.
     split : {"high", "dirichlet", "iid"}
         How rows are split among clients.
+    rounds : int
+        Of training.
     """
 
     data: str
@@ -67,6 +69,7 @@ class Case(NamedTuple):
     clients: int = 10
     seed: int = 0
     split: str = "high"
+    rounds: int = ROUNDS
 
     def config(self) -> Config:
         """Return the run's configuration: the defaults, and what the attack needs."""
@@ -79,7 +82,7 @@ class Case(NamedTuple):
             "data": {"name": self.data},
             "clients": clients,
             "strategy": strategy,
-            "training": {"rounds": ROUNDS},
+            "training": {"rounds": self.rounds},
             "robust": self.robust,
         }
         return make_config(values, f"attack {self.attack}")
@@ -135,7 +138,7 @@ def wider(data: str = "compas", seeds: Iterable[int] = range(2)) -> list[Case]:
     found = []
     for seed in seeds:
         for attack in ATTACKS:
-            given = {"data": data, "attack": attack, "seed": seed}
+            given: dict[str, Any] = {"data": data, "attack": attack, "seed": seed}
             found += [Case(strategy=s, robust=r, **given) for s in both for r in rules]
             found += [
                 Case(strategy=s, robust=r, **given) for s in ("fpfl", "fedfb") for r in plain
@@ -301,7 +304,7 @@ def _append(path: Path, outcome: Outcome) -> None:
 
 def read_outcomes(path: Path) -> list[Outcome]:
     """Read what a suite wrote."""
-    whole = {name for name, kind in Case.__annotations__.items() if kind in ("int", int)}
+    whole = ("liars", "clients", "seed", "rounds")
     numbers = {f.name for f in fields(Outcome)} - {"case", "error"}
     found = []
     with path.open(encoding="utf-8", newline="") as file:

@@ -1,0 +1,283 @@
+"""HTTP/1.1 over TLS for a port that strangers reach: every wait ends, every size has a limit.
+
+Servers made for applications wait for ever for a request to arrive. Here each connection is one
+task, and each of its waits has a deadline: TLS and the head of a request, then its body, then the
+other side taking the answer. h11 does the parsing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+import h11
+
+__all__ = ["Exchange", "Handler", "Headers", "Limits", "Listener", "Refused"]
+
+_PIECE = 16 << 10  # bytes read at once: what a connection holds beside the body itself
+_LINGER = 1.0  # seconds for a refused request to end, so that its sender can read why
+_NO_MORE_FILES = 0.2  # seconds before the next connection is taken when this one could not be
+
+Headers = list[tuple[bytes, bytes]]
+_log = logging.getLogger("mfairfl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a connection may keep the server waiting, and how much it may hold.
+
+    Parameters
+    ----------
+    head_seconds : float
+        From a connection's first packet, or from the last answer on it, to the end of a request's
+        head; TLS included.
+    stall_seconds : float
+        How long a body may pause, and how long a piece of the answer may wait to be taken.
+    least_rate : int
+        Bytes a second below which a body or an answer is given up, `stall_seconds` after it fell
+        behind.
+    head_bytes, body_bytes : int
+        The largest head and body.
+    connections : int
+        Connections at once. Beyond it the one that has kept the server waiting longest is closed.
+    """
+
+    head_seconds: float = 8
+    stall_seconds: float = 10
+    least_rate: int = 64_000
+    head_bytes: int = 16 << 10
+    body_bytes: int = 8 << 20  # Flower cuts arrays into pieces of 5 MB
+    connections: int = 256
+
+
+class Refused(Exception):  # noqa: N818 - an answer, not an error
+    """A request that gets this answer; its connection is closed."""
+
+    def __init__(self, status: int, why: bytes) -> None:
+        super().__init__(status, why)
+        self.status, self.why = status, why
+
+
+class Exchange:
+    """A request and the way to answer it."""
+
+    def __init__(self, connection: _Connection, request: h11.Request) -> None:
+        self._connection = connection
+        self.method, self.path = request.method, request.target.partition(b"?")[0]
+        self.headers: Headers = list(request.headers)
+        self.size = self._declared_size()
+
+    def only(self, name: bytes) -> bytes | None:
+        """Return the value of a header that must not come twice; None without it."""
+        values = [value for key, value in self.headers if key == name]
+        if len(values) > 1:
+            raise Refused(400, b"a header is repeated")
+        return values[0] if values else None
+
+    def _declared_size(self) -> int:
+        if self.only(b"upgrade") is not None:
+            raise Refused(400, b"no upgrades")
+        if self.only(b"transfer-encoding") is not None:
+            raise Refused(411, b"state the content-length")
+        size = int(self.only(b"content-length") or 0)  # h11 has checked that it is a number
+        if size > self._connection.limits.body_bytes:
+            raise Refused(413, b"too large")
+        return size
+
+    async def body(self) -> bytes:
+        """Return the body, once it has arrived."""
+        return await self._connection.body()
+
+    async def start(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        """Begin the answer."""
+        await self._connection.send(h11.Response(status_code=status, headers=list(headers)))
+
+    async def write(self, piece: bytes) -> None:
+        """Send a piece of the answer, and wait until the other side has taken most of it."""
+        await self._connection.send(h11.Data(data=piece))
+
+    async def finish(self) -> None:
+        """End the answer."""
+        await self._connection.send(h11.EndOfMessage())
+
+
+Handler = Callable[[Exchange], Awaitable[None]]
+
+
+class Listener:
+    """Accepts connections and hands their requests to `handler`."""
+
+    def __init__(self, handler: Handler, tls: ssl.SSLContext, limits: Limits) -> None:
+        self._handler, self._tls, self._limits = handler, tls, limits
+        self._open: set[asyncio.Task[None]] = set()
+        self._awaited: dict[
+            asyncio.Task[None], None
+        ] = {}  # whose request is not here yet, in order
+
+    async def serve(self, door: socket.socket) -> None:
+        """Accept connections on a listening socket until cancelled."""
+        door.setblocking(False)
+        while True:
+            try:
+                peer, _ = await asyncio.get_running_loop().sock_accept(door)
+            except OSError as error:  # the peer is gone already, or no file descriptor is left
+                _log.warning("a connection could not be accepted: %s", error)
+                await asyncio.sleep(_NO_MORE_FILES)
+                continue
+            if self._make_room():
+                connection = _Connection(self, peer, self._tls, self._limits)
+                task = asyncio.create_task(connection.run(self._handler))
+                self._open.add(task)
+                self._awaited[task] = None
+                task.add_done_callback(self._ended)
+            else:
+                peer.close()
+            await asyncio.sleep(0)  # a long queue of connections must not keep the others waiting
+
+    def _make_room(self) -> bool:
+        """Close the connection that has kept us waiting longest, if there are too many."""
+        if len(self._open) < self._limits.connections:
+            return True
+        longest = next(iter(self._awaited), None)
+        if longest is None:
+            return False
+        del self._awaited[longest]
+        longest.cancel()
+        return True
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._open.discard(task)
+        self._awaited.pop(task, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a request could not be answered", exc_info=error)
+
+    def arrived(self) -> None:
+        """Note that the current connection's request is here: now it waits for us."""
+        if (task := asyncio.current_task()) is not None:
+            self._awaited.pop(task, None)
+
+    def awaited(self) -> None:
+        """Note that we wait for the current connection."""
+        if (task := asyncio.current_task()) is not None:
+            self._awaited[task] = None
+
+
+class _Connection:
+    """One connection: its requests, one after the other."""
+
+    def __init__(
+        self, listener: Listener, peer: socket.socket, tls: ssl.SSLContext, limits: Limits
+    ) -> None:
+        self._listener, self._peer, self._tls, self.limits = listener, peer, tls, limits
+        self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)
+        self._answer_began, self._answered = 0.0, 0
+
+    async def run(self, handler: Handler) -> None:
+        """Serve requests until the peer leaves, is refused, or makes us wait too long."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + self.limits.head_seconds
+        self._reader = asyncio.StreamReader(limit=_PIECE)
+        protocol = asyncio.StreamReaderProtocol(self._reader)
+        try:
+            async with asyncio.timeout_at(due):
+                transport, _ = await loop.connect_accepted_socket(
+                    lambda: protocol,
+                    self._peer,
+                    ssl=self._tls,
+                    ssl_handshake_timeout=self.limits.head_seconds,
+                    ssl_shutdown_timeout=_LINGER,
+                )
+        except OSError as error:  # no TLS, or not in time (TimeoutError is one)
+            _log.debug("a connection without TLS: %r", error)
+            self._peer.close()
+            return
+        transport.set_write_buffer_limits(high=_PIECE)
+        self._writer = asyncio.StreamWriter(transport, protocol, self._reader, loop)
+        try:
+            await self._serve(handler, due)
+            self._writer.close()
+            await self._writer.wait_closed()
+        except OSError as error:  # it left, or let us wait too long
+            _log.debug("a connection was given up: %r", error)
+        finally:
+            transport.abort()
+
+    async def _serve(self, handler: Handler, due: float) -> None:
+        """Answer requests; the head of the first one must be here at `due`."""
+        while True:
+            try:
+                async with asyncio.timeout_at(due):
+                    event = await self._event()
+                    if not isinstance(event, h11.Request):
+                        return  # the peer closed the connection
+                self._require_small(event)
+                await handler(Exchange(self, event))
+            except Refused as refusal:
+                await self._refuse(refusal)
+                return
+            except h11.RemoteProtocolError as error:
+                await self._refuse(Refused(error.error_status_hint, b"not HTTP/1.1"))
+                return
+            if self._parser.states != {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
+                return  # someone said `Connection: close`
+            self._parser.start_next_cycle()
+            self._listener.awaited()
+            due = asyncio.get_running_loop().time() + self.limits.head_seconds
+
+    def _require_small(self, request: h11.Request) -> None:
+        """Refuse a large head that arrived at once; h11 refuses those that arrive in pieces."""
+        size = sum(len(name) + len(value) for name, value in request.headers)
+        if size + len(request.target) > self.limits.head_bytes:
+            raise Refused(431, b"the head is too large")
+
+    async def _refuse(self, refusal: Refused) -> None:
+        if self._parser.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            return  # an answer was under way
+        length = str(len(refusal.why)).encode()
+        headers = [(b"content-length", length), (b"connection", b"close")]
+        await self.send(h11.Response(status_code=refusal.status, headers=headers))
+        await self.send(h11.Data(data=refusal.why))
+        await self.send(h11.EndOfMessage())
+        # Closed on unread bytes, the peer would see a reset instead of the reason.
+        async with asyncio.timeout(_LINGER):
+            while await self._reader.read(_PIECE):
+                pass
+
+    async def _event(self) -> object:
+        while True:
+            event = self._parser.next_event()
+            if event is not h11.NEED_DATA:
+                return event
+            self._parser.receive_data(await self._reader.read(_PIECE))
+
+    async def body(self) -> bytes:
+        loop, whole = asyncio.get_running_loop(), bytearray()
+        if self._parser.they_are_waiting_for_100_continue:
+            await self.send(h11.InformationalResponse(status_code=100, headers=[]))
+        began = loop.time()
+        while True:
+            async with asyncio.timeout_at(self._due(began, len(whole))):
+                event = await self._event()
+            if not isinstance(event, h11.Data):
+                self._listener.arrived()
+                return bytes(whole)
+            whole += event.data
+
+    async def send(self, event: h11.Event) -> None:
+        loop = asyncio.get_running_loop()
+        data = self._parser.send(event) or b""
+        if isinstance(event, h11.InformationalResponse | h11.Response):
+            self._answer_began, self._answered = loop.time(), 0
+        self._writer.write(data)
+        self._answered += len(data)
+        async with asyncio.timeout_at(self._due(self._answer_began, self._answered)):
+            await self._writer.drain()
+
+    def _due(self, began: float, moved: int) -> float:
+        """Return when the next piece must have moved, given what moved since `began`."""
+        now, rate = asyncio.get_running_loop().time(), self.limits.least_rate
+        return min(now, began + moved / rate) + self.limits.stall_seconds

@@ -1,0 +1,169 @@
+"""What clients answer before the first round: profiles, sums and counts, read without trust.
+
+Whatever passes here can be combined with the answers of others: names and columns are those that
+were asked for, counts are whole and fit each other, and sums are those of possible numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from pydantic import Field, ValidationError
+
+from mfairfl.data import SPLITS, EncoderStatistics, Split, Task
+from mfairfl.data.agreement import Profile
+from mfairfl.data.columns import MOST_GROUPS
+from mfairfl.data.sums import MOST_ROWS, NumericStatistics
+from mfairfl.data.values import StrictModel, canonical_text
+from mfairfl.errors import MessageError, first_problem
+from mfairfl.remote.codec import ArrayForm, Packet, expect_answer, require_arrays
+from mfairfl.remote.strict_json import JsonLimits
+
+__all__ = ["DESCRIPTION", "Sums", "read_counts", "read_profile", "read_sums"]
+
+DESCRIPTION = JsonLimits(characters=1 << 23, values=1 << 15)
+"""The largest description of a file: Adult's profile has 3,300 characters and 210 values."""
+
+_SCALES = (1e-70, 1e70)  # of a column's mean and deviation: their ratios and squares are floats
+
+
+class _ProfileHeader(StrictModel):
+    profile: Profile
+
+
+class _BothSums(StrictModel):
+    train: EncoderStatistics
+    others: EncoderStatistics
+
+
+class _SumsHeader(StrictModel):
+    sums: _BothSums
+    sha256: Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
+    rows: Annotated[int, Field(strict=True, ge=0, le=MOST_ROWS)]
+
+
+class Sums(NamedTuple):
+    """What a client tells: sums over its train rows and its others, and about its file.
+
+    Parameters
+    ----------
+    sha256 : str
+        Hash of its file.
+    rows : int
+        All its rows.
+    train_rows : int, optional
+        Those to train on; None if no column of numbers tells.
+    """
+
+    train: EncoderStatistics
+    others: EncoderStatistics
+    sha256: str
+    rows: int
+    train_rows: int | None
+
+
+def read_profile(name: str, reply: Packet, task: Task) -> Profile:
+    """Return a client's description of its file."""
+    require_arrays(reply.arrays, {})
+    try:
+        said = _ProfileHeader.model_validate(expect_answer(reply, "profile", DESCRIPTION))
+    except ValidationError as error:
+        raise MessageError(first_problem(error)) from None
+    found = said.profile
+    if found.client != name:
+        raise MessageError(f"it describes itself as '{found.client}'")
+    for sensitive in task.sensitive:
+        column = found.column(sensitive.column)
+        if column is None or sensitive.levels is not None:
+            continue
+        if len(column.levels) > MOST_GROUPS:
+            raise MessageError(
+                f"sensitive column '{sensitive.column}' has {len(column.levels)} distinct values; "
+                "form a few groups with bins"
+            )
+    return found
+
+
+def read_sums(reply: Packet, task: Task, most_rows: int) -> Sums:
+    """Return a client's sums over the columns of an agreed task.
+
+    Parameters
+    ----------
+    most_rows : int
+        The rows of its file; some may be left out.
+    """
+    require_arrays(reply.arrays, {})
+    try:
+        said = _SumsHeader.model_validate(expect_answer(reply, "sums", DESCRIPTION))
+    except ValidationError as error:
+        raise MessageError(first_problem(error)) from None
+    if said.rows > most_rows:
+        raise MessageError(f"it counts {said.rows} rows; its file has {most_rows}")
+    train, others = said.sums.train, said.sums.others
+    rows = [_rows(sums, task, said.rows) for sums in (train, others)]
+    if task.numeric and sum(n for n in rows if n is not None) != said.rows:
+        raise MessageError(f"its sums are not those of {said.rows} rows")
+    for column, whole in (train + others).numeric.items():
+        _check_scale(column, whole)
+    return Sums(train, others, said.sha256, said.rows, rows[0])
+
+
+def _rows(sums: EncoderStatistics, task: Task, most: int) -> int | None:
+    """Return the rows behind sums, if a column of numbers tells; what cannot be is refused."""
+    # In the agreed order: it is the order of the encoder's inputs.
+    for found, agreed in ((sums.numeric, task.numeric), (sums.categorical, task.categorical)):
+        if list(found) != list(agreed or ()):
+            odd = sorted(set(found) ^ set(agreed or ()))
+            raise MessageError(
+                f"its sums are not those of the agreed columns ('{odd[0]}')"
+                if odd
+                else "its sums have the agreed columns in another order"
+            )
+    counted = {column.count + column.missing for column in sums.numeric.values()}
+    if len(counted) > 1:
+        raise MessageError("its columns have different numbers of rows")
+    rows = next(iter(counted), None)
+    for name, column in sums.numeric.items():
+        if not column.possible:
+            raise MessageError(f"no numbers have its sums of '{name}'")
+        _check_scale(name, column)
+    for name, levels in sums.categorical.items():
+        if sum(levels.values()) > (most if rows is None else rows):
+            raise MessageError(f"it counts more rows of '{name}' than it has")
+        if odd := [level for level in levels if level != canonical_text(level)]:
+            raise MessageError(f"level {odd[0]!r} of '{name}' is not written as values are")
+    return rows
+
+
+def _check_scale(name: str, column: NumericStatistics) -> None:
+    low, high = _SCALES
+    for number in (column.mean, column.deviation):
+        if number and not low <= abs(number) <= high:
+            raise MessageError(f"mean or deviation of '{name}' is {number:g}: correct its unit")
+
+
+def read_counts(reply: Packet, cells: int, said: Sums) -> dict[Split, np.ndarray]:
+    """Return a client's rows per (cell, label) of each split; they are those of its sums."""
+    if expect_answer(reply, "counts"):
+        raise MessageError("counts with a text; only arrays were asked for")
+    form = ArrayForm(np.int64, (cells, 2))
+    require_arrays(reply.arrays, dict.fromkeys(SPLITS, form))
+    for part in SPLITS:
+        counts = reply.arrays[part]
+        # Each one first: a sum of huge counts may come out right.
+        if not ((counts >= 0) & (counts <= said.rows)).all():
+            raise MessageError(f"its counts of {part} rows are not those of {said.rows} rows")
+    totals = {part: int(reply.arrays[part].sum()) for part in SPLITS}
+    _check_totals(totals, said)
+    return {part: reply.arrays[part].astype(np.float64) for part in SPLITS}
+
+
+def _check_totals(totals: Mapping[Split, int], said: Sums) -> None:
+    if sum(totals.values()) != said.rows:
+        raise MessageError(f"it counts {sum(totals.values())} rows; its sums had {said.rows}")
+    if said.train_rows is not None and totals["train"] != said.train_rows:
+        raise MessageError(
+            f"it counts {totals['train']} train rows; its sums had {said.train_rows}"
+        )

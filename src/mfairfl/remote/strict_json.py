@@ -1,0 +1,102 @@
+"""JSON from somebody who is not trusted: bounded before it is parsed, and without surprises."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from mfairfl.errors import MessageError
+
+__all__ = ["JsonLimits", "parse_json"]
+
+_DEPTH = 32  # of lists and objects within each other; no message has more than twelve
+_DIGITS = 40  # of a number that is written without an exponent; 2⁶⁴ has 20
+# The closing quote is optional, so that every opening one is looked at once only.
+_STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+_BRACKET = re.compile(r"[\[\]{}]")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLimits:
+    """How large a text may be.
+
+    Parameters
+    ----------
+    characters : int
+        Its length.
+    values : int
+        Commas, lists and objects in it: memory goes by them.
+    """
+
+    characters: int
+    values: int
+
+
+def parse_json(text: str, limits: JsonLimits) -> Any:
+    """Return what a text says; one that is too large, too deep or not plain JSON is refused.
+
+    Numbers are finite and have at most 40 digits, and no object names a key twice.
+
+    Examples
+    --------
+    >>> parse_json('{"a": [1, 2.5]}', JsonLimits(100, 10))
+    {'a': [1, 2.5]}
+    >>> parse_json("[" * 50 + "]" * 50, JsonLimits(1000, 100))
+    Traceback (most recent call last):
+    ...
+    mfairfl.errors.MessageError: a text whose lists and objects are nested more than 32 deep
+    """
+    if len(text) > limits.characters:
+        raise MessageError(f"a text of {len(text)} characters; at most {limits.characters} fit")
+    bare = _STRING.sub("", text)
+    values = sum(map(bare.count, ",[{"))
+    if values > limits.values:
+        raise MessageError(f"a text of {values} values; at most {limits.values} fit")
+    _check_depth(bare)
+    try:
+        return json.loads(
+            text,
+            object_pairs_hook=_distinct,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            parse_int=_integer,
+        )
+    except ValueError as error:
+        raise MessageError(f"a text that is not JSON ({error})") from None
+
+
+def _check_depth(bare: str) -> None:
+    depth = 0
+    for bracket in _BRACKET.findall(bare):
+        depth += 1 if bracket in "[{" else -1
+        if depth > _DEPTH:
+            raise MessageError(
+                f"a text whose lists and objects are nested more than {_DEPTH} deep"
+            )
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise MessageError("a text in which an object names a key twice")
+    return found
+
+
+def _refuse_constant(name: str) -> Any:
+    raise MessageError(f"a text with {name}, which is no number")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):
+        raise MessageError("a text with a number that is too large")
+    return number
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise MessageError(f"a text with a number of {len(digits)} digits")
+    return int(digits)
