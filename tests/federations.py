@@ -23,7 +23,7 @@ from mfairfl.engine.embedded import (
 )
 from mfairfl.engine.loop import Result, federate, first_state
 from mfairfl.engine.output import Output, Rule
-from mfairfl.engine.state import Reply, RoundRecord, RunState, Setup, Split, Train
+from mfairfl.engine.state import Ask, Reply, RoundRecord, RunState, Score, Setup, Split, Train
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, Model
 from mfairfl.remote.enrolment import EnrolmentTerms
@@ -34,6 +34,15 @@ from mfairfl.training.plan import Recipe, Report
 
 # A run that takes long enough to be killed in the middle of it.
 LONG = {"rounds": 20, "hidden": (8,), "batch_size": 4, "local_epochs": 5, "output_rule": "select"}
+
+
+# One full batch a round: updates of like clients then agree.
+CALM = {"lr": 0.004, "local_epochs": 1, "batch_size": 100}
+
+
+def alike() -> Federation:
+    """Five sites of one kind and size, a to e."""
+    return people_federation(people(sites=dict.fromkeys("abcde", 100)), validation=0.2)
 
 
 def policy(**limits: Any) -> Policy:
@@ -182,11 +191,19 @@ class Watch:
         self.dumps.append(dump(state, "watch"))
 
 
+Tamper = Callable[[Ask, Any, RunState], Any]
+
+
 def run(
-    setup: Setup, federation: Federation, *, state: RunState | None = None
+    setup: Setup,
+    federation: Federation,
+    *,
+    state: RunState | None = None,
+    tamper: Tamper | None = None,
 ) -> tuple[Result, Watch]:
     watch = Watch()
-    (result,) = run_all([member_of(setup, federation, state=state, callbacks=(watch,))])
+    member = member_of(setup, federation, state=state, callbacks=(watch,), tamper=tamper)
+    (result,) = run_all([member])
     return result, watch
 
 
@@ -198,19 +215,45 @@ def assert_same_runs(federation: Federation, *strategies: Any, **options: Any) -
         assert np.array_equal(watch.weights, runs[0][1].weights)
 
 
-def assert_resumes(setup: Setup, federation: Federation) -> None:
+def assert_resumes(setup: Setup, federation: Federation, *, tamper: Tamper | None = None) -> Watch:
     """Stopping after any round and going on gives the bits of the undisturbed run."""
-    straight, watch = run(setup, federation)
+    straight, watch = run(setup, federation, tamper=tamper)
     thresholds = straight.served.thresholds
     assert len(watch.dumps) == setup.rounds + 1
     for stopped, data in enumerate(watch.dumps):
-        resumed, rest = run(setup, federation, state=parse(data, "watch"))
+        resumed, rest = run(setup, federation, state=parse(data, "watch"), tamper=tamper)
         assert bits(resumed) == bits(straight)
         assert resumed.served.names == straight.served.names
         if thresholds is not None:
             assert resumed.served.thresholds.to_json() == thresholds.to_json()
         assert rest.starts == [stopped]
+        assert (resumed.left_out, resumed.warnings) == (straight.left_out, straight.warnings)
         assert rest.dumps == watch.dumps[stopped + 1 if stopped else 0 :]
+    return watch
+
+
+def lying(client: str, lie: Callable[[Ask, Any], Any]) -> Tamper:
+    """Change one client's answers on their way to the server: `lie(ask, answer)` of its own.
+
+    Its answer to a `Train` is a report, to a `Measure` or a `Score` the sums of one split.
+    """
+
+    def tamper(ask: Ask, found: Any, state: RunState) -> Any:
+        del state
+        if isinstance(ask, Train):
+            return [lie(ask, one) if one.client == client else one for one in found]
+        if isinstance(ask, Score):
+            return _with_lie(ask, found, client, lie)
+        return tuple(_with_lie(ask, model, client, lie) for model in found)
+
+    return tamper
+
+
+def _with_lie(ask: Ask, splits: Any, client: str, lie: Callable[[Ask, Any], Any]) -> Any:
+    return {
+        split: {name: lie(ask, one) if name == client else one for name, one in clients.items()}
+        for split, clients in splits.items()
+    }
 
 
 def drive(

@@ -24,6 +24,7 @@ from mfairfl.engine.state import RunState
 from mfairfl.errors import CheckpointError
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.files import write_atomically
+from mfairfl.guard.standing import Standing
 
 IDENTITY = "5f" * 32
 
@@ -64,6 +65,14 @@ def full_state(round_: int = 7) -> RunState:
         ],
         best_loss=0.1 + 0.2,
         best_round=6,
+        standing=Standing(
+            strikes={"a/b\nc": 2},
+            suspended={"Zoë": 12},
+            terms={"Zoë": 5},
+            rounds={"Zoë": 3, "a/b\nc": 2},
+            latest={"Zoë": "it lies", "a/b\nc": "no answer before the deadline"},
+            longest={"update": 0.1 + 0.2, "control change": 5e-324},
+        ),
     )
 
 
@@ -81,7 +90,7 @@ def assert_same(a: object, b: object, where: str = "state") -> None:
         assert len(a) == len(b), where
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
             assert_same(x, y, f"{where}[{i}]")
-    elif isinstance(a, RunState | Candidate | Statistics):
+    elif isinstance(a, RunState | Candidate | Statistics | Standing):
         for one in fields(a):
             assert_same(getattr(a, one.name), getattr(b, one.name), f"{where}.{one.name}")
     else:

@@ -14,13 +14,14 @@ from mfairfl.engine.loop import federate, first_state
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Reply, RunState, Score, Setup, Train
 from mfairfl.errors import FederationError
-from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.models import MLP
 from mfairfl.randomness import stream
+from mfairfl.strategies import create
 from mfairfl.strategies.base import Card, Round, Step, Strategy, Summary
-from mfairfl.training.plan import Recipe
+from mfairfl.training.plan import Recipe, Report
 from rounds import SEX, report
 
 MODEL = MLP(inputs=2, hidden=())
@@ -147,6 +148,10 @@ def scores_of(rows: np.ndarray) -> ScoreSums:
 
 def state(strategy: Any, **more: Any) -> RunState:
     return RunState(round=0, weights=START.copy(), strategy=strategy.start(None), **more)
+
+
+def ones(ask: Train) -> list[Report]:
+    return [report(job.client, [1, 1, 1]) for job in ask.jobs]
 
 
 TWO = [report("a", [4, 0, -4]), report("b", [0, 4, 8])]
@@ -320,6 +325,211 @@ def test_when_all_replies_are_bad_the_weights_stay():
     assert run_state.strategy == {"planned": 1, "combined": 0}  # what it planned still counts
 
 
+# ------------------------------------------------------------------ one of four lies
+
+FOUR = {"a": 4, "b": 12, "c": 8, "d": 16}
+
+
+def lied(kind, change):
+    """Let d's answers to requests of a kind be changed."""
+
+    def tamper(ask, found):
+        if not isinstance(ask, kind):
+            return Reply(found)
+        if isinstance(ask, Train):
+            return Reply([change(one) if one.client == "d" else one for one in found])
+        told = [
+            {
+                split: {n: change(one) if n == "d" else one for n, one in clients.items()}
+                for split, clients in model.items()
+            }
+            for model in found
+        ]
+        return Reply(tuple(told))
+
+    return tamper
+
+
+@pytest.mark.parametrize("robust", ["none", "auto"])
+@pytest.mark.parametrize(
+    ("tamper", "reason"),
+    [
+        (
+            lied(Measure, lambda one: replace(one, counts=1e6 * one.counts)),
+            "its measurement of train rows: its counts are not those it was enrolled with",
+        ),
+        (
+            lied(Measure, lambda one: replace(one, **{n: 1e6 * getattr(one, n) for n in SUMS})),
+            "its measurement of train rows: its counts are not those it was enrolled with",
+        ),
+        (
+            lied(Measure, lambda one: replace(one, losses=0 * one.losses)),
+            "its measurement of train rows: its loss is lower than its scores and decisions allow",
+        ),
+        (
+            lied(Measure, lambda one: replace(one, losses=1e9 * one.losses)),
+            "its measurement of train rows: its mean loss is above 10000",
+        ),
+        (
+            lied(Train, lambda one: replace(one, update=np.float32(1e6) * one.update)),
+            "its update has length 1.73e+06; 17.3 is the longest",  # √3 is that of [1, 1, 1]
+        ),
+        (
+            lied(Train, lambda one: replace(one, update=np.float32(1e30) * one.update)),
+            "its update has length 1.73e+30; 17.3 is the longest",
+        ),
+    ],
+)
+def test_a_lie_is_named_and_leaves_the_model_to_the_others(tamper, reason, robust):
+    """All honest updates are [1, 1, 1], so any honest weighting gives w − [1, 1, 1] a round."""
+    made = setup(create("fedavg"), summary=summary(**FOUR), robust=robust)
+    engine = FakeEngine(ones, tamper=tamper)
+    listener, run_state = Listener(), state(made.strategy)
+    result = engine.run(made, run_state, [listener])
+    assert result.served.members.tolist() == [(START - 2).tolist()]
+    for _, record, _ in listener.heard[2:]:
+        assert record.set_aside == {"d": reason}
+        assert record.coefficients == pytest.approx({"a": 4 / 24, "b": 12 / 24, "c": 8 / 24})
+    assert result.warnings == (f"d: answers refused in 2 rounds ({reason})",)
+    measured_wrongly = reason.startswith("its measurement")
+    assert listener.heard[1][1].set_aside == ({"d": reason} if measured_wrongly else {})
+    assert result.left_out == ({"d": reason} if measured_wrongly else {})
+    assert ("d" in result.measured[0]["train"]) != measured_wrongly
+    assert "d" in result.scored["train"]
+
+
+def test_a_loss_that_does_not_fit_the_others_does_not_order_clients():
+    """It is possible, so it counts in every sum; but robust runs take the median to compare by."""
+
+    @dataclass(frozen=True)
+    class ByLoss(Scripted):
+        coefficients: Sequence[float] = (0.25, 0.25, 0.25, 0.25)
+
+        def combine(self, state, round, reports, gram):
+            self.seen.append(round.losses(reports).tolist())
+            return super().combine(state, round, reports, gram)
+
+    tamper = lied(Measure, lambda one: replace(one, losses=1e3 * one.losses))
+    for robust, losses in (("none", [1, 1, 1, 1000]), ("auto", [1, 1, 1, 1])):
+        strategy = ByLoss()
+        made = setup(strategy, rounds=1, summary=summary(**FOUR), robust=robust)
+        sound = [report(name, [1, 1, 1]) for name in FOUR]
+        FakeEngine(lambda _, sent=sound: sent, tamper=tamper).run(made, state(strategy))
+        assert [seen for seen in strategy.seen if isinstance(seen, list)] == [losses]
+
+
+# ------------------------------------------------------------------ faults, absence, suspension
+
+
+def on_train(**told):
+    """Let d be left out whenever clients are asked to train: in `faults` or in `absent`."""
+
+    def tamper(ask, found):
+        if isinstance(ask, Train) and any(job.client == "d" for job in ask.jobs):
+            return Reply([one for one in found if one.client != "d"], **told)
+        return Reply(found)
+
+    return tamper
+
+
+def test_who_could_not_be_asked_is_named_and_not_blamed():
+    made = setup(create("fedavg"), rounds=5, summary=summary(**FOUR))
+    tamper = on_train(absent={"d": "it is not online"})
+    engine = FakeEngine(ones, tamper=tamper)
+    listener, run_state = Listener(), state(made.strategy)
+    result = engine.run(made, run_state, [listener])
+    assert [record.set_aside for _, record, _ in listener.heard[2:]] == [
+        {"d": "it is not online"}
+    ] * 5
+    assert run_state.standing.rounds == {}
+    assert result.warnings == ()
+
+
+def test_who_is_suspended_is_neither_measured_nor_asked_to_train():
+    made = setup(create("fedavg"), rounds=10, summary=summary(**FOUR))
+    tamper = on_train(faults={"d": "its message cannot be read"})
+    engine = FakeEngine(ones, tamper=tamper)
+    listener = Listener()
+    result = engine.run(made, state(made.strategy), [listener])
+    trained = [r for r in engine.requests if isinstance(r, Train)]
+    assert [r.round for r in trained if any(j.client == "d" for j in r.jobs)] == [0, 1, 2, 8]
+    measured = [r for r in engine.requests if isinstance(r, Measure)]
+    # Before training, then after rounds 1 to 10, then the served model.
+    assert ["d" in r.without for r in measured] == [
+        *[False] * 4,
+        *[True] * 4,
+        *[False] * 2,
+        True,
+        False,
+    ]
+    reasons = [record.set_aside["d"] for _, record, _ in listener.heard[2:]]
+    assert reasons[2:5] == [
+        "its message cannot be read",
+        *["suspended until round 9: its answers were refused"] * 2,
+    ]
+    assert reasons[8:] == [
+        "its message cannot be read",
+        "suspended until round 20: its answers were refused",
+    ]
+    assert result.left_out == {}  # in the end everyone is measured
+    assert set(result.measured[0]["train"]) == set(FOUR)
+
+
+def test_faults_of_the_last_answers_are_in_the_result():
+    made = setup(create("fedavg"), rounds=1, summary=summary(**FOUR))
+
+    def tamper(ask, found):
+        if not isinstance(ask, Score):
+            return Reply(found)
+        kept = {split: {n: one for n, one in c.items() if n in "ab"} for split, c in found.items()}
+        return Reply(kept, {"c": "its message cannot be read"}, {"d": "it is not online"})
+
+    engine = FakeEngine(ones, tamper=tamper)
+    result = engine.run(made, state(made.strategy))
+    assert result.left_out == {"c": "its message cannot be read", "d": "it is not online"}
+    assert result.warnings == ()  # the rounds are over: nothing is held against them
+
+
+def test_without_any_usable_scores_the_run_ends_in_one_line():
+    made = setup(create("fedavg"), rounds=1, summary=summary(**FOUR))
+
+    def tamper(ask, found):
+        return Reply({split: {} for split in found} if isinstance(ask, Score) else found)
+
+    engine = FakeEngine(ones, tamper=tamper)
+    with pytest.raises(FederationError, match=r"^no client's answer about scores can be used"):
+        engine.run(made, state(made.strategy))
+
+
+def test_a_round_that_leaves_only_suspended_measurements_ends_in_one_line():
+    """D fails to train for the third time while nobody else can be measured."""
+    made = setup(create("fedavg"), rounds=6, summary=summary(**FOUR))
+    blame = on_train(faults={"d": "its message cannot be read"})
+
+    def tamper(ask, found):
+        if isinstance(ask, Measure) and trained[0] == 3:
+            return Reply(tuple({"train": {"d": model["train"]["d"]}} for model in found))
+        trained[0] += isinstance(ask, Train)
+        return blame(ask, found)
+
+    trained = [0]
+    engine = FakeEngine(ones, tamper=tamper)
+    with pytest.raises(FederationError) as caught:
+        engine.run(made, state(made.strategy))
+    assert str(caught.value) == (
+        "round 3: the only clients whose measurement can be used are suspended"
+    )
+
+
+def test_when_nobody_can_take_part_the_run_ends_in_one_line():
+    strategy = Scripted()
+    made = setup(strategy, summary=summary(a=0, b=0))
+    with pytest.raises(
+        FederationError, match=r"^round 0: no client with train rows can take part"
+    ):
+        FakeEngine(lambda _: []).run(made, state(strategy))
+
+
 # ------------------------------------------------------------------ who takes part
 
 
@@ -333,7 +543,7 @@ def _participants(seed: int, share: float, rounds: int = 6) -> list[tuple[str, .
         participation=share,
         summary=summary(**dict.fromkeys(names, 4)),
     )
-    engine = FakeEngine(lambda ask: [report(job.client, [1, 1, 1]) for job in ask.jobs])
+    engine = FakeEngine(ones)
     engine.run(made, state(strategy))
     return [seen[1].participants for seen in strategy.seen if seen[0] == "plan"]
 

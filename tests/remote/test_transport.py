@@ -11,7 +11,7 @@ import federations as fed
 from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.clients import DiskSlots, SoleClient
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import Measure, Train
+from mfairfl.engine.state import Measure, Score, Train
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.guard.standing import Standing
@@ -28,17 +28,17 @@ def setup_of(name, rounds=3):
     return replace(setup, output=Output(rule=create(name).card.output or "last"))
 
 
-def silos_of(setup, folder, kind=SoleClient):
+def silos_of(setup, folder, kind=SoleClient, federation=PEOPLE):
     """Every client by itself, with its slots on its own disk."""
     return {
         client.name: kind(
             client,
             fed.model_of(setup),
-            PEOPLE.attributes,
+            federation.attributes,
             setup.seed,
             DiskSlots(folder / client.name),
         )
-        for client in PEOPLE.clients
+        for client in federation.clients
     }
 
 
@@ -200,6 +200,50 @@ def test_a_client_with_a_wrong_answer_is_left_out(tmp_path, caplog):
     assert set(watch.records[-1].coefficients) == {"north", "south"}
     assert "east is left out: 'east': a message of format None" in caplog.text
     assert "west is left out: ClientApp raised: disk full" in caplog.text
+
+
+def reversed_update(ask, one):
+    return replace(one, update=-one.update) if isinstance(ask, Train) else one
+
+
+def more_rows(ask, one):
+    return replace(one, counts=1e6 * one.counts) if isinstance(ask, Measure) else one
+
+
+def no_loss(ask, one):
+    return replace(one, losses=0 * one.losses) if isinstance(ask, Measure) else one
+
+
+@pytest.mark.parametrize("lie", [reversed_update, more_rows, no_loss])
+@pytest.mark.parametrize("name", ["mfairfl", "fedavg", "scaffold", "ditto"])
+def test_a_liar_is_treated_alike_wherever_it_is(name, lie, tmp_path):
+    """Set aside, suspended, back and suspended again: the embedded engine's bits and words."""
+    alike, here = fed.alike(), fed.Watch()
+    setup = fed.setup_for(alike, name, rounds=10, robust="auto", **fed.CALM)
+
+    class Liar:
+        def __init__(self, client, *rest):
+            self._client, self._lies = SoleClient(client, *rest), client.name == "e"
+
+        def answer(self, ask):
+            said = self._client.answer(ask)
+            if not self._lies or isinstance(ask, Score):
+                return said
+            if isinstance(ask, Train):
+                return [lie(ask, one) for one in said]
+            return tuple({split: lie(ask, one) for split, one in m.items()} for m in said)
+
+    state = fed.first(setup)
+    found = rounds_of(setup, silos_of(setup, tmp_path, Liar, alike), state, [here])
+    expected, there = fed.run(setup, alike, tamper=fed.lying("e", lie))
+    fed.assert_equals_embedded(setup, state, found, (expected, there))
+    assert state.standing.terms == {"e": 10}
+    assert found.warnings == expected.warnings != ()
+    assert found.left_out == expected.left_out
+    for one, other in zip(here.records, there.records, strict=True):
+        assert one.set_aside == other.set_aside
+        assert one.coefficients == other.coefficients
+        assert one.log == other.log
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import math
 import shutil
+from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import pytest
 
 import federations as fed
 import mfairfl
 from answers import csv_rows
 from mfairfl.engine.checkpoint import Checkpoints, CheckpointWarning
-from mfairfl.engine.state import RunState
+from mfairfl.engine.embedded import Member
+from mfairfl.engine.state import Measure, RunState, Score, Train
 from mfairfl.errors import CheckpointError, RunDirectoryError
-from mfairfl.runs import outcome
+from mfairfl.experiments.histories import read_history
+from mfairfl.runs import execute, outcome
+from mfairfl.runs.figures import plot_clients, plot_rounds
 from mfairfl.runs.history import History
 
 ROUNDS = 3
@@ -77,6 +83,122 @@ def test_a_client_without_test_rows_has_empty_fields(tmp_path):
     (solo,) = [r for r in csv_rows(tmp_path / "run" / "clients.csv")[-2:] if r["client"] == "solo"]
     assert (solo["train_rows"], solo["test_rows"], solo["test_accuracy"]) == ("1", "0", "")
     assert not math.isnan(float(solo["train_loss"]))
+
+
+def tampered(monkeypatch, tamper):
+    """Let every embedded run hear answers that `tamper` has changed."""
+    monkeypatch.setattr(execute, "Member", partial(Member, tamper=tamper))
+
+
+@pytest.fixture
+def with_a_liar(tmp_path, monkeypatch):
+    """West says it has a million times its rows: never accepted, and suspended after round 3."""
+
+    def more_rows(ask, one):
+        return replace(one, counts=1e6 * one.counts) if isinstance(ask, Measure) else one
+
+    tampered(monkeypatch, fed.lying("west", more_rows))
+    return tmp_path / "run", train(tmp_path / "run", rounds=6)
+
+
+def test_every_client_has_a_row_in_every_round_whatever_it_says(with_a_liar):
+    rows = csv_rows(with_a_liar[0] / "clients.csv")
+    assert [(row["round"], row["client"]) for row in rows] == [
+        (str(round_), name) for round_ in range(7) for name in sorted(fed.SITES)
+    ]
+    refused = "its measurement of train rows: its counts are not those it was enrolled with"
+    suspended = "suspended until round 9: its answers were refused"
+    west = [row for row in rows if row["client"] == "west"]
+    assert [row["set_aside"] for row in west] == [refused] * 4 + [suspended] * 3
+    for row in west:
+        assert (row["train_rows"], row["test_rows"]) == ("48", "12")  # as it was enrolled
+        for empty in ("coefficient", "update_norm", "clipped", "train_loss", "test_accuracy"):
+            assert row[empty] == ""
+    others = [row for row in rows[4:] if row["client"] != "west"]
+    shares = {"east": 72 / 160, "north": 56 / 160, "south": 32 / 160}
+    for row in others:
+        assert float(row["coefficient"]) == pytest.approx(shares[row["client"]])
+        assert float(row["test_accuracy"]) <= 1
+
+
+def test_numbers_of_a_round_are_those_of_the_clients_that_were_measured(with_a_liar):
+    out, _ = with_a_liar
+    clients, rounds = csv_rows(out / "clients.csv"), csv_rows(out / "rounds.csv")
+    for round_, row in enumerate(rounds):
+        own = [c for c in clients if c["round"] == str(round_) and c["train_accuracy"]]
+        right = sum(float(c["train_accuracy"]) * int(c["train_rows"]) for c in own)
+        assert float(row["train_accuracy"]) == pytest.approx(right / 160)
+        worst = min(float(c["train_accuracy"]) for c in own)
+        assert float(row["train_worst_client_accuracy"]) == pytest.approx(worst)
+
+
+def test_a_record_says_who_is_missing_and_who_was_refused(with_a_liar):
+    _, run = with_a_liar
+    refused = "its measurement of train rows: its counts are not those it was enrolled with"
+    assert run.record.warnings[-2:] == [
+        f"west: not in the final numbers ({refused})",
+        f"west: answers refused in 3 rounds, suspended for 5 rounds ({refused})",
+    ]
+    assert sorted(run.metrics["test"]["by_client"]) == ["east", "north", "south"]
+    assert run.record.tallies["train"].n == 160
+    assert {client.name for client in run.record.federation.clients} == set(fed.SITES)
+
+
+def test_figures_are_drawn_from_rows_with_gaps(with_a_liar):
+    out, _ = with_a_liar
+    panels = plot_clients(out).axes
+    titles = [panel.get_title() for panel in panels]
+    assert titles == sorted(fed.SITES)
+    (line,) = [x for x in panels[3].lines if x.get_label() == "coefficient"]
+    assert np.isnan(np.asarray(line.get_ydata(), dtype=float)).all()
+    plot_rounds(out)
+    assert len(read_history(out)) == 7
+
+
+def test_scores_that_never_came_leave_their_numbers_undefined(tmp_path, monkeypatch):
+    """West's decisions count, its scores do not: ROC-AUC and loss of all rows are not known."""
+
+    def steep(ask, one):
+        return replace(one, losses=one.losses + 1e9) if isinstance(ask, Score) else one
+
+    tampered(monkeypatch, fed.lying("west", steep))
+    run = train(tmp_path / "run")
+    refused = "its scores of train rows: its mean loss is above 10000"
+    assert run.record.warnings[-1] == f"west: not in the final numbers ({refused})"
+    metrics = run.record.metrics["test"]
+    assert metrics["accuracy"] is not None
+    for name in ("roc_auc", "loss", "expected_calibration_error"):
+        assert metrics[name] is None
+        assert metrics.undefined[name] == "the scores of client 'west' are missing"
+        assert metrics.by_client["west"][name] is None
+        assert metrics.by_client["east"][name] is not None
+
+
+def test_a_shortened_update_has_its_factor_in_the_row(tmp_path, monkeypatch):
+    def longer(ask, one):
+        return replace(one, update=5 * one.update) if isinstance(ask, Train) else one
+
+    tampered(monkeypatch, fed.lying("west", longer))
+    train(tmp_path / "run", config={"robust": "clip"})
+    rows = csv_rows(tmp_path / "run" / "clients.csv")
+    for round_ in ("1", "2", "3"):
+        own = [row for row in rows if row["round"] == round_]
+        middle = sorted(float(row["update_norm"]) for row in own)[1]
+        for row in own:
+            factor = middle / float(row["update_norm"])
+            told = float(row["clipped"]) if row["clipped"] else 1.0
+            assert told == pytest.approx(min(1.0, factor), rel=1e-6)
+            share = int(row["train_rows"]) / 208
+            assert float(row["coefficient"]) == pytest.approx(share * told)
+    assert {row["clipped"] for row in rows[:4]} == {""}
+
+
+def test_the_trainer_of_all_rows_has_a_row_of_its_own(tmp_path):
+    train(tmp_path / "run", strategy="cenfair", rounds=1)
+    rows = csv_rows(tmp_path / "run" / "clients.csv")[-5:]
+    assert [row["client"] for row in rows] == ["all clients", *sorted(fed.SITES)]
+    assert [int(row["test_rows"]) for row in rows] == [52, 18, 14, 8, 12]
+    assert all(row["test_loss"] for row in rows)
 
 
 # ------------------------------------------------------------------ stopped at bad moments

@@ -158,7 +158,7 @@ def defend(rule: str, updates: Updates) -> Defended:
     >>> names, same = list("abcdefghij"), np.full(10, 0.1)
     >>> sent = Updates(clients=names, gram=gram, weights=same, favourable=same)
     >>> defend("auto", sent).reasons
-    {'j': "its update works against the others' (cosine -0.67, they agree by 0.65)"}
+    {'j': "its update works against the others' (cosine -0.67, they agree by 0.67)"}
     """
     return ROBUST[rule](updates)
 
