@@ -73,6 +73,7 @@ def full_state(round_: int = 7) -> RunState:
             latest={"Zoë": "it lies", "a/b\nc": "no answer before the deadline"},
             longest={"update": 0.1 + 0.2, "control change": 5e-324},
         ),
+        undone=2,
     )
 
 

@@ -194,6 +194,26 @@ def test_resuming_in_the_middle_of_a_suspension_changes_nothing(name, lie, round
         assert record.set_aside["e"] == "suspended until round 9: its answers were refused"
 
 
+@pytest.mark.parametrize("name", ["mfairfl", "scaffold", "fedavg-threshold"])
+def test_resuming_after_a_step_that_was_taken_back_changes_nothing(name):
+    """All clients' first updates are 1e25 times as long, and e lies in every measurement."""
+    liar = fed.lying("e", more_rows)
+
+    def tamper(ask, found, state):
+        if isinstance(ask, Train) and ask.round == 0:
+            return [replace(one, update=np.float32(1e25) * one.update) for one in found]
+        return liar(ask, found, state)
+
+    setup = setup_of(name, ALIKE, rounds=4, robust="auto", **fed.CALM)
+    watch = fed.assert_resumes(setup, ALIKE, tamper=tamper)
+    assert np.array_equal(watch.weights[0], watch.weights[1])
+    assert not np.array_equal(watch.weights[1], watch.weights[2])
+    state = parse(watch.dumps[-1], "watch")
+    assert state.undone == 1
+    assert state.standing.longest["update"] < 10  # what broke the model bounds nothing
+    assert state.standing.rounds == {"e": 3}
+
+
 def test_participants_are_drawn_from_those_who_are_not_suspended():
     setup = setup_of("fedavg", rounds=8, participation=0.5)
     _, watch = fed.run(setup, PEOPLE, tamper=fed.lying("south", more_rows))

@@ -614,6 +614,9 @@ def test_a_step_that_breaks_the_model_is_taken_back(loss):
     assert np.array_equal(moved, kept)  # the second step is taken back, the third one counts
     assert not np.array_equal(kept, last)
     assert result.rounds == 3
+    assert result.warnings == (
+        "training diverged in 1 of 3 rounds, and these steps were taken back; lower training.lr",
+    )
 
 
 @pytest.mark.parametrize("loss", [np.nan, np.inf, 2e4])

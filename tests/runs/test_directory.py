@@ -12,9 +12,9 @@ import pytest
 
 import federations as fed
 import mfairfl
-from answers import one_line
+from answers import csv_rows, one_line
 from mfairfl.data import partition, table_from_frame
-from mfairfl.errors import FederationError, MfairflError, RunDirectoryError
+from mfairfl.errors import MfairflError, RunDirectoryError
 from mfairfl.runs import execute
 from mfairfl.runs.record import RunRecord
 
@@ -79,16 +79,19 @@ def test_the_record_is_strict_json(finished):
     json.loads((finished / "run.json").read_text(), parse_constant=refuse)
 
 
-def test_training_that_diverged_ends_in_one_line_and_leaves_an_unfinished_run(tmp_path):
+def test_a_run_that_diverged_serves_the_first_model_and_says_so(tmp_path):
     settings = {"training.optimizer": "sgd", "weight_decay": 0.0, "lr": 1e25}
-    with pytest.raises(FederationError) as caught:
-        mfairfl.train(fed.people_table(), out=tmp_path / "run", **SETTINGS, **settings)
-    assert one_line(caught) == (
-        "round 1: no client's measurement can be used (east: its measurement of train rows: a "
-        "number is not finite); if it is the same with all, training has diverged: lower "
-        "training.lr"
+    settings |= {"training.schedule": "constant"}
+    run = mfairfl.train(fed.people_table(), out=tmp_path / "run", **SETTINGS, **settings)
+    first = mfairfl.train(fed.people_table(), **SETTINGS | {"rounds": 0})
+    assert np.array_equal(run.predictor.served.members, first.predictor.served.members)
+    assert run.record.warnings[-1] == (
+        "training diverged in 2 of 2 rounds, and these steps were taken back; lower training.lr"
     )
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "running"
+    assert RunRecord.read(tmp_path / "run") == run.record
+    logs = [json.loads(row["log"]) for row in csv_rows(tmp_path / "run" / "rounds.csv")[1:]]
+    for log in logs:
+        assert "its measurement of train rows: a number is not finite" in log["undone"]
 
 
 def test_what_is_returned_is_what_is_written(tmp_path):

@@ -62,6 +62,7 @@ def dump(state: RunState, identity: str) -> bytes:
         "best_loss": state.best_loss if np.isfinite(state.best_loss) else None,
         "best_round": state.best_round,
         "standing": state.standing.to_json(),
+        "undone": state.undone,
     }
     return seal(arrays, header)
 
@@ -105,6 +106,7 @@ def _restore(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Run
         best_loss=float("inf") if header["best_loss"] is None else header["best_loss"],
         best_round=header["best_round"],
         standing=Standing.from_json(header["standing"]),
+        undone=header["undone"],
     )
 
 
@@ -140,7 +142,7 @@ def _require_name(path: Path, state: RunState) -> None:
 
 def _require_fit(state: RunState, setup: Setup) -> None:
     """Refuse a state that no round of this run can have left: the hash is no signature."""
-    numbers = (state.round, state.best_round)
+    numbers = (state.round, state.best_round, state.undone)
     if not all(isinstance(number, int) and 0 <= number <= setup.rounds for number in numbers):
         raise CheckpointError(f"round {state.round!r} is none of this run's {setup.rounds}")
     if not isinstance(state.strategy, dict) or not isinstance(state.best_loss, int | float):

@@ -37,7 +37,7 @@ from mfairfl.guard.acceptance import Terms, accept_measured, accept_reports, acc
 from mfairfl.guard.defence import Defended, Updates, defend, doubted_losses
 from mfairfl.models import Model
 from mfairfl.randomness import stream
-from mfairfl.strategies.base import Measurement, Round, State, Step
+from mfairfl.strategies.base import Measurement, Round, Step
 from mfairfl.training.plan import PERSONAL, Job, Report
 
 __all__ = ["Callback", "Loop", "Result", "federate", "first_state", "rehearse"]
@@ -64,7 +64,7 @@ class Callback(Protocol):
 class Result:
     """What a run ends in: the served model, its sums and counts, member by member, its scores.
 
-    `left_out` says why clients are missing in them, `warnings` whose answers were refused.
+    `left_out` says why clients are missing in them, `warnings` what went wrong on the way.
     """
 
     served: Served
@@ -101,8 +101,7 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
     watchers = list(callbacks)
     for watcher in watchers:
         watcher.on_start(setup, state)
-    ask = replace(_ask_about(setup, state.weights), without=state.standing.out(state.round))
-    first = yield from _measure(setup, state, ask)
+    first = yield from _measure(setup, state, _ask_again(setup, state))
     measured: Measured = first.found[0]
     if state.round == 0:
         _tell(watchers, setup, state, _record(setup, 0, measured, set_aside=_set_aside(first)))
@@ -118,8 +117,17 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
         scored=scored.found,
         rounds=state.round,
         left_out={**_set_aside(scored), **_set_aside(final)},
-        warnings=tuple(state.standing.warnings()),
+        warnings=(*_diverged(state), *state.standing.warnings()),
     )
+
+
+def _diverged(state: RunState) -> list[str]:
+    if not state.undone:
+        return []
+    return [
+        f"training diverged in {state.undone} of {state.round} rounds, and these steps were taken "
+        "back; lower training.lr"
+    ]
 
 
 def _without_suspended(setup: Setup, state: RunState, measured: Measured) -> Measured:
@@ -146,12 +154,15 @@ def _tell(
 def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, Any, RoundRecord]:
     """One round: plan, train, combine, measure the new weights."""
     this, index = _this_round(setup, state, measured), state.round
+    longest = state.standing.longest
     planned, jobs = setup.strategy.plan(state.strategy, this)
     failpoint("round.planned", index + 1)
     trained = yield from _train(setup, state, jobs)
     failpoint("round.trained", index + 1)
     reports: list[Report] = trained.found
-    step, defended = _step(setup, planned, this, reports)
+    defended, seen, gram = _defended(setup, this, reports)
+    step = setup.strategy.combine(planned, this, seen, gram) if reports else Step(np.zeros(0))
+    step = _on_originals(setup, step, defended)
     before = replace(state, bank=[*state.bank], vectors={**state.vectors})
     state.strategy = planned if step.state is None else step.state
     failpoint("round.combined", state.round + 1)
@@ -163,7 +174,9 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
         answers = yield from _bank(setup, state)
     except _DivergedError as error:
         _undo(state, before)
-        answers, log["undone"] = Reply((measured,)), str(error)
+        state.standing.longest = longest
+        log["undone"] = str(error)
+        answers = yield from _measure(setup, state, _ask_again(setup, state))
     failpoint("round.measured", state.round)
     refused = {**answers.faults, **defended.reasons, **trained.faults}
     there = {job.client for job in jobs} - set(trained.absent)
@@ -195,7 +208,8 @@ def rehearse(
     this = _this_round(setup, state, measured)
     planned, jobs = setup.strategy.plan(state.strategy, this)
     sound, _, _ = accept_reports(reports, _terms(setup, state, jobs))
-    step, _ = _step(setup, planned, this, sound)
+    defended, seen, gram = _defended(setup, this, sound)
+    step = _on_originals(setup, setup.strategy.combine(planned, this, seen, gram), defended)
     return step.scale * weighted_sum([r.update for r in sound], step.coefficients)
 
 
@@ -205,6 +219,7 @@ class _DivergedError(FederationError):
 
 def _undo(state: RunState, before: RunState) -> None:
     """Take back a step after which the model is broken; the round counts, and its strikes do."""
+    state.undone += 1
     for name in ("weights", "strategy", "vectors", "average", "bank"):
         setattr(state, name, getattr(before, name))
 
@@ -238,28 +253,28 @@ def _terms(setup: Setup, state: RunState, jobs: Sequence[Job]) -> Terms:
     )
 
 
-def _step(
-    setup: Setup, planned: State, this: Round, reports: Sequence[Report]
-) -> tuple[Step, Defended]:
-    """Defend against what may be lies, and let the strategy combine the rest."""
+def _defended(
+    setup: Setup, this: Round, reports: list[Report]
+) -> tuple[Defended, list[Report], np.ndarray]:
+    """Defend against what may be lies; return also the reports and the Gram matrix to combine."""
     if not reports:
-        return Step(np.zeros(0)), Defended(kept=[], rows=np.zeros((0, 0)))
-    strategy, rule = setup.strategy, setup.robust
-    needed = strategy.card.needs != "none" or rule != "none"
+        return Defended(kept=[], rows=np.zeros((0, 0))), [], np.zeros((0, 0))
+    needed = setup.strategy.card.needs != "none" or setup.robust != "none"
     gram = gram_matrix([r.update for r in reports]) if needed else np.zeros((0, 0))
-    if rule == "none":
+    if setup.robust == "none":
         every = Defended(kept=list(range(len(reports))), rows=np.eye(len(reports)))
-        return strategy.combine(planned, this, reports, gram), every
-    defended = defend(rule, _updates(this, reports, gram))
-    seen = [reports[i] for i in defended.kept]
-    step = strategy.combine(planned, this, seen, defended.gram(gram))
-    widened = {
-        name: np.asarray(np.eye(len(reports))[defended.kept].T @ own)
-        for name, own in step.vectors.items()
-    }
-    return replace(
-        step, coefficients=defended.on_originals(step.coefficients), vectors=widened
-    ), defended
+        return every, reports, gram
+    defended = defend(setup.robust, _updates(this, reports, gram))
+    return defended, [reports[i] for i in defended.kept], defended.gram(gram)
+
+
+def _on_originals(setup: Setup, step: Step, defended: Defended) -> Step:
+    """Return the step with coefficients on the updates as they were sent."""
+    if setup.robust == "none":
+        return step
+    own = np.eye(len(defended.rows))[defended.kept].T
+    vectors = {name: np.asarray(own @ of_seen) for name, of_seen in step.vectors.items()}
+    return replace(step, coefficients=defended.on_originals(step.coefficients), vectors=vectors)
 
 
 def _updates(this: Round, reports: Sequence[Report], gram: np.ndarray) -> Updates:
@@ -430,6 +445,12 @@ def _ask_about(setup: Setup, *models: np.ndarray) -> Measure:
         shares=_shares(setup) if serves == "ensemble" else None,
         slot=PERSONAL if serves == "personal" else None,
     )
+
+
+def _ask_again(setup: Setup, state: RunState) -> Measure:
+    """Ask how the server's weights do, as a run that is resumed here would."""
+    ask = _ask_about(setup, state.weights)
+    return replace(ask, without=state.standing.out(state.round))
 
 
 def _ask_scores(setup: Setup, state: RunState, served: Served) -> Score:

@@ -118,6 +118,8 @@ class RunState:
         Early stopping's memory.
     standing : Standing
         Which clients failed, and which are suspended.
+    undone : int
+        Rounds whose step was taken back, because it broke the model.
     """
 
     round: int
@@ -130,6 +132,7 @@ class RunState:
     best_loss: float = float("inf")
     best_round: int = 0
     standing: Standing = field(default_factory=Standing)
+    undone: int = 0
 
 
 @dataclass(frozen=True, slots=True)
