@@ -623,8 +623,8 @@ def test_a_model_that_nobody_can_measure_ends_the_run_in_one_line(loss):
         FakeEngine(lambda _: TWO, losses=(loss,)).run(setup(strategy), state(strategy))
     reason = "a number is not finite" if loss != 2e4 else "its mean loss is above 10000"
     assert str(caught.value) == (
-        "round 0: half of the clients' measurements cannot be used (a: its measurement of train "
-        f"rows: {reason}); if it is the same with all, training has diverged: lower training.lr"
+        "round 0: most clients' measurements cannot be used (a: its measurement of train rows: "
+        f"{reason}); if it is the same with all, training has diverged: lower training.lr"
     )
 
 
