@@ -11,7 +11,6 @@ import pytest
 
 from mfairfl.files import (
     make_private_folder,
-    parse_json,
     read_regular_file,
     toml_text,
     write_atomically,
@@ -86,22 +85,6 @@ def test_a_file_without_end_is_not_read(tmp_path):
         file.truncate(1 << 40)  # takes no room on the disk
     with pytest.raises(OSError, match="File too large"):
         read_regular_file(tmp_path / "huge")
-
-
-@pytest.mark.parametrize("text", ["[" * 65 + "]" * 65, '{"a":' * 99 + "1" + "}" * 99, "[" * 10**6])
-def test_json_has_an_end(text):
-    with pytest.raises(ValueError, match="nested too deeply"):
-        parse_json(text)
-
-
-def test_json_of_some_depth_is_read():
-    assert str(parse_json("[" * 64 + "]" * 64)) == "[" * 64 + "]" * 64
-
-
-@pytest.mark.parametrize("text", ["NaN", "[-Infinity]", "9" * 5000, "{", b"\xff\xfe\x00", ""])
-def test_what_is_no_json_is_a_value_error(text):
-    with pytest.raises(ValueError):  # noqa: PT011 - each says something else
-        parse_json(text)
 
 
 def test_a_full_disk_names_the_file_and_keeps_the_old_one(tmp_path, monkeypatch):

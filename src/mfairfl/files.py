@@ -27,7 +27,6 @@ __all__ = [
     "make_private_folder",
     "naming",
     "others_can_read",
-    "parse_json",
     "read_regular_file",
     "toml_key",
     "toml_text",
@@ -37,7 +36,6 @@ __all__ = [
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
 _LARGEST = 2 << 30  # bytes of a file that is read whole
-_DEEPEST = 64  # levels of JSON; no file of mfairfl has a dozen
 
 _DATA = (
     *(".csv", ".tsv", ".tab", ".parquet", ".pq", ".feather", ".arrow"),
@@ -125,42 +123,6 @@ def read_regular_file(path: Path) -> bytes:
             return file.read()
     finally:
         os.close(opened)
-
-
-def parse_json(text: str | bytes) -> Any:
-    """Parse JSON that somebody else may have written; every problem is a `ValueError`.
-
-    Not a number (``NaN``) is no JSON, and nothing is nested deeper than 64 levels: code that
-    follows the nesting would run out of stack.
-
-    Examples
-    --------
-    >>> parse_json('{"rounds": [1, 2]}')
-    {'rounds': [1, 2]}
-    >>> parse_json("[" * 100_000)
-    Traceback (most recent call last):
-        ...
-    ValueError: nested too deeply
-    """
-    try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    level = [value]
-    for _ in range(_DEEPEST):
-        lists = [x if isinstance(x, list) else x.values() for x in level if _holds_values(x)]
-        level = [item for one in lists for item in one]
-    if level:
-        raise ValueError("nested too deeply")
-    return value
-
-
-def _holds_values(value: Any) -> bool:
-    return isinstance(value, list | dict)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number of JSON")
 
 
 @contextmanager

@@ -497,7 +497,7 @@ def test_without_any_usable_scores_the_run_ends_in_one_line():
         return Reply({split: {} for split in found} if isinstance(ask, Score) else found)
 
     engine = FakeEngine(ones, tamper=tamper)
-    with pytest.raises(FederationError, match=r"^half of the clients' scores cannot be used"):
+    with pytest.raises(FederationError, match=r"^most clients' scores cannot be used"):
         engine.run(made, state(made.strategy))
 
 
@@ -626,8 +626,8 @@ def test_a_model_that_nobody_can_measure_ends_the_run_in_one_line(loss):
         FakeEngine(lambda _: TWO, losses=(loss,)).run(setup(strategy), state(strategy))
     reason = "a number is not finite" if loss != 2e4 else "its mean loss is above 10000"
     assert str(caught.value) == (
-        "round 0: half of the clients' measurements cannot be used (a: its measurement of train "
-        f"rows: {reason}); if it is the same with all, training has diverged: lower training.lr"
+        "round 0: most clients' measurements cannot be used (a: its measurement of train rows: "
+        f"{reason}); if it is the same with all, training has diverged: lower training.lr"
     )
 
 

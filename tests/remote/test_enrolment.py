@@ -205,6 +205,19 @@ def test_rare_categories_are_not_named_and_are_encoded_as_unknown(settings):
     assert "job=astronaut" not in enrolled.encoder.feature_names
 
 
+def test_who_claims_more_rows_than_anybody_has_stays_out(settings):
+    found = enrol(Fresh(settings), list(settings), replace(TERMS, most_rows=89))
+    assert found.refused == {
+        "east": "it claims 90 rows; most_rows in the coordinator's file allows 89"
+    }
+
+
+def test_who_weighs_more_than_all_others_together_is_named(settings):
+    two = {name: settings[name] for name in ("east", "south")}
+    (line,) = enrol(Fresh(two), list(two), TERMS).warnings
+    assert line.startswith("east counts 63 of 91 train rows: it weighs more than all others")
+
+
 def test_a_client_under_another_name_is_refused(settings):
     swapped = settings | {"east": settings["west"]}
     enrolled = enrol(Fresh(swapped), list(swapped), TERMS)

@@ -85,9 +85,9 @@ def test_a_run_that_diverged_serves_the_first_model_and_says_so(tmp_path):
     run = mfairfl.train(fed.people_table(), out=tmp_path / "run", **SETTINGS, **settings)
     first = mfairfl.train(fed.people_table(), **SETTINGS | {"rounds": 0})
     assert np.array_equal(run.predictor.served.members, first.predictor.served.members)
-    assert run.record.warnings[-1] == (
+    assert (
         "training diverged in 2 of 2 rounds, and these steps were taken back; lower training.lr"
-    )
+    ) in run.record.warnings
     assert RunRecord.read(tmp_path / "run") == run.record
     logs = [json.loads(row["log"]) for row in csv_rows(tmp_path / "run" / "rounds.csv")[1:]]
     for log in logs:

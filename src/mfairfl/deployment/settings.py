@@ -78,6 +78,8 @@ class FederationSettings(BaseModel):
         Seconds a request waits for answers.
     wait : float
         Seconds the run waits for all clients to come online before it starts without the rest.
+    most_rows : int, optional
+        Rows that no silo has: one that claims more is refused, since rows are weight.
     silos : dict of str to Path
         The public key that each silo is enrolled with, by the silo's name.
     revoked : Path
@@ -91,6 +93,7 @@ class FederationSettings(BaseModel):
     minimum: int = Field(default=2, ge=1)
     deadline: float = Field(default=600, gt=0)
     wait: float = Field(default=600, ge=0)
+    most_rows: int | None = Field(default=None, ge=1)
     server: ServerSettings = Field(default_factory=ServerSettings)
     silos: dict[str, RelativePath] = Field(min_length=1)
     revoked: RelativePath = Path("revoked.json")
@@ -120,6 +123,7 @@ class FederationSettings(BaseModel):
             clients=tuple(sorted(self.silos)),
             minimum=self.minimum,
             out=self.out,
+            most_rows=self.most_rows,
         )
 
     def members(self) -> dict[bytes, str]:

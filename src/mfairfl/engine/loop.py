@@ -15,6 +15,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mfairfl.engine.exchange import (
+    BrokenModelError,
+    let_train,
+    measure,
+    score,
+    set_aside,
+    terms_of,
+)
 from mfairfl.engine.output import AVERAGE_DECAY, Candidate, Served, choose
 from mfairfl.engine.state import (
     Ask,
@@ -26,19 +34,18 @@ from mfairfl.engine.state import (
     Score,
     Scored,
     Setup,
-    Train,
 )
 from mfairfl.engine.tallies import mean_loss, pooled
 from mfairfl.errors import FederationError
 from mfairfl.failpoints import failpoint
 from mfairfl.fairness.thresholds import fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
-from mfairfl.guard.acceptance import Terms, accept_measured, accept_reports, accept_scored
+from mfairfl.guard.acceptance import accept_reports
 from mfairfl.guard.defence import Defended, Updates, defend, doubted_losses
 from mfairfl.models import Model
 from mfairfl.randomness import stream
 from mfairfl.strategies.base import Measurement, Round, Step
-from mfairfl.training.plan import PERSONAL, Job, Report
+from mfairfl.training.plan import PERSONAL, Report
 
 __all__ = ["Callback", "Loop", "Result", "federate", "first_state", "rehearse"]
 
@@ -101,22 +108,22 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
     watchers = list(callbacks)
     for watcher in watchers:
         watcher.on_start(setup, state)
-    first = yield from _measure(setup, state, _ask_again(setup, state))
+    first = yield from measure(setup, state, _ask_again(setup, state))
     measured: Measured = first.found[0]
     if state.round == 0:
-        _tell(watchers, setup, state, _record(setup, 0, measured, set_aside=_set_aside(first)))
+        _tell(watchers, setup, state, _record(setup, 0, measured, set_aside=set_aside(first)))
     while state.round < setup.rounds and not _stalled(setup, state):
         record = yield from _round(setup, state, measured)
         measured = _without_suspended(setup, state, record.measured)
         _tell(watchers, setup, state, record)
     served, final = yield from serve_model(setup, state, measured)
-    scored = yield from _score(setup, _ask_scores(setup, state, served))
+    scored = yield from score(setup, _ask_scores(setup, state, served))
     return Result(
         served=served,
         measured=tuple(final.found),
         scored=scored.found,
         rounds=state.round,
-        left_out={**_set_aside(scored), **_set_aside(final)},
+        left_out={**set_aside(scored), **set_aside(final)},
         warnings=(*_diverged(state), *state.standing.warnings()),
     )
 
@@ -157,7 +164,7 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
     longest = state.standing.longest
     planned, jobs = setup.strategy.plan(state.strategy, this)
     failpoint("round.planned", index + 1)
-    trained = yield from _train(setup, state, jobs)
+    trained = yield from let_train(setup, state, jobs)
     failpoint("round.trained", index + 1)
     reports: list[Report] = trained.found
     defended, seen, gram = _defended(setup, this, reports)
@@ -172,11 +179,11 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
     log = dict(step.log)
     try:
         answers = yield from _bank(setup, state)
-    except _DivergedError as error:
+    except BrokenModelError as error:
         _undo(state, before)
         state.standing.longest = longest
         log["undone"] = str(error)
-        answers = yield from _measure(setup, state, _ask_again(setup, state))
+        answers = yield from measure(setup, state, _ask_again(setup, state))
     failpoint("round.measured", state.round)
     refused = {**answers.faults, **defended.reasons, **trained.faults}
     there = {job.client for job in jobs} - set(trained.absent)
@@ -207,14 +214,10 @@ def rehearse(
     """
     this = _this_round(setup, state, measured)
     planned, jobs = setup.strategy.plan(state.strategy, this)
-    sound, _, _ = accept_reports(reports, _terms(setup, state, jobs))
+    sound, _, _ = accept_reports(reports, terms_of(setup, state, jobs))
     defended, seen, gram = _defended(setup, this, sound)
     step = _on_originals(setup, setup.strategy.combine(planned, this, seen, gram), defended)
     return step.scale * weighted_sum([r.update for r in sound], step.coefficients)
-
-
-class _DivergedError(FederationError):
-    """Most clients cannot measure the new weights: it is the model that is broken."""
 
 
 def _undo(state: RunState, before: RunState) -> None:
@@ -222,35 +225,6 @@ def _undo(state: RunState, before: RunState) -> None:
     state.undone += 1
     for name in ("weights", "strategy", "vectors", "average", "bank"):
         setattr(state, name, getattr(before, name))
-
-
-def _set_aside(reply: Reply) -> dict[str, str]:
-    """Say who is missing in answers, and why."""
-    return {**reply.absent, **reply.faults}
-
-
-def _train(setup: Setup, state: RunState, jobs: Sequence[Job]) -> Generator[Ask, Reply, Reply]:
-    """Let clients train, and return the reports that can be used."""
-    if not jobs:
-        return Reply([])
-    everyone = sorted(setup.summary.counts)
-    start = np.broadcast_to(state.weights, (len(everyone), setup.size))
-    weights = dict(zip(everyone, start, strict=True))
-    reply = yield Train(state.round, weights, tuple(jobs))
-    terms = _terms(setup, state, jobs)
-    reports, refused, state.standing.longest = accept_reports(reply.found, terms)
-    faults = {n: why for n, why in refused.items() if n not in reply.absent} | {**reply.faults}
-    return Reply(reports, faults, reply.absent)
-
-
-def _terms(setup: Setup, state: RunState, jobs: Sequence[Job]) -> Terms:
-    return Terms(
-        jobs=jobs,
-        size=setup.size,
-        rows={name: float(rows.sum()) for name, rows in setup.summary.counts.items()},
-        attributes=setup.summary.attributes,
-        longest=state.standing.longest,
-    )
 
 
 def _defended(
@@ -359,7 +333,7 @@ def _bank(setup: Setup, state: RunState) -> Generator[Ask, Reply, Reply]:
             candidates["average"] = state.average
     out = state.standing.out(state.round)
     ask = replace(_ask_about(setup, *candidates.values()), without=out)
-    answers = yield from _measure(setup, state, ask)
+    answers = yield from measure(setup, state, ask)
     if "average" in candidates:
         for (kind, weights), found in zip(candidates.items(), answers.found, strict=True):
             sums = pooled(found[setup.held_out])
@@ -368,35 +342,6 @@ def _bank(setup: Setup, state: RunState) -> Generator[Ask, Reply, Reply]:
     if loss < state.best_loss:
         state.best_loss, state.best_round = loss, state.round
     return answers
-
-
-def _measure(setup: Setup, state: RunState, ask: Measure) -> Generator[Ask, Reply, Reply]:
-    """Return the measurements that can be believed."""
-    reply = yield ask
-    at_half = ask.thresholds is None
-    answers, refused = accept_measured(reply.found, setup.enrolled, at_half=at_half)
-    found = Reply(answers, {**refused, **reply.faults}, reply.absent)
-    if 2 * len(refused) >= len(reply.found[0][setup.held_out]):
-        raise _DivergedError(f"round {state.round}: {_nobody(found, 'measurement')}")
-    return found
-
-
-def _score(setup: Setup, ask: Score) -> Generator[Ask, Reply, Reply]:
-    """Return the scores that can be believed."""
-    reply = yield ask
-    answers, refused = accept_scored(reply.found, setup.enrolled)
-    found = Reply(answers, {**refused, **reply.faults}, reply.absent)
-    if not any(answers.values()):
-        raise FederationError(_nobody(found, "score"))
-    return found
-
-
-def _nobody(reply: Reply, what: str) -> str:
-    name, why = next(iter(_set_aside(reply).items()), ("all", "there is no answer"))
-    return (
-        f"half of the clients' {what}s cannot be used ({name}: {why}); if it is the same with "
-        "all, training has diverged: lower training.lr"
-    )
 
 
 def _stalled(setup: Setup, state: RunState) -> bool:
@@ -420,20 +365,20 @@ def serve_model(
         clients = tuple(sorted(setup.summary.counts))
         served = replace(served, names=served.names * len(clients), clients=clients)
     if serves == "personal":
-        everyone = yield from _measure(setup, state, _ask_about(setup, state.weights))
+        everyone = yield from measure(setup, state, _ask_about(setup, state.weights))
         return _personal(served, state), everyone
     if serves == "ensemble":
         served = replace(served, kind="ensemble", weights=_shares(setup))
-        return served, (yield from _measure(setup, state, _ask_about(setup, served.members)))
+        return served, (yield from measure(setup, state, _ask_about(setup, served.members)))
     if setup.output.rule == "threshold":
-        scored = yield from _score(setup, Score(state.weights, (setup.held_out,)))
+        scored = yield from score(setup, Score(state.weights, (setup.held_out,)))
         sums = scored.found[setup.held_out]
         counts = (sums[name].histogram.coarse(_THRESHOLDS) for name in sorted(sums))
         total = reduce(add, counts)
         fitted = fit_thresholds(total, constraints, tolerance=setup.output.tolerance)
         served = replace(served, thresholds=fitted)
     request = Measure(tuple(served.members), setup.splits, thresholds=served.thresholds)
-    return served, (yield from _measure(setup, state, request))
+    return served, (yield from measure(setup, state, request))
 
 
 def _ask_about(setup: Setup, *models: np.ndarray) -> Measure:

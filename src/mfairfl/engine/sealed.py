@@ -17,7 +17,8 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from mfairfl.errors import CheckpointError
-from mfairfl.files import parse_json, read_regular_file, write_atomically
+from mfairfl.files import read_regular_file, write_atomically
+from mfairfl.strict_json import parse_json
 
 __all__ = ["parse_tensors", "read_sealed", "seal", "unseal", "write_sealed"]
 

@@ -23,7 +23,7 @@ from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.scores import CALIBRATION_BINS, LOGIT_BINS, ScoreSums
 from mfairfl.fairness.thresholds import Thresholds
-from mfairfl.remote.strict_json import JsonLimits, parse_json
+from mfairfl.strict_json import JsonLimits, parse_json
 from mfairfl.training.plan import Job, Report
 
 __all__ = [
@@ -159,7 +159,7 @@ def read_header(packet: Packet, limits: JsonLimits = _REQUESTS) -> tuple[str, di
     """Return a message's kind and its parsed text; other formats are refused."""
     try:
         header = parse_json(packet.text, limits)
-    except MessageError as error:
+    except ValueError as error:
         raise MessageError(f"{error}; {_SAME_VERSION}") from None
     version = header.get("version") if isinstance(header, dict) else None
     if not isinstance(header, dict) or version != VERSION:

@@ -18,18 +18,18 @@ import numpy as np
 from pydantic import PlainSerializer, PlainValidator
 
 from mfairfl.data import SPLITS, Attribute, Encoder, EncoderConfig, Split, Task
-from mfairfl.data.agreement import settle
+from mfairfl.data.agreement import Profile, settle
 from mfairfl.data.binning import Histogram
 from mfairfl.data.encoder import fit_encoder
 from mfairfl.data.values import StrictModel
-from mfairfl.errors import FederationError
+from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
 from mfairfl.remote.codec import Packet, make_packet
 from mfairfl.remote.enrolment_answers import Sums, read_counts, read_profile, read_sums
 from mfairfl.remote.histograms import Cuts, pack_cuts, unpack_histograms
-from mfairfl.remote.remarks import nameless, odd_columns, unrecorded
+from mfairfl.remote.remarks import dominant, nameless, odd_columns, unrecorded
 from mfairfl.remote.transport import Transport, read_replies
 from mfairfl.text import one_line
 
@@ -71,7 +71,13 @@ class ModelTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnrolmentTerms:
-    """What the coordinator proposes to the clients."""
+    """What the coordinator proposes to the clients.
+
+    Parameters
+    ----------
+    most_rows : int, optional
+        Rows that no client has: one that claims more stays out.
+    """
 
     task: Task
     seed: int
@@ -79,6 +85,7 @@ class EnrolmentTerms:
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     test: float = 0.2
     validation: float = 0.0
+    most_rows: int | None = None
 
 
 def _counts(value: Any) -> np.ndarray:
@@ -125,7 +132,9 @@ def enrol(
     clients = _Clients(transport, sorted(names), minimum)
     task = terms.task.model_copy(update={"client": None})
     request = make_packet("profile", {"task": task.model_dump(mode="json")})
-    profiles = clients.ask(request, lambda name, reply: read_profile(name, reply, task))
+    profiles = clients.ask(
+        request, lambda name, reply: _claimed(read_profile(name, reply, task), terms.most_rows)
+    )
     agreement = settle(list(profiles.values()), task)
     clients.refuse({name: "; ".join(why) for name, why in agreement.refused.items()})
     split = {
@@ -162,6 +171,7 @@ def enrol(
         refused=clients.refused,
         notes=_lines(*agreement.notes, *unrecorded(agreement.task, by_part)),
         warnings=_lines(
+            *dominant(by_part),
             *nameless(agreement.task, [profiles[name] for name in counts]),
             *odd_columns(agreement.task, {n: said[n].train + said[n].others for n in counts}),
         ),
@@ -194,6 +204,16 @@ class _Clients:
     def refuse(self, reasons: Mapping[str, str]) -> None:
         """Let these clients stay out; what they say about themselves is cut to one line each."""
         self.refused |= {name: one_line(why, _REASON) for name, why in reasons.items()}
+
+
+def _claimed(profile: Profile, most_rows: int | None) -> Profile:
+    """Refuse a file of more rows than any client has."""
+    if most_rows is not None and profile.rows > most_rows:
+        raise MessageError(
+            f"it claims {profile.rows:,} rows; most_rows in the coordinator's file allows "
+            f"{most_rows:,}"
+        )
+    return profile
 
 
 def _lines(*lines: str) -> tuple[str, ...]:

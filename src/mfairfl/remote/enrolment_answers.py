@@ -19,7 +19,7 @@ from mfairfl.data.sums import MOST_ROWS, NumericStatistics
 from mfairfl.data.values import StrictModel, canonical_text
 from mfairfl.errors import MessageError, first_problem
 from mfairfl.remote.codec import ArrayForm, Packet, expect_answer, require_arrays
-from mfairfl.remote.strict_json import JsonLimits
+from mfairfl.strict_json import JsonLimits
 
 __all__ = ["DESCRIPTION", "Sums", "read_counts", "read_profile", "read_sums"]
 

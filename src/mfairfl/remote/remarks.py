@@ -12,7 +12,7 @@ from mfairfl.data.differences import FEW_ROWS, difference_lines, find_difference
 from mfairfl.fairness.cells import Cells
 from mfairfl.text import some_of
 
-__all__ = ["nameless", "odd_columns", "unrecorded"]
+__all__ = ["dominant", "nameless", "odd_columns", "unrecorded"]
 
 
 def unrecorded(task: Task, counts: Mapping[Split, Mapping[str, np.ndarray]]) -> Iterator[str]:
@@ -28,6 +28,17 @@ def unrecorded(task: Task, counts: Mapping[Split, Mapping[str, np.ndarray]]) -> 
             yield (
                 f"{grouping.name} is not recorded at {some_of(lacking)}: these rows are outside "
                 f"every comparison of {grouping.name}"
+            )
+
+
+def dominant(counts: Mapping[Split, Mapping[str, np.ndarray]]) -> Iterator[str]:
+    """Yield a warning of a client with more train rows than all others together."""
+    rows = {name: int(table.sum()) for name, table in counts["train"].items()}
+    for name, own in rows.items():
+        if len(rows) > 1 and 2 * own > sum(rows.values()):
+            yield (
+                f"{name} counts {own:,} of {sum(rows.values()):,} train rows: it weighs more than "
+                "all others together; if that cannot be, set most_rows in the coordinator's file"
             )
 
 

@@ -51,12 +51,15 @@ class FederatedRequest:
         How many of them must take part in every round.
     out : Path
         Run directory.
+    most_rows : int, optional
+        Rows that no client has: one that claims more stays out.
     """
 
     config: Config
     clients: tuple[str, ...]
     minimum: int
     out: Path
+    most_rows: int | None = None
 
 
 def run_name(config: Config) -> str:
@@ -113,6 +116,7 @@ def _enrol(request: FederatedRequest, transport: Transport) -> Enrolled:
         encoder=config.encoder,
         test=config.clients.test,
         validation=config.clients.validation,
+        most_rows=request.most_rows,
     )
     return enrol(transport, request.clients, terms, minimum=request.minimum)
 

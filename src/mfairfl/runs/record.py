@@ -29,8 +29,9 @@ from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Kind, Rule
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
 from mfairfl.fairness.tally import Tally
-from mfairfl.files import parse_json, read_regular_file, write_atomically
+from mfairfl.files import read_regular_file, write_atomically
 from mfairfl.runs.version_1 import upgraded
+from mfairfl.strict_json import parse_json
 
 __all__ = [
     "ClientFacts",

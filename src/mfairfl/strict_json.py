@@ -8,8 +8,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from mfairfl.errors import MessageError
-
 __all__ = ["JsonLimits", "parse_json"]
 
 _DEPTH = 32  # of lists and objects within each other; no message has more than twelve
@@ -35,10 +33,19 @@ class JsonLimits:
     values: int
 
 
-def parse_json(text: str, limits: JsonLimits) -> Any:
+FILE = JsonLimits(characters=1 << 30, values=1 << 26)
+"""Of a file on this machine, whose size is known to be bearable."""
+
+
+def parse_json(text: str | bytes, limits: JsonLimits = FILE) -> Any:
     """Return what a text says; one that is too large, too deep or not plain JSON is refused.
 
     Numbers are finite and have at most 40 digits, and no object names a key twice.
+
+    Raises
+    ------
+    ValueError
+        What is wrong, in one line.
 
     Examples
     --------
@@ -47,14 +54,16 @@ def parse_json(text: str, limits: JsonLimits) -> Any:
     >>> parse_json("[" * 50 + "]" * 50, JsonLimits(1000, 100))
     Traceback (most recent call last):
     ...
-    mfairfl.errors.MessageError: a text whose lists and objects are nested more than 32 deep
+    ValueError: a text whose lists and objects are nested more than 32 deep
     """
+    if isinstance(text, bytes):
+        text = text.decode("utf-8")
     if len(text) > limits.characters:
-        raise MessageError(f"a text of {len(text)} characters; at most {limits.characters} fit")
+        raise ValueError(f"a text of {len(text)} characters; at most {limits.characters} fit")
     bare = _STRING.sub("", text)
     values = sum(map(bare.count, ",[{"))
     if values > limits.values:
-        raise MessageError(f"a text of {values} values; at most {limits.values} fit")
+        raise ValueError(f"a text of {values} values; at most {limits.values} fit")
     _check_depth(bare)
     try:
         return json.loads(
@@ -64,8 +73,8 @@ def parse_json(text: str, limits: JsonLimits) -> Any:
             parse_float=_finite,
             parse_int=_integer,
         )
-    except ValueError as error:
-        raise MessageError(f"a text that is not JSON ({error})") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"a text that is not JSON ({error})") from None
 
 
 def _check_depth(bare: str) -> None:
@@ -73,30 +82,28 @@ def _check_depth(bare: str) -> None:
     for bracket in _BRACKET.findall(bare):
         depth += 1 if bracket in "[{" else -1
         if depth > _DEPTH:
-            raise MessageError(
-                f"a text whose lists and objects are nested more than {_DEPTH} deep"
-            )
+            raise ValueError(f"a text whose lists and objects are nested more than {_DEPTH} deep")
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise MessageError("a text in which an object names a key twice")
+        raise ValueError("a text in which an object names a key twice")
     return found
 
 
 def _refuse_constant(name: str) -> Any:
-    raise MessageError(f"a text with {name}, which is no number")
+    raise ValueError(f"a text with {name}, which is no number")
 
 
 def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise MessageError("a text with a number that is too large")
+        raise ValueError("a text with a number that is too large")
     return number
 
 
 def _integer(digits: str) -> int:
     if len(digits) > _DIGITS:
-        raise MessageError(f"a text with a number of {len(digits)} digits")
+        raise ValueError(f"a text with a number of {len(digits)} digits")
     return int(digits)
