@@ -44,7 +44,7 @@ from mfairfl.guard.acceptance import accept_reports
 from mfairfl.guard.defence import Defended, Updates, defend, doubted_losses
 from mfairfl.models import Model
 from mfairfl.randomness import stream
-from mfairfl.strategies.base import Measurement, Round, State, Step
+from mfairfl.strategies.base import Measurement, Round, Step
 from mfairfl.training.plan import PERSONAL, Report
 
 __all__ = ["Callback", "Loop", "Result", "federate", "first_state", "rehearse"]
@@ -158,7 +158,11 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
     trained = yield from let_train(setup, state, jobs)
     failpoint("round.trained", index + 1)
     reports: list[Report] = trained.found
-    step, defended = _step(setup, planned, this, reports)
+    defended, seen, gram = _defended(setup, this, reports)
+    step = Step(np.zeros(0))
+    if seen:
+        step = setup.strategy.combine(planned, this, seen, gram)
+        step = _on_originals(step, defended)
     before = replace(state, bank=[*state.bank], vectors={**state.vectors})
     state.strategy = planned if step.state is None else step.state
     failpoint("round.combined", state.round + 1)
@@ -202,7 +206,8 @@ def rehearse(
     this = _this_round(setup, state, measured)
     planned, jobs = setup.strategy.plan(state.strategy, this)
     sound, _, _ = accept_reports(reports, terms_of(setup, state, jobs))
-    step, _ = _step(setup, planned, this, sound)
+    defended, seen, gram = _defended(setup, this, sound)
+    step = _on_originals(setup.strategy.combine(planned, this, seen, gram), defended)
     return step.scale * weighted_sum([r.update for r in sound], step.coefficients)
 
 
@@ -212,28 +217,28 @@ def _undo(state: RunState, before: RunState) -> None:
         setattr(state, name, getattr(before, name))
 
 
-def _step(
-    setup: Setup, planned: State, this: Round, reports: Sequence[Report]
-) -> tuple[Step, Defended]:
-    """Defend against what may be lies, and let the strategy combine the rest."""
-    if not reports:
-        return Step(np.zeros(0)), Defended(kept=[], rows=np.zeros((0, 0)))
-    strategy, rule = setup.strategy, setup.robust
-    needed = strategy.card.needs != "none" or rule != "none"
+def _defended(
+    setup: Setup, this: Round, reports: Sequence[Report]
+) -> tuple[Defended, list[Report], np.ndarray]:
+    """Defend against lies; return what was done, the reports to combine, their Gram matrix."""
+    rule = setup.robust
+    needed = setup.strategy.card.needs != "none" or rule != "none"
     gram = gram_matrix([r.update for r in reports]) if needed else np.zeros((0, 0))
-    if rule == "none":
-        every = Defended(kept=list(range(len(reports))), rows=np.eye(len(reports)))
-        return strategy.combine(planned, this, reports, gram), every
-    defended = defend(rule, _updates(this, reports, gram))
-    seen = [reports[i] for i in defended.kept]
-    step = strategy.combine(planned, this, seen, defended.gram(gram))
-    widened = {
-        name: np.asarray(np.eye(len(reports))[defended.kept].T @ own)
-        for name, own in step.vectors.items()
-    }
+    if rule == "none" or not reports:
+        everybody = Defended(kept=list(range(len(reports))), rows=np.eye(len(reports)))
+        return everybody, list(reports), gram
+    found = defend(rule, _updates(this, reports, gram))
+    return found, [reports[i] for i in found.kept], found.gram(gram)
+
+
+def _on_originals(step: Step, defended: Defended) -> Step:
+    """Return a step on what a defence left as one on what was sent."""
+    left_out = np.eye(len(defended.rows))[defended.kept].T
     return replace(
-        step, coefficients=defended.on_originals(step.coefficients), vectors=widened
-    ), defended
+        step,
+        coefficients=defended.on_originals(step.coefficients),
+        vectors={name: np.asarray(left_out @ own) for name, own in step.vectors.items()},
+    )
 
 
 def _updates(this: Round, reports: Sequence[Report], gram: np.ndarray) -> Updates:
