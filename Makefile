@@ -6,8 +6,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
-.PHONY: help demo test lint format bench acs acs-memory targets defaults strategies group-fair model-quality references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep byzfl clean
-.PHONY: help demo test lint format bench acs acs-memory targets defaults strategies group-fair model-quality references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-network test-pythons compare-bytes trace-round kill-sweep gate-attacks clean
+
+.PHONY: help demo test lint format bench acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks reliability
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -156,3 +156,10 @@ durability: $(VENV)/.dev ## damaged checkpoints, full and read-only disks, sever
 deploy-kills: $(VENV)/.dev ## kill -9 the processes of real deployments, 20 times (half an hour): results/
 	cd tests && PYTHONPATH=.:deployment ../$(BIN)/python deployment/kills.py > ../results/deployment-kills.txt
 	cat results/deployment-kills.txt
+
+attacks: $(VENV)/.dev ## what liars achieve, all attacks and defences (two hours; it resumes): results/attacks.md
+	$(BIN)/mfairfl attack --suite core --out results/attacks.csv > /dev/null
+	$(BIN)/mfairfl attack --suite wider --out results/attacks.csv > /dev/null
+	$(BIN)/python benchmarks/attacks_page.py results/attacks.csv
+
+reliability: failpoints durability gate-attacks fuzz ## kills, damage, full disks, the gate, 100,000 mutated answers (twenty minutes)

@@ -52,7 +52,7 @@ def main() -> None:
     files = write_files()
     silos = [word for name, path in files.items() for word in ("--silo", f"{name}={path}")]
     over, here = FOLDER / "over-flower", FOLDER / "embedded"
-    settings = ("--rounds", ROUNDS)
+    settings = ("--rounds", ROUNDS, "--robust", "auto")
     run("deploy", "local", f"{FOLDER}/people.toml", *silos, *settings, "--out", str(over))
     run("train", f"{FOLDER}/joined.toml", *settings, "--out", str(here))
     ours, theirs = (load_file(one / "model.safetensors")["members"] for one in (over, here))

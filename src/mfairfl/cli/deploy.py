@@ -65,7 +65,8 @@ def local(
 ) -> None:
     """Run a whole federation on this machine: TLS, keys, one process per silo.
 
-    The result equals that of `mfairfl train` with the same settings. Repeat the command to resume
+    The result equals that of `mfairfl train` with the same settings and --robust auto, which is
+    the default here: silos may lie. Repeat the command to resume
     an interrupted run.
 
     Examples

@@ -168,8 +168,10 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
     failpoint("round.trained", index + 1)
     reports: list[Report] = trained.found
     defended, seen, gram = _defended(setup, this, reports)
-    step = setup.strategy.combine(planned, this, seen, gram) if reports else Step(np.zeros(0))
-    step = _on_originals(setup, step, defended)
+    step = Step(np.zeros(0))
+    if seen:
+        step = setup.strategy.combine(planned, this, seen, gram)
+        step = _on_originals(step, defended)
     before = replace(state, bank=[*state.bank], vectors={**state.vectors})
     state.strategy = planned if step.state is None else step.state
     failpoint("round.combined", state.round + 1)
@@ -216,7 +218,7 @@ def rehearse(
     planned, jobs = setup.strategy.plan(state.strategy, this)
     sound, _, _ = accept_reports(reports, terms_of(setup, state, jobs))
     defended, seen, gram = _defended(setup, this, sound)
-    step = _on_originals(setup, setup.strategy.combine(planned, this, seen, gram), defended)
+    step = _on_originals(setup.strategy.combine(planned, this, seen, gram), defended)
     return step.scale * weighted_sum([r.update for r in sound], step.coefficients)
 
 
@@ -228,27 +230,27 @@ def _undo(state: RunState, before: RunState) -> None:
 
 
 def _defended(
-    setup: Setup, this: Round, reports: list[Report]
+    setup: Setup, this: Round, reports: Sequence[Report]
 ) -> tuple[Defended, list[Report], np.ndarray]:
-    """Defend against what may be lies; return also the reports and the Gram matrix to combine."""
-    if not reports:
-        return Defended(kept=[], rows=np.zeros((0, 0))), [], np.zeros((0, 0))
-    needed = setup.strategy.card.needs != "none" or setup.robust != "none"
+    """Defend against lies; return what was done, the reports to combine, their Gram matrix."""
+    rule = setup.robust
+    needed = setup.strategy.card.needs != "none" or rule != "none"
     gram = gram_matrix([r.update for r in reports]) if needed else np.zeros((0, 0))
-    if setup.robust == "none":
-        every = Defended(kept=list(range(len(reports))), rows=np.eye(len(reports)))
-        return every, reports, gram
-    defended = defend(setup.robust, _updates(this, reports, gram))
-    return defended, [reports[i] for i in defended.kept], defended.gram(gram)
+    if rule == "none" or not reports:
+        everybody = Defended(kept=list(range(len(reports))), rows=np.eye(len(reports)))
+        return everybody, list(reports), gram
+    found = defend(rule, _updates(this, reports, gram))
+    return found, [reports[i] for i in found.kept], found.gram(gram)
 
 
-def _on_originals(setup: Setup, step: Step, defended: Defended) -> Step:
-    """Return the step with coefficients on the updates as they were sent."""
-    if setup.robust == "none":
-        return step
-    own = np.eye(len(defended.rows))[defended.kept].T
-    vectors = {name: np.asarray(own @ of_seen) for name, of_seen in step.vectors.items()}
-    return replace(step, coefficients=defended.on_originals(step.coefficients), vectors=vectors)
+def _on_originals(step: Step, defended: Defended) -> Step:
+    """Return a step on what a defence left as one on what was sent."""
+    left_out = np.eye(len(defended.rows))[defended.kept].T
+    return replace(
+        step,
+        coefficients=defended.on_originals(step.coefficients),
+        vectors={name: np.asarray(left_out @ own) for name, own in step.vectors.items()},
+    )
 
 
 def _updates(this: Round, reports: Sequence[Report], gram: np.ndarray) -> Updates:

@@ -229,7 +229,10 @@ ATTACKS: dict[str, Attack] = {
     "loss-1e9": Attack(title="flip, loss 1e9", forge=_FLIP, say=_losses_of(1e9)),
     "counts-1e6": Attack(title="flip, counts × 1e6", forge=_FLIP, say=_counts_times(1e6)),
     "multipliers": Attack(
-        title="opposite multipliers", report=_opposite_multipliers, strategy=_IN_ROUND
+        title="opposite multipliers",
+        report=_opposite_multipliers,
+        strategy=_IN_ROUND,
+        bounded=False,
     ),
     "multipliers-1e6": Attack(
         title="multipliers of 1e6", report=_absurd_multipliers, strategy=_IN_ROUND
