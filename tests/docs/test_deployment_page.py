@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mfairfl.cli import main
+from mfairfl.deployment.listener import ConnectionLimits
 from mfairfl.deployment.settings import FederationSettings, ServerSettings
 
 ROOT = Path(__file__).parents[2]
