@@ -9,7 +9,7 @@ from string import Template
 
 from mfairfl.experiments.attacks.lies import ATTACKS
 from mfairfl.experiments.attacks.suite import ROUNDS, read_outcomes
-from mfairfl.experiments.attacks.tables import Line, lines
+from mfairfl.experiments.attacks.tables import AttackLine, lines
 from mfairfl.files import write_atomically
 
 FOLDER = Path(__file__).parent
@@ -19,7 +19,7 @@ DATA = ("compas", "adult", "bank")
 BOTH, PLAIN = ("fedavg", "mfairfl"), ("none", "auto")
 
 
-def page(found: Sequence[Line]) -> str:
+def page(found: Sequence[AttackLine]) -> str:
     """Return the page's text."""
     core = [line for line in found if _is_core(line)]
     text = (FOLDER / "attacks_template.md").read_text(encoding="utf-8")
@@ -36,7 +36,7 @@ def page(found: Sequence[Line]) -> str:
     )
 
 
-def _is_core(line: Line) -> bool:
+def _is_core(line: AttackLine) -> bool:
     s = line.setting
     own = s.strategy in BOTH and s.robust in PLAIN
     return own and (s.liars, s.clients, s.split) == (2, 10, "high")
@@ -47,7 +47,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in shown)
 
 
-def _verdict(core: Sequence[Line]) -> str:
+def _verdict(core: Sequence[AttackLine]) -> str:
     """Say which bounded attacks are harmless to mFairFL with `auto`, and which are not."""
     mine = [
         line
@@ -62,7 +62,7 @@ def _verdict(core: Sequence[Line]) -> str:
     return said + (f"; these are not: {', '.join(winning)}." if winning else ".")
 
 
-def _cost(core: Sequence[Line]) -> str:
+def _cost(core: Sequence[AttackLine]) -> str:
     """Return what `auto` costs without attack: the upper limit of what is lost."""
     rows = []
     for line in core:
@@ -83,7 +83,7 @@ def _mark(holds: bool) -> str:
     return "✓" if holds else "✗"
 
 
-def _core(core: Sequence[Line], data: str, strategy: str) -> str:
+def _core(core: Sequence[AttackLine], data: str, strategy: str) -> str:
     """Return the table of one data set and method: each attack without and with defence."""
     own = {
         (line.attack, line.setting.robust): line
@@ -112,14 +112,14 @@ def _core(core: Sequence[Line], data: str, strategy: str) -> str:
     return f"### {data}, {strategy}\n\n{_table(head, rows)}"
 
 
-def _three(line: Line) -> str:
+def _three(line: AttackLine) -> str:
     if line.ended == line.seeds:
         return "ended"
     said = " / ".join(f"{line.means[name]:.3f}" for name in line.means)
     return said + (f" ({line.ended} ended)" if line.ended else "")
 
 
-def _side_by_side(found: Sequence[Line], columns: Sequence[str], key: str) -> str:
+def _side_by_side(found: Sequence[AttackLine], columns: Sequence[str], key: str) -> str:
     """Return attacks as rows and settings as columns: accuracy / violation of the honest."""
     known = {(line.attack, getattr(line.setting, key)): line for line in found}
     rows = []
@@ -132,32 +132,32 @@ def _side_by_side(found: Sequence[Line], columns: Sequence[str], key: str) -> st
     return _table(["attack", *columns], rows)
 
 
-def _two(line: Line) -> str:
+def _two(line: AttackLine) -> str:
     if line.ended == line.seeds:
         return "ended"
     return f"{line.means['accuracy']:.3f} / {line.means['violation']:.3f}"
 
 
-def _chosen(found: Sequence[Line], **wanted: object) -> list[Line]:
+def _chosen(found: Sequence[AttackLine], **wanted: object) -> list[AttackLine]:
     usual = {"data": "compas", "liars": 2, "clients": 10, "split": "high"} | wanted
     return [line for line in found if all(getattr(line.setting, k) == v for k, v in usual.items())]
 
 
-def _rules(found: Sequence[Line]) -> str:
+def _rules(found: Sequence[AttackLine]) -> str:
     rules = ("none", "clip", "nnm-gm", "multi-krum", "centred-clip", "auto")
     return "\n\n".join(
         f"**{s}**\n\n{_side_by_side(_chosen(found, strategy=s), rules, 'robust')}" for s in BOTH
     )
 
 
-def _methods(found: Sequence[Line]) -> str:
+def _methods(found: Sequence[AttackLine]) -> str:
     return "\n\n".join(
         f"**{s}**\n\n{_side_by_side(_chosen(found, strategy=s), PLAIN, 'robust')}"
         for s in ("fpfl", "fedfb")
     )
 
 
-def _numbers(found: Sequence[Line]) -> str:
+def _numbers(found: Sequence[AttackLine]) -> str:
     parts = []
     for liars, clients in ((1, 5), (1, 10), (4, 10)):
         for strategy in BOTH:
@@ -167,7 +167,7 @@ def _numbers(found: Sequence[Line]) -> str:
     return "\n\n".join(parts)
 
 
-def _skewed(found: Sequence[Line]) -> str:
+def _skewed(found: Sequence[AttackLine]) -> str:
     return "\n\n".join(
         f"**{s}**\n\n"
         f"{_side_by_side(_chosen(found, strategy=s, split='dirichlet'), PLAIN, 'robust')}"

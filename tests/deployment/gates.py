@@ -19,8 +19,8 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from mfairfl.deployment.credentials import make_certificates, make_key, read_public_key
 from mfairfl.deployment.gate import make_gate
 from mfairfl.deployment.key_ring import KeyRing
-from mfairfl.deployment.listener import Limits, Listener
-from mfairfl.deployment.shares import Shares
+from mfairfl.deployment.listener import ConnectionLimits, Listener
+from mfairfl.deployment.shares import MemoryShares
 
 PUSH = "/v1/fleet/push-object"
 BROKEN_OFF = b"the beginning of an ans"
@@ -51,7 +51,7 @@ class Standing:
     port: int
     ca: str
     key: object
-    shares: Shares
+    shares: MemoryShares
     arrived: list = field(default_factory=list)
 
     def raw(self):
@@ -137,7 +137,7 @@ def standing(folder, *, answer=None, limits=None, shares=None):
     keys = KeyRing(folder / "registered.json", folder / "revoked.json")
     with socket.create_server(("127.0.0.1", 0), backlog=512) as door:
         gate = Standing(
-            door.getsockname()[1], str(folder / "ca.crt"), folder / "key", shares or Shares()
+            door.getsockname()[1], str(folder / "ca.crt"), folder / "key", shares or MemoryShares()
         )
 
         def behind(request):
@@ -150,7 +150,7 @@ def standing(folder, *, answer=None, limits=None, shares=None):
             transport = httpx.MockTransport(behind)
             async with httpx.AsyncClient(transport=transport, base_url="https://link") as client:
                 handler = make_gate(client, keys, gate.shares)
-                await Listener(handler, tls, limits or Limits()).serve(door)
+                await Listener(handler, tls, limits or ConnectionLimits()).serve(door)
 
         loop = asyncio.new_event_loop()
         task = loop.create_task(serve())

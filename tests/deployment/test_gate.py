@@ -16,11 +16,11 @@ from gates import BROKEN_OFF, PUSH, enrol, everything, head, response, signed, s
 
 from mfairfl.deployment.credentials import make_key, read_public_key
 from mfairfl.deployment.gate import OPEN_PATHS
-from mfairfl.deployment.listener import Limits
+from mfairfl.deployment.listener import ConnectionLimits
 from mfairfl.deployment.revocation import add_revocation
-from mfairfl.deployment.shares import Shares
+from mfairfl.deployment.shares import MemoryShares
 
-SOON = Limits(head_seconds=2, stall_seconds=2)
+SOON = ConnectionLimits(head_seconds=2, stall_seconds=2)
 SIGNATURE = ("flwr-public-key", "flwr-timestamp", "flwr-signature")
 
 
@@ -280,7 +280,7 @@ def test_a_body_that_stalls_is_closed_and_given_back(hasty):
 
 def test_a_body_below_the_least_rate_is_closed_and_one_above_it_is_not(folder):
     def arrives(least_rate):
-        limits = Limits(stall_seconds=2, least_rate=least_rate)
+        limits = ConnectionLimits(stall_seconds=2, least_rate=least_rate)
         with standing(folder, limits=limits) as gate, gate.tls() as peer:
             peer.sendall(head("POST", PUSH, signed(gate.key), size=30))
             try:
@@ -299,7 +299,7 @@ def test_whoever_does_not_take_the_answer_is_left(folder):
     def long(_):
         return 200, {}, b"x" * (32 << 20)
 
-    limits = Limits(stall_seconds=0.5)
+    limits = ConnectionLimits(stall_seconds=0.5)
     with standing(folder, answer=long, limits=limits) as gate, gate.tls() as peer:
         peer.sendall(head("POST", PUSH, signed(gate.key), size=0))
         assert eventually(lambda: gate.arrived)
@@ -308,7 +308,7 @@ def test_whoever_does_not_take_the_answer_is_left(folder):
 
 
 def test_half_open_requests_make_room_for_honest_ones(folder):
-    with standing(folder, limits=Limits(connections=8)) as gate, ExitStack() as stack:
+    with standing(folder, limits=ConnectionLimits(connections=8)) as gate, ExitStack() as stack:
         peers = [stack.enter_context(gate.raw()) for _ in range(20)]
         peers += [stack.enter_context(gate.tls()) for _ in range(20)]
         assert gate.ask().status_code == 200
@@ -317,14 +317,14 @@ def test_half_open_requests_make_room_for_honest_ones(folder):
 
 
 def test_every_wait_of_an_unfinished_request_ends_within_fifteen_seconds():
-    assert max(Limits().head_seconds, Limits().stall_seconds) <= 15
+    assert max(ConnectionLimits().head_seconds, ConnectionLimits().stall_seconds) <= 15
 
 
 # Those who send too much
 
 
 def test_a_body_is_refused_by_its_declared_size(gate):
-    declared = Limits().body_bytes + 1
+    declared = ConnectionLimits().body_bytes + 1
     answer = gate.say(head("POST", PUSH, signed(gate.key), size=declared) + b"x" * 1000)
     assert (status(answer), gate.shares.held, gate.arrived) == (413, 0, [])
     untold = head("POST", PUSH, signed(gate.key) | {"Transfer-Encoding": "chunked"})
@@ -333,7 +333,7 @@ def test_a_body_is_refused_by_its_declared_size(gate):
 
 @pytest.mark.parametrize("pieces", [1, 50])
 def test_a_large_head_is_refused(gate, pieces):
-    large = head("POST", PUSH, {"x": "y" * Limits().head_bytes})
+    large = head("POST", PUSH, {"x": "y" * ConnectionLimits().head_bytes})
     step = -(-len(large) // pieces)
     with gate.tls() as peer:
         for start in range(0, len(large), step):
@@ -342,8 +342,8 @@ def test_a_large_head_is_refused(gate, pieces):
 
 
 def test_many_unfinished_bodies_hold_one_share(folder):
-    limits, size = Limits(stall_seconds=5), 1 << 20
-    shares = Shares(total=4 * size, each=3 * size)
+    limits, size = ConnectionLimits(stall_seconds=5), 1 << 20
+    shares = MemoryShares(total=4 * size, each=3 * size)
     with standing(folder, limits=limits, shares=shares) as gate, ExitStack() as stack:
         peers = [stack.enter_context(gate.tls()) for _ in range(20)]
         for peer in peers:

@@ -7,11 +7,11 @@ from contextlib import ExitStack
 import pytest
 
 from mfairfl.deployment.listener import Refused
-from mfairfl.deployment.shares import Shares
+from mfairfl.deployment.shares import MemoryShares
 
 
 def test_one_key_cannot_take_the_room_of_the_others():
-    shares = Shares(total=100, each=60)
+    shares = MemoryShares(total=100, each=60)
     with ExitStack() as stack:
         stack.enter_context(shares.hold("a", 60))
         with pytest.raises(Refused, match="too much under way"), shares.hold("a", 1):
@@ -24,7 +24,7 @@ def test_one_key_cannot_take_the_room_of_the_others():
 
 
 def test_a_key_has_few_requests_at_once_however_small():
-    shares = Shares(requests=2)
+    shares = MemoryShares(requests=2)
     with ExitStack() as stack:
         for key in "aab":
             stack.enter_context(shares.hold(key, 0))
@@ -35,7 +35,7 @@ def test_a_key_has_few_requests_at_once_however_small():
 
 
 def test_room_is_given_back_when_a_request_fails():
-    shares = Shares()
+    shares = MemoryShares()
     with pytest.raises(TimeoutError), shares.hold("a", 5):
         raise TimeoutError
     assert shares.held == 0
@@ -43,7 +43,7 @@ def test_room_is_given_back_when_a_request_fails():
 
 def test_an_allowance_is_renewed_after_ten_minutes():
     now = [0.0]
-    shares = Shares(allowance=100, clock=lambda: now[0])
+    shares = MemoryShares(allowance=100, clock=lambda: now[0])
     for _ in range(10):
         with shares.hold("a", 10):
             pass

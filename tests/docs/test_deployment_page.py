@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mfairfl.cli import main
-from mfairfl.deployment.listener import Limits
+from mfairfl.deployment.listener import ConnectionLimits
 from mfairfl.deployment.settings import FederationSettings, ServerSettings
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def test_the_ports_are_the_defaults():
 
 
 def test_the_limits_are_those_of_the_gate():
-    limits = Limits()
+    limits = ConnectionLimits()
     for said in (
         f"kept | {limits.head_seconds:g} s |",
         f"taken | {limits.stall_seconds:g} s |",

@@ -13,7 +13,7 @@ from mfairfl.cli.show import print_json, print_table, print_text, say, terminal
 from mfairfl.errors import ConfigError, require_known
 
 if TYPE_CHECKING:
-    from mfairfl.experiments.attacks.tables import Line
+    from mfairfl.experiments.attacks.tables import AttackLine
 
 __all__ = ["attack"]
 
@@ -99,7 +99,7 @@ def attack(
     say(f"{out}: every run")
 
 
-def _plain(line: Line) -> dict[str, Any]:
+def _plain(line: AttackLine) -> dict[str, Any]:
     changes = {
         name: {"mean": _finite(one.mean), "half_width": _finite(one.half)}
         for name, one in line.changes.items()
@@ -120,7 +120,7 @@ def _finite(value: float) -> float | None:
     return value if value == value else None  # noqa: PLR0124 - nan is not equal to itself
 
 
-def _print(found: Sequence[Line]) -> None:
+def _print(found: Sequence[AttackLine]) -> None:
     head = ["data", "method", "robust", "liars", "attack", "accuracy", "violation", "worst client"]
     head += ["liars out", "honest out"]
     print_table(

@@ -17,9 +17,9 @@ from pathlib import Path
 import httpx
 
 from mfairfl.deployment.key_ring import KeyRing
-from mfairfl.deployment.listener import Exchange, Handler, Limits, Listener, Refused
+from mfairfl.deployment.listener import ConnectionLimits, Exchange, Handler, Listener, Refused
 from mfairfl.deployment.settings import FederationSettings, ServerSettings, load_federation
-from mfairfl.deployment.shares import Shares
+from mfairfl.deployment.shares import MemoryShares
 from mfairfl.errors import MfairflError
 
 __all__ = ["OPEN_PATHS", "make_gate", "serve_gate"]
@@ -46,7 +46,7 @@ _NOBODY = ""  # the share of those who ask for a sign of life
 _HOP_BY_HOP = {b"host", b"connection", b"keep-alive", b"transfer-encoding", b"content-length"}
 
 
-def make_gate(client: httpx.AsyncClient, keys: KeyRing, shares: Shares) -> Handler:
+def make_gate(client: httpx.AsyncClient, keys: KeyRing, shares: MemoryShares) -> Handler:
     """Return the handler that forwards requests for open paths through `client`."""
 
     async def gate(exchange: Exchange) -> None:
@@ -99,9 +99,9 @@ def serve_gate(settings: FederationSettings) -> None:
 
 async def _serve(settings: FederationSettings, door: socket.socket, tls: ssl.SSLContext) -> None:
     keys = KeyRing(settings.server.registered, settings.revoked)
-    shares = Shares(allowance=settings.server.allowance << 20)
+    shares = MemoryShares(allowance=settings.server.allowance << 20)
     async with _superlink(settings.server) as client:
-        await Listener(make_gate(client, keys, shares), tls, Limits()).serve(door)
+        await Listener(make_gate(client, keys, shares), tls, ConnectionLimits()).serve(door)
 
 
 def _superlink(server: ServerSettings) -> httpx.AsyncClient:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import h11
 
-__all__ = ["Exchange", "Handler", "Headers", "Limits", "Listener", "Refused"]
+__all__ = ["ConnectionLimits", "Exchange", "Handler", "Headers", "Listener", "Refused"]
 
 _PIECE = 16 << 10  # bytes read at once: what a connection holds beside the body itself
 _LINGER = 1.0  # seconds for a refused request to end, so that its sender can read why
@@ -27,7 +27,7 @@ _log = logging.getLogger("mfairfl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ConnectionLimits:
     """How long a connection may keep the server waiting, and how much it may hold.
 
     Parameters
@@ -111,7 +111,7 @@ Handler = Callable[[Exchange], Awaitable[None]]
 class Listener:
     """Accepts connections and hands their requests to `handler`."""
 
-    def __init__(self, handler: Handler, tls: ssl.SSLContext, limits: Limits) -> None:
+    def __init__(self, handler: Handler, tls: ssl.SSLContext, limits: ConnectionLimits) -> None:
         self._handler, self._tls, self._limits = handler, tls, limits
         self._open: set[asyncio.Task[None]] = set()
         self._awaited: dict[
@@ -170,7 +170,11 @@ class _Connection:
     """One connection: its requests, one after the other."""
 
     def __init__(
-        self, listener: Listener, peer: socket.socket, tls: ssl.SSLContext, limits: Limits
+        self,
+        listener: Listener,
+        peer: socket.socket,
+        tls: ssl.SSLContext,
+        limits: ConnectionLimits,
     ) -> None:
         self._listener, self._peer, self._tls, self.limits = listener, peer, tls, limits
         self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=limits.head_bytes)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mfairfl.deployment.listener import Refused
 
-__all__ = ["Shares"]
+__all__ = ["MemoryShares"]
 
 _PERIOD = 600.0  # seconds in which a key may send its allowance
 
@@ -23,7 +23,7 @@ class _Share:
     since: float = 0.0
 
 
-class Shares:
+class MemoryShares:
     """Bounds the bodies in memory, here and in the SuperLink, until each request is answered.
 
     Parameters
@@ -39,7 +39,7 @@ class Shares:
 
     Examples
     --------
-    >>> shares = Shares(total=100, each=60)
+    >>> shares = MemoryShares(total=100, each=60)
     >>> with shares.hold("a key", 50):
     ...     shares.held
     50

@@ -65,7 +65,7 @@ class _Agreed(BaseModel):
     features: int = Field(ge=1)
 
 
-class _Enrolled(NamedTuple):
+class _OpenRun(NamedTuple):
     """A run that this silo takes part in."""
 
     silo: SoleClient
@@ -89,7 +89,7 @@ class Responder:
         self._settings, self._listed = settings, follow_extensions(settings)
         self._limits = (policy or Policy()).limits
         self._usage = Usage(settings.state, self._limits)
-        self._runs: dict[str, _Enrolled] = {}
+        self._runs: dict[str, _OpenRun] = {}
 
     def handle(self, run: str, packet: Packet) -> Packet:
         """Answer a message that belongs to `run`."""
@@ -219,7 +219,7 @@ class Responder:
         name = self._settings.name
         return MessageError(f"'{name}' knows no run '{run}'; it must be enrolled first")
 
-    def _open(self, run: str) -> _Enrolled:
+    def _open(self, run: str) -> _OpenRun:
         """Return what this silo keeps of a run, from memory or from disk."""
         if run not in self._runs:
             folder = self._settings.state / run
@@ -245,7 +245,7 @@ class Responder:
             slots = DiskSlots(folder / "slots")
             silo = SoleClient(client, model, attributes, agreed.seed, slots)
             shape = Shape(model.size, Cells(attributes).size)
-            self._runs[run] = _Enrolled(silo, shape, attributes, len(client.train.y))
+            self._runs[run] = _OpenRun(silo, shape, attributes, len(client.train.y))
         return self._runs[run]
 
 

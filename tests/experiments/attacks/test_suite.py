@@ -13,8 +13,8 @@ from mfairfl.cli import main
 from mfairfl.errors import RunDirectoryError
 from mfairfl.experiments.attacks.lies import ATTACKS
 from mfairfl.experiments.attacks.suite import (
+    AttackOutcome,
     Case,
-    Outcome,
     core,
     fits,
     read_outcomes,
@@ -59,7 +59,7 @@ def test_a_run_that_ends_is_an_outcome_too(monkeypatch):
 
 def outcome(attack, accuracy, *, robust="none", seed=0, violation=0.1, **more):
     case = Case("bank", "mfairfl", attack, robust, seed=seed)
-    return Outcome(case=case, accuracy=accuracy, violation=violation, worst=accuracy, **more)
+    return AttackOutcome(case=case, accuracy=accuracy, violation=violation, worst=accuracy, **more)
 
 
 def test_changes_are_paired_by_seed_with_a_t_interval():

@@ -32,7 +32,16 @@ from mfairfl.runs.prepare import federation_of, model_of, setup_of, table_of
 from mfairfl.strategies.registry import create, hyper_parameters_of
 from mfairfl.training.arithmetic import steady_arithmetic
 
-__all__ = ["ROUNDS", "Case", "Outcome", "core", "fits", "read_outcomes", "run_cases", "wider"]
+__all__ = [
+    "ROUNDS",
+    "AttackOutcome",
+    "Case",
+    "core",
+    "fits",
+    "read_outcomes",
+    "run_cases",
+    "wider",
+]
 
 ROUNDS = 20
 """Rounds of an attacked run: half of the default, so that a suite ends within the hour."""
@@ -89,7 +98,7 @@ class Case(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class AttackOutcome:
     """What became of a case, among honest clients and on test rows.
 
     Parameters
@@ -169,7 +178,7 @@ def run_cases(
     *,
     processes: int | None = None,
     done: Callable[[Case], None] | None = None,
-) -> list[Outcome]:
+) -> list[AttackOutcome]:
     """Carry out cases over processes; those with a row in `out` are not repeated.
 
     Parameters
@@ -222,7 +231,7 @@ def _one_thread() -> Iterator[None]:
                 os.environ[name] = value
 
 
-def run_case(case: Case) -> Outcome:
+def run_case(case: Case) -> AttackOutcome:
     """Carry out one case in this process."""
     config, attack = case.config(), ATTACKS[case.attack]
     clean = _federation(case._replace(strategy="fedavg", attack="none", robust="none", liars=0))
@@ -242,10 +251,10 @@ def run_case(case: Case) -> Outcome:
             (result,) = run_all([member])
     except MfairflError as error:
         lost: dict[str, Any] = dict.fromkeys(("accuracy", "violation", "worst"), float("nan"))
-        return Outcome(case=case, **lost, error=str(error))
+        return AttackOutcome(case=case, **lost, error=str(error))
     outs = {"liars_out": watch.liars_out, "honest_out": watch.honest_out}
     numbers: dict[str, Any] = {**_numbers(setup, result, liars), **outs}
-    return Outcome(case=case, **numbers)
+    return AttackOutcome(case=case, **numbers)
 
 
 @lru_cache(maxsize=1)  # cases on the same rows follow each other
@@ -292,7 +301,7 @@ class _Asides:
 # ------------------------------------------------------------------ the file
 
 
-def _append(path: Path, outcome: Outcome) -> None:
+def _append(path: Path, outcome: AttackOutcome) -> None:
     row, new = outcome.row(), not path.exists()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8", newline="") as file:
@@ -302,10 +311,10 @@ def _append(path: Path, outcome: Outcome) -> None:
         writer.writerow(row)
 
 
-def read_outcomes(path: Path) -> list[Outcome]:
+def read_outcomes(path: Path) -> list[AttackOutcome]:
     """Read what a suite wrote."""
     whole = ("liars", "clients", "seed", "rounds")
-    numbers = {f.name for f in fields(Outcome)} - {"case", "error"}
+    numbers = {f.name for f in fields(AttackOutcome)} - {"case", "error"}
     found = []
     with path.open(encoding="utf-8", newline="") as file:
         for line, row in enumerate(csv.DictReader(file), start=2):
@@ -320,5 +329,7 @@ def read_outcomes(path: Path) -> list[Outcome]:
                 ) from None
             require_known("attack", [str(case["attack"])], list(ATTACKS))
             outs = {name: int(values[name]) for name in ("liars_out", "honest_out")}
-            found.append(Outcome(case=Case(**case), **{**values, **outs}, error=row["error"]))
+            found.append(
+                AttackOutcome(case=Case(**case), **{**values, **outs}, error=row["error"])
+            )
     return found

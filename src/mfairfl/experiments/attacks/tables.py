@@ -11,9 +11,9 @@ import numpy as np
 from scipy.stats import t as student
 
 from mfairfl.experiments.attacks.lies import ATTACKS
-from mfairfl.experiments.attacks.suite import Case, Outcome
+from mfairfl.experiments.attacks.suite import AttackOutcome, Case
 
-__all__ = ["MEASURES", "Change", "Line", "Setting", "lines"]
+__all__ = ["MEASURES", "AttackLine", "Change", "Setting", "lines"]
 
 MEASURES = ("accuracy", "violation", "worst")
 """What honest clients get: accuracy, violation, accuracy of the worst of them."""
@@ -62,7 +62,7 @@ class Change(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class AttackLine:
     """One attack in one setting.
 
     Parameters
@@ -93,14 +93,14 @@ class Line:
         return not self.ended and fell <= most and rose <= most
 
 
-def lines(outcomes: Sequence[Outcome]) -> list[Line]:
+def lines(outcomes: Sequence[AttackOutcome]) -> list[AttackLine]:
     """Return a line for every setting and attack, in the order of the outcomes."""
     by_case = {outcome.case: outcome for outcome in outcomes}
     keys = dict.fromkeys((Setting.of(o.case), o.case.attack) for o in outcomes)
     return [_line(setting, attack, by_case) for setting, attack in keys]
 
 
-def _line(setting: Setting, attack: str, by_case: Mapping[Case, Outcome]) -> Line:
+def _line(setting: Setting, attack: str, by_case: Mapping[Case, AttackOutcome]) -> AttackLine:
     found = [
         outcome
         for case, outcome in by_case.items()
@@ -108,7 +108,7 @@ def _line(setting: Setting, attack: str, by_case: Mapping[Case, Outcome]) -> Lin
     ]
     pairs = [(o, by_case.get(_reference(o.case))) for o in found]
     whole = [(o, ref) for o, ref in pairs if ref is not None and not o.error]
-    return Line(
+    return AttackLine(
         setting=setting,
         attack=attack,
         seeds=len(found),
