@@ -284,10 +284,8 @@ class RememberedSilos:
         for site in fed.SITES:
             path = folder / f"{site}.csv"
             frame[frame["site"] == site].drop(columns="site").to_csv(path, index=False)
-            settings = SiloSettings(
-                name=site, csv=path, state=folder / "state" / site, min_count=2
-            )
-            self._silos[site] = Responder(settings)
+            settings = SiloSettings(name=site, csv=path, state=folder / "state" / site)
+            self._silos[site] = Responder(settings, fed.policy(min_count=2, requests=10**9))
         self.kept: list[dict[str, Packet | str]] = []
         self.swap: tuple[int, str, Packet | str] | None = None
 
@@ -428,7 +426,7 @@ def _reply(node: int, kind: str, arrays: ArrayRecord) -> RecordDict:
         "counts": [10.0, 10.0, 10.0, 10.0],
         "positives": [3.0, 6.0, 4.0, 8.0],
         "scores": [4.0, 5.0, 4.5, 6.0],
-        "losses": [5.0, 6.0, 5.5, 5.0 + node / 1e3],
+        "losses": [6.0, 8.0, 7.0, 6.0 + node / 1e3],
     }
     client = ConfigRecord({"name": NODES[node]})
     return RecordDict({"client": client, "train": MetricRecord(sums)})

@@ -16,6 +16,7 @@ from mfairfl.runs.config import make_config
 SITES = ("east", "north", "west")
 TASK = {"label": "hired", "favourable": "yes", "sensitive": ["sex"]}
 SETTINGS = {
+    "robust": "auto",  # what `deploy local` writes, so that the embedded run is the same
     "model": {"hidden": [4]},
     "training": {"rounds": 3, "local_epochs": 2, "batch_size": 16, "lr": 0.02},
 }

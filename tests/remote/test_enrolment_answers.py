@@ -100,7 +100,7 @@ def odd_label(said, arrays):
 
 PROFILES = {
     "groups": (many_groups, "sensitive column 'sex' has 60 distinct values"),
-    "columns": (many_columns, "at most 4096 items"),
+    "columns": (many_columns, "at most 32768 fit"),
     "a column twice": (column_twice, "a column occurs twice"),
     "two spellings": (other_spelling, "level ' F' is not written as"),
     "another label": (odd_label, "label column 'hired' holds 'AAA'"),

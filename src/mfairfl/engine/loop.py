@@ -187,7 +187,9 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
         log["undone"] = str(error)
         answers = yield from measure(setup, state, _ask_again(setup, state))
     failpoint("round.measured", state.round)
-    refused = {**answers.faults, **defended.reasons, **trained.faults}
+    refused = {**answers.faults, **trained.faults}
+    if defended.accused:
+        refused = {**defended.reasons, **refused}
     there = {job.client for job in jobs} - set(trained.absent)
     state.standing.judge(index, there, refused, clients=len(setup.summary.counts))
     clients = [report.client for report in reports]
@@ -202,7 +204,7 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
         coefficients=dict(zip(clients, moved, strict=True)),
         norms=dict(zip(clients, norms, strict=True)),
         clipped=defended.clipped,
-        set_aside={**suspended, **answers.absent, **trained.absent, **refused},
+        set_aside={**suspended, **answers.absent, **trained.absent, **defended.reasons, **refused},
         log=log,
     )
 

@@ -106,6 +106,8 @@ class Defended:
         R: what takes the place of each update, in terms of the originals.
     reasons : dict of str to str
         Why the others are set aside.
+    accused : bool
+        Whether that counts against them: a rule that always leaves some out accuses nobody.
     clipped : dict of str to float
         By which factor an update was shortened or weighted, where it was.
     """
@@ -113,6 +115,7 @@ class Defended:
     kept: list[int]
     rows: Floats
     reasons: dict[str, str] = field(default_factory=dict)
+    accused: bool = False
     clipped: dict[str, float] = field(default_factory=dict)
 
     def gram(self, gram: Floats) -> Floats:
@@ -219,6 +222,7 @@ def _auto(sent: Updates) -> Defended:
         kept=kept,
         rows=np.diag(factors),
         reasons={sent.clients[i]: reason for i, reason in sorted(against.items())},
+        accused=True,
         clipped={sent.clients[i]: float(factors[i]) for i in kept if factors[i] < 1},
     )
 
