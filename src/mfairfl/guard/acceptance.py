@@ -42,6 +42,7 @@ LONGEST = 10.0
 """An update may be this many times as long as the median of its round, or of an earlier one."""
 
 _SLACK = 1e-6  # rounding of sums over rows, per row
+_OTHER_COUNTS = "its counts are not those it was enrolled with"
 _LEAST_SHARE = 1e-6  # scores round to 0 and 1; a loss is not bounded by what was rounded away
 
 
@@ -65,11 +66,9 @@ def accept_measured(
     refused: dict[str, str] = {}
     for model in found:
         for split, clients in model.items():
-            for name, sums in clients.items():
-                rows = enrolled.get(split, {}).get(name)
-                fault = _form_fault(sums, rows) or _loss_fault(sums, at_half)
-                if fault:
-                    refused.setdefault(name, f"its measurement of {split} rows: {fault}")
+            faults = _measurement_faults(clients, enrolled.get(split, {}), at_half)
+            for name, fault in faults.items():
+                refused.setdefault(name, f"its measurement of {split} rows: {fault}")
     kept = tuple(
         {split: _without(clients, refused) for split, clients in model.items()} for model in found
     )
@@ -93,30 +92,47 @@ def _without(clients: Mapping[str, T], refused: Collection[str]) -> dict[str, T]
     return {name: value for name, value in clients.items() if name not in refused}
 
 
-def _form_fault(sums: Statistics, rows: np.ndarray | None) -> str:
-    """Say why sums are not those of the enrolled rows; empty if they can be."""
-    if not all(np.isfinite(getattr(sums, name)).all() for name in SUMS):
-        return "a number is not finite"
-    n, slack = sums.counts, _SLACK * sums.counts
-    if rows is not None and (n.shape != rows.shape or not np.array_equal(n, rows)):
-        return "its counts are not those it was enrolled with"
-    if (n < 0).any():
-        return "a count is negative"
-    for name in ("positives", "scores"):
-        value = getattr(sums, name)
-        if ((value < -slack) | (value > n + slack)).any():
-            return f"its {name} are below 0 or above its counts"
-    return ""
+def _measurement_faults(
+    clients: Mapping[str, Statistics], enrolled: Mapping[str, np.ndarray], at_half: bool
+) -> dict[str, str]:
+    """Say why sums cannot be true, of those that cannot.
+
+    All clients are looked at in one go: they may be thousands, and every check is of single
+    (cell, label) pairs.
+    """
+    rows = {name: enrolled.get(name, sums.counts) for name, sums in clients.items()}
+    fitting = [name for name, sums in clients.items() if sums.counts.shape == rows[name].shape]
+    faults = dict.fromkeys(set(clients) - set(fitting), _OTHER_COUNTS)
+    if not fitting:
+        return faults
+    joined = Statistics(
+        **{each: np.concatenate([getattr(clients[n], each) for n in fitting]) for each in SUMS}
+    )
+    with np.errstate(invalid="ignore", over="ignore"):  # numbers may be anything
+        checks = _checks(joined, np.concatenate([rows[name] for name in fitting]), at_half)
+    ends = np.cumsum([len(rows[name]) for name in fitting])
+    for wrong, reason in checks:
+        for cell in np.flatnonzero(wrong.any(axis=1)):
+            faults.setdefault(fitting[int(np.searchsorted(ends, cell, side="right"))], reason)
+    return faults
 
 
-def _loss_fault(sums: Statistics, at_half: bool) -> str:
-    """Say why losses cannot be those of these scores and decisions; empty if they can."""
+def _checks(sums: Statistics, rows: Floats, at_half: bool) -> list[tuple[NDArray[np.bool_], str]]:
+    """Return what must not be, (cells, 2) each, with its reason; the first that is counts."""
     n, slack = sums.counts, _SLACK * sums.counts
-    if (sums.losses > LARGEST_LOSS * n + slack).any():
-        return f"its mean loss is above {LARGEST_LOSS:g}"
-    if (sums.losses < _least_losses(sums, at_half) - 1e-4 * n - slack).any():
-        return "its loss is lower than its scores and decisions allow"
-    return ""
+    finite = np.all([np.isfinite(getattr(sums, name)) for name in SUMS], axis=0)
+    least = _least_losses(sums, at_half) - 1e-4 * n - slack
+    return [
+        (~finite, "a number is not finite"),
+        (n != rows, _OTHER_COUNTS),
+        (n < 0, "a count is negative"),
+        *(
+            ((value < -slack) | (value > n + slack), f"its {name} are below 0 or above its counts")
+            for name, value in (("positives", sums.positives), ("scores", sums.scores))
+        ),
+        (sums.losses > LARGEST_LOSS * n + slack, f"its mean loss is above {LARGEST_LOSS:g}"),
+        (sums.losses < least, "its loss is lower than its scores and decisions allow"),
+    ]
 
 
 def _least_losses(sums: Statistics, at_half: bool) -> Floats:
