@@ -58,7 +58,7 @@ def _verdict(core: Sequence[AttackLine]) -> str:
     ]
     winning = [f"{ATTACKS[x.attack].title} on {x.setting.data}" for x in mine if not x.harmless()]
     held = len(mine) - len(winning)
-    said = f"{held} of {len(mine)} attacks (each on each data set) are harmless by this rule"
+    said = f"{held} of {len(mine)} attacks (each on each data set) are\nharmless by this rule"
     return said + (f"; these are not: {', '.join(winning)}." if winning else ".")
 
 
@@ -73,7 +73,7 @@ def _cost(core: Sequence[AttackLine]) -> str:
                 "violation": line.changes["violation"].high,
                 "worst": -line.changes["worst"].low,
             }
-            cells = [f"{upper[m]:+.4f} {_mark(upper[m] <= most)}" for m, most in COST.items()]
+            cells = [f"{upper[m] + 0.0:.4f} {_mark(upper[m] <= most)}" for m, most in COST.items()]
             rows.append([s.data, s.strategy, *cells, f"{line.honest_out:.1%}"])
     limits = [f"{name} (at most {most})" for name, most in COST.items()]
     return _table(["data", "method", *limits, "honest clients set aside"], rows)
