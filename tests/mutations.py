@@ -159,8 +159,8 @@ def _changed_numbers(rng: random.Random, array: Array) -> Array:
             places = rng.sample(range(numbers.size), k=min(numbers.size, rng.choice([1, 1, 10])))
             numbers.flat[places] = np.float64(bad).astype(numbers.dtype)
         elif what == 1:
-            factor = rng.choice([-1, 0, 10, 1e6, 1e30, 1e-30, 2**40])
-            numbers = (numbers * factor).astype(numbers.dtype)
+            factor = rng.choice([-1.0, 0.0, 10.0, 1e6, 1e30, 1e-30, 2.0**40])
+            numbers = (numbers.astype(np.float64) * factor).astype(numbers.dtype)
         elif what == 2:
             kinds = [
                 np.float16,
