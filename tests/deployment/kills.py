@@ -49,7 +49,7 @@ FAILPOINTS = (
     "file.synced@round-000003.ckpt",
     "checkpoint.committed@3",
     "run.served",
-    "file.renamed@agreed.json",  # the rest are at the silos
+    "file.renamed@rows.safetensors",  # the rest are at the silos
     "slots.unsaved@2",
     "slots.saved@2",
 )
