@@ -13,6 +13,7 @@ from mfairfl.cli.show import print_json, print_table, print_text, say, terminal
 from mfairfl.errors import ConfigError, require_known
 
 if TYPE_CHECKING:
+    from mfairfl.experiments.attacks.suite import Case
     from mfairfl.experiments.attacks.tables import AttackLine
 
 __all__ = ["attack"]
@@ -61,42 +62,61 @@ def attack(
     """
     if liars >= clients:
         raise ConfigError(f"--liars {liars}: somebody must be honest; there are {clients} clients")
-    from mfairfl.cli.progress import ManyRuns, stoppable  # noqa: PLC0415
-    from mfairfl.experiments.attacks.lies import ATTACKS  # noqa: PLC0415 - loads PyTorch
-    from mfairfl.experiments.attacks.suite import (  # noqa: PLC0415
-        Case,
-        core,
-        fits,
-        run_cases,
-        wider,
-    )
-    from mfairfl.experiments.attacks.tables import lines  # noqa: PLC0415
-
-    if suite is not None:
-        require_known("suite", [suite], _SUITES)
-        cases = core() if suite == "core" else wider()
-    else:
-        require_known("attack", names or [], list(ATTACKS))
-        cases = [
-            Case(one, method, attack, rule, liars, clients, seed, split, rounds)
-            for one in data or ["compas"]
-            for seed in range(seeds)
-            for attack in dict.fromkeys(["none", *(names or ATTACKS)])
-            for method in strategy or ["mfairfl"]
-            for rule in robust or ["none", "auto"]
-        ]
-    cases = [case for case in cases if fits(case)]
-    for case in cases:
-        case.config()  # a wrong name is told before anything runs
-    with stoppable(), ManyRuns(terminal(stderr=True)) as watcher:
-        watcher.begin("attacks", len(cases))
-        outcomes = run_cases(cases, out, done=lambda case: watcher.on_round(str(case), 1, 1))
-    found = lines(outcomes)
+    require_known("suite", [suite or _SUITES[0]], _SUITES)
+    given = (data or ["compas"], strategy or ["mfairfl"], robust or ["none", "auto"])
+    cases = _suite(suite) if suite else _cases(names or (), *given, range(seeds))
+    cases = [
+        case if suite else case._replace(liars=liars, clients=clients, split=split, rounds=rounds)
+        for case in cases
+    ]
+    found = _carry_out(cases, out)
     if json:
         print_json([_plain(line) for line in found])
         return
     _print(found)
     say(f"{out}: every run")
+
+
+def _suite(name: str) -> list[Case]:
+    from mfairfl.experiments.attacks.suite import core, wider  # noqa: PLC0415 - loads PyTorch
+
+    return core() if name == "core" else wider()
+
+
+def _cases(
+    names: Sequence[str],
+    data: Sequence[str],
+    strategies: Sequence[str],
+    rules: Sequence[str],
+    seeds: Sequence[int],
+) -> list[Case]:
+    """Return the cases that flags ask for; the run without attack is always among them."""
+    from mfairfl.experiments.attacks.lies import ATTACKS  # noqa: PLC0415 - loads PyTorch
+    from mfairfl.experiments.attacks.suite import Case  # noqa: PLC0415
+
+    require_known("attack", names, list(ATTACKS))
+    chosen = dict.fromkeys(["none", *(names or ATTACKS)])
+    return [
+        Case(one, strategy, attack, rule, seed=seed)
+        for one in data
+        for seed in seeds
+        for attack in chosen
+        for strategy in strategies
+        for rule in rules
+    ]
+
+
+def _carry_out(cases: Sequence[Case], out: Path) -> list[AttackLine]:
+    from mfairfl.cli.progress import ManyRuns, stoppable  # noqa: PLC0415
+    from mfairfl.experiments.attacks.suite import fits, run_cases  # noqa: PLC0415 - loads PyTorch
+    from mfairfl.experiments.attacks.tables import lines  # noqa: PLC0415
+
+    fitting = [case for case in cases if fits(case)]
+    for case in fitting:
+        case.config()  # a wrong name is told before anything runs
+    with stoppable(), ManyRuns(terminal(stderr=True)) as watcher:
+        watcher.begin("attacks", len(fitting))
+        return lines(run_cases(fitting, out, done=lambda case: watcher.on_round(str(case), 1, 1)))
 
 
 def _plain(line: AttackLine) -> dict[str, Any]:
