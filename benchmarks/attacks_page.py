@@ -59,7 +59,10 @@ def _verdict(core: Sequence[AttackLine]) -> str:
     winning = [f"{ATTACKS[x.attack].title} on {x.setting.data}" for x in mine if not x.harmless()]
     held = len(mine) - len(winning)
     said = f"{held} of {len(mine)} attacks (each on each data set) are\nharmless by this rule"
-    return said + (f"; these are not: {', '.join(winning)}." if winning else ".")
+    said += f"; these are not: {', '.join(winning)}." if winning else "."
+    worst = max(mine, key=lambda line: line.changes["violation"].mean)
+    name = f"{ATTACKS[worst.attack].title} on {worst.setting.data}"
+    return f"{said}\nThe largest rise of the violation is {worst.changes['violation']} ({name})."
 
 
 def _cost(core: Sequence[AttackLine]) -> str:
