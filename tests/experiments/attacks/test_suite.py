@@ -100,6 +100,7 @@ def test_a_run_that_ended_is_never_harmless():
 
 def test_the_command_shows_a_table_keeps_a_file_and_goes_on_from_it(tmp_path, capsys):
     out = tmp_path / "attacks.csv"
+    out.touch()  # as good as none
     asked = ["attack", "sign-flip", "--data", "bank", "--strategy", "fedavg", "--rounds", "1"]
     asked += ["--robust", "auto", "--out", str(out)]
     assert main([*asked, "--json"]) == 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -200,6 +201,9 @@ def run_cases(
         ProcessPoolExecutor(
             processes or len(os.sched_getaffinity(0)),
             mp_context=multiprocessing.get_context("spawn"),
+            # Ctrl-C reaches every process of a terminal; this one says so for all.
+            initializer=signal.signal,
+            initargs=(signal.SIGINT, signal.SIG_IGN),
         ) as pool,
     ):
         waiting = {pool.submit(run_case, case): case for case in left}
@@ -302,7 +306,7 @@ class _Asides:
 
 
 def _append(path: Path, outcome: AttackOutcome) -> None:
-    row, new = outcome.row(), not path.exists()
+    row, new = outcome.row(), not path.exists() or path.stat().st_size == 0
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(row), lineterminator="\n")
