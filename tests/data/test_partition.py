@@ -396,6 +396,25 @@ def test_mistakes_are_named_in_one_line(call, message):
     assert "\n" not in str(caught.value)
 
 
+def test_without_groups_rows_are_dealt_by_schemes_that_read_none():
+    table = crowd(100, 200)
+    bare = table_from_frame(
+        table.X.assign(y=table.y), Task(label="y", favourable=1, sensitive=()), name="bare"
+    )
+    for scheme in ("iid", "size-skew", "dirichlet"):
+        found, known = (partition(one, scheme, clients=3, test=0) for one in (bare, table))
+        assert found.options["attribute"] is None
+        assert [c.train.rows.tolist() for c in found.clients] == [
+            c.train.rows.tolist() for c in known.clients
+        ]
+        assert "attributes" in found.summary()["clients"][0]
+    for call in ({"scheme": "high"}, {"scheme": "ratio", "ratios": [[1]]}):
+        with pytest.raises(DataError, match="'bare' has no sensitive attribute that this scheme"):
+            partition(bare, **call)
+    with pytest.raises(DataError, match="unknown sensitive attribute 'sex'"):
+        partition(bare, "iid", attribute="sex")
+
+
 def test_folds_part_the_train_rows_and_leave_the_test_rows_alone():
     table = crowd(100, 200)
     whole = partition(table, "high", seed=2, validation=0.1)

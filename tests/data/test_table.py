@@ -669,3 +669,13 @@ def test_a_label_in_another_spelling_is_found_and_said(tmp_path):
     assert "people.csv: label column 'hired': 'yes' means 'True' (case and spelling aside)" in (
         table.notes
     )
+
+
+def test_a_table_without_groups_has_one_cell(tmp_path):
+    table = read_table(write(tmp_path), task(sensitive=()))
+    assert table.attributes == ()
+    assert table.groups.shape == (6, 0)
+    assert table.cells.tolist() == [0] * 6
+    assert table.task.resolved
+    assert "sex" in table.task.categorical
+    assert cells_of(pd.DataFrame({"sex": ["f", "m"]}), table.task).tolist() == [0, 0]

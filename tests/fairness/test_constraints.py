@@ -214,12 +214,24 @@ def test_errors_name_the_fix():
         constraints.prices([1.0, 1.0], np.ones((3, 2)))
     with pytest.raises(DataError, match="negative or missing"):
         constraints.prices([1.0, 1.0], [[1, -1], [1, 1]])
-    with pytest.raises(ConfigError, match="need a notion and a sensitive attribute"):
-        Constraints(Cells(()), notion("dp"))
+    for notions, groupings in ([], None), ([notion("dp")], []):
+        with pytest.raises(ConfigError, match="need a notion and a sensitive attribute"):
+            Constraints(cells, notions, groupings)
     zero = np.zeros((2, 2))
     statistics = Statistics(counts=zero, positives=zero, scores=zero, losses=zero)
     with pytest.raises(ConfigError, match="unknown kind of rate 'soft'"):
         constraints.rates(statistics, "soft")
+
+
+def test_nobody_is_compared_without_attributes():
+    constraints = Constraints(Cells(()), [notion("dp"), notion("eo"), notion("ap-loss")])
+    table = np.array([[3.0, 4.0]])
+    statistics = Statistics(counts=table, positives=table / 2, scores=table / 3, losses=table)
+    assert len(constraints) == 0
+    assert constraints.gaps(statistics).shape == (0,)
+    assert np.isnan(constraints.violation(statistics))
+    for price in constraints.prices([], table):
+        assert price.tolist() == [[0.0, 0.0]]
 
 
 # ------------------------------------------------------------------ how far a multiplier may go

@@ -11,7 +11,7 @@ from torch import nn
 
 import federations as fed
 import mfairfl
-from mfairfl.data import EncoderConfig, partition
+from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
 from mfairfl.engine import loop as serving
 from mfairfl.engine.output import Served
 from mfairfl.errors import ConfigError, DataError, RunDirectoryError
@@ -19,6 +19,7 @@ from mfairfl.fairness import Tally, accuracy, demographic_parity_violation
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import RunRequest, run_requests
 from mfairfl.runs.options import settings
+from mfairfl.strategies import available, create
 
 QUICK = {"rounds": 2, "hidden": (4,), "batch_size": 20, "local_epochs": 1, "lr": 0.03}
 
@@ -48,6 +49,45 @@ def test_a_table_is_dealt_as_the_options_say():
     assert run.record.federation.model_dump(mode="json") == federation.summary()
     again = mfairfl.train(federation, seed=5, **QUICK)
     assert again.metrics == run.metrics
+
+
+def ungrouped(**fields):
+    return table_from_frame(fed.people(), Task(**(dict(fed.TASK) | fields)), name="people")
+
+
+UNCONSTRAINED = [name for name in available() if not create(name).card.constrained]
+
+
+@pytest.mark.parametrize("strategy", sorted({*UNCONSTRAINED} - {"fedavg-threshold"}))
+def test_without_groups_training_is_that_which_ignores_them(strategy, tmp_path):
+    """The same features and no test rows: groups then decide nothing but what is measured."""
+    how = {**QUICK, "strategy": strategy, "clients.test": 0.0}
+    columns = tuple(s.column for s in fed.TASK.sensitive)
+    plain = mfairfl.train(ungrouped(sensitive=(), ignore=columns), out=tmp_path / "run", **how)
+    groups = mfairfl.train(ungrouped(sensitive_as_features=False), **how)
+    assert plain.predictor.encoder == groups.predictor.encoder
+    assert plain.predictor.served.members.tobytes() == groups.predictor.served.members.tobytes()
+    assert plain.metrics["train"]["accuracy"] == groups.metrics["train"]["accuracy"]
+    assert not [name for name in plain.metrics["train"] if "violation" in name]
+    assert plain.record.goal == ()
+    assert "_violation" not in repr(plain)
+    again = mfairfl.load(tmp_path / "run")
+    frame = fed.people()
+    assert again.predict(frame).tobytes() == groups.predictor.predict(frame).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("how", "rule"),
+    [
+        ({}, "MFairFL with output rule 'select'"),
+        ({"strategy": "fedavg-threshold"}, "FedAvgThreshold with output rule 'threshold'"),
+        ({"strategy": "fedavg", "output_rule": "mixture"}, "FedAvg with output rule 'mixture'"),
+        ({"output_rule": "last"}, "MFairFL with output rule 'last'"),
+    ],
+)
+def test_without_groups_nothing_can_be_fair(how, rule):
+    with pytest.raises(ConfigError, match=f"{rule} compares groups, and there is no sensitive"):
+        mfairfl.train(ungrouped(sensitive=()), **how, **QUICK)
 
 
 BINS = {"encoder.numeric": "bins", "encoder.min_rows": 10, "encoder.indicators": "bins"}

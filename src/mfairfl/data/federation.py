@@ -125,7 +125,8 @@ class Federation:
         shards = {split: client.shard(split) for split in SPLITS}
         y = np.concatenate([shard.y for shard in shards.values()])
         cells = np.concatenate([shard.cells for shard in shards.values()])
-        codes = np.unravel_index(cells, [attribute.size for attribute in self.attributes])
+        shape = [attribute.size for attribute in self.attributes]
+        codes = np.unravel_index(cells, shape) if shape else ()
         groups = {
             attribute.name: {
                 group: _counts(y[code == value], len(y))

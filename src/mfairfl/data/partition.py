@@ -18,6 +18,7 @@ from mfairfl.data.assembly import assemble, check_seed, split_client
 from mfairfl.data.encoder import EncoderConfig
 from mfairfl.data.federation import Federation
 from mfairfl.data.table import Table
+from mfairfl.data.task import Attribute
 from mfairfl.errors import DataError, require_known
 from mfairfl.randomness import stream
 
@@ -34,10 +35,10 @@ _DEFAULT_CLIENTS = 5
 
 @dataclass(frozen=True, slots=True)
 class SchemeInput:
-    """What a scheme gets to see; `attribute` is a column of the table's groups."""
+    """What a scheme gets to see; `attribute` is a column of the table's groups, if it has any."""
 
     table: Table
-    attribute: int
+    attribute: int | None
     clients: int | None
     rng: np.random.Generator
     options: Mapping[str, Any]
@@ -48,9 +49,20 @@ class SchemeInput:
         return _DEFAULT_CLIENTS if self.clients is None else self.clients
 
     @property
+    def read(self) -> Attribute:
+        """The attribute."""
+        if self.attribute is None:
+            raise DataError(
+                f"table '{self.table.name}' has no sensitive attribute that this scheme could "
+                "read: use scheme 'iid'"
+            )
+        return self.table.attributes[self.attribute]
+
+    @property
     def groups(self) -> _Integers:
         """Each row's group in the attribute."""
-        return self.table.groups[:, self.attribute].astype(np.int64)
+        column = self.table.attributes.index(self.read)
+        return self.table.groups[:, column].astype(np.int64)
 
 
 class Shares(NamedTuple):
@@ -136,7 +148,8 @@ def partition(
     else:
         given = _input(table, scheme, seed, clients, attribute=attribute, options=options)
         rows, notes = _by_shares(scheme, given)
-        settings |= {"clients": len(rows), "attribute": table.attributes[given.attribute].name}
+        read = None if given.attribute is None else table.attributes[given.attribute].name
+        settings |= {"clients": len(rows), "attribute": read}
         # Arrays as lists: a federation's options must fit into JSON.
         settings |= {
             k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in given.options.items()
@@ -186,10 +199,11 @@ def _input(
     known = SCHEMES[scheme].options
     require_known(f"option of scheme '{scheme}'", options, known, DataError)
     names = [one.name for one in table.attributes]
-    attribute = names[0] if attribute is None else attribute
-    require_known("sensitive attribute", [attribute], names, DataError)
+    if attribute is not None:
+        require_known("sensitive attribute", [attribute], names, DataError)
     rng = stream(seed, "scheme", scheme)
-    return SchemeInput(table, names.index(attribute), clients, rng, {**known, **options})
+    place = names.index(attribute or names[0]) if names else None
+    return SchemeInput(table, place, clients, rng, {**known, **options})
 
 
 def _by_shares(scheme: str, given: SchemeInput) -> tuple[dict[str, _Integers], tuple[str, ...]]:
@@ -231,7 +245,7 @@ def _published(matrix: tuple[tuple[float, ...], ...]) -> Scheme:
                 f"clients={given.count}: this split is published for {shares.shape[1]} clients; "
                 "leave clients out, or use scheme 'ratio' with ratios="
             )
-        attribute = given.table.attributes[given.attribute]
+        attribute = given.read
         group = given.options["group"]
         group = attribute.groups[0] if group is None else str(group)
         require_known(f"group of {attribute.name}", [group], attribute.groups, DataError)
@@ -243,7 +257,7 @@ def _published(matrix: tuple[tuple[float, ...], ...]) -> Scheme:
 
 
 def _ratio(given: SchemeInput) -> Shares:
-    attribute = given.table.attributes[given.attribute]
+    attribute = given.read
     ratios = given.options["ratios"]
     wanted = f"{attribute.size} rows ({', '.join(attribute.groups)}) with one share per client"
     if ratios is None:
@@ -271,7 +285,7 @@ def _dirichlet(given: SchemeInput) -> Shares:
     if on == "label":
         groups, size = given.table.y.astype(np.int64), 2
     else:
-        groups, size = given.groups, given.table.attributes[given.attribute].size
+        groups, size = given.groups, given.read.size
     return Shares(groups, given.rng.dirichlet(np.full(given.count, alpha), size=size))
 
 

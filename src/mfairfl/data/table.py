@@ -95,7 +95,7 @@ class Table:
     @property
     def cells(self) -> npt.NDArray[np.intp]:
         """Each row's intersectional cell: the C-order ravel of its group codes."""
-        return _cells(list(self.groups.T), self.attributes)
+        return _cells(self.groups, self.attributes)
 
 
 def read_table(
@@ -256,14 +256,19 @@ def cells_of(frame: Any, task: Task, *, name: str = "the frame") -> npt.NDArray[
     gaps = [(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
     refuse_missing(gaps, "fill it in: decisions depend on the group")
     codes = [group_codes(columns[s.column], s)[0] for s in task.sensitive]
-    return _cells(codes, task.attributes)
+    return _cells(_side_by_side(codes, len(next(iter(columns.values())).series)), task.attributes)
 
 
-def _cells(
-    codes: list[npt.NDArray[np.int16]], attributes: Sequence[Attribute]
-) -> npt.NDArray[np.intp]:
+def _side_by_side(codes: list[npt.NDArray[np.int16]], rows: int) -> npt.NDArray[np.int16]:
+    """Return the codes of all attributes as (rows, A), which may be none."""
+    return np.stack(codes, axis=1) if codes else np.empty((rows, 0), dtype=np.int16)
+
+
+def _cells(groups: npt.NDArray[np.int16], attributes: Sequence[Attribute]) -> npt.NDArray[np.intp]:
+    if not attributes:
+        return np.zeros(len(groups), dtype=np.intp)
     sizes = [attribute.size for attribute in attributes]
-    return np.asarray(np.ravel_multi_index(codes, sizes), dtype=np.intp)
+    return np.asarray(np.ravel_multi_index(list(groups.T), sizes), dtype=np.intp)
 
 
 def _table(
@@ -283,7 +288,7 @@ def _table(
     return Table(
         X=X,
         y=y,
-        groups=np.stack([codes for codes, _, _ in coded], axis=1),
+        groups=_side_by_side([codes for codes, _, _ in coded], len(y)),
         attributes=task.attributes,
         clients=None if task.client is None else columns[task.client].texts.astype(np.str_),
         task=task,

@@ -208,7 +208,8 @@ class Task(Reading):
         compared as `canonical_text`, so 1, 1.0 and "1" agree. Spellings such as true, True, 1 and
         yes are told apart only in a file where they differ.
     sensitive
-        One or more `Sensitive` attributes, or names of columns.
+        One or more `Sensitive` attributes, or names of columns. None at all, ``()``, compares
+        nobody: for plain training on rows in memory.
     numeric, categorical
         Feature columns. Give both and the features are exactly these; leave one out and every
         remaining column is taken as numeric if it holds numbers, else as categorical. Numbers
@@ -249,7 +250,7 @@ class Task(Reading):
     """Column to predict."""
     favourable: Text
     """The desirable value of the label."""
-    sensitive: tuple[Sensitive, ...] = Field(min_length=1)
+    sensitive: tuple[Sensitive, ...]
     """Groups to be treated fairly; bins are closed intervals."""
     numeric: tuple[str, ...] | None = None
     """Features that are numbers."""

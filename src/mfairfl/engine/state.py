@@ -46,6 +46,7 @@ _FITTING: dict[str, tuple[str, ...]] = {
     "ensemble": ("last", "average", "select"),
     "personal": ("last",),
 }
+_FAIR = ("select", "mixture", "threshold")  # rules that look at a violation
 _SERVED = {"ensemble": "an ensemble of the clients' models", "personal": "each client its own"}
 
 
@@ -92,6 +93,11 @@ class Setup:
             raise ConfigError(
                 f"output.rule = '{rule}' does not fit a strategy that serves "
                 f"{_SERVED[serves]}; use one of: {', '.join(fitting)}"
+            )
+        if not self.summary.attributes and (self.strategy.card.constrained or rule in _FAIR):
+            raise ConfigError(
+                f"{type(self.strategy).__name__} with output rule '{rule}' compares groups, and "
+                "there is no sensitive attribute: name one, or use fedavg with rule 'last'"
             )
         if rule == "threshold":  # now, not when the last round is over
             refuse_losses(self.summary.constraints)

@@ -11,7 +11,7 @@ which the attribute is not recorded is in no event e of its groups: there its pr
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
 import numpy as np
@@ -37,7 +37,8 @@ class Constraints:
     notions
         One notion or several.
     groupings
-        Which groups are compared; by default the marginal of every attribute.
+        Which groups are compared; by default the marginal of every attribute. Without attributes
+        there are no constraints, and the violation is nan.
 
     Examples
     --------
@@ -70,19 +71,19 @@ class Constraints:
             for grouping in self.groupings
             for index in range(len(grouping.groups))
         ]
-        if not rows:
+        if not rows and (cells.attributes or not self.notions):
             raise ConfigError("constraints need a notion and a sensitive attribute; name them")
         self.labels = tuple(
             (notion.name, event.name, grouping.name, grouping.groups[index])
             for notion, event, grouping, index in rows
         )
-        self._statistic = np.array([notion.statistic for notion, _, _, _ in rows])
-        labels = np.array([[y in event.labels for y in (0, 1)] for _, event, _, _ in rows])
-        groups = np.array([grouping.membership[index] for _, _, grouping, index in rows])
+        self._statistic = np.array([notion.statistic for notion, _, _, _ in rows], dtype=np.str_)
+        labels = [[y in event.labels for y in (0, 1)] for _, event, _, _ in rows]
+        groups = [grouping.membership[index] for _, _, grouping, index in rows]
         # Who is not recorded is in no group, nor in the overall rate they are compared with.
-        compared = np.array([grouping.compared for _, _, grouping, _ in rows])
-        self._event = compared[:, :, None] & labels[:, None, :]
-        self._member = groups[:, :, None] & labels[:, None, :]
+        compared = [grouping.compared for _, _, grouping, _ in rows]
+        self._event = _masks(compared, cells.size, 1) & _masks(labels, 1, 2)
+        self._member = _masks(groups, cells.size, 1) & _masks(labels, 1, 2)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -131,7 +132,7 @@ class Constraints:
         chosen = statistics.positives if kind == "hard" else statistics.scores
         error = np.column_stack([chosen[:, 0], n[:, 1] - chosen[:, 1]])
         sums = {"selection": chosen, "error": error, "loss": statistics.losses}
-        values = np.stack([sums[name] for name in self._statistic.tolist()])
+        values = np.array([sums[name] for name in self._statistic.tolist()]).reshape(-1, *n.shape)
         overall = _divide(_over(self._event, values), _over(self._event, n))
         group = _divide(_over(self._member, values), _over(self._member, n))
         return overall, group
@@ -219,6 +220,11 @@ class Constraints:
         if not np.isfinite(n).all() or (n < 0).any():
             raise DataError("counts hold a negative or missing number; send sums of rows")
         return n
+
+
+def _masks(rows: Sequence[ArrayLike], *shape: int) -> NDArray[np.bool_]:
+    """Return a mask of this shape for each constraint; there may be none."""
+    return np.array(rows, dtype=np.bool_).reshape(len(rows), *shape)
 
 
 def _over(mask: NDArray[np.bool_], values: Floats) -> Floats:

@@ -258,6 +258,8 @@ class Config(DocumentedModel):
     def _source(self) -> Self:
         if self.data.csv is not None and self.task is None:
             raise ValueError("data.csv needs a [task] with label, favourable and sensitive")
+        if self.task is not None and not self.task.sensitive:
+            raise ValueError("task.sensitive is empty: name the columns to be fair for")
         self.strategy.create()
         self.training.recipe()
         return self

@@ -59,7 +59,8 @@ def round_numbers(setup: Setup, record: RoundRecord) -> dict[str, float | None]:
         found = {
             "loss": mean_loss(whole),
             "violation": goal.violation(whole),
-            **{name: values[name][0] for name in (*_OVERALL, *decided, *_CLIENTS)},
+            # Without a sensitive attribute nothing is violated, nor kept.
+            **{n: values[n][0] for n in (*_OVERALL, *decided, *_CLIENTS) if n in values},
             **{name: constraints.violation(whole) for name, constraints in losses.items()},
         }
         numbers |= {f"{split}_{name}": _defined(value) for name, value in found.items()}

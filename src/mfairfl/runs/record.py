@@ -309,7 +309,12 @@ class _Record(DocumentedModel):
 
     @property
     def goal(self) -> tuple[str, ...]:
-        """The metrics that the run was asked to lower, such as `demographic_parity_violation`."""
+        """The metrics that the run was asked to lower, such as `demographic_parity_violation`.
+
+        None without a sensitive attribute: nobody is compared.
+        """
+        if not self.task.sensitive:
+            return ()
         return tuple(f"{name}_violation" for name in self.config["fairness"]["notion"])
 
     def to_json(self) -> str:
