@@ -254,14 +254,14 @@ def test_bad_arguments(more):
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (Interval(0.0, 0.05), "pass"),
-        (Interval(0.0, 0.0501), "insufficient data"),
-        (Interval(0.0501, 0.2), "fail"),
-        (Interval(0.05, 0.2), "insufficient data"),
-        (0.05, "pass"),
-        (0.06, "fail"),
-        (float("nan"), "insufficient data"),
-        (None, "insufficient data"),
+        (Interval(0.0, 0.05), "met"),
+        (Interval(0.0, 0.0501), "too few rows to tell"),
+        (Interval(0.0501, 0.2), "not met"),
+        (Interval(0.05, 0.2), "too few rows to tell"),
+        (0.05, "met"),
+        (0.06, "not met"),
+        (float("nan"), "too few rows to tell"),
+        (None, "too few rows to tell"),
     ],
 )
 def test_verdict(found, expected):

@@ -14,13 +14,13 @@ from mfairfl.errors import ConfigError, DataError, require_known
 from mfairfl.fairness.arrays import binary_column, coded_column, group_column, named_columns
 from mfairfl.fairness.cells import Cells
 
-__all__ = ["Suppressed", "Tally", "hidden_cells"]
+__all__ = ["CodedRows", "Suppressed", "Tally", "hidden_cells"]
 
 
 def hidden_cells(
     rows: NDArray[np.int64], names: Sequence[tuple[str, ...]], minimum: int
 ) -> NDArray[np.bool_]:
-    """Return which (cell, label) entries of one client's (C, 2) table are hidden.
+    """Return which (cell, label) entries of one client's table, (C, 2) or (C, 3), are hidden.
 
     A single hidden cell is the total minus the rest, so the smallest other cells are hidden with
     it until `minimum` rows, and so at least two cells, are; ties go by the cells' names, never by
@@ -49,6 +49,66 @@ def hidden_cells(
         hidden[cell, label] = True
         total += size
     return hidden
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodedRows:
+    """Whose each row is, and which cell it is in.
+
+    Attributes
+    ----------
+    client, cell
+        Codes of each row, (n,).
+    clients, attributes
+        What the codes stand for.
+    """
+
+    client: NDArray[np.intp]
+    cell: NDArray[np.intp]
+    clients: tuple[str, ...]
+    attributes: tuple[Attribute, ...]
+
+    @classmethod
+    def of(
+        cls,
+        sensitive_features: Any,
+        clients: Any,
+        attributes: Sequence[Attribute] | None,
+        *,
+        lengths: Mapping[str, int],
+    ) -> CodedRows:
+        """Read groups and clients, arguments as in `Tally.from_predictions`.
+
+        `lengths` are those of the other columns, the first of which says how many rows there are.
+
+        Examples
+        --------
+        >>> CodedRows.of(["F", "M"], None, None, lengths={"y_pred": 2}).cell.tolist()
+        [0, 1]
+        """
+        stated = None if attributes is None else tuple(attributes)
+        columns = named_columns(sensitive_features, stated)
+        groups = {attribute.name: attribute.groups for attribute in stated or ()}
+        coded = {name: group_column(col, name, groups.get(name)) for name, col in columns.items()}
+        n = next(iter(lengths.values()))
+        given, known = (clients, None) if clients is not None else (["all"] * n, ("all",))
+        client, names = coded_column(given, "clients", known)
+        sizes = {**lengths, "clients": len(client)}
+        sizes |= {name: len(codes) for name, (codes, _) in coded.items()}
+        if len(set(sizes.values())) > 1:
+            said = ", ".join(f"{name} {length}" for name, length in sizes.items())
+            raise DataError(f"columns differ in length: {said}; give one value per row in each")
+        found = tuple(Attribute(name, names) for name, (_, names) in coded.items())
+        codes = np.array([codes for codes, _ in coded.values()], dtype=np.intp)
+        cell = Cells(found).encode(codes.reshape(len(found), n).T)
+        return cls(client=client, cell=cell, clients=names, attributes=found)
+
+    def counted(self, codes: NDArray[np.intp], size: int) -> NDArray[np.int64]:
+        """Count rows by client, cell and a code below `size`: (K, C, size)."""
+        cells = Cells(self.attributes).size
+        index = (self.client * cells + self.cell) * size + codes
+        counts = np.bincount(index, minlength=len(self.clients) * cells * size)
+        return counts.astype(np.int64).reshape(len(self.clients), cells, size)
 
 
 Counts = NDArray[np.int64] | NDArray[np.float64]
@@ -130,25 +190,15 @@ class Tally:
         ... ).counts.shape
         (2, 4, 2, 2)
         """
-        stated = None if attributes is None else tuple(attributes)
         y, decision = binary_column(y_true, "y_true"), binary_column(y_pred, "y_pred")
-        columns = named_columns(sensitive_features, stated)
-        groups = {attribute.name: attribute.groups for attribute in stated or ()}
-        coded = {name: group_column(col, name, groups.get(name)) for name, col in columns.items()}
-        given, known = (clients, None) if clients is not None else (["all"] * len(y), ("all",))
-        client, names = coded_column(given, "clients", known)
-        lengths = {"y_true": len(y), "y_pred": len(decision), "clients": len(client)}
-        lengths |= {name: len(codes) for name, (codes, _) in coded.items()}
-        if len(set(lengths.values())) > 1:
-            said = ", ".join(f"{name} {length}" for name, length in lengths.items())
-            raise DataError(f"columns differ in length: {said}; give one value per row in each")
-        found = tuple(Attribute(name, names) for name, (_, names) in coded.items())
-        cells = Cells(found)
-        codes = np.array([codes for codes, _ in coded.values()], dtype=np.intp)
-        cell = cells.encode(codes.reshape(len(found), len(y)).T)
-        index = ((client * cells.size + cell) * 2 + y) * 2 + decision
-        counts = np.bincount(index, minlength=len(names) * cells.size * 4).astype(np.int64)
-        return cls(counts.reshape(len(names), cells.size, 2, 2), names, found)
+        rows = CodedRows.of(
+            sensitive_features,
+            clients,
+            attributes,
+            lengths={"y_true": len(y), "y_pred": len(decision)},
+        )
+        counts = rows.counted(2 * y + decision, 4)
+        return cls(counts.reshape(*counts.shape[:2], 2, 2), rows.clients, rows.attributes)
 
     @property
     def n(self) -> int:

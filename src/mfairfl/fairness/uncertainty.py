@@ -48,6 +48,7 @@ __all__ = [
     "Interval",
     "Intervals",
     "NoiseFloor",
+    "Verdict",
     "intervals",
     "noise_floor",
     "resampled",
@@ -60,7 +61,7 @@ Floats = NDArray[np.float64]
 Numbers = Mapping[str, float | None]
 Spreads = Mapping[str, Spread]
 Drawn = dict[str, NDArray[np.int64]]
-Verdict = Literal["pass", "fail", "insufficient data"]
+Verdict = Literal["met", "not met", "too few rows to tell"]
 _PER_CLIENT = 4  # there may be hundreds of clients: each is drawn so many times less
 
 
@@ -264,22 +265,22 @@ def verdict(found: Interval | float | None, tolerance: float) -> Verdict:
     Parameters
     ----------
     found
-        An interval (pass only if all of it is within, fail only if none is), or a bare value; None
-        or nan, an undefined number, is insufficient data.
+        An interval (met only if all of it is within, not met only if none is), or a bare value.
+        An undefined number, None or nan, cannot be told.
     tolerance
         The largest acceptable violation.
 
     Examples
     --------
     >>> verdict(Interval(0.0, 0.04), 0.05), verdict(Interval(0.02, 0.08), 0.05)
-    ('pass', 'insufficient data')
+    ('met', 'too few rows to tell')
     """
     if found is None:
-        return "insufficient data"
+        return "too few rows to tell"
     ends = found if isinstance(found, Interval) else Interval(found, found)
     if ends.upper <= tolerance:
-        return "pass"
-    return "fail" if ends.lower > tolerance else "insufficient data"
+        return "met"
+    return "not met" if ends.lower > tolerance else "too few rows to tell"
 
 
 def _group_sizes(counts: NDArray[Any], groupings: Sequence[Grouping]) -> Floats:

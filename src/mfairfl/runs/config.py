@@ -197,6 +197,8 @@ class FairnessConfig(DocumentedModel):
     """Also constrain intersections of attributes."""
     alpha: float = Field(default=0.0, ge=0, lt=1)
     """Violation that training leaves uncorrected."""
+    verdict_tolerance: float | None = Field(default=None, ge=0, le=1, examples=[0.05])
+    """Largest acceptable violation: the report's verdict, fixed before training."""
 
     @field_validator("notion")
     @classmethod

@@ -90,6 +90,11 @@ _PANELS: dict[str, dict[str, tuple[str, Kind, str]]] = {
         "notion": ("fairness.notion", "names", "Fairness notions: dp, eo, eopp, ap, or dp,eo."),
         "alpha": ("fairness.alpha", "number", "Violation that training leaves uncorrected."),
         "tolerance": ("output.tolerance", "number", "Largest violation of a selected model."),
+        "verdict_tolerance": (
+            "fairness.verdict_tolerance",
+            "number",
+            "Largest acceptable violation: the report says whether it is met.",
+        ),
         "output_rule": (
             "output.rule",
             "text",

@@ -37,6 +37,7 @@ def train(
     notion: str | Notion | Sequence[str | Notion] | None = None,
     alpha: float | None = None,
     tolerance: float | None = None,
+    verdict_tolerance: float | None = None,
     output_rule: Rule | None = None,
     weights: Literal["size", "uniform"] | None = None,
     model: str | ModuleFactory | None = None,
@@ -76,6 +77,8 @@ def train(
     alpha, tolerance, output_rule
         Violation that training leaves uncorrected; largest violation of a selected model; which
         model is served.
+    verdict_tolerance : float, optional
+        Largest violation that is acceptable: the report says whether it is met.
     weights : {"size", "uniform"}, optional
         How clients count.
     model : str or callable, optional
@@ -122,6 +125,7 @@ def train(
         "notion": _notions(notion),
         "alpha": alpha,
         "tolerance": tolerance,
+        "verdict_tolerance": verdict_tolerance,
         "output_rule": output_rule,
         "weights": weights,
         "hidden": hidden,

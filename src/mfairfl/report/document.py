@@ -1,0 +1,220 @@
+"""report.json as a typed model: everything that the report of a run says, before any layout.
+
+The page and the model card are written from this document alone. docs/report.md describes it in
+words, docs/report.schema.json as a JSON schema.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from mfairfl.data.values import DocumentedModel
+from mfairfl.fairness.uncertainty import Verdict
+from mfairfl.runs.record import Bounds, Number
+
+__all__ = [
+    "Change",
+    "ComparedModel",
+    "DataTreatment",
+    "Definition",
+    "GroupUse",
+    "Headline",
+    "Judgement",
+    "Measured",
+    "Provenance",
+    "RunReport",
+    "Section",
+    "Slice",
+    "TrainingCourse",
+]
+
+SCHEMA_VERSION = 1
+
+Outcome = Verdict | Literal["no verdict"]
+"""`no verdict`: no tolerance was set before training."""
+
+
+class Measured(DocumentedModel):
+    """One number, with what is needed to read it."""
+
+    name: str
+    """Its name, as in run.json."""
+    value: Number
+    """None if it is undefined."""
+    interval: Bounds = None
+    """Lower and upper end, if it has an interval."""
+    noise_floor: Number = None
+    """Its mean on as many rows if decisions were exactly fair."""
+    undefined: str = ""
+    """Why there is no value."""
+
+
+class Definition(DocumentedModel):
+    """What a number means, in plain words."""
+
+    name: str
+    """The number's name, as in run.json."""
+    label: str
+    """What a person calls it."""
+    meaning: str
+    """One or two sentences."""
+    formula: str = ""
+
+
+class Judgement(DocumentedModel):
+    """One fairness goal held against the tolerance that was set before training."""
+
+    measure: Measured
+    tolerance: float | None
+    """The largest acceptable violation; None if none was set."""
+    outcome: Outcome
+    sentence: str
+    """The same in words."""
+
+
+class Headline(DocumentedModel):
+    """The first screen."""
+
+    title: str
+    what: str
+    """First sentence: what was trained, for whom, on what."""
+    verdict: str
+    """Second: the tolerance, and whether it is met."""
+    cost: str
+    """Third: what fairness cost, and whom; or why that is not known."""
+    judgements: list[Judgement]
+    warnings: list[str]
+    """What makes the numbers doubtful, the worst first."""
+
+
+class Slice(DocumentedModel):
+    """The rows of one group or of one client."""
+
+    name: str
+    rows: int
+    numbers: dict[str, Measured]
+    """accuracy, selection_rate, true_positive_rate, …, by name."""
+
+
+class Section(DocumentedModel):
+    """The groups of one attribute, or of all attributes crossed."""
+
+    attribute: str
+    groups: list[Slice]
+    measures: list[Measured]
+    """Violation, difference and ratio of every notion on these groups."""
+
+
+class ComparedModel(DocumentedModel):
+    """Another model beside the one that is to be judged; the first is that one itself."""
+
+    name: str
+    kind: Literal["this", "run", "constant", "reference"]
+    same_rows: bool
+    """Whether it was measured on the same rows; if not, differences say little."""
+    numbers: dict[str, Measured]
+    """accuracy, the goal's violations, worst_client_accuracy, roc_auc, …, by name."""
+    note: str = ""
+
+
+class Change(DocumentedModel):
+    """What became of somebody, from the baseline (FedAvg) to this model."""
+
+    part: Literal["all", "group", "client"]
+    whom: str
+    number: str
+    """The number's name."""
+    before: Number
+    after: Number
+    change: Number
+
+
+class TrainingCourse(DocumentedModel):
+    """How training went, round by round."""
+
+    rounds: list[int]
+    served: list[int]
+    """The rounds whose weights are the model."""
+    curves: dict[str, list[Number]]
+    """By name: test_accuracy, train_accuracy, test_violation, train_violation."""
+    multipliers: dict[str, list[Number]]
+    """Of each constraint, in words; empty for methods without."""
+    conflicts: list[Number]
+    """Pairs of clients whose updates pointed against each other; empty for methods without."""
+    coefficients: dict[str, list[Number]]
+    """Of each client: how much its update counted."""
+    set_aside: list[str]
+    """Whose answers were not used, and why."""
+
+
+class DataTreatment(DocumentedModel):
+    """What was done to the data before training."""
+
+    rows: int
+    clients: list[dict[str, Any]]
+    """Each client's name, rows, train, test, base_rate."""
+    dropped: list[str]
+    filled: list[str]
+    merged: list[str]
+    """Categories that became one."""
+    notes: list[str]
+    """Whatever else a reader should know."""
+    warnings: list[str]
+
+
+class GroupUse(DocumentedModel):
+    """Whether decisions read the group."""
+
+    reads_group: bool
+    sentence: str
+    details: list[str]
+
+
+class Provenance(DocumentedModel):
+    """Where the numbers come from."""
+
+    run: str
+    """The run's folder, by its last name."""
+    identity: str
+    strategy: str
+    settings: dict[str, Any]
+    """The configuration, by dotted key."""
+    seed: int
+    data: dict[str, Any]
+    """name, sha256, rows."""
+    files: dict[str, str]
+    """SHA-256 of run.json, the model and the encoder."""
+    versions: dict[str, str]
+    machine: dict[str, str]
+
+
+class RunReport(DocumentedModel):
+    """report.json."""
+
+    schema_version: Literal[1] = 1
+    mfairfl: str
+    """The version that wrote it."""
+    split: str
+    """Which rows the numbers are of: test, unless there are none."""
+    level: float
+    """Confidence level of the intervals."""
+    goal: list[str]
+    """The violations that the run was asked to lower."""
+    headline: Headline
+    overall: list[Measured]
+    sections: list[Section]
+    clients: list[Slice]
+    """With each client's own violations."""
+    compared: list[ComparedModel]
+    changes: list[Change]
+    """Against the baseline; empty without one."""
+    baseline: str = ""
+    """Name of the baseline among `compared`."""
+    training: TrainingCourse
+    data: DataTreatment
+    group_use: GroupUse
+    provenance: Provenance
+    definitions: list[Definition] = Field(default_factory=list)
+    """Of every number that occurs, in the order of appearance."""
