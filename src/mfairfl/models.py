@@ -60,6 +60,9 @@ class Model(Protocol):
     ) -> tuple[Tensor, Pullback]:
         """Return logits (S, B) and the pullback; with a workspace, its buffers are reused."""
 
+    def to_module(self, weights: np.ndarray) -> nn.Module:
+        """Return one model as a module of its own: (B, d) to logits, (B,) or (B, 1)."""
+
     def describe(self) -> dict[str, Any]:
         """Return what a run record must hold to rebuild the model."""
 
@@ -211,6 +214,23 @@ class MLP:
 
         return logits, pullback
 
+    def to_module(self, weights: np.ndarray) -> nn.Module:
+        """Return one model as linear layers with ReLU between them.
+
+        Examples
+        --------
+        >>> model = MLP(inputs=3, hidden=(4,))
+        >>> model.to_module(model.constant(0.5))(torch.zeros(2, 3)).tolist()
+        [[0.5], [0.5]]
+        """
+        flat, parts = torch.tensor(weights, dtype=torch.float32).unsqueeze(0), []
+        for layer in self._layers:
+            linear = nn.Linear(layer.inputs, layer.outputs, device="meta")  # draws no numbers
+            linear.weight = nn.Parameter(layer.weight(flat)[0].T.contiguous())
+            linear.bias = nn.Parameter(layer.offset(flat)[0].clone())
+            parts += [linear, nn.ReLU()]
+        return nn.Sequential(*parts[:-1])
+
     def describe(self) -> dict[str, Any]:
         """Return the record from which the model can be rebuilt."""
         return {"kind": "mlp", "inputs": self.inputs, "hidden": list(self.hidden)}
@@ -317,6 +337,21 @@ class ModuleModel:
             return out
 
         return torch.stack([logits.detach() for logits in each]), pullback
+
+    def to_module(self, weights: np.ndarray) -> nn.Module:
+        """Return a module of the factory with these weights.
+
+        Examples
+        --------
+        >>> model = ModuleModel(lambda inputs: nn.Linear(inputs, 1), inputs=2)
+        >>> model.to_module(np.array([1, 2, 3], dtype=np.float32))(torch.ones(1, 2)).item()
+        6.0
+        """
+        module, flat = self._build(0), torch.tensor(weights, dtype=torch.float32)
+        with torch.no_grad():
+            for name, part in self._pieces(flat):
+                module.get_parameter(name).copy_(part)
+        return module
 
     def describe(self) -> dict[str, Any]:
         """Return a description; the factory itself is code and is not stored."""

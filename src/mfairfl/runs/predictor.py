@@ -23,6 +23,7 @@ from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.evaluation import MeasuredRows, measure_predictions
+from mfairfl.runs.module import ServedModule
 from mfairfl.runs.prepare import ModuleFactory
 from mfairfl.runs.reading import ReadRows, read_rows
 from mfairfl.runs.record import RunRecord
@@ -323,6 +324,22 @@ class Predictor:
                 + unknown("client", strange[0], self.served.clients)
             )
         return np.array([place[owner] for owner in owners], dtype=np.intp)
+
+    def to_module(self, *, client: str | None = None) -> ServedModule:
+        """Return the model as a plain `torch.nn.Module` with its encoder, of equal scores.
+
+        Where each client has its own model, `client` says whose.
+
+        Examples
+        --------
+        >>> import mfairfl
+        >>> module = mfairfl.load("runs/adult").to_module()  # doctest: +SKIP
+        >>> module(module.encode("people.csv"))  # doctest: +SKIP
+        tensor([0.1042, 0.7310, 0.0518])
+        """
+        return ServedModule(
+            self.model, self.served, encoder=self.encoder, task=self.task, client=client
+        )
 
     @property
     def classes(self) -> tuple[str, str]:
