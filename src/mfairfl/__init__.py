@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from mfairfl import data, fairness, geometry, models, references, strategies, testing, training
     from mfairfl.checks import doctor
     from mfairfl.data import load_dataset, partition
+    from mfairfl.estimator import FairFederatedClassifier
     from mfairfl.experiments.compare import compare
     from mfairfl.experiments.search.tune import tune
     from mfairfl.runs.execute import Run
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mfairfl.runs.train import train
 
 __all__ = [
+    "FairFederatedClassifier",
     "Run",
     "__version__",
     "compare",
@@ -45,6 +47,7 @@ __version__ = "0.4.0"
 
 # Names are imported when first used, so that `mfairfl --help` need not wait for PyTorch.
 _HOME = {
+    "FairFederatedClassifier": "mfairfl.estimator",
     "Run": "mfairfl.runs.execute",
     "compare": "mfairfl.experiments.compare",
     "doctor": "mfairfl.checks",

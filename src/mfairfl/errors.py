@@ -18,6 +18,7 @@ __all__ = [
     "CheckpointError",
     "ConfigError",
     "DataError",
+    "EstimatorError",
     "FederationError",
     "MessageError",
     "MfairflError",
@@ -42,6 +43,14 @@ class ConfigError(MfairflError):
 
 class DataError(MfairflError):
     """A table, a column or a downloaded file is not what the task needs."""
+
+
+class EstimatorError(MfairflError, ValueError, TypeError):
+    """A parameter or an input of the estimator is wrong.
+
+    Code that is written for scikit-learn catches `ValueError`, and `TypeError` for a cell that is
+    neither text nor number.
+    """
 
 
 class CheckpointError(MfairflError):

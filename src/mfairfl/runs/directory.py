@@ -90,13 +90,14 @@ class RunDirectory:
             if isinstance(record, RunRecord):
                 return record
         else:
-            self._refuse_strangers()
+            self.require_empty()
             started.write(self.record_path)
         for leftover in self.path.glob(".*.tmp"):  # half written when a process was killed
             leftover.unlink()
         return None
 
-    def _refuse_strangers(self) -> None:
+    def require_empty(self) -> None:
+        """Refuse a folder that holds files which are not of a run."""
         names = [path.name for path in self.path.iterdir() if not path.match(".*.tmp")]
         strangers = sorted({*names} - _EXPECTED)
         if strangers:
@@ -112,6 +113,13 @@ class RunDirectory:
     def write_encoder(self, encoder: Encoder) -> None:
         """Write encoder.json."""
         write_atomically(self.path / "encoder.json", encoder.to_json().encode())
+
+    def write_run(self, record: RunRecord, served: Served, encoder: Encoder) -> None:
+        """Write a finished run that was kept in memory, of whose rounds nothing is kept."""
+        self.require_empty()
+        self.write_model(served)
+        self.write_encoder(encoder)
+        record.model_copy(update={"files": self.digests()}).write(self.path)
 
     def digests(self) -> dict[str, str]:
         """Return the SHA-256 of each file that the served model is read from."""

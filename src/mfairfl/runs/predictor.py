@@ -124,14 +124,14 @@ class Predictor:
             What error messages call the rows; a path has its own.
         """
         rows = self.read(frame, name=name)
-        if self._scores_decide:
+        if self.scores_decide:
             positive = expit(self.decision_function(rows, client=client))
         else:
             positive = self._favoured(rows, client)
         return np.column_stack([1 - positive, positive])
 
     @property
-    def _scores_decide(self) -> bool:
+    def scores_decide(self) -> bool:
         """Whether a decision is nothing but a score above a threshold."""
         return self.served.kind != "mixture" and self.served.thresholds is None
 
@@ -157,7 +157,7 @@ class Predictor:
         """Return the logit of a threshold, if this model's decisions can have one."""
         if not 0 <= threshold <= 1:
             raise DataError(f"threshold {threshold:g}: give a number from 0 to 1")
-        if not self._scores_decide:
+        if not self.scores_decide:
             how = "by chance" if self.served.kind == "mixture" else "by a threshold for each group"
             raise DataError(
                 f"threshold {threshold:g}: this model decides {how}; leave threshold= "
