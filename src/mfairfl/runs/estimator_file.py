@@ -16,6 +16,7 @@ from mfairfl.engine.output import Rule
 from mfairfl.errors import RunDirectoryError, first_problem
 from mfairfl.files import read_regular_file, write_atomically
 from mfairfl.plugins import is_import_string
+from mfairfl.runs.in_memory import label_texts
 from mfairfl.runs.record import RunRecord
 from mfairfl.strategies.base import Weights
 from mfairfl.strict_json import parse_json
@@ -185,6 +186,12 @@ class EstimatorFile(StrictModel):
         task = record.task
         if self.run != record.identity:
             return "belongs to another run than run.json"
+        texts = label_texts(self.classes.values)
+        if (texts[self.favourable], texts[1 - self.favourable]) != (
+            task.favourable,
+            task.unfavourable,
+        ):
+            return "has other classes than the task in run.json"
         features = sorted([*(task.numeric or ()), *(task.categorical or ())])
         if sorted(self.columns) != features:
             return "has other columns than the task in run.json"

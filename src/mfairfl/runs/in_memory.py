@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import narwhals as nw
@@ -24,6 +24,7 @@ __all__ = [
     "features_of",
     "is_frame",
     "label_column",
+    "label_texts",
     "labelled_table",
     "labels_of",
     "raw_rows",
@@ -54,17 +55,17 @@ class Labels(NamedTuple):
     codes: NDArray[np.intp]
     name: str = "label"
 
-    @property
-    def texts(self) -> list[str]:
-        """The classes as text; 0 and 1 if that would not tell them apart.
 
-        Examples
-        --------
-        >>> labels_of(["yes", "no"]).texts, labels_of(["?", "x"]).texts
-        (['no', 'yes'], ['0', '1'])
-        """
-        texts = [canonical_text(value) for value in self.classes.tolist()]
-        return ["0", "1"] if MISSING in texts or texts[0] == texts[1] else texts
+def label_texts(classes: Iterable[Any]) -> list[str]:
+    """Return two classes as a task writes them; 0 and 1 if that would not tell them apart.
+
+    Examples
+    --------
+    >>> label_texts(["no", "yes"]), label_texts([0.0, 1.0]), label_texts(["?", "x"])
+    (['no', 'yes'], ['0', '1'], ['0', '1'])
+    """
+    texts = [canonical_text(value) for value in classes]
+    return ["0", "1"] if MISSING in texts or len(set(texts)) < 2 else texts
 
 
 def label_column(y: Any) -> NDArray[Any]:
@@ -212,7 +213,8 @@ def labelled_table(
     if clients is not None:
         client = _free(_name_of(clients, "client"), frame.columns, "client")
         frame[client] = _client_column(clients, len(frame))
-    label, texts = _free(labels.name, frame.columns, "label"), labels.texts
+    label = _free(labels.name, frame.columns, "label")
+    texts = label_texts(labels.classes.tolist())
     frame[label] = np.array(texts, dtype=object)[labels.codes]
     task = Task(
         label=label,
