@@ -506,13 +506,10 @@ def test_a_search_with_routed_groups(piped):
 
 
 def test_thresholds_in_a_search_with_routed_groups():
-    """`score` and `predict` ask for the groups as `fit` does."""
+    """`score` asks for the groups as `fit` does, without being told."""
     with config_context(enable_metadata_routing=True):
-        model = quick(strategy="fedavg-threshold")
-        model.set_fit_request(sensitive_features=True, clients=True)
-        model.set_score_request(sensitive_features=True, clients=False)
         found = cross_val_score(
-            make_pipeline(StandardScaler(), model),
+            quick(strategy="fedavg-threshold"),
             NUMBERS,
             HIRED,
             cv=2,

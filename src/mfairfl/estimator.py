@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
@@ -22,6 +21,7 @@ from mfairfl.fairness.notions import Notion
 from mfairfl.runs.config import FairnessConfig, ModelConfig, TrainingConfig
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.estimator_file import EstimatorFile, SavedClasses, SavedParameters
+from mfairfl.runs.estimator_options import run_options, seed_of
 from mfairfl.runs.execute import Run
 from mfairfl.runs.in_memory import (
     features_of,
@@ -31,7 +31,6 @@ from mfairfl.runs.in_memory import (
     labels_of,
     raw_rows,
 )
-from mfairfl.runs.options import OPTIONS, other_options
 from mfairfl.runs.predictor import load
 from mfairfl.runs.prepare import ModuleFactory
 from mfairfl.runs.record import RunRecord
@@ -42,17 +41,7 @@ __all__ = ["FairFederatedClassifier"]
 
 _TRAINING, _MODEL, _FAIRNESS = TrainingConfig(), ModelConfig(), FairnessConfig()
 
-_OPTIONS = (
-    *("notion", "alpha", "tolerance", "output_rule", "weights"),
-    *("hidden", "rounds", "local_epochs", "batch_size", "lr", "weight_decay"),
-)
-_TAKEN = {
-    **{OPTIONS[name].key: f"the parameter {name}" for name in ("strategy", *_OPTIONS)},
-    "seed": "the parameter random_state",
-    "model.kind": "the parameter model",
-    "task": "what fit is given",
-    "data": "what fit is given",
-}
+_ASKED = {"sensitive_features": True, "clients": True}
 
 
 @contextmanager
@@ -137,6 +126,13 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     ((2,), (2, 2))
     """
 
+    # Whoever routes metadata hands these on, to every method that may need them.
+    __metadata_request__fit: ClassVar = _ASKED
+    __metadata_request__predict: ClassVar = _ASKED
+    __metadata_request__predict_proba: ClassVar = _ASKED
+    __metadata_request__decision_function: ClassVar = _ASKED
+    __metadata_request__score: ClassVar = _ASKED
+
     def __init__(
         self,
         strategy: str | Strategy = "auto",
@@ -206,14 +202,12 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             labels = labels_of(y, self.favourable)
             check_consistent_length(X, labels.codes)
             table = labelled_table(features, labels, sensitive_features, clients)
-            auto = isinstance(self.strategy, str) and self.strategy == "auto"
-            run = train(
-                table,
-                strategy=("mfairfl" if table.attributes else "fedavg") if auto else self.strategy,
-                model=self.model,
-                seed=self._seed(),
-                **self._options(one_client=clients is None),
+            options = run_options(
+                self.get_params(deep=False),
+                grouped=bool(table.attributes),
+                one_client=clients is None,
             )
+            run = train(table, seed=seed_of(self.random_state), **options)
         self.classes_, self.favourable_ = labels.classes, labels.classes[labels.favourable]
         self.run_, self._columns = run, tuple(features.columns)
         return self
@@ -228,19 +222,6 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             return frame
         array = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
         return features_of(array)
-
-    def _seed(self) -> int:
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
-
-    def _options(self, *, one_client: bool) -> dict[str, Any]:
-        """Return the keywords of `train` that parameters and `config` stand for."""
-        if self.config is not None and not isinstance(self.config, Mapping):
-            raise EstimatorError(f"config: pass a mapping of keys to values, not {self.config!r}")
-        split = {"clients.test": 0.0} | ({"clients.count": 1} if one_client else {})
-        own = {name: getattr(self, name) for name in _OPTIONS}
-        return {**own, **split, **other_options(self.config or {}, taken=_TAKEN)}
 
     def _rows(self, X: Any, sensitive_features: Any, clients: Any) -> tuple[pd.DataFrame, Any]:
         """Return raw rows for the predictor, and the client that decides all of them, if one."""

@@ -14,16 +14,7 @@ from typing import Any, Literal, NamedTuple
 from mfairfl.errors import ConfigError, unknown
 from mfairfl.files import load_toml
 
-__all__ = [
-    "OPTIONS",
-    "Option",
-    "comma_list",
-    "dotted",
-    "nested",
-    "other_options",
-    "settings",
-    "toml_value",
-]
+__all__ = ["OPTIONS", "Option", "comma_list", "dotted", "nested", "settings", "toml_value"]
 
 Kind = Literal["text", "integer", "number", "names", "integers", "switch"]
 
@@ -206,35 +197,6 @@ def dotted(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         inner = isinstance(value, Mapping)
         flat |= dotted(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
     return flat
-
-
-def other_options(config: Mapping[str, Any], *, taken: Mapping[str, str]) -> dict[str, Any]:
-    """Return options by their dotted keys, unless they are said elsewhere.
-
-    Parameters
-    ----------
-    config : mapping
-        Short names, dotted keys or sections.
-    taken : mapping of str to str
-        Where a key, or every key of a section, is said instead.
-
-    Examples
-    --------
-    >>> other_options({"strategy": {"beta": 0.6}, "robust": "auto"}, taken={})
-    {'strategy.beta': 0.6, 'robust': 'auto'}
-    >>> other_options({"rounds": 3}, taken={"training.rounds": "the parameter rounds"})
-    Traceback (most recent call last):
-    ...
-    mfairfl.errors.ConfigError: config: 'rounds' is the parameter rounds: leave it out
-    """
-    found = {}
-    for name, value in dotted(config).items():
-        key = OPTIONS[name].key if name in OPTIONS else name
-        where = taken.get(key) or taken.get(key.partition(".")[0])
-        if where is not None:
-            raise ConfigError(f"config: '{name}' is {where}: leave it out")
-        found[key] = value
-    return found
 
 
 def settings(
