@@ -13,14 +13,13 @@ from mfairfl.data import (
     table_from_frame,
 )
 
-# Two rows lack a label, one an age, one has an age that is no number; "Yes" is spelt another way,
-# (one "clerk" has a space: its row has no label).
+# Two rows lack a label, one an age, one has an age that is no number; "Yes" is another spelling.
 ROWS = """age,job,fax,sex,hired
 31,clerk,1,f,yes
 45,smith,2,m,no
 ?,smith,3,f,no
 x,clerk,4,m,Yes
-27,clerk ,5,f,
+27,clerk,5,f,
 60,smith,6,m,
 33,smith,7,f,no
 39,smith,8,m,no
