@@ -26,7 +26,8 @@ from mfairfl.report.charts.scales import Scale, fitted, text_width, ticks
 __all__ = ["IntervalRow", "interval_chart"]
 
 _BESIDE = 126  # wider labels stand above their row
-_GAP = 8
+_GAP = 10
+_FEW = 12  # of more rows, long labels are cut instead
 _PITCH = 22
 _CAP = 4
 
@@ -136,11 +137,12 @@ def _layout(
 ) -> _Layout:
     values = [v for row in rows for v in (row.point, *(row.interval or ()), row.floor, row.before)]
     values += [guide.value for guide in guides]
-    widest = max((text_width(row.label, SIZE) for row in rows), default=0.0)
-    above = widest > _BESIDE
+    widths = [text_width(row.label, SIZE) for row in rows]
+    long = sum(width > _BESIDE for width in widths)
+    above = len(rows) <= _FEW and 4 * long > len(rows)
     points = [row.point for row in rows if row.point is not None]
     value_room = max((text_width(form(point), SIZE) for point in points), default=0.0)
-    start = _GAP if above else widest + _GAP
+    start = _GAP if above else min(max(widths, default=0.0), _BESIDE) + _GAP
     end = WIDTH - max(value_room + _GAP, 24)
     top = (LINE * len(guides) + 4) if guides else 2
     pitch = _PITCH + (LINE - 2 if above else 0)
@@ -174,9 +176,9 @@ def _floors(rows: Sequence[IntervalRow], layout: _Layout) -> Iterator[Markup]:
 def _row(row: IntervalRow, layout: _Layout, index: int, form: Form) -> Iterator[Markup]:
     y, scale = layout.middle(index), layout.scale
     if layout.above:
-        yield text(0, y - _PITCH / 2 - 1, row.label)
+        yield text(0, y - _PITCH / 2 - 1, row.label, kind="halo")
     else:
-        yield text(scale.start - _GAP, y + 4, row.label, anchor="end")
+        yield text(0, y + 4, row.label, room=_BESIDE)
     if row.interval is not None:
         low, high = (scale.at(end) for end in row.interval)
         yield line(low, y, high, y, "thin s1")

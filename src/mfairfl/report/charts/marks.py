@@ -9,6 +9,7 @@ from typing import Literal
 from markupsafe import Markup
 
 from mfairfl.report.charts.scales import Scale, shortened, text_width
+from mfairfl.text import one_line
 
 __all__ = [
     "DASHES",
@@ -25,6 +26,7 @@ __all__ = [
     "marker",
     "path",
     "picture",
+    "readable",
     "rectangle",
     "text",
     "upright",
@@ -103,6 +105,17 @@ def coordinate(value: float) -> str:
     return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")
 
 
+def readable(words: str) -> str:
+    r"""Return words without what turns the direction of writing or cannot be seen.
+
+    Examples
+    --------
+    >>> readable("a\u202eb")
+    'a?b'
+    """
+    return one_line(words, longest=len(words) + 1)
+
+
 def text(
     x: float,
     y: float,
@@ -122,7 +135,7 @@ def text(
     looks = Markup("") if anchor == "start" else Markup(' text-anchor="{}"').format(anchor)
     looks += Markup(' class="{}"').format(kind) if kind else Markup("")
     return Markup('<text x="{}" y="{}"{}>{}</text>').format(
-        coordinate(x), coordinate(y), looks, shortened(content, room, SIZE)
+        coordinate(x), coordinate(y), looks, shortened(readable(content), room, SIZE)
     )
 
 
@@ -219,7 +232,7 @@ def picture(
         width=WIDTH,
         height=coordinate(height),
         name=name,
-        title=title,
-        description=description,
+        title=readable(title),
+        description=readable(description),
         inside=Markup("").join(inside),
     )

@@ -116,7 +116,6 @@ def shortened(text: str, width: float, size: float) -> str:
     >>> shortened("Amsterdam", 40.0, 10.0), shortened("Ams", 40.0, 10.0)
     ('Amster…', 'Ams')
     """
-    text = " ".join(text.split())
     if text_width(text, size) <= width:
         return text
     kept = text

@@ -69,8 +69,8 @@ def strip_chart(
     --------
     >>> chart = strip_chart([1, 2], {"a": [0.5, 0.2], "b": [0.5, 0.8]}, name="a", title="Weights",
     ...                     description="…", form="{:.1f}".format, across="round")
-    >>> chart.count("h"), "0.2" in chart
-    (8, True)
+    >>> "0.8" in chart
+    True
     """
     known = [value for values in strips.values() for value in values if value is not None]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)

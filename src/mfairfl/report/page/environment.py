@@ -7,8 +7,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from mfairfl.report.charts import chart_style
+from mfairfl.report.charts.marks import readable
 
 __all__ = ["fill"]
+
+
+def _readable(value: Any) -> Any:
+    """Texts of a document may turn the direction of writing; what is markup already may not."""
+    return readable(value) if type(value) is str else value
 
 
 def fill(template: str, **values: Any) -> str:
@@ -17,6 +23,7 @@ def fill(template: str, **values: Any) -> str:
         loader=PackageLoader("mfairfl.report"),
         autoescape=True,
         undefined=StrictUndefined,
+        finalize=_readable,
         trim_blocks=True,
         lstrip_blocks=True,
     )

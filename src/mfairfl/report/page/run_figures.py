@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-
-from markupsafe import Markup
 
 from mfairfl.report.charts import (
     Guide,
@@ -18,162 +15,15 @@ from mfairfl.report.charts import (
     plane_chart,
     strip_chart,
 )
-from mfairfl.report.charts.marks import Form
-from mfairfl.report.document import (
-    Change,
-    ComparedModel,
-    Measured,
-    RunReport,
-    Section,
-    Slice,
-    TrainingCourse,
-)
+from mfairfl.report.document import Change, ComparedModel, RunReport, TrainingCourse
 from mfairfl.report.page.run_tables import curve_unit
-from mfairfl.report.page.wording import PLAIN, POINTS, Unit, Words, capital, unit_of
+from mfairfl.report.page.shared_figures import Figure, tolerance_guide, written
+from mfairfl.report.page.wording import COUNT, PLAIN, POINTS, SHARE, Unit, Words, capital, unit_of
 
-__all__ = [
-    "Figure",
-    "change_figures",
-    "client_figures",
-    "course_figures",
-    "goal_figures",
-    "group_figures",
-    "plane_figures",
-]
+__all__ = ["change_figures", "course_figures", "plane_figures"]
 
-_RATES = (
-    "selection_rate",
-    "accuracy",
-    "true_positive_rate",
-    "false_positive_rate",
-    "expected_calibration_error",
-)
-_IN_POINTS = "In percentage points."
 _MOST_ROWS = 60
 _MOST_CURVES = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Figure:
-    """A chart with what stands above it.
-
-    Parameters
-    ----------
-    title
-        What it shows.
-    meaning
-        The definition of what it shows, in plain words.
-    chart
-        The picture.
-    """
-
-    title: str
-    meaning: str
-    chart: Markup
-
-
-def goal_figures(report: RunReport, words: Words) -> list[Figure]:
-    """Return each goal's violation against its tolerance, the baseline's beside it."""
-    figures = []
-    models = {model.name: model for model in report.compared if model.kind != "this"}
-    for i, judgement in enumerate(report.headline.judgements):
-        number = judgement.measure
-        unit = unit_of(number.name)
-        rows = {"this model": number}
-        if (baseline := models.get(report.baseline)) and number.name in baseline.numbers:
-            rows[report.baseline] = baseline.numbers[number.name]
-        guides = _tolerance(judgement.tolerance, unit)
-        chart = interval_chart(
-            [_row(label, measured) for label, measured in rows.items()],
-            name=f"goal-{i}",
-            title=words.label(number.name),
-            description=_spoken(list(rows.values()), list(rows))
-            + (f" The tolerance is {unit.one(judgement.tolerance)}." if guides else ""),
-            form=unit.bare,
-            tick_form=unit.tick,
-            guides=guides,
-            zero=True,
-        )
-        meaning = f"{words.meaning(number.name)} {_IN_POINTS * (unit is POINTS)}".strip()
-        figures.append(Figure(title=words.label(number.name), meaning=meaning, chart=chart))
-    return figures
-
-
-def group_figures(report: RunReport, section: Section, words: Words, name: str) -> list[Figure]:
-    """Return one chart for each rate, and one of the violations."""
-    overall = {number.name: number for number in report.overall}
-    figures = [
-        _slices_figure(section.groups, rate, f"{name}-{rate}", words, overall=overall.get(rate))
-        for rate in _RATES
-        if any(rate in group.numbers for group in section.groups)
-    ]
-    violations = [
-        number
-        for number in section.measures
-        if number.name.endswith("_violation") and unit_of(number.name).mark != PLAIN.mark
-    ]
-    if violations:
-        labels = [_notion_label(number.name) for number in violations]
-        chart = interval_chart(
-            [_row(label, number) for label, number in zip(labels, violations, strict=True)],
-            name=f"{name}-violations",
-            title=f"Violations on {section.attribute}",
-            description=_spoken(violations, labels),
-            form=unit_of(violations[0].name).bare,
-            tick_form=unit_of(violations[0].name).tick,
-            zero=True,
-        )
-        meaning = "The largest distance of any group from everyone, in percentage points."
-        figures.insert(0, Figure(title="Violations", meaning=meaning, chart=chart))
-    return figures
-
-
-def client_figures(report: RunReport, words: Words) -> list[Figure]:
-    """Return the accuracy and the goal's violations of each client."""
-    tolerances = {j.measure.name: j.tolerance for j in report.headline.judgements}
-    overall = {number.name: number for number in report.overall}
-    return [
-        _slices_figure(
-            report.clients, number, f"client-{number}", words, overall=overall.get(number),
-            tolerance=tolerances.get(number),
-        )
-        for number in ("accuracy", *report.goal)
-        if any(number in client.numbers for client in report.clients)
-    ]  # fmt: skip
-
-
-def _slices_figure(
-    slices: Sequence[Slice],
-    number: str,
-    name: str,
-    words: Words,
-    *,
-    overall: Measured | None,
-    tolerance: float | None = None,
-) -> Figure:
-    unit = unit_of(number)
-    known = [(part.name, part.numbers[number]) for part in slices if number in part.numbers]
-    shown = _extremes(known)
-    guides = _tolerance(tolerance, unit)
-    if overall is not None and overall.value is not None and not number.endswith("_violation"):
-        guides.append(Guide(value=overall.value, label=f"everyone {unit.one(overall.value)}"))
-    fewer = f" The {len(shown)} most extreme of {len(known)} are shown." * (
-        len(shown) < len(known)
-    )
-    chart = interval_chart(
-        [_row(label, measured) for label, measured in shown],
-        name=name,
-        title=words.label(number),
-        description=_spoken([m for _, m in known], [label for label, _ in known]) + fewer,
-        form=_written(unit),
-        tick_form=unit.tick,
-        guides=guides,
-        zero=number.endswith(("_violation", "_error")),
-        bounds=(0.0, 1.0 if unit.mark == "%" else math.inf),
-    )
-    parts = [words.meaning(number), _IN_POINTS * (unit is POINTS), fewer]
-    meaning = " ".join(part.strip() for part in parts if part)
-    return Figure(title=words.label(number), meaning=meaning, chart=chart)
 
 
 def plane_figures(report: RunReport, words: Words) -> list[Figure]:
@@ -191,14 +41,14 @@ def plane_figures(report: RunReport, words: Words) -> list[Figure]:
             name=f"plane-{number}",
             title=f"Accuracy and {words.label(number)} of {len(points)} models",
             description=_spoken_plane(points, unit),
-            across=f"{words.label(number)}{', points' * (unit.mark != PLAIN.mark)}",
+            across=f"{words.label(number)}{', points' * (unit is POINTS)}",
             up="accuracy",
             across_form=unit.tick,
             up_form=unit_of("accuracy").tick,
             floor=floors[0],
-            guides=_tolerance(tolerances.get(number), unit),
+            guides=tolerance_guide(tolerances.get(number), unit),
         )
-        title = f"Accuracy and {words.label(number).lower()}"
+        title = "Accuracy and violation"
         meaning = "Better is up and to the left. Whiskers are intervals."
         figures.append(Figure(title=title, meaning=meaning, chart=chart))
     return figures
@@ -242,9 +92,9 @@ def _change_figure(changes: Sequence[Change], baseline: str, words: Words) -> Fi
         name=f"change-{part}-{number}",
         title=f"{title}, with {baseline} and with this model",
         description=f"{spoken}.",
-        form=_written(unit),
+        form=written(unit),
         tick_form=unit.tick,
-        bounds=(0.0, 1.0 if unit.mark == "%" else math.inf),
+        bounds=(0.0, 1.0 if unit is SHARE else math.inf),
         before=baseline,
     )
     return Figure(title=title, meaning=words.meaning(number), chart=chart)
@@ -272,7 +122,7 @@ def course_figures(report: RunReport, words: Words) -> list[Figure]:
         figures.append(
             _curves(course, {"pairs of clients in conflict": course.conflicts}, "Conflicts",
                     "Pairs of clients whose updates pointed against each other.",
-                    Unit(1.0, 0, ""))
+                    COUNT)
         )  # fmt: skip
     if _has_values(course.coefficients.values()):
         figures.append(_strips(course))
@@ -328,39 +178,6 @@ def _strips(course: TrainingCourse) -> Figure:
     return Figure(title="Weight of each client", meaning=meaning, chart=chart)
 
 
-def _row(label: str, number: Measured) -> IntervalRow:
-    return IntervalRow(
-        label=label, point=number.value, interval=number.interval, floor=number.noise_floor
-    )
-
-
-def _tolerance(tolerance: float | None, unit: Unit) -> list[Guide]:
-    if tolerance is None:
-        return []
-    return [Guide(value=tolerance, label=f"tolerance {unit.one(tolerance)}", kind="limit")]
-
-
-def _notion_label(violation: str) -> str:
-    return capital(violation.removesuffix("_violation").replace("_", " "))
-
-
-def _written(unit: Unit) -> Form:
-    """Points are written without their unit, which the figure's text names."""
-    return unit.one if unit.mark == "%" else unit.bare
-
-
-def _extremes(known: list[tuple[str, Measured]]) -> list[tuple[str, Measured]]:
-    """Return all if they are few; else the lowest and the highest, in their own order."""
-    if len(known) <= _MOST_ROWS:
-        return known
-    half = _MOST_ROWS // 2
-    order = sorted(
-        range(len(known)), key=lambda i: (known[i][1].value is None, known[i][1].value or 0)
-    )
-    kept = {*order[:half], *order[-half:]}
-    return [item for i, item in enumerate(known) if i in kept]
-
-
 def _has_values(curves: Iterable[Sequence[float | None]]) -> bool:
     return any(value is not None for values in curves for value in values)
 
@@ -380,23 +197,6 @@ def _spoken_served(course: TrainingCourse) -> str:
         return ""
     rounds = ", ".join(str(number) for number in course.served[:10])
     return f" The model is that of round {rounds}."
-
-
-def _spoken(numbers: Sequence[Measured], labels: Sequence[str]) -> str:
-    """Say the lowest and the highest of many, or all of few."""
-    known = [(label, n) for label, n in zip(labels, numbers, strict=True) if n.value is not None]
-    if not known:
-        return "No value is defined."
-    known.sort(key=lambda item: item[1].value or 0.0)
-    few = known if len(known) <= 3 else [known[0], known[-1]]
-    said = "; ".join(f"{label} {_with_interval(number)}" for label, number in few)
-    return f"{said}." if few is known else f"Of {len(known)}, from {said}."
-
-
-def _with_interval(number: Measured) -> str:
-    unit = unit_of(number.name)
-    between = f", interval {unit.span(number.interval)}" if number.interval else ""
-    return f"{unit.one(number.value)}{between}"
 
 
 def _spoken_plane(points: Sequence[PlanePoint], unit: Unit) -> str:

@@ -149,7 +149,7 @@ def measured_cell(number: Measured | None, notes: Notes, *, interval: bool = Tru
     --------
     >>> number = Measured(name="accuracy", value=0.858, interval=(0.851, 0.865))
     >>> measured_cell(number, Notes())
-    Cell(text='85.8%', detail='85.1–86.5', note='', code=False)
+    Cell(text='85.8 %', detail='85.1–86.5', note='', code=False)
     """
     if number is None:
         return Cell(text=NO_VALUE)

@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from mfairfl.fairness.notions import available_notions
 from mfairfl.report.document import Definition
 
-__all__ = ["NO_VALUE", "PLAIN", "POINTS", "SHARE", "Unit", "Words", "capital", "count", "unit_of"]
+__all__ = [
+    "COUNT",
+    "NO_VALUE",
+    "PLAIN",
+    "POINTS",
+    "SHARE",
+    "Unit",
+    "Words",
+    "capital",
+    "count",
+    "unit_of",
+]
 
 NO_VALUE = "–"
 _MINUS = "−"
@@ -67,7 +78,7 @@ class Unit:
         Examples
         --------
         >>> SHARE.one(0.8581), POINTS.one(0.0114), PLAIN.one(0.9), SHARE.one(None)
-        ('85.8%', '1.14 points', '0.900', '–')
+        ('85.8 %', '1.14 points', '0.900', '–')
         """
         return NO_VALUE if value is None else self.bare(value) + self.mark
 
@@ -81,10 +92,22 @@ class Unit:
         """
         if value is None:
             return NO_VALUE
-        unit = POINTS if self.mark == "%" else self
+        unit = POINTS if self == SHARE else self
         written = unit.one(value)
         up = value > 0 and any(c in "123456789" for c in written)
         return "+" * up + written
+
+    def change_span(self, ends: tuple[float, float] | None) -> str:
+        """Write the interval of a change without its unit.
+
+        Examples
+        --------
+        >>> SHARE.change_span((-0.012, 0.001))
+        '−1.20 to +0.10'
+        """
+        if ends is None:
+            return ""
+        return " to ".join(self.change(end).removesuffix(POINTS.mark) for end in ends)
 
     def span(self, ends: tuple[float, float] | None) -> str:
         """Write an interval without its unit.
@@ -105,15 +128,16 @@ class Unit:
         Examples
         --------
         >>> SHARE.tick(0.85), POINTS.tick(0.005), PLAIN.tick(0.2)
-        ('85%', '0.5', '0.2')
+        ('85 %', '0.5', '0.2')
         """
         written = f"{value * self.factor:,.10f}".rstrip("0").rstrip(".")
-        return written.replace("-", _MINUS) + (self.mark if self.mark == "%" else "")
+        return written.replace("-", _MINUS) + (self.mark if self == SHARE else "")
 
 
-SHARE = Unit(100.0, 1, "%")
+SHARE = Unit(100.0, 1, " %")
 POINTS = Unit(100.0, 2, " points")
 PLAIN = Unit(1.0, 3, "")
+COUNT = Unit(1.0, 0, "")
 
 
 def unit_of(name: str) -> Unit:
@@ -124,7 +148,7 @@ def unit_of(name: str) -> Unit:
     Examples
     --------
     >>> [unit_of(name).one(0.05) for name in ("accuracy", "demographic_parity_violation", "loss")]
-    ['5.0%', '5.00 points', '0.050']
+    ['5.0 %', '5.00 points', '0.050']
     """
     notion, _, kind = name.rpartition("_")
     if name in _SHARES:
