@@ -9,9 +9,9 @@ import shutil
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
+from samples import HOSTILE, hostile_report, poor_report, rich_report
 
 from mfairfl.report.page import render
-from samples import HOSTILE, hostile_report, poor_report, rich_report
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = (
@@ -123,8 +123,8 @@ def test_texts_of_charts_are_large_enough_on_a_phone(browser, files, name):
         sizes = visit.page.evaluate(
             """[...document.querySelectorAll('svg.chart')].map(chart => {
                 const scale = chart.getBoundingClientRect().width / chart.viewBox.baseVal.width;
-                const texts = [...chart.querySelectorAll('text')];
-                return Math.min(...texts.map(t => scale * parseFloat(getComputedStyle(t).fontSize)));
+                const texts = [...chart.querySelectorAll('text')].map(t => getComputedStyle(t));
+                return Math.min(...texts.map(style => scale * parseFloat(style.fontSize)));
             })"""
         )
         assert len(sizes) > 10
