@@ -6,7 +6,10 @@ from collections.abc import Iterable
 
 from mfairfl.data.task import Task
 
-__all__ = ["label_codes", "spelling"]
+__all__ = ["ORDERED_LABELS", "label_codes", "spelling"]
+
+ORDERED_LABELS = (["0", "1"], ["-1", "1"], ["False", "True"], ["false", "true"])
+"""Labels whose second value is the favourable one, whatever they are about."""
 
 _TRUE = frozenset({"true", "yes", "y", "t", "1"})
 _FALSE = frozenset({"false", "no", "n", "f", "0"})
