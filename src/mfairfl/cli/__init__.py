@@ -22,9 +22,11 @@ from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
 from mfairfl.cli.deploy import app as deploy_app
 from mfairfl.cli.doctor import doctor
+from mfairfl.cli.explain import explain
 from mfairfl.cli.flags import command
 from mfairfl.cli.init import init
 from mfairfl.cli.predict import predict
+from mfairfl.cli.report import report
 from mfairfl.cli.reproduce import reproduce
 from mfairfl.cli.show import INTERRUPTED, say
 from mfairfl.cli.strategies import strategies
@@ -44,8 +46,9 @@ app = typer.Typer(
 )
 
 
-for verb in (train, predict, compare, reproduce, tune, attack, init, doctor, strategies):
+for verb in (train, predict, compare, report, reproduce, tune, attack, init, doctor, explain):
     command(app)(verb)
+command(app)(strategies)
 app.add_typer(data_app, name="data")
 app.add_typer(deploy_app, name="deploy")
 

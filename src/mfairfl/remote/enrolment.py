@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import PlainSerializer, PlainValidator
@@ -21,6 +21,7 @@ from mfairfl.data import SPLITS, Attribute, Encoder, EncoderConfig, Split, Task
 from mfairfl.data.agreement import Profile, settle
 from mfairfl.data.binning import Histogram
 from mfairfl.data.encoder import fit_encoder
+from mfairfl.data.treatment import Treated
 from mfairfl.data.values import StrictModel
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
@@ -29,14 +30,21 @@ from mfairfl.plugins import MODELS
 from mfairfl.remote.codec import Packet, make_packet
 from mfairfl.remote.enrolment_answers import Sums, read_counts, read_profile, read_sums
 from mfairfl.remote.histograms import Cuts, pack_cuts, unpack_histograms
-from mfairfl.remote.remarks import dominant, nameless, odd_columns, unrecorded
-from mfairfl.remote.transport import Transport, read_replies
+from mfairfl.remote.participants import Participants
+from mfairfl.remote.remarks import (
+    dominant,
+    filled_in,
+    left_out,
+    nameless,
+    odd_columns,
+    unrecorded,
+)
+from mfairfl.remote.transport import Transport
 from mfairfl.text import one_line
 
 __all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "enrol"]
 
-T = TypeVar("T")
-_REASON, _NOTE = 500, 1000  # characters
+_NOTE = 1000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +117,8 @@ class Enrolled(StrictModel):
         The reason of each client that stays out.
     warnings : tuple of str
         What makes a client's columns doubtful, as far as sums show it.
+    treatment : tuple of Treated
+        What was dropped and filled in, as far as profiles and sums show it.
     """
 
     task: Task
@@ -118,6 +128,7 @@ class Enrolled(StrictModel):
     refused: dict[str, str]
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    treatment: tuple[Treated, ...] = ()
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -129,7 +140,7 @@ def enrol(
     transport: Transport, names: Sequence[str], terms: EnrolmentTerms, *, minimum: int = 1
 ) -> Enrolled:
     """Agree with the clients; raise if fewer than `minimum` are left."""
-    clients = _Clients(transport, sorted(names), minimum)
+    clients = Participants(transport, sorted(names), minimum)
     task = terms.task.model_copy(update={"client": None})
     request = make_packet("profile", {"task": task.model_dump(mode="json")})
     profiles = clients.ask(
@@ -163,6 +174,9 @@ def enrol(
             f"label '{agreement.task.label}': all train rows of all clients hold one value; a "
             "model needs rows with both"
         )
+    sums = {name: said[name].train + said[name].others for name in counts}
+    used = {name: said[name].rows for name in counts}
+    done = (*agreement.treatment, *left_out(profiles, used), *filled_in(sums))
     return Enrolled(
         task=agreement.task,
         encoder=encoder,
@@ -173,37 +187,10 @@ def enrol(
         warnings=_lines(
             *dominant(by_part),
             *nameless(agreement.task, [profiles[name] for name in counts]),
-            *odd_columns(agreement.task, {n: said[n].train + said[n].others for n in counts}),
+            *odd_columns(agreement.task, sums),
         ),
+        treatment=tuple(Treated(kind, *_lines(line)) for kind, line in done),
     )
-
-
-@dataclass(slots=True)
-class _Clients:
-    """Those that were asked so far, and why some of them stay out."""
-
-    transport: Transport
-    names: list[str]
-    minimum: int
-    refused: dict[str, str] = field(default_factory=dict)
-
-    def ask(self, request: Packet, read: Callable[[str, Packet], T]) -> dict[str, T]:
-        """Return each client's parsed answer; one without is refused with the reason."""
-        who = [name for name in self.names if name not in self.refused]
-        replies = self.transport.exchange(dict.fromkeys(who, request))
-        found, reasons = read_replies(who, replies, read)
-        self.refuse(reasons)
-        if len(found) < self.minimum:
-            why = "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refused.items()))
-            raise FederationError(
-                f"{len(found)} of {len(self.names)} clients take part, at least {self.minimum} "
-                f"must ({why})"
-            )
-        return {name: found[name] for name in sorted(found)}
-
-    def refuse(self, reasons: Mapping[str, str]) -> None:
-        """Let these clients stay out; what they say about themselves is cut to one line each."""
-        self.refused |= {name: one_line(why, _REASON) for name, why in reasons.items()}
 
 
 def _claimed(profile: Profile, most_rows: int | None) -> Profile:
@@ -222,7 +209,7 @@ def _lines(*lines: str) -> tuple[str, ...]:
 
 
 def _agreed_encoder(
-    clients: _Clients,
+    clients: Participants,
     said: Mapping[str, Sums],
     split: Mapping[str, Any],
     config: EncoderConfig,

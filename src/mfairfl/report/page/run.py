@@ -1,0 +1,114 @@
+"""The page of a run, from its report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mfairfl.report.document import Measured, RunReport, Section
+from mfairfl.report.page import run_figures, run_tables, shared_figures, shared_tables
+from mfairfl.report.page.badges import badge
+from mfairfl.report.page.environment import fill
+from mfairfl.report.page.shared_figures import Figure
+from mfairfl.report.page.tables import PageTable
+from mfairfl.report.page.wording import Words
+
+__all__ = ["Attribute", "attributes", "render"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """The part of a page on the groups of one attribute."""
+
+    name: str
+    figures: list[Figure]
+    tables: list[PageTable]
+
+
+def attributes(
+    sections: list[Section], overall: list[Measured], words: Words, goal: list[str]
+) -> list[Attribute]:
+    """Return what the page shows of the groups of each attribute."""
+    return [
+        Attribute(
+            section.attribute,
+            shared_figures.group_figures(section, overall, words, f"groups-{i}"),
+            [
+                shared_tables.measures_table(section, words, goal),
+                *shared_tables.groups_tables(section, words),
+            ],
+        )
+        for i, section in enumerate(sections, 1)
+    ]
+
+
+def render(report: RunReport) -> str:
+    """Return the page of a run: one HTML file that loads nothing and runs nothing.
+
+    Parameters
+    ----------
+    report
+        What the page says.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from mfairfl.report.page import render
+    >>> Path("report.html").write_text(render(report), encoding="utf-8")  # doctest: +SKIP
+    """
+    words = Words(report.definitions)
+    return fill(
+        "run.html",
+        report=report,
+        badge=badge(report.headline.judgements),
+        attributes=attributes(report.sections, report.overall, words, report.goal),
+        **_figures(report, words),
+        **_tables(report, words),
+    )
+
+
+def _figures(report: RunReport, words: Words) -> dict[str, list[Figure]]:
+    judgements = report.headline.judgements
+    baseline = {
+        model.name: model.numbers
+        for model in report.compared
+        if model.kind != "this" and model.name == report.baseline
+    }
+    return {
+        "goal_figures": shared_figures.goal_figures(judgements, words, "this model", baseline),
+        "client_figures": shared_figures.client_figures(
+            report.clients, report.overall, judgements, words
+        ),
+        "compared_figures": [
+            *run_figures.plane_figures(report, words),
+            *run_figures.change_figures(report, words),
+        ],
+        "course_figures": run_figures.course_figures(report, words),
+    }
+
+
+def _tables(report: RunReport, words: Words) -> dict[str, list[PageTable]]:
+    judgements, level, goal = report.headline.judgements, report.level, report.goal
+    origin, all_rows = report.provenance, f"All {report.split} rows together"
+    software = {**origin.versions, **origin.machine}
+    return {
+        "all_tables": [
+            shared_tables.judgements_table(judgements, words, level),
+            *shared_tables.overall_tables(report.overall, words, level, goal, all_rows),
+        ],
+        "client_tables": shared_tables.clients_tables(report.clients, words, goal),
+        "compared_tables": [
+            *run_tables.compared_tables(report, words),
+            *run_tables.changes_tables(report, words),
+        ],
+        "course_tables": [
+            run_tables.course_table(report, words),
+            run_tables.coefficients_table(report),
+        ],
+        "data_tables": [run_tables.silos_table(report)],
+        "origin_tables": [
+            shared_tables.facts_table("The data", origin.data, "Fact"),
+            shared_tables.facts_table("SHA-256 of the files", origin.files, "File"),
+            shared_tables.facts_table("Settings", origin.settings, "Setting", aside=True),
+            shared_tables.facts_table("Software and machine", software, "What", aside=True),
+        ],
+    }
