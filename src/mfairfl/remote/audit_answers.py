@@ -22,20 +22,29 @@ from mfairfl.remote.audit_questions import AuditAsk
 from mfairfl.remote.codec import ArrayForm, Packet, expect_answer, make_packet, require_arrays
 from mfairfl.strict_json import JsonLimits
 
-__all__ = ["SiloCounts", "pack_counts", "pack_groups", "read_counts", "read_groups"]
+__all__ = [
+    "LONGEST_GROUP",
+    "SiloCounts",
+    "pack_counts",
+    "pack_groups",
+    "read_counts",
+    "read_groups",
+]
 
 _LARGEST_LOSS = 40.0  # of a row: a probability of 0 that fails loses 36
-_GROUPS = JsonLimits(characters=1 << 20, values=1 << 12)
 _FACTS = JsonLimits(characters=4096, values=64)
 _SCORE_SUMS = ("rows", "sums", "losses")  # of `ScoreSums`, beside its histogram
 _REASONS = ("no decision", "no score")
 
-_Value = Annotated[str, Field(strict=True, min_length=1, max_length=1000)]
+LONGEST_GROUP = 200
+"""Characters of a group's name; a longer one is no group that anybody would read."""
+
+_Value = Annotated[str, Field(strict=True, min_length=1, max_length=LONGEST_GROUP)]
 _Rows = Annotated[int, Field(strict=True, ge=1, le=MOST_ROWS)]
 
 
 class _Groups(StrictModel):
-    groups: dict[_Value, Annotated[list[_Value], Field(max_length=MOST_GROUPS)]]
+    groups: dict[str, Annotated[list[_Value], Field(max_length=MOST_GROUPS)]]
 
 
 def pack_groups(groups: Mapping[str, Sequence[str]]) -> Packet:
@@ -47,7 +56,8 @@ def read_groups(reply: Packet, columns: Sequence[str]) -> dict[str, tuple[str, .
     """Return the groups that an answer names; names that no honest silo sends are refused."""
     require_arrays(reply.arrays, {})
     try:
-        said = _Groups.model_validate(expect_answer(reply, "groups", _GROUPS)).groups
+        limits = JsonLimits(2000 + 15_000 * len(columns), 64 + 64 * len(columns))
+        said = _Groups.model_validate(expect_answer(reply, "groups", limits)).groups
     except ValidationError as error:
         raise MessageError(first_problem(error)) from None
     if set(said) != set(columns):

@@ -22,7 +22,7 @@ from mfairfl.errors import ConfigError, DataError, MessageError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
 from mfairfl.models import Model
-from mfairfl.remote.audit_answers import SiloCounts, pack_counts, pack_groups
+from mfairfl.remote.audit_answers import LONGEST_GROUP, SiloCounts, pack_counts, pack_groups
 from mfairfl.remote.audit_consent import (
     AuditConsent,
     require_columns_agreed,
@@ -47,7 +47,7 @@ def answer_groups(settings: SiloSettings, policy: Policy, header: Mapping[str, A
     found = {}
     for column, texts in rows.groups.items():
         values, counts = np.unique(texts.astype(np.str_), return_counts=True)
-        named = [str(value) for value in values[counts >= least] if value != MISSING]
+        named = [str(value) for value in values[counts >= least] if _is_name(value)]
         if len(named) > MOST_GROUPS:
             raise MessageError(
                 f"sensitive column '{column}' has more than {MOST_GROUPS} values; form a few "
@@ -55,6 +55,11 @@ def answer_groups(settings: SiloSettings, policy: Policy, header: Mapping[str, A
             )
         found[column] = named
     return pack_groups(found)
+
+
+def _is_name(value: str) -> bool:
+    """Say whether a value can be the name of a group; rows with others are counted as ``?``."""
+    return value != MISSING and value.isprintable() and len(value) <= LONGEST_GROUP
 
 
 def answer_audit(settings: SiloSettings, policy: Policy, packet: Packet) -> Packet:
