@@ -64,8 +64,13 @@ class TimeLimitError(MfairflError):
     """A computation took longer than whoever asked for it allows."""
 
 
-def unknown(kind: str, name: str, options: Iterable[str]) -> str:
+def unknown(kind: str, name: str, options: Iterable[str], *, listed: str | None = None) -> str:
     """Say that `name` is not a known `kind`, with the nearest known name.
+
+    Parameters
+    ----------
+    listed : str, optional
+        What lists the options, where they are too many for one line.
 
     Examples
     --------
@@ -75,7 +80,8 @@ def unknown(kind: str, name: str, options: Iterable[str]) -> str:
     known = sorted(options)
     near = get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f": did you mean '{near[0]}'?" if near else ""
-    return f"unknown {kind} '{name}'{hint} (known: {', '.join(known)})"
+    where = f"known: {', '.join(known)}" if listed is None else f"`{listed}` lists all"
+    return f"unknown {kind} '{name}'{hint} ({where})"
 
 
 def require_known(

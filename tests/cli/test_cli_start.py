@@ -9,7 +9,10 @@ import pytest
 
 import mfairfl
 
-VERBS = ["train", "predict", "compare", "tune", "reproduce", "init", "doctor", "strategies"]
+VERBS = [
+    *("train", "predict", "compare", "tune", "reproduce", "init", "doctor", "explain"),
+    "strategies",
+]
 
 
 def test_help_names_every_verb(cli):
@@ -61,6 +64,7 @@ REFUSALS = [
     "predict norun --csv nofile.csv --out p.csv",
     "reproduce table1",
     "strategies fedvag",
+    "explain nosefloor",
     "data describe adul",
 ]
 
@@ -69,8 +73,10 @@ def test_help_lists_and_refusals_do_not_wait_for_torch(tmp_path):
     code = (
         "import sys; from mfairfl.cli import main\n"
         "assert main(['--help']) == 0 and main(['train', '--help']) == 0\n"
+        "assert main(['explain', 'noise-floor']) == 0\n"
         "assert 'pandas' not in sys.modules and 'numpy' not in sys.modules\n"
         "assert main(['data', 'list']) == 0 and main(['strategies']) == 0\n"
+        "assert main(['explain']) == 0 and main(['explain', 'dp_ratio', '--json']) == 0\n"
         "slow = {'torch', 'scipy.optimize', 'scipy.stats', 'matplotlib', 'flwr', 'optuna',\n"
         "        'sklearn'}\n"
         "assert not slow & sys.modules.keys(), 'lists'\n"

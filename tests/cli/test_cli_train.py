@@ -46,7 +46,9 @@ def test_own_csv_from_flags(cli, csv, flags, tmp_path):
         ["demographic_parity_difference", values[0]],
         ["demographic_parity_ratio", values[1]],
     ]
-    assert answer.out.splitlines()[-1].startswith("files: r/")
+    files, hint = answer.out.splitlines()[-2:]
+    assert files.startswith("files: r/")
+    assert hint.startswith("see: mfairfl explain noise-floor")
     assert answer.err.splitlines()[0] == "run folder: r"
     assert [line.split()[1] for line in answer.err.splitlines()[1:]] == ["0/2", "1/2", "2/2"]
 

@@ -1,10 +1,17 @@
-"""Tables keep names and numbers whole, whatever the width."""
+"""Tables keep names and numbers whole, whatever the width; numbers say what they mean."""
 
 from __future__ import annotations
 
+from itertools import takewhile
+
 import pytest
 
-from mfairfl.cli.show import print_table
+import mfairfl
+from federations import people_federation
+from mfairfl.cli.show import print_run, print_table
+from mfairfl.fairness import Event, Notion, register_notion
+from mfairfl.fairness.notions import REGISTRY
+from mfairfl.glossary import explain
 
 NAMES = ["demographic_parity_violation *", "  sex", "equalized_odds_violation", "accuracy"]
 HEAD = ["number", "value", "95% interval", "noise floor", "constant classifier"]
@@ -39,3 +46,88 @@ def test_prose_wraps_between_words(capsys, monkeypatch):
 def test_an_empty_table_shows_its_head(capsys):
     print_table(["name", "value"], [])
     assert capsys.readouterr().out.split()[:2] == ["name", "value"]
+
+
+def test_notes_stand_below_their_rows_and_meanings_below_their_headings(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = [["first", "1.0"], ["  part", "0.5"], ["second", "2.0"]]
+    notes = ["a note that is longer than forty characters", "", "short"]
+    print_table(["number", "value"], rows, under={"value": "read"}, notes=notes)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert [line.split() for line in lines if "─" not in line] == [
+        ["value"],
+        ["number", "read"],
+        ["first", "1.0"],
+        ["a", "note", "that", "is", "longer", "than", "forty"],
+        ["characters"],
+        ["part", "0.5"],
+        ["second", "2.0"],
+        ["short"],
+    ]
+    assert max(map(len, lines)) <= 40
+
+
+OWN = Notion("own_equality", (Event("y=0", (0,)),), "selection")
+SMALL = {"rounds": 1, "local_epochs": 1, "hidden": (4,)}
+
+
+@pytest.fixture(scope="module")
+def record():
+    """A run with a notion of one's own as its goal; the notion is forgotten again."""
+    register_notion(OWN)
+    run = mfairfl.train(people_federation(), notion=[OWN.name, "dp"], **SMALL)
+    REGISTRY.remove(OWN.name)
+    return run.record
+
+
+NUMBERS = [
+    *("accuracy", "balanced_accuracy", "roc_auc", "log-loss", "expected_calibration_error"),
+    *("demographic_parity_violation", "demographic_parity_difference", "demographic_parity_ratio"),
+    *(f"own_equality_{kind}" for kind in ("violation", "difference", "ratio")),
+    *("equalized_odds_violation", "equal_opportunity_violation", "accuracy_parity_violation"),
+    *("client_accuracy_gap", "client_accuracy_std", "worst_client_accuracy"),
+]
+
+
+def note_below(lines, name):
+    """Return the indented lines below a row, as one."""
+    at = next(i for i, line in enumerate(lines) if line.split()[:1] == [name])
+    return " ".join(
+        map(str.strip, takewhile(lambda line: line.startswith("    "), lines[at + 1 :]))
+    )
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_every_number_says_what_it_means_where_it_stands(
+    record, capsys, monkeypatch, tmp_path, new_names, width
+):
+    monkeypatch.setenv("COLUMNS", str(width))
+    register_notion(OWN)
+    print_run(record, tmp_path, as_json=False)
+    text = capsys.readouterr().out
+    lines = text[text.index("\nmeasured on") : text.index("    AUC: ")].splitlines()
+    assert max(len(line.rstrip()) for line in lines) <= width
+    for name in NUMBERS:
+        said = note_below(lines, name).removeprefix("the goal of this run: ")
+        assert f"{said[0].upper()}{said[1:]}." == explain(name).short
+    goals = [name for name in NUMBERS if note_below(lines, name).startswith("the goal of this")]
+    assert goals == ["demographic_parity_violation", "own_equality_violation"]
+
+
+def test_a_notion_that_is_not_known_here_is_explained_by_its_kind(record, capsys, tmp_path):
+    assert OWN.name not in REGISTRY.names()
+    print_run(record, tmp_path, as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith(f"{OWN.name}_violation *"))
+    assert lines[at + 1].strip().startswith("the goal of this run: the largest gap between")
+
+
+def test_headings_of_clients_and_groups_are_explained_above_them(record, capsys, tmp_path):
+    print_run(record, tmp_path, as_json=False)
+    said = capsys.readouterr().out
+    clients, groups = said.index("\nclient "), said.index("\nattribute ")
+    for heading, table in [("selected", clients), ("base rate", clients), ("true pos.", groups)]:
+        short = explain(heading).short
+        line = f"    {heading}: {short[0].lower()}{short[1:-1]}"
+        assert 0 <= said.index(line) < table
+    assert said.rstrip().splitlines()[-1].startswith("see: mfairfl explain noise-floor")

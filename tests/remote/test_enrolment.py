@@ -169,6 +169,26 @@ def test_who_lacks_an_attribute_takes_part_and_a_note_says_so(settings):
         assert np.flatnonzero(rows).tolist() == held
 
 
+def test_rows_left_out_and_values_filled_in_are_counted_by_client(settings):
+    for site, lost in {"west": 3, "east": 5}.items():
+        frame = pd.read_csv(settings[site].csv)
+        frame.loc[: lost - 1, "hired"] = None  # counted with the first row
+        frame.loc[frame.index[-2:], "skill"] = None
+        frame.to_csv(settings[site].csv, index=False)
+    enrolled = enrol(Fresh(settings), list(settings), TERMS, minimum=4)
+    rows = {site: len(pd.read_csv(settings[site].csv)) for site in settings}
+    used = sum(rows.values()) - 8
+    assert enrolled.treatment == (
+        ("dropped", f"east: 5 of {rows['east']} rows left out, values missing where none may be"),
+        ("dropped", f"west: 3 of {rows['west']} rows left out, values missing where none may be"),
+        (
+            "filled",
+            f"column 'skill': 4 of {used} values missing (east 2, west 2), filled with the mean "
+            "and marked",
+        ),
+    )
+
+
 def test_counts_are_those_of_the_rows(settings):
     enrolled, federation = enrol(Fresh(settings), list(settings), TERMS), embedded()
     for client in federation.clients:

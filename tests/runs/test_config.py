@@ -189,6 +189,7 @@ CHANGES: dict[str, Any] = {
     "fairness.sensitive": ("sex",),
     "fairness.intersections": True,
     "fairness.alpha": 0.1,
+    "fairness.verdict_tolerance": 0.05,
     "strategy.name": "constant",
     "strategy.weights": "uniform",
     "output.rule": "average",

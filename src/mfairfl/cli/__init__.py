@@ -22,6 +22,7 @@ from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
 from mfairfl.cli.deploy import app as deploy_app
 from mfairfl.cli.doctor import doctor
+from mfairfl.cli.explain import explain
 from mfairfl.cli.flags import command
 from mfairfl.cli.init import init
 from mfairfl.cli.predict import predict
@@ -44,7 +45,7 @@ app = typer.Typer(
 )
 
 
-for verb in (train, predict, compare, reproduce, tune, attack, init, doctor, strategies):
+for verb in (train, predict, compare, reproduce, tune, attack, init, doctor, explain, strategies):
     command(app)(verb)
 app.add_typer(data_app, name="data")
 app.add_typer(deploy_app, name="deploy")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mfairfl.cli.flags import Delimiter, Encoding, Header, Json, Sheet, check_target
-from mfairfl.cli.show import group_sizes, print_json, print_numbers, print_text, say
+from mfairfl.cli.show import HINT, group_sizes, print_json, print_numbers, print_text, say
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.runs.options import comma_list
 
@@ -155,3 +155,4 @@ def _print_measured(rows: int, found: Evaluation) -> None:
         kept = {name: value for name, value in found.metrics if "client_acc" not in name}
         found = found.model_copy(update={"metrics": type(found.metrics)(**kept)})
     print_numbers(found)
+    print_text(HINT)

@@ -6,25 +6,31 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, indent
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich import box
 from rich.console import Console
 from rich.table import Table as Grid
+from rich.text import Text
+
+from mfairfl.errors import ConfigError
 
 if TYPE_CHECKING:  # `mfairfl --help` shows no run
     from mfairfl.checks.facts import ColumnFacts
     from mfairfl.runs.record import Evaluation, Metrics, RunRecord, ServedFacts
 
 __all__ = [
+    "HINT",
     "group_sizes",
     "number",
     "print_columns",
     "print_json",
+    "print_note",
     "print_numbers",
     "print_run",
     "print_table",
@@ -35,11 +41,18 @@ __all__ = [
 
 PIPE_WIDTH, READABLE = 120, 90
 INTERRUPTED = 130  # exit code
+HINT = "see: mfairfl explain noise-floor (any word above; without a word: all)"
 _GAP = "  "  # between columns
+_DEEPER = "    "  # before what a number means; attributes of a number have half of it
 _OVERALL = ("accuracy", "balanced_accuracy", "roc_auc", "loss", "expected_calibration_error")
 _LABELS = {"loss": "log-loss"}
 _IN_TABLES = ("by_client.", "by_group.")  # undefined there: a dash in the table says so
 _CLIENTS = ("client_accuracy_gap", "client_accuracy_std", "worst_client_accuracy")
+_INTERVAL = "plausible values"
+_UNDER = {
+    "noise floor": "if exactly fair",
+    "constant classifier": "same for all",
+}
 
 
 def terminal(*, stderr: bool = False) -> Console:
@@ -56,7 +69,15 @@ def say(line: str) -> None:
 
 def print_text(text: str) -> None:
     """Print a paragraph to standard output, in lines of readable length."""
-    typer.echo(fill(text, min(terminal().width, READABLE)))
+    typer.echo(fill(text, min(terminal().width, READABLE), break_on_hyphens=False))
+
+
+def print_note(text: str) -> None:
+    """Print what something means: indented, faint on a terminal."""
+    console = terminal()
+    room = min(console.width, READABLE) - len(_DEEPER)
+    lines = indent(fill(text, room, break_on_hyphens=False), _DEEPER)
+    console.print(Text(lines, style="dim"), soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
@@ -70,31 +91,63 @@ def print_table(
     *,
     right: Sequence[int] = (),
     wrap: Sequence[int] = (),
+    under: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
 ) -> None:
     """Print a table to standard output.
 
     Columns in `right` are numbers. Where the terminal is too narrow, headings and the columns in
     `wrap` are broken between words; names and numbers never are, even if lines get too long.
+    `under` says below a heading what its column means, `notes` below each row what the row means;
+    an empty note leaves no line.
     """
-    columns, console = list(zip(head, *rows, strict=True)), terminal()
-    widths = [max(map(len, column)) for column in columns]
-    least = []
-    for i, (heading, *cells) in enumerate(columns):
+    console, cells = terminal(), [list(row) for row in rows]
+    widths = _widths(head, cells, wrap, under or {}, console.width)
+    console.width = max(console.width, sum(widths) + len(_GAP) * (len(widths) - 1))
+    headings = [Text(name) for name in head]
+    for heading in headings:
+        if meaning := (under or {}).get(heading.plain):
+            heading.append(f"\n{meaning}", "not bold dim")
+
+    def grid(*, heads: bool) -> Grid:
+        look: dict[str, Any] = {"padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False}
+        made = Grid(box=box.SIMPLE_HEAD, show_header=heads, **look)
+        for i, (heading, width) in enumerate(zip(headings, widths, strict=True)):
+            made.add_column(heading, justify="right" if i in right else "left", width=width)
+        return made
+
+    console.print()
+    part = grid(heads=True)
+    for row, note in zip_longest(cells, notes, fillvalue=""):
+        part.add_row(*row)
+        if note:
+            console.print(part)
+            print_note(note)
+            part = grid(heads=False)
+    if part.row_count or not cells:
+        console.print(part)
+    console.print()
+
+
+def _widths(
+    head: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    wrap: Sequence[int],
+    under: Mapping[str, str],
+    room: int,
+) -> list[int]:
+    """Return the widths of columns: all they need, or so much less that they fit if they can."""
+    widths, least = [], []
+    for i, (heading, *cells) in enumerate(zip(head, *rows, strict=True)):
         words = [word for cell in cells for word in cell.split()] if i in wrap else cells
-        least.append(max(map(len, ["", *heading.split(), *words])))
-    gaps = len(_GAP) * (len(columns) - 1)
-    while sum(widths) + gaps > console.width and widths != least:
+        whole = [*heading.split(), *under.get(heading, "").split(), *words]
+        least.append(max(map(len, ["", *whole])))
+        widths.append(max(map(len, [heading, *cells, *whole])))
+    room -= len(_GAP) * (len(widths) - 1)
+    while sum(widths) > room and widths != least:
         widest = max(range(len(widths)), key=lambda i: (widths[i] > least[i], widths[i]))
         widths[widest] -= 1
-    console.width = max(console.width, sum(widths) + gaps)
-    grid = Grid(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for i, (heading, width) in enumerate(zip(head, widths, strict=True)):
-        grid.add_column(heading, justify="right" if i in right else "left", width=width)
-    for row in zip(*(cells for _, *cells in columns), strict=True):
-        grid.add_row(*row)
-    console.print()
-    console.print(grid)
-    console.print()
+    return widths
 
 
 def print_columns(columns: Sequence[ColumnFacts]) -> None:
@@ -127,20 +180,16 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
         print_text(f"warning: {warning}")
     _print_whom(record, found.metrics)
     print_numbers(found, record.goal)
-    print_text(
-        "* the fairness goal of this run. violation: largest gap between a group's rate and the "
-        "overall rate; difference, ratio: of the lowest and highest rates of groups (several "
-        "attributes crossed), as fairlearn's; noise floor: the mean violation if decisions were "
-        "exactly fair, on as many rows; constant classifier: the majority label for everyone."
-    )
     _print_clients(found, record.goal)
     _print_groups(found.metrics)
     typer.echo(f"served model: {_served(record.served)} (rule {record.served.rule})")
+    print_note(_meaning(record.served.rule))
     for note in record.federation.notes:
         typer.echo(f"note: {note}")
     typer.echo(
         f"files: {folder}/ (run.json, rounds.csv, clients.csv, model.safetensors, encoder.json)"
     )
+    print_text(HINT)
 
 
 def _served(served: ServedFacts) -> str:
@@ -160,11 +209,13 @@ def print_numbers(found: Evaluation, goal: Sequence[str] = ()) -> None:
     level = f"{found.intervals.level:.0%} interval"
     head = ["number", "value", level, "noise floor", "constant classifier"]
     shown = _shown(found, goal)
-    print_table(head, _number_rows(found, goal, shown), right=(3, 4))
+    rows = _number_rows(found, goal, shown)
+    under, notes = {level: _INTERVAL, **_UNDER}, [note for _, note in rows]
+    print_table(head, [row for row, _ in rows], right=(3, 4), under=under, notes=notes)
     # Below the table: a reason is a sentence, too long for a cell.
     for name, reason in found.metrics.undefined.items():
         if name.rpartition(".")[2] in shown and not name.startswith(_IN_TABLES):
-            typer.echo(f"{_LABELS.get(name, name)}: undefined ({reason})")
+            print_text(f"{_LABELS.get(name, name)}: undefined ({reason})")
 
 
 def _shown(found: Evaluation, goal: Sequence[str]) -> list[str]:
@@ -176,21 +227,41 @@ def _shown(found: Evaluation, goal: Sequence[str]) -> list[str]:
     return [name for name in (*names, *_CLIENTS) if name in found.metrics.by_name]
 
 
-def _number_rows(found: Evaluation, goal: Sequence[str], shown: Sequence[str]) -> list[list[str]]:
-    """Return one row for each number: name, value, interval, floor, constant."""
+def _number_rows(
+    found: Evaluation, goal: Sequence[str], shown: Sequence[str]
+) -> list[tuple[list[str], str]]:
+    """Return a row for each number (name, value, interval, floor, constant) and its meaning."""
     metrics, ranges = found.metrics, found.intervals
     floors, constant = found.noise_floor, found.constant_classifier
     rows = []
     for name in shown:
-        mark = " *" if name in goal else ""
+        mark, aim = (" *", "the goal of this run: ") if name in goal else ("", "")
         extra = [_interval(ranges.get(name)), number(floors.get(name)), number(constant.get(name))]
-        rows.append([_LABELS.get(name, name) + mark, _value(metrics[name]), *extra])
+        row = [_LABELS.get(name, name) + mark, _value(metrics[name]), *extra]
+        rows.append((row, aim + _meaning(name)))
         for attribute, numbers in metrics.by_attribute.items():
             if name in numbers:
                 low_high = _interval(ranges.by_attribute[attribute].get(name))
                 floor = number(floors.by_attribute[attribute].get(name))
-                rows.append([f"  {attribute}", _value(numbers[name]), low_high, floor, ""])
+                rows.append(([f"  {attribute}", _value(numbers[name]), low_high, floor, ""], ""))
     return rows
+
+
+def _meaning(word: str) -> str:
+    """Return what a word means as part of a line, without capital and full stop."""
+    from mfairfl.glossary import explain  # noqa: PLC0415 - only when a result is shown
+
+    try:
+        short = explain(word).short
+    except ConfigError:  # of a notion that was registered where the run was made
+        short = explain(word.rpartition("_")[2]).short
+    return short[0].lower() + short[1:].rstrip(".")
+
+
+def _print_meanings(words: Mapping[str, str]) -> None:
+    """Say what the headings of a table mean: each heading with a word of the glossary."""
+    for heading, word in words.items():
+        print_note(f"{heading}: {_meaning(word)}")
 
 
 def _value(value: float | None) -> str:
@@ -222,7 +293,7 @@ def _print_whom(record: RunRecord, metrics: Metrics) -> None:
         f"{record.strategy} on {record.data.name}, {record.rounds} rounds, seed {record.seed}; "
         f"favourable: {record.task.label} = {record.task.favourable}"
     )
-    typer.echo(
+    print_text(
         f"measured on {count:,} {record.reported} rows of {len(metrics.by_client)} clients "
         f"({group_sizes(metrics)})"
     )
@@ -234,7 +305,7 @@ def _print_clients(found: Evaluation, goal: Sequence[str]) -> None:
 
     names = [short_name(name.removesuffix("_violation")) for name in goal]
     rates = {
-        "ROC-AUC": "roc_auc",
+        "AUC": "roc_auc",
         **{f"{name} violation *": key for name, key in zip(names, goal, strict=True)},
         "selected": "selection_rate",
         "base rate": "base_rate",
@@ -250,6 +321,7 @@ def _print_clients(found: Evaluation, goal: Sequence[str]) -> None:
         for name, cell in found.metrics.by_client.items()
     ]
     head = ["client", "rows", "accuracy", "interval", *rates]
+    _print_meanings({key: rates[key] for key in ("AUC", "selected", "base rate")})
     print_table(head, rows, right=(1, 2, *range(4, len(head))))
 
 
@@ -267,4 +339,5 @@ def _print_groups(metrics: Metrics) -> None:
         for attribute, cells in metrics.by_group.items()
         for group, cell in cells.items()
     ]
+    _print_meanings({key: rates[key] for key in ("true pos.", "false pos.", "calib. error")})
     print_table(["attribute", "group", "rows", *rates], rows, right=range(2, 3 + len(rates)))

@@ -22,6 +22,7 @@ from mfairfl.data.columns import MOST_GROUPS, Column, Columns, lookalike
 from mfairfl.data.labels import label_codes
 from mfairfl.data.sums import MOST_ROWS
 from mfairfl.data.task import Sensitive, Task
+from mfairfl.data.treatment import Treated, treated
 from mfairfl.data.values import MISSING, StrictModel, canonical_text
 from mfairfl.errors import DataError, unknown
 
@@ -119,11 +120,16 @@ class Profile(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The resolved task, why clients are refused, and what an auditor should know."""
+    """The resolved task, why clients are refused, and what is done to columns and cells."""
 
     task: Task
     refused: Mapping[str, tuple[str, ...]]
-    notes: tuple[str, ...]
+    treatment: tuple[Treated, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What an auditor should know."""
+        return tuple(one.line for one in self.treatment)
 
 
 def describe_columns(columns: Columns, task: Task, client: str, *, min_count: int) -> Profile:
@@ -173,7 +179,7 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
     if not profiles:
         raise DataError("no client described its file: start the clients first")
     ordered = sorted(profiles, key=lambda profile: profile.client)
-    numeric, categorical, notes = _roles(ordered, task)
+    numeric, categorical, left_out = _roles(ordered, task)
     resolved = task.model_copy(
         update={
             "numeric": numeric,
@@ -193,9 +199,13 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
     }
     refused = {name: why for name, why in found.items() if why}
     fitting = [profile for profile in ordered if profile.client not in refused]
-    notes += tuple(note for profile in fitting for note in _unread(profile, resolved))
+    unread = [line for profile in fitting for line in _unread(profile, resolved)]
     sensitive = tuple(_with_unrecorded(s, fitting, task) for s in resolved.sensitive)
-    return Agreement(resolved.model_copy(update={"sensitive": sensitive}), refused, notes)
+    return Agreement(
+        resolved.model_copy(update={"sensitive": sensitive}),
+        refused,
+        (*treated("dropped", left_out), *treated("filled", unread)),
+    )
 
 
 def settle(profiles: Sequence[Profile], task: Task) -> Agreement:
@@ -233,7 +243,7 @@ def settle(profiles: Sequence[Profile], task: Task) -> Agreement:
         left = without[worst]
     if found is None:
         raise DataError(problem)
-    return Agreement(found.task, {**found.refused, **spoilers}, found.notes)
+    return Agreement(found.task, {**found.refused, **spoilers}, found.treatment)
 
 
 def _attempt(profiles: Sequence[Profile], task: Task) -> tuple[Agreement | None, str]:
@@ -264,7 +274,7 @@ def _check_groups(task: Task) -> None:
 
 
 def _unread(profile: Profile, task: Task) -> Iterator[str]:
-    """Yield a note for each numeric column of a file in which some cells are not numbers."""
+    """Yield a line for each numeric column of a file in which some cells are not numbers."""
     for name in task.numeric or ():
         column = profile.column(name)
         if column is not None and column.texts:

@@ -23,6 +23,7 @@ from mfairfl.data.encoder import Encoder, EncoderConfig, fit_encoder
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
 from mfairfl.data.sums import EncoderStatistics, statistics
 from mfairfl.data.table import Table
+from mfairfl.data.treatment import Treated
 from mfairfl.errors import DataError
 from mfairfl.randomness import stream
 from mfairfl.text import some_of
@@ -91,6 +92,11 @@ def federation_from_tables(
     return assemble(
         [split(one, table) for one, table in tables.items()],
         notes=tuple(f"{one}: {note}" for one, table in tables.items() for note in table.notes),
+        treatment=tuple(
+            Treated(kind, f"{one}: {line}")
+            for one, table in tables.items()
+            for kind, line in table.treatment
+        ),
         table_name=name,
         sha256=hashlib.sha256(sums.encode()).hexdigest(),
         scheme="tables",

@@ -259,21 +259,25 @@ class Column:
     @property
     def doubts(self) -> list[str]:
         """What a reader should check of how a column of numbers was read."""
-        found, where = self.recognised, f"{self.table}: column '{self.name}'"
-        if found is None:
-            return []
-        notes = [f"{where}: {found.question}"] * bool(found.question)
-        if found.odd:
-            total, count = sum(self.levels.values()), sum(found.odd.values())
-            odd = np.flatnonzero(self.not_numbers)[:_SHOWN]
-            index = self.series.index
-            cells = [f"{index.name or 'row'} {index[i]} holds '{self.texts[i]}'" for i in odd]
-            more = f" and {count - _SHOWN} more" * (count > _SHOWN)
-            notes.append(
-                f"{where}: {total - count:,} of {total:,} values are numbers; {', '.join(cells)}"
-                f"{more}: read as missing"
-            )
-        return notes
+        question = "" if self.recognised is None else self.recognised.question
+        asked = [f"{self.table}: column '{self.name}': {question}"] * bool(question)
+        return [*asked, *filter(None, [self.unread])]
+
+    @property
+    def unread(self) -> str:
+        """Which cells of a column of numbers could not be read; empty if all could."""
+        found = self.recognised
+        if found is None or not found.odd:
+            return ""
+        total, count = sum(self.levels.values()), sum(found.odd.values())
+        odd = np.flatnonzero(self.not_numbers)[:_SHOWN]
+        index = self.series.index
+        cells = [f"{index.name or 'row'} {index[i]} holds '{self.texts[i]}'" for i in odd]
+        more = f" and {count - _SHOWN} more" * (count > _SHOWN)
+        return (
+            f"{self.table}: column '{self.name}': {total - count:,} of {total:,} values are "
+            f"numbers; {', '.join(cells)}{more}: read as missing"
+        )
 
     @property
     def coerced(self) -> int:

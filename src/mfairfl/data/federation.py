@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from mfairfl.data.encoder import Encoder
 from mfairfl.data.task import Attribute, Task
+from mfairfl.data.treatment import Treated
 from mfairfl.errors import DataError
 from mfairfl.text import aligned
 
@@ -67,7 +68,8 @@ class Federation:
 
     `pool` holds every row once: the train rows of all clients in their order, then the validation
     rows, then the test rows. The clients' shards are slices of it. `notes` say how the data was
-    prepared; `warnings` name clients that lack a group, a class or test rows.
+    prepared; `warnings` name clients that lack a group, a class or test rows; `treatment` has the
+    lines about what was dropped, filled in or made one, by kind.
 
     Examples
     --------
@@ -92,6 +94,7 @@ class Federation:
     options: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    treatment: tuple[Treated, ...] = ()
 
     def pooled(self, split: Split) -> Shard:
         """Return the rows of all clients in one split, as a slice of `pool`."""
@@ -110,6 +113,7 @@ class Federation:
             "features": self.pool.X.shape[1],
             "notes": list(self.notes),
             "warnings": list(self.warnings),
+            "treatment": [one._asdict() for one in self.treatment],
             "clients": [self._count(client) for client in self.clients],
         }
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NoReturn
 
+import numpy as np
+import numpy.typing as npt
+
+from mfairfl.data.columns import Column
 from mfairfl.data.task import Task
+from mfairfl.errors import DataError
 
-__all__ = ["ORDERED_LABELS", "label_codes", "spelling"]
+__all__ = ["ORDERED_LABELS", "coded_labels", "label_codes", "listed", "spelling"]
 
 ORDERED_LABELS = (["0", "1"], ["-1", "1"], ["False", "True"], ["false", "true"])
 """Labels whose second value is the favourable one, whatever they are about."""
@@ -70,3 +76,71 @@ def _codes(
         for text, what in said.items()
         if what == favourable or what in known
     }
+
+
+def coded_labels(
+    column: Column, task: Task
+) -> tuple[npt.NDArray[np.int8], Task, list[str], list[str]]:
+    """Code the label, 1 = favourable, and fill in the unfavourable value.
+
+    Returns
+    -------
+    y, task, notes, respelt
+        `respelt` says which values were taken for which.
+    """
+    where = f"{column.table}: label column '{column.name}'"
+    found = list(column.levels)
+    codes = label_codes(found, task)
+    if task.unfavourable is None and len(found) == 1:
+        raise DataError(f"{where} holds only '{found[0]}': a model needs rows with both values")
+    if len(codes) < len(found):
+        _refuse_labels(column, task, codes)
+    if task.unfavourable is None:
+        other = min((text for text in found if not codes[text]), key=lambda t: -column.levels[t])
+        other = f"not {task.favourable}" if task.others_unfavourable else other
+        task = task.model_copy(update={"unfavourable": other})
+    notes, respelt = [], []
+    if len(found) == 1:
+        notes.append(f"{where} holds only {listed(found)}")
+    for code, value in ((1, task.favourable), (0, task.unfavourable)):
+        alike = [text for text in found if codes[text] == code and text != value]
+        if alike and (code or not task.others_unfavourable):
+            respelt.append(f"{where}: {listed(alike)} means '{value}' (case and spelling aside)")
+        elif len(alike) > 1:
+            respelt.append(f"{where}: {listed(alike)} all count as unfavourable")
+    y = np.array([codes[text] for text in column.texts], dtype=np.int8)
+    return y, task, notes, respelt
+
+
+def _refuse_labels(column: Column, task: Task, codes: Mapping[str, int]) -> NoReturn:
+    """Refuse a label with values that are neither favourable nor unfavourable."""
+    where = f"{column.table}: label column '{column.name}'"
+    found = list(column.levels)
+    if task.unfavourable is not None:
+        strange = next(text for text in found if text not in codes)
+        position = int((column.texts == strange).argmax())
+        raise DataError(
+            f"{column.place(position)}: label '{strange}' is neither favourable "
+            f"('{task.favourable}') nor unfavourable ('{task.unfavourable}'): correct it"
+        )
+    if spelling(task.favourable) not in map(spelling, found):
+        raise DataError(
+            f"{where} never holds the favourable value '{task.favourable}': "
+            f"set favourable to one of {listed(found)}"
+        )
+    raise DataError(
+        f"{where} has {len(found)} distinct values ({listed(found)}): choose a column with "
+        "exactly two, or set others_unfavourable (--others-unfavourable) to count every value but "
+        f"'{task.favourable}' as unfavourable"
+    )
+
+
+def listed(values: Sequence[str]) -> str:
+    """Quote the first few values.
+
+    Examples
+    --------
+    >>> listed(["no", "yes"])
+    "'no', 'yes'"
+    """
+    return ", ".join(f"'{value}'" for value in values[:5]) + ", ..." * (len(values) > 5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,15 @@ from mfairfl.data.task import Sensitive, Task
 from mfairfl.data.values import MISSING
 from mfairfl.errors import DataError
 
-__all__ = ["MANY_ROWS", "MOVED_RATE", "Gap", "feature_gaps", "refuse_missing", "without_missing"]
+__all__ = [
+    "MANY_ROWS",
+    "MOVED_RATE",
+    "Gap",
+    "WithoutGaps",
+    "feature_gaps",
+    "refuse_missing",
+    "without_missing",
+]
 
 Gap = tuple[Column, npt.NDArray[np.bool_]]
 """A column, and which of its rows have no value."""
@@ -25,17 +34,30 @@ MOVED_RATE = 0.01
 _MOST_SHOWN = 10  # groups that a warning counts
 
 
-def without_missing(
-    columns: Columns, task: Task, name: str, *, partial: bool
-) -> tuple[Columns, Task, tuple[str, ...], tuple[str, ...]]:
+class WithoutGaps(NamedTuple):
+    """Columns after missing values were dealt with, and what was done.
+
+    Parameters
+    ----------
+    task : Task
+        It has the group ``?`` where a sensitive value is missing.
+    dropped, filled : tuple of str
+        Lines about rows that were left out, and about values that were filled in.
+    twisted : bool
+        Whether leaving out rows changed the table enough to warn of it.
+    """
+
+    columns: Columns
+    task: Task
+    dropped: tuple[str, ...]
+    filled: tuple[str, ...]
+    twisted: bool = False
+
+
+def without_missing(columns: Columns, task: Task, name: str, *, partial: bool) -> WithoutGaps:
     """Leave out rows without a label or a client, and do with other gaps as the policy says.
 
     A feature without any value is refused, unless the table is one of several (`partial`).
-
-    Returns
-    -------
-    columns, task, notes, warnings
-        The task has the group ``?`` where a sensitive value is missing.
     """
     keys = [(columns[c], columns[c].missing) for c in (task.label, task.client) if c is not None]
     groups = [(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
@@ -54,7 +76,7 @@ def without_missing(
         for s, gap in zip(task.sensitive, groups, strict=True)
     )
     task = task.model_copy(update={"sensitive": sensitive})
-    notes = tuple(
+    filled = tuple(
         f"{name}: column '{c.name}': {g.sum()} of {len(g)} values missing, "
         + ("filled with the mean and marked" if c.name in (task.numeric or ()) else
            f"kept as the level '{MISSING}'")
@@ -63,7 +85,7 @@ def without_missing(
     )  # fmt: skip
     gaps = [gap for gap in [*keys, *dropped] if gap[1].any()]
     if not gaps:
-        return columns, task, notes, ()
+        return WithoutGaps(columns, task, (), filled)
     lost = np.any([gap for _, gap in gaps], axis=0)
     counts = ", ".join(f"{c.name} {g.sum()}" for c, g in gaps)
     if lost.all():
@@ -73,9 +95,9 @@ def without_missing(
         )
     said = f"{name}: {lost.sum()} of {len(lost)} rows left out, missing values ({counts})"
     kept = {c: column.take(~lost) for c, column in columns.items()}
-    if twist := _twist(columns, task, lost):
-        return kept, task, notes, (f"{said}; {twist}",)
-    return kept, task, (said, *notes), ()
+    twist = _twist(columns, task, lost)
+    line = f"{said}; {twist}" if twist else said
+    return WithoutGaps(kept, task, (line,), filled, twisted=bool(twist))
 
 
 def _with_unrecorded(sensitive: Sensitive, gap: Gap) -> Sensitive:

@@ -18,6 +18,7 @@ from mfairfl.data.assembly import assemble, check_seed, split_client
 from mfairfl.data.encoder import EncoderConfig
 from mfairfl.data.federation import Federation
 from mfairfl.data.table import Table
+from mfairfl.data.treatment import treated
 from mfairfl.errors import DataError, require_known
 from mfairfl.randomness import stream
 
@@ -130,12 +131,14 @@ def partition(
     scheme = "column" if scheme is None else scheme
     settings: dict[str, Any] = {"test": test, "validation": validation}
     settings |= {} if fold is None else {"fold": list(fold)}
-    notes: tuple[str, ...] = ()
+    notes, unused = tuple[str, ...](), list[str]()
     if scheme == "column":
         rows = _by_column(table, clients, options)
     else:
         given = _input(table, scheme, seed, clients, attribute=attribute, options=options)
         rows, notes = _by_shares(scheme, given)
+        if left := len(table) - sum(map(len, rows.values())):
+            unused.append(f"{left:,} of {len(table):,} rows belong to no client")
         settings |= {"clients": len(rows), "attribute": table.attributes[given.attribute].name}
         # Arrays as lists: a federation's options must fit into JSON.
         settings |= {
@@ -144,7 +147,8 @@ def partition(
     split = partial(split_client, seed=seed, test=test, validation=validation, fold=fold)
     return assemble(
         [split(name, table, held) for name, held in rows.items()],
-        notes=(*table.notes, *notes),
+        notes=(*table.notes, *notes, *unused),
+        treatment=(*table.treatment, *treated("dropped", unused)),
         table_name=table.name,
         sha256=table.sha256,
         scheme=scheme,
@@ -200,9 +204,6 @@ def _by_shares(scheme: str, given: SchemeInput) -> tuple[dict[str, _Integers], t
             raise DataError(
                 f"scheme '{scheme}' leaves {name} with no rows: {SCHEMES[scheme].remedy}"
             )
-    unused = len(given.table) - sum(map(len, rows.values()))
-    if unused:
-        notes += (f"{unused:,} of {len(given.table):,} rows belong to no client",)
     return rows, notes
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,10 +30,11 @@ from mfairfl.data.columns import (
     require_present,
 )
 from mfairfl.data.frame import read_file, read_frame
-from mfairfl.data.labels import ORDERED_LABELS, label_codes, spelling
+from mfairfl.data.labels import ORDERED_LABELS, coded_labels, listed
 from mfairfl.data.missing import feature_gaps, refuse_missing, without_missing
 from mfairfl.data.reading import ColumnRules, Reading
 from mfairfl.data.task import Attribute, Sensitive, Task
+from mfairfl.data.treatment import Treated, treated
 from mfairfl.data.values import MISSING
 from mfairfl.errors import ConfigError, DataError, first_problem
 
@@ -73,6 +74,8 @@ class Table:
         What an auditor should see: columns left out, values filled or changed.
     warnings
         What may twist the result: many rows left out, cells that could not be read.
+    treatment
+        The lines about what was dropped, filled in or made one, by kind.
     """
 
     X: pd.DataFrame
@@ -85,6 +88,7 @@ class Table:
     sha256: str
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
+    treatment: tuple[Treated, ...] = ()
 
     def __len__(self) -> int:
         return len(self.y)
@@ -204,12 +208,8 @@ def _favourable(label: Column) -> str:
         return str(found[1])
     raise ConfigError(
         f"{label.table}: which value of '{label.name}' is good for a person? Pass favourable= "
-        f"(values: {_listed(found)})"
+        f"(values: {listed(found)})"
     )
-
-
-def _listed(values: Sequence[str]) -> str:
-    return ", ".join(f"'{value}'" for value in values[:5]) + ", ..." * (len(values) > 5)
 
 
 def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.DataFrame:
@@ -271,12 +271,14 @@ def _table(
     require_columns(columns, task.named_columns, name)
     partial = task.resolved  # one of several files: it may lack values that others hold
     task, role_notes, doubtful = _with_roles(columns, task, name)
+    lost = [line for c in task.numeric or () if (line := columns[c].unread)]
     columns, task, reading_notes, unread = _read_numbers(columns, task, partial=partial)
-    columns, task, missing_notes, lost = without_missing(columns, task, name, partial=partial)
-    y, task, label_notes = _labels(columns[task.label], task)
+    gaps = without_missing(columns, task, name, partial=partial)
+    columns, task = gaps.columns, gaps.task
+    y, task, label_notes, respelt = coded_labels(columns[task.label], task)
     coded = [group_codes(columns[s.column], s) for s in task.sensitive]
     task = task.model_copy(update={"sensitive": tuple(resolved for _, resolved, _ in coded)})
-    X = _features(columns, task)
+    X, trimmed = _features(columns, task), _coercion_notes(columns, task, name)
     return Table(
         X=X,
         y=y,
@@ -290,12 +292,19 @@ def _table(
             *notes,
             *role_notes,
             *reading_notes,
-            *missing_notes,
+            *(() if gaps.twisted else gaps.dropped),
+            *gaps.filled,
             *label_notes,
+            *respelt,
             *(note for _, _, group_notes in coded for note in group_notes),
-            *_coercion_notes(columns, task, name),
+            *trimmed,
         ),
-        warnings=(*lost, *unread, *doubtful),
+        warnings=(*(gaps.dropped if gaps.twisted else ()), *unread, *doubtful),
+        treatment=(
+            *treated("dropped", [*role_notes, *gaps.dropped]),
+            *treated("filled", [*lost, *gaps.filled]),
+            *treated("merged", [*respelt, *trimmed]),
+        ),
     )
 
 
@@ -368,52 +377,6 @@ def _own_rules(rules: ColumnRules, task: Task, column: str) -> ColumnRules:
     codes = tuple(code for code in rules.missing_codes if code not in task.missing_codes)
     missing = task.columns[column].missing if column in task.columns else None
     return rules.model_copy(update={"missing_codes": codes, "missing": missing})
-
-
-def _labels(column: Column, task: Task) -> tuple[npt.NDArray[np.int8], Task, tuple[str, ...]]:
-    """Code the label, 1 = favourable, and fill in the unfavourable value."""
-    where = f"{column.table}: label column '{column.name}'"
-    found = list(column.levels)
-    codes = label_codes(found, task)
-    if task.unfavourable is None and len(found) == 1:
-        raise DataError(f"{where} holds only '{found[0]}': a model needs rows with both values")
-    if len(codes) < len(found):
-        _refuse_labels(column, task, codes)
-    if task.unfavourable is None:
-        other = min((text for text in found if not codes[text]), key=lambda t: -column.levels[t])
-        other = f"not {task.favourable}" if task.others_unfavourable else other
-        task = task.model_copy(update={"unfavourable": other})
-    notes = []
-    if len(found) == 1:
-        notes.append(f"{where} holds only {_listed(found)}")
-    for code, value in ((1, task.favourable), (0, task.unfavourable)):
-        alike = [text for text in found if codes[text] == code and text != value]
-        if alike and (code or not task.others_unfavourable):
-            notes.append(f"{where}: {_listed(alike)} means '{value}' (case and spelling aside)")
-    return np.array([codes[text] for text in column.texts], dtype=np.int8), task, tuple(notes)
-
-
-def _refuse_labels(column: Column, task: Task, codes: Mapping[str, int]) -> NoReturn:
-    """Refuse a label with values that are neither favourable nor unfavourable."""
-    where = f"{column.table}: label column '{column.name}'"
-    found = list(column.levels)
-    if task.unfavourable is not None:
-        strange = next(text for text in found if text not in codes)
-        position = int((column.texts == strange).argmax())
-        raise DataError(
-            f"{column.place(position)}: label '{strange}' is neither favourable "
-            f"('{task.favourable}') nor unfavourable ('{task.unfavourable}'): correct it"
-        )
-    if spelling(task.favourable) not in map(spelling, found):
-        raise DataError(
-            f"{where} never holds the favourable value '{task.favourable}': "
-            f"set favourable to one of {_listed(found)}"
-        )
-    raise DataError(
-        f"{where} has {len(found)} distinct values ({_listed(found)}): choose a column with "
-        "exactly two, or set others_unfavourable (--others-unfavourable) to count every value but "
-        f"'{task.favourable}' as unfavourable"
-    )
 
 
 def _features(columns: Columns, task: Task) -> pd.DataFrame:

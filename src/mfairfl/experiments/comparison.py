@@ -9,16 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from mfairfl.data import Split
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.tables.layout import POOLED, POOLED_NOTE
-from mfairfl.references import ReferenceName, known_reference
-from mfairfl.runs.config import make_config
+from mfairfl.references import known_reference
 from mfairfl.runs.execute import Run
 from mfairfl.runs.record import Bounds, Numbers, RunRecord
-from mfairfl.runs.references import ReferenceRecord, ReferenceRequest, fit_references
+from mfairfl.runs.references import ReferenceRecord, fit_on_rows_of
+from mfairfl.runs.side_by_side import different_rows, distinct_names
 from mfairfl.text import aligned
 
 __all__ = ["Comparison", "Line", "Number", "compare_runs"]
@@ -173,10 +172,10 @@ def compare_runs(
     paths = [run.path if isinstance(run, Run) else Path(run) for run in runs]
     records = [run.record if isinstance(run, Run) else RunRecord.read(run) for run in runs]
     first, *others = records
-    names = _names(paths, records)
+    names = distinct_names(paths, records)
     for path, name, other in zip(paths[1:], names[1:], others, strict=True):
         _refuse_other_rows(f"{paths[0] or names[0]} and {path or name}", first, other)
-    fitted = _fitted(pooled, first) if pooled else []
+    fitted = fit_on_rows_of(first, pooled)
     split = first.reported
     clients = first.metrics[split].by_client
     count = sum(client["n"] or 0 for client in clients.values())
@@ -195,50 +194,13 @@ def compare_runs(
     )
 
 
-def _fitted(names: Sequence[ReferenceName], run: RunRecord) -> list[ReferenceRecord]:
-    """Fit references on the rows that a run was trained on."""
-    sections = ("seed", "data", "task", "clients", "fairness")
-    given = {key: run.config[key] for key in sections} | {"output": {"rule": "threshold"}}
-    config = make_config(given, "the first run's configuration")
-    if config.data.name is None and config.data.csv is None:
-        raise ConfigError("references: the first run's rows are not on file; leave references out")
-    with TemporaryDirectory() as folder:
-        found = fit_references(
-            [ReferenceRequest(name=n, config=config, out=Path(folder) / n) for n in names]
-        )
-    _refuse_other_rows("the first run and its file today", run, found[0])
-    return found
-
-
-def _refuse_other_rows(who: str, one: RunRecord, other: RunRecord | ReferenceRecord) -> None:
+def _refuse_other_rows(who: str, one: RunRecord, other: RunRecord) -> None:
     """Refuse runs that were measured on different rows."""
-    found = [
-        {
-            "data": record.data.sha256,
-            "task": record.task,
-            "scheme": record.federation.scheme,
-            "seed": record.federation.seed,
-            # How rows are encoded is the model's affair: they are the same rows.
-            "options": {k: v for k, v in record.federation.options.items() if k != "encoder"},
-            "clients": record.federation.clients,
-        }
-        for record in (one, other)
-    ]
-    for key, value in found[0].items():
-        if value != found[1][key]:
-            raise ConfigError(f"{who}: measured on different rows ({key} differs); train both on "
-                              "the same data, split and seed")  # fmt: skip
-
-
-def _names(paths: Sequence[Path | None], records: Sequence[RunRecord]) -> tuple[str, ...]:
-    """Return the shortest names that tell the runs apart."""
-    strategies = [record.strategy for record in records]
-    numbered = [f"{name} {i}" for i, name in enumerate(strategies, 1)]
-    folders = [path.name if path else name for path, name in zip(paths, numbered, strict=True)]
-    for names in (strategies, folders):
-        if len(set(names)) == len(names):
-            return tuple(names)
-    return tuple(str(path or name) for path, name in zip(paths, numbered, strict=True))
+    if key := different_rows(one, other):
+        raise ConfigError(
+            f"{who}: measured on different rows ({key} differs); train both on the same data, "
+            "split and seed"
+        )
 
 
 def _lines(

@@ -31,6 +31,16 @@ Statistic = Literal["selection", "error", "loss"]
 
 _VALUE: dict[Statistic, str] = {"selection": "P(ŷ=1{})", "error": "P(ŷ≠y{})", "loss": "E[ℓ{}]"}
 _SURROGATE: dict[Statistic, str] = {"selection": "σ(z)", "error": "|σ(z) − y|", "loss": "ℓ"}
+_IN_WORDS: dict[Statistic, str] = {
+    "selection": "the share of people who get the favourable decision",
+    "error": "the share of people who are decided wrongly",
+    "loss": "the mean log-loss of the model's scores",
+}
+_WHOM = {
+    (0, 1): "everyone",
+    (0,): "people whose true label is unfavourable",
+    (1,): "people whose true label is favourable",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +55,17 @@ class Event:
             raise ConfigError(
                 f"event '{self.name}': labels {self.labels} must be (0,), (1,) or (0, 1)"
             )
+
+    @property
+    def whom(self) -> str:
+        """The rows in plain words.
+
+        Examples
+        --------
+        >>> Event("y=1", (1,)).whom
+        'people whose true label is favourable'
+        """
+        return _WHOM[self.labels]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +118,35 @@ class Notion:
     def surrogate(self) -> str:
         """The smooth per-row value that stands for the statistic in training."""
         return _SURROGATE[self.statistic]
+
+    @property
+    def compares(self) -> str:
+        """What is compared between groups, in plain words.
+
+        Examples
+        --------
+        >>> notion("ap").compares
+        'the share of people who are decided wrongly'
+        """
+        return _IN_WORDS[self.statistic]
+
+    @property
+    def among(self) -> str:
+        """Among whom groups are compared, in plain words; empty if among everyone.
+
+        Examples
+        --------
+        >>> notion("eopp").among
+        'among people whose true label is favourable'
+        >>> notion("eo").among
+        'among people of the same true label'
+        """
+        labels = {event.labels for event in self.events}
+        if labels == {(0, 1)}:
+            return ""
+        if labels == {(0,), (1,)}:
+            return "among people of the same true label"
+        return " or ".join(f"among {event.whom}" for event in self.events)
 
 
 _ALL = (Event("all", (0, 1)),)

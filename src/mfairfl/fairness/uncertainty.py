@@ -48,10 +48,13 @@ __all__ = [
     "Interval",
     "Intervals",
     "NoiseFloor",
+    "Resampling",
     "Verdict",
+    "fair_kind",
     "intervals",
     "noise_floor",
     "resampled",
+    "simulated_fair",
     "smoothed",
     "verdict",
     "wilson",
@@ -136,7 +139,7 @@ def intervals(
         raise ConfigError(f"draws = {draws}; use 1000 or more")
     summary = summarise(tally, notions=notions)
     rng, chosen = np.random.default_rng(seed), decision_notions(notions)
-    around = _Resampling(rng, level, draws)
+    around = Resampling(rng, level, draws)
     # Group numbers do not depend on who holds a row, client numbers not on its cell: each is
     # smoothed where its own rates are.
     merged = tally.counts.sum(axis=1, keepdims=True)
@@ -151,7 +154,7 @@ def intervals(
         for one in single_groupings(tally.cells)
     }
     by_client, by_group = each_table(tally, lambda table: _table_intervals(table, level))
-    each = _Resampling(rng, level, -(-draws // _PER_CLIENT))
+    each = Resampling(rng, level, -(-draws // _PER_CLIENT))
     for client, held in zip(tally.clients, tally.counts, strict=True):
         if groupings:
             own = summary.by_client[client]
@@ -166,7 +169,7 @@ def intervals(
 
 
 @dataclass(frozen=True, slots=True)
-class _Resampling:
+class Resampling:
     """Intervals of seminorms from resampled tallies."""
 
     rng: np.random.Generator
@@ -233,7 +236,7 @@ def noise_floor(
     rows = np.rint(tally.counts.sum(axis=-1)).astype(np.int64)
     groupings = tally.cells.groupings()
     everyone = compared_counts(tally.counts, groupings) if groupings else tally.counts
-    simulated = _simulated(everyone, draws, rng)
+    simulated = simulated_fair(everyone, draws, rng)
     fair = _fair_rates(tally.counts, "error")
     by_client = decided(rows.sum(axis=1, keepdims=True), fair, draws, rng)
 
@@ -243,7 +246,7 @@ def noise_floor(
 
     def floors(compared: Sequence[Grouping], drawn: Drawn) -> dict[str, float | None]:
         return {
-            f"{item.name}_violation": floor(violation_of(item, compared), drawn[_kind(item)])
+            f"{item.name}_violation": floor(violation_of(item, compared), drawn[fair_kind(item)])
             for item in decision_notions(notions)
         }
 
@@ -254,7 +257,7 @@ def noise_floor(
     for grouping in single_groupings(tally.cells):
         own = compared_counts(tally.counts, [grouping])
         same = np.array_equal(own, everyone)
-        drawn = simulated if same else _simulated(own, draws, rng)
+        drawn = simulated if same else simulated_fair(own, draws, rng)
         by_attribute[grouping.name] = floors([grouping], drawn)
     return NoiseFloor(values=values, by_attribute=by_attribute)
 
@@ -387,14 +390,14 @@ def resampled(counts: Floats, draws: int, rng: np.random.Generator) -> NDArray[n
     return drawn.reshape(draws, *counts.shape)
 
 
-def _simulated(counts: NDArray[Any], draws: int, rng: np.random.Generator) -> Drawn:
+def simulated_fair(counts: NDArray[Any], draws: int, rng: np.random.Generator) -> Drawn:
     """Return, for each kind of fairness, decisions that have it on the rows of the tally."""
     rows = np.rint(counts.sum(axis=-1)).astype(np.int64).sum(axis=0, keepdims=True)
     kinds = ("selection", "label", "error")
     return {kind: decided(rows, _fair_rates(counts, kind), draws, rng) for kind in kinds}
 
 
-def _kind(notion: Notion) -> str:
+def fair_kind(notion: Notion) -> str:
     """Return the kind of decisions that have no violation: equal in each label suffices or not."""
     whole = any(len(event.labels) == 2 for event in notion.events)
     return notion.statistic if whole else "label"

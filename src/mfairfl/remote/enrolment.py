@@ -21,6 +21,7 @@ from mfairfl.data import SPLITS, Attribute, Encoder, EncoderConfig, Split, Task
 from mfairfl.data.agreement import Profile, settle
 from mfairfl.data.binning import Histogram
 from mfairfl.data.encoder import fit_encoder
+from mfairfl.data.treatment import Treated
 from mfairfl.data.values import StrictModel
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
@@ -30,7 +31,14 @@ from mfairfl.remote.codec import Packet, make_packet
 from mfairfl.remote.enrolment_answers import Sums, read_counts, read_profile, read_sums
 from mfairfl.remote.histograms import Cuts, pack_cuts, unpack_histograms
 from mfairfl.remote.participants import Participants
-from mfairfl.remote.remarks import dominant, nameless, odd_columns, unrecorded
+from mfairfl.remote.remarks import (
+    dominant,
+    filled_in,
+    left_out,
+    nameless,
+    odd_columns,
+    unrecorded,
+)
 from mfairfl.remote.transport import Transport
 from mfairfl.text import one_line
 
@@ -109,6 +117,8 @@ class Enrolled(StrictModel):
         The reason of each client that stays out.
     warnings : tuple of str
         What makes a client's columns doubtful, as far as sums show it.
+    treatment : tuple of Treated
+        What was dropped and filled in, as far as profiles and sums show it.
     """
 
     task: Task
@@ -118,6 +128,7 @@ class Enrolled(StrictModel):
     refused: dict[str, str]
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    treatment: tuple[Treated, ...] = ()
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -163,6 +174,9 @@ def enrol(
             f"label '{agreement.task.label}': all train rows of all clients hold one value; a "
             "model needs rows with both"
         )
+    sums = {name: said[name].train + said[name].others for name in counts}
+    used = {name: said[name].rows for name in counts}
+    done = (*agreement.treatment, *left_out(profiles, used), *filled_in(sums))
     return Enrolled(
         task=agreement.task,
         encoder=encoder,
@@ -173,8 +187,9 @@ def enrol(
         warnings=_lines(
             *dominant(by_part),
             *nameless(agreement.task, [profiles[name] for name in counts]),
-            *odd_columns(agreement.task, {n: said[n].train + said[n].others for n in counts}),
+            *odd_columns(agreement.task, sums),
         ),
+        treatment=tuple(Treated(kind, *_lines(line)) for kind, line in done),
     )
 
 

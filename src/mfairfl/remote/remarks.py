@@ -9,10 +9,12 @@ import numpy as np
 from mfairfl.data import SPLITS, EncoderStatistics, Split, Task
 from mfairfl.data.agreement import Profile
 from mfairfl.data.differences import FEW_ROWS, difference_lines, find_differences, held_in
+from mfairfl.data.treatment import Treated
+from mfairfl.data.values import MISSING
 from mfairfl.fairness.cells import Cells
 from mfairfl.text import some_of
 
-__all__ = ["dominant", "nameless", "odd_columns", "unrecorded"]
+__all__ = ["dominant", "filled_in", "left_out", "nameless", "odd_columns", "unrecorded"]
 
 
 def unrecorded(task: Task, counts: Mapping[Split, Mapping[str, np.ndarray]]) -> Iterator[str]:
@@ -61,3 +63,33 @@ def odd_columns(task: Task, sums: Mapping[str, EncoderStatistics]) -> Iterator[s
     """Yield what the clients' sums show: columns that are empty, constant or in other units."""
     found = find_differences(held_in(sums), sensitive=[s.column for s in task.sensitive])
     yield from (line for _, line in difference_lines(found))
+
+
+def left_out(profiles: Mapping[str, Profile], rows: Mapping[str, int]) -> Iterator[Treated]:
+    """Yield a line for each client that uses fewer rows than its file has."""
+    for name, used in rows.items():
+        if lost := profiles[name].rows - used:
+            held = profiles[name].rows
+            line = f"{name}: {lost:,} of {held:,} rows left out, values missing where none may be"
+            yield Treated("dropped", line)
+
+
+def filled_in(sums: Mapping[str, EncoderStatistics]) -> Iterator[Treated]:
+    """Yield a line for each column of which clients lack values."""
+    numbers: dict[str, dict[str, tuple[int, int]]] = {}
+    categories: dict[str, dict[str, tuple[int, int]]] = {}
+    for client, own in sums.items():
+        for name, column in own.numeric.items():
+            numbers.setdefault(name, {})[client] = column.missing, column.count + column.missing
+        for name, levels in own.categorical.items():
+            held = levels.get(MISSING, 0), sum(levels.values())
+            categories.setdefault(name, {})[client] = held
+    kinds = (numbers, "filled with the mean and marked"), (categories, f"the level '{MISSING}'")
+    for columns, how in kinds:
+        for name, clients in columns.items():
+            lacking = [f"{c} {missing:,}" for c, (missing, _) in clients.items() if missing]
+            if lacking:
+                lost, held = (sum(counts) for counts in zip(*clients.values(), strict=True))
+                where = some_of(lacking)
+                line = f"column '{name}': {lost:,} of {held:,} values missing ({where}), {how}"
+                yield Treated("filled", line)

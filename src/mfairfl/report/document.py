@@ -6,6 +6,7 @@ words, docs/report.schema.json as a JSON schema.
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 from pydantic import Field
@@ -28,12 +29,14 @@ __all__ = [
     "Section",
     "Slice",
     "TrainingCourse",
+    "json_schema",
 ]
 
 SCHEMA_VERSION = 1
 
 Outcome = Verdict | Literal["no verdict"]
-"""`no verdict`: no tolerance was set before training."""
+"""`no verdict`: no tolerance was set before training, or no rows were kept that only measure, or
+the measure has no interval."""
 
 
 class Measured(DocumentedModel):
@@ -47,6 +50,9 @@ class Measured(DocumentedModel):
     """Lower and upper end, if it has an interval."""
     noise_floor: Number = None
     """Its mean on as many rows if decisions were exactly fair."""
+    bounds: Bounds = None
+    """Between which it is, whatever is true of rows whose group or label is not known; an audit
+    has them where there are such rows."""
     undefined: str = ""
     """Why there is no value."""
 
@@ -72,6 +78,8 @@ class Judgement(DocumentedModel):
     outcome: Outcome
     sentence: str
     """The same in words."""
+    caution: str = ""
+    """Why a goal that is met is no good news, for example: everyone is decided alike."""
 
 
 class Headline(DocumentedModel):
@@ -129,6 +137,9 @@ class Change(DocumentedModel):
     before: Number
     after: Number
     change: Number
+    interval: Bounds = None
+    """Of the change, where it is one of two shares; too wide, since it ignores that the rows are
+    the same."""
 
 
 class TrainingCourse(DocumentedModel):
@@ -154,7 +165,7 @@ class DataTreatment(DocumentedModel):
 
     rows: int
     clients: list[dict[str, Any]]
-    """Each client's name, rows, train, test, base_rate."""
+    """Each client's name, rows, train, validation, test and base_rate (None if unknown)."""
     dropped: list[str]
     filled: list[str]
     merged: list[str]
@@ -185,13 +196,21 @@ class Provenance(DocumentedModel):
     data: dict[str, Any]
     """name, sha256, rows."""
     files: dict[str, str]
-    """SHA-256 of run.json, the model and the encoder."""
+    """SHA-256 of run.json, the model and the encoder, as the files are now."""
     versions: dict[str, str]
     machine: dict[str, str]
 
 
 class RunReport(DocumentedModel):
-    """report.json."""
+    """report.json.
+
+    Examples
+    --------
+    >>> from mfairfl.report import build_report
+    >>> report = build_report(["runs/mfairfl", "runs/fedavg"])  # doctest: +SKIP
+    >>> report.headline.judgements[0].outcome  # doctest: +SKIP
+    'met'
+    """
 
     schema_version: Literal[1] = 1
     mfairfl: str
@@ -218,3 +237,16 @@ class RunReport(DocumentedModel):
     provenance: Provenance
     definitions: list[Definition] = Field(default_factory=list)
     """Of every number that occurs, in the order of appearance."""
+
+    def to_json(self) -> str:
+        """Return the text of report.json; nan has no place in it."""
+        plain = self.model_dump(mode="json")
+        return json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def json_schema() -> str:
+    """Return the JSON schema of report.json, as it is in docs/report.schema.json."""
+    plain = {**RunReport.model_json_schema(mode="serialization"), "title": "report.json"}
+    for part in (plain, *plain["$defs"].values()):  # examples of Python are for its readers
+        part["description"] = part["description"].partition("\n\nExamples")[0]
+    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"

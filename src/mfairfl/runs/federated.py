@@ -33,6 +33,7 @@ from mfairfl.runs.record import (
     RunRecord,
     StartedRecord,
     Timing,
+    TreatedFacts,
 )
 from mfairfl.strategies.base import Summary
 
@@ -154,6 +155,7 @@ def _started(config: Config, enrolled: Enrolled) -> StartedRecord:
             *(f"{name} stays out: {why}" for name, why in enrolled.refused.items()),
             *enrolled.warnings,
         ],
+        treatment=[TreatedFacts(**one._asdict()) for one in enrolled.treatment],
         clients=clients,
     )
     return started_record(config, enrolled.task, facts)

@@ -14,6 +14,7 @@ from mfairfl.data import SPLITS, Federation, Table, load_dataset, partition, rea
 from mfairfl.data.frame import FileContent, read_file
 from mfairfl.data.leaks import copies_of
 from mfairfl.data.traps import SERIOUS, trap_lines, traps_of
+from mfairfl.data.treatment import treated
 from mfairfl.engine.embedded import counts_of, splits_of, summarize
 from mfairfl.engine.state import Setup, Split
 from mfairfl.errors import ConfigError
@@ -80,10 +81,12 @@ def with_traps(federation: Federation, table: Table) -> Federation:
     copies = copies_of(table, federation)
     found = [copies.line] * copies.serious + [line for kind, line in lines if kind in SERIOUS]
     noted = [line for kind, line in lines if kind not in SERIOUS]
+    proxies = [line for kind, line in lines if kind == "proxy"]
     return replace(
         federation,
         notes=(*federation.notes, *noted),
         warnings=tuple(dict.fromkeys([*table.warnings, *found, *federation.warnings])),
+        treatment=(*federation.treatment, *treated("proxy", proxies)),
     )
 
 

@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from mfairfl.data import Split, Task
+from mfairfl.data.treatment import TreatmentKind
 from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Kind, Rule
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
@@ -48,6 +49,7 @@ __all__ = [
     "ServedFacts",
     "StartedRecord",
     "Timing",
+    "TreatedFacts",
     "json_schema",
     "read_record",
     "reported",
@@ -117,6 +119,15 @@ class ClientFacts(DocumentedModel):
     """The same counts for each group of each attribute."""
 
 
+class TreatedFacts(DocumentedModel):
+    """One line about what was done to the rows, or about what a feature gives away."""
+
+    kind: TreatmentKind
+    """dropped, filled, merged, or proxy: a feature that tells the group."""
+    line: str
+    """The same in words."""
+
+
 class FederationFacts(DocumentedModel):
     """How the rows were divided among clients and into splits."""
 
@@ -136,6 +147,8 @@ class FederationFacts(DocumentedModel):
     """What a reader of the numbers should know."""
     warnings: list[str]
     """What makes numbers doubtful."""
+    treatment: list[TreatedFacts] = Field(default_factory=list)
+    """What was dropped, filled in or made one before training; not in records before 0.5."""
     clients: list[ClientFacts]
     """Who holds what."""
 

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -22,13 +23,13 @@ from pydantic import ValidationError
 from mfairfl import __version__
 from mfairfl.data import SPLITS, Federation, Split, Task
 from mfairfl.data.values import DocumentedModel
-from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
+from mfairfl.errors import ConfigError, MfairflError, RunDirectoryError, first_problem
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.tally import Tally
 from mfairfl.files import write_atomically
 from mfairfl.references import FittedReference, PooledRows, ReferenceName, reference_settings
-from mfairfl.runs.config import Config
+from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.evaluation import MeasuredRows
 from mfairfl.runs.record import (
@@ -36,10 +37,12 @@ from mfairfl.runs.record import (
     Evaluation,
     FederationFacts,
     MachineFacts,
+    RunRecord,
     StoredTally,
 )
+from mfairfl.runs.side_by_side import different_rows
 
-__all__ = ["ReferenceRecord", "ReferenceRequest", "fit_references"]
+__all__ = ["ReferenceRecord", "ReferenceRequest", "fit_on_rows_of", "fit_references"]
 
 _FILE = "reference.json"
 _LIBRARIES = ("mfairfl", "scikit-learn", "numpy", "scipy", "pandas")
@@ -113,6 +116,33 @@ class ReferenceRecord(DocumentedModel):
         plain = self.model_dump(mode="json")
         text = json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         write_atomically(folder / _FILE, text.encode())
+
+
+def fit_on_rows_of(run: RunRecord, names: Sequence[ReferenceName]) -> list[ReferenceRecord]:
+    """Fit references on the rows that a run was trained on, for its fairness goal.
+
+    Raises
+    ------
+    ConfigError
+        If the rows are not on file, or no longer the same.
+    """
+    if not names:
+        return []
+    sections = ("seed", "data", "task", "clients", "fairness")
+    given = {key: run.config[key] for key in sections} | {"output": {"rule": "threshold"}}
+    config = make_config(given, "the first run's configuration")
+    if config.data.name is None and config.data.csv is None:
+        raise ConfigError("references: the first run's rows are not on file; leave references out")
+    with TemporaryDirectory() as folder:
+        found = fit_references(
+            [ReferenceRequest(name=n, config=config, out=Path(folder) / n) for n in names]
+        )
+    if key := different_rows(run, found[0]):
+        raise ConfigError(
+            f"the first run and its file today: measured on different rows ({key} differs); train "
+            "both on the same data, split and seed"
+        )
+    return found
 
 
 def fit_references(requests: Sequence[ReferenceRequest]) -> list[ReferenceRecord]:

@@ -1,0 +1,29 @@
+"""What was done to data before training: lines for an auditor, each with its kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+__all__ = ["Treated", "TreatmentKind", "treated"]
+
+TreatmentKind = Literal["dropped", "filled", "merged", "proxy"]
+"""Rows or columns left out; values filled in; values made one; a feature that tells the group."""
+
+
+class Treated(NamedTuple):
+    """One line about what was done, or about what a feature gives away."""
+
+    kind: TreatmentKind
+    line: str
+
+
+def treated(kind: TreatmentKind, lines: Iterable[str]) -> tuple[Treated, ...]:
+    """Return lines of one kind.
+
+    Examples
+    --------
+    >>> treated("dropped", ["3 of 9 rows left out"])
+    (Treated(kind='dropped', line='3 of 9 rows left out'),)
+    """
+    return tuple(Treated(kind, line) for line in lines)
