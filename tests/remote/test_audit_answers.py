@@ -47,9 +47,9 @@ def test_an_honest_answer_is_read(honest):
     found = read(honest)
     assert found.counts.clients == ("east",)
     assert found.counts.hidden.sum() >= 2
-    assert found.floor == 10
+    assert found.facts.floor == 10
     rows = int(found.counts.rows.sum() + found.counts.withheld[0])
-    assert read(honest, most_rows=rows).sha256 == found.sha256
+    assert read(honest, most_rows=rows).facts == found.facts
     with pytest.raises(MessageError, match=f"it claims more than {rows - 1:,} rows"):
         read(honest, most_rows=rows - 1)
 
@@ -115,7 +115,7 @@ def test_fewer_rows_than_the_floor_are_refused(honest):
         ({"floor": 0}, "floor: Input should be greater than or equal to 1"),
         ({"floor": "10"}, "floor: Input should be a valid integer"),
         ({"sha256": "x"}, "sha256"),
-        ({"left_out": {"no taste": 3}}, "for a reason that there is not"),
+        ({"left_out": {"no taste": 3}}, "left_out.no taste"),
         ({"left_out": {"no decision": -3}}, "left_out"),
         ({"more": 1}, "more"),
         ({"kind": "counts"}, "it answered with 'counts'; 'audit' was asked for"),

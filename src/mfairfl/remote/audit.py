@@ -24,7 +24,7 @@ from mfairfl.data.columns import MOST_GROUPS
 from mfairfl.data.predictions import PredictionColumns
 from mfairfl.errors import FederationError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
-from mfairfl.remote.audit_answers import SiloCounts, read_counts, read_groups
+from mfairfl.remote.audit_answers import SiloFacts, read_counts, read_groups
 from mfairfl.remote.audit_questions import (
     AuditAsk,
     AuditSubject,
@@ -69,14 +69,14 @@ class GatheredAudit:
     ----------
     counts : AuditCounts
         Of the silos that answered; each is a client under its name.
-    silos : mapping of str to SiloCounts
+    silos : mapping of str to SiloFacts
         What each of them said beside its counts: its floor, the hash of its file.
     left_out : mapping of str to str
         Why others are not counted.
     """
 
     counts: AuditCounts
-    silos: Mapping[str, SiloCounts]
+    silos: Mapping[str, SiloFacts]
     left_out: Mapping[str, str]
 
 
@@ -121,7 +121,11 @@ def gather_counts(
         lambda name, reply: read_counts(reply, name, ask, most_rows=terms.most_rows),
     )
     counts = functools.reduce(operator.add, [one.counts for one in found.values()])
-    return GatheredAudit(counts=_without_unused(counts), silos=found, left_out=silos.refused)
+    return GatheredAudit(
+        counts=_without_unused(counts),
+        silos={name: one.facts for name, one in found.items()},
+        left_out=silos.refused,
+    )
 
 
 # ------------------------------------------------------------------ groups

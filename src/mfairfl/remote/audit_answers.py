@@ -25,6 +25,7 @@ from mfairfl.strict_json import JsonLimits
 __all__ = [
     "LONGEST_GROUP",
     "SiloCounts",
+    "SiloFacts",
     "pack_counts",
     "pack_groups",
     "read_counts",
@@ -34,12 +35,12 @@ __all__ = [
 _LARGEST_LOSS = 40.0  # of a row: a probability of 0 that fails loses 36
 _FACTS = JsonLimits(characters=4096, values=64)
 _SCORE_SUMS = ("rows", "sums", "losses")  # of `ScoreSums`, beside its histogram
-_REASONS = ("no decision", "no score")
 
 LONGEST_GROUP = 200
 """Characters of a group's name; a longer one is no group that anybody would read."""
 
 _Value = Annotated[str, Field(strict=True, min_length=1, max_length=LONGEST_GROUP)]
+_Reason = Annotated[str, Field(strict=True, pattern="^no (decision|score)$")]
 _Rows = Annotated[int, Field(strict=True, ge=1, le=MOST_ROWS)]
 
 
@@ -71,32 +72,30 @@ def read_groups(reply: Packet, columns: Sequence[str]) -> dict[str, tuple[str, .
     return {column: tuple(said[column]) for column in columns}
 
 
-class _Facts(StrictModel):
-    floor: _Rows
-    sha256: Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
-    left_out: dict[_Value, _Rows]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiloCounts:
-    """What a silo tells.
+class SiloFacts(StrictModel):
+    """What a silo says beside its counts.
 
     Parameters
     ----------
-    counts : AuditCounts
-        Of this silo alone, without what is below its floor.
     floor : int
         The smallest number of rows of one group and label that it counts.
     sha256 : str
         Hash of its file, as it says.
-    left_out : mapping of str to int
+    left_out : dict of str to int
         Rows that could not be counted, at most, by reason.
     """
 
+    floor: _Rows
+    sha256: Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
+    left_out: dict[_Reason, _Rows]
+
+
+@dataclass(frozen=True, slots=True)
+class SiloCounts:
+    """What a silo tells: counts without what is below its floor, and facts about them."""
+
     counts: AuditCounts
-    floor: int
-    sha256: str
-    left_out: Mapping[str, int]
+    facts: SiloFacts
 
 
 def pack_counts(found: SiloCounts) -> Packet:
@@ -113,8 +112,7 @@ def pack_counts(found: SiloCounts) -> Packet:
         (sums,) = counts.sums
         arrays["histogram"] = sums.histogram.counts
         arrays |= {name: getattr(sums, name) for name in _SCORE_SUMS}
-    facts = {"floor": found.floor, "sha256": found.sha256, "left_out": dict(found.left_out)}
-    return make_packet("audit", facts, arrays)
+    return make_packet("audit", found.facts.model_dump(mode="json"), arrays)
 
 
 def read_counts(
@@ -130,7 +128,7 @@ def read_counts(
         Rows that no silo has.
     """
     try:
-        facts = _Facts.model_validate(expect_answer(reply, "audit", _FACTS))
+        facts = SiloFacts.model_validate(expect_answer(reply, "audit", _FACTS))
         cells = Cells(ask.attributes).size
         require_arrays(reply.arrays, _forms(cells, ask.grid))
         _check_sizes(reply, MOST_ROWS if most_rows is None else min(most_rows, MOST_ROWS))
@@ -139,12 +137,8 @@ def read_counts(
         raise MessageError(first_problem(error)) from None
     except MfairflError as error:
         raise MessageError(str(error)) from None
-    if not set(facts.left_out) <= set(_REASONS):
-        raise MessageError("it leaves out rows for a reason that there is not")
     _check_floor(counts, facts.floor)
-    return SiloCounts(
-        counts=counts, floor=facts.floor, sha256=facts.sha256, left_out=facts.left_out
-    )
+    return SiloCounts(counts, facts)
 
 
 def _check_floor(counts: AuditCounts, floor: int) -> None:

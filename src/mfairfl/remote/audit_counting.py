@@ -22,7 +22,13 @@ from mfairfl.errors import ConfigError, DataError, MessageError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
 from mfairfl.models import Model
-from mfairfl.remote.audit_answers import LONGEST_GROUP, SiloCounts, pack_counts, pack_groups
+from mfairfl.remote.audit_answers import (
+    LONGEST_GROUP,
+    SiloCounts,
+    SiloFacts,
+    pack_counts,
+    pack_groups,
+)
 from mfairfl.remote.audit_consent import (
     AuditConsent,
     require_columns_agreed,
@@ -76,14 +82,8 @@ def answer_audit(settings: SiloSettings, policy: Policy, packet: Packet) -> Pack
         counts, left_out, sha256 = _of_predictions(settings, ask, agreed)
     floor = policy.disclosure.min_rows
     told = {reason: max(rows, floor - 1) for reason, rows in left_out.items()}
-    return pack_counts(
-        SiloCounts(
-            counts=counts.suppress(floor),
-            floor=floor,
-            sha256=sha256,
-            left_out={reason: rows for reason, rows in told.items() if rows},
-        )
-    )
+    facts = SiloFacts(floor=floor, sha256=sha256, left_out=told)
+    return pack_counts(SiloCounts(counts.suppress(floor), facts))
 
 
 def _consent(settings: SiloSettings) -> AuditConsent:
