@@ -169,8 +169,10 @@ def _reach(silo: SiloSettings) -> Finding:
 def examine_federation(file: Path) -> Iterator[Finding]:
     """Yield findings about a coordinator's file; an error is raised where it cannot serve."""
     settings = load_federation(file)
-    config = settings.config()
-    yield Finding("ok", "settings", f"{file}: strategy {config.strategy.name}")
+    about = "no run, audits only"
+    if settings.run is not None:
+        about = f"strategy {settings.config().strategy.name}"
+    yield Finding("ok", "settings", f"{file}: {about}")
     members = settings.members()
     yield Finding("ok", "silos", f"keys of {', '.join(sorted(members.values()))}")
     if gone := sorted(members[key] for key in settings.revoked_keys() & set(members)):
