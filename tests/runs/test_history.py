@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 import math
 import shutil
 from dataclasses import replace
@@ -20,7 +22,7 @@ from mfairfl.errors import CheckpointError, RunDirectoryError
 from mfairfl.experiments.histories import read_history
 from mfairfl.runs import execute, outcome
 from mfairfl.runs.figures import plot_clients, plot_rounds
-from mfairfl.runs.history import History
+from mfairfl.runs.history import History, read_rows
 
 ROUNDS = 3
 SETTINGS = {
@@ -339,6 +341,17 @@ def test_names_with_commas_quotes_and_line_ends_survive_a_restart(tmp_path):
     assert {row["client"] for row in csv_rows(straight / "clients.csv")} == {
         name.strip() for name in names.values()
     }
+
+
+def test_the_log_of_many_clients_can_be_read(tmp_path):
+    """Three tables of 50 × 50 cosines are longer than the fields that `csv` reads by itself."""
+    log = json.dumps({"cosines": [[0.12345678901234567] * 50] * 150})
+    assert len(log) > csv.field_size_limit()
+    path = tmp_path / "rounds.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["round", "log"], [1, log]])
+    assert read_rows(path) == [{"round": "1", "log": log}]
+    assert csv.field_size_limit() == 131072
 
 
 def test_a_fresh_run_drops_what_an_unfinished_start_left(tmp_path):

@@ -12,7 +12,8 @@ import json
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from mfairfl.runs.version_1 import current_name
 
 __all__ = ["History", "number_in", "read_rows", "round_numbers"]
 
+_LONGEST = 1 << 26  # characters of a field
 _OVERALL = ("accuracy", "balanced_accuracy")
 _CLIENTS = ("client_accuracy_std", "client_accuracy_gap", "worst_client_accuracy")
 
@@ -162,7 +164,7 @@ def _number(row: bytes) -> float:
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Read rounds.csv or clients.csv as text: a client may be called NA or 1."""
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8", newline="") as file, _long_fields():
             rows = list(csv.DictReader(file))
     except FileNotFoundError:
         rows = []
@@ -170,6 +172,16 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         raise RunDirectoryError(f"{path}: missing or empty; restore it or train again")
     # Version 0.1 called the violations in these files differences.
     return [{current_name(name): text for name, text in row.items()} for row in rows]
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Let a field be as long as the log of a round with tables of 50 × 50 clients."""
+    usual = csv.field_size_limit(_LONGEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(usual)
 
 
 def number_in(text: str) -> float:

@@ -20,13 +20,14 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.notions import Notion
 from mfairfl.fairness.rates import KINDS, PROPORTIONS, pooled_table
+from mfairfl.fairness.share_change import share_change
 from mfairfl.fairness.summary import reported_groupings, summarise
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import Interval, intervals
 from mfairfl.report.audit.document import AuditDocument, Drift, DriftRow
 from mfairfl.report.audit.numbers import measured_notions, needs_label
 from mfairfl.report.audit.settings import AuditSettings
-from mfairfl.report.audit.significance import Share, change_interval, fisher, holm, mover
+from mfairfl.report.audit.significance import Share, fisher, holm, mover
 from mfairfl.text import some_of
 
 __all__ = ["drift_since"]
@@ -154,7 +155,7 @@ def _rate_changes(before: _Side, after: _Side, level: float) -> list[DriftRow]:
                 before=one.value,
                 after=other.value,
                 change=other.value - one.value,
-                interval=change_interval(one, other, level),
+                interval=share_change(one, other, level=level),
                 p_holm=p,
                 beyond_chance=None if p is None else p < 1.0 - level,
             )

@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from mfairfl.fairness.uncertainty import Interval, wilson
+from mfairfl.fairness.uncertainty import Interval
 
 __all__ = [
     "Share",
-    "change_interval",
     "fisher",
     "holm",
     "mover",
@@ -136,23 +135,3 @@ def mover(before: float, around: Interval, after: float, limits: Interval) -> In
         change - math.hypot(after - limits.lower, around.upper - before),
         change + math.hypot(limits.upper - after, before - around.lower),
     )
-
-
-def change_interval(before: Share, after: Share, level: float = 0.95) -> Interval | None:
-    """Return Newcombe's interval (his method 10) of the change of a rate; None without rows.
-
-    Examples
-    --------
-    >>> found = change_interval(Share(48, 80), Share(56, 70))
-    >>> round(found.lower, 4), round(found.upper, 4)
-    (0.0524, 0.3339)
-    """
-    if not before.rows or not after.rows:
-        return None
-    around, limits = (_wilson(share, level) for share in (before, after))
-    return mover(before.value, around, after.value, limits)
-
-
-def _wilson(share: Share, level: float) -> Interval:
-    lower, upper = wilson(share.hits, share.rows, level)
-    return Interval(float(lower), float(upper))

@@ -1,0 +1,105 @@
+"""The report of a run as a typed document, from the files of run folders alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mfairfl import __version__
+from mfairfl.references import known_reference
+from mfairfl.report.changes import changes_between
+from mfairfl.report.compared import baseline_of, compared_models
+from mfairfl.report.course import training_course
+from mfairfl.report.definitions import define, numbers_in
+from mfairfl.report.document import RunReport
+from mfairfl.report.group_use import group_use
+from mfairfl.report.headline import make_headline
+from mfairfl.report.numbers import client_slices, group_sections, overall_numbers
+from mfairfl.report.provenance import altered_files, provenance_of, read_encoder
+from mfairfl.report.subject import read_subjects
+from mfairfl.report.treatment import data_treatment
+from mfairfl.runs.references import fit_on_rows_of
+from mfairfl.text import one_line
+
+__all__ = ["build_report"]
+
+_LONGEST = 2000  # characters of a text
+
+
+def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) -> RunReport:
+    """Collect everything that the report of a run says.
+
+    Parameters
+    ----------
+    runs : sequence of path
+        Folders of finished runs. The first is judged, the others are compared with it; the first
+        of them on the same rows that has no constraint on groups (FedAvg, if there is one) is the
+        baseline.
+    references : sequence of str
+        Pooled references (`mfairfl.references.REFERENCES`) to fit on the rows of the first run,
+        which must be on file.
+
+    Raises
+    ------
+    RunDirectoryError
+        If a folder holds no finished run, or its files cannot be read.
+    ConfigError
+        If a run is given twice, a reference is unknown, or the rows for it are not there.
+
+    Examples
+    --------
+    >>> report = build_report(["runs/mfairfl", "runs/fedavg"])  # doctest: +SKIP
+    >>> print(report.headline.verdict)  # doctest: +SKIP
+    """
+    wanted = [known_reference(name) for name in dict.fromkeys(references)]
+    subjects = read_subjects(runs)
+    run, baseline = subjects[0], baseline_of(subjects)
+    found, aim = run.found, run.aim
+    compared = compared_models(subjects, fit_on_rows_of(run.record, wanted))
+    changes = [] if baseline is None else changes_between(baseline, run)
+    report = RunReport(
+        mfairfl=__version__,
+        split=run.split,
+        level=found.intervals.level,
+        goal=list(aim.measures),
+        headline=make_headline(run, baseline, changes, altered_files(run)),
+        overall=overall_numbers(found),
+        sections=group_sections(found, aim.notions),
+        clients=client_slices(found),
+        compared=compared,
+        changes=changes,
+        baseline="" if baseline is None else baseline.name,
+        training=training_course(run),
+        data=data_treatment(run, read_encoder(run)),
+        group_use=group_use(run),
+        provenance=provenance_of(run),
+    )
+    whole = report.model_copy(update={"definitions": define(numbers_in(report))})
+    return RunReport.model_validate(_printable(whole.model_dump()))
+
+
+def _printable(value: Any) -> Any:
+    """Return plain data in which every text is one line without control characters.
+
+    Names and values are those of files and of silos.
+    """
+    if isinstance(value, str):
+        return one_line(value, _LONGEST)
+    if isinstance(value, Mapping):
+        return _by_printable_name(value)
+    if isinstance(value, list | tuple):
+        return [_printable(one) for one in value]
+    return value
+
+
+def _by_printable_name(value: Mapping[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, one in value.items():
+        name = shown = one_line(key, _LONGEST)
+        copies = 1
+        while name in found:  # two names may look alike once they are printable
+            copies += 1
+            name = f"{shown} ({copies})"
+        found[name] = _printable(one)
+    return found

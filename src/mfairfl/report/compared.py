@@ -1,0 +1,139 @@
+"""Other models beside the one that is judged, and which of them is the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from mfairfl.fairness.goal_violation import goal_violation
+from mfairfl.fairness.summary import constant_classifier
+from mfairfl.report.document import ComparedModel, Measured
+from mfairfl.report.subject import Aim, Subject
+from mfairfl.report.wording import known_notion
+from mfairfl.runs.record import Evaluation
+from mfairfl.runs.references import ReferenceRecord
+from mfairfl.runs.side_by_side import different_rows
+
+__all__ = ["baseline_of", "compared_models"]
+
+_BEFORE = (
+    "accuracy",
+    "balanced_accuracy",
+    "selection_rate",
+    "roc_auc",
+    "loss",
+    "expected_calibration_error",
+)
+_AFTER = ("worst_client_accuracy", "client_accuracy_gap")
+
+
+def baseline_of(runs: Sequence[Subject]) -> Subject | None:
+    """Return the run that shows what is possible without a constraint on groups.
+
+    The first other run on the same rows that has none, FedAvg if there is one.
+    """
+    judged, *others = runs
+    plain = [
+        run
+        for run in others
+        if not run.constrained
+        and run.card is not None
+        and run.card.starts != "constant"
+        and not different_rows(judged.record, run.record)
+    ]
+    return next((run for run in plain if run.record.strategy == "fedavg"), next(iter(plain), None))
+
+
+def compared_models(
+    runs: Sequence[Subject], references: Sequence[ReferenceRecord]
+) -> list[ComparedModel]:
+    """Return the judged run, the others, the constant classifier and pooled references."""
+    judged, *others = runs
+    aim = judged.aim
+    found = [_run(judged, judged, aim), *(_run(run, judged, aim) for run in others)]
+    return [*found, _constant(judged, aim), *(_reference(one, judged) for one in references)]
+
+
+def _run(run: Subject, judged: Subject, aim: Aim) -> ComparedModel:
+    goal = aim.measured(run.record.task, run.found, run.tally)
+    key = "" if run is judged else different_rows(judged.record, run.record)
+    notes = [f"measured on other rows ({key} differs)"] if key else []
+    if run.split != judged.split:
+        notes.append(f"its numbers are of {run.split} rows")
+    return ComparedModel(
+        name=run.name,
+        kind="this" if run is judged else "run",
+        same_rows=not notes,
+        numbers=_numbers(run.found, goal, aim if _standard(aim, run) else None),
+        note="; ".join(notes),
+    )
+
+
+def _standard(aim: Aim, run: Subject) -> bool:
+    """Say whether the recorded differences and ratios are of the groups that are judged."""
+    return aim.recorded_under(run.record.task) == "" and len(aim.attributes) == 1
+
+
+def _constant(judged: Subject, aim: Aim) -> ComparedModel:
+    """Return the classifier that gives everyone the commoner train label."""
+    recorded = judged.found.constant_classifier
+    numbers = {
+        name: Measured(name=name, value=recorded.get(name))
+        for name in (*_BEFORE, *aim.measures, *_AFTER)
+        if recorded.get(name) is not None
+    }
+    tally = judged.tally
+    if aim.recorded_under(judged.record.task) != "" and tally is not None:
+        everyone = constant_classifier(tally, majority=judged.record.tallies.get("train", tally))
+        groupings = tally.cells.groupings(aim.attributes, aim.intersections)
+        for name in aim.notions:
+            item = known_notion(name)
+            if item is not None and item.statistic != "loss":
+                value = goal_violation(everyone, item, groupings, draws=1).value
+                measure = f"{name}_violation"
+                numbers[measure] = Measured(name=measure, value=value)
+    return ComparedModel(
+        name="constant classifier",
+        kind="constant",
+        same_rows=True,
+        numbers=numbers,
+        note="gives everyone the commoner label: no model at all",
+    )
+
+
+def _reference(one: ReferenceRecord, judged: Subject) -> ComparedModel:
+    found, aim = one.evaluation(judged.split), judged.aim
+    goal = aim.measured(one.task, found, one.tallies.get(judged.split))
+    return ComparedModel(
+        name=f"{one.reference} (pooled)",
+        kind="reference",
+        same_rows=True,
+        numbers=_numbers(found, goal, aim if _standard(aim, judged) else None),
+        note="fitted to the rows of all clients in one place: not federated",
+    )
+
+
+def _numbers(
+    found: Evaluation, goal: Mapping[str, Measured], aim: Aim | None
+) -> dict[str, Measured]:
+    """Return the numbers that models are compared by; of an `aim` also difference and ratio."""
+    between = [f"{name}_{kind}" for name in (aim.notions if aim else ()) for kind in _KINDS]
+    before, after = _recorded(found, _BEFORE), _recorded(found, (*between, *_AFTER))
+    return {**before, **goal, **after}
+
+
+_KINDS = ("difference", "ratio")
+
+
+def _recorded(found: Evaluation, names: Iterable[str]) -> dict[str, Measured]:
+    metrics = found.metrics
+    return {
+        name: Measured(
+            name=name,
+            value=metrics.get(name),
+            interval=found.intervals.get(name),
+            noise_floor=found.noise_floor.get(name),
+            undefined=metrics.undefined.get(name, ""),
+        )
+        for name in names
+        if name in metrics.by_name
+    }

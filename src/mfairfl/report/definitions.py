@@ -1,0 +1,61 @@
+"""What every number of a report means, from the glossary and the notions themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.rates import KINDS
+from mfairfl.glossary import explain
+from mfairfl.report.document import Definition, RunReport
+from mfairfl.report.wording import known_notion, label_of, plain_name
+
+__all__ = ["define", "numbers_in"]
+
+_TERMS = ("interval", "noise_floor")
+_COURSE = ("multipliers", "conflicts", "coefficients")
+
+
+def define(names: Iterable[str]) -> list[Definition]:
+    """Define numbers, each once, in the order of their names.
+
+    Examples
+    --------
+    >>> define(["demographic_parity_violation"])[0].formula
+    'max over s of |P(ŷ=1 | s) − P(ŷ=1)|'
+    """
+    return [
+        Definition(name=name, label=label_of(name), meaning=_meaning(name), formula=_formula(name))
+        for name in dict.fromkeys(names)
+    ]
+
+
+def _meaning(name: str) -> str:
+    try:
+        return explain(name).short
+    except ConfigError:  # a notion of somebody who is not here
+        stem, _, kind = name.rpartition("_")
+        if kind in KINDS:
+            return f"The {kind} of '{plain_name(stem)}', a notion that is not registered here."
+        return "Not described in this version."
+
+
+def _formula(name: str) -> str:
+    found = known_notion(name.removesuffix("_violation"))
+    return found.formula if found is not None and name.endswith("_violation") else ""
+
+
+def numbers_in(report: RunReport) -> Iterator[str]:
+    """Yield the names of all numbers, in the order of appearance; some more than once."""
+    yield from _TERMS
+    yield from (one.name for one in report.overall)
+    for section in report.sections:
+        yield from (one.name for one in section.measures)
+        for group in section.groups:
+            yield from group.numbers
+    for client in report.clients:
+        yield from client.numbers
+    for model in report.compared:
+        yield from model.numbers
+    yield from (one.number for one in report.changes)
+    yield from (name for name in _COURSE if getattr(report.training, name))

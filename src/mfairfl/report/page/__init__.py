@@ -1,0 +1,5 @@
+"""Reports and audits as one self-contained HTML file each."""
+
+from mfairfl.report.page.run import render
+
+__all__ = ["render"]

@@ -1,0 +1,230 @@
+"""Tables that reports and audits share: goals, all rows, groups, clients, plain facts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mfairfl.report.document import Judgement, Measured, Section, Slice
+from mfairfl.report.page.tables import (
+    Cell,
+    Column,
+    Notes,
+    PageTable,
+    Row,
+    measured_cell,
+    number_columns,
+)
+from mfairfl.report.page.wording import NO_VALUE, Unit, Words, capital, count, unit_of
+
+__all__ = [
+    "clients_table",
+    "facts_table",
+    "groups_table",
+    "judgements_table",
+    "measures_table",
+    "overall_table",
+    "plain_text",
+]
+
+_KINDS = ("violation", "difference", "ratio")
+
+
+def judgements_table(judgements: Sequence[Judgement], words: Words, level: float) -> PageTable:
+    """Return each goal with its value, interval, tolerance and outcome."""
+    notes, rows = Notes(), []
+    for judgement in judgements:
+        number = judgement.measure
+        unit = unit_of(number.name)
+        cells = [
+            Cell(text=capital(judgement.outcome)),
+            measured_cell(number, notes),
+            Cell(text=unit.one(judgement.tolerance)),
+            Cell(text=unit.one(number.noise_floor)),
+        ]
+        said = " ".join(filter(None, [judgement.sentence, capital(judgement.caution)]))
+        head = Cell(text=words.label(number.name), detail=said)
+        rows.append(Row(head=head, cells=cells))
+    columns = [
+        Column(label="Goal", numeric=False),
+        Column(label="Verdict", numeric=False),
+        Column(label="Violation", detail=f"{level:.0%} interval"),
+        Column(label="Tolerance", detail="set before training"),
+        Column(label="Noise floor"),
+    ]
+    return PageTable(
+        name="goals",
+        caption="The fairness goals held against their tolerances",
+        columns=columns,
+        rows=rows,
+        notes=notes.listed(),
+        cards=True,
+    )
+
+
+def overall_table(
+    numbers: Sequence[Measured], words: Words, level: float, caption: str
+) -> PageTable:
+    """Return the numbers of all rows together, each with its meaning beside it."""
+    notes = Notes()
+    rows = [
+        Row(
+            head=Cell(text=words.label(number.name), detail=words.meaning(number.name)),
+            cells=[
+                measured_cell(number, notes, interval=False),
+                Cell(text=unit_of(number.name).span(number.interval)),
+                Cell(text=_if_any(unit_of(number.name), number.noise_floor)),
+            ],
+        )
+        for number in numbers
+    ]
+    columns = [
+        Column(label="Number", numeric=False),
+        Column(label="Value"),
+        Column(label=f"{level:.0%} interval"),
+        Column(label="Noise floor"),
+    ]
+    return PageTable(
+        name="overall", caption=caption, columns=columns, rows=rows, notes=notes.listed(),
+        cards=True,
+    )  # fmt: skip
+
+
+def _if_any(unit: Unit, value: float | None) -> str:
+    """Write a number that not every row has."""
+    return "" if value is None else unit.one(value)
+
+
+def groups_table(section: Section, words: Words, name: str) -> PageTable:
+    """Return the rates of each group."""
+    caption = f"Rates of each group of {section.attribute}"
+    return _slices(section.groups, "Group", caption, words, name=name)
+
+
+def clients_table(clients: Sequence[Slice], words: Words, goal: Sequence[str]) -> PageTable:
+    """Return the rates and violations of each client."""
+    caption = "Rates and violations of each client"
+    return _slices(clients, "Client", caption, words, name="clients", goal=goal)
+
+
+def _slices(
+    slices: Sequence[Slice],
+    what: str,
+    caption: str,
+    words: Words,
+    *,
+    name: str,
+    goal: Sequence[str] = (),
+) -> PageTable:
+    names, columns, meanings = number_columns((part.numbers for part in slices), words, goal)
+    notes = Notes()
+    rows = [
+        Row(
+            head=Cell(text=part.name),
+            cells=[
+                Cell(text=count(part.rows)),
+                *(measured_cell(part.numbers.get(number), notes) for number in names),
+            ],
+        )
+        for part in slices
+    ]
+    return PageTable(
+        name=name,
+        caption=caption,
+        columns=[Column(label=what, numeric=False), Column(label="Rows"), *columns],
+        rows=rows,
+        notes=notes.listed(),
+        meanings=meanings,
+    )
+
+
+def measures_table(section: Section, words: Words, goal: Sequence[str], name: str) -> PageTable:
+    """Return one row for each notion: violation, noise floor, difference, ratio."""
+    by_name = {number.name: number for number in section.measures}
+    notions = dict.fromkeys(_notion_of(number) for number in by_name)
+    notes = Notes()
+    rows = [_measures_row(notion, by_name, words, goal, notes) for notion in notions]
+    meanings = [
+        (words.label(number), words.meaning(number))
+        for number in by_name
+        if words.meaning(number) and not number.endswith("_violation")
+    ]
+    return PageTable(
+        name=name,
+        caption=f"How far apart the groups of {section.attribute} are",
+        columns=[
+            Column(label="Notion of fairness", numeric=False),
+            Column(label="Violation"),
+            Column(label="Noise floor"),
+            Column(label="Difference"),
+            Column(label="Ratio"),
+        ],
+        rows=rows,
+        notes=notes.listed(),
+        meanings=meanings,
+        cards=True,
+    )
+
+
+def _notion_of(number: str) -> str:
+    stem, _, kind = number.rpartition("_")
+    return stem if kind in _KINDS else number
+
+
+def _measures_row(
+    notion: str, by_name: Mapping[str, Measured], words: Words, goal: Sequence[str], notes: Notes
+) -> Row:
+    violation = f"{notion}_violation"
+    main = by_name.get(violation) or by_name.get(notion)
+    label = capital(notion.replace("_", " ")) + " (the goal)" * (violation in goal)
+    floor = None if main is None else main.noise_floor
+    return Row(
+        head=Cell(text=label, detail=words.meaning(main.name if main else notion)),
+        cells=[
+            measured_cell(main, notes),
+            Cell(text=_if_any(unit_of(violation), floor)),
+            measured_cell(by_name.get(f"{notion}_difference"), notes),
+            measured_cell(by_name.get(f"{notion}_ratio"), notes),
+        ],
+    )
+
+
+def facts_table(name: str, caption: str, facts: Mapping[str, Any], head: str) -> PageTable:
+    """Return names and values, two columns.
+
+    Examples
+    --------
+    >>> table = facts_table("versions", "Versions", {"python": "3.11"}, "Package")
+    >>> [(row.head.text, row.cells[0].text) for row in table.rows]
+    [('python', '3.11')]
+    """
+    rows = [
+        Row(head=Cell(text=key), cells=[Cell(text=plain_text(value), code=_is_hash(value))])
+        for key, value in facts.items()
+    ]
+    columns = [Column(label=head, numeric=False), Column(label="Value", numeric=False)]
+    return PageTable(name=name, caption=caption, columns=columns, rows=rows)
+
+
+def _is_hash(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{40,}", value) is not None
+
+
+def plain_text(value: Any) -> str:
+    """Write a setting for people: lists with commas, nothing as a dash.
+
+    Examples
+    --------
+    >>> plain_text([64, 64]), plain_text(None), plain_text(True), plain_text(0.004)
+    ('64, 64', '–', 'yes', '0.004')
+    """
+    if value is None or value in ("", [], {}):
+        return NO_VALUE
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(plain_text(item) for item in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {plain_text(item)}" for key, item in value.items())
+    return count(value) if isinstance(value, int) and abs(value) >= 10_000 else str(value)

@@ -1,0 +1,71 @@
+"""Where the numbers of a report come from, and whether the files are still the same."""
+
+from __future__ import annotations
+
+import hashlib
+
+from mfairfl.data import Encoder
+from mfairfl.errors import DataError
+from mfairfl.files import read_regular_file
+from mfairfl.report.document import Provenance
+from mfairfl.report.subject import Subject
+from mfairfl.runs.options import dotted
+
+__all__ = ["altered_files", "provenance_of", "read_encoder"]
+
+_ENCODER = "encoder.json"
+_FILES = ("run.json", "model.safetensors", _ENCODER)
+
+
+def provenance_of(run: Subject) -> Provenance:
+    """Collect identity, settings, hashes, versions and machine."""
+    record = run.record
+    return Provenance(
+        run=run.path.resolve().name,
+        identity=record.identity,
+        strategy=record.strategy,
+        settings=dotted(record.config),
+        seed=record.seed,
+        data=record.data.model_dump(),
+        files=_digests(run),
+        versions=record.versions,
+        machine=record.machine.model_dump(),
+    )
+
+
+def altered_files(run: Subject) -> list[str]:
+    """Name the files that are not what the record was written with."""
+    today, found = _digests(run), []
+    for name, digest in run.record.files.items():
+        if name not in today:
+            found.append(f"{name} is missing: the model that was measured cannot be checked")
+        elif today[name] != digest:
+            found.append(
+                f"{name} is not the file that was measured: its SHA-256 begins with "
+                f"{today[name][:12]}, that in run.json with {digest[:12]}"
+            )
+    return found
+
+
+def _digests(run: Subject) -> dict[str, str]:
+    """Return the SHA-256 of the files that are there."""
+    held = {name: _read(run, name) for name in _FILES}
+    return {n: hashlib.sha256(data).hexdigest() for n, data in held.items() if data is not None}
+
+
+def _read(run: Subject, name: str) -> bytes | None:
+    try:
+        return read_regular_file(run.path / name)
+    except OSError:
+        return None
+
+
+def read_encoder(run: Subject) -> Encoder | None:
+    """Read how features became numbers; None if the file is gone or is none of ours."""
+    data = _read(run, _ENCODER)
+    if data is None:
+        return None
+    try:
+        return Encoder.from_json(data, name=_ENCODER)
+    except DataError:
+        return None

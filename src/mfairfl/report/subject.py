@@ -1,0 +1,170 @@
+"""The runs that a report is about, as their files have them, and what they were to achieve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mfairfl.data import Split, Task
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.goal_violation import goal_violation
+from mfairfl.fairness.tally import Tally
+from mfairfl.report.document import Measured
+from mfairfl.report.wording import known_notion
+from mfairfl.runs.record import Evaluation, RunRecord
+from mfairfl.runs.side_by_side import distinct_names
+from mfairfl.strategies import Card
+from mfairfl.strategies.registry import METHODS, describe
+
+__all__ = ["Aim", "Subject", "read_subjects"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """Between which groups which notions were to hold.
+
+    Parameters
+    ----------
+    notions, attributes : tuple of str
+        Their names.
+    intersections : bool
+        Whether the attributes' intersections count as well.
+    """
+
+    notions: tuple[str, ...]
+    attributes: tuple[str, ...]
+    intersections: bool = False
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The numbers that say how far a notion was missed."""
+        return tuple(f"{name}_violation" for name in self.notions)
+
+    def recorded_under(self, task: Task) -> str | None:
+        """Say where a record of this task has the measures.
+
+        Returns
+        -------
+        str or None
+            An attribute's name, empty for all attributes together, None if it has them nowhere.
+        """
+        known = [attribute.name for attribute in task.attributes]
+        crossed = self.intersections and len(self.attributes) > 1
+        if not crossed and set(self.attributes) == set(known):
+            return ""
+        return self.attributes[0] if len(self.attributes) == 1 else None
+
+    def measured(self, task: Task, found: Evaluation, tally: Tally | None) -> dict[str, Measured]:
+        """Return the measures on a task's rows; from the counts where a record lacks them."""
+        lacking = set(self.attributes) - {attribute.name for attribute in task.attributes}
+        if lacking:
+            why = f"the rows have no attribute '{min(lacking)}'"
+            return {n: Measured(name=n, value=None, undefined=why) for n in self.measures}
+        place = self.recorded_under(task)
+        if place is None:
+            return {f"{n}_violation": self._counted(n, found, tally) for n in self.notions}
+        whole = (found.metrics.by_name, found.intervals.by_name, found.noise_floor.by_name)
+        parts = (found.metrics, found.intervals, found.noise_floor)
+        own = [part.by_attribute.get(place, {}) for part in parts] if place else whole
+        values, limits, floors = own
+        prefix = f"{place}." if place else ""
+        return {
+            name: Measured(
+                name=name,
+                value=values.get(name),
+                interval=limits.get(name),
+                noise_floor=floors.get(name),
+                undefined=found.metrics.undefined.get(f"{prefix}{name}", ""),
+            )
+            for name in self.measures
+        }
+
+    def _counted(self, name: str, found: Evaluation, tally: Tally | None) -> Measured:
+        item, measure = known_notion(name), f"{name}_violation"
+        if item is None or tally is None or item.statistic == "loss":
+            why = f"'{name}' is not recorded for these groups, and counts alone do not tell it"
+            return Measured(name=measure, value=None, undefined=why)
+        groupings = tally.cells.groupings(self.attributes, self.intersections)
+        own = goal_violation(tally, item, groupings, level=found.intervals.level)
+        return Measured(
+            name=measure,
+            value=own.value,
+            interval=own.interval,
+            noise_floor=own.floor,
+            undefined=own.undefined,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A finished run, read from its folder."""
+
+    path: Path
+    record: RunRecord
+    name: str
+
+    @property
+    def split(self) -> Split:
+        """The rows whose numbers are reported."""
+        return self.record.reported
+
+    @property
+    def found(self) -> Evaluation:
+        """Everything that is reported of the run on these rows."""
+        return self.record.evaluation(self.split)
+
+    @property
+    def tally(self) -> Tally | None:
+        """The counts behind the numbers."""
+        return self.record.tallies.get(self.split)
+
+    @property
+    def rows(self) -> int:
+        """How many rows were measured."""
+        return sum(int(own.get("n") or 0) for own in self.found.metrics.by_client.values())
+
+    @property
+    def aim(self) -> Aim:
+        """What the run was asked for."""
+        asked = self.record.config["fairness"]
+        every = tuple(attribute.name for attribute in self.record.task.attributes)
+        return Aim(
+            notions=tuple(asked["notion"]),
+            attributes=tuple(asked.get("sensitive") or every),
+            intersections=bool(asked.get("intersections", False)),
+        )
+
+    @property
+    def card(self) -> Card | None:
+        """What is known of the method; None if it is not registered in this process."""
+        name = self.record.strategy
+        try:
+            METHODS.get(name)  # which, unlike `describe`, imports nothing that a record names
+            return describe(name)
+        except ConfigError:
+            return None
+
+    @property
+    def constrained(self) -> bool:
+        """Whether training or the decision rule gives up accuracy for groups."""
+        served = self.record.served
+        by_rule = served.rule not in ("last", "average") or served.thresholds is not None
+        return by_rule or (self.card is not None and self.card.constrained)
+
+
+def read_subjects(runs: Sequence[str | Path]) -> list[Subject]:
+    """Read finished runs; the first is the one to be judged."""
+    if not runs:
+        raise ConfigError("report: needs a run; give the --out folder of `mfairfl train`")
+    paths = [Path(run) for run in runs]
+    records = [RunRecord.read(path) for path in paths]
+    folders = [path.parent if path.name == "run.json" else path for path in paths]
+    for i, folder in enumerate(folders):
+        if folder.resolve() in [other.resolve() for other in folders[:i]]:
+            raise ConfigError(f"{folder}: given twice; give each run once")
+    names = distinct_names(folders, records)
+    return [
+        Subject(path=folder, record=record, name=name)
+        for folder, record, name in zip(folders, records, names, strict=True)
+    ]

@@ -1,0 +1,160 @@
+"""Numbers, names and notions in the words of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mfairfl.errors import ConfigError
+from mfairfl.fairness.notions import Notion, notion
+from mfairfl.runs.record import Bounds
+
+__all__ = [
+    "and_list",
+    "compared_in",
+    "digits_apart",
+    "is_loss",
+    "known_notion",
+    "label_of",
+    "percent",
+    "plain_name",
+    "points",
+    "range_of_points",
+]
+
+_LABELS = {
+    "loss": "log-loss",
+    "roc_auc": "ROC-AUC",
+    "f1": "F1",
+    "expected_calibration_error": "calibration error",
+    "client_accuracy_std": "standard deviation of the clients' accuracies",
+    "client_accuracy_gap": "gap between the clients' accuracies",
+}
+_DIGITS = (1, 2, 3, 4)
+
+
+def label_of(name: str) -> str:
+    """Return what a person calls a number of run.json.
+
+    Examples
+    --------
+    >>> label_of("loss"), label_of("demographic_parity_violation")
+    ('log-loss', 'demographic parity violation')
+    """
+    return _LABELS.get(name, plain_name(name))
+
+
+def plain_name(name: str) -> str:
+    """Return a name of the code as words.
+
+    Examples
+    --------
+    >>> plain_name("equalized_odds")
+    'equalized odds'
+    """
+    return name.replace("_", " ")
+
+
+def and_list(words: Iterable[str]) -> str:
+    """Join words as in a sentence.
+
+    Examples
+    --------
+    >>> and_list(["sex"]), and_list(["sex", "age", "race"])
+    ('sex', 'sex, age and race')
+    """
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def percent(share: float) -> str:
+    """Write a share.
+
+    Examples
+    --------
+    >>> percent(0.8581)
+    '85.8 %'
+    """
+    return f"{100 * share:.1f} %"
+
+
+def points(share: float, digits: int = 1) -> str:
+    """Write a difference of shares.
+
+    Examples
+    --------
+    >>> points(0.0114), points(-0.0114)
+    ('1.1 percentage points', '−1.1 percentage points')
+    """
+    return f"{_number(share, digits)} percentage points"
+
+
+def range_of_points(ends: Bounds, level: float, digits: int = 1) -> str:
+    """Write an interval of a difference of shares; empty if there is none.
+
+    Examples
+    --------
+    >>> range_of_points((0.0012, 0.0217), 0.95)
+    '95 % interval 0.1 to 2.2'
+    """
+    if ends is None:
+        return ""
+    low, high = (_number(end, digits) for end in ends)
+    return f"{100 * level:g} % interval {low} to {high}"
+
+
+def _number(share: float, digits: int) -> str:
+    text = f"{100 * share:.{digits}f}"
+    return text.replace("-", "" if float(text) == 0 else "−")
+
+
+def digits_apart(values: Sequence[float], limit: float) -> int:
+    """Return how many digits show that values differ from a limit.
+
+    Examples
+    --------
+    >>> digits_apart([0.01, 0.0496], 0.05), digits_apart([0.01, 0.04996], 0.05)
+    (1, 2)
+    """
+    different = [value for value in values if value != limit]
+    for digits in _DIGITS:
+        if all(_number(value, digits) != _number(limit, digits) for value in different):
+            return digits
+    return _DIGITS[-1]
+
+
+def known_notion(name: str) -> Notion | None:
+    """Return a notion by the name in a record; None if it is not registered in this process.
+
+    Nothing that a record names is imported.
+    """
+    try:
+        return notion(name)
+    except ConfigError:
+        return None
+
+
+def is_loss(name: str) -> bool:
+    """Say whether a notion compares losses, which are no shares.
+
+    Examples
+    --------
+    >>> is_loss("accuracy_parity_loss"), is_loss("demographic_parity")
+    (True, False)
+    """
+    found = known_notion(name)
+    return found is not None and found.statistic == "loss"
+
+
+def compared_in(name: str) -> str:
+    """Return what a notion compares between groups, and among whom.
+
+    Examples
+    --------
+    >>> compared_in("equal_opportunity")
+    'the share of people who get the favourable decision, among people whose true label is \
+favourable'
+    """
+    found = known_notion(name)
+    if found is None:
+        return f"what '{plain_name(name)}' compares"
+    return ", ".join(filter(None, [found.compares, found.among]))
