@@ -87,14 +87,17 @@ def build_silo_audit(
     baseline : AuditDocument, optional
         An earlier audit, to say what changed.
     """
-    told = found.counts.decided.sum(axis=(1, 2, 3)) + found.counts.withheld
-    rows = dict(zip(found.counts.clients, told.tolist(), strict=True))
+    held = found.counts.decided.sum(axis=(1, 2, 3)) + found.counts.withheld
+    rows = dict(zip(found.counts.clients, held.tolist(), strict=True))
     sources = [_source(name, rows[name], facts) for name, facts in found.silos.items()]
     sources += [
         AuditSource(name=name, rows=0, notes=[f"left out: {why}"])
         for name, why in sorted(found.left_out.items())
     ]
-    return build_audit(found.counts, _settings(request), sources=sources, baseline=baseline)
+    built = build_audit(found.counts, _settings(request), sources=sources, baseline=baseline)
+    absent = [f"{name} is not counted: {why}" for name, why in sorted(found.left_out.items())]
+    told = built.headline.model_copy(update={"warnings": [*absent, *built.headline.warnings]})
+    return built.model_copy(update={"headline": told})
 
 
 def _source(name: str, rows: int, facts: SiloFacts) -> AuditSource:

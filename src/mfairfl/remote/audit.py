@@ -21,7 +21,7 @@ import numpy as np
 from mfairfl.data import MISSING, Attribute
 from mfairfl.data.agreement import MOST_CELLS
 from mfairfl.data.columns import MOST_GROUPS
-from mfairfl.data.predictions import PredictionColumns
+from mfairfl.data.predictions import PredictionColumns, ordered_groups
 from mfairfl.errors import FederationError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
 from mfairfl.remote.audit_answers import SiloFacts, read_counts, read_groups
@@ -152,7 +152,7 @@ def _agreed_groups(silos: Participants, columns: PredictionColumns) -> tuple[Att
 
 
 def _union(column: str, named: Collection[Named]) -> list[str]:
-    return sorted({group for one in named for group in one[column]})
+    return ordered_groups({group for one in named for group in one[column]})
 
 
 def _excess(sensitive: Sequence[str], named: Collection[Named]) -> str:
