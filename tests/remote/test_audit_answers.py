@@ -79,7 +79,8 @@ def lies(honest):
     yield {"decided": cell_of(decided, (*unseen, 0), 30)}, "rows are counted in entries that"
     yield {"scored": np.roll(scored, 1, axis=0)}, "on other rows than decisions"
     yield {"hidden": np.zeros_like(hidden)}, "it withholds rows, and says of no group"
-    yield {"hidden": hidden.astype(np.int64)}, "'hidden' is int64"
+    yield {"hidden": hidden.astype(bool)}, "'hidden' is bool"
+    yield {"hidden": 2 * hidden}, "'hidden' says something else than yes or no"
     yield {"withheld": np.array([1])}, "it withholds 1 rows of"
     yield {"withheld": np.array([-1])}, "'withheld' holds a negative count"
     yield {"withheld": np.array([3, 4])}, r"'withheld' is int64 \(2,\)"
@@ -99,7 +100,7 @@ def test_numbers_that_cannot_be_true_are_refused(honest):
             read(with_arrays(honest, **changes))
         one_line(caught)
         seen += 1
-    assert seen == 19
+    assert seen == 20
 
 
 def test_fewer_rows_than_the_floor_are_refused(honest):

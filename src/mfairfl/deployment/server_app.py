@@ -15,7 +15,6 @@ from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.flower.grid import GridTransport
 from mfairfl.remote.audit import audit_name, gather_counts
-from mfairfl.remote.transport import log_left_out
 from mfairfl.runs.federated import run_federated, run_name
 
 __all__ = ["app", "carry_out", "carry_out_audit"]
@@ -55,8 +54,6 @@ def carry_out_audit(grid: Grid, settings: FederationSettings, request: Path, *, 
         transport = _transport(grid, settings, audit_name(terms))
         journal.add("auditing", online=_wait(transport, settings, journal))
         found = gather_counts(transport, sorted(settings.silos), terms, minimum=settings.minimum)
-        for name, reason in found.left_out.items():
-            log_left_out(name, reason)
         write_gathered(out, found)
         journal.add("finished", silos=list(found.silos))
 

@@ -34,7 +34,7 @@ from mfairfl.remote.audit_questions import (
     pack_groups_ask,
 )
 from mfairfl.remote.participants import Participants
-from mfairfl.remote.transport import Transport
+from mfairfl.remote.transport import Transport, log_left_out
 
 __all__ = ["AuditTerms", "GatheredAudit", "audit_name", "gather_counts"]
 
@@ -120,6 +120,8 @@ def gather_counts(
         pack_audit(ask),
         lambda name, reply: read_counts(reply, name, ask, most_rows=terms.most_rows),
     )
+    for name, reason in silos.refused.items():
+        log_left_out(name, reason)
     counts = functools.reduce(operator.add, [one.counts for one in found.values()])
     return GatheredAudit(
         counts=_without_unused(counts),

@@ -103,7 +103,7 @@ def pack_counts(found: SiloCounts) -> Packet:
     counts = found.counts
     arrays: dict[str, np.ndarray] = {
         "decided": counts.decided[0],
-        "hidden": counts.hidden[0],
+        "hidden": counts.hidden[0].astype(np.int64),  # messages hold numbers only
         "withheld": counts.withheld,
     }
     if counts.scored is not None:
@@ -156,7 +156,7 @@ def _check_floor(counts: AuditCounts, floor: int) -> None:
 def _forms(cells: int, grid: ScoreGrid | None) -> dict[str, ArrayForm]:
     wanted = {
         "decided": ArrayForm(np.int64, (cells, 3, 2)),
-        "hidden": ArrayForm(np.bool_, (cells, 3)),
+        "hidden": ArrayForm(np.int64, (cells, 3)),
         "withheld": ArrayForm(np.int64, (1,)),
     }
     if grid is not None:
@@ -172,8 +172,10 @@ def _forms(cells: int, grid: ScoreGrid | None) -> dict[str, ArrayForm]:
 
 def _check_sizes(reply: Packet, most: int) -> None:
     """Refuse counts of more rows than there can be."""
+    if not np.isin(reply.arrays["hidden"], (0, 1)).all():
+        raise MessageError("'hidden' says something else than yes or no")
     for name, array in reply.arrays.items():
-        if array.dtype.kind != "i":
+        if array.dtype.kind != "i" or name == "hidden":
             continue
         # A sum of huge counts may come out right: each one is looked at, and the sum as a float.
         if not ((array >= 0) & (array <= most)).all() or array.sum(dtype=float) > most:
@@ -197,6 +199,6 @@ def _counts(reply: Packet, name: str, ask: AuditAsk) -> AuditCounts:
         grid=ask.grid,
         scored=arrays["scored"][None] if ask.grid is not None else None,
         sums=None if sums is None else (sums,),
-        hidden=arrays["hidden"][None],
+        hidden=arrays["hidden"][None].astype(bool),
         withheld=arrays["withheld"],
     )
