@@ -18,6 +18,7 @@ import typer
 
 from mfairfl import __version__
 from mfairfl.cli.attack import attack
+from mfairfl.cli.audit import audit
 from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
 from mfairfl.cli.deploy import app as deploy_app
@@ -45,7 +46,20 @@ app = typer.Typer(
 )
 
 
-for verb in (train, predict, compare, reproduce, tune, attack, init, doctor, explain, strategies):
+_VERBS = (
+    train,
+    predict,
+    audit,
+    compare,
+    reproduce,
+    tune,
+    attack,
+    init,
+    doctor,
+    explain,
+    strategies,
+)
+for verb in _VERBS:
     command(app)(verb)
 app.add_typer(data_app, name="data")
 app.add_typer(deploy_app, name="deploy")
