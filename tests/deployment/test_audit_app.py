@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 
 import pytest
 import tomli_w
@@ -168,10 +169,11 @@ def test_a_mistake_in_the_section_is_told_with_its_key(tmp_path, audit, message)
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"prediction": "d"}, "Name sensitive columns"),
+        ({"prediction": "d"}, "fair for whom"),
         ({"sensitive": ("sex",)}, "no decisions"),
         ({"sensitive": ("sex",), "score": "s"}, "no decisions"),
-        ({"sensitive": ("sex",), "prediction": "d", "race": "race"}, "audit.race: 'race' is not"),
+        ({"sensitive": ("sex",), "prediction": "d", "notions": ("eo",)}, "needs labels"),
+        ({"prediction": "d", "sex": "sex", "race": "sex"}, "named as sex and as race"),
         ({"sensitive": ("sex",), "prediction": "d", "tolerance": 2.0}, "audit.tolerance"),
         ({"sensitive": ("sex",), "prediction": "d", "notions": ("x",)}, "unknown notion 'x'"),
         ({"run": "runs/a", "label": "hired"}, "audit.label: a run's model is audited on its own"),
@@ -182,6 +184,12 @@ def test_what_cannot_be_asked_is_refused_in_one_line(keys, message):
     with pytest.raises(ConfigError, match=message) as caught:
         AuditRequest(**keys).check()
     assert "\n" not in str(caught.value)
+
+
+def test_columns_of_sex_and_race_are_sensitive():
+    asked = AuditRequest(sensitive=("age",), prediction="d", sex="sex", race="race")
+    assert asked.columns().sensitive == ("age", "sex", "race")
+    assert asked.settings().facts.audit_date == date.today().isoformat()
 
 
 def test_a_run_needs_settings_and_an_audit_does_not(tmp_path):

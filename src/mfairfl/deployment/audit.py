@@ -48,7 +48,7 @@ def terms_of(request: AuditRequest, most_rows: int | None = None) -> AuditTerms:
     """Return what silos are asked; the model of a run is read."""
     request.check()
     if request.run is not None:
-        model = model_to_send(request.run, request.sensitive)
+        model = model_to_send(request.run, request.compared)
         return AuditTerms(subject=model, most_rows=most_rows)
     return AuditTerms(subject=request.columns(), grid=request.grid(), most_rows=most_rows)
 

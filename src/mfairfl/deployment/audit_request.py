@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +13,9 @@ from mfairfl.data.predictions import PredictionColumns
 from mfairfl.data.values import DocumentedModel, Text
 from mfairfl.errors import ConfigError, first_problem
 from mfairfl.fairness.audit_counts import ScoreGrid
+from mfairfl.fairness.notions import notion
 from mfairfl.files import RelativePath
+from mfairfl.report.audit.numbers import needs_label
 from mfairfl.report.audit.settings import NOT_STATED, AuditFacts, AuditMeaning, AuditSettings
 
 __all__ = ["REQUEST", "AuditRequest", "load_request"]
@@ -79,12 +82,21 @@ class AuditRequest(DocumentedModel):
         except ValidationError as error:
             raise ConfigError(first_problem(error, type(self), prefix="audit")) from None
 
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The columns whose groups are compared, those of sex and race among them."""
+        others = (name for name in (self.sex, self.race) if name is not None)
+        return tuple(dict.fromkeys((*self.sensitive, *others)))
+
     def columns(self) -> PredictionColumns:
         """Return the columns of silos' files; that enough are named is checked."""
-        if not self.sensitive:
-            raise ConfigError("audit: between whom? Name sensitive columns (--sensitive)")
+        if not self.compared:
+            raise ConfigError("fair for whom? Name the columns of groups (--sensitive)")
+        for name in self.notions:
+            if self.label is None and needs_label(notion(name)):
+                raise ConfigError(f"notion '{name}' needs labels: name their column (--label)")
         named = {key: getattr(self, key) for key in _COLUMNS}
-        return PredictionColumns(sensitive=self.sensitive, **named)
+        return PredictionColumns(sensitive=self.compared, **named)
 
     def grid(self) -> ScoreGrid:
         """Return the steps of the scores that are counted."""
@@ -92,6 +104,8 @@ class AuditRequest(DocumentedModel):
 
     def check(self) -> None:
         """Refuse what cannot be asked of silos."""
+        self.settings()
+        self.grid()
         if self.run is None:
             self.columns()
         elif given := [key for key in _COLUMNS if getattr(self, key) is not None]:
@@ -99,12 +113,6 @@ class AuditRequest(DocumentedModel):
                 f"audit.{given[0]}: a run's model is audited on its own label and scores; leave "
                 f"{given[0]} or run out"
             )
-        self.grid()
-        self.settings()
-        for key in ("sex", "race"):
-            column = getattr(self, key)
-            if column is not None and self.sensitive and column not in self.sensitive:
-                raise ConfigError(f"audit.{key}: '{column}' is not among the sensitive columns")
 
     def settings(self, meaning: AuditMeaning | None = None, tool: str = "") -> AuditSettings:
         """Return what the document is built with.
@@ -118,9 +126,9 @@ class AuditRequest(DocumentedModel):
         """
         stated = {key: getattr(self, key) or "" for key in _COLUMNS if key != "threshold"}
         own = AuditMeaning(**stated, threshold=self.threshold, client="silos")
-        facts = self.facts
-        if tool and facts.tool == NOT_STATED:
-            facts = facts.model_copy(update={"tool": tool})
+        known = {"tool": tool or NOT_STATED, "audit_date": date.today().isoformat()}
+        missing = {k: v for k, v in known.items() if getattr(self.facts, k) == NOT_STATED}
+        facts = self.facts.model_copy(update=missing)
         keys = ("notions", "tolerance", "level", "sex", "race", "small_categories")
         try:
             return AuditSettings(
