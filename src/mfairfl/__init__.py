@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mfairfl.estimator import FairFederatedClassifier
     from mfairfl.experiments.compare import compare
     from mfairfl.experiments.search.tune import tune
+    from mfairfl.report.audit.rows import audit
     from mfairfl.runs.execute import Run
     from mfairfl.runs.extensions import register
     from mfairfl.runs.predictor import load
@@ -25,6 +26,7 @@ __all__ = [
     "FairFederatedClassifier",
     "Run",
     "__version__",
+    "audit",
     "compare",
     "data",
     "doctor",
@@ -49,6 +51,7 @@ __version__ = "0.4.0"
 _HOME = {
     "FairFederatedClassifier": "mfairfl.estimator",
     "Run": "mfairfl.runs.execute",
+    "audit": "mfairfl.report.audit.rows",
     "compare": "mfairfl.experiments.compare",
     "doctor": "mfairfl.checks",
     "load": "mfairfl.runs.predictor",

@@ -68,7 +68,7 @@ def _caution(found: Evaluation) -> str:
     balanced = found.intervals.get("balanced_accuracy")
     if balanced is not None and balanced[0] <= 0.5:
         return (
-            "decisions are not shown to be better than a lot (balanced accuracy "
+            "decisions are not shown to be better than chance (balanced accuracy "
             f"{percent(found.metrics['balanced_accuracy'])})"
         )
     return ""
@@ -182,7 +182,7 @@ def _warnings(
 ) -> list[str]:
     found = [f"'{name}' has one group only: there is nobody to compare with" for name in alone]
     if caution:
-        found.append(f"{caution}: low violations say nothing")
+        found.append(f"{caution}: low violations say little")
     left_out = sum(rows.left_out.values())
     if left_out > MANY_LEFT_OUT * (rows.counted + left_out):
         share = percent(left_out / (rows.counted + left_out))
