@@ -107,8 +107,8 @@ def _why_none(run: Subject) -> str:
 
 def _fact(run: Subject, name: str, measure: Measured, tolerance: float | None) -> str:
     """State the number, its interval and its rows."""
-    whom = and_list(run.aim.attributes) + " and their combinations" * run.aim.intersections
-    what = f"the largest distance between a group (by {whom}) and everyone in {compared_in(name)}"
+    groups = f"a group (by {run.aim.whom})"
+    what = f"the largest distance between {groups} and everyone in {compared_in(name)}"
     if measure.value is None:
         return f"{what} is undefined, since {measure.undefined or 'it was not recorded'}"
     shown = [measure.value, *(measure.interval or ())]
