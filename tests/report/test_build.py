@@ -279,6 +279,19 @@ def test_altered_and_missing_files_are_said_first(two, tmp_path):
     assert set(report.provenance.files) == {"run.json", "model.safetensors"}
 
 
+def test_a_run_that_kept_no_history_is_reported_without_one(two, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(two[0], folder)
+    for name in ("rounds.csv", "clients.csv"):
+        (folder / name).unlink()
+    report = build_report([folder])
+    readable(report)
+    assert report.training.rounds == []
+    assert report.headline.warnings[0] == (
+        "rounds.csv and clients.csv are missing: how training went is not known"
+    )
+
+
 def test_provenance_is_that_of_the_record(two):
     found, record = build_report(two).provenance, recorded(two[0])
     assert (found.run, found.strategy, found.identity) == (

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from fairlearn.metrics import MetricFrame, selection_rate
 
 from counted_runs import SEX, decided, write_counted
 from mfairfl.data import Attribute
+from mfairfl.report.group_use import group_use
+from mfairfl.report.headline import make_headline
 from mfairfl.report.subject import read_subjects
 from mfairfl.report.verdict import judgements, verdict_sentence
 
@@ -183,3 +187,17 @@ def test_losses_have_no_interval_and_therefore_no_verdict(tmp_path):
         "a group (by sex) and everyone in the mean log-loss of the model's scores is 0.0310 "
         "(2,000 test rows)."
     )
+
+
+def test_without_a_sensitive_attribute_nothing_is_called_fair(tmp_path):
+    (run,) = read_subjects([write_counted(tmp_path / "run", halves(9, 9, 20), tolerance=0.05)])
+    task = run.record.task.model_copy(update={"sensitive": ()})
+    plain = replace(run, record=run.record.model_copy(update={"task": task}))
+    assert judgements(plain) == []
+    assert verdict_sentence(plain, []).startswith(
+        "There is no verdict, because no sensitive attribute was named"
+    )
+    assert make_headline(plain, None, [], []).what.endswith(
+        "no sensitive attribute was named, so it has no fairness goal."
+    )
+    assert group_use(plain).sentence.startswith("No sensitive attribute was named")

@@ -71,6 +71,8 @@ def _whose(run: Subject) -> str:
 
 
 def _goal(run: Subject) -> str:
+    if not run.aim.notions:
+        return "no sensitive attribute was named, so it has no fairness goal"
     whom = run.aim.whom
     what = and_list(compared_in(name) for name in run.aim.notions)
     if run.constrained:

@@ -139,7 +139,7 @@ class Subject:
         asked = self.record.config["fairness"]
         every = tuple(attribute.name for attribute in self.record.task.attributes)
         return Aim(
-            notions=tuple(asked["notion"]),
+            notions=tuple(asked["notion"]) if every else (),  # nobody is compared
             attributes=tuple(asked.get("sensitive") or every),
             intersections=bool(asked.get("intersections", False)),
         )

@@ -50,6 +50,11 @@ def judgements(run: Subject) -> list[Judgement]:
 
 def verdict_sentence(run: Subject, found: Sequence[Judgement]) -> str:
     """Return the second sentence of a report: the tolerance, and whether it is met."""
+    if not found:
+        return (
+            "There is no verdict, because no sensitive attribute was named: nothing is known "
+            "about fairness between groups."
+        )
     said = found[0].sentence if len(found) == 1 else _together(run, found)
     caution = next((one.caution for one in found if one.caution), "")
     return f"{said} A low number is no good news here: {caution}." if caution else said
