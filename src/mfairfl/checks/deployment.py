@@ -26,7 +26,7 @@ from mfairfl.deployment.credentials import require_private_key
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.files import others_can_read
-from mfairfl.remote.policy import POLICY, Limits, load_policy
+from mfairfl.remote.policy import POLICY, Disclosure, Limits, load_policy
 from mfairfl.remote.silo_file import SiloSettings, consented, load_silo
 
 __all__ = ["examine_federation", "examine_silo"]
@@ -38,7 +38,8 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     """Yield findings about a silo; an error is raised where it cannot take part."""
     silo, policy = load_silo(file), load_policy(file)
     yield Finding("ok", "settings", f"{file}: silo '{silo.name}'")
-    yield Finding("ok", "limits", _limits(policy.limits))
+    yield Finding("ok", "limits", _settings(policy.limits))
+    yield Finding("ok", "disclosure", _settings(policy.disclosure))
     content = read_file(silo.csv, **asdict(silo.format))
     task = consented(silo)
     reading = silo if task is None else task.read_as(silo)
@@ -58,12 +59,12 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     yield _reach(silo)
 
 
-def _limits(limits: Limits) -> str:
-    """Say which limits hold, and whether the silo or mfairfl chose them."""
-    own = limits.model_fields_set
-    parts = {f"of {POLICY}": own, "by default": Limits.model_fields.keys() - own}
+def _settings(section: Limits | Disclosure) -> str:
+    """Say which settings of a section hold, and whether the silo or mfairfl chose them."""
+    own = section.model_fields_set
+    parts = {f"of {POLICY}": own, "by default": type(section).model_fields.keys() - own}
     texts = {
-        where: [f"{key} {value:,}" for key, value in limits if key in keys]
+        where: [f"{key} {value:,}" for key, value in section if key in keys]
         for where, keys in parts.items()
     }
     return "; ".join(f"{where}: {', '.join(found)}" for where, found in texts.items() if found)

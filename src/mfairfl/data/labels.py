@@ -12,7 +12,10 @@ from mfairfl.data.columns import Column
 from mfairfl.data.task import Task
 from mfairfl.errors import DataError
 
-__all__ = ["coded_labels", "label_codes", "listed", "spelling"]
+__all__ = ["ORDERED_LABELS", "coded_labels", "label_codes", "listed", "spelling"]
+
+ORDERED_LABELS = (["0", "1"], ["-1", "1"], ["False", "True"], ["false", "true"])
+"""Labels whose second value is the favourable one, whatever they are about."""
 
 _TRUE = frozenset({"true", "yes", "y", "t", "1"})
 _FALSE = frozenset({"false", "no", "n", "f", "0"})

@@ -30,7 +30,7 @@ from mfairfl.data.columns import (
     require_present,
 )
 from mfairfl.data.frame import read_file, read_frame
-from mfairfl.data.labels import coded_labels, listed
+from mfairfl.data.labels import ORDERED_LABELS, coded_labels, listed
 from mfairfl.data.missing import feature_gaps, refuse_missing, without_missing
 from mfairfl.data.reading import ColumnRules, Reading
 from mfairfl.data.task import Attribute, Sensitive, Task
@@ -46,9 +46,6 @@ __all__ = [
     "table_from_frame",
     "task_from_roles",
 ]
-
-# Labels whose second value is the favourable one, whatever they are about.
-_ORDERED_LABELS = (["0", "1"], ["-1", "1"], ["False", "True"], ["false", "true"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -207,7 +204,7 @@ def task_from_roles(
 def _favourable(label: Column) -> str:
     """Return the favourable value of a label whose two values have an obvious order."""
     found = sorted(set(label.texts[~label.missing]))
-    if found in _ORDERED_LABELS:
+    if found in ORDERED_LABELS:
         return str(found[1])
     raise ConfigError(
         f"{label.table}: which value of '{label.name}' is good for a person? Pass favourable= "

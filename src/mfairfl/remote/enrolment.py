@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import PlainSerializer, PlainValidator
@@ -30,6 +30,7 @@ from mfairfl.plugins import MODELS
 from mfairfl.remote.codec import Packet, make_packet
 from mfairfl.remote.enrolment_answers import Sums, read_counts, read_profile, read_sums
 from mfairfl.remote.histograms import Cuts, pack_cuts, unpack_histograms
+from mfairfl.remote.participants import Participants
 from mfairfl.remote.remarks import (
     dominant,
     filled_in,
@@ -38,13 +39,12 @@ from mfairfl.remote.remarks import (
     odd_columns,
     unrecorded,
 )
-from mfairfl.remote.transport import Transport, read_replies
+from mfairfl.remote.transport import Transport
 from mfairfl.text import one_line
 
 __all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "enrol"]
 
-T = TypeVar("T")
-_REASON, _NOTE = 500, 1000  # characters
+_NOTE = 1000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def enrol(
     transport: Transport, names: Sequence[str], terms: EnrolmentTerms, *, minimum: int = 1
 ) -> Enrolled:
     """Agree with the clients; raise if fewer than `minimum` are left."""
-    clients = _Clients(transport, sorted(names), minimum)
+    clients = Participants(transport, sorted(names), minimum)
     task = terms.task.model_copy(update={"client": None})
     request = make_packet("profile", {"task": task.model_dump(mode="json")})
     profiles = clients.ask(
@@ -193,34 +193,6 @@ def enrol(
     )
 
 
-@dataclass(slots=True)
-class _Clients:
-    """Those that were asked so far, and why some of them stay out."""
-
-    transport: Transport
-    names: list[str]
-    minimum: int
-    refused: dict[str, str] = field(default_factory=dict)
-
-    def ask(self, request: Packet, read: Callable[[str, Packet], T]) -> dict[str, T]:
-        """Return each client's parsed answer; one without is refused with the reason."""
-        who = [name for name in self.names if name not in self.refused]
-        replies = self.transport.exchange(dict.fromkeys(who, request))
-        found, reasons = read_replies(who, replies, read)
-        self.refuse(reasons)
-        if len(found) < self.minimum:
-            why = "; ".join(f"{name}: {reason}" for name, reason in sorted(self.refused.items()))
-            raise FederationError(
-                f"{len(found)} of {len(self.names)} clients take part, at least {self.minimum} "
-                f"must ({why})"
-            )
-        return {name: found[name] for name in sorted(found)}
-
-    def refuse(self, reasons: Mapping[str, str]) -> None:
-        """Let these clients stay out; what they say about themselves is cut to one line each."""
-        self.refused |= {name: one_line(why, _REASON) for name, why in reasons.items()}
-
-
 def _claimed(profile: Profile, most_rows: int | None) -> Profile:
     """Refuse a file of more rows than any client has."""
     if most_rows is not None and profile.rows > most_rows:
@@ -237,7 +209,7 @@ def _lines(*lines: str) -> tuple[str, ...]:
 
 
 def _agreed_encoder(
-    clients: _Clients,
+    clients: Participants,
     said: Mapping[str, Sums],
     split: Mapping[str, Any],
     config: EncoderConfig,

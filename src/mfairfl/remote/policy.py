@@ -1,4 +1,4 @@
-"""What a silo does for a coordinator at most: policy.toml, beside silo.toml.
+"""What a silo does for a coordinator at most, and lets it count: policy.toml, beside silo.toml.
 
 Only the silo reads it, for every message anew; nothing in a message can change it. Without the
 file the defaults hold: every method's default recipe and the paper's protocol stay within them.
@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 from mfairfl.data.values import DocumentedModel
 from mfairfl.files import load_settings, toml_text
 
-__all__ = ["POLICY", "Limits", "Policy", "load_policy", "policy_text"]
+__all__ = ["POLICY", "Disclosure", "Limits", "Policy", "load_policy", "policy_text"]
 
 POLICY = "policy.toml"
 """Name of the file."""
@@ -56,11 +56,28 @@ class Limits(DocumentedModel):
     """Rows that hold a category, or a number, before the coordinator is told it by name."""
 
 
+class Disclosure(DocumentedModel):
+    """What a silo keeps to itself because too few rows are behind it.
+
+    Examples
+    --------
+    >>> Disclosure().min_rows
+    10
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    min_rows: int = Field(default=10, ge=1)
+    """Rows of one group and label before an audit counts them; smaller counts are withheld."""
+
+
 class Policy(DocumentedModel):
     """A silo's policy.toml, one section after the other."""
 
     limits: Limits = Field(default_factory=Limits)
     """How much is done for a coordinator."""
+    disclosure: Disclosure = Field(default_factory=Disclosure)
+    """How few rows are never counted for one."""
 
 
 def load_policy(silo_file: Path) -> Policy:
@@ -82,10 +99,11 @@ def policy_text(policy: Policy) -> str:
     epochs = 200
     ...
     """
-    lines = [_FIRST_LINE]
+    sections = []
     for section in Policy.model_fields:
         values = getattr(policy, section)
-        lines.append(f"[{section}]")
+        lines = [f"[{section}]"]
         for key, field in type(values).model_fields.items():
             lines += [f"# {field.description}", f"{key} = {toml_text(getattr(values, key))}"]
-    return "\n".join(lines) + "\n"
+        sections.append("\n".join(lines))
+    return _FIRST_LINE + "\n" + "\n\n".join(sections) + "\n"

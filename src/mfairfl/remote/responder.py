@@ -12,6 +12,7 @@ them (docs/deployment.md, "Ports and trust").
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +33,7 @@ from mfairfl.engine.state import Ask, Train
 from mfairfl.errors import ConfigError, DataError, MessageError, TimeLimitError, first_problem
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import make_private_folder
+from mfairfl.remote.audit_counting import answer_audit, answer_groups
 from mfairfl.remote.codec import Packet, Shape, make_packet, pack_answer, read_header, unpack_ask
 from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.remote.histograms import pack_histograms, unpack_cuts
@@ -51,7 +53,8 @@ __all__ = ["Responder"]
 _ROWS = "rows.safetensors"  # the encoded rows of a run, and in the header what was agreed
 _NAME = re.compile(r"[\w.-]{1,100}")
 _ROW = 16  # bytes stored of a row beside its features
-_ENROLMENT = ("profile", "sums", "cuts", "encode")  # what a run may ask before it is known here
+# What may be asked before a run is known here: an enrolment, and audits, which belong to no run.
+_FIRST = ("profile", "sums", "cuts", "encode", "audit-groups", "audit")
 
 
 class _Agreed(BaseModel):
@@ -87,7 +90,8 @@ class Responder:
 
     def __init__(self, settings: SiloSettings, policy: Policy | None = None) -> None:
         self._settings, self._listed = settings, follow_extensions(settings)
-        self._limits = (policy or Policy()).limits
+        self._policy = policy or Policy()
+        self._limits = self._policy.limits
         self._usage = Usage(settings.state, self._limits)
         self._runs: dict[str, _OpenRun] = {}
 
@@ -97,7 +101,7 @@ class Responder:
             raise MessageError(f"'{run}' is not a valid name of a run")
         kind, header = read_header(packet)
         require_listed(self._listed, header)  # before anything looks a name up
-        if kind not in _ENROLMENT and not (self._settings.state / run / _ROWS).exists():
+        if kind not in _FIRST and not (self._settings.state / run / _ROWS).exists():
             raise self._unknown(run)
         with self._usage.turn():
             self._usage.count(run)
@@ -111,20 +115,23 @@ class Responder:
                 ) from None
 
     def _answer(self, run: str, kind: str, header: dict[str, Any], packet: Packet) -> Packet:
+        settings, policy = self._settings, self._policy
+        others: dict[str, Callable[[], Packet]] = {
+            "profile": lambda: self._profile(header),
+            "sums": lambda: self._sums(header),
+            "cuts": lambda: self._histograms(header, packet),
+            "encode": lambda: self._encode(run, header),
+            "audit-groups": lambda: answer_groups(settings, policy, header),
+            "audit": lambda: answer_audit(settings, policy, packet),
+        }
+        if kind not in others:
+            return self._compute(run, kind, packet)
         try:
-            if kind == "profile":
-                return self._profile(header)
-            if kind == "sums":
-                return self._sums(header)
-            if kind == "cuts":
-                return self._histograms(header, packet)
-            if kind == "encode":
-                return self._encode(run, header)
+            return others[kind]()
         except ValidationError as error:
             raise MessageError(f"a '{kind}' message: {first_problem(error)}") from None
         except KeyError as error:
             raise MessageError(f"a '{kind}' message lacks {error}") from None
-        return self._compute(run, kind, packet)
 
     def _compute(self, run: str, kind: str, packet: Packet) -> Packet:
         """Measure, score or train, unless that is absurd or too much."""

@@ -13,6 +13,7 @@ from mfairfl.errors import ConfigError, MessageError, MfairflError, first_proble
 from mfairfl.fairness.notions import REGISTRY, Notion, follow_notion, is_built_in, register_notion
 from mfairfl.files import RelativePath, load_settings, load_toml
 from mfairfl.plugins import MODELS, imported, is_import_string
+from mfairfl.remote.audit_consent import AuditConsent
 from mfairfl.remote.policy import POLICY
 
 __all__ = [
@@ -57,6 +58,8 @@ class SiloSettings(Reading):
         silo's private key.
     port : int
         Port of Flower's own processes at this silo, on loopback only.
+    audit : AuditConsent, optional
+        Which columns of which file may be counted for an audit; without it none is answered.
     """
 
     # Its fields are described above: nothing is read from the source.
@@ -75,6 +78,7 @@ class SiloSettings(Reading):
     ca: RelativePath | None = None
     key: RelativePath | None = None
     port: int = Field(default=9094, ge=1, le=65535)
+    audit: AuditConsent | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -50,6 +50,9 @@ class Measured(DocumentedModel):
     """Lower and upper end, if it has an interval."""
     noise_floor: Number = None
     """Its mean on as many rows if decisions were exactly fair."""
+    bounds: Bounds = None
+    """Between which it is, whatever is true of rows whose group or label is not known; an audit
+    has them where there are such rows."""
     undefined: str = ""
     """Why there is no value."""
 

@@ -24,7 +24,7 @@ from mfairfl.fairness.summary import TallySummary, constant_classifier, summaris
 from mfairfl.fairness.uncertainty import Intervals, NoiseFloor, intervals, noise_floor
 from mfairfl.runs.record import Evaluation, MetricIntervals, Metrics, NoiseFloors
 
-__all__ = ["MeasuredRows", "evaluate", "evaluate_rows", "measure_predictions"]
+__all__ = ["MeasuredRows", "evaluate", "evaluate_rows", "measure_predictions", "merged"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +202,7 @@ def evaluate(
     scores: Mapping[str, ScoreSums] | None = None,
     randomised: bool = False,
     majority: Tally | None = None,
+    level: float = 0.95,
 ) -> Evaluation:
     """Return metrics, intervals, noise floors and the constant classifier.
 
@@ -216,6 +217,8 @@ def evaluate(
         Whether a score is the chance of a favourable decision of a model that is drawn.
     majority : Tally, optional
         The (training) rows whose commoner label the constant classifier answers.
+    level : float
+        Confidence level of the intervals.
 
     Examples
     --------
@@ -223,10 +226,10 @@ def evaluate(
     >>> round(evaluate(tally).metrics["accuracy"], 3)
     0.667
     """
-    metrics, limits = _flat(summarise(tally)), _flat(intervals(tally))
+    metrics, limits = _flat(summarise(tally)), _flat(intervals(tally, level=level))
     if scores is not None:
-        found, around = summarise_scores(tally, scores, randomised=randomised)
-        metrics, limits = _merged(metrics, _flat(found)), _merged(limits, _flat(around))
+        found, around = summarise_scores(tally, scores, randomised=randomised, level=level)
+        metrics, limits = merged(metrics, _flat(found)), merged(limits, _flat(around))
     return Evaluation(
         metrics=Metrics(**metrics),
         intervals=MetricIntervals(**limits),
@@ -241,10 +244,16 @@ def _flat(found: TallySummary | Intervals | NoiseFloor) -> dict[str, Any]:
     return {**parts.pop("values"), **parts}
 
 
-def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return the numbers of both, table by table."""
+def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of both, table by table.
+
+    Examples
+    --------
+    >>> merged({"a": 1, "by_client": {"x": 2}}, {"by_client": {"y": 3}})
+    {'a': 1, 'by_client': {'x': 2, 'y': 3}}
+    """
     both = one | other
     for key in one.keys() & other.keys():
         if isinstance(one[key], dict):
-            both[key] = _merged(one[key], other[key])
+            both[key] = merged(one[key], other[key])
     return both

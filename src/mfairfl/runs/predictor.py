@@ -15,6 +15,7 @@ from scipy.special import expit, logit
 from mfairfl.data import Encoder, Task, canonical_text, cells_of
 from mfairfl.data.columns import require_present
 from mfairfl.engine.output import Served
+from mfairfl.engine.serving import decision_chance, draw_decisions, served_logits
 from mfairfl.errors import DataError, RunDirectoryError, unknown
 from mfairfl.fairness import Tally
 from mfairfl.fairness.cells import Cells
@@ -26,9 +27,6 @@ from mfairfl.runs.evaluation import MeasuredRows, measure_predictions
 from mfairfl.runs.prepare import ModuleFactory
 from mfairfl.runs.reading import ReadRows, read_rows
 from mfairfl.runs.record import RunRecord
-from mfairfl.training.arithmetic import steady_arithmetic
-from mfairfl.training.batches import Pool
-from mfairfl.training.measure import Probe, logits
 
 __all__ = ["Predictor", "load"]
 
@@ -88,18 +86,7 @@ class Predictor:
                 "out"
             )
         rows = self.read(frame, name=name)
-        none = np.zeros(len(rows.X), dtype=np.int64)
-        pool, (where,) = Pool.from_arrays([(rows.X, none, none)], cells=1)
-        models = served.members[None] if served.kind == "ensemble" else served.members
-        with steady_arithmetic():  # as in training: the same rows get the same decisions
-            probes = [Probe(weights, where, served.weights) for weights in models]
-            z = np.stack([found.numpy() for found in logits(probes, self.model, pool)])
-        if np.isnan(z).any():
-            row = int(np.isnan(z).any(axis=0).argmax())
-            raise DataError(
-                f"{rows.name}, row {row}: the model's score is not a number: its weights are too "
-                "large; training diverged, or the file was altered: train again"
-            )
+        z = served_logits(served, self.model, rows.X, name=rows.name)
         if served.kind == "personal":
             return np.asarray(z[self._owners(rows, client), np.arange(len(rows.X))])
         return z if served.kind == "mixture" else np.asarray(z[0])
@@ -145,12 +132,10 @@ class Predictor:
     ) -> NDArray[np.float64]:
         """Return the probability of a favourable decision from the logits."""
         limit = 0.0 if threshold is None else self._limit(threshold)
-        if self.served.kind == "mixture":
-            return np.asarray(np.tensordot(self.served.weights, z > 0, axes=1))
+        cells = None
         if self.served.thresholds is not None:
             cells = cells_of(rows.frame, self.task, name=rows.name)
-            return self.served.thresholds.positive_probability(z, cells)
-        return np.asarray(z > limit, dtype=np.float64)
+        return decision_chance(self.served, z, cells, limit=limit)
 
     def _limit(self, threshold: float) -> float:
         """Return the logit of a threshold, if this model's decisions can have one."""
@@ -197,8 +182,7 @@ class Predictor:
         array(['<=50K', '>50K', '<=50K'], dtype='<U5')
         """
         chance = self._favoured(self.read(frame, name=name), client, threshold)
-        draws = np.random.default_rng(random_state).random(len(chance))
-        favourable = np.asarray(draws < chance, dtype=np.int8)
+        favourable = draw_decisions(chance, random_state)
         return np.array(self.classes)[favourable] if labels else favourable
 
     def predict_frame(

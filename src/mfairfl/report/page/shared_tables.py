@@ -13,22 +13,35 @@ from mfairfl.report.page.tables import (
     Notes,
     PageTable,
     Row,
+    first_and_others,
     measured_cell,
     number_columns,
 )
 from mfairfl.report.page.wording import NO_VALUE, Unit, Words, capital, count, unit_of
 
 __all__ = [
-    "clients_table",
+    "clients_tables",
     "facts_table",
-    "groups_table",
+    "groups_tables",
     "judgements_table",
     "measures_table",
-    "overall_table",
+    "overall_tables",
     "plain_text",
 ]
 
 _KINDS = ("violation", "difference", "ratio")
+_QUALITY = ("accuracy", "balanced_accuracy", "selection_rate", "scoring_rate", "roc_auc")
+_BETWEEN_CLIENTS = ("worst_client_accuracy", "client_accuracy_gap", "expected_calibration_error")
+_RATES = (
+    "accuracy",
+    "selection_rate",
+    "scoring_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "base_rate",
+    "expected_calibration_error",
+)
+_OTHERS = ": the other numbers"
 
 
 def judgements_table(judgements: Sequence[Judgement], words: Words, level: float) -> PageTable:
@@ -43,8 +56,10 @@ def judgements_table(judgements: Sequence[Judgement], words: Words, level: float
             Cell(text=unit.one(judgement.tolerance)),
             Cell(text=unit.one(number.noise_floor)),
         ]
-        said = " ".join(filter(None, [judgement.sentence, capital(judgement.caution)]))
-        head = Cell(text=words.label(number.name), detail=said)
+        said = [words.meaning(number.name)]
+        if len(judgements) > 1:  # of one, the first screen says it
+            said = [judgement.sentence, capital(judgement.caution)]
+        head = Cell(text=words.label(number.name), detail=" ".join(filter(None, said)))
         rows.append(Row(head=head, cells=cells))
     columns = [
         Column(label="Goal", numeric=False),
@@ -54,7 +69,6 @@ def judgements_table(judgements: Sequence[Judgement], words: Words, level: float
         Column(label="Noise floor"),
     ]
     return PageTable(
-        name="goals",
         caption="The fairness goals held against their tolerances",
         columns=columns,
         rows=rows,
@@ -63,10 +77,27 @@ def judgements_table(judgements: Sequence[Judgement], words: Words, level: float
     )
 
 
-def overall_table(
+def overall_tables(
+    numbers: Sequence[Measured], words: Words, level: float, goal: Sequence[str], caption: str
+) -> list[PageTable]:
+    """Return the numbers of all rows together, each with its meaning beside it.
+
+    The first table holds what everybody needs, the second the others.
+    """
+    by_name = {number.name: number for number in numbers}
+    first, others = first_and_others([by_name], [*_QUALITY, *goal, *_BETWEEN_CLIENTS])
+    if not first:
+        first, others = others, []
+    return [
+        _numbers_table([by_name[name] for name in names], words, level, f"{caption}{more}")
+        for names, more in ((first, ""), (others, _OTHERS))
+        if names
+    ]
+
+
+def _numbers_table(
     numbers: Sequence[Measured], words: Words, level: float, caption: str
 ) -> PageTable:
-    """Return the numbers of all rows together, each with its meaning beside it."""
     notes = Notes()
     rows = [
         Row(
@@ -86,9 +117,13 @@ def overall_table(
         Column(label="Noise floor"),
     ]
     return PageTable(
-        name="overall", caption=caption, columns=columns, rows=rows, notes=notes.listed(),
+        caption=caption,
+        columns=columns,
+        rows=rows,
+        notes=notes.listed(),
         cards=True,
-    )  # fmt: skip
+        aside=caption.endswith(_OTHERS),
+    )
 
 
 def _if_any(unit: Unit, value: float | None) -> str:
@@ -96,50 +131,49 @@ def _if_any(unit: Unit, value: float | None) -> str:
     return "" if value is None else unit.one(value)
 
 
-def groups_table(section: Section, words: Words, name: str) -> PageTable:
-    """Return the rates of each group."""
+def groups_tables(section: Section, words: Words) -> list[PageTable]:
+    """Return the rates of each group, and its other numbers."""
     caption = f"Rates of each group of {section.attribute}"
-    return _slices(section.groups, "Group", caption, words, name=name)
+    return _slices(section.groups, "Group", caption, words, [])
 
 
-def clients_table(clients: Sequence[Slice], words: Words, goal: Sequence[str]) -> PageTable:
-    """Return the rates and violations of each client."""
-    caption = "Rates and violations of each client"
-    return _slices(clients, "Client", caption, words, name="clients", goal=goal)
+def clients_tables(clients: Sequence[Slice], words: Words, goal: Sequence[str]) -> list[PageTable]:
+    """Return the rates and the goals' violations of each client, and its other numbers."""
+    return _slices(clients, "Client", "Rates and violations of each client", words, goal)
 
 
 def _slices(
-    slices: Sequence[Slice],
-    what: str,
-    caption: str,
-    words: Words,
-    *,
-    name: str,
-    goal: Sequence[str] = (),
-) -> PageTable:
-    names, columns, meanings = number_columns((part.numbers for part in slices), words, goal)
-    notes = Notes()
-    rows = [
-        Row(
-            head=Cell(text=part.name),
-            cells=[
-                Cell(text=count(part.rows)),
-                *(measured_cell(part.numbers.get(number), notes) for number in names),
-            ],
+    slices: Sequence[Slice], what: str, caption: str, words: Words, goal: Sequence[str]
+) -> list[PageTable]:
+    first, others = first_and_others((part.numbers for part in slices), [*_RATES, *goal])
+    tables = []
+    for names, more in ((first, ""), (others, _OTHERS)):
+        columns, meanings = number_columns(names, words, goal)
+        notes = Notes()
+        rows = [
+            Row(
+                head=Cell(text=part.name),
+                cells=[
+                    Cell(text=count(part.rows)),
+                    *(measured_cell(part.numbers.get(name), notes) for name in names),
+                ],
+            )
+            for part in slices
+        ]
+        tables.append(
+            PageTable(
+                caption=f"{caption}{more}",
+                columns=[Column(label=what, numeric=False), Column(label="Rows"), *columns],
+                rows=rows,
+                notes=notes.listed(),
+                meanings=meanings,
+                aside=bool(more),
+            )
         )
-        for part in slices
-    ]
-    return PageTable(
-        name=name,
-        caption=caption,
-        columns=[Column(label=what, numeric=False), Column(label="Rows"), *columns],
-        rows=rows,
-        notes=notes.listed(),
-        meanings=meanings,
-    )
+    return tables if others else tables[:1]
 
 
-def measures_table(section: Section, words: Words, goal: Sequence[str], name: str) -> PageTable:
+def measures_table(section: Section, words: Words, goal: Sequence[str]) -> PageTable:
     """Return one row for each notion: violation, noise floor, difference, ratio."""
     by_name = {number.name: number for number in section.measures}
     notions = dict.fromkeys(_notion_of(number) for number in by_name)
@@ -151,7 +185,6 @@ def measures_table(section: Section, words: Words, goal: Sequence[str], name: st
         if words.meaning(number) and not number.endswith("_violation")
     ]
     return PageTable(
-        name=name,
         caption=f"How far apart the groups of {section.attribute} are",
         columns=[
             Column(label="Notion of fairness", numeric=False),
@@ -190,12 +223,14 @@ def _measures_row(
     )
 
 
-def facts_table(name: str, caption: str, facts: Mapping[str, Any], head: str) -> PageTable:
+def facts_table(
+    caption: str, facts: Mapping[str, Any], head: str, *, aside: bool = False
+) -> PageTable:
     """Return names and values, two columns.
 
     Examples
     --------
-    >>> table = facts_table("versions", "Versions", {"python": "3.11"}, "Package")
+    >>> table = facts_table("Versions", {"python": "3.11"}, "Package")
     >>> [(row.head.text, row.cells[0].text) for row in table.rows]
     [('python', '3.11')]
     """
@@ -204,7 +239,7 @@ def facts_table(name: str, caption: str, facts: Mapping[str, Any], head: str) ->
         for key, value in facts.items()
     ]
     columns = [Column(label=head, numeric=False), Column(label="Value", numeric=False)]
-    return PageTable(name=name, caption=caption, columns=columns, rows=rows)
+    return PageTable(caption=caption, columns=columns, rows=rows, aside=aside)
 
 
 def _is_hash(value: Any) -> bool:

@@ -1,0 +1,244 @@
+"""A file of any model's predictions: what was true, what was decided, for whom, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from mfairfl.data.columns import Column, Columns, require_columns
+from mfairfl.data.labels import ORDERED_LABELS, label_codes, spelling
+from mfairfl.data.task import Sensitive, Task
+from mfairfl.data.values import StrictModel, Text
+from mfairfl.errors import ConfigError, DataError
+from mfairfl.text import some_of
+
+__all__ = ["PredictedRows", "PredictionColumns", "read_predictions"]
+
+_Name = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class PredictionColumns(StrictModel):
+    """What the columns of a file of predictions mean.
+
+    Parameters
+    ----------
+    sensitive
+        Columns whose values are the groups that are compared.
+    prediction
+        Column of decisions. Without it a score above `threshold` is a favourable decision.
+    label
+        Column of what was true; a row without a value has an unknown label.
+    favourable
+        The label that is good for a person; needed unless labels are 0/1 or the like.
+    selected
+        The decision that is good for a person, if decisions are not written like labels or 0/1;
+        every other one is not.
+    score
+        Column of scores.
+    client
+        Column of the client of each row.
+
+    Examples
+    --------
+    >>> PredictionColumns(sensitive=("sex",), prediction="decision").label is None
+    True
+    """
+
+    sensitive: tuple[_Name, ...] = Field(min_length=1, max_length=64)
+    prediction: _Name | None = None
+    label: _Name | None = None
+    favourable: Text | None = None
+    selected: Text | None = None
+    score: _Name | None = None
+    threshold: float | None = None
+    client: _Name | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.prediction is None and (self.score is None or self.threshold is None):
+            raise ConfigError(
+                "no decisions: name their column (prediction), or a column of scores and a "
+                "threshold"
+            )
+        if self.prediction is not None and self.threshold is not None:
+            raise ConfigError("prediction and threshold: give only one of them")
+        named = self.named
+        if twice := next((name for name in named if named.count(name) > 1), None):
+            raise ConfigError(f"column '{twice}' is named for two things")
+        return self
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """All columns that are read."""
+        others = (self.prediction, self.label, self.score, self.client)
+        return (*self.sensitive, *(name for name in others if name is not None))
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PredictedRows:
+    """Rows with a decision, as `AuditCounts.from_rows` takes them.
+
+    Attributes
+    ----------
+    labels
+        0, 1 or None where unknown; None if there is no column of labels.
+    decisions
+        0 or 1.
+    scores
+        Numbers, if there is a column of them.
+    groups
+        The text of each sensitive column, ``?`` where nothing is recorded.
+    clients
+        The client of each row, if there is a column of them.
+    left_out
+        Rows of the file that are not among these, by reason.
+    """
+
+    labels: npt.NDArray[np.object_] | None
+    decisions: npt.NDArray[np.int64]
+    scores: npt.NDArray[np.float64] | None
+    groups: Mapping[str, npt.NDArray[np.object_]]
+    clients: npt.NDArray[np.object_] | None
+    left_out: Mapping[str, int]
+
+
+def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> PredictedRows:
+    """Read predictions; rows without a decision or a score are left out, and counted.
+
+    Parameters
+    ----------
+    columns
+        Of the file (`columns_of`).
+    table
+        What messages call the file.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from mfairfl.data.columns import columns_of
+    >>> frame = pd.DataFrame({"sex": ["f", "m"], "hired": ["yes", ""], "decision": [1, 0]})
+    >>> roles = PredictionColumns(
+    ...     sensitive=("sex",), label="hired", favourable="yes", prediction="decision"
+    ... )
+    >>> found = read_predictions(columns_of(frame, "people"), roles, "people")
+    >>> found.labels.tolist(), found.decisions.tolist()
+    ([1, None], [1, 0])
+    """
+    require_columns(columns, roles.named, table)
+    rows = len(columns[roles.sensitive[0]].series)
+    gaps = {
+        "no decision": roles.prediction and columns[roles.prediction].missing,
+        "no score": roles.score and columns[roles.score].missing_number,
+        "no client": roles.client and columns[roles.client].missing,
+    }
+    lost, left_out = np.zeros(rows, dtype=bool), {}
+    for reason, gap in gaps.items():
+        if isinstance(gap, np.ndarray) and (gap & ~lost).any():
+            left_out[reason] = int((gap & ~lost).sum())
+            lost |= gap
+    if lost.all():
+        raise DataError(f"{table}: no row can be counted ({', '.join(left_out)}): fill it in")
+    kept = {name: columns[name].take(~lost) for name in roles.named}
+    scores = None if roles.score is None else kept[roles.score].numbers
+    if roles.prediction is None:
+        decisions = (np.asarray(scores) > (roles.threshold or 0.0)).astype(np.int64)
+    else:
+        decisions = _coded(kept[roles.prediction], _decisions(kept, roles)).astype(np.int64)
+    labels = None
+    if roles.label is not None:
+        labels = _coded(kept[roles.label], _labels(kept[roles.label], roles))
+    return PredictedRows(
+        labels=labels,
+        decisions=decisions,
+        scores=scores,
+        groups={name: kept[name].texts for name in roles.sensitive},
+        clients=None if roles.client is None else kept[roles.client].texts,
+        left_out=left_out,
+    )
+
+
+def _coded(column: Column, codes: Mapping[str, int]) -> npt.NDArray[np.object_]:
+    """Return 0 or 1 for each row, None where it has no value."""
+    return np.array([codes.get(text) for text in column.texts], dtype=object)
+
+
+def _labels(column: Column, roles: PredictionColumns) -> Mapping[str, int]:
+    levels = list(column.levels)
+    if roles.favourable is None:
+        if (found := _pair(levels)) is not None:
+            return found
+        raise DataError(
+            f"{column.table}: which value of '{column.name}' is good for a person? Set favourable "
+            f"(values: {some_of(levels)})"
+        )
+    found = label_codes(levels, _as_task(column, roles, roles.favourable))
+    if len(found) < len(levels):
+        found = _only_other(levels, roles.favourable)
+    if found is None:
+        raise DataError(
+            f"{column.table}: '{column.name}' holds {some_of(levels)}: a label has two values, "
+            f"one of them '{roles.favourable}' (favourable)"
+        )
+    return found
+
+
+def _decisions(columns: Columns, roles: PredictionColumns) -> Mapping[str, int]:
+    """Say which decisions are favourable: as stated, as labels are written, or 1 and not 0."""
+    column = columns[str(roles.prediction)]
+    levels = list(column.levels)
+    if roles.selected is not None:
+        task = _as_task(column, roles, roles.selected, others_unfavourable=True)
+        stated = label_codes(levels, task) or _only_other(levels, roles.selected)
+        if stated is None:
+            raise DataError(
+                f"{column.table}: '{column.name}' never holds '{roles.selected}' (selected), but "
+                f"{some_of(levels)}"
+            )
+        return stated
+    pair = _pair(levels)
+    like_labels: Mapping[str, int] | None = None
+    if roles.favourable is not None:
+        codes = label_codes(levels, _as_task(column, roles, roles.favourable))
+        like_labels = codes if len(codes) == len(levels) else None
+    if pair is not None and like_labels not in (None, pair):
+        raise DataError(
+            f"{column.table}: '{column.name}' holds {some_of(levels)}, and the favourable label "
+            f"is '{roles.favourable}': say which decision is favourable (selected)"
+        )
+    found = pair or like_labels
+    if found is None and roles.favourable is not None:
+        found = _only_other(levels, roles.favourable)
+    if found is None:
+        raise DataError(
+            f"{column.table}: which value of '{column.name}' is a favourable decision? Set "
+            f"selected (values: {some_of(levels)})"
+        )
+    return found
+
+
+def _as_task(
+    column: Column, roles: PredictionColumns, favourable: str, *, others_unfavourable: bool = False
+) -> Task:
+    return Task(
+        label=column.name,
+        favourable=favourable,
+        sensitive=tuple(Sensitive(column=name) for name in roles.sensitive),
+        others_unfavourable=others_unfavourable,
+    )
+
+
+def _pair(levels: list[str]) -> dict[str, int] | None:
+    """Return codes of values whose second one is the favourable one, whatever they are about."""
+    found = next((pair for pair in ORDERED_LABELS if set(levels) <= set(pair)), None)
+    return None if found is None else {text: found.index(text) for text in levels}
+
+
+def _only_other(levels: list[str], favourable: str) -> dict[str, int] | None:
+    """Of a file that never holds the favourable value, the only one is the other."""
+    rare = len(levels) <= 1 and spelling(favourable) not in map(spelling, levels)
+    return dict.fromkeys(levels, 0) if rare else None

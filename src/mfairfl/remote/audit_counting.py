@@ -1,0 +1,206 @@
+"""A silo's part in an audit: it counts its own rows, and lets out what passes its floor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from mfairfl.data import MISSING, Attribute, Sensitive, Task, cells_of, features_frame
+from mfairfl.data.columns import MOST_GROUPS, Column, Columns, columns_of, group_codes
+from mfairfl.data.frame import FileContent, read_file
+from mfairfl.data.labels import label_codes
+from mfairfl.data.predictions import PredictionColumns, read_predictions
+from mfairfl.engine.serving import decision_chance, draw_decisions, served_logits
+from mfairfl.engine.state import Measure
+from mfairfl.errors import ConfigError, DataError, MessageError
+from mfairfl.fairness.audit_counts import AuditCounts
+from mfairfl.fairness.cells import Cells
+from mfairfl.models import Model
+from mfairfl.remote.audit_answers import SiloCounts, pack_counts, pack_groups
+from mfairfl.remote.audit_consent import (
+    AuditConsent,
+    require_columns_agreed,
+    require_model_agreed,
+)
+from mfairfl.remote.audit_questions import AuditAsk, SentModel, unpack_audit, unpack_groups_ask
+from mfairfl.remote.codec import Packet, Shape
+from mfairfl.remote.policy import Policy
+from mfairfl.remote.refusals import refuse_absurd, refuse_excess
+from mfairfl.remote.silo_file import SiloSettings, require_consent
+from mfairfl.remote.usage import refuse_beyond
+
+__all__ = ["answer_audit", "answer_groups"]
+
+
+def answer_groups(settings: SiloSettings, policy: Policy, header: Mapping[str, Any]) -> Packet:
+    """Name the groups of sensitive columns that enough rows are in."""
+    own = _consent(settings)
+    asked = require_columns_agreed(own, unpack_groups_ask(header))
+    rows = read_predictions(_columns(settings, _read(settings)), asked, _path(settings).name)
+    least = max(policy.limits.min_count, policy.disclosure.min_rows)
+    found = {}
+    for column, texts in rows.groups.items():
+        values, counts = np.unique(texts.astype(np.str_), return_counts=True)
+        named = [str(value) for value in values[counts >= least] if value != MISSING]
+        if len(named) > MOST_GROUPS:
+            raise MessageError(
+                f"sensitive column '{column}' has more than {MOST_GROUPS} values; form a few "
+                "groups in the file"
+            )
+        found[column] = named
+    return pack_groups(found)
+
+
+def answer_audit(settings: SiloSettings, policy: Policy, packet: Packet) -> Packet:
+    """Count decisions by group, label and score, but for what is below the silo's floor."""
+    own = _consent(settings)
+    try:
+        ask = unpack_audit(packet)
+    except (ConfigError, DataError) as error:  # about numbers in the message: no rows are read
+        raise MessageError(f"an 'audit' message: {error}") from None
+    if isinstance(ask.subject, SentModel):
+        counts, left_out, sha256 = _of_model(settings, policy, ask, ask.subject)
+    else:
+        agreed = require_columns_agreed(own, ask.subject)
+        counts, left_out, sha256 = _of_predictions(settings, ask, agreed)
+    floor = policy.disclosure.min_rows
+    told = {reason: max(rows, floor - 1) for reason, rows in left_out.items()}
+    return pack_counts(
+        SiloCounts(
+            counts=counts.suppress(floor),
+            floor=floor,
+            sha256=sha256,
+            left_out={reason: rows for reason, rows in told.items() if rows},
+        )
+    )
+
+
+def _consent(settings: SiloSettings) -> AuditConsent:
+    if settings.audit is None:
+        raise MessageError(
+            f"'{settings.name}' takes part in no audit: its silo.toml has no section [audit]"
+        )
+    return settings.audit
+
+
+def _path(settings: SiloSettings) -> Path:
+    return _consent(settings).file or settings.csv
+
+
+def _read(settings: SiloSettings) -> FileContent:
+    own = _consent(settings)
+    given = settings.format if own.file is None else own.format
+    return read_file(_path(settings), **asdict(given))
+
+
+def _columns(settings: SiloSettings, content: FileContent) -> Columns:
+    return columns_of(content.frame, _path(settings).name, settings)
+
+
+# ------------------------------------------------------------------ predictions in a file
+
+
+def _of_predictions(
+    settings: SiloSettings, ask: AuditAsk, roles: PredictionColumns
+) -> tuple[AuditCounts, Mapping[str, int], str]:
+    content = _read(settings)
+    rows = read_predictions(_columns(settings, content), roles, _path(settings).name)
+    groups = {a.name: _known(rows.groups[a.name], a) for a in ask.attributes}
+    counts = AuditCounts.from_rows(
+        rows.labels,
+        rows.decisions,
+        sensitive_features=groups,
+        clients=[settings.name] * len(rows.decisions),
+        scores=rows.scores,
+        grid=ask.grid,
+        attributes=ask.attributes,
+    )
+    return counts, rows.left_out, content.sha256
+
+
+def _known(texts: NDArray[np.object_], attribute: Attribute) -> NDArray[np.object_]:
+    """Return the rows' groups; what is not among those that were agreed on is not known."""
+    known = np.isin(texts.astype(np.str_), attribute.groups)
+    return np.where(known, texts, MISSING)
+
+
+# ------------------------------------------------------------------ decisions of a model
+
+
+def _of_model(
+    settings: SiloSettings, policy: Policy, ask: AuditAsk, sent: SentModel
+) -> tuple[AuditCounts, Mapping[str, int], str]:
+    task = sent.task
+    require_model_agreed(_consent(settings), task, sent.audited)
+    require_consent(settings, task)
+    model = sent.terms.build(len(sent.encoder.feature_names))
+    _refuse_much(policy, sent, model)
+    content = _read(settings)
+    # The silo's own rules of reading come first, as in training.
+    task = task.model_copy(update=dict(task.read_as(settings)))
+    name = _path(settings).name
+    size = len(content.frame) * 4 * len(sent.encoder.feature_names) // 10**6
+    refuse_beyond(policy.limits, "megabytes", size, "megabytes of encoded rows")
+    columns = columns_of(content.frame, name, task)
+    X = sent.encoder.transform(features_frame(content.frame, task, name=name))
+    z = served_logits(sent.served, model, X, name=name)
+    z = z if sent.served.kind == "mixture" else z[0]
+    cells = None
+    if sent.served.thresholds is not None:
+        cells = cells_of(content.frame, task, name=name)
+    chance = decision_chance(sent.served, z, cells)
+    drawn = sent.served.kind == "mixture" or sent.served.thresholds is not None
+    audited = [s for s in task.sensitive if s.name in sent.audited]
+    counts = AuditCounts.from_rows(
+        _labels(columns, task, name),
+        draw_decisions(chance),
+        sensitive_features={s.name: _groups(columns, s, name) for s in audited},
+        clients=[settings.name] * len(X),
+        scores=chance if drawn else expit(z),
+        grid=ask.grid,
+        attributes=ask.attributes,
+    )
+    return counts, {}, content.sha256
+
+
+def _refuse_much(policy: Policy, sent: SentModel, model: Model) -> None:
+    """Refuse a model that is too large, or that no honest coordinator sends."""
+    refuse_beyond(policy.limits, "weights", model.size, "weights of a model")
+    members, rule = sent.served.members, sent.served.thresholds
+    if members.shape[1] != model.size:
+        raise MessageError(f"a model of {members.shape[1]} weights; it has {model.size}")
+    asked = Measure((members,), ("test",), sent.served.weights, None, rule)
+    refuse_excess(asked, policy.limits, rows=0)
+    refuse_absurd(asked, Shape(model.size, Cells(sent.task.attributes).size), sent.task.attributes)
+
+
+def _labels(columns: Columns, task: Task, name: str) -> NDArray[np.object_] | None:
+    """Return 0 or 1, or None where the label is not known."""
+    if task.label not in columns:
+        return None
+    column = columns[task.label]
+    codes = label_codes(column.levels, task)
+    if odd := [text for text in column.levels if text not in codes]:
+        raise DataError(
+            f"{name}: column '{task.label}' holds '{odd[0]}', neither '{task.favourable}' nor "
+            f"'{task.unfavourable}'"
+        )
+    return np.array([codes.get(text) for text in column.texts], dtype=object)
+
+
+def _groups(columns: Columns, sensitive: Sensitive, name: str) -> NDArray[np.object_]:
+    """Return each row's group; what is in no group of the task is not known."""
+    if sensitive.column not in columns:
+        raise DataError(f"{name}: no column '{sensitive.column}', whose groups are compared")
+    known = sensitive.with_unrecorded(())
+    if known.rest is None:
+        known = known.model_copy(update={"rest": MISSING})
+    column: Column = columns[sensitive.column]
+    codes, resolved, _ = group_codes(column, known)
+    return np.array(resolved.groups, dtype=object)[codes]

@@ -1,0 +1,287 @@
+"""Between which a number lies, whatever is true of rows of which something is not known.
+
+A row of unknown group may be in any group that fits what is known of it, or in none. One of
+unknown label may have either, or stay out. A row that a silo withheld may be in any of the
+entries that the silo hid, with any decision, or not exist. So to a rate of s hits in n known rows,
+`a` rows may be added as hits only, `b` as misses only, `c` as either:
+
+    s / (n + b + c)  ≤  rate  ≤  (s + a + c) / (n + a + c).
+
+Of numbers that compare groups the bounds follow from those of the rates. They contain the value in
+every case; the largest difference of two groups' rates is attained when all that is unknown is the
+group, others may be a little wide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfairfl.data import MISSING
+from mfairfl.fairness.audit_counts import AuditCounts
+from mfairfl.fairness.cells import Cells, Grouping
+from mfairfl.fairness.notions import Notion
+from mfairfl.fairness.rates import Kind, Proportion, divide
+from mfairfl.fairness.uncertainty import Interval
+
+__all__ = ["Outcomes", "RateBounds", "fitting", "measure_bounds"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcomes:
+    """What a row is to a rate, by label (0, 1, unknown) and decision, (3, 2) each.
+
+    Attributes
+    ----------
+    hit, miss
+        Rows that count for certain: a success, a failure.
+    may_hit, may_miss
+        Rows that may count so if their label is this or that.
+
+    Examples
+    --------
+    >>> from mfairfl.fairness.rates import PROPORTIONS
+    >>> selected = Outcomes.of(PROPORTIONS["selection_rate"])
+    >>> selected.hit.tolist()  # whatever the label
+    [[False, True], [False, True], [False, True]]
+    >>> Outcomes.of(PROPORTIONS["true_positive_rate"]).may_hit[2].tolist()
+    [False, True]
+    """
+
+    hit: Bools
+    miss: Bools
+    may_hit: Bools
+    may_miss: Bools
+
+    @classmethod
+    def of(cls, rate: Proportion) -> Outcomes:
+        """Return those of a share of rows."""
+        units = np.eye(4).reshape(2, 2, 2, 2)  # a table of one row for each label and decision
+        hits, rows = rate.counts(units)
+        return cls._of_labels(hits > 0, rows > hits)
+
+    @classmethod
+    def of_event(cls, notion: Notion, event: int) -> Outcomes:
+        """Return those of the rate that a notion compares in one of its events."""
+        label, decision = np.indices((2, 2))
+        among = np.isin(label, notion.events[event].labels)
+        found = decision == 1 if notion.statistic == "selection" else decision != label
+        return cls._of_labels(among & found, among & ~found)
+
+    @classmethod
+    def _of_labels(cls, hit: Bools, miss: Bools) -> Outcomes:
+        """Add rows without a label, from what they are under either, (2, 2) each."""
+        same_hit, same_miss = hit.all(axis=0), miss.all(axis=0)
+        none = np.zeros((2, 2), dtype=bool)
+        return cls(
+            hit=np.vstack([hit, same_hit]),
+            miss=np.vstack([miss, same_miss]),
+            may_hit=np.vstack([none, hit.any(axis=0) & ~same_hit]),
+            may_miss=np.vstack([none, miss.any(axis=0) & ~same_miss]),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RateBounds:
+    """Bounds of the rates of G groups, and of the rows behind them, (G,) each; nan if undefined.
+
+    Attributes
+    ----------
+    lower, upper
+        Of the rate.
+    least, most
+        Of the number of rows.
+    """
+
+    lower: Floats
+    upper: Floats
+    least: Floats
+    most: Floats
+
+    @classmethod
+    def of(cls, counts: AuditCounts, what: Outcomes, sure: Bools, maybe: Bools) -> RateBounds:
+        """Bound the rates of groups.
+
+        Parameters
+        ----------
+        counts
+            The rows.
+        what
+            What a row is to the rate.
+        sure, maybe
+            Which cells are in a group, and which may be, (G, C) each.
+        """
+        rows = counts.decided.sum(axis=0).astype(np.float64)  # (C, 3, 2)
+        only_hit, only_miss = what.may_hit & ~what.may_miss, what.may_miss & ~what.may_hit
+        either = what.may_hit & what.may_miss
+
+        def total(cells: Bools, kinds: Bools) -> Floats:
+            return np.asarray(cells.astype(np.float64) @ (rows * kinds).sum(axis=(1, 2)))
+
+        hits, misses = total(sure, what.hit), total(sure, what.miss)
+        a = total(sure, only_hit) + total(maybe, what.hit | only_hit)
+        b = total(sure, only_miss) + total(maybe, what.miss | only_miss)
+        c = total(sure | maybe, either)
+        as_hit = _withheld(counts, what.hit | what.may_hit, sure | maybe)
+        as_miss = _withheld(counts, what.miss | what.may_miss, sure | maybe)
+        told = counts.withheld.astype(np.float64)
+        a += (as_hit & ~as_miss) @ told
+        b += (as_miss & ~as_hit) @ told
+        c += (as_hit & as_miss) @ told
+        known = hits + misses
+        lower, upper = divide(hits, known + b + c), divide(hits + a + c, known + a + c)
+        return cls(
+            lower=np.where(np.isnan(lower) & (a > 0), 1.0, lower),
+            upper=np.where(np.isnan(upper) & (b > 0), 0.0, upper),
+            least=known,
+            most=known + a + b + c,
+        )
+
+    @property
+    def certain(self) -> bool:
+        """Whether nothing is unknown."""
+        return bool((self.least == self.most).all())
+
+    def interval(self, group: int = 0) -> Interval | None:
+        """Return a group's bounds; None if nothing is unknown, or there are no rows."""
+        if self.least[group] == self.most[group]:
+            return None
+        return Interval(float(self.lower[group]), float(self.upper[group]))
+
+
+def _withheld(counts: AuditCounts, kinds: Bools, cells: Bools) -> Bools:
+    """Say whose hidden entries may hold rows of these kinds, (3, 2), in each group, (G, K)."""
+    places = (counts.hidden & kinds.any(axis=1)).any(axis=2)  # (K, C)
+    return np.asarray((cells[:, None, :] & places).any(axis=2))
+
+
+def fitting(cells: Cells, grouping: Grouping) -> Bools:
+    """Return which cells may be in a group although an attribute is not known there, (G, C).
+
+    Examples
+    --------
+    >>> from mfairfl.data import Attribute
+    >>> cells = Cells((Attribute("sex", ("F", "M", "?")),))
+    >>> fitting(cells, cells.grouping("sex")).tolist()
+    [[False, False, True], [False, False, True]]
+    """
+    codes = np.indices(cells.shape).reshape(len(cells.shape), -1)
+    match = np.ones((cells.size, cells.size), dtype=bool)  # [a, b]: a may in truth be b
+    for attribute, code in zip(cells.attributes, codes, strict=True):
+        unknown = np.array([group == MISSING for group in attribute.groups])[code]
+        match &= (code[:, None] == code) | unknown[:, None]
+    # Counting matches is a product of matrices; a search would hold G × C × C truths.
+    found = grouping.membership.astype(np.float32) @ match.T.astype(np.float32) > 0
+    return np.asarray(found & ~grouping.compared)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Compared:
+    """The rates that one event of a notion compares: of groups, of the others, of everyone."""
+
+    groups: RateBounds
+    others: RateBounds
+    everyone: RateBounds
+
+    @classmethod
+    def of(cls, counts: AuditCounts, what: Outcomes, grouping: Grouping) -> _Compared:
+        sure, maybe = grouping.membership, fitting(counts.cells, grouping)
+        unknown = np.broadcast_to(~grouping.compared, sure.shape)
+        return cls(
+            groups=RateBounds.of(counts, what, sure, maybe),
+            others=RateBounds.of(counts, what, grouping.compared & ~sure, unknown),
+            everyone=RateBounds.of(counts, what, grouping.compared[None], unknown[:1]),
+        )
+
+    @property
+    def certain(self) -> bool:
+        return self.groups.certain and self.everyone.certain
+
+    def flipped(self) -> _Compared:
+        """Return the same of accuracies instead of errors."""
+        return _Compared(*(_flipped(one) for one in (self.groups, self.others, self.everyone)))
+
+    def difference(self) -> tuple[float, float]:
+        """Bound the largest difference between two groups."""
+        low, high = self.groups.lower, self.groups.upper
+        gaps = _off_diagonal(low[:, None] - high, -np.inf)
+        wide = _off_diagonal(high[:, None] - low, 0.0)
+        return max(0.0, float(gaps.max())), float(wide.max())
+
+    def ratio(self) -> tuple[float, float]:
+        """Bound the smallest ratio of two groups' rates; 0/0 is any ratio."""
+        low, high = self.groups.lower, self.groups.upper
+        least = np.where(low[:, None] == 0.0, 0.0, divide(low[:, None], high))
+        most = np.where(low == 0.0, 1.0, divide(high[:, None], low))
+        smallest = np.nanmin(_off_diagonal(least, 1.0))
+        return min(1.0, float(smallest)), min(1.0, float(_off_diagonal(most, 1.0).min()))
+
+    def violation(self) -> tuple[float, float]:
+        """Bound the largest deviation of a group from everyone.
+
+        Everyone is the group and the others, so the deviation is the others' share of the rows
+        times the difference between the two; both that and the plain difference are bounds.
+        """
+        own, rest, whole = self.groups, self.others, self.everyone
+        plain_low = np.maximum(own.lower - whole.upper, whole.lower - own.upper)
+        plain_high = np.maximum(own.upper - whole.lower, whole.upper - own.lower)
+        share_low = _share(rest.least, own.most)
+        share_high = np.where(rest.most > 0, _share(rest.most, own.least), 0.0)
+        apart_low = np.fmax(own.lower - rest.upper, rest.lower - own.upper)
+        apart_high = np.fmax(own.upper - rest.lower, rest.upper - own.lower)
+        low = np.fmax(plain_low, share_low * np.fmax(apart_low, 0.0))
+        high = np.fmin(plain_high, np.where(share_high > 0, share_high * apart_high, 0.0))
+        return max(0.0, float(low.max())), float(high.max())
+
+
+def _flipped(rates: RateBounds) -> RateBounds:
+    return replace(rates, lower=1.0 - rates.upper, upper=1.0 - rates.lower)
+
+
+def _share(part: Floats, rest: Floats) -> Floats:
+    return np.nan_to_num(divide(part, part + rest))
+
+
+def _off_diagonal(pairs: Floats, own: float) -> Floats:
+    """Put `own` where a group would be compared with itself."""
+    return np.where(np.eye(len(pairs), dtype=bool), own, pairs)
+
+
+def measure_bounds(
+    kind: Kind, notion: Notion, counts: AuditCounts, groupings: Sequence[Grouping]
+) -> Interval | None:
+    """Bound a number that compares groups, as `mfairfl.fairness.rates.group_measure` does.
+
+    None if nothing is unknown, or if the number is undefined whatever the unknown rows are.
+
+    Examples
+    --------
+    >>> from mfairfl.fairness.notions import notion
+    >>> rows = AuditCounts.from_rows(
+    ...     None, [1, 0, 1, 1, 1], sensitive_features=["F", "F", "M", "M", None]
+    ... )
+    >>> found = measure_bounds("difference", notion("dp"), rows, rows.cells.groupings())
+    >>> round(found.lower, 3), found.upper  # the fifth person is a woman, or a man
+    (0.333, 0.5)
+    """
+    compared = [
+        _Compared.of(counts, Outcomes.of_event(notion, event), grouping)
+        for grouping in groupings
+        for event in range(len(notion.events))
+    ]
+    empty = any((one.groups.most == 0).any() for one in compared)
+    if empty or all(one.certain for one in compared):
+        return None
+    if kind == "ratio":
+        if notion.statistic == "error":
+            compared = [one.flipped() for one in compared]
+        ends = np.array([one.ratio() for one in compared]).min(axis=0)
+    else:
+        ends = np.array([getattr(one, kind)() for one in compared]).max(axis=0)
+    return Interval(*ends.tolist())
