@@ -578,7 +578,7 @@ SOME = np.arange(len(PEOPLE))
         ({"favourable": "maybe"}, {}, r"favourable='maybe' is no class of y: .*\['no', 'yes'\]"),
         ({}, {"X": NUMBERS.assign(years=np.inf)}, "row 0, column 'years': infinity"),
         ({}, {"X": NUMBERS.set_axis(["a", "a"], axis=1)}, "column name 'a' occurs twice"),
-        ({}, {"X": NUMBERS.assign(years=None)}, "column 'years' has no value"),
+        ({}, {"X": NUMBERS.assign(years=None)}, "X: column 'years' has no value: leave it out"),
         ({}, {"X": NUMBERS[[]]}, r"X has shape \(260, 0\): give rows and features"),
         ({}, {"X": FEATURES.assign(job=[{}] * 260)}, "must be a string or a number"),
         ({}, {"sensitive_features": ["f"] * 260}, "every row is in group 'f', so there is nobody"),
