@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from mfairfl.errors import ConfigError
+from mfairfl.errors import ConfigError, unknown
 from mfairfl.runs.options import OPTIONS, dotted
 
 __all__ = ["run_options", "seed_of"]
@@ -71,6 +71,8 @@ def _others(config: Any) -> dict[str, Any]:
     found = {}
     for name, value in dotted(config or {}).items():
         key = OPTIONS[name].key if name in OPTIONS else name
+        if "." not in name and name not in OPTIONS:
+            raise ConfigError("config: " + unknown("key", name, OPTIONS))
         where = _TAKEN.get(key) or _TAKEN.get(key.partition(".")[0])
         if where is not None:
             raise ConfigError(f"config: '{name}' is {where}: leave it out")

@@ -202,6 +202,8 @@ def labelled_table(
     (('age',), ('f', 'm'), [1, 0, 0, 1])
     """
     frame = features.copy(deep=False)
+    for name in features.columns[features.isna().all()]:
+        raise DataError(f"X: column '{name}' has no value: leave it out")
     sensitive = []
     for name, values in _group_columns(sensitive_features, len(frame)).items():
         column = _place(frame, name, values)
