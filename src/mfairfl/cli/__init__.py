@@ -22,6 +22,7 @@ from mfairfl.cli.audit import audit
 from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
 from mfairfl.cli.deploy import app as deploy_app
+from mfairfl.cli.deploy_audit import deploy_audit
 from mfairfl.cli.doctor import doctor
 from mfairfl.cli.explain import explain
 from mfairfl.cli.flags import command
@@ -52,6 +53,7 @@ for verb in (train, predict, audit, compare, report, reproduce, tune, attack):
 for verb in (init, doctor, explain, strategies):
     command(app)(verb)
 app.add_typer(data_app, name="data")
+command(deploy_app, "audit")(deploy_audit)
 app.add_typer(deploy_app, name="deploy")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,10 @@ from mfairfl.cli.flags import Delimiter, Encoding, Header, Json, Sheet, split_na
 from mfairfl.errors import ConfigError
 from mfairfl.runs.options import comma_list
 
-__all__ = ["audit"]
+if TYPE_CHECKING:
+    from mfairfl.report.audit.document import AuditDocument
+
+__all__ = ["audit", "score_ends", "show_audit"]
 
 _option = partial(typer.Option, rich_help_panel="Audit")
 _table = partial(typer.Option, rich_help_panel="Tables in the form of 6 RCNY §5-301")
@@ -131,7 +134,7 @@ def audit(
         "distribution_date": distribution_date,
         "audit_date": audit_date,
     }
-    cuts, ends = _bins(bins or ()), _range(score_range)
+    cuts, ends = _bins(bins or ()), score_ends(score_range)
     from mfairfl.data.frame import read_file  # noqa: PLC0415 - only when called
     from mfairfl.report.audit.document import read_audit  # noqa: PLC0415
     from mfairfl.report.audit.rows import audit_content, stated  # noqa: PLC0415
@@ -162,8 +165,13 @@ def audit(
         facts={name: text for name, text in facts.items() if text is not None},
     )
     document = audit_content(content, reading, settings, name=rows.name, baseline=earlier)
+    show_audit(document, out, as_json=json)
+
+
+def show_audit(document: AuditDocument, out: Path | None, *, as_json: bool) -> None:
+    """Write the files of an audit, if there is a folder for them, and print what it says."""
     files = [] if out is None else document.write(out)
-    if json:
+    if as_json:
         typer.echo(document.to_json(), nl=False)
         return
     typer.echo(str(document), nl=False)
@@ -191,12 +199,12 @@ def _bins(given: Sequence[str]) -> dict[str, list[float]]:
     return found
 
 
-def _range(text: str) -> tuple[float, float]:
+def score_ends(text: str) -> tuple[float, float]:
     """Read the value of --score-range.
 
     Examples
     --------
-    >>> _range("300,850")
+    >>> score_ends("300,850")
     (300.0, 850.0)
     """
     ends = [_number(part) for part in comma_list(text)]

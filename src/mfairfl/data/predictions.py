@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Self
 
@@ -17,7 +17,7 @@ from mfairfl.data.values import StrictModel, Text
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.text import some_of
 
-__all__ = ["PredictedRows", "PredictionColumns", "read_predictions"]
+__all__ = ["PredictedRows", "PredictionColumns", "ordered_groups", "read_predictions"]
 
 _Name = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -160,6 +160,19 @@ def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> 
         clients=None if roles.client is None else kept[roles.client].texts,
         left_out=left_out,
     )
+
+
+def ordered_groups(groups: Iterable[str]) -> list[str]:
+    """Return groups in the order in which tables show them: numbers as numbers, texts as texts.
+
+    Examples
+    --------
+    >>> ordered_groups({"10", "9"}), ordered_groups({"10", "9", "x"})
+    (['9', '10'], ['10', '9', 'x'])
+    """
+    texts = sorted(groups)
+    numbers = all(text.removeprefix("-").replace(".", "", 1).isdecimal() for text in texts)
+    return sorted(texts, key=float) if numbers else texts
 
 
 def _coded(column: Column, codes: Mapping[str, int]) -> npt.NDArray[np.object_]:
