@@ -162,7 +162,7 @@ def _level(plot: _Plot, guides: Sequence[Guide]) -> Iterator[Markup]:
     for guide in guides:
         y = plot.up.at(guide.value)
         yield line(plot.across.start, y, plot.across.end, y, guide.kind)
-        yield text(plot.across.end, y - 4, guide.label, anchor="end", kind="strong")
+        yield text(plot.across.end, y - 4, guide.label, anchor="end", kind="halo strong")
 
 
 def _curve(plot: _Plot, places: Sequence[float], curve: Series, index: int) -> Iterator[Markup]:

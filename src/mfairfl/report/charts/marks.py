@@ -89,6 +89,7 @@ def chart_style() -> Markup:
         ".chart .thin{stroke:currentColor;stroke-width:1.5;fill:none}"
         ".chart .full{fill:currentColor;stroke:#fff;stroke-width:.6}"
         ".chart .open{fill:#fff;stroke:currentColor;stroke-width:1.6}"
+        f".chart .bracket{{stroke:{MUTED};stroke-width:1.5;stroke-dasharray:2 2;fill:none}}"
         ".chart .below{stroke:#fff;stroke-width:2;fill:none}"
         f"{colours}{heat}"
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 __all__ = ["Scale", "fitted", "shortened", "text_width", "ticks"]
 
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_APART = 1e-9  # what is nearer is one place
 _NARROW = frozenset("fijlrtIJ .,:;!|'`-()[]{}/\\·")
 _WIDE = frozenset("mwMW@%…—→")
 
@@ -67,9 +68,10 @@ def fitted(
     if zero or not known:
         known.append(0.0)
     low, high = min(known), max(known)
-    if low == high:  # one value stands in the middle, zero at the edge
-        room = abs(low) / 10 or 1.0
-        low, high = (low, low + room) if zero or not low else (low - room, high + room)
+    if high - low <= _APART * max(1.0, abs(low)):  # one value in the middle, zero at the edge
+        nothing = abs(low) <= _APART
+        room = 1.0 if nothing else abs(low) / 10
+        low, high = (low, low + room) if zero or nothing else (low - room, high + room)
     else:
         room = (high - low) / 20
         low, high = (low if zero and low == 0 else low - room), high + room

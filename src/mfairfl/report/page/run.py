@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from mfairfl.report.document import Measured, RunReport, Section
+from mfairfl.report.document import RunReport
 from mfairfl.report.page import run_figures, run_tables, shared_figures, shared_tables
+from mfairfl.report.page.attributes import attributes
 from mfairfl.report.page.badges import badge
 from mfairfl.report.page.environment import fill
 from mfairfl.report.page.shared_figures import Figure
 from mfairfl.report.page.tables import PageTable
 from mfairfl.report.page.wording import Words
 
-__all__ = ["Attribute", "attributes", "render"]
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """The part of a page on the groups of one attribute."""
-
-    name: str
-    figures: list[Figure]
-    tables: list[PageTable]
-
-
-def attributes(
-    sections: list[Section], overall: list[Measured], words: Words, goal: list[str]
-) -> list[Attribute]:
-    """Return what the page shows of the groups of each attribute."""
-    return [
-        Attribute(
-            section.attribute,
-            shared_figures.group_figures(section, overall, words, f"groups-{i}"),
-            [
-                shared_tables.measures_table(section, words, goal),
-                *shared_tables.groups_tables(section, words),
-            ],
-        )
-        for i, section in enumerate(sections, 1)
-    ]
+__all__ = ["render"]
 
 
 def render(report: RunReport) -> str:
@@ -92,8 +65,10 @@ def _tables(report: RunReport, words: Words) -> dict[str, list[PageTable]]:
     software = {**origin.versions, **origin.machine}
     return {
         "all_tables": [
-            shared_tables.judgements_table(judgements, words, level),
-            *shared_tables.overall_tables(report.overall, words, level, goal, all_rows),
+            shared_tables.judgements_table(judgements, words, level, "set before training"),
+            *shared_tables.overall_tables(
+                report.overall, words, level, goal=goal, caption=all_rows
+            ),
         ],
         "client_tables": shared_tables.clients_tables(report.clients, words, goal),
         "compared_tables": [

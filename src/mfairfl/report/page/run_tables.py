@@ -102,9 +102,8 @@ def _changes_table(
 ) -> PageTable:
     rows = [
         Row(
-            head=Cell(text=change.whom or "Everyone"),
+            head=Cell(text=capital(change.whom or "everyone"), detail=words.label(change.number)),
             cells=[
-                Cell(text=words.label(change.number)),
                 Cell(text=unit_of(change.number).one(change.before)),
                 Cell(text=unit_of(change.number).one(change.after)),
                 _change_cell(change),
@@ -114,7 +113,6 @@ def _changes_table(
     ]
     columns = [
         Column(label="Whom", numeric=False),
-        Column(label="Number", numeric=False),
         Column(label="Before", detail=baseline),
         Column(label="After", detail="this model"),
         Column(label="Change"),

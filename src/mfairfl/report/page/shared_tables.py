@@ -44,8 +44,13 @@ _RATES = (
 _OTHERS = ": the other numbers"
 
 
-def judgements_table(judgements: Sequence[Judgement], words: Words, level: float) -> PageTable:
-    """Return each goal with its value, interval, tolerance and outcome."""
+def judgements_table(
+    judgements: Sequence[Judgement], words: Words, level: float, since: str = ""
+) -> PageTable:
+    """Return each goal with its value, interval, tolerance and outcome.
+
+    `since` says when the tolerance was set.
+    """
     notes, rows = Notes(), []
     for judgement in judgements:
         number = judgement.measure
@@ -64,8 +69,8 @@ def judgements_table(judgements: Sequence[Judgement], words: Words, level: float
     columns = [
         Column(label="Goal", numeric=False),
         Column(label="Verdict", numeric=False),
-        Column(label="Violation", detail=f"{level:.0%} interval"),
-        Column(label="Tolerance", detail="set before training"),
+        Column(label="Violation", detail=f"{100 * level:g} % interval"),
+        Column(label="Tolerance", detail=since),
         Column(label="Noise floor"),
     ]
     return PageTable(
@@ -78,43 +83,73 @@ def judgements_table(judgements: Sequence[Judgement], words: Words, level: float
 
 
 def overall_tables(
-    numbers: Sequence[Measured], words: Words, level: float, goal: Sequence[str], caption: str
+    numbers: Sequence[Measured],
+    words: Words,
+    level: float,
+    *,
+    goal: Sequence[str],
+    caption: str,
+    constant: Mapping[str, float | None] | None = None,
 ) -> list[PageTable]:
     """Return the numbers of all rows together, each with its meaning beside it.
 
     The first table holds what everybody needs, the second the others.
+
+    Parameters
+    ----------
+    numbers
+        All numbers.
+    words
+        What they are called.
+    level
+        Confidence level of the intervals.
+    goal
+        Names of the violations that are judged.
+    caption
+        Of the first table.
+    constant
+        The same numbers if everyone were decided alike, to stand beside them.
     """
     by_name = {number.name: number for number in numbers}
     first, others = first_and_others([by_name], [*_QUALITY, *goal, *_BETWEEN_CLIENTS])
     if not first:
         first, others = others, []
     return [
-        _numbers_table([by_name[name] for name in names], words, level, f"{caption}{more}")
+        _numbers_table(
+            [by_name[name] for name in names], words, level, f"{caption}{more}", constant or {}
+        )
         for names, more in ((first, ""), (others, _OTHERS))
         if names
     ]
 
 
 def _numbers_table(
-    numbers: Sequence[Measured], words: Words, level: float, caption: str
+    numbers: Sequence[Measured],
+    words: Words,
+    level: float,
+    caption: str,
+    constant: Mapping[str, float | None],
 ) -> PageTable:
-    notes = Notes()
-    rows = [
-        Row(
-            head=Cell(text=words.label(number.name), detail=words.meaning(number.name)),
-            cells=[
-                measured_cell(number, notes, interval=False),
-                Cell(text=unit_of(number.name).span(number.interval)),
-                Cell(text=_if_any(unit_of(number.name), number.noise_floor)),
-            ],
-        )
-        for number in numbers
-    ]
+    notes, rows = Notes(), []
+    bounded = any(number.bounds for number in numbers)
+    for number in numbers:
+        unit = unit_of(number.name)
+        cells = [
+            measured_cell(number, notes, interval=False),
+            Cell(text=unit.span(number.interval)),
+            Cell(text=_if_any(unit, number.noise_floor)),
+        ]
+        cells += [Cell(text=unit.span(number.bounds))] * bounded
+        cells += [Cell(text=_if_any(unit, constant.get(number.name)))] * bool(constant)
+        head = Cell(text=words.label(number.name), detail=words.meaning(number.name))
+        rows.append(Row(head=head, cells=cells))
     columns = [
         Column(label="Number", numeric=False),
         Column(label="Value"),
-        Column(label=f"{level:.0%} interval"),
+        Column(label=f"{100 * level:g} % interval"),
         Column(label="Noise floor"),
+        *[Column(label="Bounds", detail="over unknown rows")] * bounded,
+        *[Column(label="Constant", detail="all decided alike")] * bool(constant),
     ]
     return PageTable(
         caption=caption,

@@ -33,8 +33,8 @@ class Cell:
     ----------
     text
         What is read first.
-    detail
-        Smaller, below it.
+    detail, more
+        Smaller, below it, a line each.
     note
         Letter of the note that explains it.
     code
@@ -43,6 +43,7 @@ class Cell:
 
     text: str
     detail: str = ""
+    more: str = ""
     note: str = ""
     code: bool = False
 
@@ -150,7 +151,7 @@ def measured_cell(number: Measured | None, notes: Notes, *, interval: bool = Tru
     --------
     >>> number = Measured(name="accuracy", value=0.858, interval=(0.851, 0.865))
     >>> measured_cell(number, Notes())
-    Cell(text='85.8 %', detail='85.1–86.5', note='', code=False)
+    Cell(text='85.8 %', detail='85.1–86.5', more='', note='', code=False)
     """
     if number is None:
         return Cell(text="")
@@ -158,7 +159,13 @@ def measured_cell(number: Measured | None, notes: Notes, *, interval: bool = Tru
     if number.value is None:
         reason = number.undefined or "undefined"
         return Cell(text=NO_VALUE, note=notes.letter(reason))
-    return Cell(text=unit.one(number.value), detail=unit.span(number.interval) if interval else "")
+    if not interval:
+        return Cell(text=unit.one(number.value))
+    return Cell(
+        text=unit.one(number.value),
+        detail=unit.span(number.interval),
+        more=f"bounds {unit.span(number.bounds)}" if number.bounds else "",
+    )
 
 
 def first_and_others(
