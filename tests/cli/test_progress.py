@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+import re
+from itertools import pairwise
 
 import pytest
 from rich.console import Console
 
 from mfairfl.cli.progress import JournalProgress, ManyRuns
+from mfairfl.errors import ConfigError
+from mfairfl.runs.workers import PlannedRun
 
 ROUND = {
     "event": "round",
@@ -34,38 +38,168 @@ def test_round_and_bar_stay_whatever_the_width(width):
     }
     line = line.rstrip()
     # A bar of ten characters, three of them for 12 of 40 rounds; then the time left.
-    assert line.startswith("round 12/40 ━━━        --:-- left  loss 0.410")
+    assert line.startswith("round 12/40 ━━━        -:-- left  loss 0.410")
     assert len(line) <= width
     for number in ("loss 0.410", "accuracy 0.823", "violation 0.022"):
         assert number in line
     assert ("client gap 0.052" in line) == (width > 80)
 
 
-def test_plain_lines_say_how_much_is_done_and_how_long_it_will_take(capsys):
-    now = [0.0]
-    with ManyRuns(Console(file=io.StringIO()), clock=lambda: now[0]) as watcher:
-        watcher.begin("table-1", 4)
-        now[0] = 30.0
-        watcher.on_round("a", 5, 10)  # half of one of four
-        watcher.on_round("a", 5, 10)  # nothing new: no line
-        now[0] = 150.0
-        watcher.on_round("a", 10, 10)
-        watcher.on_round("b", 0, 0)  # a run without rounds is done when it begins
-    said = capsys.readouterr().err.splitlines()
-    assert said == [
-        "table-1: 0/4 runs, 30 s gone, about 3.5 min left",
-        "table-1: 1/4 runs, 2.5 min gone, about 7.5 min left",
-        "table-1: 2/4 runs, 2.5 min gone, about 2.5 min left",
+def lines_of(capsys):
+    return capsys.readouterr().err.splitlines()
+
+
+@pytest.fixture
+def clock():
+    """A clock that stands still until it is set."""
+
+    class Clock:
+        now = 0.0
+
+        def __call__(self):
+            return self.now
+
+    return Clock()
+
+
+def plain(clock):
+    return ManyRuns(Console(file=io.StringIO()), clock=clock)
+
+
+FOUR = {name: PlannedRun(rounds=10) for name in "abcd"}
+
+
+def test_something_is_said_before_the_first_round(capsys, clock):
+    with plain(clock) as watcher:
+        watcher.loading("table-1")  # a mistake may yet be found: an error is one line
+        assert lines_of(capsys) == []
+        watcher.loading("table-1", checked=True)
+        assert lines_of(capsys) == ["table-1: loading"]
+        clock.now = 2.0
+        watcher.begin("table-1", FOUR)
+        assert lines_of(capsys) == ["table-1: 0/40 rounds, 0/4 runs; reading data"]
+        clock.now = 5.0
+        watcher.on_round("a", 0, 10)  # nothing done yet: no line
+        assert lines_of(capsys) == []
+        watcher.stage("writing tables")
+    assert lines_of(capsys) == ["table-1: writing tables"]
+
+
+def test_plain_lines_say_how_much_is_done_and_how_long_it_will_take(capsys, clock):
+    with plain(clock) as watcher:
+        watcher.begin("table-1", FOUR)
+        clock.now = 60.0  # workers load, and read the data: no speed of rounds
+        for name in "abcd":
+            watcher.on_round(name, 0, 10)
+        for round_ in range(1, 11):
+            clock.now += 12.0
+            for name in "abcd":
+                watcher.on_round(name, round_, 10)
+    said = lines_of(capsys)
+    assert said[0] == "table-1: 0/40 rounds, 0/4 runs; reading data"
+    assert "table-1: 12/40 rounds, 0/4 runs, 1.6 min gone" in said  # the time is not known yet
+    assert "table-1: 24/40 rounds, 0/4 runs, 2.2 min gone, about 48 s left" in said
+    assert said[-1] == "table-1: 40/40 rounds, 4/4 runs, 3.0 min gone, about 0 s left"
+    assert len(said) <= 21
+
+
+def test_what_was_finished_before_is_counted_but_is_no_speed(capsys, clock):
+    with plain(clock) as watcher:
+        watcher.begin("again", FOUR)
+        clock.now = 1.0
+        watcher.on_round("a", 1, 1)  # finished: told at the end of its batch only
+        watcher.on_round("b", 5, 10)  # resumed
+        for round_ in range(6, 11):
+            clock.now += 10.0
+            watcher.on_round("b", round_, 10)
+        for round_ in range(11):
+            watcher.on_round("c", round_, 10)
+            clock.now += 10.0
+    said = lines_of(capsys)
+    assert said[1] == "again: 10/40 rounds, 1/4 runs, 1 s gone"
+    assert "again: 20/40 rounds, 2/4 runs, 51 s gone, about 3.3 min left" in said
+
+
+def test_runs_that_tell_of_no_rounds_are_counted_when_they_end(capsys, clock):
+    with plain(clock) as watcher:
+        watcher.begin("attacks", {str(case): PlannedRun() for case in range(20)})
+        for case in range(20):
+            clock.now += 30.0
+            watcher.on_round(str(case), 1, 1)
+    said = lines_of(capsys)
+    assert said[0] == "attacks: 0/20 runs; reading data"
+    assert said[10] == "attacks: 10/20 runs, 5.0 min gone, about 5.0 min left"
+
+
+def test_the_printed_time_does_not_jump_when_the_speed_varies(capsys, clock):
+    """Five runs side by side at a time, each batch twice as slow as the one before or after."""
+    runs = {f"{batch}-{run}": PlannedRun(40, 80) for batch in range(8) for run in range(5)}
+    with plain(clock) as watcher:
+        watcher.begin("study", runs)
+        for batch in range(8):
+            clock.now += 4.0  # reading data
+            for round_ in range(41):
+                clock.now += 1.0 + batch % 2
+                for run in range(5):
+                    clock.now += 0.002
+                    watcher.on_round(f"{batch}-{run}", round_, 40)
+    seconds = {"s": 1.0, "min": 60.0}
+    found = [
+        (float(gone) * seconds[unit], float(left) * seconds[other])
+        for line in lines_of(capsys)
+        for gone, unit, left, other in re.findall(
+            r"([\d.]+) (\w+) gone, about ([\d.]+) (\w+)", line
+        )
     ]
+    assert len(found) >= 18
+    end = clock.now
+    for (start, before), (now, after) in pairwise(found[2:]):  # the first know one speed only
+        if now - start < before / 4:  # near the end a line is a large part of what is left
+            assert abs(after - (before - (now - start))) <= 0.25 * before
+    assert all(0.6 < left / (end - gone) < 1.5 for gone, left in found[2:] if end - gone > 60)
 
 
-def test_a_new_list_starts_from_nothing(capsys):
-    now = [0.0]
-    with ManyRuns(Console(file=io.StringIO()), clock=lambda: now[0]) as watcher:
-        watcher.begin("one", 1)
+def test_a_new_list_starts_from_nothing(capsys, clock):
+    with plain(clock) as watcher:
+        watcher.begin("one", {"a": PlannedRun(1)})
         watcher.on_round("a", 1, 1)
-        now[0] = 100.0
-        watcher.begin("two", 2)
-        now[0] = 110.0
+        clock.now = 100.0
+        watcher.begin("two", {"a": PlannedRun(1), "b": PlannedRun(1)})
+        clock.now = 110.0
         watcher.on_round("a", 1, 1)
-    assert capsys.readouterr().err.splitlines()[-1] == "two: 1/2 runs, 10 s gone, about 10 s left"
+    assert lines_of(capsys)[-1] == "two: 1/2 rounds, 1/2 runs, 10 s gone"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_terminal_shows_stage_rounds_and_times_in_one_line(clock, width):
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=width, color_system=None)
+    with ManyRuns(console, clock=clock) as watcher:
+        watcher.loading("table-1")
+        clock.now = 3.0
+        watcher.begin("table-1", {"a": PlannedRun(10)})
+        for round_ in range(9):
+            clock.now += 12.0
+            watcher.on_round("a", round_, 10)
+    shown = re.sub(r"\x1b\[\?\d+[hl]", "", screen.getvalue())
+    lines = [part.rstrip() for part in re.split(r"\x1b\[2K|[\r\n]", shown)]
+    assert any(line.startswith("table-1: loading ") and "0:00 gone" in line for line in lines)
+    last = [line for line in lines if "rounds" in line][-1]
+    assert last.startswith("table-1 ━━━━━━━━")
+    assert last.endswith("1:51 gone 0:24 left  8/10 rounds  0/1 runs")
+    assert len(last) <= width
+
+
+def test_a_mistake_found_while_loading_leaves_nothing_on_the_terminal(clock):
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=80, color_system=None)
+
+    def fail():
+        with ManyRuns(console, clock=clock) as watcher:
+            watcher.loading("table-1")
+            raise ConfigError("protocols: 'x' is no protocol")
+
+    with pytest.raises(ConfigError):
+        fail()
+    # The line is erased, and the cursor stands where it began.
+    assert re.sub(r"\x1b\[\?\d+[hl]", "", screen.getvalue()).endswith("\x1b[1A\x1b[2K")

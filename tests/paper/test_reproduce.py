@@ -152,8 +152,13 @@ def test_nothing_is_run_twice_and_the_same_bytes_come_out(made, monkeypatch):
     told = {}
 
     class Watch:
-        def begin(self, name, total):
-            assert (name, total) == ("table-1", len(models) - 4)  # the others are the figure's
+        def stage(self, what):
+            assert what == "writing tables and figures"
+
+        def begin(self, name, runs):
+            assert (name, len(runs)) == ("table-1", len(models) - 4)  # the others: the figure's
+            # A method of gradients has a round for every epoch; the work is the same.
+            assert {tuple(run) for run in runs.values()} == {(2, 4), (4, 4)}
 
         def on_round(self, out, round_, rounds):
             told[out] = round_ / rounds

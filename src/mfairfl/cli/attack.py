@@ -110,12 +110,13 @@ def _carry_out(cases: Sequence[Case], out: Path) -> list[AttackLine]:
     from mfairfl.cli.progress import ManyRuns, stoppable  # noqa: PLC0415
     from mfairfl.experiments.attacks.suite import fits, run_cases  # noqa: PLC0415 - loads PyTorch
     from mfairfl.experiments.attacks.tables import lines  # noqa: PLC0415
+    from mfairfl.runs.workers import PlannedRun  # noqa: PLC0415
 
     fitting = [case for case in cases if fits(case)]
     for case in fitting:
         case.config()  # a wrong name is told before anything runs
     with stoppable(), ManyRuns(terminal(stderr=True)) as watcher:
-        watcher.begin("attacks", len(fitting))
+        watcher.begin("attacks", {str(case): PlannedRun() for case in fitting})
         return lines(run_cases(fitting, out, done=lambda case: watcher.on_round(str(case), 1, 1)))
 
 

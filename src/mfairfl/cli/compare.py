@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from json import loads
 from pathlib import Path
@@ -67,30 +68,42 @@ def compare(
     if references:
         _check_references(references, what[0] if is_study else None)
     if is_study:
-        from mfairfl.experiments.study import load_study  # noqa: PLC0415
+        _carry_out(what[0], seeds, out, as_json=json)
+    else:
+        _side_by_side(what, references or (), out, as_json=json)
 
-        load_study(what[0])  # refused, if it must be, before PyTorch is loaded
-    from mfairfl.experiments import compare as library  # noqa: PLC0415
 
-    if not is_study:
-        comparison = library.compare(what, references=references or ())
-        if json:
-            print_json(asdict(comparison))
-        else:
-            typer.echo(str(comparison))
-        if out is not None:
-            comparison.plot(out)
-            say(f"written: {out}")
-        return
+def _side_by_side(
+    runs: Sequence[Path], references: Sequence[str], out: Path | None, *, as_json: bool
+) -> None:
+    from mfairfl.experiments.compare import compare  # noqa: PLC0415 - loads PyTorch
+
+    comparison = compare(runs, references=references)
+    if as_json:
+        print_json(asdict(comparison))
+    else:
+        typer.echo(str(comparison))
+    if out is not None:
+        comparison.plot(out)
+        say(f"written: {out}")
+
+
+def _carry_out(file: Path, seeds: int | None, out: Path | None, *, as_json: bool) -> None:
+    from mfairfl.experiments.study import load_study  # noqa: PLC0415
+
+    load_study(file)  # refused, if it must be, before PyTorch is loaded
     from mfairfl.cli.progress import ManyRuns, stoppable  # noqa: PLC0415
 
     with stoppable(), ManyRuns(terminal(stderr=True)) as watcher:
-        result = library.compare(what[0], out=out, seeds=seeds, watcher=watcher)
-    if json:
+        watcher.loading(file.stem, checked=True)
+        from mfairfl.experiments.compare import compare  # noqa: PLC0415 - takes seconds
+
+        result = compare(file, out=out, seeds=seeds, watcher=watcher)
+    if as_json:
         print_json(loads(result.table.to_json(orient="records")))
     else:
         typer.echo(str(result))
-    say(f"written: {result.folder}/{what[0].stem}.md and the files beside it")
+    say(f"written: {result.folder}/{file.stem}.md and the files beside it")
 
 
 def _check_references(names: list[str], study: Path | None) -> None:

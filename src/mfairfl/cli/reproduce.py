@@ -59,10 +59,12 @@ def reproduce(
     if quick:
         seeds, protocol = seeds or 1, protocol or ["10x20"]
     from mfairfl.cli.progress import ManyRuns, stoppable  # noqa: PLC0415
-    from mfairfl.experiments.search.halving import make_lock  # noqa: PLC0415 - loads PyTorch
-    from mfairfl.paper import reproduce as paper  # noqa: PLC0415
 
     with stoppable(), ManyRuns(terminal(stderr=True)) as watcher:
+        watcher.loading(", ".join(names) or "tuning")
+        from mfairfl.experiments.search.halving import make_lock  # noqa: PLC0415 - takes seconds
+        from mfairfl.paper import reproduce as paper  # noqa: PLC0415
+
         if tuning:
             make_lock(paper.studies_folder() / "tune.toml", out, watcher=watcher)
             typer.echo(f"{out}/lock.toml, {out}/tuning.csv")

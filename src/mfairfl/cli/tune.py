@@ -80,12 +80,14 @@ def tune(
     config = configuration(file, flags)
     check_data(config)
     from mfairfl.cli.progress import TrialProgress, stoppable  # noqa: PLC0415
-    from mfairfl.experiments.search import tune as library  # noqa: PLC0415 - loads PyTorch
-    from mfairfl.experiments.search.space import default_space  # noqa: PLC0415
 
     name = default_folder(config).name if study is None else study
     folder = Path("runs") / f"tune-{name}" if out is None else out
     with stoppable(), TrialProgress(terminal(stderr=True), trials, quiet=json) as watcher:
+        watcher.loading(f"{trials} trials")
+        from mfairfl.experiments.search import tune as library  # noqa: PLC0415 - takes seconds
+        from mfairfl.experiments.search.space import default_space  # noqa: PLC0415
+
         tuned = library.tune(
             config,
             folder,

@@ -26,7 +26,7 @@ from mfairfl.experiments.study import Study, load_study, trials
 from mfairfl.files import write_atomically
 from mfairfl.runs.execute import Run
 from mfairfl.runs.references import ReferenceRequest
-from mfairfl.runs.workers import run_and_fit
+from mfairfl.runs.workers import PlannedRun, planned_runs, run_and_fit
 
 __all__ = ["StudyWatcher", "compare", "run_study"]
 
@@ -34,8 +34,11 @@ __all__ = ["StudyWatcher", "compare", "run_study"]
 class StudyWatcher(Protocol):
     """Receives the progress of a list of runs."""
 
-    def begin(self, name: str, total: int) -> None:
-        """Start a list of `total` runs."""
+    def stage(self, what: str) -> None:
+        """Learn what is being done while there are no rounds."""
+
+    def begin(self, name: str, runs: Mapping[str, PlannedRun]) -> None:
+        """Start a list of runs, by their folders."""
 
     def on_round(self, out: str, round_: int, rounds: int) -> None:
         """Record a completed round of a run."""
@@ -149,14 +152,13 @@ def run_study(
         for trial in pooled
         for path in [trial.directory(folder)]
     }
+    todo, fits = [(config, path) for path, config in runs.items()], list(references.values())
     if watcher is not None:
-        watcher.begin(name, len(runs) + len(references))
+        watcher.begin(name, planned_runs(todo, fits))
     progress = None if watcher is None else watcher.on_round
-    found, fitted = run_and_fit(
-        [(config, path) for path, config in runs.items()],
-        list(references.values()),
-        progress=progress,
-    )
+    found, fitted = run_and_fit(todo, fits, progress=progress)
+    if watcher is not None:
+        watcher.stage("writing tables and figures")
     by_path = dict(zip(runs, found, strict=True))
     by_folder = dict(zip(references, fitted, strict=True))
     done = FinishedStudy(

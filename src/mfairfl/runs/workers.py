@@ -37,7 +37,7 @@ from mfairfl.runs.references import ReferenceRecord, ReferenceRequest, fit_refer
 if TYPE_CHECKING:  # only a worker trains
     from mfairfl.engine.state import RoundRecord, RunState, Setup
 
-__all__ = ["Progress", "run_and_fit", "run_many"]
+__all__ = ["PlannedRun", "Progress", "planned_runs", "run_and_fit", "run_many"]
 
 Worker = subprocess.Popen[str]
 Progress = Callable[[str, int, int], None]
@@ -52,6 +52,44 @@ class QueuedRun(NamedTuple):
     config: Config
     out: str | Path
     reference: ReferenceName | None = None
+
+
+class PlannedRun(NamedTuple):
+    """What is known of a run before it begins.
+
+    Attributes
+    ----------
+    rounds
+        Its rounds; 0 if it has none, or none are told of.
+    work
+        How long it takes, compared with the others: its epochs.
+    """
+
+    rounds: int = 0
+    work: float = 1.0
+
+
+def planned_runs(
+    runs: Sequence[tuple[Config, str | Path]], references: Sequence[ReferenceRequest] = ()
+) -> dict[str, PlannedRun]:
+    """Return what is known of runs and references, by their folders as `Progress` names them.
+
+    A reference counts as half an average run.
+
+    Examples
+    --------
+    >>> config = make_config({"data": {"name": "adult"}, "training": {"rounds": 10}})
+    >>> planned_runs([(config, "runs/adult")])
+    {'runs/adult': PlannedRun(rounds=10, work=20)}
+    """
+    found = {
+        str(out): PlannedRun(
+            config.server_rounds(), config.training.rounds * config.training.local_epochs
+        )
+        for config, out in runs
+    }
+    average = sum(run.work for run in found.values()) / len(found) if found else 1.0
+    return found | {str(one.out): PlannedRun(0, average / 2) for one in references}
 
 
 def run_many(

@@ -34,7 +34,7 @@ from mfairfl.randomness import stream
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.options import nested
 from mfairfl.runs.record import RunRecord
-from mfairfl.runs.workers import run_many
+from mfairfl.runs.workers import planned_runs, run_many
 
 __all__ = [
     "LEARNING_RATES",
@@ -249,10 +249,10 @@ def make_lock(
     read = study if isinstance(study, Study) else load_study(study)
 
     def run(configs: Sequence[Config]) -> list[RunRecord]:
-        if watcher is not None:
-            watcher.begin("tuning", len(configs))
         names = [run_name(("tuning", c.data.name or "own", c.strategy.name), c) for c in configs]
         work = [(c, out / "runs" / name) for c, name in zip(configs, names, strict=True)]
+        if watcher is not None:
+            watcher.begin("tuning", planned_runs(work))
         return run_many(work, progress=None if watcher is None else watcher.on_round)
 
     found = halve(subjects(read, RUNGS[0].settings), run)
