@@ -1,8 +1,9 @@
 """Runs in which one answer of one client is replaced by a mutated one.
 
 A stage is a part of a run with valid answers at hand. A case of it replaces one of them, and its
-`run` says what must not have happened. Rounds and enrolments go through the very functions that
-the server calls, `drive` and `enrol`, with a transport that replays the valid answers.
+`run` says what must not have happened. Rounds, enrolments and audits go through the very functions
+that the server calls, `drive`, `enrol` and `gather_counts`, with a transport that replays the
+valid answers.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
+import audit_silos as audited
 import federations as fed
 from grids import LocalGrid
 from mfairfl.data import EncoderConfig, Task
@@ -29,10 +31,12 @@ from mfairfl.engine.clients import MemorySlots, SoleClient
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import RunState, Setup
 from mfairfl.errors import MfairflError
+from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
 from mfairfl.flower import FairStrategy
 from mfairfl.flower.grid import GridTransport
 from mfairfl.flower.records import from_records, to_records
+from mfairfl.remote.audit import AuditTerms, gather_counts
 from mfairfl.remote.codec import Packet, Shape, make_packet, pack_answer, unpack_ask
 from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.enrolment_answers import DESCRIPTION
@@ -279,13 +283,8 @@ TERMS = EnrolmentTerms(
 class RememberedSilos:
     """Silos that compute the answer to a request once; one answer may be replaced."""
 
-    def __init__(self, folder: Path) -> None:
-        frame, self._silos, self._known = fed.people(), {}, {}
-        for site in fed.SITES:
-            path = folder / f"{site}.csv"
-            frame[frame["site"] == site].drop(columns="site").to_csv(path, index=False)
-            settings = SiloSettings(name=site, csv=path, state=folder / "state" / site)
-            self._silos[site] = Responder(settings, fed.policy(min_count=2, requests=10**9))
+    def __init__(self, silos: Mapping[str, Responder]) -> None:
+        self._silos, self._known = silos, {}
         self.kept: list[dict[str, Packet | str]] = []
         self.swap: tuple[int, str, Packet | str] | None = None
 
@@ -316,7 +315,13 @@ class Enrolment:
 
     @classmethod
     def of(cls, folder: Path) -> Enrolment:
-        silos = RememberedSilos(folder)
+        frame, found = fed.people(), {}
+        for site in fed.SITES:
+            path = folder / f"{site}.csv"
+            frame[frame["site"] == site].drop(columns="site").to_csv(path, index=False)
+            settings = SiloSettings(name=site, csv=path, state=folder / "state" / site)
+            found[site] = Responder(settings, fed.policy(min_count=2, requests=10**9))
+        silos = RememberedSilos(found)
         enrol(silos, sorted(fed.SITES), TERMS, minimum=len(fed.SITES))
         return cls(silos, silos.kept)
 
@@ -338,6 +343,54 @@ class Enrolment:
             return "a reason is not a short line"
         lost = set(fed.SITES) - {client} - set(found.counts["train"])
         return f"honest clients stay out: {sorted(lost)}" if lost else ""
+
+
+# ------------------------------------------------------------------ audits
+
+
+@dataclass
+class Audit:
+    """From the names of groups to counts."""
+
+    silos: RememberedSilos
+    exchanges: list[dict[str, Packet]]
+    honest: AuditCounts
+    largest: int = SMALL
+
+    @classmethod
+    def of(cls, folder: Path) -> Audit:
+        folder.mkdir()
+        limits = audited.policy(requests=10**9)
+        settings = audited.write_silos(folder, audited.predictions(rows=200))
+        silos = RememberedSilos({n: Responder(one, limits) for n, one in settings.items()})
+        found = gather_counts(silos, audited.SILOS, AuditTerms(subject=audited.COLUMNS))
+        sizes = [sum(a.nbytes for a in p.arrays.values()) for p in _all(silos.kept).values()]
+        # A mutated name is one more group, and every answer is then half as large again.
+        return cls(silos, silos.kept, found.counts, 2 * max(sizes))
+
+    def case(self, rng: random.Random, change: Change = mutated) -> Case:
+        at, client = rng.randrange(len(self.exchanges)), rng.choice(audited.SILOS)
+        packet = self.exchanges[at][client]
+        content = change(rng, packet, _all(self.exchanges))
+        kind = "audit: " + json.loads(packet.text)["kind"]
+        return Case(kind, lambda: self.after(at, client, content))
+
+    def after(self, at: int, client: str, content: RecordDict) -> str:
+        """Say what is wrong with an audit with this answer of this client."""
+        self.silos.kept, self.silos.swap = [], (at, client, received(client, content))
+        terms = AuditTerms(subject=audited.COLUMNS)
+        found = gather_counts(self.silos, audited.SILOS, terms, minimum=2)
+        if any(len(why) > 500 or not why.isprintable() for why in found.left_out.values()):
+            return "a reason is not a short line"
+        for k, name in enumerate(self.honest.clients):
+            if name == client:
+                continue
+            if name not in found.counts.clients:
+                return f"the honest {name} is left out"
+            own = found.counts.rows[found.counts.clients.index(name)].sum()
+            if own != self.honest.rows[k].sum():
+                return f"{own} rows of the honest {name}"
+        return ""
 
 
 # ------------------------------------------------------------------ Flower's messages
@@ -438,6 +491,7 @@ def all_stages(folder: Path) -> dict[str, Stage]:
     return {
         **{name: Rounds.of(strategy, people) for name, strategy in STRATEGIES.items()},
         "enrolment": Enrolment.of(folder),
+        "audit": Audit.of(folder / "audit"),
         "names of nodes": Hello(),
         **{f"app, {name}": App(name) for name in ("fedavg", "mfairfl", "fpfl", "qffl")},
     }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mfairfl.data import load_dataset, partition
     from mfairfl.experiments.compare import compare
     from mfairfl.experiments.search.tune import tune
+    from mfairfl.report.audit.rows import audit
     from mfairfl.runs.execute import Run
     from mfairfl.runs.extensions import register
     from mfairfl.runs.predictor import load
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Run",
     "__version__",
+    "audit",
     "compare",
     "data",
     "doctor",
@@ -46,6 +48,7 @@ __version__ = "0.4.0"
 # Names are imported when first used, so that `mfairfl --help` need not wait for PyTorch.
 _HOME = {
     "Run": "mfairfl.runs.execute",
+    "audit": "mfairfl.report.audit.rows",
     "compare": "mfairfl.experiments.compare",
     "doctor": "mfairfl.checks",
     "load": "mfairfl.runs.predictor",

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-__all__ = ["aligned", "one_line", "some_of", "words_of"]
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = [
+    "aligned",
+    "csv_text",
+    "formula_safe",
+    "formula_safe_frame",
+    "formula_unsafe",
+    "one_line",
+    "some_of",
+    "words_of",
+]
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r](?s:.)")
+_QUOTED = re.compile(r"'+[=+\-@\t\r](?s:.)")
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)*|[.,]\d+)([eE][+-]?\d+)? ?%?")
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
@@ -26,6 +45,64 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
         "  ".join(row[i].rjust(w) if i in right else row[i].ljust(w) for i, w in kept).rstrip()
         for row in rows
     ]
+
+
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    r"""Return a table as CSV for people: no cell is a formula, None is an empty cell.
+
+    Examples
+    --------
+    >>> csv_text(["group", "rate"], [["=1+1", 0.5], ["-3", None]])
+    "group,rate\n'=1+1,0.5\n-3,\n"
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for row in (head, *rows):
+        writer.writerow([formula_safe(cell) if isinstance(cell, str) else cell for cell in row])
+    return text.getvalue()
+
+
+def formula_safe(text: str) -> str:
+    """Return a text that a spreadsheet shows and does not compute.
+
+    A cell that begins with =, +, -, @, a tab or a carriage return gets an apostrophe, unless it
+    is a number or that one character.
+
+    Examples
+    --------
+    >>> [formula_safe(cell) for cell in ("=1+1", "-3.5", "-x", "+", "a=b", "'=1")]
+    ["'=1+1", '-3.5', "'-x", '+', 'a=b', "''=1"]
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def formula_safe_frame(frame: DataFrame) -> DataFrame:
+    """Return a frame of which no text is a formula, in cells and in names of columns.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> formula_safe_frame(pd.DataFrame({"@a": ["=1", "b"], "n": [-1, 2]})).to_dict("list")
+    {"'@a": ["'=1", 'b'], 'n': [-1, 2]}
+    """
+    safe = frame.copy(deep=False)
+    for place, kind in enumerate(frame.dtypes):
+        if kind.kind not in "biufcmM":
+            cells = frame.iloc[:, place].tolist()
+            safe.isetitem(place, [formula_safe(v) if isinstance(v, str) else v for v in cells])
+    safe.columns = [formula_safe(str(name)) for name in frame.columns]
+    return safe
+
+
+def formula_unsafe(text: str) -> str:
+    """Return the text that `formula_safe` was given.
+
+    Examples
+    --------
+    >>> formula_unsafe("'=1+1"), formula_unsafe("'quoted'")
+    ('=1+1', "'quoted'")
+    """
+    return text[1:] if _QUOTED.match(text) else text
 
 
 def one_line(text: str, longest: int = 240) -> str:

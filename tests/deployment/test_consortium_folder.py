@@ -120,6 +120,38 @@ def test_doctor_shows_the_limits_in_force_and_where_they_come_from(folder, tmp_p
     assert "policy.toml: unknown key 'limits.epoch': did you mean 'limits.epochs'?" in error
 
 
+def test_doctor_says_what_may_be_counted_for_an_audit(folder, tmp_path, capsys):
+    north = folder / "silos" / "north"
+    (north / "rows.csv").write_bytes(write_files(tmp_path)["north"].read_bytes())
+    silo, text = north / "silo.toml", (north / "silo.toml").read_text()
+
+    def lines(section):
+        silo.write_text(text + section)
+        main(["doctor", str(silo)])
+        found = capsys.readouterr()
+        return [x for x in found.out.splitlines() if x[6:].startswith(("audit", "disclo"))], found
+
+    assert lines("")[0] == [
+        "ok    disclosure: of policy.toml: min_rows 10",
+        "ok    audit: no [audit]: requests for counts are refused",
+    ]
+    (north / "policy.toml").write_text("[disclosure]\nmin_rows = 25\n")
+    said, _ = lines('\n[audit]\nlabel = "hired"\nsensitive = ["sex"]\nmodels = true\n')
+    warned, *others = said
+    assert warned.startswith("warn  audit: models = true: models that the coordinator sends")
+    assert others == [
+        "ok    disclosure: of policy.toml: min_rows 25",
+        "ok    audit: rows.csv: hired, sex may be counted, by no fewer than 25 rows of a group "
+        "and label",
+    ]
+    _, found = lines('\n[audit]\nprediction = "decision"\nsensitive = ["sex"]\n')
+    assert "rows.csv: unknown column 'decision'" in found.err + found.out
+    section = text[text.index("# [audit]") :].replace("# ", "", 1).replace("\n# ", "\n")
+    silo.write_text(text + "\n" + section)
+    consent = load_silo(silo).audit
+    assert (consent.label, consent.score, consent.models) == ("hired", "score", False)
+
+
 def test_a_silo_that_lacks_the_attribute_is_told_what_that_means(folder, tmp_path, capsys):
     north = folder / "silos" / "north"
     frame_rows = write_files(tmp_path)["north"].read_text().splitlines()

@@ -24,6 +24,7 @@ STAGES = (
     "ditto",
     "fedavg-threshold",
     "enrolment",
+    "audit",
     "names of nodes",
     "app, mfairfl",
     "app, qffl",

@@ -17,7 +17,7 @@ from mfairfl.checks.features import examine_features
 from mfairfl.checks.finding import Finding
 from mfairfl.checks.run import SMALL_GROUP
 from mfairfl.data.agreement import Profile, agree, describe_columns
-from mfairfl.data.columns import columns_of, lookalike
+from mfairfl.data.columns import columns_of, lookalike, require_columns
 from mfairfl.data.frame import read_file
 from mfairfl.data.table import read_table
 from mfairfl.data.task import Task
@@ -53,6 +53,7 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
         if agreed := (yield from _fit(profile, task)):
             yield from column_facts(content.frame, agreed, silo.csv.name, silo)
             yield from _features(silo, agreed)
+    yield from _audit(silo, policy.disclosure)
     yield _state(silo)
     yield _key(silo)
     yield from _certificate(silo.ca, "ca")
@@ -68,6 +69,27 @@ def _settings(section: Limits | Disclosure) -> str:
         for where, keys in parts.items()
     }
     return "; ".join(f"{where}: {', '.join(found)}" for where, found in texts.items() if found)
+
+
+def _audit(silo: SiloSettings, disclosure: Disclosure) -> Iterator[Finding]:
+    """Say what may be counted for an audit, and whether the file has the columns."""
+    own = silo.audit
+    if own is None:
+        yield Finding("ok", "audit", "no [audit]: requests for counts are refused")
+        return
+    path, given = own.file or silo.csv, silo.format if own.file is None else own.format
+    named = [own.label, own.prediction, own.score, *own.sensitive]
+    columns = [name for name in named if name is not None]
+    require_columns(read_file(path, **asdict(given)).frame.columns, columns, path.name)
+    said = f"{path.name}: {', '.join(columns)} may be counted, by no fewer than "
+    yield Finding("ok", "audit", f"{said}{disclosure.min_rows} rows of a group and label")
+    if own.models:
+        yield Finding(
+            "warn",
+            "audit",
+            "models = true: models that the coordinator sends are applied to these rows, and "
+            "scores of one that is made for it tell values of single rows",
+        )
 
 
 def _features(silo: SiloSettings, task: Task) -> list[Finding]:
@@ -169,8 +191,10 @@ def _reach(silo: SiloSettings) -> Finding:
 def examine_federation(file: Path) -> Iterator[Finding]:
     """Yield findings about a coordinator's file; an error is raised where it cannot serve."""
     settings = load_federation(file)
-    config = settings.config()
-    yield Finding("ok", "settings", f"{file}: strategy {config.strategy.name}")
+    about = "no run, audits only"
+    if settings.run is not None:
+        about = f"strategy {settings.config().strategy.name}"
+    yield Finding("ok", "settings", f"{file}: {about}")
     members = settings.members()
     yield Finding("ok", "silos", f"keys of {', '.join(sorted(members.values()))}")
     if gone := sorted(members[key] for key in settings.revoked_keys() & set(members)):

@@ -18,9 +18,11 @@ import typer
 
 from mfairfl import __version__
 from mfairfl.cli.attack import attack
+from mfairfl.cli.audit import audit
 from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
 from mfairfl.cli.deploy import app as deploy_app
+from mfairfl.cli.deploy_audit import deploy_audit
 from mfairfl.cli.doctor import doctor
 from mfairfl.cli.explain import explain
 from mfairfl.cli.flags import command
@@ -46,10 +48,12 @@ app = typer.Typer(
 )
 
 
-for verb in (train, predict, compare, report, reproduce, tune, attack, init, doctor, explain):
+for verb in (train, predict, audit, compare, report, reproduce, tune, attack):
     command(app)(verb)
-command(app)(strategies)
+for verb in (init, doctor, explain, strategies):
+    command(app)(verb)
 app.add_typer(data_app, name="data")
+command(deploy_app, "audit")(deploy_audit)
 app.add_typer(deploy_app, name="deploy")
 
 

@@ -28,7 +28,7 @@ from mfairfl.errors import ConfigError, FederationError, require_extra
 if TYPE_CHECKING:
     from mfairfl.cli.progress import JournalProgress
 
-__all__ = ["app"]
+__all__ = ["app", "journal_progress", "silo_files"]
 
 app = typer.Typer(
     help="Silos on machines of their own, over TLS (needs the extra 'flower').",
@@ -76,12 +76,12 @@ def local(
     """
     require_extra("flwr", "flower")
     config = configuration(file, flags)
-    files = _files(silo or ())
+    files = silo_files(silo or ())
     if not files:
         check_data(config)
     folder = Path(f"{default_folder(config)}-silos") if out is None else out
 
-    with _progress(quiet=json) as progress:
+    with journal_progress(quiet=json) as progress:
         from mfairfl.deployment.local import run_local  # noqa: PLC0415 - loads Flower
 
         options: dict[str, Any] = {"silos": files or None, "deadline": deadline}
@@ -89,7 +89,8 @@ def local(
     print_run(record, folder, as_json=json)
 
 
-def _files(pairs: Sequence[str]) -> dict[str, Path]:
+def silo_files(pairs: Sequence[str]) -> dict[str, Path]:
+    """Read the values of --silo."""
     found: dict[str, Path] = {}
     for pair in pairs:
         name, equals, path = pair.partition("=")
@@ -104,7 +105,7 @@ def _files(pairs: Sequence[str]) -> dict[str, Path]:
 
 
 @contextmanager
-def _progress(*, quiet: bool) -> Iterator[JournalProgress]:
+def journal_progress(*, quiet: bool) -> Iterator[JournalProgress]:
     """Show how far a run is that can be stopped and resumed."""
     from mfairfl.cli.progress import JournalProgress, stoppable  # noqa: PLC0415
 
@@ -229,7 +230,7 @@ def run(file: Federation, json: RunJson = False) -> None:
     from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
 
     settings = load_federation(file)
-    with _progress(quiet=json) as progress:
+    with journal_progress(quiet=json) as progress:
         from mfairfl.deployment.coordinator import run_federation  # noqa: PLC0415 - loads Flower
 
         record = run_federation(file, progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial, wraps
 from inspect import Parameter, Signature, getdoc, signature
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mfairfl.errors import ConfigError
-from mfairfl.runs.options import OPTIONS, Option, settings, toml_value
+from mfairfl.runs.options import OPTIONS, Option, comma_list, settings, toml_value
 
 if TYPE_CHECKING:
     from mfairfl.runs.config import Config
@@ -33,6 +33,7 @@ __all__ = [
     "parse_sets",
     "run_flags",
     "run_option",
+    "split_names",
 ]
 
 ConfigFile = Annotated[
@@ -138,6 +139,17 @@ def parse_sets(pairs: Sequence[str]) -> dict[str, Any]:
             raise ConfigError(f"--set {pair}: write key=value, for example strategy.beta=0.6")
         found[key.strip()] = toml_value(value.strip())
     return found
+
+
+def split_names(given: Sequence[str], columns: Collection[str]) -> list[str]:
+    """Split lists of names at their commas, unless a column has the whole as its name.
+
+    Examples
+    --------
+    >>> split_names(["id,name", "a,b"], ["id", "name", "a,b"])
+    ['id', 'name', 'a,b']
+    """
+    return [name for one in given for name in ([one] if one in columns else comma_list(one))]
 
 
 def configuration(file: Path | None, flags: Mapping[str, Any]) -> Config:

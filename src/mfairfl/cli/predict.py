@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import Delimiter, Encoding, Header, Json, Sheet, check_target
+from mfairfl.cli.flags import (
+    Delimiter,
+    Encoding,
+    Header,
+    Json,
+    Sheet,
+    check_target,
+    split_names,
+)
 from mfairfl.cli.show import HINT, group_sizes, print_json, print_numbers, print_text, say
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.runs.options import comma_list
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +74,8 @@ def predict(
 
     Columns: row (from 0), those to keep, score (probability of the favourable label, or of a
     favourable decision if decisions are random or depend on the group), decision (a label value),
-    favourable (0 or 1). What is missing or was not seen in training is counted and said.
+    favourable (0 or 1). What is missing or was not seen in training is counted and said. In CSV,
+    text that a spreadsheet would run as a formula gets an apostrophe in front.
 
     Examples
     --------
@@ -89,7 +96,7 @@ def predict(
 
     predictor = load(run, trust=trust)
     rows = predictor.read(content.frame, name=str(csv))
-    kept = _names(keep or (), content.frame.columns)
+    kept = split_names(keep or (), content.frame.columns)
     table = predictor.predict_frame(
         rows,
         keep=kept,
@@ -133,18 +140,14 @@ def predict(
         _print_measured(measured.tally.n, found)
 
 
-def _names(given: Sequence[str], columns: Collection[str]) -> list[str]:
-    """Split lists of names at their commas, unless a column has the whole as its name."""
-    return [name for one in given for name in ([one] if one in columns else comma_list(one))]
-
-
 def _write(out: Path, table: pd.DataFrame) -> None:
     from mfairfl.files import write_atomically  # noqa: PLC0415 - only when called
+    from mfairfl.text import formula_safe_frame  # noqa: PLC0415
 
     if out.suffix.lower() in _PARQUET:
         data = table.to_parquet(index=False)
     else:
-        data = table.to_csv(index=False, lineterminator="\n").encode()
+        data = formula_safe_frame(table).to_csv(index=False, lineterminator="\n").encode()
     write_atomically(out, data)
 
 

@@ -178,6 +178,8 @@ class JournalProgress(Bar):
             self.note(f"waiting for {', '.join(line['clients'])}")
         elif event == "enrolling":
             self.note(f"online: {', '.join(line['online'])}; agreeing on one encoding")
+        elif event == "auditing":
+            self.note(f"online: {', '.join(line['online'])}; asking for counts")
         elif event == "started":
             where = f", resuming after round {line['round']}" if line["round"] else ""
             self.note(f"training with {', '.join(line['clients'])}{where}")

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from mfairfl.deployment.credentials import read_public_key
-from mfairfl.deployment.journal import read_journal
+from mfairfl.deployment.journal import JOURNAL, read_journal
 from mfairfl.deployment.key_ring import read_registered
 from mfairfl.deployment.processes import PRIVATE, environment, watched_group
 from mfairfl.deployment.revocation import add_revocation, read_revocations
@@ -23,7 +23,7 @@ from mfairfl.errors import FederationError, require_known
 from mfairfl.files import write_atomically
 from mfairfl.runs.record import RunRecord
 
-__all__ = ["APP", "FlowerCli", "revoke_key", "run_federation"]
+__all__ = ["APP", "FlowerCli", "revoke_key", "run_federation", "submit_and_follow"]
 
 APP = Path(__file__).parent / "templates" / "app"
 """The Flower app that runs are started with."""
@@ -133,10 +133,12 @@ class FlowerCli:
                 f"the SuperLink keeps a revoked key ({error!r}); the gate refuses it all the same"
             ) from None
 
-    def submit(self, federation: Path) -> str:
-        """Start a run and return its number."""
-        named = json.dumps(str(federation.resolve()), ensure_ascii=False)
-        answer = self.ask("run", str(APP), "here", "--run-config", f"federation={named}")
+    def submit(self, federation: Path, audit: Path | None = None) -> str:
+        """Start a run, or the audit that a file describes, and return its number."""
+        files = {"federation": federation} | ({} if audit is None else {"audit": audit})
+        named = {k: json.dumps(str(v.resolve()), ensure_ascii=False) for k, v in files.items()}
+        config = " ".join(f"{key}={path}" for key, path in named.items())
+        answer = self.ask("run", str(APP), "here", "--run-config", config)
         return str(answer["run-id"])
 
     def status(self, run: str) -> str:
@@ -185,20 +187,41 @@ def run_federation(file: Path, follower: Follower) -> RunRecord:
     """
     settings = load_federation(file)
     settings.federated(), settings.members()  # so that mistakes in the files are reported here
+    submit_and_follow(settings, file, settings.out, follower)
+    return RunRecord.read(settings.out)
+
+
+def submit_and_follow(
+    settings: FederationSettings,
+    file: Path,
+    out: Path,
+    follower: Follower,
+    *,
+    audit: Path | None = None,
+) -> None:
+    """Start a run, or an audit, and wait until it has finished; a failure is raised.
+
+    Parameters
+    ----------
+    file : Path
+        Where the settings are from.
+    out : Path
+        The folder with the journal.
+    audit : Path, optional
+        What is audited (`AuditRequest`).
+    """
     flower = FlowerCli(settings.server)
     flower.update_keys(settings)
-    run = flower.submit(file)
+    run = flower.submit(file, audit)
     try:
-        return _follow(flower, settings, run, follower)
+        _follow(flower, out / JOURNAL, run, follower)
     except KeyboardInterrupt:
         flower.stop(run)
         raise
 
 
-def _follow(
-    flower: FlowerCli, settings: FederationSettings, run: str, follower: Follower
-) -> RunRecord:
-    journal, seen, looks, over = settings.out / "journal.jsonl", 0, 0, False
+def _follow(flower: FlowerCli, journal: Path, run: str, follower: Follower) -> None:
+    seen, looks, over = 0, 0, False
     while True:
         for line in read_journal(journal, run, seen):
             seen += 1
@@ -206,11 +229,11 @@ def _follow(
             if line["event"] == "failed":
                 raise FederationError(line["message"])
             if line["event"] == "finished":
-                return RunRecord.read(settings.out)
+                return
         if over:
             raise FederationError(
-                f"run {run} ended without a result; see the SuperLink's log, and run the same "
-                "command again to resume from the last completed round"
+                f"run {run} ended without a result; see the SuperLink's log, and give the same "
+                "command again: a run resumes from its last completed round"
             )
         time.sleep(_POLL)
         looks += 1

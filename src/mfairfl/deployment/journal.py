@@ -10,16 +10,21 @@ import json
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from mfairfl.engine.loop import Callback
 from mfairfl.engine.state import RoundRecord, RunState, Setup
+from mfairfl.errors import MfairflError
 from mfairfl.failpoints import failpoint
 from mfairfl.runs.history import round_numbers
 
-__all__ = ["Journal", "read_journal"]
+__all__ = ["JOURNAL", "Journal", "journalled", "read_journal"]
+
+JOURNAL = "journal.jsonl"
+"""Name of the file."""
 
 
 class Journal(logging.Handler, Callback):
@@ -65,6 +70,21 @@ class Journal(logging.Handler, Callback):
             **{name: numbers[name] for name in shown},
         )
         failpoint("journal.round", record.round)
+
+
+@contextmanager
+def journalled(folder: Path, run: str) -> Iterator[Journal]:
+    """Write a journal of what is done in the block: warnings, and why it fails if it does."""
+    journal, logger = Journal(folder / JOURNAL, run), logging.getLogger("mfairfl")
+    logger.addHandler(journal)
+    try:
+        yield journal
+    except Exception as error:
+        kind = "" if isinstance(error, MfairflError) else f"{type(error).__name__}: "
+        journal.add("failed", message=kind + " ".join(str(error).split()))
+        raise
+    finally:
+        logger.removeHandler(journal)
 
 
 def _drop_torn_line(path: Path) -> None:

@@ -35,7 +35,7 @@ from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.prepare import federation_of, table_of
 from mfairfl.runs.record import RunRecord, read_record
 
-__all__ = ["nodes", "run_local", "servers", "write_deployment"]
+__all__ = ["nodes", "run_local", "servers", "write_deployment", "write_federation"]
 
 Say = Callable[[str], None]
 _EVERYWHERE = ("0.0.0.0", "")  # noqa: S104 - compared with, not bound to
@@ -89,22 +89,52 @@ def write_deployment(
     make_private_folder(folder)  # the silos' rows and keys are in it
     path.write_text(run, encoding="utf-8")
     files = dict(silos or {}) if parts is None else _write_files(*parts, folder / "silos")
+    said = asdict(config.data.format if parts is None else FileFormat())
+    told = {key: value for key, value in said.items() if value is not None}
+    return write_federation(
+        out,
+        files,
+        silo={**told, "task": "../../run.toml"},
+        federation={"run": "run.toml", "deadline": deadline},
+        # All files have one owner: the same encoding as in one table.
+        policy=Policy(limits=Limits(min_count=1)),
+    )
+
+
+def write_federation(
+    out: Path,
+    files: Mapping[str, Path],
+    *,
+    silo: Mapping[str, Any],
+    federation: Mapping[str, Any],
+    policy: Policy,
+) -> Path:
+    """Write keys, certificates and settings of silos on this machine; return federation.toml.
+
+    Parameters
+    ----------
+    files : mapping of str to Path
+        The silos' files.
+    silo, federation : mapping of str to values
+        What else is in every silo.toml, and in federation.toml.
+    policy : Policy
+        Of every silo that has none yet.
+    """
+    folder = make_private_folder(out / "deployment")  # the silos' rows and keys are in it
     if not (folder / "certificates").exists():
         make_certificates(folder / "certificates", [])
     gate, link, *ports = free_ports(2 + len(files))
-    said = asdict(config.data.format if parts is None else FileFormat())
-    told = {key: value for key, value in said.items() if value is not None}
     for (name, csv), port in zip(sorted(files.items()), ports, strict=True):
-        _write_silo(folder / "silos" / name, name, csv, told, gate=gate, port=port)
-    federation = {
-        "run": "run.toml",
+        own = {"csv": str(csv.resolve()), "server": f"127.0.0.1:{gate}", "port": port}
+        _write_silo(folder / "silos" / name, {"name": name, **own, **silo}, policy)
+    values = {
+        **federation,
         "out": str(out.resolve()),
         "minimum": len(files),
-        "deadline": deadline,
         "server": {"host": "127.0.0.1", "port": gate, "superlink_port": link},
         "silos": {name: f"silos/{name}/key.pub" for name in sorted(files)},
     }
-    (folder / "federation.toml").write_text(tomli_w.dumps(federation), encoding="utf-8")
+    (folder / "federation.toml").write_text(tomli_w.dumps(values), encoding="utf-8")
     return folder / "federation.toml"
 
 
@@ -115,27 +145,13 @@ def _refuse_foreign(out: Path) -> None:
         raise ConfigError(f"{out}: is not empty and holds no federation; choose another --out")
 
 
-def _write_silo(
-    folder: Path, name: str, csv: Path, told: dict[str, Any], *, gate: int, port: int
-) -> None:
+def _write_silo(folder: Path, own: dict[str, Any], policy: Policy) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "key").exists():
         make_key(folder / "key")
-    values = {
-        "name": name,
-        "csv": str(csv.resolve()),
-        **told,
-        "state": "state",
-        "task": "../../run.toml",
-        "server": f"127.0.0.1:{gate}",
-        "ca": "../../certificates/ca.crt",
-        "key": "key",
-        "port": port,
-    }
-    (folder / "silo.toml").write_text(tomli_w.dumps(values), encoding="utf-8")
+    shared = {"state": "state", "ca": "../../certificates/ca.crt", "key": "key"}
+    (folder / "silo.toml").write_text(tomli_w.dumps(shared | own), encoding="utf-8")
     if not (folder / POLICY).exists():
-        # All files have one owner: the same encoding as in one table.
-        policy = Policy(limits=Limits(min_count=1))
         (folder / POLICY).write_text(policy_text(policy), encoding="utf-8")
 
 

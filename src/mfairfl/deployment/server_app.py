@@ -1,60 +1,75 @@
-"""The app a SuperLink runs: one run over the silos of a federation.toml."""
+"""The app a SuperLink runs: one run, or one audit, over the silos of a federation.toml."""
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from mfairfl.deployment.journal import Journal
+from mfairfl.deployment.audit import terms_of, write_gathered
+from mfairfl.deployment.audit_request import load_request
+from mfairfl.deployment.journal import Journal, journalled
 from mfairfl.deployment.processes import use_given_umask
 from mfairfl.deployment.settings import FederationSettings, load_federation
-from mfairfl.errors import ConfigError, MfairflError
+from mfairfl.errors import ConfigError
 from mfairfl.flower.grid import GridTransport
+from mfairfl.remote.audit import audit_name, gather_counts
 from mfairfl.runs.federated import run_federated, run_name
 
-__all__ = ["app", "carry_out"]
+__all__ = ["app", "carry_out", "carry_out_audit"]
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Carry out the run, or resume it."""
+    """Carry out the run, or resume it, or carry out an audit."""
     use_given_umask()  # the run's folder is for people; what is private in it is written so
-    path = context.run_config.get("federation")
+    path, audit = (context.run_config.get(key) for key in ("federation", "audit"))
     if not isinstance(path, str) or not path:
         raise ConfigError("no federation.toml was named: start runs with `mfairfl deploy run`")
-    carry_out(grid, load_federation(Path(path)), run=str(context.run_id))
+    settings, run = load_federation(Path(path)), str(context.run_id)
+    if isinstance(audit, str) and audit:
+        carry_out_audit(grid, settings, Path(audit), run=run)
+    else:
+        carry_out(grid, settings, run=run)
 
 
 def carry_out(grid: Grid, settings: FederationSettings, *, run: str) -> None:
     """Wait for the silos, then run; events are written to the journal."""
-    journal = Journal(settings.out / "journal.jsonl", run)
-    logger = logging.getLogger("mfairfl")
-    logger.addHandler(journal)
-    try:
+    with journalled(settings.out, run) as journal:
         wanted = settings.federated()
-        name, members = run_name(wanted.config), settings.members()
-        transport = GridTransport(
-            grid,
-            name,
-            deadline=settings.deadline,
-            members=members,
-            revoked=settings.revoked_keys,
-        )
-        journal.add("waiting", clients=list(wanted.clients), seconds=settings.wait)
-        online = transport.wait_for(
-            wanted.clients, minimum=settings.minimum, seconds=settings.wait
-        )
-        journal.add("enrolling", online=online)
+        transport = _transport(grid, settings, run_name(wanted.config))
+        journal.add("enrolling", online=_wait(transport, settings, journal))
         record = run_federated(wanted, transport, [journal])
         journal.add("finished", rounds=record.rounds, warnings=record.federation.warnings)
-    except Exception as error:
-        kind = "" if isinstance(error, MfairflError) else f"{type(error).__name__}: "
-        journal.add("failed", message=kind + " ".join(str(error).split()))
-        raise
-    finally:
-        logger.removeHandler(journal)
+
+
+def carry_out_audit(grid: Grid, settings: FederationSettings, request: Path, *, run: str) -> None:
+    """Wait for the silos, then ask them for counts, which are written beside the request."""
+    out = request.parent
+    with journalled(out, run) as journal:
+        terms = terms_of(load_request(request), settings.most_rows)
+        transport = _transport(grid, settings, audit_name(terms))
+        journal.add("auditing", online=_wait(transport, settings, journal))
+        found = gather_counts(transport, sorted(settings.silos), terms, minimum=settings.minimum)
+        write_gathered(out, found)
+        journal.add("finished", silos=list(found.silos))
+
+
+def _transport(grid: Grid, settings: FederationSettings, name: str) -> GridTransport:
+    return GridTransport(
+        grid,
+        name,
+        deadline=settings.deadline,
+        members=settings.members(),
+        revoked=settings.revoked_keys,
+    )
+
+
+def _wait(transport: GridTransport, settings: FederationSettings, journal: Journal) -> list[str]:
+    """Wait for the silos; return those that are there."""
+    names = sorted(settings.silos)
+    journal.add("waiting", clients=names, seconds=settings.wait)
+    return transport.wait_for(names, minimum=settings.minimum, seconds=settings.wait)

@@ -7,6 +7,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from mfairfl.deployment.audit_request import AuditRequest
 from mfairfl.deployment.credentials import read_public_key
 from mfairfl.deployment.revocation import read_revocations
 from mfairfl.errors import ConfigError
@@ -68,8 +69,8 @@ class FederationSettings(BaseModel):
 
     Parameters
     ----------
-    run : Path
-        Settings of the run, as for `mfairfl train`, with a ``[task]``.
+    run : Path, optional
+        Settings of the run, as for `mfairfl train`, with a ``[task]``; audits need none.
     out : Path
         The run folder.
     minimum : int
@@ -84,11 +85,13 @@ class FederationSettings(BaseModel):
         The public key that each silo is enrolled with, by the silo's name.
     revoked : Path
         Keys that no longer count, whatever `silos` says; `mfairfl deploy revoke` writes it.
+    audit : AuditRequest
+        What `mfairfl deploy audit` asks silos for, where no flag says otherwise.
     """
 
     model_config = _STRICT
 
-    run: RelativePath
+    run: RelativePath | None = None
     out: RelativePath
     minimum: int = Field(default=2, ge=1)
     deadline: float = Field(default=600, gt=0)
@@ -97,6 +100,7 @@ class FederationSettings(BaseModel):
     server: ServerSettings = Field(default_factory=ServerSettings)
     silos: dict[str, RelativePath] = Field(min_length=1)
     revoked: RelativePath = Path("revoked.json")
+    audit: AuditRequest = Field(default_factory=AuditRequest)
 
     @model_validator(mode="after")
     def _enough(self) -> Self:
@@ -106,6 +110,8 @@ class FederationSettings(BaseModel):
 
     def config(self) -> Config:
         """Read the settings of the run."""
+        if self.run is None:
+            raise ConfigError("no 'run' in federation.toml: name the settings of the run")
         config = make_config(load_toml(self.run), str(self.run))
         if config.task is None:
             raise ConfigError(f"{self.run}: no [task]; silos with files of their own need one")

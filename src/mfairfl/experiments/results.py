@@ -34,6 +34,7 @@ from mfairfl.runs.figures import save_figure
 from mfairfl.runs.record import Metrics, RunRecord
 from mfairfl.runs.references import ReferenceRecord
 from mfairfl.runs.usefulness import nearly_constant
+from mfairfl.text import formula_safe_frame
 
 __all__ = [
     "FinishedStudy",
@@ -170,7 +171,7 @@ def write_curves(done: FinishedStudy) -> StudyResult:
 
 def _write_rows(frame: pd.DataFrame, path: Path) -> None:
     """Write CSV and Parquet; the same rows are the same bytes."""
-    text = frame.to_csv(index=False, lineterminator="\n")
+    text = formula_safe_frame(frame).to_csv(index=False, lineterminator="\n")
     write_atomically(Path(f"{path}.csv"), text.encode())
     write_atomically(Path(f"{path}.parquet"), frame.to_parquet(index=False))
 

@@ -21,10 +21,10 @@ import numpy as np
 from mfairfl.data import MISSING, Attribute
 from mfairfl.data.agreement import MOST_CELLS
 from mfairfl.data.columns import MOST_GROUPS
-from mfairfl.data.predictions import PredictionColumns
+from mfairfl.data.predictions import PredictionColumns, ordered_groups
 from mfairfl.errors import FederationError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
-from mfairfl.remote.audit_answers import SiloCounts, read_counts, read_groups
+from mfairfl.remote.audit_answers import SiloFacts, read_counts, read_groups
 from mfairfl.remote.audit_questions import (
     AuditAsk,
     AuditSubject,
@@ -34,7 +34,7 @@ from mfairfl.remote.audit_questions import (
     pack_groups_ask,
 )
 from mfairfl.remote.participants import Participants
-from mfairfl.remote.transport import Transport
+from mfairfl.remote.transport import Transport, log_left_out
 
 __all__ = ["AuditTerms", "GatheredAudit", "audit_name", "gather_counts"]
 
@@ -69,14 +69,14 @@ class GatheredAudit:
     ----------
     counts : AuditCounts
         Of the silos that answered; each is a client under its name.
-    silos : mapping of str to SiloCounts
+    silos : mapping of str to SiloFacts
         What each of them said beside its counts: its floor, the hash of its file.
     left_out : mapping of str to str
         Why others are not counted.
     """
 
     counts: AuditCounts
-    silos: Mapping[str, SiloCounts]
+    silos: Mapping[str, SiloFacts]
     left_out: Mapping[str, str]
 
 
@@ -120,8 +120,14 @@ def gather_counts(
         pack_audit(ask),
         lambda name, reply: read_counts(reply, name, ask, most_rows=terms.most_rows),
     )
+    for name, reason in silos.refused.items():
+        log_left_out(name, reason)
     counts = functools.reduce(operator.add, [one.counts for one in found.values()])
-    return GatheredAudit(counts=_without_unused(counts), silos=found, left_out=silos.refused)
+    return GatheredAudit(
+        counts=_without_unused(counts),
+        silos={name: one.facts for name, one in found.items()},
+        left_out=silos.refused,
+    )
 
 
 # ------------------------------------------------------------------ groups
@@ -148,7 +154,7 @@ def _agreed_groups(silos: Participants, columns: PredictionColumns) -> tuple[Att
 
 
 def _union(column: str, named: Collection[Named]) -> list[str]:
-    return sorted({group for one in named for group in one[column]})
+    return ordered_groups({group for one in named for group in one[column]})
 
 
 def _excess(sensitive: Sequence[str], named: Collection[Named]) -> str:

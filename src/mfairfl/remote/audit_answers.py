@@ -22,20 +22,30 @@ from mfairfl.remote.audit_questions import AuditAsk
 from mfairfl.remote.codec import ArrayForm, Packet, expect_answer, make_packet, require_arrays
 from mfairfl.strict_json import JsonLimits
 
-__all__ = ["SiloCounts", "pack_counts", "pack_groups", "read_counts", "read_groups"]
+__all__ = [
+    "LONGEST_GROUP",
+    "SiloCounts",
+    "SiloFacts",
+    "pack_counts",
+    "pack_groups",
+    "read_counts",
+    "read_groups",
+]
 
 _LARGEST_LOSS = 40.0  # of a row: a probability of 0 that fails loses 36
-_GROUPS = JsonLimits(characters=1 << 20, values=1 << 12)
 _FACTS = JsonLimits(characters=4096, values=64)
 _SCORE_SUMS = ("rows", "sums", "losses")  # of `ScoreSums`, beside its histogram
-_REASONS = ("no decision", "no score")
 
-_Value = Annotated[str, Field(strict=True, min_length=1, max_length=1000)]
+LONGEST_GROUP = 200
+"""Characters of a group's name; a longer one is no group that anybody would read."""
+
+_Value = Annotated[str, Field(strict=True, min_length=1, max_length=LONGEST_GROUP)]
+_Reason = Annotated[str, Field(strict=True, pattern="^no (decision|score)$")]
 _Rows = Annotated[int, Field(strict=True, ge=1, le=MOST_ROWS)]
 
 
 class _Groups(StrictModel):
-    groups: dict[_Value, Annotated[list[_Value], Field(max_length=MOST_GROUPS)]]
+    groups: dict[str, Annotated[list[_Value], Field(max_length=MOST_GROUPS)]]
 
 
 def pack_groups(groups: Mapping[str, Sequence[str]]) -> Packet:
@@ -47,7 +57,8 @@ def read_groups(reply: Packet, columns: Sequence[str]) -> dict[str, tuple[str, .
     """Return the groups that an answer names; names that no honest silo sends are refused."""
     require_arrays(reply.arrays, {})
     try:
-        said = _Groups.model_validate(expect_answer(reply, "groups", _GROUPS)).groups
+        limits = JsonLimits(2000 + 15_000 * len(columns), 64 + 64 * len(columns))
+        said = _Groups.model_validate(expect_answer(reply, "groups", limits)).groups
     except ValidationError as error:
         raise MessageError(first_problem(error)) from None
     if set(said) != set(columns):
@@ -61,32 +72,30 @@ def read_groups(reply: Packet, columns: Sequence[str]) -> dict[str, tuple[str, .
     return {column: tuple(said[column]) for column in columns}
 
 
-class _Facts(StrictModel):
-    floor: _Rows
-    sha256: Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
-    left_out: dict[_Value, _Rows]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SiloCounts:
-    """What a silo tells.
+class SiloFacts(StrictModel):
+    """What a silo says beside its counts.
 
     Parameters
     ----------
-    counts : AuditCounts
-        Of this silo alone, without what is below its floor.
     floor : int
         The smallest number of rows of one group and label that it counts.
     sha256 : str
         Hash of its file, as it says.
-    left_out : mapping of str to int
+    left_out : dict of str to int
         Rows that could not be counted, at most, by reason.
     """
 
+    floor: _Rows
+    sha256: Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
+    left_out: dict[_Reason, _Rows]
+
+
+@dataclass(frozen=True, slots=True)
+class SiloCounts:
+    """What a silo tells: counts without what is below its floor, and facts about them."""
+
     counts: AuditCounts
-    floor: int
-    sha256: str
-    left_out: Mapping[str, int]
+    facts: SiloFacts
 
 
 def pack_counts(found: SiloCounts) -> Packet:
@@ -94,7 +103,7 @@ def pack_counts(found: SiloCounts) -> Packet:
     counts = found.counts
     arrays: dict[str, np.ndarray] = {
         "decided": counts.decided[0],
-        "hidden": counts.hidden[0],
+        "hidden": counts.hidden[0].astype(np.int64),  # messages hold numbers only
         "withheld": counts.withheld,
     }
     if counts.scored is not None:
@@ -103,8 +112,7 @@ def pack_counts(found: SiloCounts) -> Packet:
         (sums,) = counts.sums
         arrays["histogram"] = sums.histogram.counts
         arrays |= {name: getattr(sums, name) for name in _SCORE_SUMS}
-    facts = {"floor": found.floor, "sha256": found.sha256, "left_out": dict(found.left_out)}
-    return make_packet("audit", facts, arrays)
+    return make_packet("audit", found.facts.model_dump(mode="json"), arrays)
 
 
 def read_counts(
@@ -120,7 +128,7 @@ def read_counts(
         Rows that no silo has.
     """
     try:
-        facts = _Facts.model_validate(expect_answer(reply, "audit", _FACTS))
+        facts = SiloFacts.model_validate(expect_answer(reply, "audit", _FACTS))
         cells = Cells(ask.attributes).size
         require_arrays(reply.arrays, _forms(cells, ask.grid))
         _check_sizes(reply, MOST_ROWS if most_rows is None else min(most_rows, MOST_ROWS))
@@ -129,12 +137,8 @@ def read_counts(
         raise MessageError(first_problem(error)) from None
     except MfairflError as error:
         raise MessageError(str(error)) from None
-    if not set(facts.left_out) <= set(_REASONS):
-        raise MessageError("it leaves out rows for a reason that there is not")
     _check_floor(counts, facts.floor)
-    return SiloCounts(
-        counts=counts, floor=facts.floor, sha256=facts.sha256, left_out=facts.left_out
-    )
+    return SiloCounts(counts, facts)
 
 
 def _check_floor(counts: AuditCounts, floor: int) -> None:
@@ -152,7 +156,7 @@ def _check_floor(counts: AuditCounts, floor: int) -> None:
 def _forms(cells: int, grid: ScoreGrid | None) -> dict[str, ArrayForm]:
     wanted = {
         "decided": ArrayForm(np.int64, (cells, 3, 2)),
-        "hidden": ArrayForm(np.bool_, (cells, 3)),
+        "hidden": ArrayForm(np.int64, (cells, 3)),
         "withheld": ArrayForm(np.int64, (1,)),
     }
     if grid is not None:
@@ -168,8 +172,10 @@ def _forms(cells: int, grid: ScoreGrid | None) -> dict[str, ArrayForm]:
 
 def _check_sizes(reply: Packet, most: int) -> None:
     """Refuse counts of more rows than there can be."""
+    if not np.isin(reply.arrays["hidden"], (0, 1)).all():
+        raise MessageError("'hidden' says something else than yes or no")
     for name, array in reply.arrays.items():
-        if array.dtype.kind != "i":
+        if array.dtype.kind != "i" or name == "hidden":
             continue
         # A sum of huge counts may come out right: each one is looked at, and the sum as a float.
         if not ((array >= 0) & (array <= most)).all() or array.sum(dtype=float) > most:
@@ -193,6 +199,6 @@ def _counts(reply: Packet, name: str, ask: AuditAsk) -> AuditCounts:
         grid=ask.grid,
         scored=arrays["scored"][None] if ask.grid is not None else None,
         sums=None if sums is None else (sums,),
-        hidden=arrays["hidden"][None],
+        hidden=arrays["hidden"][None].astype(bool),
         withheld=arrays["withheld"],
     )

@@ -22,7 +22,13 @@ from mfairfl.errors import ConfigError, DataError, MessageError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
 from mfairfl.models import Model
-from mfairfl.remote.audit_answers import SiloCounts, pack_counts, pack_groups
+from mfairfl.remote.audit_answers import (
+    LONGEST_GROUP,
+    SiloCounts,
+    SiloFacts,
+    pack_counts,
+    pack_groups,
+)
 from mfairfl.remote.audit_consent import (
     AuditConsent,
     require_columns_agreed,
@@ -47,7 +53,7 @@ def answer_groups(settings: SiloSettings, policy: Policy, header: Mapping[str, A
     found = {}
     for column, texts in rows.groups.items():
         values, counts = np.unique(texts.astype(np.str_), return_counts=True)
-        named = [str(value) for value in values[counts >= least] if value != MISSING]
+        named = [str(value) for value in values[counts >= least] if _is_name(value)]
         if len(named) > MOST_GROUPS:
             raise MessageError(
                 f"sensitive column '{column}' has more than {MOST_GROUPS} values; form a few "
@@ -55,6 +61,11 @@ def answer_groups(settings: SiloSettings, policy: Policy, header: Mapping[str, A
             )
         found[column] = named
     return pack_groups(found)
+
+
+def _is_name(value: str) -> bool:
+    """Say whether a value can be the name of a group; rows with others are counted as ``?``."""
+    return value != MISSING and value.isprintable() and len(value) <= LONGEST_GROUP
 
 
 def answer_audit(settings: SiloSettings, policy: Policy, packet: Packet) -> Packet:
@@ -71,14 +82,8 @@ def answer_audit(settings: SiloSettings, policy: Policy, packet: Packet) -> Pack
         counts, left_out, sha256 = _of_predictions(settings, ask, agreed)
     floor = policy.disclosure.min_rows
     told = {reason: max(rows, floor - 1) for reason, rows in left_out.items()}
-    return pack_counts(
-        SiloCounts(
-            counts=counts.suppress(floor),
-            floor=floor,
-            sha256=sha256,
-            left_out={reason: rows for reason, rows in told.items() if rows},
-        )
-    )
+    facts = SiloFacts(floor=floor, sha256=sha256, left_out=told)
+    return pack_counts(SiloCounts(counts.suppress(floor), facts))
 
 
 def _consent(settings: SiloSettings) -> AuditConsent:

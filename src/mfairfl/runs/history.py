@@ -30,6 +30,7 @@ from mfairfl.fairness.notions import NOTIONS, notion
 from mfairfl.fairness.summary import overall_numbers
 from mfairfl.files import naming, write_atomically
 from mfairfl.runs.version_1 import current_name
+from mfairfl.text import formula_safe, formula_unsafe
 
 __all__ = ["History", "number_in", "read_rows", "round_numbers"]
 
@@ -129,7 +130,8 @@ def _append(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     if not path.exists() or path.stat().st_size == 0:
         writer.writeheader()
-    writer.writerows(rows)
+    for row in rows:  # a client's name may be a formula
+        writer.writerow({k: formula_safe(v) if isinstance(v, str) else v for k, v in row.items()})
     with naming(path), path.open("a", encoding="utf-8", newline="") as file:
         file.write(text.getvalue())
         file.flush()
@@ -171,7 +173,9 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     if not rows:
         raise RunDirectoryError(f"{path}: missing or empty; restore it or train again")
     # Version 0.1 called the violations in these files differences.
-    return [{current_name(name): text for name, text in row.items()} for row in rows]
+    return [
+        {current_name(name): formula_unsafe(text) for name, text in row.items()} for row in rows
+    ]
 
 
 @contextmanager

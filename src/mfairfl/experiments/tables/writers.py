@@ -19,7 +19,7 @@ from mfairfl.experiments.tables.layout import (
     short_name,
 )
 from mfairfl.experiments.tables.tabulate import LEVEL
-from mfairfl.text import aligned
+from mfairfl.text import aligned, formula_safe_frame, formula_unsafe
 
 __all__ = [
     "CellTexts",
@@ -130,7 +130,8 @@ def write_csv(long: pd.DataFrame) -> str:
     >>> write_csv(pd.DataFrame({"metric": ["accuracy"], "mean": [1 / 3], "std": [None]}))
     'metric,mean,std\naccuracy,0.333333,\n'
     """
-    return long.to_csv(index=False, lineterminator="\n", float_format="%.6g")
+    safe = formula_safe_frame(long)
+    return safe.to_csv(index=False, lineterminator="\n", float_format="%.6g")
 
 
 def read_csv(path: Path) -> pd.DataFrame:
@@ -138,7 +139,10 @@ def read_csv(path: Path) -> pd.DataFrame:
     frame = pd.read_csv(
         path, keep_default_na=False, na_values=[""], dtype=dict.fromkeys(_TEXT, str)
     )
-    return frame.fillna(dict.fromkeys(_TEXT, ""))
+    frame = frame.fillna(dict.fromkeys(_TEXT, ""))
+    return frame.assign(
+        **{name: frame[name].map(formula_unsafe) for name in _TEXT if name in frame.columns}
+    )
 
 
 def write_markdown(

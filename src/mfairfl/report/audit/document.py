@@ -6,13 +6,21 @@ docs/audit.md describes it in words, docs/audit.schema.json as a JSON schema.
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Literal
 
+from pydantic import ValidationError
+
 from mfairfl.data.values import DocumentedModel
+from mfairfl.errors import DataError, MfairflError, first_problem
+from mfairfl.files import read_regular_file
 from mfairfl.report.audit.settings import AuditSettings, AuditSource
 from mfairfl.report.audit.stored_counts import StoredCounts
-from mfairfl.report.document import Definition, Judgement, Measured, Section, Slice
+from mfairfl.report.document import Definition, Judgement, Measured, Section, Slice, schema_of
 from mfairfl.runs.record import Bounds, Number, Numbers
+from mfairfl.strict_json import parse_json
+from mfairfl.text import one_line
 
 __all__ = [
     "NOTICE",
@@ -25,7 +33,11 @@ __all__ = [
     "RowFacts",
     "Sweep",
     "SweepRow",
+    "json_schema",
+    "read_audit",
 ]
+
+SCHEMA_VERSION = 1
 
 NOTICE = "This is not an independent bias audit, and not legal advice."
 
@@ -179,6 +191,13 @@ class AuditDocument(DocumentedModel):
     """audit.json.
 
     `print(document)` shows the summary, `document.write(folder)` writes the files.
+
+    Examples
+    --------
+    >>> from mfairfl.report.audit.document import AuditDocument
+    >>> earlier = AuditDocument.read("audits/2026-01")  # doctest: +SKIP
+    >>> earlier.headline.judgements[0].outcome  # doctest: +SKIP
+    'met'
     """
 
     schema_version: Literal[1] = 1
@@ -207,3 +226,54 @@ class AuditDocument(DocumentedModel):
     """Of every number that occurs."""
     counts: StoredCounts
     """The counts that every other number was computed from."""
+
+    @classmethod
+    def read(cls, path: str | Path) -> AuditDocument:
+        """Read audit.json; `path` is the file or its folder."""
+        return read_audit(Path(path))
+
+    def to_json(self) -> str:
+        """Return the text of audit.json; nan has no place in it."""
+        plain = self.model_dump(mode="json")
+        return json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write audit.json, the page and the tables into a folder; return the files."""
+        from mfairfl.report.audit.write import write_audit  # noqa: PLC0415 - it writes this
+
+        return write_audit(self, Path(folder))
+
+    def __str__(self) -> str:
+        from mfairfl.report.audit.summary import summary  # noqa: PLC0415 - it describes this
+
+        return summary(self)
+
+
+def read_audit(path: Path) -> AuditDocument:
+    """Read audit.json, the file or its folder; what is none is refused in one line."""
+    file = path / "audit.json" if path.is_dir() else path
+    try:
+        plain = parse_json(read_regular_file(file))
+    except FileNotFoundError:
+        raise DataError(f"{file}: no such file; give the --out folder of an audit") from None
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise DataError(f"{file}: not readable JSON ({one_line(str(error))})") from None
+    if not isinstance(plain, dict) or plain.get("kind") != "audit":
+        raise DataError(f"{file}: not an audit; give the audit.json of `mfairfl audit`")
+    if plain.get("schema_version") != SCHEMA_VERSION:
+        said = one_line(repr(plain.get("schema_version")), 40)
+        raise DataError(f"{file}: schema_version is {said}; this version reads {SCHEMA_VERSION}")
+    try:
+        return AuditDocument.model_validate(plain)
+    except ValidationError as error:
+        problem = first_problem(error, AuditDocument)
+    except MfairflError as error:
+        problem = str(error)
+    raise DataError(f"{file}: {one_line(problem)}; the file was altered: audit again")
+
+
+def json_schema() -> str:
+    """Return the JSON schema of audit.json, as it is in docs/audit.schema.json."""
+    return schema_of(AuditDocument, "audit.json")

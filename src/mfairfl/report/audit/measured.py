@@ -36,7 +36,9 @@ def everyone_numbers(
         if one.name in _FIRST:
             return 0, _FIRST.index(one.name)
         notion = one.name.rpartition("_")[0]
-        return (1, notions.index(notion)) if notion in notions else (2, 0)
+        if notion in notions:
+            return 1, notions.index(notion)
+        return (3 if one.name in CLIENT_NUMBERS else 2), 0
 
     numbers = [one for one in overall_numbers(found) if clients or one.name not in CLIENT_NUMBERS]
     return _bounded(sorted(numbers, key=rank), bounds.values)

@@ -1,0 +1,82 @@
+"""An audit over silos on this machine: TLS, keys, one process per silo, each with its own file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mfairfl.deployment.audit import audit_federation, terms_of
+from mfairfl.deployment.audit_request import AuditRequest
+from mfairfl.deployment.coordinator import Follower
+from mfairfl.deployment.local import Say, nodes, servers, write_federation
+from mfairfl.deployment.processes import sole_use
+from mfairfl.deployment.settings import load_federation
+from mfairfl.errors import ConfigError
+from mfairfl.remote.audit import GatheredAudit
+from mfairfl.remote.audit_questions import SentModel
+from mfairfl.remote.policy import POLICY, Disclosure, Policy
+
+__all__ = ["audit_local"]
+
+
+def audit_local(
+    request: AuditRequest,
+    silos: Mapping[str, Path],
+    out: Path,
+    *,
+    follower: Follower,
+    say: Say,
+    min_rows: int | None = None,
+    deadline: float = 600,
+) -> GatheredAudit:
+    """Audit files on this machine as if each were at a silo of its own.
+
+    Parameters
+    ----------
+    silos : mapping of str to Path
+        The silos' files.
+    out : Path
+        The audit's folder; the deployment's own files are in its folder ``deployment``.
+    min_rows : int, optional
+        The silos' floor; by default the one of a silo without a policy.toml.
+    """
+    with sole_use(out / "deployment"):
+        file = _write(request, silos, out, min_rows=min_rows, deadline=deadline)
+        settings = load_federation(file)
+        with servers(settings, file, say), nodes(settings, file.parent, say):
+            say("asking for counts")
+            return audit_federation(file, request, out, follower)
+
+
+def _write(
+    request: AuditRequest,
+    silos: Mapping[str, Path],
+    out: Path,
+    *,
+    min_rows: int | None,
+    deadline: float,
+) -> Path:
+    """Write the deployment's files; every silo agrees to what is asked for."""
+    folder = out / "deployment"
+    if (folder / "run.toml").exists():
+        raise ConfigError(f"{out}: holds a run over silos; choose another --out")
+    for old in folder.glob(f"silos/*/{POLICY}"):  # of an earlier audit, perhaps with another floor
+        old.unlink()
+    floor = Disclosure() if min_rows is None else Disclosure(min_rows=min_rows)
+    return write_federation(
+        out,
+        silos,
+        silo={"audit": _consent(request)},
+        federation={"deadline": deadline},
+        policy=Policy(disclosure=floor),
+    )
+
+
+def _consent(request: AuditRequest) -> dict[str, Any]:
+    subject = terms_of(request).subject
+    if isinstance(subject, SentModel):
+        columns = [s.column for s in subject.task.sensitive if s.name in subject.audited]
+        return {"label": subject.task.label, "sensitive": columns, "models": True}
+    named = subject.model_dump(mode="json", exclude_none=True)
+    return {key: value for key, value in named.items() if key != "threshold"}

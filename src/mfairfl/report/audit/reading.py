@@ -1,0 +1,246 @@
+"""From a file of decisions to counts: any tool's columns, and those of `mfairfl predict`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from mfairfl.data import MISSING, Attribute
+from mfairfl.data.agreement import MOST_CELLS
+from mfairfl.data.columns import MOST_GROUPS, Column, Columns, columns_of, require_columns
+from mfairfl.data.labels import ORDERED_LABELS, spelling
+from mfairfl.data.predictions import (
+    PredictedRows,
+    PredictionColumns,
+    as_predicted,
+    read_predictions,
+)
+from mfairfl.data.reading import Reading
+from mfairfl.errors import ConfigError, DataError
+from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
+from mfairfl.fairness.cells import Cells
+from mfairfl.report.audit.medians import AboveMedian
+from mfairfl.report.audit.settings import AuditMeaning
+
+__all__ = ["CountedFrame", "RowReading", "count_frame"]
+
+MOST_COUNTS = 5_000
+"""Clients times combinations of groups: intervals draw each of them two thousand times."""
+_MOST_NUMBERS = 20  # values of a column of numbers that are taken for groups
+_UNKNOWN = frozenset(
+    {"unknown", "not stated", "not specified", "not disclosed", "prefer not to say", "undisclosed"}
+    | {"na", "n/a", "nan", "null", "none", "missing", "-", "no answer", "declined"}
+)
+"""Groups of these names are probably none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowReading:
+    """How rows become counts.
+
+    Attributes
+    ----------
+    roles
+        What the columns are.
+    bins
+        Cuts of columns of numbers: ``{"age": (40, 60)}`` makes three groups.
+    unknown
+        Texts that mean "not known", in any column.
+    grid
+        Which scores are possible.
+    """
+
+    roles: PredictionColumns
+    bins: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    grid: ScoreGrid = field(default_factory=ScoreGrid)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedFrame:
+    """Counts, and what else is to be said of the rows.
+
+    Attributes
+    ----------
+    counts
+        The rows.
+    above_median
+        With scores: rows above their exact median.
+    meaning
+        What columns and values stand for.
+    left_out
+        Rows that could not be counted, by reason.
+    notes
+        What was guessed.
+    """
+
+    counts: AuditCounts
+    above_median: AboveMedian | None
+    meaning: AuditMeaning
+    left_out: Mapping[str, int]
+    notes: list[str]
+
+
+def count_frame(frame: pd.DataFrame, reading: RowReading, *, name: str) -> CountedFrame:
+    """Count the rows of a frame.
+
+    Parameters
+    ----------
+    frame
+        As `mfairfl.data.read_frame` returns it.
+    name
+        What messages call the rows.
+
+    Examples
+    --------
+    >>> from mfairfl.data import read_frame
+    >>> frame = pd.DataFrame({"sex": ["F", "M", ""], "hired": [1, 0, 1]})
+    >>> roles = PredictionColumns(sensitive=("sex",), prediction="hired")
+    >>> found = count_frame(read_frame(frame), RowReading(roles=roles), name="people")
+    >>> found.counts.attributes[0].groups, found.meaning.selected
+    (('F', 'M', '?'), '1')
+    """
+    require_columns(frame.columns, [*reading.roles.named, *reading.bins], name)
+    columns = dict(columns_of(frame, name, Reading(missing_codes=reading.unknown)))
+    _check_bins(reading)
+    for column, cuts in reading.bins.items():
+        columns[column] = _binned(columns[column], cuts)
+    roles = as_predicted(columns, reading.roles)
+    rows = read_predictions(columns, roles, name)
+    attributes = _attributes(columns, rows, reading.bins, name)
+    _check_size(rows, attributes, name)
+    given: dict[str, Any] = {"sensitive_features": rows.groups, "attributes": attributes}
+    given |= {"clients": rows.clients, "scores": rows.scores, "grid": reading.grid}
+    above = None
+    if rows.scores is not None:
+        above = AboveMedian.of(
+            rows.scores, lambda high: AuditCounts.from_rows(rows.labels, high, **given)
+        )
+    return CountedFrame(
+        counts=AuditCounts.from_rows(rows.labels, rows.decisions, **given),
+        above_median=above,
+        meaning=_meaning(columns, reading.roles, roles),
+        left_out=rows.left_out,
+        notes=_doubtful_groups(attributes),
+    )
+
+
+# ------------------------------------------------------------------ groups
+
+
+def _check_bins(reading: RowReading) -> None:
+    for column, cuts in reading.bins.items():
+        if column not in reading.roles.sensitive:
+            raise ConfigError(f"bins of '{column}': it is not a sensitive column")
+        if not cuts or list(cuts) != sorted(set(cuts)) or not np.isfinite(list(cuts)).all():
+            raise ConfigError(f"bins of '{column}': give ascending numbers, such as 40,60")
+
+
+def _binned(column: Column, cuts: Sequence[float]) -> Column:
+    """Return the column with names of intervals instead of numbers.
+
+    Examples
+    --------
+    >>> _binned(Column("people", pd.Series(["39", "40", "60", ""], name="age")), [40, 60]).texts
+    array(['under 40', '40 to under 60', '60 and over', '?'], dtype=object)
+    """
+    numbers, names = column.numbers, np.array([*_bin_names(cuts), MISSING], dtype=object)
+    place = np.where(np.isnan(numbers), len(cuts) + 1, np.searchsorted(cuts, numbers, "right"))
+    texts = pd.Series(names[place], index=column.series.index, name=column.name)
+    return replace(column, series=texts)
+
+
+def _bin_names(cuts: Sequence[float]) -> list[str]:
+    edges = [f"{cut:g}" for cut in cuts]
+    between = [f"{low} to under {high}" for low, high in pairwise(edges)]
+    return [f"under {edges[0]}", *between, f"{edges[-1]} and over"]
+
+
+def _attributes(
+    columns: Columns, rows: PredictedRows, bins: Mapping[str, Sequence[float]], name: str
+) -> tuple[Attribute, ...]:
+    """Return the groups that occur: bins and numbers in their order, ``?`` last."""
+    found = []
+    for column, texts in rows.groups.items():
+        groups = sorted(set(texts.tolist()) - {MISSING})
+        numbers = columns[column].recognised is not None
+        if column in bins:
+            groups = [group for group in _bin_names(bins[column]) if group in groups]
+        elif numbers and all(map(_is_number, groups)):
+            groups.sort(key=float)
+        if not groups:
+            raise DataError(f"{name}: sensitive column '{column}' has no value: leave it out")
+        if len(groups) > (_MOST_NUMBERS if numbers else MOST_GROUPS):
+            raise DataError(
+                f"{name}: sensitive column '{column}' has {len(groups)} values ('{groups[0]}', "
+                f"'{groups[1]}', ...): form a few groups, of numbers by bins (--bins "
+                f'"{column}=40,60")'
+            )
+        found.append(Attribute(column, (*groups, *[MISSING] * (MISSING in texts))))
+    return tuple(found)
+
+
+def _is_number(text: str) -> bool:
+    return text.removeprefix("-").replace(".", "", 1).isdecimal()
+
+
+def _check_size(rows: PredictedRows, attributes: tuple[Attribute, ...], name: str) -> None:
+    cells = Cells(attributes).size
+    if cells > MOST_CELLS:
+        raise DataError(
+            f"{name}: the sensitive columns make {cells:,} combinations of groups, at most "
+            f"{MOST_CELLS:,} can be compared: name fewer columns, or form larger groups"
+        )
+    clients = 1 if rows.clients is None else len(set(rows.clients.tolist()))
+    if clients > 1 and clients * cells > MOST_COUNTS:
+        raise DataError(
+            f"{name}: {clients:,} clients × {cells:,} combinations of groups are too many to "
+            "compare: leave the client column out, or form larger groups"
+        )
+
+
+def _doubtful_groups(attributes: Sequence[Attribute]) -> list[str]:
+    """Note groups whose names say that nothing is known."""
+    return [
+        f"'{group}' is counted as a group of '{attribute.name}'; if it means that nothing is "
+        f"known, say so (--unknown '{group}')"
+        for attribute in attributes
+        for group in attribute.recorded
+        if group.casefold() in _UNKNOWN
+    ]
+
+
+# ------------------------------------------------------------------ labels and decisions
+
+
+def _meaning(columns: Columns, named: PredictionColumns, read: PredictionColumns) -> AuditMeaning:
+    """Say which values are the favourable ones: as stated, or as found."""
+    label = ""
+    if read.label is not None:
+        label = read.favourable or _second(columns[read.label])
+    selected = ""
+    if named.prediction is not None:
+        column = columns[named.prediction]
+        alike = {spelling(text): text for text in column.levels}
+        stated = named.selected or alike.get(spelling(read.favourable or ""), "")
+        selected = stated or _second(column) or label
+    return AuditMeaning(
+        label=named.label or "",
+        favourable=label,
+        prediction=named.prediction or "",
+        selected=selected,
+        score=named.score or "",
+        threshold=named.threshold,
+        client=named.client or "",
+    )
+
+
+def _second(column: Column) -> str:
+    """Return the favourable one of two values such as 0 and 1; empty if they are others."""
+    levels = set(column.levels)
+    return next((pair[1] for pair in ORDERED_LABELS if levels <= set(pair)), "")

@@ -1,0 +1,198 @@
+"""An audit by the server app over an in-process Grid, and what is kept of it on disk."""
+
+from __future__ import annotations
+
+import json
+from datetime import date
+
+import pytest
+import tomli_w
+
+from audit_silos import SILOS, assert_same, pooled, predictions
+from grids import LocalGrid
+from mfairfl.deployment.audit import build_silo_audit, read_gathered
+from mfairfl.deployment.audit_request import REQUEST, AuditRequest, load_request
+from mfairfl.deployment.credentials import read_public_key
+from mfairfl.deployment.journal import read_journal
+from mfairfl.deployment.local import write_federation
+from mfairfl.deployment.server_app import carry_out_audit
+from mfairfl.deployment.settings import load_federation
+from mfairfl.errors import CheckpointError, ConfigError, FederationError
+from mfairfl.flower.app import app
+from mfairfl.flower.records import from_records
+from mfairfl.remote.policy import Disclosure, Policy
+from mfairfl.report.audit.build import build_audit
+
+ASKED = AuditRequest(
+    sensitive=("sex", "race"),
+    label="hired",
+    favourable="yes",
+    prediction="decision",
+    score="score",
+)
+CONSENT = {
+    "label": "hired",
+    "prediction": "decision",
+    "score": "score",
+    "sensitive": ["sex", "race"],
+}
+
+
+@pytest.fixture
+def frame():
+    return predictions()
+
+
+@pytest.fixture
+def laid(tmp_path, frame):
+    """A federation of three silos with predictions, and the request of an audit."""
+    files = {}
+    for name, part in frame.groupby("silo"):
+        files[name] = tmp_path / f"{name}.csv"
+        part.drop(columns="silo").to_csv(files[name], index=False)
+    file = write_federation(
+        tmp_path / "run",
+        files,
+        silo={"audit": CONSENT},
+        federation={"deadline": 5, "wait": 0.0},
+        policy=Policy(disclosure=Disclosure(min_rows=10)),
+    )
+    out = tmp_path / "audit"
+    out.mkdir()
+    (out / REQUEST).write_text(ASKED.model_dump_json())
+    return load_federation(file).model_copy(update={"minimum": 2}), file.parent, out / REQUEST
+
+
+def grid(settings, folder, lose=lambda node, message: False):
+    """Nodes with the silos' keys and files."""
+    numbers = {name: 101 * (i + 3) for i, name in enumerate(SILOS)}
+    silos = {n: {"silo": str(folder / "silos" / s / "silo.toml")} for s, n in numbers.items()}
+    keys = {n: read_public_key(settings.silos[name]) for name, n in numbers.items()}
+    return LocalGrid(app, silos, lose=lose, keys=keys), numbers
+
+
+def test_the_app_writes_the_counts_of_all_rows(laid, frame):
+    settings, folder, request = laid
+    carry_out_audit(grid(settings, folder)[0], settings, request, run="7")
+    found = read_gathered(request.parent)
+    assert_same(found.counts, pooled(frame))
+    assert {name: one.floor for name, one in found.silos.items()} == dict.fromkeys(SILOS, 10)
+    events = [line["event"] for line in read_journal(request.parent / "journal.jsonl", "7")]
+    assert events == ["waiting", "auditing", "finished"]
+    built = build_silo_audit(load_request(request), found)
+    every = build_audit(pooled(frame), ASKED.settings())
+    assert built.model_dump(exclude={"sources"}) == every.model_dump(exclude={"sources"})
+    (state,) = (folder / "silos" / "east" / "state").glob("audit-*")
+    assert json.loads((state / "requests.json").read_text())["requests"] == 2
+
+
+def test_a_silo_that_does_not_answer_is_named_in_journal_and_result(laid, frame):
+    settings, folder, request = laid
+
+    def deaf(node, message):
+        kind = json.loads(from_records(message.content)[1].text)["kind"]
+        return node == numbers["north"] and kind == "audit"
+
+    flaky, numbers = grid(settings, folder, lose=deaf)
+    quick = settings.model_copy(update={"deadline": 0.3})
+    carry_out_audit(flaky, quick, request, run="1")
+    found = read_gathered(request.parent)
+    assert found.left_out == {"north": "no answer before the deadline"}
+    assert_same(found.counts, pooled(frame[frame["silo"] != "north"]))
+    lines = read_journal(request.parent / "journal.jsonl", "1")
+    said = [line["message"] for line in lines if line["event"] == "warning"]
+    assert said == ["north is left out: no answer before the deadline"]
+
+
+def test_too_few_silos_fail_with_the_reasons_in_the_journal(laid):
+    settings, folder, request = laid
+    for name in SILOS[:2]:
+        path = folder / "silos" / name / "silo.toml"
+        path.write_text(path.read_text().partition("[audit]")[0])
+    with pytest.raises(FederationError, match="1 of 3 clients take part, at least 2 must"):
+        carry_out_audit(grid(settings, folder)[0], settings, request, run="1")
+    *_, last = read_journal(request.parent / "journal.jsonl", "1")
+    assert last["event"] == "failed"
+    assert "no section [audit]" in last["message"]
+    assert not (request.parent / "counts.safetensors").exists()
+
+
+def test_more_rows_than_any_silo_has_are_refused(laid):
+    settings, folder, request = laid
+    few = settings.model_copy(update={"most_rows": 399, "minimum": 1})
+    with pytest.raises(FederationError, match="too many rows"):
+        carry_out_audit(grid(settings, folder)[0], few, request, run="1")
+
+
+def test_damaged_counts_are_noticed(laid):
+    settings, folder, request = laid
+    carry_out_audit(grid(settings, folder)[0], settings, request, run="1")
+    path = request.parent / "counts.safetensors"
+    data = path.read_bytes()
+    path.write_bytes(data[:500] + bytes([data[500] ^ 1]) + data[501:])
+    with pytest.raises(CheckpointError, match="its SHA-256 does not match"):
+        read_gathered(request.parent)
+
+
+# ------------------------------------------------------------------ settings
+
+
+def written(tmp_path, **audit):
+    (tmp_path / "key.pub").touch()
+    values = {"out": "out", "minimum": 1, "silos": {"a": "key.pub"}, "audit": audit}
+    (tmp_path / "federation.toml").write_text(tomli_w.dumps(values))
+    return tmp_path / "federation.toml"
+
+
+def test_the_coordinator_s_file_says_what_is_audited_and_flags_override_it(tmp_path):
+    file = written(tmp_path, label="hired", prediction="d", sensitive=["sex"], run="runs/a")
+    asked = load_federation(file).audit
+    assert asked.run == tmp_path / "runs" / "a"
+    other = asked.overridden({"label": "promoted", "tolerance": 0.1, "run": None})
+    assert (other.label, other.prediction, other.tolerance) == ("promoted", "d", 0.1)
+    other.check()
+
+
+@pytest.mark.parametrize(
+    ("audit", "message"),
+    [
+        ({"labels": "hired"}, "unknown key 'audit.labels': did you mean 'audit.label'"),
+        ({"score_range": [0]}, "audit.score_range"),
+        ({"facts": {"tols": "x"}}, "audit.facts.tols"),
+    ],
+)
+def test_a_mistake_in_the_section_is_told_with_its_key(tmp_path, audit, message):
+    with pytest.raises(ConfigError, match=message):
+        load_federation(written(tmp_path, **audit))
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"prediction": "d"}, "fair for whom"),
+        ({"sensitive": ("sex",)}, "no decisions"),
+        ({"sensitive": ("sex",), "score": "s"}, "no decisions"),
+        ({"sensitive": ("sex",), "prediction": "d", "notions": ("eo",)}, "needs labels"),
+        ({"prediction": "d", "sex": "sex", "race": "sex"}, "named as sex and as race"),
+        ({"sensitive": ("sex",), "prediction": "d", "tolerance": 2.0}, "audit.tolerance"),
+        ({"sensitive": ("sex",), "prediction": "d", "notions": ("x",)}, "unknown notion 'x'"),
+        ({"run": "runs/a", "label": "hired"}, "audit.label: a run's model is audited on its own"),
+        ({"sensitive": ("s",), "prediction": "d", "score_range": (1.0, 0.0)}, "score range 1"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_in_one_line(keys, message):
+    with pytest.raises(ConfigError, match=message) as caught:
+        AuditRequest(**keys).check()
+    assert "\n" not in str(caught.value)
+
+
+def test_columns_of_sex_and_race_are_sensitive():
+    asked = AuditRequest(sensitive=("age",), prediction="d", sex="sex", race="race")
+    assert asked.columns().sensitive == ("age", "sex", "race")
+    assert asked.settings().facts.audit_date == date.today().isoformat()
+
+
+def test_a_run_needs_settings_and_an_audit_does_not(tmp_path):
+    settings = load_federation(written(tmp_path))
+    with pytest.raises(ConfigError, match=r"no 'run' in federation\.toml"):
+        settings.config()

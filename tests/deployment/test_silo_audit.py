@@ -1,0 +1,114 @@
+"""The document of an audit over silos, beside that of all rows in one table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from audit_silos import SILOS, Silos, policy, pooled, predictions, write_silos
+from mfairfl.deployment.audit import build_silo_audit, terms_of
+from mfairfl.deployment.audit_request import AuditRequest
+from mfairfl.remote.audit import gather_counts
+from mfairfl.report.audit.build import build_audit
+
+REQUEST = AuditRequest(
+    sensitive=("sex", "race"),
+    label="hired",
+    favourable="yes",
+    prediction="decision",
+    score="score",
+    notions=("demographic_parity", "equalized_odds"),
+    tolerance=0.05,
+    sex="sex",
+    race="race",
+)
+
+
+def over_silos(folder, frame, *, min_rows=10, without=()):
+    settings = write_silos(folder, frame)
+    for name in without:
+        settings[name] = settings[name].model_copy(update={"audit": None})
+    silos = Silos(settings, policy(min_rows=min_rows))
+    found = gather_counts(silos, SILOS, terms_of(REQUEST))
+    return build_silo_audit(REQUEST, found)
+
+
+def of_all_rows(frame):
+    return build_audit(pooled(frame, REQUEST.columns()), REQUEST.settings())
+
+
+def content(document):
+    """Everything but where the rows come from."""
+    return document.model_dump(mode="json", exclude={"sources"})
+
+
+def test_the_audit_over_silos_is_that_of_all_rows(tmp_path):
+    frame = predictions()
+    found = over_silos(tmp_path, frame)
+    assert content(found) == content(of_all_rows(frame))
+    assert found.rows.withheld == {}
+    assert [one.name for one in found.sources] == list(SILOS)
+    assert [one.rows for one in found.sources] == [400, 400, 400]
+    assert len({one.sha256 for one in found.sources}) == 3
+    assert found.settings.meaning.client == "silos"
+
+
+def numbers(document):
+    """Yield every number with its place in the document."""
+    for one in document.overall:
+        yield ("overall", one.name), one
+    for section in document.sections:
+        for one in section.measures:
+            yield (section.attribute, one.name), one
+        for group in section.groups:
+            for name, one in group.numbers.items():
+                yield (section.attribute, group.name, name), one
+    for client in document.clients:
+        for name, one in client.numbers.items():
+            yield ("client", client.name, name), one
+
+
+# Of scores, not of decisions; and a number of rows, which may be larger by those withheld.
+WITHOUT_BOUNDS = {
+    "roc_auc",
+    "loss",
+    "expected_calibration_error",
+    "accuracy_parity_loss_violation",
+    "labelled_rows",
+}
+
+
+@pytest.mark.parametrize("kept", [1, 3, 12])
+@pytest.mark.parametrize("rows", [150, 400])
+def test_where_the_floor_bites_the_bounds_contain_the_number_of_all_rows(tmp_path, rows, kept):
+    frame = predictions(rows)
+    few = (frame["silo"] == "west") & (frame["sex"] == "F") & (frame["race"] == "Black")
+    frame = frame[~few | (few.cumsum() <= kept)].reset_index(drop=True)
+    found, every = over_silos(tmp_path, frame), of_all_rows(frame)
+    hidden = {(row.client, row.groups) for row in found.counts.rows if row.hidden}
+    assert ("west", ("F", "Black")) in hidden
+    assert found.rows.withheld["west"] >= 10
+    true, bounded = dict(numbers(every)), 0
+    for place, one in numbers(found):
+        value = true[place].value
+        if one.bounds is None:
+            assert one.value == value or place[-1] in WITHOUT_BOUNDS, place
+        elif value is not None:
+            low, high = one.bounds
+            assert low - 1e-12 <= value <= high + 1e-12, place
+            bounded += 1
+    assert bounded > 50
+    assert any(one.value != true[place].value for place, one in numbers(found))
+
+
+def test_a_silo_that_is_left_out_is_named_first(tmp_path):
+    frame = predictions()
+    found = over_silos(tmp_path, frame, without=["west"])
+    first, why = found.headline.warnings[0].split(": ", 1)
+    assert first == "west is not counted"
+    assert "no section [audit]" in why
+    (west,) = [one for one in found.sources if one.name == "west"]
+    assert (west.rows, west.notes) == (0, [f"left out: {why}"])
+    rest = frame[frame["silo"] != "west"]
+    assert found.counts == of_all_rows(rest).counts
+    assert np.isclose(sum(one.rows for one in found.sources), len(rest))
