@@ -88,10 +88,8 @@ def formula_safe_frame(frame: DataFrame) -> DataFrame:
     safe = frame.copy(deep=False)
     for place, kind in enumerate(frame.dtypes):
         if kind.kind not in "biufcmM":
-            column = frame.iloc[:, place]
-            safe.isetitem(
-                place, column.map(lambda v: formula_safe(v) if isinstance(v, str) else v)
-            )
+            cells = frame.iloc[:, place].tolist()
+            safe.isetitem(place, [formula_safe(v) if isinstance(v, str) else v for v in cells])
     safe.columns = [formula_safe(str(name)) for name in frame.columns]
     return safe
 

@@ -114,6 +114,18 @@ def test_a_mixture_scores_the_chance_of_its_decision(cli, csv, flags, tmp_path):
     assert run["metrics"]["test"]["accuracy"] == pytest.approx(expected, abs=1e-12)
 
 
+def test_no_kept_cell_is_a_formula(cli, run, people, tmp_path):
+    names = ["=cmd|'/c calc'!A1", "+x", "-5", "plain"]
+    rows = people.assign(note=[names[i % 4] for i in range(len(people))])
+    rows.to_csv(tmp_path / "new.csv", index=False)
+    kept = ("--keep", "note")
+    assert cli("predict", "run", "--csv", "new.csv", "--out", "p.csv", *kept).code == 0
+    found = pd.read_csv(tmp_path / "p.csv", dtype=str)["note"]
+    assert found[:4].tolist() == ["'=cmd|'/c calc'!A1", "'+x", "-5", "plain"]
+    assert cli("predict", "run", "--csv", "new.csv", "--out", "p.parquet", *kept).code == 0
+    assert pd.read_parquet(tmp_path / "p.parquet")["note"][:4].tolist() == names
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from eyes import contrast, drawn_colours, lab
 from mfairfl.data import (
     SPLITS,
     EncoderConfig,
@@ -468,6 +469,24 @@ def test_plot_writes_an_image(tmp_path, suffix):
     partition(crowd(100, 200), "cf-literal").plot(path)
     start = path.read_bytes()[:5]
     assert start == (b"\x89PNG\r" if suffix == "png" else b"<?xml")
+
+
+def test_groups_differ_in_colour_and_favourable_labels_are_hatched():
+    federation = partition(crowd(100, 200), "high")
+    (panel,) = federation.figure().axes
+    by_group = [panel.containers[at : at + 2] for at in (0, 2)]
+    colours = [{bar.get_facecolor() for part in two for bar in part} for two in by_group]
+    assert [len(found) for found in colours] == [1, 1]
+    (first,), (second,) = colours
+    assert abs(lab(first)[0] - lab(second)[0]) > 30
+    assert min(map(contrast, drawn_colours(panel))) >= 3.0
+    for favourable, other in by_group:
+        assert {bar.get_hatch() for bar in favourable} == {"////"}
+        assert not any(bar.get_hatch() for bar in other)
+    client = federation.summary()["clients"][0]["attributes"]
+    (groups,) = client.values()
+    drawn = [two[0][0].get_width() for two in by_group]
+    assert drawn == [cell["favourable"] for cell in groups.values()]
 
 
 def test_plot_names_an_unknown_suffix(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 
 import federations as fed
 import mfairfl
+from eyes import contrast, drawn_colours, lab
 from finished_runs import cell, drawn, same, write_run
 from mfairfl import compare
 from mfairfl.errors import ConfigError, RunDirectoryError
@@ -64,6 +65,18 @@ def test_comparison_shows_each_run_s_numbers_and_skips_undefined_ones(two):
     assert drawn(accuracy, "fedavg")[0] == [0.8, 0.9, 0.7, 0.85, 0.75]
     spans = [tuple(line.get_xdata()) for line in goal.lines if len(line.get_xdata()) == 2]
     assert spans == [(0.2 - 0.02, 0.2 + 0.02), (0.025 - 0.02, 0.025 + 0.02)]
+
+
+def test_runs_differ_in_mark_and_in_grey_and_stand_out_from_white(two):
+    panels = plot_comparison(compare(two)).axes
+    for panel in panels:
+        assert min(map(contrast, drawn_colours(panel))) >= 3.0
+    fedavg, mfairfl = (
+        next(line for line in panels[0].lines if line.get_label() == name)
+        for name in ("fedavg", "mfairfl")
+    )
+    assert fedavg.get_marker() != mfairfl.get_marker()
+    assert abs(lab(fedavg.get_color())[0] - lab(mfairfl.get_color())[0]) > 30
 
 
 def test_an_undefined_goal_leaves_the_picture_and_the_table_whole(tmp_path, two):

@@ -1,10 +1,15 @@
-"""Reports made by hand: a rich one, a poor one without any value, a hostile one."""
+"""Reports and audits: rich ones, poor ones without any value, hostile ones."""
 
 from __future__ import annotations
 
 import math
 from random import Random
 
+import numpy as np
+
+from mfairfl.fairness.audit_counts import AuditCounts
+from mfairfl.report.audit.build import build_audit
+from mfairfl.report.audit.settings import AuditFacts, AuditMeaning, AuditSettings, AuditSource
 from mfairfl.report.document import (
     Change,
     ComparedModel,
@@ -394,3 +399,74 @@ def hostile_report():
             ),
         }
     )
+
+
+def audit_rows(count=4000, seed=3, favour=0.4):
+    """Decisions on invented people: two attributes, three clients, scores, gaps in all of it."""
+    rng = np.random.default_rng(seed)
+    sex = rng.choice(["Female", "Male", "?"], count, p=[0.4, 0.57, 0.03])
+    races = [
+        "White",
+        "Black",
+        "Hispanic or Latino",
+        "Asian",
+        "Native Hawaiian or Pacific Islander",
+    ]
+    race = rng.choice([*races, "?"], count, p=[0.55, 0.18, 0.14, 0.08, 0.01, 0.04])
+    merit = rng.normal(size=count)
+    labels = (merit + rng.normal(size=count) > 0.5).astype(object)
+    labels[rng.random(count) < 0.05] = None
+    scores = 1 / (1 + np.exp(-(merit + favour * (sex == "Male") - 0.3 * (race == "Black") - 0.3)))
+    return {
+        "y_true": labels,
+        "y_pred": (scores > 0.5).astype(int),
+        "sensitive_features": {"sex": sex, "race": race},
+        "clients": rng.choice(["north", "south", "west"], count),
+        "scores": np.round(scores, 2),
+    }
+
+
+def rich_audit(tolerance=0.05):
+    """Tables for sex and race, a sweep, clients, unknown rows, and an earlier audit."""
+    settings = AuditSettings(
+        tolerance=tolerance,
+        notions=("demographic_parity", "equal_opportunity"),
+        sex="sex",
+        race="race",
+        meaning=AuditMeaning(label="hired", favourable="yes", score="score", threshold=0.5),
+        facts=AuditFacts(tool="ranker 2", audit_date="2026-01-31", data_kind="historical"),
+        small_categories="Fewer than 100 people: the ratio would be noise.",
+    )
+    source = AuditSource(
+        name="decisions.csv",
+        rows=4100,
+        sha256="ab" * 32,
+        left_out={"no decision": 100},
+        notes=["';' separates the columns"],
+    )
+    earlier = build_audit(AuditCounts.from_rows(**audit_rows(3000, seed=9, favour=1.2)), settings)
+    counts = AuditCounts.from_rows(**audit_rows())
+    return build_audit(counts, settings, sources=[source], baseline=earlier)
+
+
+def poor_audit():
+    """No label, no score, one group, one client, no tolerance."""
+    counts = AuditCounts.from_rows(
+        None, [1, 1, 0], sensitive_features={"group": ["all", "all", "all"]}
+    )
+    return build_audit(counts, AuditSettings())
+
+
+def hostile_audit():
+    """Names that would break a page."""
+    names = [HOSTILE[i % len(HOSTILE)] for i in range(800)]
+    counts = AuditCounts.from_rows(
+        None,
+        [int(i % 3 == 0) for i in range(800)],
+        sensitive_features={SCRIPT: names, "sex": [f"{n} & co" for n in names]},
+        clients=names[1:] + names[:1],
+    )
+    facts = AuditFacts(tool=SCRIPT, data_source=" ".join(HOSTILE))
+    settings = AuditSettings(tolerance=0.01, sex="sex", race=SCRIPT, facts=facts)
+    sources = [AuditSource(name=name, rows=1, notes=[name]) for name in HOSTILE]
+    return build_audit(counts, settings, sources=sources)

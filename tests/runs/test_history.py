@@ -343,6 +343,15 @@ def test_names_with_commas_quotes_and_line_ends_survive_a_restart(tmp_path):
     }
 
 
+def test_a_client_whose_name_is_a_formula_is_found_again(tmp_path):
+    names = {"east": "=1+1", "north": "@x", "south": "-7", "west": "'=x"}
+    frame = fed.people().assign(site=lambda f: f.site.map(names))
+    mfairfl.train(fed.people_table(frame), out=tmp_path / "run", **(SETTINGS | {"rounds": 1}))
+    path = tmp_path / "run" / "clients.csv"
+    assert {row["client"] for row in read_rows(path)} == set(names.values())
+    assert {row["client"] for row in csv_rows(path)} == {"'=1+1", "'@x", "-7", "''=x"}
+
+
 def test_the_log_of_many_clients_can_be_read(tmp_path):
     """Three tables of 50 × 50 cosines are longer than the fields that `csv` reads by itself."""
     log = json.dumps({"cosines": [[0.12345678901234567] * 50] * 150})

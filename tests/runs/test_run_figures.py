@@ -9,6 +9,7 @@ import pytest
 import federations as fed
 import mfairfl
 from answers import csv_rows
+from eyes import contrast, drawn_colours, lab
 from finished_runs import drawn, same, write_run
 from mfairfl.errors import DataError, RunDirectoryError
 from mfairfl.runs.figures import plot_clients, plot_rounds, save_figure
@@ -104,6 +105,19 @@ def test_more_clients_than_a_line_holds_leave_no_empty_axes(tmp_path):
     panels = plot_clients(run).axes
     assert [panel.get_title() for panel in panels if panel.axison] == [f"c{i}" for i in range(7)]
     assert len(panels) == 10
+
+
+# ------------------------------------------------------------------ colours
+
+
+def test_series_stand_out_from_white_and_differ_in_grey_and_in_their_marks(tmp_path):
+    run = write_run(tmp_path / "r")
+    for panel in [*plot_rounds(run).axes, *plot_clients(run).axes]:
+        assert min(map(contrast, drawn_colours(panel))) >= 3.0
+    accuracy, _ = plot_rounds(run).axes
+    train, test = (line for line in accuracy.lines if line.get_label() in ("train", "test"))
+    assert abs(lab(train.get_color())[0] - lab(test.get_color())[0]) > 30
+    assert train.get_marker() != test.get_marker()
 
 
 # ------------------------------------------------------------------ files

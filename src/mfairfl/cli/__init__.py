@@ -28,6 +28,7 @@ from mfairfl.cli.explain import explain
 from mfairfl.cli.flags import command
 from mfairfl.cli.init import init
 from mfairfl.cli.predict import predict
+from mfairfl.cli.report import report
 from mfairfl.cli.reproduce import reproduce
 from mfairfl.cli.show import INTERRUPTED, say
 from mfairfl.cli.strategies import strategies
@@ -47,20 +48,9 @@ app = typer.Typer(
 )
 
 
-_VERBS = (
-    train,
-    predict,
-    audit,
-    compare,
-    reproduce,
-    tune,
-    attack,
-    init,
-    doctor,
-    explain,
-    strategies,
-)
-for verb in _VERBS:
+for verb in (train, predict, audit, compare, report, reproduce, tune, attack):
+    command(app)(verb)
+for verb in (init, doctor, explain, strategies):
     command(app)(verb)
 app.add_typer(data_app, name="data")
 command(deploy_app, "audit")(deploy_audit)

@@ -8,16 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from mfairfl.colours import MUTED, PALETTE, tint
 from mfairfl.data.encoder import Encoder
 from mfairfl.data.task import Attribute, Task
 from mfairfl.data.treatment import Treated
 from mfairfl.errors import DataError
 from mfairfl.text import aligned
+
+if TYPE_CHECKING:  # drawing is rare, and matplotlib loads slowly
+    from matplotlib.figure import Figure
 
 __all__ = ["SPLITS", "Client", "Federation", "Shard", "Split"]
 
@@ -123,7 +127,18 @@ class Federation:
 
     def plot(self, path: str | Path) -> None:
         """Plot who holds what into an image file (PNG, SVG or PDF by its suffix)."""
-        _plot(self.summary(), Path(path))
+        try:
+            self.figure().savefig(path, dpi=150)
+        except (OSError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise DataError(f"cannot write the plot {path}: {reason}") from error
+
+    def figure(self) -> Figure:
+        """Draw each client's rows by group, one panel per attribute; hatched = favourable label.
+
+        Beyond the palette's length its colours come again, paler.
+        """
+        return _figure(self.summary())
 
     def _count(self, client: Client) -> dict[str, Any]:
         shards = {split: client.shard(split) for split in SPLITS}
@@ -179,8 +194,7 @@ def _percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
-def _plot(summary: dict[str, Any], path: Path) -> None:
-    """Plot each client's rows by group, one panel per attribute; hatched = favourable label."""
+def _figure(summary: dict[str, Any]) -> Figure:
     # Imported here: plots are rare, and the library takes longer to import than the package.
     from matplotlib.figure import Figure  # noqa: PLC0415
     from matplotlib.patches import Patch  # noqa: PLC0415
@@ -193,22 +207,21 @@ def _plot(summary: dict[str, Any], path: Path) -> None:
     panels = figure.subplots(1, len(attributes), squeeze=False)[0]
     for panel, attribute in zip(panels, attributes, strict=True):
         groups = list(clients[0]["attributes"][attribute])
-        greys = [str(0.95 - 0.6 * i / max(len(groups) - 1, 1)) for i in range(len(groups))]
+        colours = [
+            tint(PALETTE[i % len(PALETTE)], 0.5 ** (i // len(PALETTE))) for i in range(len(groups))
+        ]
         left = [0] * len(names)
-        for group, grey in zip(groups, greys, strict=True):
+        for group, colour in zip(groups, colours, strict=True):
             cells = [client["attributes"][attribute][group] for client in clients]
             good = [cell["favourable"] for cell in cells]
             other = [cell["rows"] - cell["favourable"] for cell in cells]
             for count, hatch in ((good, "////"), (other, "")):
-                panel.barh(names, count, left=left, color=grey, edgecolor="black", hatch=hatch)
+                panel.barh(names, count, left=left, color=colour, edgecolor="white", hatch=hatch)
                 left = [a + b for a, b in zip(left, count, strict=True)]
-        keys = [Patch(facecolor=grey, edgecolor="black") for grey in greys]
-        keys.append(Patch(facecolor="white", edgecolor="black", hatch="////"))
+        keys = [Patch(facecolor=colour, edgecolor="white") for colour in colours]
+        keys.append(Patch(facecolor=MUTED, edgecolor="white", hatch="////"))
         panel.legend(keys, [*groups, "favourable label"], fontsize="small")
         panel.set_title(f"{summary['table']}, {summary['scheme']}: {attribute}")
         panel.set_xlabel("rows")
         panel.invert_yaxis()
-    try:
-        figure.savefig(path, dpi=150)
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot write the plot {path}: {str(error).splitlines()[0]}") from error
+    return figure

@@ -13,11 +13,13 @@ from pydantic import Field, model_validator
 from mfairfl.data.columns import Column, Columns, require_columns
 from mfairfl.data.labels import ORDERED_LABELS, label_codes, spelling
 from mfairfl.data.task import Sensitive, Task
-from mfairfl.data.values import StrictModel, Text
+from mfairfl.data.values import MISSING, StrictModel, Text
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.text import some_of
 
 __all__ = ["PredictedRows", "PredictionColumns", "ordered_groups", "read_predictions"]
+
+_DECISION, _FAVOURABLE = "decision", "favourable"  # as `mfairfl predict` calls its columns
 
 _Name = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -110,6 +112,8 @@ class PredictedRows:
 def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> PredictedRows:
     """Read predictions; rows without a decision or a score are left out, and counted.
 
+    What `mfairfl predict` writes is understood as it is (`as_predicted`).
+
     Parameters
     ----------
     columns
@@ -130,6 +134,7 @@ def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> 
     ([1, None], [1, 0])
     """
     require_columns(columns, roles.named, table)
+    roles = as_predicted(columns, roles)
     rows = len(columns[roles.sensitive[0]].series)
     gaps = {
         "no decision": roles.prediction and columns[roles.prediction].missing,
@@ -173,6 +178,43 @@ def ordered_groups(groups: Iterable[str]) -> list[str]:
     texts = sorted(groups)
     numbers = all(text.removeprefix("-").replace(".", "", 1).isdecimal() for text in texts)
     return sorted(texts, key=float) if numbers else texts
+
+
+def as_predicted(columns: Columns, roles: PredictionColumns) -> PredictionColumns:
+    """Take what a decision is worth from the column that `mfairfl predict` puts beside it.
+
+    Columns of other tools, and roles that say it themselves, stay as they are.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from mfairfl.data.columns import columns_of
+    >>> frame = pd.DataFrame({"decision": [">50K", "<=50K"], "favourable": [1, 0]})
+    >>> roles = PredictionColumns(sensitive=("sex",), prediction="decision")
+    >>> as_predicted(columns_of(frame, "people"), roles).prediction
+    'favourable'
+    """
+    stated = roles.selected is not None or roles.prediction != _DECISION
+    if stated or _FAVOURABLE not in columns or _FAVOURABLE in roles.named:
+        return roles
+    decided, worth = columns[_DECISION].texts.tolist(), columns[_FAVOURABLE].texts.tolist()
+    pairs = set(zip(decided, worth, strict=True)) - {(MISSING, MISSING)}
+    code = dict(pairs)
+    if len(code) < len(pairs) or not set(code.values()) <= {"0", "1"}:
+        return roles
+    update = {"prediction": _FAVOURABLE}
+    if roles.favourable is None and roles.label is not None:
+        update |= {"favourable": good} if (good := _good_label(columns[roles.label], code)) else {}
+    return roles.model_copy(update=update)
+
+
+def _good_label(column: Column, code: Mapping[str, str]) -> str:
+    """Return the label that decisions call favourable, or the one they never do; else nothing."""
+    levels = set(column.levels)
+    good = {text for text, value in code.items() if value == "1"}
+    rest = levels - {text for text, value in code.items() if value == "0"}
+    found = good & levels if good else rest if len(levels) == 2 else set()
+    return found.pop() if len(found) == 1 else ""
 
 
 def _coded(column: Column, codes: Mapping[str, int]) -> npt.NDArray[np.object_]:

@@ -18,7 +18,10 @@ from mfairfl.report.wording import known_notion, plain_name
 from mfairfl.runs.history import number_in, read_rows
 from mfairfl.runs.record import Number, ServedFacts
 
-__all__ = ["training_course"]
+__all__ = ["HISTORY", "training_course"]
+
+HISTORY = ("rounds.csv", "clients.csv")
+"""The files that training is read from."""
 
 Rows = list[dict[str, str]]
 # Whatever a file holds that no run wrote. UnicodeDecodeError is a ValueError.
@@ -26,8 +29,18 @@ _NOT_OURS = (AttributeError, csv.Error, KeyError, RecursionError, TypeError, Val
 
 
 def training_course(run: Subject) -> TrainingCourse:
-    """Read how training went."""
-    rounds, clients = (run.path / name for name in ("rounds.csv", "clients.csv"))
+    """Read how training went; nothing is known of a run that keeps no history."""
+    rounds, clients = (run.path / name for name in HISTORY)
+    if not (rounds.exists() or clients.exists()):
+        return TrainingCourse(
+            rounds=[],
+            served=[],
+            curves={},
+            multipliers={},
+            conflicts=[],
+            coefficients={},
+            set_aside=[],
+        )
     try:
         rows, held = read_rows(rounds), read_rows(clients)
         numbers = [int(row["round"]) for row in rows]

@@ -14,6 +14,9 @@ def group_use(run: Subject) -> GroupUse:
     task, served = run.record.task, run.record.served
     features = {*(task.numeric or ()), *(task.categorical or ())}
     columns = [s.column for s in task.sensitive]
+    if not columns:
+        said = "No sensitive attribute was named: nothing is known about how decisions use groups."
+        return GroupUse(reads_group=False, sentence=said, details=[])
     inputs = [c for c in columns if c in features and task.sensitive_as_features]
     thresholds = served.thresholds is not None
     named = and_list(dict.fromkeys(columns))

@@ -71,7 +71,9 @@ def _whose(run: Subject) -> str:
 
 
 def _goal(run: Subject) -> str:
-    whom = and_list(run.aim.attributes) + " and their combinations" * run.aim.intersections
+    if not run.aim.notions:
+        return "no sensitive attribute was named, so it has no fairness goal"
+    whom = run.aim.whom
     what = and_list(compared_in(name) for name in run.aim.notions)
     if run.constrained:
         return f"its fairness goal: groups by {whom} should not differ in {what}"

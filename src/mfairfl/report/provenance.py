@@ -7,8 +7,10 @@ import hashlib
 from mfairfl.data import Encoder
 from mfairfl.errors import DataError
 from mfairfl.files import read_regular_file
+from mfairfl.report.course import HISTORY
 from mfairfl.report.document import Provenance
 from mfairfl.report.subject import Subject
+from mfairfl.report.wording import and_list
 from mfairfl.runs.options import dotted
 
 __all__ = ["altered_files", "provenance_of", "read_encoder"]
@@ -34,8 +36,8 @@ def provenance_of(run: Subject) -> Provenance:
 
 
 def altered_files(run: Subject) -> list[str]:
-    """Name the files that are not what the record was written with."""
-    today, found = _digests(run), []
+    """Name the files that are gone or are not what the record was written with."""
+    today, found = _digests(run), list[str]()
     for name, digest in run.record.files.items():
         if name not in today:
             found.append(f"{name} is missing: the model that was measured cannot be checked")
@@ -44,6 +46,8 @@ def altered_files(run: Subject) -> list[str]:
                 f"{name} is not the file that was measured: its SHA-256 begins with "
                 f"{today[name][:12]}, that in run.json with {digest[:12]}"
             )
+    if not any((run.path / name).exists() for name in HISTORY):
+        found.append(f"{and_list(HISTORY)} are missing: how training went is not known")
     return found
 
 

@@ -11,7 +11,7 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.goal_violation import goal_violation
 from mfairfl.fairness.tally import Tally
 from mfairfl.report.document import Measured
-from mfairfl.report.wording import known_notion
+from mfairfl.report.wording import and_list, known_notion
 from mfairfl.runs.record import Evaluation, RunRecord
 from mfairfl.runs.side_by_side import distinct_names
 from mfairfl.strategies import Card
@@ -41,6 +41,16 @@ class Aim:
         """The numbers that say how far a notion was missed."""
         return tuple(f"{name}_violation" for name in self.notions)
 
+    @property
+    def crossed(self) -> bool:
+        """Whether combinations of attributes are compared."""
+        return self.intersections and len(self.attributes) > 1
+
+    @property
+    def whom(self) -> str:
+        """By what people are grouped, in words."""
+        return and_list(self.attributes) + " and their combinations" * self.crossed
+
     def recorded_under(self, task: Task) -> str | None:
         """Say where a record of this task has the measures.
 
@@ -50,8 +60,7 @@ class Aim:
             An attribute's name, empty for all attributes together, None if it has them nowhere.
         """
         known = [attribute.name for attribute in task.attributes]
-        crossed = self.intersections and len(self.attributes) > 1
-        if not crossed and set(self.attributes) == set(known):
+        if not self.crossed and set(self.attributes) == set(known):
             return ""
         return self.attributes[0] if len(self.attributes) == 1 else None
 
@@ -130,7 +139,7 @@ class Subject:
         asked = self.record.config["fairness"]
         every = tuple(attribute.name for attribute in self.record.task.attributes)
         return Aim(
-            notions=tuple(asked["notion"]),
+            notions=tuple(asked["notion"]) if every else (),  # nobody is compared
             attributes=tuple(asked.get("sensitive") or every),
             intersections=bool(asked.get("intersections", False)),
         )

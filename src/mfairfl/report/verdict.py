@@ -50,6 +50,11 @@ def judgements(run: Subject) -> list[Judgement]:
 
 def verdict_sentence(run: Subject, found: Sequence[Judgement]) -> str:
     """Return the second sentence of a report: the tolerance, and whether it is met."""
+    if not found:
+        return (
+            "There is no verdict, because no sensitive attribute was named: nothing is known "
+            "about fairness between groups."
+        )
     said = found[0].sentence if len(found) == 1 else _together(run, found)
     caution = next((one.caution for one in found if one.caution), "")
     return f"{said} A low number is no good news here: {caution}." if caution else said
@@ -107,8 +112,8 @@ def _why_none(run: Subject) -> str:
 
 def _fact(run: Subject, name: str, measure: Measured, tolerance: float | None) -> str:
     """State the number, its interval and its rows."""
-    whom = and_list(run.aim.attributes) + " and their combinations" * run.aim.intersections
-    what = f"the largest distance between a group (by {whom}) and everyone in {compared_in(name)}"
+    groups = f"a group (by {run.aim.whom})"
+    what = f"the largest distance between {groups} and everyone in {compared_in(name)}"
     if measure.value is None:
         return f"{what} is undefined, since {measure.undefined or 'it was not recorded'}"
     shown = [measure.value, *(measure.interval or ())]

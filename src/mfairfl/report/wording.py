@@ -112,7 +112,7 @@ def digits_apart(values: Sequence[float], limit: float) -> int:
 
     Examples
     --------
-    >>> digits_apart([0.01, 0.0496], 0.05), digits_apart([0.01, 0.04996], 0.05)
+    >>> digits_apart([0.01, 0.04], 0.05), digits_apart([0.01, 0.0496], 0.05)
     (1, 2)
     """
     different = [value for value in values if value != limit]

@@ -1,4 +1,4 @@
-"""Figures of one finished run, from its files alone; legible in black and white.
+"""Figures of one finished run, from its files alone; legible in grey as well.
 
 The same files give the same bytes: no date, no random identifiers.
 """
@@ -17,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from mfairfl.colours import GRID, INK, PALETTE, tint
 from mfairfl.errors import DataError
 from mfairfl.files import write_atomically
 from mfairfl.runs.history import number_in, read_rows
@@ -25,11 +26,22 @@ from mfairfl.runs.record import RunRecord, ServedFacts
 __all__ = ["MARKERS", "STYLE", "plot_clients", "plot_rounds", "save_figure"]
 
 # A client may be called "$A$": names are text, never formulas.
-STYLE: Any = {"svg.hashsalt": "mfairfl", "text.parse_math": False}
+STYLE: Any = {
+    "svg.hashsalt": "mfairfl",
+    "text.parse_math": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    **dict.fromkeys(
+        ("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color"), INK
+    ),
+}
 _SPLITS: dict[str, dict[str, Any]] = {
-    "train": {"color": "0.55", "linewidth": 2.5},
-    "validation": {"color": "black", "linestyle": ":"},
-    "test": {"color": "black", "linewidth": 1.2},
+    "train": {"color": PALETTE[1], "marker": "s", "markersize": 3.5, "linewidth": 1.2},
+    "validation": {"color": PALETTE[2], "marker": "^", "markersize": 4, "linestyle": ":"},
+    "test": {"color": PALETTE[0], "marker": "o", "markersize": 3.5, "linewidth": 1.8},
 }
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _COLUMNS = 5
@@ -68,7 +80,8 @@ def _plot_metric(panel: Axes, rows: Sequence[dict[str, str]], metric: str) -> No
     for split, style in _SPLITS.items():
         if (column := f"{split}_{metric}") in rows[0]:
             values = [number_in(row[column]) for row in rows]
-            panel.plot(rounds, values, marker=".", label=split, **style)
+            panel.plot(rounds, values, label=split, **style)
+    panel.grid(axis="y")
     if not panel.lines:
         said = "not kept round by round; see run.json"
         panel.text(0.5, 0.5, said, transform=panel.transAxes, ha="center", va="center")
@@ -83,9 +96,9 @@ def _mark_served(panel: Axes, served: ServedFacts) -> None:
         rounds = [int(number) for number in re.findall(r"\d+", name)]
         label = f"served: {', '.join(names)}{more}" if i == 0 else None
         if len(rounds) == 2:
-            panel.axvspan(rounds[0], rounds[1], color="0.88", label=label, zorder=0)
+            panel.axvspan(rounds[0], rounds[1], color=tint(PALETTE[3], 0.3), label=label, zorder=0)
         elif rounds:
-            panel.axvline(rounds[0], color="black", linestyle="--", linewidth=0.9, label=label)
+            panel.axvline(rounds[0], color=INK, linestyle="--", linewidth=0.9, label=label)
 
 
 @rc_context(STYLE)
@@ -116,10 +129,10 @@ def plot_clients(run_directory: str | Path) -> Figure:
     for panel, (name, rows) in zip(panels.flat, clients.items(), strict=False):
         rounds = [int(row["round"]) for row in rows]
         values = [number_in(row["coefficient"]) for row in rows]
-        panel.plot(rounds, values, color="black", marker=".", markersize=4, label="coefficient")
+        panel.plot(rounds, values, color=PALETTE[0], marker="o", markersize=3, label="coefficient")
         share = sizes[name] / sum(sizes.values())
         label = "share of the train rows, n_k/n"
-        panel.axhline(share, color="black", linestyle="--", linewidth=0.9, label=label)
+        panel.axhline(share, color=PALETTE[1], linestyle="--", linewidth=1.5, label=label)
         panel.set_title(name, fontsize="medium")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=4))
     for empty in panels.flat[len(clients) :]:

@@ -13,6 +13,8 @@ import pytest
 import federations as fed
 import mfairfl
 from answers import csv_rows
+from eyes import contrast, drawn_colours
+from mfairfl.colours import PALETTE
 from mfairfl.errors import ConfigError, DataError, RunDirectoryError
 from mfairfl.experiments.figures.clients import plot_client_bars
 from mfairfl.experiments.figures.curves import plot_convergence, plot_multipliers
@@ -97,12 +99,25 @@ def test_pooled_references_have_marks_that_no_method_has_and_the_legend_says_why
     assert not pareto(results()).legends[0].get_title().get_text()
 
 
-def test_no_two_of_22_methods_share_marker_and_fill_nor_hatch_and_face():
+def test_no_two_of_22_methods_share_marker_and_filling_nor_hatch_and_colour():
     found = method_styles([*(f"m{i}" for i in range(21)), "mfairfl"])
-    assert len({(look.marker, look.fill) for look in found.values()}) == 22
-    assert len({(look.hatch, look.face) for look in found.values()}) == 22
+    # In grey a filling is full, hollow or in between.
+    filling = {"#ffffff": "hollow"}
+    points = {
+        (look.marker, filling.get(look.fill, look.fill == look.colour)) for look in found.values()
+    }
+    assert len(points) == 22
+    assert len({(look.hatch, look.colour) for look in found.values()}) == 22
     assert next(iter(found)) == "mfairfl"
-    assert (found["mfairfl"].marker, found["mfairfl"].fill) == ("*", "black")
+    assert (found["mfairfl"].marker, found["mfairfl"].fill) == ("*", PALETTE[0])
+    assert [name for name, look in found.items() if look.colour == PALETTE[0]] == ["mfairfl"]
+
+
+@pytest.mark.parametrize("names", [["mfairfl", *"abcde"], [*"abcdef"]])
+def test_few_methods_differ_in_every_way_there_is(names):
+    looks = method_styles(names).values()
+    for way in ("colour", "marker", "dashes", "hatch"):
+        assert len({str(getattr(look, way)) for look in looks}) == len(names), way
 
 
 def test_a_reference_that_is_not_there_gets_no_style():
@@ -558,6 +573,21 @@ def test_every_run_has_its_panel(tmp_path):
     assert line(second, "dp | all | sex | M")[1] == [0.0, -0.25]
     with pytest.raises(DataError, match=r"two rows of round 1, .*; tell runs apart by a column"):
         plot_multipliers(both.drop(columns="run"))
+
+
+# ------------------------------------------------------------------ colours
+
+
+def test_everything_drawn_stands_out_from_white(tmp_path):
+    rounds = multiplier_history(write_rounds(tmp_path / "r", ROWS))
+    figures = [
+        pareto(results()),
+        plot_convergence(history(), data=["adult", "bank"], protocol="3x5"),
+        plot_client_bars(client_rows()),
+        plot_multipliers(rounds),
+    ]
+    for panel in (panel for figure in figures for panel in figure.axes):
+        assert min(map(contrast, drawn_colours(panel))) >= 3.0
 
 
 # ------------------------------------------------------------------ files

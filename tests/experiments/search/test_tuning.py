@@ -17,6 +17,7 @@ from tuning_records import DP, EO, Pretence, by_rate, record
 import federations as fed
 import mfairfl
 from answers import csv_rows
+from eyes import contrast, drawn_colours
 from mfairfl.errors import ConfigError, DataError, MfairflError, RunDirectoryError
 from mfairfl.experiments.search.space import Choices, Range, default_metrics, default_space
 from mfairfl.experiments.search.trials import SearchTrial, plot_trials
@@ -464,6 +465,7 @@ def test_the_picture_shows_every_trial_and_the_bound(pretend, tmp_path):
     assert list(chosen.get_xdata()) == [tuned.best.violation]
     assert lines["small enough"].get_xdata()[0] == pytest.approx(0.013)
     assert lines["constant classifier"].get_ydata()[0] == 0.5
+    assert min(map(contrast, drawn_colours(panel))) >= 3.0
 
 
 def test_best_toml_is_the_given_file_with_the_chosen_values(pretend, tmp_path):

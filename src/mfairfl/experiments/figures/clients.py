@@ -10,7 +10,9 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 
+from mfairfl.colours import INK
 from mfairfl.experiments.figures.style import DPI, MethodStyle, legend_below, method_styles
 from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.runs.figures import STYLE
@@ -57,16 +59,18 @@ def _plot_bars(panel: Axes, rows: pd.DataFrame, styles: Mapping[str, MethodStyle
         by = rows[rows["strategy"] == method].groupby("client")["accuracy"]
         places = np.arange(len(names)) + width * (i - (len(methods) - 1) / 2)
         style = styles[method]
-        panel.bar(
+        bars = panel.bar(
             places, by.mean().reindex(names), width, yerr=by.std().reindex(names), label=method,
-            color=style.face, hatch=style.hatch, edgecolor="black", linewidth=0.6,
-            error_kw={"elinewidth": 0.9, "capsize": 1.5, "ecolor": style.over},
+            color=style.colour, hatch=style.hatch, edgecolor="white", linewidth=0.6,
+            error_kw={"elinewidth": 1.0, "capsize": 1.5, "ecolor": INK},
         )  # fmt: skip
+        spread = bars.errorbar.get_children() if bars.errorbar else ()
+        for part in spread:  # dark lines on dark bars
+            part.set_path_effects([withStroke(linewidth=2.4, foreground="white")])
     each = rows.groupby(["client", "strategy"])["accuracy"]
     low = float((each.mean() - each.std().fillna(0.0)).min())
     start = max(0.0, math.floor(20 * (low - 0.02)) / 20)
     panel.set_ylim(bottom=start)
     panel.set_ylabel(f"accuracy (from {start:g} on)" if start else "accuracy")
     panel.set_xticks(range(len(names)), names)
-    panel.grid(axis="y", color="0.85", linewidth=0.6)
-    panel.set_axisbelow(True)
+    panel.grid(axis="y")

@@ -10,6 +10,7 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from mfairfl.colours import INK, MUTED, PALETTE
 from mfairfl.experiments.comparison import Comparison, Line
 from mfairfl.experiments.figures.style import legend_below
 from mfairfl.runs.figures import MARKERS, STYLE
@@ -53,28 +54,30 @@ def plot_comparison(comparison: Comparison) -> Figure:
 def _plot_lines(panel: Axes, lines: Sequence[Line], runs: Sequence[str]) -> None:
     """Draw every number as a mark with its interval, runs beneath one another."""
     step = 0.6 / len(runs)
+    # Not clipped: a rate of exactly 0 lies on the frame.
+    point: dict[str, Any] = {"linestyle": "", "clip_on": False}
     for i, run in enumerate(runs):
+        colour = PALETTE[i % len(PALETTE)]
         heights = [at + step * (i - (len(runs) - 1) / 2) for at in range(len(lines))]
         numbers = [line.numbers[i] for line in lines]
         for y, number in zip(heights, numbers, strict=True):
             if number.interval is not None:
-                panel.plot(number.interval, [y, y], color="black", linewidth=1)
+                panel.plot(number.interval, [y, y], color=colour, linewidth=1.6)
         values = [math.nan if number.value is None else number.value for number in numbers]
         floors = [math.nan if number.floor is None else number.floor for number in numbers]
-        # Not clipped: a rate of exactly 0 lies on the frame.
-        style: dict[str, Any] = {"linestyle": "", "color": "black", "clip_on": False}
-        fill = "white" if i == 0 else str(0.45 * (i % 2))
         mark = MARKERS[i % len(MARKERS)]
-        panel.plot(values, heights, marker=mark, markerfacecolor=fill, label=run, **style)
+        panel.plot(values, heights, marker=mark, color=colour, label=run, **point)
         if not all(map(math.isnan, floors)):
-            panel.plot(floors, heights, marker="|", markersize=9, label="noise floor", **style)
+            panel.plot(
+                floors, heights, marker="|", markersize=9, markeredgewidth=1.5, color=INK,
+                label="noise floor", **point,
+            )  # fmt: skip
     for at in range(1, len(lines)):
         if lines[at].part != lines[at - 1].part:
-            panel.axhline(at - 0.5, color="0.6", linewidth=0.8)
+            panel.axhline(at - 0.5, color=MUTED, linewidth=0.8)
     panel.set_yticks(range(len(lines)), [_label(line) for line in lines])
     panel.set_ylim(len(lines) - 0.5, -0.5)
-    panel.grid(axis="x", color="0.85", linewidth=0.6)
-    panel.set_axisbelow(True)
+    panel.grid(axis="x")
 
 
 def _label(line: Line) -> str:

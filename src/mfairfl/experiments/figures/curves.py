@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from mfairfl.colours import MUTED
 from mfairfl.errors import DataError, require_known
 from mfairfl.experiments.figures.style import DPI, MethodStyle, legend_below, method_styles
 from mfairfl.experiments.frames import require_columns, require_unique
@@ -73,13 +74,13 @@ def _plot_history(
         # Marks of different methods stand at different epochs, so that none hides another.
         step = max(1, len(seeds) // 6)
         panel.plot(
-            seeds.index, mean, label=method, color=style.shade, linestyle=style.dashes,
-            linewidth=1.6 if style.marker == "*" else 1.0, marker=style.marker,
+            seeds.index, mean, label=method, color=style.colour, linestyle=style.dashes,
+            linewidth=2.0 if style.marker == "*" else 1.3, marker=style.marker,
             markersize=0.75 * style.size, markerfacecolor=style.fill, markevery=(i % step, step),
             zorder=4 if style.marker == "*" else 3,
         )  # fmt: skip
         if seeds.shape[1] > 1:
-            panel.fill_between(seeds.index, low, high, color="0.4", alpha=alpha, linewidth=0)
+            panel.fill_between(seeds.index, low, high, color=style.colour, alpha=alpha, lw=0)
         shown += [*mean, *low[low.index > later], *high[high.index > later]]
     ends = [value for value in shown if not math.isnan(value)]
     if not ends:
@@ -88,7 +89,7 @@ def _plot_history(
     # One bad seed of the first rounds would leave no room for the rest: its band is cut.
     pad = 0.05 * (max(ends) - min(ends)) or 0.01
     panel.set_ylim(min(ends) - pad, max(ends) + pad)
-    panel.grid(color="0.9", linewidth=0.6)
+    panel.grid()
 
 
 @rc_context(STYLE)
@@ -119,11 +120,11 @@ def plot_multipliers(rounds: pd.DataFrame) -> Figure:
         ):
             step = max(1, len(own) // 8)
             panel.plot(
-                own["round"], own["value"], label=str(cell).replace("_", " "), color="black",
-                linestyle=style.dashes, linewidth=1.0, marker=style.marker, markersize=5,
-                markerfacecolor=style.fill, markevery=step,
+                own["round"], own["value"], label=str(cell).replace("_", " "),
+                color=style.colour, linestyle=style.dashes, linewidth=1.4, marker=style.marker,
+                markersize=5, markerfacecolor=style.fill, markevery=step,
             )  # fmt: skip
-        panel.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
+        panel.axhline(0.0, color=MUTED, linewidth=0.8, zorder=0)
         panel.set_title(name)
         panel.set_ylabel("multiplier")
         panel.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=4)

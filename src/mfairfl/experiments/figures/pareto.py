@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
+from mfairfl.colours import INK, MUTED
 from mfairfl.errors import DataError, require_known
 from mfairfl.experiments.figures.style import DPI, MethodStyle, legend_below, method_styles
 from mfairfl.experiments.frames import require_columns, require_unique
@@ -54,7 +55,7 @@ def plot_pareto(
     frontiers : mapping, optional
         For a data set, violations (rising) and the best accuracy any classifier has at them.
     reference : str
-        The method drawn as a black star.
+        The method drawn as a star.
     pooled : sequence of str
         References that saw all rows: black marks of their own, and the legend says what they are.
 
@@ -84,7 +85,7 @@ def plot_pareto(
     for panel, label in zip(panels, data, strict=True):
         rows = runs[runs["data"] == label]
         middle = float(rows[floor].mean())
-        panel.axvline(middle, color="0.5", linewidth=0.9, label="noise floor", zorder=0)
+        panel.axvline(middle, color=MUTED, linewidth=0.9, label="noise floor", zorder=0)
         _plot_points(panel, rows, violation, styles, pooled)
         _set_violation_axis(panel, rows, violation, middle, logarithmic=logarithmic)
         _plot_bounds(panel, rows, (frontiers or {}).get(label))
@@ -130,9 +131,9 @@ def _plot_points(
             continue
         wide, high = own.std(axis=0, ddof=1) if len(own) > 1 else (None, None)
         panel.errorbar(
-            x, y, xerr=wide, yerr=high, label=_label(name, pooled), linestyle="", color="black",
-            elinewidth=0.7, ecolor="0.45", marker=style.marker, markersize=style.size,
-            markerfacecolor=style.fill, markeredgewidth=0.9,
+            x, y, xerr=wide, yerr=high, label=_label(name, pooled), linestyle="",
+            color=style.colour, elinewidth=0.8, marker=style.marker, markersize=style.size,
+            markerfacecolor=style.fill, markeredgewidth=1.1,
             zorder=2.5 if style.marker == "*" else 3,
         )  # fmt: skip
     if undefined:
@@ -168,11 +169,11 @@ def _plot_bounds(
     room = max(high - low, 0.01)
     constant = float(rows["constant_accuracy"].mean())
     lines = {"constant classifier": (constant, constant)}
-    panel.axhline(constant, color="black", linestyle=":", label="constant classifier", zorder=1)
+    panel.axhline(constant, color=INK, linestyle=":", label="constant classifier", zorder=1)
     if frontier is not None:
         x, y = (np.asarray(values, dtype=float) for values in frontier)
         panel.plot(
-            x, y, color="black", linewidth=1.2, label="frontier: best of any classifier", zorder=1
+            x, y, color=INK, linewidth=1.2, label="frontier: best of any classifier", zorder=1
         )
         start, end = np.interp(panel.get_xlim(), x, y)
         lines["frontier"] = (float(start), float(end))

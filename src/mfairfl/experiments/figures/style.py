@@ -8,17 +8,16 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from mfairfl.colours import DASHES, INK, PALETTE, tint
 from mfairfl.runs.figures import MARKERS
 
-__all__ = ["DPI", "MethodStyle", "legend_below", "method_styles"]
+__all__ = ["DPI", "MethodStyle", "legend_below", "line_style", "method_styles"]
 
 DPI = 160
 
 _POOLED_MARKERS = ("<", ">", "p")
-_FILLS = ("white", "0.7", "0.35")
-_FACES = ("white", "0.8", "0.6")
+_FILLS = (1.0, 0.0, 0.4)  # how much of the colour a mark is filled with
 _HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\", "oo")
-_DASHES: tuple[Any, ...] = ("--", "-.", ":", (0, (7, 2, 1, 2, 1, 2)), (0, (3, 1)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,36 +26,43 @@ class MethodStyle:
 
     Parameters
     ----------
+    colour
+        Of its marks, lines and bars.
     marker, fill, size
-        Of its points; no two of 22 methods share marker and fill, and no method a marker with a
-        pooled reference.
-    shade, dashes
-        Of its lines.
-    face, hatch, over
-        Of its bars; `over` is the colour of a line on them.
+        Of its points: full, hollow or half full. No two of 22 methods share marker and filling,
+        and no method a marker with a pooled reference, so that they differ in grey as well.
+    dashes
+        Of its lines, as matplotlib takes them.
+    hatch
+        Of its bars, white on the colour.
     """
 
+    colour: str
     marker: str
     fill: str
     size: float
-    shade: str
     dashes: Any
-    face: str
     hatch: str
-    over: str = "black"
 
 
-_REFERENCE = MethodStyle(
-    marker="*", fill="black", size=12, shade="black", dashes="-", face="0.15", hatch="", over="0.5"
-)
+def line_style(at: int) -> Any:
+    """Return the dashes that go with a colour of the palette, as matplotlib takes them.
+
+    Examples
+    --------
+    >>> line_style(0), line_style(1)
+    ('-', (0, (5, 2)))
+    """
+    dashes = DASHES[at % len(DASHES)]
+    return (0, dashes) if dashes else "-"
 
 
 def method_styles(
     strategies: Iterable[str], reference: str = "mfairfl", pooled: Sequence[str] = ()
 ) -> dict[str, MethodStyle]:
-    """Return each method's style, `reference` (the black star) first, then by appearance.
+    """Return each method's style, `reference` (the star) first, then by appearance.
 
-    Those in `pooled` come last and have markers of their own.
+    Those in `pooled` come last and are black, with markers of their own.
 
     Examples
     --------
@@ -64,21 +70,24 @@ def method_styles(
     {'mfairfl': '*', 'fedavg': 'o'}
     """
     names = list(dict.fromkeys(strategies))
-    found = {reference: _REFERENCE} if reference in names else {}
+    star = MethodStyle(
+        colour=PALETTE[0], marker="*", fill=PALETTE[0], size=12, dashes="-", hatch=""
+    )
+    found = {reference: star} if reference in names else {}
+    own = len(found)  # the star's colour, dashes and hatching are its own
     marks = [mark for mark in MARKERS if mark != "*"]
     for i, name in enumerate(name for name in names if name not in (reference, *pooled)):
-        again = i // len(marks)
+        at = own + i % (len(PALETTE) - own)
         found[name] = MethodStyle(
+            colour=PALETTE[at],
             marker=marks[i % len(marks)],
-            fill=_FILLS[again % len(_FILLS)],
+            fill=tint(PALETTE[at], _FILLS[i // len(marks) % len(_FILLS)]),
             size=6.5,
-            shade=("0.3", "0.55")[i % 2],
-            dashes=_DASHES[i % len(_DASHES)],
-            face=_FACES[again % len(_FACES)],
-            hatch=_HATCHES[i % len(_HATCHES)],
+            dashes=line_style(at),
+            hatch=_HATCHES[(own + i) % len(_HATCHES)],
         )
     for name, marker in zip(pooled, _POOLED_MARKERS, strict=False):
-        found[name] = replace(_REFERENCE, marker=marker, size=8)
+        found[name] = replace(star, colour=INK, fill=INK, marker=marker, size=8)
     return found
 
 

@@ -14,6 +14,7 @@ import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from mfairfl.colours import INK, MUTED, PALETTE
 from mfairfl.experiments.search.choice import Scored, allowed, mean_of
 from mfairfl.experiments.search.space import Search, applied
 from mfairfl.files import toml_text, write_atomically
@@ -185,17 +186,17 @@ def plot_trials(tuned: SearchResult) -> Figure:
     panel = figure.subplots()
     points = {t.number: (t.violation, t.mean("accuracy")) for t in tuned.complete}
     pareto = sorted(points[number] for number in tuned.pareto)
-    style: dict[str, Any] = {"linestyle": "", "color": "black", "clip_on": False}
+    style: dict[str, Any] = {"linestyle": "", "color": PALETTE[0], "clip_on": False}
     hollow = style | {"markerfacecolor": "white"}
     joined = style | {"linestyle": ":"}
-    star = style | {"marker": "*", "markersize": 16, "markerfacecolor": "0.7"}
+    star = style | {"marker": "*", "markersize": 16, "color": PALETTE[1]}
     panel.plot(*zip(*points.values(), strict=True), marker="o", label="trial", **hollow)
     panel.plot(*zip(*pareto, strict=True), marker="o", label="Pareto set", **joined)
     panel.plot(*points[best.number], label=f"chosen: trial {best.number}", **star)
     bound = allowed(best.scored(tuned.tolerance), tuned.tolerance)
-    panel.axvline(bound, color="black", linestyle="--", linewidth=0.9, label="small enough")
+    panel.axvline(bound, color=INK, linestyle="--", linewidth=0.9, label="small enough")
     constant = best.mean("constant_accuracy")
-    panel.axhline(constant, color="0.55", linewidth=2, zorder=0, label="constant classifier")
+    panel.axhline(constant, color=MUTED, linewidth=2, zorder=0, label="constant classifier")
     panel.set_xlim(left=0)
     names = [metric.replace("_", " ") for metric in metrics]
     panel.set_xlabel(names[0] if len(names) == 1 else f"largest of {', '.join(names)}")

@@ -125,10 +125,10 @@ def _same_meaning(earlier: AuditSettings, now: AuditSettings, before: _Side, aft
     old, new = earlier.meaning, now.meaning
     for what, was, is_ in (
         ("label", old.label, new.label),
-        ("favourable label", spelling(old.favourable), spelling(new.favourable)),
-        ("favourable decision", spelling(old.selected), spelling(new.selected)),
+        ("favourable label", old.favourable, new.favourable),
+        ("favourable decision", old.selected, new.selected),
     ):
-        if was and is_ and was != is_:
+        if was and is_ and spelling(was) != spelling(is_):
             raise ConfigError(
                 f"--baseline: its {what} is '{was}', here it is '{is_}': compare audits of the "
                 "same label and decisions"

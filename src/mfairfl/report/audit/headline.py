@@ -39,9 +39,10 @@ def headline(
 ) -> AuditHeadline:
     """Put the audit into sentences."""
     alone = _nobody_to_compare(sections)
+    nobody = len(alone) == len(sections)
     caution = _caution(found)
     judgements = [
-        _judgement(name, overall, settings, alone=alone, caution=caution)
+        _judgement(name, overall, settings, alone=nobody, caution=caution)
         for name in settings.notions
     ]
     tool = settings.facts.tool
@@ -57,7 +58,7 @@ def headline(
 
 def _nobody_to_compare(sections: Sequence[Section]) -> list[str]:
     """Return the attributes with one group only."""
-    return [one.attribute for one in sections if sum(g.rows > 0 for g in one.groups) < 2]
+    return [one.attribute for one in sections if len(one.groups) < 2]
 
 
 def _caution(found: Evaluation) -> str:
@@ -95,7 +96,7 @@ def _judgement(
     overall: Sequence[Measured],
     settings: AuditSettings,
     *,
-    alone: Sequence[str],
+    alone: bool,
     caution: str,
 ) -> Judgement:
     measure = next((one for one in overall if one.name == f"{name}_violation"), None)
@@ -112,7 +113,7 @@ def _judgement(
         measure=measure,
         tolerance=tolerance,
         outcome=outcome,
-        sentence=_sentence(name, measure, settings, outcome, alone),
+        sentence=_sentence(name, measure, settings, outcome, alone=alone),
         caution="" if outcome == "not met" else caution,
     )
 
@@ -122,13 +123,14 @@ def _sentence(
     measure: Measured,
     settings: AuditSettings,
     outcome: Outcome,
-    alone: Sequence[str],
+    *,
+    alone: bool,
 ) -> str:
     fact = _fact(name, measure, settings)
     if settings.tolerance is None:
         return f"No verdict on {plain_name(name)}, since no tolerance was set: {fact}."
     if alone:
-        return f"No verdict on {plain_name(name)}: {and_list(alone)} has one group only."
+        return f"No verdict on {plain_name(name)}: there is one group only."
     bar = f"the tolerance of {points(settings.tolerance)} for {plain_name(name)} is"
     said = {
         "met": f"{bar} met: {fact}.",

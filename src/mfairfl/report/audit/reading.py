@@ -14,7 +14,12 @@ from mfairfl.data import MISSING, Attribute
 from mfairfl.data.agreement import MOST_CELLS
 from mfairfl.data.columns import MOST_GROUPS, Column, Columns, columns_of, require_columns
 from mfairfl.data.labels import ORDERED_LABELS, spelling
-from mfairfl.data.predictions import PredictedRows, PredictionColumns, read_predictions
+from mfairfl.data.predictions import (
+    PredictedRows,
+    PredictionColumns,
+    as_predicted,
+    read_predictions,
+)
 from mfairfl.data.reading import Reading
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
@@ -27,7 +32,6 @@ __all__ = ["CountedFrame", "RowReading", "count_frame"]
 MOST_COUNTS = 5_000
 """Clients times combinations of groups: intervals draw each of them two thousand times."""
 _MOST_NUMBERS = 20  # values of a column of numbers that are taken for groups
-_DECISION, _FAVOURABLE = "decision", "favourable"  # as `mfairfl predict` calls its columns
 _UNKNOWN = frozenset(
     {"unknown", "not stated", "not specified", "not disclosed", "prefer not to say", "undisclosed"}
     | {"na", "n/a", "nan", "null", "none", "missing", "-", "no answer", "declined"}
@@ -106,7 +110,7 @@ def count_frame(frame: pd.DataFrame, reading: RowReading, *, name: str) -> Count
     _check_bins(reading)
     for column, cuts in reading.bins.items():
         columns[column] = _binned(columns[column], cuts)
-    roles = _as_predicted(columns, reading.roles)
+    roles = as_predicted(columns, reading.roles)
     rows = read_predictions(columns, roles, name)
     attributes = _attributes(columns, rows, reading.bins, name)
     _check_size(rows, attributes, name)
@@ -212,28 +216,6 @@ def _doubtful_groups(attributes: Sequence[Attribute]) -> list[str]:
 
 
 # ------------------------------------------------------------------ labels and decisions
-
-
-def _as_predicted(columns: Columns, roles: PredictionColumns) -> PredictionColumns:
-    """Take what a decision is worth from the column that `mfairfl predict` puts beside it."""
-    stated = roles.selected is not None or roles.prediction != _DECISION
-    if stated or _FAVOURABLE not in columns or _FAVOURABLE in roles.named:
-        return roles
-    decided, worth = columns[_DECISION], columns[_FAVOURABLE]
-    pairs = set(zip(decided.texts.tolist(), worth.texts.tolist(), strict=True))
-    code = {text: value for text, value in pairs if text != MISSING}
-    if len(code) < len(pairs) or not set(code.values()) <= {"0", "1"}:
-        return roles  # another tool's columns
-    update: dict[str, Any] = {"prediction": _FAVOURABLE}
-    if roles.favourable is None and roles.label is not None:
-        levels = set(columns[roles.label].levels)
-        known = [text for text, value in code.items() if value == "1"]
-        others = levels - {text for text, value in code.items() if value == "0"}
-        good = [text for text in known if text in levels] or (
-            list(others) if not known and len(levels) == 2 and len(others) == 1 else []
-        )
-        update |= {"favourable": good[0]} if len(good) == 1 else {}
-    return roles.model_copy(update=update)
 
 
 def _meaning(columns: Columns, named: PredictionColumns, read: PredictionColumns) -> AuditMeaning:

@@ -8,16 +8,18 @@ from mfairfl.errors import ConfigError
 from mfairfl.files import write_atomically
 from mfairfl.report.audit.document import AuditDocument
 from mfairfl.report.audit.tables import csv_tables
+from mfairfl.report.page import render_audit
 
 __all__ = ["check_folder", "write_audit"]
 
-_FIXED = ("audit.json", "measures.csv", "groups.csv", "clients.csv", "sweep.csv", "drift.csv")
+_FIXED = ("audit.html", "audit.json", "measures.csv", "groups.csv", "clients.csv")
+_SOMETIMES = ("sweep.csv", "drift.csv")
 _TABLES = tuple(
     f"bias_{name}_{measure}.csv"
     for name in ("sex", "race", "sex_race")
     for measure in ("selection", "scoring")
 )
-FILES = (*_FIXED, *_TABLES)
+FILES = (*_FIXED, *_SOMETIMES, *_TABLES)
 """Every file that an audit may have."""
 
 
@@ -34,11 +36,11 @@ def check_folder(folder: Path, *, replace: bool = False) -> None:
 def write_audit(document: AuditDocument, folder: Path) -> list[Path]:
     """Write all files; those of an earlier audit that this one does not have are removed.
 
-    The tables come first: where audit.json is, the rest is complete.
+    audit.json comes last: where it is, the rest is complete.
     """
     folder.mkdir(parents=True, exist_ok=True)
     contents = {name: table.text() for name, table in csv_tables(document).items()}
-    contents["audit.json"] = document.to_json()
+    contents |= {"audit.html": render_audit(document), "audit.json": document.to_json()}
     for name in FILES:
         if name not in contents:
             (folder / name).unlink(missing_ok=True)

@@ -14,8 +14,10 @@ from mfairfl.report.charts.marks import (
     WIDTH,
     Form,
     Guide,
+    coordinate,
     line,
     marker,
+    path,
     picture,
     rectangle,
     text,
@@ -48,6 +50,8 @@ class IntervalRow:
         What chance alone gives: a grey band from zero to there.
     before
         What it was, as an open diamond.
+    bounds
+        Between which it lies, whatever is true of rows that are not known: a bracket.
     """
 
     label: str
@@ -55,6 +59,7 @@ class IntervalRow:
     interval: tuple[float, float] | None = None
     floor: float | None = None
     before: float | None = None
+    bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,8 @@ def _layout(
     zero: bool,
     bounds: tuple[float, float],
 ) -> _Layout:
-    values = [v for row in rows for v in (row.point, *(row.interval or ()), row.floor, row.before)]
+    values = [v for row in rows for v in (row.point, row.floor, row.before)]
+    values += [v for row in rows for v in (*(row.interval or ()), *(row.bounds or ()))]
     values += [guide.value for guide in guides]
     widths = [text_width(row.label, SIZE) for row in rows]
     long = sum(width > _BESIDE for width in widths)
@@ -160,7 +166,7 @@ def _axis(layout: _Layout, form: Form) -> Iterator[Markup]:
         yield line(x, layout.bottom, x, layout.bottom + 4, "axis")
         if x - half > taken and x + half <= WIDTH:
             yield text(max(x, half), layout.bottom + LINE, label, anchor="middle", kind="dim")
-            taken = max(x, half) + half + 2
+            taken = max(x, half) + half + 6
 
 
 def _floors(rows: Sequence[IntervalRow], layout: _Layout) -> Iterator[Markup]:
@@ -179,6 +185,8 @@ def _row(row: IntervalRow, layout: _Layout, index: int, form: Form) -> Iterator[
         yield text(0, y - _PITCH / 2 - 1, row.label, kind="halo")
     else:
         yield text(0, y + 4, row.label, room=_BESIDE)
+    if row.bounds is not None:
+        yield _bracket(scale.at(row.bounds[0]), scale.at(row.bounds[1]), y)
     if row.interval is not None:
         low, high = (scale.at(end) for end in row.interval)
         yield line(low, y, high, y, "thin s1")
@@ -192,10 +200,18 @@ def _row(row: IntervalRow, layout: _Layout, index: int, form: Form) -> Iterator[
     yield text(layout.value_end, y + 4, form(row.point), anchor="end", kind="strong")
 
 
+def _bracket(low: float, high: float, y: float) -> Markup:
+    left, right, top, bottom = map(coordinate, (low, high, y - 7, y + 7))
+    return path(f"M{left} {top}V{bottom}M{right} {top}V{bottom}M{left} {coordinate(y)}H{right}",
+                "bracket")  # fmt: skip
+
+
 def _legend(rows: Sequence[IntervalRow], before: str) -> list[tuple[str, str]]:
     found = []
     if any(row.before is not None for row in rows):
         found += [("diamond", before), ("circle", "this model")]
+    if any(row.bounds is not None for row in rows):
+        found.append(("bounds", "bounds, whatever is true of unknown rows"))
     if any(row.floor is not None for row in rows):
         found.append(("floor", "what chance alone gives (noise floor)"))
     return found
@@ -205,4 +221,6 @@ def _legend_mark(mark: str, x: float, y: float) -> Markup:
     if mark == "floor":
         band = rectangle(x - 6, y - 5, 12, 10, "floor")
         return band + line(x + 6, y - 5, x + 6, y + 5, "floor-end")
+    if mark == "bounds":
+        return _bracket(x - 7, x + 7, y)
     return marker(mark, x, y, "full s1" if mark == "circle" else "open s2")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from mfairfl.colours import DASHES
 from mfairfl.report.charts.marks import (
-    DASHES,
     LINE,
     SHAPES,
     SIZE,
@@ -30,7 +29,8 @@ __all__ = ["Series", "line_chart"]
 
 _PLOT = 150  # height of the plot
 _MARKERS = 6  # on each curve
-_STYLES = 6  # colours, dashes, shapes
+_STYLES = len(SHAPES)  # as many as colours
+_STROKE = 1.8  # width of a curve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def line_chart(
     marks: Sequence[Guide] = (),
     guides: Sequence[Guide] = (),
     zero: bool = False,
-    bounds: tuple[float, float] = (-math.inf, math.inf),
+    whole: bool = False,
 ) -> Markup:
     """Return curves over one axis; each has a colour, a dash and a marker of its own.
 
@@ -92,8 +92,8 @@ def line_chart(
         Horizontal lines, such as a tolerance.
     zero
         Whether the vertical axis begins at zero.
-    bounds
-        What no value of the vertical axis can exceed.
+    whole
+        Whether only whole numbers stand at the vertical axis.
 
     Examples
     --------
@@ -103,10 +103,10 @@ def line_chart(
     >>> "round" in chart
     True
     """
-    plot = _plot(places, series, marks, guides, form, zero=zero, bounds=bounds)
+    plot = _plot(places, series, marks, guides, form, zero=zero)
     legend = plot.bottom + 2 * LINE + 6
     parts = [
-        *_vertical_axis(plot, form),
+        *_vertical_axis(plot, form, whole=whole),
         *_horizontal_axis(plot, across, across_form),
         *upright(marks, plot.across, plot.bottom),
         *_level(plot, guides),
@@ -127,20 +127,21 @@ def _plot(
     form: Form,
     *,
     zero: bool,
-    bounds: tuple[float, float],
 ) -> _Plot:
     values = [value for curve in series for value in curve.values]
     values += [guide.value for guide in guides]
     top = 6 + LINE * len(marks)
-    up = fitted(values, top + _PLOT, top, zero=zero, bounds=bounds)
+    up = fitted(values, top + _PLOT, top, zero=zero)
     widest = max((text_width(form(t), SIZE) for t in ticks(up.low, up.high)), default=0.0)
     first, last = (places[0], places[-1]) if places else (0.0, 1.0)
     across = Scale(first, last if last > first else first + 1.0, widest + 8, WIDTH - 12)
     return _Plot(across, up)
 
 
-def _vertical_axis(plot: _Plot, form: Form) -> Iterator[Markup]:
+def _vertical_axis(plot: _Plot, form: Form, *, whole: bool) -> Iterator[Markup]:
     for value in ticks(plot.up.low, plot.up.high):
+        if whole and value != int(value):
+            continue
         y = plot.up.at(value)
         yield line(plot.across.start, y, plot.across.end, y, "grid")
         yield text(plot.across.start - 6, y + 4, form(value), anchor="end", kind="dim")
@@ -161,7 +162,7 @@ def _level(plot: _Plot, guides: Sequence[Guide]) -> Iterator[Markup]:
     for guide in guides:
         y = plot.up.at(guide.value)
         yield line(plot.across.start, y, plot.across.end, y, guide.kind)
-        yield text(plot.across.end, y - 4, guide.label, anchor="end", kind="strong")
+        yield text(plot.across.end, y - 4, guide.label, anchor="end", kind="halo strong")
 
 
 def _curve(plot: _Plot, places: Sequence[float], curve: Series, index: int) -> Iterator[Markup]:
@@ -176,7 +177,7 @@ def _curve(plot: _Plot, places: Sequence[float], curve: Series, index: int) -> I
         commands.append(f"{pen}{coordinate(x)} {coordinate(y)}")
         known.append((x, y))
         pen = "L"
-    yield path("".join(commands), f"curve s{style + 1}", DASHES[(index + index // _STYLES) % 6])
+    yield path("".join(commands), f"curve s{style + 1}", _dashes(index))
     apart = max(1, round(len(known) / _MARKERS))
     for x, y in known[(index * apart // 3) % apart :: apart]:
         yield marker(SHAPES[style], x, y, f"{_fill(index)} s{style + 1}", radius=3)
@@ -185,10 +186,17 @@ def _curve(plot: _Plot, places: Sequence[float], curve: Series, index: int) -> I
 def _key(label: str, index: int, y: float) -> Iterator[Markup]:
     """Draw what one curve looks like, and its name."""
     style, base = index % _STYLES, y + LINE * index
-    dashes = DASHES[(index + index // _STYLES) % 6]
-    yield path(f"M0 {coordinate(base)}L30 {coordinate(base)}", f"curve s{style + 1}", dashes)
+    yield path(
+        f"M0 {coordinate(base)}L30 {coordinate(base)}", f"curve s{style + 1}", _dashes(index)
+    )
     yield marker(SHAPES[style], 15, base, f"{_fill(index)} s{style + 1}", radius=3)
     yield text(38, base + 4, label, room=WIDTH - 38)
+
+
+def _dashes(index: int) -> str:
+    """Return dashes that move on when the colours begin again, so that 36 curves differ."""
+    steps = DASHES[(index + index // _STYLES) % len(DASHES)]
+    return " ".join(f"{_STROKE * step:g}" for step in steps)
 
 
 def _fill(index: int) -> str:

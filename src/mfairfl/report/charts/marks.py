@@ -8,12 +8,13 @@ from typing import Literal
 
 from markupsafe import Markup
 
+from mfairfl.colours import GRID, INK, MUTED, PALETTE, tint
 from mfairfl.report.charts.scales import Scale, shortened, text_width
 from mfairfl.text import one_line
 
 __all__ = [
-    "DASHES",
     "LINE",
+    "SHADES",
     "SHAPES",
     "SIZE",
     "WIDTH",
@@ -37,9 +38,8 @@ SIZE = 12  # of all texts
 LINE = 16  # from one line of text to the next
 MARGIN = 2
 
-PALETTE = ("#0b5cad", "#b8450b", "#1a7a55", "#7a3e9d", "#7d5f00", "#4a5360")
-HEAT = ("#e6eef7", "#c4d8eb", "#9cbfde", "#6c9fcb", "#3f7db3", "#1e5b93", "#0a3660")
-DASHES = ("", "6 3", "1.5 3", "9 3 2 3", "4 2", "2 2 6 2")
+SHADES = tuple(tint(PALETTE[0], share) for share in (0.08, 0.22, 0.37, 0.52, 0.68, 0.84, 1.0))
+"""From the lightest to the darkest."""
 SHAPES = ("circle", "square", "triangle", "diamond", "cross", "down")
 
 Anchor = Literal["start", "middle", "end"]
@@ -75,20 +75,21 @@ def chart_style() -> Markup:
     True
     """
     colours = "".join(f".s{i}{{color:{c}}}" for i, c in enumerate(PALETTE, 1))
-    heat = "".join(f".chart .h{i}{{fill:{c}}}" for i, c in enumerate(HEAT, 1))
+    heat = "".join(f".chart .h{i}{{fill:{c}}}" for i, c in enumerate(SHADES, 1))
     return Markup(  # noqa: S704 - nothing in it comes from a file
         f"svg.chart{{display:block;width:100%;height:auto;overflow:visible}}"
-        f".chart text{{font-size:{SIZE}px;fill:#1d232b;unicode-bidi:isolate}}"
+        f".chart text{{font-size:{SIZE}px;fill:{INK};unicode-bidi:isolate}}"
         ".chart .halo{paint-order:stroke;stroke:#fff;stroke-width:3px}"
         ".chart .dim{fill:#56606c}.chart .strong{font-weight:600}"
-        ".chart .axis{stroke:#7b8591;fill:none}.chart .grid{stroke:#e3e6ea;fill:none}"
-        ".chart .limit{stroke:#1d232b;stroke-width:1.5;stroke-dasharray:5 3;fill:none}"
-        ".chart .context{stroke:#56606c;stroke-dasharray:1.5 2.5;fill:none}"
-        ".chart .floor{fill:#dfe3e8}.chart .floor-end{stroke:#6b7580;stroke-width:1.5}"
+        f".chart .axis{{stroke:{MUTED};fill:none}}.chart .grid{{stroke:{GRID};fill:none}}"
+        f".chart .limit{{stroke:{INK};stroke-width:1.5;stroke-dasharray:5 3;fill:none}}"
+        f".chart .context{{stroke:{MUTED};stroke-dasharray:1.5 2.5;fill:none}}"
+        f".chart .floor{{fill:{GRID}}}.chart .floor-end{{stroke:{MUTED};stroke-width:1.5}}"
         ".chart .curve{stroke:currentColor;stroke-width:1.8;fill:none;stroke-linejoin:round}"
         ".chart .thin{stroke:currentColor;stroke-width:1.5;fill:none}"
         ".chart .full{fill:currentColor;stroke:#fff;stroke-width:.6}"
         ".chart .open{fill:#fff;stroke:currentColor;stroke-width:1.6}"
+        f".chart .bracket{{stroke:{MUTED};stroke-width:1.5;stroke-dasharray:2 2;fill:none}}"
         ".chart .below{stroke:#fff;stroke-width:2;fill:none}"
         f"{colours}{heat}"
     )

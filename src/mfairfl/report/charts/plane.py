@@ -28,6 +28,7 @@ from mfairfl.report.charts.scales import Scale, fitted, shortened, text_width, t
 __all__ = ["PlanePoint", "plane_chart"]
 
 _PLOT = 200
+_TICKS = 5
 _LONGEST = 160  # of a name beside its point
 _MANY = 8  # more points are numbered
 _HALO = "halo"
@@ -122,7 +123,7 @@ def plane_chart(
         base = bottom + LINE * (i + 1) - 4
         parts += [
             marker(SHAPES[i % 6], 8, base - 4, _look(points[i], i)),
-            text(20, base, f"{i + 1}  {label}", room=WIDTH - 20),
+            text(20, base, f"{i + 1} {label}", room=WIDTH - 20),
         ]
     for i, note in enumerate(notes):
         parts.append(text(0, bottom + LINE * (len(keys) + i + 1) - 4, note, kind="dim"))
@@ -137,7 +138,8 @@ def _scales(
     ups = [v for p in points for v in (p.up, *(p.up_interval or ()))]
     acrosses = [v for p in points for v in (p.across, *(p.across_interval or ()))]
     y = fitted(ups, top + _PLOT, top, bounds=(0.0, 1.0))
-    widest = max((text_width(form(t), SIZE) for t in ticks(y.low, y.high)), default=0.0)
+    labels = [form(value) for value in ticks(y.low, y.high, most=_TICKS)]
+    widest = max((text_width(label, SIZE) for label in labels), default=0.0)
     known = [*acrosses, floor, *(guide.value for guide in guides)]
     return fitted(known, widest + 8, WIDTH - 8, zero=True, bounds=(0.0, math.inf)), y
 
@@ -145,10 +147,10 @@ def _scales(
 def _axes(x: Scale, y: Scale, across_form: Form, up_form: Form) -> Iterator[Markup]:
     yield line(x.start, y.start, x.end, y.start, "axis")
     yield line(x.start, y.start, x.start, y.end, "axis")
-    for value in ticks(y.low, y.high, most=5):
+    for value in ticks(y.low, y.high, most=_TICKS):
         yield line(x.start, y.at(value), x.end, y.at(value), "grid")
         yield text(x.start - 6, y.at(value) + 4, up_form(value), anchor="end", kind="dim")
-    for value in ticks(x.low, x.high, most=5):
+    for value in ticks(x.low, x.high, most=_TICKS):
         yield line(x.at(value), y.start, x.at(value), y.start + 4, "axis")
         half = text_width(across_form(value), SIZE) / 2
         at = min(x.at(value), WIDTH - half)

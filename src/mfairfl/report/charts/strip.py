@@ -9,6 +9,7 @@ from markupsafe import Markup
 
 from mfairfl.report.charts.marks import (
     LINE,
+    SHADES,
     SIZE,
     WIDTH,
     Anchor,
@@ -23,9 +24,9 @@ from mfairfl.report.charts.marks import (
 )
 from mfairfl.report.charts.scales import Scale, text_width, ticks
 
-__all__ = ["SHADES", "strip_chart"]
+__all__ = ["strip_chart"]
 
-SHADES = 7
+_LEVELS = len(SHADES)
 _PITCH = 15
 _CELL = 12
 _LABELS = 130
@@ -108,8 +109,8 @@ def shade(value: float, low: float, high: float) -> int:
     ([1, 1, 2, 7, 7], 4)
     """
     if high == low:
-        return (SHADES + 1) // 2
-    return min(SHADES, 1 + int(SHADES * (value - low) / (high - low)))
+        return (_LEVELS + 1) // 2
+    return min(_LEVELS, 1 + int(_LEVELS * (value - low) / (high - low)))
 
 
 def _cells(
@@ -159,11 +160,11 @@ def _legend(y: float, low: float, high: float, form: Form) -> Iterator[Markup]:
         yield text(30, y + 10, f"{form(low)} throughout")
         return
     width = 40.0
-    for level in range(SHADES):
+    for level in range(_LEVELS):
         yield path(
             f"M{coordinate(width * level)} {coordinate(y)}h40v{_CELL}h-40z", f"h{level + 1}"
         )
-    places: list[tuple[float, Anchor]] = [(0, "start"), (SHADES / 2, "middle"), (SHADES, "end")]
+    places: list[tuple[float, Anchor]] = [(0, "start"), (_LEVELS / 2, "middle"), (_LEVELS, "end")]
     for step, anchor in places:
-        value = low + (high - low) * step / SHADES
+        value = low + (high - low) * step / _LEVELS
         yield text(width * step, y + _CELL + 13, form(value), anchor=anchor)

@@ -2,43 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-from mfairfl.report.document import Measured, RunReport, Section
+from mfairfl.report.document import RunReport
 from mfairfl.report.page import run_figures, run_tables, shared_figures, shared_tables
+from mfairfl.report.page.attributes import attributes
 from mfairfl.report.page.badges import badge
 from mfairfl.report.page.environment import fill
 from mfairfl.report.page.shared_figures import Figure
 from mfairfl.report.page.tables import PageTable
 from mfairfl.report.page.wording import Words
 
-__all__ = ["Attribute", "attributes", "render"]
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """The part of a page on the groups of one attribute."""
-
-    name: str
-    figures: list[Figure]
-    groups: PageTable
-    measures: PageTable
-
-
-def attributes(
-    sections: list[Section], overall: list[Measured], words: Words, goal: list[str]
-) -> list[Attribute]:
-    """Return what the page shows of the groups of each attribute."""
-    return [
-        Attribute(
-            section.attribute,
-            shared_figures.group_figures(section, overall, words, f"groups-{i}"),
-            shared_tables.groups_table(section, words, f"groups-{i}"),
-            shared_tables.measures_table(section, words, goal, f"measures-{i}"),
-        )
-        for i, section in enumerate(sections, 1)
-    ]
+__all__ = ["render"]
 
 
 def render(report: RunReport) -> str:
@@ -86,30 +59,31 @@ def _figures(report: RunReport, words: Words) -> dict[str, list[Figure]]:
     }
 
 
-def _tables(report: RunReport, words: Words) -> dict[str, Any]:
-    judgements, level, origin = report.headline.judgements, report.level, report.provenance
-    all_rows = f"All {report.split} rows together"
-    facts = shared_tables.facts_table
+def _tables(report: RunReport, words: Words) -> dict[str, list[PageTable]]:
+    judgements, level, goal = report.headline.judgements, report.level, report.goal
+    origin, all_rows = report.provenance, f"All {report.split} rows together"
+    software = {**origin.versions, **origin.machine}
     return {
-        "goals": shared_tables.judgements_table(judgements, words, level),
-        "overall": shared_tables.overall_table(report.overall, words, level, all_rows),
-        "clients": shared_tables.clients_table(report.clients, words, report.goal),
-        "compared": run_tables.compared_table(report, words),
-        "changes": run_tables.changes_table(report, words),
-        "course_table": run_tables.course_table(report, words),
-        "coefficients": run_tables.coefficients_table(report),
-        "silos": run_tables.silos_table(report),
-        "facts": [
-            facts("origin-data", "The data", origin.data, "Fact"),
-            facts("origin-files", "SHA-256 of the files", origin.files, "File"),
-        ],
-        "more_facts": [
-            facts("origin-settings", "Settings", origin.settings, "Setting"),
-            facts(
-                "origin-software",
-                "Software and machine",
-                {**origin.versions, **origin.machine},
-                "What",
+        "all_tables": [
+            shared_tables.judgements_table(judgements, words, level, "set before training"),
+            *shared_tables.overall_tables(
+                report.overall, words, level, goal=goal, caption=all_rows
             ),
+        ],
+        "client_tables": shared_tables.clients_tables(report.clients, words, goal),
+        "compared_tables": [
+            *run_tables.compared_tables(report, words),
+            *run_tables.changes_tables(report, words),
+        ],
+        "course_tables": [
+            run_tables.course_table(report, words),
+            run_tables.coefficients_table(report),
+        ],
+        "data_tables": [run_tables.silos_table(report)],
+        "origin_tables": [
+            shared_tables.facts_table("The data", origin.data, "Fact"),
+            shared_tables.facts_table("SHA-256 of the files", origin.files, "File"),
+            shared_tables.facts_table("Settings", origin.settings, "Setting", aside=True),
+            shared_tables.facts_table("Software and machine", software, "What", aside=True),
         ],
     }

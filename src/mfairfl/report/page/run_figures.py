@@ -22,6 +22,7 @@ from mfairfl.report.page.wording import COUNT, PLAIN, POINTS, SHARE, Unit, Words
 
 __all__ = ["change_figures", "course_figures", "plane_figures"]
 
+_OF_GROUPS = ("selection_rate", "true_positive_rate", "accuracy")
 _MOST_ROWS = 60
 _MOST_CURVES = 12
 
@@ -71,8 +72,10 @@ def _plane_point(model: ComparedModel, number: str) -> PlanePoint | None:
 def change_figures(report: RunReport, words: Words) -> list[Figure]:
     """Return, for each number, what it was with the baseline and what it is now."""
     figures = []
-    kinds = dict.fromkeys((c.part, c.number) for c in report.changes if c.part != "all")
-    for part, number in kinds:
+    wanted = [("group", number) for number in _OF_GROUPS]
+    wanted += [("client", number) for number in ("accuracy", *report.goal)]
+    known = {(change.part, change.number) for change in report.changes}
+    for part, number in (kind for kind in wanted if kind in known):
         changes = [c for c in report.changes if (c.part, c.number) == (part, number)]
         figures.append(_change_figure(changes, report.baseline, words))
     return figures
@@ -114,16 +117,12 @@ def course_figures(report: RunReport, words: Words) -> list[Figure]:
                 _curves(course, curves, capital(measure), meaning, curve_unit(f"_{measure}"))
             )
     if _has_values(course.multipliers.values()):
-        figures.append(
-            _curves(course, course.multipliers, "Multipliers", "The price that training put on "
-                    "each constraint: the further from zero, the harder it pulled.", PLAIN)
-        )  # fmt: skip
+        meaning = words.meaning("multipliers") or "The price that training put on each constraint."
+        figures.append(_curves(course, course.multipliers, "Multipliers", meaning, PLAIN))
     if _has_values([course.conflicts]):
-        figures.append(
-            _curves(course, {"pairs of clients in conflict": course.conflicts}, "Conflicts",
-                    "Pairs of clients whose updates pointed against each other.",
-                    COUNT)
-        )  # fmt: skip
+        meaning = words.meaning("conflicts") or "Pairs of clients whose updates disagreed."
+        curves = {"pairs of clients": course.conflicts}
+        figures.append(_curves(course, curves, "Conflicts", meaning, COUNT))
     if _has_values(course.coefficients.values()):
         figures.append(_strips(course))
     return figures
@@ -150,6 +149,7 @@ def _curves(
         across="round",
         marks=_served(course),
         zero=title in ("Violation", "Conflicts"),
+        whole=unit is COUNT,
     )
     return Figure(title=title, meaning=meaning, chart=chart)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mfairfl.report.document import Change, RunReport
+from mfairfl.report.document import Change, ComparedModel, RunReport
 from mfairfl.report.page.shared_tables import plain_text
 from mfairfl.report.page.tables import (
     Cell,
@@ -14,6 +14,7 @@ from mfairfl.report.page.tables import (
     PageTable,
     Row,
     evenly,
+    first_and_others,
     measured_cell,
     number_columns,
 )
@@ -30,73 +31,93 @@ from mfairfl.report.page.wording import (
 )
 
 __all__ = [
-    "changes_table",
+    "changes_tables",
     "coefficients_table",
-    "compared_table",
+    "compared_tables",
     "course_table",
     "curve_unit",
     "silos_table",
 ]
 
+_FIRST = ("accuracy", "selection_rate", "roc_auc")
+_LAST = ("worst_client_accuracy", "client_accuracy_gap")
 _MOST_ROUNDS = 60
 _FEW_MODELS = 6
 
 
-def compared_table(report: RunReport, words: Words) -> PageTable:
-    """Return every model beside the one that is to be judged."""
+def compared_tables(report: RunReport, words: Words) -> list[PageTable]:
+    """Return every model beside the one that is to be judged, and their other numbers."""
     models = report.compared
-    names, columns, meanings = number_columns((m.numbers for m in models), words, report.goal)
-    notes = Notes()
-    rows = []
-    for model in models:
-        other_rows = "" if model.same_rows else "Measured on other rows."
-        detail = " ".join(filter(None, [model.note, other_rows]))
-        if model.kind == "this":
-            detail = "This model. " + detail
-        elif model.name == report.baseline:
-            detail = "The baseline. " + detail
-        rows.append(
+    numbers = [model.numbers for model in models]
+    first, others = first_and_others(numbers, [*_FIRST, *report.goal, *_LAST])
+    tables = []
+    for names, more in ((first, ""), (others, ": the other numbers")):
+        columns, meanings = number_columns(names, words, report.goal)
+        notes = Notes()
+        rows = [
             Row(
-                head=Cell(text=model.name, detail=detail.strip()),
-                cells=[measured_cell(model.numbers.get(number), notes) for number in names],
+                head=Cell(text=model.name, detail="" if more else _role(model, report.baseline)),
+                cells=[measured_cell(model.numbers.get(name), notes) for name in names],
             )
+            for model in models
+        ]
+        table = PageTable(
+            caption=f"This model beside others{more}",
+            columns=[Column(label="Model", numeric=False), *columns],
+            rows=rows,
+            notes=notes.listed(),
+            meanings=meanings,
+            cards=len(rows) <= _FEW_MODELS,
+            aside=bool(more),
         )
-    return PageTable(
-        name="compared",
-        cards=len(rows) <= _FEW_MODELS,
-        caption="This model beside others",
-        columns=[Column(label="Model", numeric=False), *columns],
-        rows=rows,
-        notes=notes.listed(),
-        meanings=meanings,
-    )
+        tables.append(table)
+    return tables if others else tables[:1]
 
 
-def changes_table(report: RunReport, words: Words) -> PageTable:
-    """Return what became of everyone, each group and each client."""
+def _role(model: ComparedModel, baseline: str) -> str:
+    said = [capital(model.note)]
+    if model.kind == "this":
+        said.insert(0, "This model")
+    elif model.name == baseline:
+        said.insert(0, "The baseline")
+    if not model.same_rows and "other rows" not in model.note:
+        said.append("Measured on other rows")
+    return ". ".join(filter(None, (words.rstrip(".") for words in said)))
+
+
+def changes_tables(report: RunReport, words: Words) -> list[PageTable]:
+    """Return what became of everyone and of each group, then of each client."""
+    clients = [change for change in report.changes if change.part == "client"]
+    shared = [change for change in report.changes if change.part != "client"]
+    caption = f"What changed from {report.baseline} to this model"
+    return [
+        _changes_table(changes, words, report.baseline, f"{caption}{whom}")
+        for changes, whom in ((shared, ""), (clients, ", for each client"))
+        if changes
+    ]
+
+
+def _changes_table(
+    changes: Sequence[Change], words: Words, baseline: str, caption: str
+) -> PageTable:
     rows = [
         Row(
-            head=Cell(text=change.whom or "Everyone"),
+            head=Cell(text=capital(change.whom or "everyone"), detail=words.label(change.number)),
             cells=[
-                Cell(text="All rows" if change.part == "all" else capital(change.part)),
-                Cell(text=words.label(change.number)),
                 Cell(text=unit_of(change.number).one(change.before)),
                 Cell(text=unit_of(change.number).one(change.after)),
                 _change_cell(change),
             ],
         )
-        for change in report.changes
+        for change in changes
     ]
     columns = [
         Column(label="Whom", numeric=False),
-        Column(label="Part", numeric=False),
-        Column(label="Number", numeric=False),
-        Column(label="Before", detail=report.baseline),
+        Column(label="Before", detail=baseline),
         Column(label="After", detail="this model"),
         Column(label="Change"),
     ]
-    caption = f"What changed from {report.baseline} to this model"
-    return PageTable(name="changes", caption=caption, columns=columns, rows=rows)
+    return PageTable(caption=caption, columns=columns, rows=rows)
 
 
 def _change_cell(change: Change) -> Cell:
@@ -114,7 +135,7 @@ def course_table(report: RunReport, words: Words) -> PageTable:
     series |= {f"Multiplier: {name}": (v, PLAIN) for name, v in course.multipliers.items()}
     if course.conflicts:
         series["Conflicts"] = (course.conflicts, COUNT)
-    return _rounds_table("course", "Round by round", report, series)
+    return _rounds_table("Round by round", report, series)
 
 
 def curve_unit(name: str) -> Unit:
@@ -134,11 +155,10 @@ def coefficients_table(report: RunReport) -> PageTable:
     series: dict[str, tuple[Sequence[float | None], Unit]] = {
         client: (values, PLAIN) for client, values in report.training.coefficients.items()
     }
-    return _rounds_table("coefficients", "How much each client counted, by round", report, series)
+    return _rounds_table("How much each client counted, by round", report, series)
 
 
 def _rounds_table(
-    name: str,
     caption: str,
     report: RunReport,
     series: Mapping[str, tuple[Sequence[float | None], Unit]],
@@ -157,7 +177,7 @@ def _rounds_table(
         for i in kept
     ]
     columns = [Column(label="Round", numeric=False), *(Column(label=label) for label in series)]
-    return PageTable(name=name, caption=caption, columns=columns, rows=rows)
+    return PageTable(caption=caption, columns=columns, rows=rows, aside=True)
 
 
 def silos_table(report: RunReport) -> PageTable:
@@ -179,7 +199,6 @@ def silos_table(report: RunReport) -> PageTable:
         for key in keys
     ]
     return PageTable(
-        name="silos",
         caption="Rows of each client",
         columns=[Column(label="Client", numeric=False), *columns],
         rows=rows,

@@ -190,7 +190,11 @@ def _slices_figure(
 
 def _row(label: str, number: Measured) -> IntervalRow:
     return IntervalRow(
-        label=label, point=number.value, interval=number.interval, floor=number.noise_floor
+        label=label,
+        point=number.value,
+        interval=number.interval,
+        floor=number.noise_floor,
+        bounds=number.bounds,
     )
 
 

@@ -13,26 +13,44 @@ from mfairfl.report.page.tables import (
     Notes,
     PageTable,
     Row,
+    first_and_others,
     measured_cell,
     number_columns,
 )
 from mfairfl.report.page.wording import NO_VALUE, Unit, Words, capital, count, unit_of
 
 __all__ = [
-    "clients_table",
+    "clients_tables",
     "facts_table",
-    "groups_table",
+    "groups_tables",
     "judgements_table",
     "measures_table",
-    "overall_table",
+    "overall_tables",
     "plain_text",
 ]
 
 _KINDS = ("violation", "difference", "ratio")
+_QUALITY = ("accuracy", "balanced_accuracy", "selection_rate", "scoring_rate", "roc_auc")
+_BETWEEN_CLIENTS = ("worst_client_accuracy", "client_accuracy_gap", "expected_calibration_error")
+_RATES = (
+    "accuracy",
+    "selection_rate",
+    "scoring_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "base_rate",
+    "expected_calibration_error",
+)
+_OTHERS = ": the other numbers"
 
 
-def judgements_table(judgements: Sequence[Judgement], words: Words, level: float) -> PageTable:
-    """Return each goal with its value, interval, tolerance and outcome."""
+def judgements_table(
+    judgements: Sequence[Judgement], words: Words, level: float, since: str = ""
+) -> PageTable:
+    """Return each goal with its value, interval, tolerance and outcome.
+
+    `since` says when the tolerance was set.
+    """
     notes, rows = Notes(), []
     for judgement in judgements:
         number = judgement.measure
@@ -43,18 +61,19 @@ def judgements_table(judgements: Sequence[Judgement], words: Words, level: float
             Cell(text=unit.one(judgement.tolerance)),
             Cell(text=unit.one(number.noise_floor)),
         ]
-        said = " ".join(filter(None, [judgement.sentence, capital(judgement.caution)]))
-        head = Cell(text=words.label(number.name), detail=said)
+        said = [words.meaning(number.name)]
+        if len(judgements) > 1:  # of one, the first screen says it
+            said = [judgement.sentence, capital(judgement.caution)]
+        head = Cell(text=words.label(number.name), detail=" ".join(filter(None, said)))
         rows.append(Row(head=head, cells=cells))
     columns = [
         Column(label="Goal", numeric=False),
         Column(label="Verdict", numeric=False),
-        Column(label="Violation", detail=f"{level:.0%} interval"),
-        Column(label="Tolerance", detail="set before training"),
+        Column(label="Violation", detail=f"{100 * level:g} % interval"),
+        Column(label="Tolerance", detail=since),
         Column(label="Noise floor"),
     ]
     return PageTable(
-        name="goals",
         caption="The fairness goals held against their tolerances",
         columns=columns,
         rows=rows,
@@ -63,32 +82,83 @@ def judgements_table(judgements: Sequence[Judgement], words: Words, level: float
     )
 
 
-def overall_table(
-    numbers: Sequence[Measured], words: Words, level: float, caption: str
-) -> PageTable:
-    """Return the numbers of all rows together, each with its meaning beside it."""
-    notes = Notes()
-    rows = [
-        Row(
-            head=Cell(text=words.label(number.name), detail=words.meaning(number.name)),
-            cells=[
-                measured_cell(number, notes, interval=False),
-                Cell(text=unit_of(number.name).span(number.interval)),
-                Cell(text=_if_any(unit_of(number.name), number.noise_floor)),
-            ],
+def overall_tables(
+    numbers: Sequence[Measured],
+    words: Words,
+    level: float,
+    *,
+    goal: Sequence[str],
+    caption: str,
+    constant: Mapping[str, float | None] | None = None,
+) -> list[PageTable]:
+    """Return the numbers of all rows together, each with its meaning beside it.
+
+    The first table holds what everybody needs, the second the others.
+
+    Parameters
+    ----------
+    numbers
+        All numbers.
+    words
+        What they are called.
+    level
+        Confidence level of the intervals.
+    goal
+        Names of the violations that are judged.
+    caption
+        Of the first table.
+    constant
+        The same numbers if everyone were decided alike, to stand beside them.
+    """
+    by_name = {number.name: number for number in numbers}
+    first, others = first_and_others([by_name], [*_QUALITY, *goal, *_BETWEEN_CLIENTS])
+    if not first:
+        first, others = others, []
+    return [
+        _numbers_table(
+            [by_name[name] for name in names], words, level, f"{caption}{more}", constant or {}
         )
-        for number in numbers
+        for names, more in ((first, ""), (others, _OTHERS))
+        if names
     ]
+
+
+def _numbers_table(
+    numbers: Sequence[Measured],
+    words: Words,
+    level: float,
+    caption: str,
+    constant: Mapping[str, float | None],
+) -> PageTable:
+    notes, rows = Notes(), []
+    bounded = any(number.bounds for number in numbers)
+    for number in numbers:
+        unit = unit_of(number.name)
+        cells = [
+            measured_cell(number, notes, interval=False),
+            Cell(text=unit.span(number.interval)),
+            Cell(text=_if_any(unit, number.noise_floor)),
+        ]
+        cells += [Cell(text=unit.span(number.bounds))] * bounded
+        cells += [Cell(text=_if_any(unit, constant.get(number.name)))] * bool(constant)
+        head = Cell(text=words.label(number.name), detail=words.meaning(number.name))
+        rows.append(Row(head=head, cells=cells))
     columns = [
         Column(label="Number", numeric=False),
         Column(label="Value"),
-        Column(label=f"{level:.0%} interval"),
+        Column(label=f"{100 * level:g} % interval"),
         Column(label="Noise floor"),
+        *[Column(label="Bounds", detail="over unknown rows")] * bounded,
+        *[Column(label="Constant", detail="all decided alike")] * bool(constant),
     ]
     return PageTable(
-        name="overall", caption=caption, columns=columns, rows=rows, notes=notes.listed(),
+        caption=caption,
+        columns=columns,
+        rows=rows,
+        notes=notes.listed(),
         cards=True,
-    )  # fmt: skip
+        aside=caption.endswith(_OTHERS),
+    )
 
 
 def _if_any(unit: Unit, value: float | None) -> str:
@@ -96,50 +166,49 @@ def _if_any(unit: Unit, value: float | None) -> str:
     return "" if value is None else unit.one(value)
 
 
-def groups_table(section: Section, words: Words, name: str) -> PageTable:
-    """Return the rates of each group."""
+def groups_tables(section: Section, words: Words) -> list[PageTable]:
+    """Return the rates of each group, and its other numbers."""
     caption = f"Rates of each group of {section.attribute}"
-    return _slices(section.groups, "Group", caption, words, name=name)
+    return _slices(section.groups, "Group", caption, words, [])
 
 
-def clients_table(clients: Sequence[Slice], words: Words, goal: Sequence[str]) -> PageTable:
-    """Return the rates and violations of each client."""
-    caption = "Rates and violations of each client"
-    return _slices(clients, "Client", caption, words, name="clients", goal=goal)
+def clients_tables(clients: Sequence[Slice], words: Words, goal: Sequence[str]) -> list[PageTable]:
+    """Return the rates and the goals' violations of each client, and its other numbers."""
+    return _slices(clients, "Client", "Rates and violations of each client", words, goal)
 
 
 def _slices(
-    slices: Sequence[Slice],
-    what: str,
-    caption: str,
-    words: Words,
-    *,
-    name: str,
-    goal: Sequence[str] = (),
-) -> PageTable:
-    names, columns, meanings = number_columns((part.numbers for part in slices), words, goal)
-    notes = Notes()
-    rows = [
-        Row(
-            head=Cell(text=part.name),
-            cells=[
-                Cell(text=count(part.rows)),
-                *(measured_cell(part.numbers.get(number), notes) for number in names),
-            ],
+    slices: Sequence[Slice], what: str, caption: str, words: Words, goal: Sequence[str]
+) -> list[PageTable]:
+    first, others = first_and_others((part.numbers for part in slices), [*_RATES, *goal])
+    tables = []
+    for names, more in ((first, ""), (others, _OTHERS)):
+        columns, meanings = number_columns(names, words, goal)
+        notes = Notes()
+        rows = [
+            Row(
+                head=Cell(text=part.name),
+                cells=[
+                    Cell(text=count(part.rows)),
+                    *(measured_cell(part.numbers.get(name), notes) for name in names),
+                ],
+            )
+            for part in slices
+        ]
+        tables.append(
+            PageTable(
+                caption=f"{caption}{more}",
+                columns=[Column(label=what, numeric=False), Column(label="Rows"), *columns],
+                rows=rows,
+                notes=notes.listed(),
+                meanings=meanings,
+                aside=bool(more),
+            )
         )
-        for part in slices
-    ]
-    return PageTable(
-        name=name,
-        caption=caption,
-        columns=[Column(label=what, numeric=False), Column(label="Rows"), *columns],
-        rows=rows,
-        notes=notes.listed(),
-        meanings=meanings,
-    )
+    return tables if others else tables[:1]
 
 
-def measures_table(section: Section, words: Words, goal: Sequence[str], name: str) -> PageTable:
+def measures_table(section: Section, words: Words, goal: Sequence[str]) -> PageTable:
     """Return one row for each notion: violation, noise floor, difference, ratio."""
     by_name = {number.name: number for number in section.measures}
     notions = dict.fromkeys(_notion_of(number) for number in by_name)
@@ -151,7 +220,6 @@ def measures_table(section: Section, words: Words, goal: Sequence[str], name: st
         if words.meaning(number) and not number.endswith("_violation")
     ]
     return PageTable(
-        name=name,
         caption=f"How far apart the groups of {section.attribute} are",
         columns=[
             Column(label="Notion of fairness", numeric=False),
@@ -190,12 +258,14 @@ def _measures_row(
     )
 
 
-def facts_table(name: str, caption: str, facts: Mapping[str, Any], head: str) -> PageTable:
+def facts_table(
+    caption: str, facts: Mapping[str, Any], head: str, *, aside: bool = False
+) -> PageTable:
     """Return names and values, two columns.
 
     Examples
     --------
-    >>> table = facts_table("versions", "Versions", {"python": "3.11"}, "Package")
+    >>> table = facts_table("Versions", {"python": "3.11"}, "Package")
     >>> [(row.head.text, row.cells[0].text) for row in table.rows]
     [('python', '3.11')]
     """
@@ -204,7 +274,7 @@ def facts_table(name: str, caption: str, facts: Mapping[str, Any], head: str) ->
         for key, value in facts.items()
     ]
     columns = [Column(label=head, numeric=False), Column(label="Value", numeric=False)]
-    return PageTable(name=name, caption=caption, columns=columns, rows=rows)
+    return PageTable(caption=caption, columns=columns, rows=rows, aside=aside)
 
 
 def _is_hash(value: Any) -> bool:

@@ -17,6 +17,7 @@ __all__ = [
     "PageTable",
     "Row",
     "evenly",
+    "first_and_others",
     "measured_cell",
     "number_columns",
 ]
@@ -32,8 +33,8 @@ class Cell:
     ----------
     text
         What is read first.
-    detail
-        Smaller, below it.
+    detail, more
+        Smaller, below it, a line each.
     note
         Letter of the note that explains it.
     code
@@ -42,6 +43,7 @@ class Cell:
 
     text: str
     detail: str = ""
+    more: str = ""
     note: str = ""
     code: bool = False
 
@@ -79,8 +81,6 @@ class PageTable:
 
     Parameters
     ----------
-    name
-        Unlike that of any other table of the page.
     caption
         What it shows.
     columns
@@ -91,15 +91,17 @@ class PageTable:
         What the columns mean: label and words.
     cards
         Whether each row is a card on a phone, however many there are.
+    aside
+        Whether it holds what few readers need.
     """
 
-    name: str
     caption: str
     columns: Sequence[Column]
     rows: Sequence[Row]
     notes: Sequence[tuple[str, str]] = ()
     meanings: Sequence[tuple[str, str]] = ()
     cards: bool = False
+    aside: bool = False
 
     @property
     def layout(self) -> Literal["plain", "stack", "scroll"]:
@@ -111,7 +113,7 @@ class PageTable:
     @property
     def folded(self) -> bool:
         """Whether it is too long to be shown unasked."""
-        return len(self.rows) > _LONG
+        return self.aside or len(self.rows) > _LONG
 
     @property
     def detailed(self) -> bool:
@@ -149,28 +151,48 @@ def measured_cell(number: Measured | None, notes: Notes, *, interval: bool = Tru
     --------
     >>> number = Measured(name="accuracy", value=0.858, interval=(0.851, 0.865))
     >>> measured_cell(number, Notes())
-    Cell(text='85.8 %', detail='85.1–86.5', note='', code=False)
+    Cell(text='85.8 %', detail='85.1–86.5', more='', note='', code=False)
     """
     if number is None:
-        return Cell(text=NO_VALUE)
+        return Cell(text="")
     unit = unit_of(number.name)
     if number.value is None:
         reason = number.undefined or "undefined"
         return Cell(text=NO_VALUE, note=notes.letter(reason))
-    return Cell(text=unit.one(number.value), detail=unit.span(number.interval) if interval else "")
+    if not interval:
+        return Cell(text=unit.one(number.value))
+    return Cell(
+        text=unit.one(number.value),
+        detail=unit.span(number.interval),
+        more=f"bounds {unit.span(number.bounds)}" if number.bounds else "",
+    )
+
+
+def first_and_others(
+    rows: Iterable[Mapping[str, Measured]], first: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """Return the names of the numbers in `first` that the rows have, and those of the others.
+
+    Examples
+    --------
+    >>> row = {"loss": Measured(name="loss", value=0.3), "f1": Measured(name="f1", value=0.5)}
+    >>> first_and_others([row], ["accuracy", "f1"])
+    (['f1'], ['loss'])
+    """
+    names = dict.fromkeys(name for row in rows for name in row)
+    return [name for name in first if name in names], [n for n in names if n not in first]
 
 
 def number_columns(
-    rows: Iterable[Mapping[str, Measured]], words: Words, goal: Sequence[str] = ()
-) -> tuple[list[str], list[Column], list[tuple[str, str]]]:
-    """Return the names of all numbers in the rows, their columns, and their meanings."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    names: Iterable[str], words: Words, goal: Sequence[str] = ()
+) -> tuple[list[Column], list[tuple[str, str]]]:
+    """Return a column for each number, and the meanings of those that have one."""
     columns = [
         Column(label=words.label(name), detail="the goal" if name in goal else "")
         for name in names
     ]
     meanings = [(words.label(name), words.meaning(name)) for name in names if words.meaning(name)]
-    return names, columns, meanings
+    return columns, meanings
 
 
 def evenly(count: int, most: int, keep: Iterable[int] = ()) -> list[int]:

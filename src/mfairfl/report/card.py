@@ -1,0 +1,206 @@
+"""A model card in Markdown, from the same document as the page.
+
+What a run knows is filled in; what only people know is marked with who has to write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from mfairfl.report.ai_act import ai_act_skeleton
+from mfairfl.report.document import Measured, RunReport, Section, Slice
+from mfairfl.report.markdown import bullets, escaped, table
+from mfairfl.report.wording import label_of
+
+__all__ = ["model_card"]
+
+_RATES = (
+    "accuracy",
+    "selection_rate",
+    "true_positive_rate",
+    "false_positive_rate",
+    "base_rate",
+    "expected_calibration_error",
+)
+_USE = (
+    ("Purpose and decisions it is for", "whoever puts the model to use"),
+    ("Who decides with it, and how a person can object", "whoever puts the model to use"),
+    ("Uses that it is not fit for", "whoever puts the model to use"),
+    ("Who is affected, and how a wrong decision harms them", "the data-protection officer"),
+    ("Who is responsible, and until when this card holds", "the owner of the model"),
+)
+
+
+def model_card(report: RunReport) -> str:
+    """Return the model card of a run.
+
+    Examples
+    --------
+    >>> from mfairfl.report import build_report
+    >>> print(model_card(build_report(["runs/mfairfl"])))  # doctest: +SKIP
+    """
+    parts = [
+        f"# Model card: {escaped(report.headline.title)}",
+        f"Written by mfairfl {escaped(report.mfairfl)} from the files of the run "
+        f"{escaped(report.provenance.run)}. What only people know is marked **to be filled in**.",
+        *_headline(report),
+        "## Intended use",
+        bullets_to_fill(_USE),
+        *_data(report),
+        *_groups(report),
+        *_clients(report),
+        *_compared(report),
+        *_limits(report),
+        *_reproduce(report),
+        ai_act_skeleton(report),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def bullets_to_fill(lines: Iterable[tuple[str, str]]) -> str:
+    """Return a list of what people have to write, and who."""
+    return "\n".join(f"- {what}: **to be filled in by {who}**" for what, who in lines)
+
+
+def _headline(report: RunReport) -> list[str]:
+    first = report.headline
+    said = [first.what, first.verdict, first.cost]
+    found = ["## Verdict", *map(escaped, said)]
+    if first.warnings:
+        found += ["What makes the numbers doubtful:", bullets(first.warnings)]
+    return found
+
+
+def _data(report: RunReport) -> list[str]:
+    data, facts = report.data, report.provenance.data
+    sizes = ("rows", "train", "validation", "test")
+    rows = [
+        [
+            str(one.get("name")),
+            *(f"{one.get(key) or 0:,}" for key in sizes),
+            _number(one.get("base_rate")),
+        ]
+        for one in data.clients
+    ]
+    done = {
+        "Left out": data.dropped,
+        "Filled in": data.filled,
+        "Made one": data.merged,
+        "To know": data.notes,
+        "Doubtful": data.warnings,
+    }
+    lists = [f"{what}:\n\n{bullets(lines)}" for what, lines in done.items() if lines]
+    source = "Origin of the rows, and how their labels came about"
+    return [
+        "## Data",
+        f"{escaped(str(facts.get('name')))}: {data.rows:,} rows, SHA-256 "
+        f"{escaped(str(facts.get('sha256')))}.",
+        bullets_to_fill([(source, "whoever collected the data")]),
+        table(["client", *sizes, "base rate"], rows, right=1),
+        *lists,
+        escaped(report.group_use.sentence),
+        bullets(report.group_use.details),
+    ]
+
+
+def _groups(report: RunReport) -> list[str]:
+    found = [
+        "## Groups",
+        f"Numbers are of {report.split} rows, in brackets their {100 * report.level:g} % "
+        "intervals.",
+    ]
+    for section in report.sections:
+        found += [f"### {escaped(section.attribute)}", _slices("group", section.groups, ())]
+        found.append(_measures(section))
+    return found
+
+
+def _slices(what: str, slices: Sequence[Slice], more: Sequence[str]) -> str:
+    names = [n for n in (*_RATES, *more) if any(n in one.numbers for one in slices)]
+    rows = [
+        [one.name, f"{one.rows:,}", *(_cell(one.numbers.get(name)) for name in names)]
+        for one in slices
+    ]
+    return table([what, "rows", *map(label_of, names)], rows, right=1)
+
+
+def _measures(section: Section) -> str:
+    head = ["measure", "value", "interval", "noise floor"]
+    rows = [
+        [label_of(one.name), _value(one), _interval(one), _number(one.noise_floor)]
+        for one in section.measures
+    ]
+    return table(head, rows, right=1)
+
+
+def _clients(report: RunReport) -> list[str]:
+    return ["## Clients", _slices("client", report.clients, report.goal)]
+
+
+def _compared(report: RunReport) -> list[str]:
+    names = list(dict.fromkeys(name for model in report.compared for name in model.numbers))
+    rows = [
+        [model.name, *(_cell(model.numbers.get(name)) for name in names), model.note]
+        for model in report.compared
+    ]
+    return [
+        "## Beside other models",
+        table(["model", *map(label_of, names), "note"], rows, right=1),
+    ]
+
+
+def _limits(report: RunReport) -> list[str]:
+    lines = [
+        f"The numbers are of {report.split} rows of the same origin as the train rows; other "
+        "people, other times and other places may give others.",
+        "An interval covers the chance of which rows were measured, not that of training: another "
+        "seed gives another model.",
+        "A violation near its noise floor cannot be told apart from exact fairness on as many "
+        "rows; a group with few rows can hide a large difference.",
+        "Rows whose group is not recorded are in no comparison of groups.",
+    ]
+    undefined = [
+        f"{label_of(one.name)} ({section.attribute}) is undefined: {one.undefined}."
+        for section in report.sections
+        for one in section.measures
+        if one.value is None and one.undefined
+    ]
+    return ["## Limits", bullets([*lines, *undefined])]
+
+
+def _reproduce(report: RunReport) -> list[str]:
+    origin = report.provenance
+    settings = [[key, str(value)] for key, value in origin.settings.items() if value is not None]
+    versions = [f"{name} {version}" for name, version in origin.versions.items()]
+    machine = " ".join(origin.machine.values())
+    return [
+        "## How to reproduce",
+        "Write these settings into a TOML file and give it to mfairfl train; the same data, seed "
+        "and versions give the same model.",
+        table(["setting", "value"], settings, right=2),
+        bullets(
+            [
+                f"Identity of the run: {origin.identity}",
+                f"Versions: {', '.join(versions)}; on {machine}",
+                *(f"SHA-256 of {name}: {digest}" for name, digest in origin.files.items()),
+            ]
+        ),
+    ]
+
+
+def _cell(one: Measured | None) -> str:
+    if one is None or one.value is None:
+        return "-"
+    return f"{_value(one)} ({_interval(one)})" if one.interval else _value(one)
+
+
+def _value(one: Measured) -> str:
+    return "undefined" if one.value is None else _number(one.value)
+
+
+def _interval(one: Measured) -> str:
+    return "-" if one.interval is None else "{:.4f} to {:.4f}".format(*one.interval)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"

@@ -1,0 +1,42 @@
+"""docs/report.md names every key of report.json, its schema is the code's, and its lines run."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import mfairfl
+from federations import people_table
+from mfairfl.report.document import RunReport, json_schema
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "report.md").read_text(encoding="utf-8")
+
+
+def test_the_table_has_the_keys_of_the_document_in_their_order():
+    keys = re.findall(r"^\| `(\w+)` \|", PAGE, flags=re.MULTILINE)
+    assert keys == list(RunReport.model_fields)
+
+
+def test_the_schema_in_the_documentation_is_that_of_the_code():
+    assert (DOCS / "report.schema.json").read_text(encoding="utf-8") == json_schema(), (
+        "write it again: python -c 'from mfairfl.report.document import json_schema; "
+        'print(json_schema(), end="")\' > docs/report.schema.json'
+    )
+    assert json.loads(json_schema())["title"] == "report.json"
+    assert "Examples" not in json_schema()
+
+
+def test_the_lines_of_the_page_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("fair", "plain"):
+        mfairfl.train(people_table(), strategy="constant", rounds=0, out=f"runs/{name}")
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    exec(code, {})  # noqa: S102
+    verdict, outcome = capsys.readouterr().out.splitlines()
+    assert verdict.startswith("There is no verdict, because no tolerance was set before training")
+    assert outcome == "no verdict"
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "report.html", "report.json", "report.md", "runs"
+    }  # fmt: skip
