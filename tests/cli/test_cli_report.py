@@ -22,20 +22,21 @@ def runs(cli, csv, flags):
 
 
 def test_it_prints_three_sentences_and_writes_three_files(cli, runs, tmp_path):
-    answer = cli("report", *runs, "--out", "report.html")
+    answer = cli("report", *runs, "--out", "new/folder/report.html")
     assert answer.code == 0, answer.err
     said = " ".join(answer.out.split())
-    found = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    folder = tmp_path / "new/folder"
+    found = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     for sentence in ("what", "verdict", "cost"):
         assert found["headline"][sentence] in said
     assert "The tolerance set before training" in said or "Whether the tolerance set" in said
     assert "30.0 percentage points" in said
-    assert "Compared with fedavg on the same" in said
+    assert "Against fedavg on the same" in said
     last = answer.out.splitlines()[-1]
-    assert last == "report: report.html (also report.json and the model card report.md)"
-    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert last == "report: new/folder/report.html (also report.json and the model card report.md)"
+    page = (folder / "report.html").read_text(encoding="utf-8")
     assert page.lstrip().lower().startswith("<!doctype html>")
-    assert (tmp_path / "report.md").read_text(encoding="utf-8").startswith("# Model card: Hired")
+    assert (folder / "report.md").read_text(encoding="utf-8").startswith("# Model card: Hired")
     record = json.loads((tmp_path / "fair" / "run.json").read_text())
     accuracy = next(one for one in found["overall"] if one["name"] == "accuracy")
     assert accuracy["value"] == record["metrics"]["test"]["accuracy"]
@@ -78,7 +79,7 @@ def test_what_cannot_be_reported_is_refused_in_one_line(cli, runs, tmp_path):
         ("nowhere",): "nowhere/run.json: not found; give the --out folder of `mfairfl train`",
         ("fair", "fair"): "fair: given twice",
         ("fair", "--out", "report.pdf"): "report.pdf: a report is a page; let --out end in .html",
-        ("fair", "--out", "no/where.html"): "no/where.html: there is no folder no",
+        ("fair", "--out", "fair/run.json/x.html"): "fair/run.json: File exists",
     }
     for arguments, message in refused.items():
         answer = cli("report", *arguments)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mfairfl.report.document import Change
 from mfairfl.report.subject import Subject
-from mfairfl.report.wording import and_list, is_loss, percent, points, range_of_points
+from mfairfl.report.wording import and_list, percent, points, range_of_points
 
 __all__ = ["cost_sentence"]
 
@@ -32,13 +32,13 @@ def cost_sentence(run: Subject, baseline: Subject | None, changes: Sequence[Chan
             "what it would cost shows where a method that does is trained on the same rows."
         )
     accuracy = _of(changes, "all", "accuracy")
-    where = f"Compared with {baseline.name} on the same {run.rows:,} {run.split} rows"
+    where = f"Against {baseline.name} on the same {run.rows:,} {run.split} rows"
     if not accuracy or accuracy[0].change is None:
         return f"{where}, what fairness cost is not known: accuracy is undefined on them."
     level = run.found.intervals.level
     parts = [_accuracy(accuracy[0], level), _losers(run, changes)]
     said = ", ".join(filter(None, parts))
-    return " ".join(filter(None, [f"{where}, {said}.", _bought(run, changes)]))
+    return "; ".join(filter(None, [f"{where}, {said}", _bought(run, changes)])) + "."
 
 
 def _of(changes: Sequence[Change], part: str, number: str) -> list[Change]:
@@ -49,18 +49,19 @@ def _accuracy(found: Change, level: float) -> str:
     """State the change, and whether it can be told apart from chance."""
     before, after, change = (float(x or 0) for x in (found.before, found.after, found.change))
     limits = range_of_points(found.interval, level)
-    both = "a cautious one, since both models decided the same rows"
+    # Newcombe's interval takes the two models' rows for different ones: they are the same.
+    limits = f"{limits}, cautious"
     if found.interval is None:
         return f"accuracy went from {percent(before)} to {percent(after)}"
     if found.interval[0] <= 0 <= found.interval[1]:
         return (
             f"accuracy went from {percent(before)} to {percent(after)}, which cannot be told "
-            f"apart from chance ({limits} percentage points, {both})"
+            f"apart from chance ({limits})"
         )
     verb = "fell" if change < 0 else "rose"
     return (
         f"accuracy {verb} by {points(abs(change))}, from {percent(before)} to {percent(after)} "
-        f"({limits}, {both})"
+        f"({limits})"
     )
 
 
@@ -95,24 +96,11 @@ def _lowest(changes: Sequence[Change]) -> Change | None:
 
 
 def _bought(run: Subject, changes: Sequence[Change]) -> str:
-    """Say how the goal changed, and whose favourable decisions became more or fewer."""
-    shares = [f"{name}_violation" for name in run.aim.notions if not is_loss(name)]
-    goal = [one for name in shares for one in _of(changes, "all", name)]
-    known = [one for one in goal if one.before is not None and one.after is not None]
-    if not known:
-        return ""
-    before, after = float(known[0].before or 0), float(known[0].after or 0)
-    verb = "fell" if after < before else "rose"
-    said = (
-        f"The largest distance between a group and everyone {verb} from {100 * before:.1f} to "
-        f"{points(after)}"
-    )
+    """Say whose favourable decisions became more, and whose fewer."""
     selected = [one for one in _of(changes, "group", "selection_rate") if _is_judged(run, one)]
     moved = sorted((one for one in selected if one.change), key=lambda one: float(one.change or 0))
     ends = [moved[-1], *moved[:1]] if len(moved) > 1 else moved
-    if not ends:
-        return f"{said}."
-    return f"{said}; favourable decisions {and_list(map(_shift, ends))}."
+    return f"favourable decisions {and_list(map(_shift, ends))}" if ends else ""
 
 
 def _shift(change: Change) -> str:

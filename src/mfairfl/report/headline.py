@@ -46,11 +46,10 @@ def make_headline(
 
 def _what(run: Subject) -> str:
     """Say what was trained, for whom, on what."""
-    record, card = run.record, run.card
-    method = record.strategy if card is None else f"{record.strategy} ({card.title})"
+    task = run.record.task
     return (
-        f"A model that decides whether {record.task.label} is {record.task.favourable}, the "
-        f"favourable outcome, was trained with {method} on {_whose(run)}; {_goal(run)}."
+        f"{run.record.strategy} trained a model on {_whose(run)}, to decide whether {task.label} "
+        f"is {task.favourable}, the favourable outcome; {_goal(run)}."
     )
 
 
@@ -67,8 +66,7 @@ def _whose(run: Subject) -> str:
     if facts.scheme in ("column", "tables"):
         return f"{rows} of {len(facts.clients)} clients ({names}){together}"
     return (
-        f"{rows} that were divided among {len(facts.clients)} simulated clients ({names})"
-        f"{together}"
+        f"{rows} divided among {len(facts.clients)} simulated clients ({names}){together}"
     )
 
 
@@ -78,7 +76,7 @@ def _goal(run: Subject) -> str:
     whom = run.aim.whom
     what = and_list(compared_in(name) for name in run.aim.notions)
     if run.constrained:
-        return f"its fairness goal: groups by {whom} should not differ in {what}"
+        return f"the goal: groups by {whom} should not differ in {what}"
     return (
         f"it was not trained for fairness, and is judged by how much groups by {whom} differ in "
         f"{what}"

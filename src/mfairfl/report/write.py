@@ -42,8 +42,6 @@ def report_files(out: str | Path) -> ReportFiles:
     page = Path(out)
     if page.suffix.lower() not in _SUFFIXES:
         raise ConfigError(f"{page}: a report is a page; let --out end in .html")
-    if not page.parent.is_dir():
-        raise ConfigError(f"{page}: there is no folder {page.parent}; create it first")
     files = ReportFiles(page, page.with_suffix(".json"), page.with_suffix(".md"))
     found = [path for path in files if path.exists()]
     if found and not _is_report(files.json):
@@ -95,6 +93,7 @@ def write_report(
     folder = first.parent if first.name == "run.json" else first
     files = files or report_files(folder / "report.html")
     page, card = render(report), model_card(report)
+    files.html.parent.mkdir(parents=True, exist_ok=True)
     # The document first: with it, files of a report that was interrupted may be replaced.
     write_atomically(files.json, report.to_json().encode())
     write_atomically(files.card, card.encode())
