@@ -83,7 +83,7 @@ def strip_chart(
     columns = Scale(first - 0.5, last + 0.5, start, WIDTH - 4)
     legend = bottom + 2 * LINE
     parts = [
-        *_names(strips, start, top),
+        *_names(strips, top),
         *_cells(places, strips, columns, top, (low, high)),
         *_axis(columns, bottom, across),
         *upright(marks, columns, bottom),
@@ -95,9 +95,9 @@ def strip_chart(
     return picture(name, legend + LINE * (2 + len(notes)) + 6, title, description, parts)
 
 
-def _names(strips: Mapping[str, object], start: float, top: float) -> Iterator[Markup]:
+def _names(strips: Mapping[str, object], top: float) -> Iterator[Markup]:
     for i, label in enumerate(strips):
-        yield text(start - 6, top + _PITCH * i + 11, label, anchor="end", room=_LABELS)
+        yield text(0, top + _PITCH * i + 11, label, room=_LABELS)
 
 
 def shade(value: float, low: float, high: float) -> int:
