@@ -7,9 +7,12 @@ import pytest
 from consortium import config, write_files
 
 from mfairfl.data import FileFormat, load_dataset
+from mfairfl.data.predictions import PredictionColumns
 from mfairfl.deployment.local import run_local, write_deployment
+from mfairfl.deployment.local_audit import write_audit_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
+from mfairfl.remote.audit_consent import require_columns_agreed
 from mfairfl.remote.policy import Limits, Policy, load_policy
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import make_config
@@ -94,3 +97,27 @@ def test_a_finished_federation_answers_without_a_process(tmp_path, monkeypatch):
     record = run_local(config(), out, follower=None, say=said.append, silos=files)
     assert record == make_record()
     assert "already complete" in said[0]
+
+
+def test_a_silo_here_agrees_to_the_audit_that_is_asked_for(tmp_path):
+    files, out = write_files(tmp_path), tmp_path / "audit"
+    columns = PredictionColumns(sensitive=("sex",), label="hired", prediction="d", favourable=1)
+    file = write_audit_deployment(columns, files, out, min_rows=3)
+    settings = load_federation(file)
+    assert (settings.run, settings.minimum) == (None, 3)
+    silo = file.parent / "silos" / "north" / "silo.toml"
+    own = load_silo(silo)
+    assert (own.csv, own.task) == (files["north"], None)
+    assert require_columns_agreed(own.audit, columns) == columns
+    assert not own.audit.models
+    assert load_policy(silo).disclosure.min_rows == 3
+    write_audit_deployment(columns, files, out)  # another floor, the same keys
+    assert load_policy(silo) == Policy()
+
+
+def test_a_run_over_silos_is_not_taken_for_an_audit(tmp_path):
+    files, out = write_files(tmp_path), tmp_path / "run"
+    write_deployment(config(), out, silos=files, deadline=9)
+    columns = PredictionColumns(sensitive=("sex",), prediction="d")
+    with pytest.raises(ConfigError, match="holds a run over silos; choose another --out"):
+        write_audit_deployment(columns, files, out)

@@ -6,6 +6,7 @@ import json
 import socket
 import ssl
 import time
+import tomllib
 
 import httpx
 import pytest
@@ -17,9 +18,12 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
+from audit_silos import CONSENT, pooled, predictions
+from mfairfl.deployment.audit_request import load_request
 from mfairfl.deployment.coordinator import FlowerCli, revoke_key
-from mfairfl.deployment.local import servers, write_deployment
+from mfairfl.deployment.local import nodes, servers, write_deployment
 from mfairfl.deployment.settings import load_federation
+from mfairfl.report.audit.build import build_audit
 from mfairfl.runs.config import make_config
 from mfairfl.runs.record import RunRecord
 
@@ -41,19 +45,54 @@ def test_a_deployment_ends_in_the_embedded_engine_s_bytes_and_leaves_nothing(tmp
     assert events == ["waiting", "enrolling", "started", *["round"] * 4, "finished"]
 
 
+SPARE = "spare"  # a silo whose SuperNode never runs
+
+
 @pytest.fixture
 def standing(tmp_path):
     """The coordinator's two servers, and no silo."""
     config = make_config(SETTINGS | {"task": TASK})
-    file = write_deployment(config, tmp_path / "run", silos=write_files(tmp_path), deadline=30)
+    files = write_files(tmp_path)
+    files[SPARE] = files["west"]
+    file = write_deployment(config, tmp_path / "run", silos=files, deadline=120)
     settings = load_federation(file)
     with servers(settings, file, lambda line: None):
         yield file
 
 
-def test_what_an_outsider_gets_and_then_a_revoked_silo(standing):
+def test_an_audit_what_an_outsider_gets_and_then_a_revoked_silo(standing, tmp_path):
+    audited(standing, tmp_path)
     outsider(load_federation(standing).server)
     revoked_silo(standing)
+
+
+def audited(file, tmp_path):
+    """Three silos with predictions of their own answer `mfairfl deploy audit`."""
+    frame, values = predictions(), tomllib.loads(file.read_text())
+    for name, part in frame.groupby("silo"):
+        folder = file.parent / "silos" / name
+        part.drop(columns="silo").to_csv(folder / "predictions.csv", index=False)
+        consent = CONSENT | {"file": "predictions.csv", "favourable": "yes"}
+        with (folder / "silo.toml").open("a") as settings:
+            settings.write("\n[audit]\n" + tomli_w.dumps(consent))
+    del values["silos"][SPARE]
+    asked = {"label": "hired", "prediction": "decision", "score": "score", "favourable": "yes"}
+    values |= {"minimum": 3, "audit": asked}
+    audit, out = file.with_name("audit.toml"), tmp_path / "audit"
+    audit.write_text(tomli_w.dumps(values))
+    three = load_federation(audit)
+    with nodes(three, file.parent, lambda line: None):
+        words = ("--sensitive", "sex,race", "--tolerance", "0.05", "--out", str(out), "--json")
+        done = mfairfl_cli("deploy", "audit", str(audit), *words)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    request = load_request(out / "request.json")
+    every = build_audit(pooled(frame, request.columns()), request.settings())
+    assert {k: v for k, v in found.items() if k != "sources"} == json.loads(
+        every.model_dump_json(exclude={"sources"})
+    )
+    assert [one["rows"] for one in found["sources"]] == [400, 400, 400]
+    assert json.loads((out / "audit.json").read_text()) == found
 
 
 def activate(server, port, key):
@@ -84,7 +123,7 @@ def revoked_silo(file):
     while "this key was revoked" not in activate(server, server.port, key)[1]:
         assert time.monotonic() < end
         time.sleep(0.2)
-    other = settings.silos["east"].with_suffix("")
+    other = settings.silos[SPARE].with_suffix("")
     assert activate(server, server.port, other)[0] == 200
     FlowerCli(server).update_keys(settings)  # as the next start does: it stays out
     assert activate(server, server.superlink_port, key)[0] == 412

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from audit_silos import SILOS, Silos, policy, pooled, predictions, write_silos
+import mfairfl
+from audit_silos import CONSENT, SILOS, Silos, policy, pooled, predictions, write_silos
 from mfairfl.deployment.audit import build_silo_audit, terms_of
 from mfairfl.deployment.audit_request import AuditRequest
 from mfairfl.remote.audit import gather_counts
@@ -51,6 +52,36 @@ def test_the_audit_over_silos_is_that_of_all_rows(tmp_path):
     assert [one.rows for one in found.sources] == [400, 400, 400]
     assert len({one.sha256 for one in found.sources}) == 3
     assert found.settings.meaning.client == "silos"
+
+
+def test_the_audit_over_silos_is_that_of_mfairfl_audit_on_the_joined_file(tmp_path):
+    frame = predictions()
+    frame["age"] = np.where(np.arange(len(frame)) % 3, "9", "10")  # numbers in their order
+    frame.loc[::7, "race"] = ""
+    frame.to_csv(tmp_path / "all.csv", index=False)
+    asked = AuditRequest(
+        sensitive=("sex", "race", "age"),
+        label="hired",
+        favourable="yes",
+        prediction="decision",
+        score="score",
+        tolerance=0.05,
+    )
+    consent = CONSENT | {"sensitive": asked.sensitive}
+    silos = Silos(write_silos(tmp_path, frame, consent), policy(min_rows=1))
+    found = build_silo_audit(asked, gather_counts(silos, SILOS, terms_of(asked)))
+    named = {key: getattr(asked, key) for key in ("sensitive", "label", "prediction", "score")}
+    every = mfairfl.audit(
+        tmp_path / "all.csv", **named, favourable="yes", client="silo", tolerance=0.05
+    )
+    same = {"sources", "settings"}
+    assert found.model_dump(exclude=same) == every.model_dump(exclude=same)
+    assert found.settings.model_copy(update={"meaning": every.settings.meaning}) == every.settings
+    assert [one.groups for one in found.counts.attributes] == [
+        ("F", "M"),
+        ("Black", "White", "?"),
+        ("9", "10"),
+    ]
 
 
 def numbers(document):

@@ -35,6 +35,7 @@ def test_a_flag_is_known(flag, capsys):
     main(["deploy", "local", "--help"])
     main(["deploy", "init", "--help"])
     main(["deploy", "certificates", "--help"])
+    main(["deploy", "audit", "--help"])
     assert flag in capsys.readouterr().out
 
 

@@ -15,7 +15,7 @@ from mfairfl.engine.state import Reply, Train
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Cells
 from mfairfl.remote.codec import Shape, pack_ask, unpack_ask
-from mfairfl.remote.policy import Limits, Policy, load_policy, policy_text
+from mfairfl.remote.policy import Disclosure, Limits, Policy, load_policy, policy_text
 from mfairfl.remote.refusals import refuse_absurd, refuse_excess
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.strategies import available, create
@@ -76,23 +76,30 @@ def test_min_count_in_a_silo_s_own_file_is_sent_to_the_policy(tmp_path):
 
 def test_a_written_policy_is_read_as_it_was_and_explains_every_key(tmp_path):
     policy = fed.policy(epochs=7, seconds=5)
+    policy = policy.model_copy(update={"disclosure": Disclosure(min_rows=3)})
     text = policy_text(policy)
     assert load_policy(written(tmp_path, text)) == policy
-    assert tomllib.loads(text)["limits"] == policy.limits.model_dump()
+    assert tomllib.loads(text) == policy.model_dump()
     lines = text.splitlines()
-    for key in Limits.model_fields:
+    for key in (*Limits.model_fields, *Disclosure.model_fields):
         (at,) = [i for i, line in enumerate(lines) if line.startswith(f"{key} = ")]
         assert lines[at - 1].startswith("# ")
 
 
-def test_the_page_lists_every_limit_with_its_default():
+def test_the_page_lists_every_key_with_its_default():
     rows = re.findall(r"^\| `(\w+)` \| ([\d,]+) \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
-    limits = Limits()
     expected = [
-        (key, f"{getattr(limits, key):,}", field.description)
-        for key, field in Limits.model_fields.items()
+        (key, f"{getattr(section, key):,}", field.description)
+        for section in (Limits(), Disclosure())
+        for key, field in type(section).model_fields.items()
     ]
     assert rows == expected
+
+
+@pytest.mark.parametrize("rows", ["0", "-1", '"10"', "2.5", "true"])
+def test_a_floor_is_a_whole_number_from_1(tmp_path, rows):
+    with pytest.raises(ConfigError, match=r"disclosure\.min_rows: Input should be"):
+        load_policy(written(tmp_path, f"[disclosure]\nmin_rows = {rows}\n"))
 
 
 # ------------------------------------------------------------------ honest requests

@@ -19,7 +19,7 @@ from mfairfl.runs.options import comma_list
 if TYPE_CHECKING:
     from mfairfl.deployment.audit_request import AuditRequest
 
-__all__ = ["deploy_audit"]
+__all__ = ["deploy_audit", "requested_audit"]
 
 _FACTS = ("tool", "data_source", "data_kind", "distribution_date", "audit_date")
 _LISTS = {"sensitive": "sensitive", "notion": "notions"}
@@ -107,7 +107,7 @@ def deploy_audit(
 
     check_folder(out, replace=force)
     earlier = None if baseline is None else read_audit(baseline)
-    request = _request(file, flags, run)
+    request = requested_audit(file, flags, run)
 
     with journal_progress(quiet=json) as progress:
         from mfairfl.deployment.audit import (  # noqa: PLC0415 - loads Flower
@@ -124,7 +124,7 @@ def deploy_audit(
     show_audit(build_silo_audit(request, found, earlier), out, as_json=json)
 
 
-def _request(file: Path | None, flags: Mapping[str, Any], run: Path | None) -> AuditRequest:
+def requested_audit(file: Path | None, flags: Mapping[str, Any], run: Path | None) -> AuditRequest:
     """Lay flags over what the coordinator's file says, and check it."""
     from mfairfl.deployment.audit_request import AuditRequest  # noqa: PLC0415 - only when called
     from mfairfl.deployment.settings import load_federation  # noqa: PLC0415

@@ -39,7 +39,7 @@ __all__ = [
     "write_gathered",
 ]
 
-_COUNTS = "counts.safetensors"
+_COUNTS, _MODEL = "counts.safetensors", "model.safetensors"
 _SCORE_SUMS = ("rows", "sums", "losses")  # of `ScoreSums`, beside its histogram
 _PARTS = ("decided", "hidden", "withheld")
 
@@ -90,6 +90,8 @@ def build_silo_audit(
     held = found.counts.decided.sum(axis=(1, 2, 3)) + found.counts.withheld
     rows = dict(zip(found.counts.clients, held.tolist(), strict=True))
     sources = [_source(name, rows[name], facts) for name, facts in found.silos.items()]
+    if request.run is not None:
+        sources.append(_model_source(request.run))
     sources += [
         AuditSource(name=name, rows=0, notes=[f"left out: {why}"])
         for name, why in sorted(found.left_out.items())
@@ -108,14 +110,19 @@ def _source(name: str, rows: int, facts: SiloFacts) -> AuditSource:
     )
 
 
+def _model_source(run: Path) -> AuditSource:
+    digest = RunRecord.read(run).files[_MODEL]
+    return AuditSource(
+        name=f"{_MODEL} of run {run.name}", rows=0, sha256=digest, notes=["silos were sent it"]
+    )
+
+
 def _settings(request: AuditRequest) -> AuditSettings:
     if request.run is None:
         return request.settings()
-    record = RunRecord.read(request.run)
-    task, digest = record.task, record.files["model.safetensors"]
+    task = RunRecord.read(request.run).task
     meaning = AuditMeaning(label=task.label, favourable=task.favourable, client="silos")
-    tool = f"the model of run {request.run.name} (model.safetensors, SHA-256 {digest})"
-    return request.settings(meaning, tool)
+    return request.settings(meaning, f"the model of run {request.run.name}")
 
 
 # ------------------------------------------------------------------ counts on disk

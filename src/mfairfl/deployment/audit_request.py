@@ -23,6 +23,7 @@ __all__ = ["REQUEST", "AuditRequest", "load_request"]
 REQUEST = "request.json"
 """Name of the file in which the server app finds it."""
 
+_AS_WRITTEN = "as each silo says"
 _COLUMNS = ("label", "favourable", "prediction", "selected", "score", "threshold")
 
 
@@ -125,6 +126,10 @@ class AuditRequest(DocumentedModel):
             What is audited, unless the facts say it.
         """
         stated = {key: getattr(self, key) or "" for key in _COLUMNS if key != "threshold"}
+        if self.label is not None:
+            stated["favourable"] = self.favourable or _AS_WRITTEN
+        if self.prediction is not None:
+            stated["selected"] = self.selected or self.favourable or _AS_WRITTEN
         own = AuditMeaning(**stated, threshold=self.threshold, client="silos")
         known = {"tool": tool or NOT_STATED, "audit_date": date.today().isoformat()}
         missing = {k: v for k, v in known.items() if getattr(self.facts, k) == NOT_STATED}

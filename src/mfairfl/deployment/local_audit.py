@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mfairfl.data import read_frame
+from mfairfl.data.columns import columns_of
+from mfairfl.data.predictions import PredictionColumns, read_predictions
 from mfairfl.deployment.audit import audit_federation, terms_of
 from mfairfl.deployment.audit_request import AuditRequest
 from mfairfl.deployment.coordinator import Follower
@@ -14,10 +17,10 @@ from mfairfl.deployment.processes import sole_use
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.remote.audit import GatheredAudit
-from mfairfl.remote.audit_questions import SentModel
+from mfairfl.remote.audit_questions import AuditSubject, SentModel
 from mfairfl.remote.policy import POLICY, Disclosure, Policy
 
-__all__ = ["audit_local"]
+__all__ = ["audit_local", "write_audit_deployment"]
 
 
 def audit_local(
@@ -41,23 +44,33 @@ def audit_local(
     min_rows : int, optional
         The silos' floor; by default the one of a silo without a policy.toml.
     """
+    subject = terms_of(request).subject
+    if isinstance(subject, PredictionColumns):
+        for path in silos.values():  # a silo would say no more than that it cannot use its file
+            read_predictions(columns_of(read_frame(path), path.name), subject, path.name)
     with sole_use(out / "deployment"):
-        file = _write(request, silos, out, min_rows=min_rows, deadline=deadline)
+        file = write_audit_deployment(subject, silos, out, min_rows=min_rows, deadline=deadline)
         settings = load_federation(file)
         with servers(settings, file, say), nodes(settings, file.parent, say):
             say("asking for counts")
             return audit_federation(file, request, out, follower)
 
 
-def _write(
-    request: AuditRequest,
+def write_audit_deployment(
+    subject: AuditSubject,
     silos: Mapping[str, Path],
     out: Path,
     *,
-    min_rows: int | None,
-    deadline: float,
+    min_rows: int | None = None,
+    deadline: float = 600,
 ) -> Path:
-    """Write the deployment's files; every silo agrees to what is asked for."""
+    """Write the deployment's files, in which every silo agrees to what is asked for.
+
+    Returns
+    -------
+    Path
+        federation.toml.
+    """
     folder = out / "deployment"
     if (folder / "run.toml").exists():
         raise ConfigError(f"{out}: holds a run over silos; choose another --out")
@@ -67,14 +80,13 @@ def _write(
     return write_federation(
         out,
         silos,
-        silo={"audit": _consent(request)},
+        silo={"audit": _consent(subject)},
         federation={"deadline": deadline},
         policy=Policy(disclosure=floor),
     )
 
 
-def _consent(request: AuditRequest) -> dict[str, Any]:
-    subject = terms_of(request).subject
+def _consent(subject: AuditSubject) -> dict[str, Any]:
     if isinstance(subject, SentModel):
         columns = [s.column for s in subject.task.sensitive if s.name in subject.audited]
         return {"label": subject.task.label, "sensitive": columns, "models": True}
