@@ -91,10 +91,10 @@ def test_a_name_cannot_turn_the_direction_of_writing():
 
 
 def test_a_point_and_its_interval_lie_where_the_scale_puts_them():
-    """Label ab: 2 · .62 · 12 = 14.88 wide, then 10; value 0.5: 1.61 · 12 = 19.32, after 10."""
+    """Label ab: 2 · .62 · 12 = 14.88, then 10; bold 0.5: 1.1 · 1.61 · 12 = 21.252, after 10."""
     row = IntervalRow(label="ab", point=0.5, interval=(0.25, 0.75))
     root = parsed(intervals([row], zero=True))
-    start, end, high = 24.88, 340 - 29.32, 0.75 * 1.05
+    start, end, high = 24.88, 340 - 31.252, 0.75 * 1.05
     x = {value: start + value / high * (end - start) for value in (0.25, 0.5, 0.75)}
     (circle,) = root.iter("circle")
     assert float(circle.get("cx")) == pytest.approx(x[0.5], abs=0.051)
@@ -161,6 +161,7 @@ def test_the_served_round_is_marked():
 
 
 def test_whole_numbers_only():
+    """Rounds are whole; the vertical axis where it is asked for."""
     chart = curves([0, 1], [Series(label="a", values=[0.0, 1.0])], zero=True, whole=True)
     assert {"0", "1"} <= set(texts(chart))
     assert "0.5" not in texts(chart)

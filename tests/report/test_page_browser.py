@@ -198,6 +198,13 @@ def test_texts_of_charts_stay_inside(browser, files, name, screen):
         assert outside == []
 
 
+def test_cells_without_a_number_take_no_place_on_a_phone(browser, files):
+    with Visit(browser, files / "rich.html", "phone") as visit:
+        empty = visit.page.locator("table.stack td:empty")
+        assert empty.count() > 0
+        assert not any(cell.is_visible() for cell in empty.all())
+
+
 def test_the_keyboard_reaches_every_table_that_scrolls(browser, files):
     with Visit(browser, files / "rich.html", "phone") as visit:
         page = visit.page

@@ -32,6 +32,7 @@ _GAP = 10
 _FEW = 12  # of more rows, long labels are cut instead
 _PITCH = 22
 _CAP = 4
+_BOLD = 1.1  # how much wider bold letters are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +150,7 @@ def _layout(
     points = [row.point for row in rows if row.point is not None]
     value_room = max((text_width(form(point), SIZE) for point in points), default=0.0)
     start = _GAP if above else min(max(widths, default=0.0), _BESIDE) + _GAP
-    end = WIDTH - max(value_room + _GAP, 24)
+    end = WIDTH - max(_BOLD * value_room + _GAP, 24)
     top = (LINE * len(guides) + 4) if guides else 2
     pitch = _PITCH + (LINE - 2 if above else 0)
     scale = fitted(values, start, end, zero=zero, bounds=bounds)

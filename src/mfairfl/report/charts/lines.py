@@ -107,7 +107,7 @@ def line_chart(
     legend = plot.bottom + 2 * LINE + 6
     parts = [
         *_vertical_axis(plot, form, whole=whole),
-        *_horizontal_axis(plot, across, across_form),
+        *_horizontal_axis(plot, across, across_form, whole=all(p == int(p) for p in places)),
         *upright(marks, plot.across, plot.bottom),
         *_level(plot, guides),
         *(part for i, curve in enumerate(series) for part in _curve(plot, places, curve, i)),
@@ -147,11 +147,13 @@ def _vertical_axis(plot: _Plot, form: Form, *, whole: bool) -> Iterator[Markup]:
         yield text(plot.across.start - 6, y + 4, form(value), anchor="end", kind="dim")
 
 
-def _horizontal_axis(plot: _Plot, across: str, form: Form) -> Iterator[Markup]:
+def _horizontal_axis(plot: _Plot, across: str, form: Form, *, whole: bool) -> Iterator[Markup]:
     yield line(plot.across.start, plot.bottom, plot.across.end, plot.bottom, "axis")
     taken = WIDTH - text_width(across, SIZE) - 4
     yield text(WIDTH, plot.bottom + LINE, across, anchor="end", kind="dim")
     for value in ticks(plot.across.low, plot.across.high, most=6):
+        if whole and value != int(value):
+            continue
         x = plot.across.at(value)
         yield line(x, plot.bottom, x, plot.bottom + 4, "axis")
         if x + text_width(form(value), SIZE) / 2 < taken:
