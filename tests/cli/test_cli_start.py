@@ -10,7 +10,7 @@ import pytest
 import mfairfl
 
 VERBS = [
-    *("train", "predict", "compare", "tune", "reproduce", "init", "doctor", "explain"),
+    *("train", "predict", "audit", "compare", "tune", "reproduce", "init", "doctor", "explain"),
     "strategies",
 ]
 
@@ -62,6 +62,9 @@ REFUSALS = [
     "deploy local --data adul",
     "compare nofile.toml",
     "predict norun --csv nofile.csv --out p.csv",
+    "audit nofile.csv --prediction D --sensitive S",
+    "audit P.csv --prediction D --sensitive S --bins age",
+    "audit P.csv --prediction D --sensitive S --baseline nofile",
     "reproduce table1",
     "strategies fedvag",
     "explain nosefloor",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from random import Random
 
 import numpy as np
@@ -260,7 +261,7 @@ def judgement(outcome="too few rows to tell", tolerance=0.02, sentence=""):
     )
 
 
-def rich_report(outcome="too few rows to tell", tolerance=0.02):
+def rich_report(outcome="too few rows to tell", tolerance=0.02, rounds=40):
     """Two attributes, five clients, forty rounds, a baseline and references."""
     rng = Random(13)
     clients = {f"client-{i}": rows for i, rows in enumerate((2272, 2936, 2283, 1301, 977), 1)}
@@ -303,7 +304,7 @@ def rich_report(outcome="too few rows to tell", tolerance=0.02):
         compared=compared(rng),
         changes=changes(clients),
         baseline="fedavg",
-        training=course(clients, rng),
+        training=course(clients, rng, rounds),
         data=treatment(clients),
         group_use=GroupUse(
             reads_group=True,
@@ -354,12 +355,12 @@ def poor_report():
     )  # fmt: skip
 
 
-def hostile_report():
+def hostile_report(count=60, rounds=40):
     """Names that would break a page: markup, quotes, other directions, no spaces; 60 clients."""
     rng = Random(7)
-    names = [*HOSTILE, *(f"silo {i:02d}" for i in range(60 - len(HOSTILE)))]
+    names = [*HOSTILE, *(f"silo {i:02d}" for i in range(count - len(HOSTILE)))]
     clients = {name: 40 + 31 * i for i, name in enumerate(names)}
-    base = rich_report()
+    base = rich_report(rounds=rounds)
     headline = base.headline.model_copy(
         update={
             "title": f"{HOSTILE[0]} on {HOSTILE[5]}",
@@ -368,9 +369,9 @@ def hostile_report():
             "judgements": [judgement(sentence=HOSTILE[0]), judgement("not met", 0.001)],
         }
     )
-    training = course(clients, rng).model_copy(
+    training = course(clients, rng, rounds).model_copy(
         update={
-            "multipliers": {name: [0.01 * i] * 41 for i, name in enumerate(HOSTILE)},
+            "multipliers": {name: [0.01 * i] * (rounds + 1) for i, name in enumerate(HOSTILE)},
             "set_aside": list(HOSTILE),
         }
     )
@@ -426,10 +427,11 @@ def audit_rows(count=4000, seed=3, favour=0.4):
     }
 
 
-def rich_audit(tolerance=0.05):
+@cache
+def rich_audit():
     """Tables for sex and race, a sweep, clients, unknown rows, and an earlier audit."""
     settings = AuditSettings(
-        tolerance=tolerance,
+        tolerance=0.05,
         notions=("demographic_parity", "equal_opportunity"),
         sex="sex",
         race="race",
@@ -457,6 +459,7 @@ def poor_audit():
     return build_audit(counts, AuditSettings())
 
 
+@cache
 def hostile_audit():
     """Names that would break a page."""
     names = [HOSTILE[i % len(HOSTILE)] for i in range(800)]

@@ -132,8 +132,8 @@ def test_the_cost_is_the_difference_to_fedavg_on_the_same_rows(two):
 
 
 def test_who_lost_and_what_it_bought_is_said(tmp_path):
-    # North: of 1,000 women 100 were selected, 300 now; of 1,000 men 500, now 340. Who is selected
-    # deserves it, and of those left out 50 women and 160 men more do, or 30 women and 200 men.
+    # At both clients: of 1,000 women 100 were selected, 300 now; of 1,000 men 500, now 340. All of
+    # them deserve it, and so do 50 women and 160 men who are left out, now 30 and 200.
     before = [[[850, 0], [50, 100]], [[340, 0], [160, 500]]]
     after = [[[670, 0], [30, 300]], [[460, 0], [200, 340]]]
     plain = write_counted(tmp_path / "plain", before, strategy="fedavg", rule="last")
@@ -143,10 +143,10 @@ def test_who_lost_and_what_it_bought_is_said(tmp_path):
     assert report.headline.cost.startswith(
         "Compared with fedavg on the same 4,000 test rows, accuracy went from 89.5 % to 88.5 %, "
         "which cannot be told apart from chance (95 % interval −2.4 to 0.4 percentage points, "
-        "cautious, since both models decided the same rows), hardest on sex M (−4.0 percentage "
-        "points) and north (−1.0 percentage points); the largest distance between a group and "
-        "everyone fell from 20.0 to 2.0 percentage points, and favourable decisions changed for "
-        "sex F from 10.0 % to 30.0 % and sex M from 50.0 % to 34.0 %."
+        "a cautious one, since both models decided the same rows), hardest on sex M (−4.0 points) "
+        "and north (−1.0 points). The largest distance between a group and everyone fell from "
+        "20.0 to 2.0 percentage points; favourable decisions rose for sex F from 10.0 % to 30.0 % "
+        "and fell for sex M from 50.0 % to 34.0 %."
     )
     alone = build_report([fair]).headline.cost
     assert alone.startswith("What fairness cost is not known: train FedAvg on the same rows")
@@ -376,6 +376,38 @@ def test_what_is_no_finished_run_is_refused_in_one_line(tmp_path):
         build_report([tmp_path])
     with pytest.raises(ConfigError, match="report: needs a run"):
         build_report([])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        (
+            "verdict_tolerance",
+            "much",
+            "config.fairness: verdict_tolerance: Input should be a vali",
+        ),
+        ("notion", [3], "config.fairness: notion.0: Input should be a valid string"),
+        ("sensitive", {"a": 1}, "config.fairness: sensitive: "),
+    ],
+)
+def test_an_altered_configuration_is_refused_in_one_line(tmp_path, key, value, message):
+    folder = write_counted(tmp_path / "run", [decided(9, 4)] * 2)
+    plain = recorded(folder)
+    plain["config"]["fairness"][key] = value
+    (folder / "run.json").write_text(json.dumps(plain))
+    with pytest.raises(RunDirectoryError) as caught:
+        build_report([folder])
+    assert f"run.json: {message}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_record_without_its_numbers_is_refused(tmp_path):
+    folder = write_counted(tmp_path / "run", [decided(9, 4)] * 2)
+    whole = recorded(folder)
+    for part, value in (("noise_floor", {}), ("intervals", {})):
+        (folder / "run.json").write_text(json.dumps(whole | {part: value}))
+        with pytest.raises(RunDirectoryError, match="lacks the numbers of a split that it names"):
+            build_report([folder])
 
 
 @pytest.mark.parametrize(

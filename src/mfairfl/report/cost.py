@@ -38,8 +38,7 @@ def cost_sentence(run: Subject, baseline: Subject | None, changes: Sequence[Chan
     level = run.found.intervals.level
     parts = [_accuracy(accuracy[0], level), _losers(run, changes)]
     said = ", ".join(filter(None, parts))
-    bought = _bought(run, changes)
-    return f"{where}, {said}{f'; {bought}' if bought else ''}."
+    return " ".join(filter(None, [f"{where}, {said}.", _bought(run, changes)]))
 
 
 def _of(changes: Sequence[Change], part: str, number: str) -> list[Change]:
@@ -50,7 +49,7 @@ def _accuracy(found: Change, level: float) -> str:
     """State the change, and whether it can be told apart from chance."""
     before, after, change = (float(x or 0) for x in (found.before, found.after, found.change))
     limits = range_of_points(found.interval, level)
-    both = "cautious, since both models decided the same rows"
+    both = "a cautious one, since both models decided the same rows"
     if found.interval is None:
         return f"accuracy went from {percent(before)} to {percent(after)}"
     if found.interval[0] <= 0 <= found.interval[1]:
@@ -70,10 +69,14 @@ def _losers(run: Subject, changes: Sequence[Change]) -> str:
     groups = [one for one in _of(changes, "group", "accuracy") if _is_judged(run, one)]
     clients = _of(changes, "client", "accuracy") if len(run.record.federation.clients) > 1 else []
     worst = [_lowest(groups), _lowest(clients)]
-    named = [f"{one.whom} ({points(float(one.change or 0))})" for one in worst if one is not None]
+    named = [f"{one.whom} ({_short(one)})" for one in worst if one is not None]
     if not named:
         return "while no group and no client lost accuracy"
     return f"hardest on {and_list(named)}"
+
+
+def _short(change: Change) -> str:
+    return points(float(change.change or 0)).replace("percentage ", "")
 
 
 def _is_judged(run: Subject, change: Change) -> bool:
@@ -101,14 +104,18 @@ def _bought(run: Subject, changes: Sequence[Change]) -> str:
     before, after = float(known[0].before or 0), float(known[0].after or 0)
     verb = "fell" if after < before else "rose"
     said = (
-        f"the largest distance between a group and everyone {verb} from "
-        f"{100 * before:.1f} to {points(after)}"
+        f"The largest distance between a group and everyone {verb} from {100 * before:.1f} to "
+        f"{points(after)}"
     )
     selected = [one for one in _of(changes, "group", "selection_rate") if _is_judged(run, one)]
     moved = sorted((one for one in selected if one.change), key=lambda one: float(one.change or 0))
     ends = [moved[-1], *moved[:1]] if len(moved) > 1 else moved
-    shifts = [
-        f"{one.whom} from {percent(float(one.before or 0))} to {percent(float(one.after or 0))}"
-        for one in ends
-    ]
-    return f"{said}, and favourable decisions changed for {and_list(shifts)}" if shifts else said
+    if not ends:
+        return f"{said}."
+    return f"{said}; favourable decisions {and_list(map(_shift, ends))}."
+
+
+def _shift(change: Change) -> str:
+    verb = "rose" if float(change.change or 0) > 0 else "fell"
+    before, after = (percent(float(share or 0)) for share in (change.before, change.after))
+    return f"{verb} for {change.whom} from {before} to {after}"

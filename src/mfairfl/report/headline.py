@@ -33,7 +33,9 @@ def make_headline(
     """
     judged, task = judgements(run), run.record.task
     return Headline(
-        title=f"{task.label} = {task.favourable}: {run.record.strategy} on {run.record.data.name}",
+        title=(
+            f"{task.label} “{task.favourable}”: {run.record.strategy} on {run.record.data.name}"
+        ),
         what=_what(run),
         verdict=verdict_sentence(run, judged),
         cost=cost_sentence(run, baseline, changes),

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from mfairfl.data import Split, Task
-from mfairfl.errors import ConfigError
+from mfairfl.errors import ConfigError, RunDirectoryError, first_problem
 from mfairfl.fairness.goal_violation import goal_violation
 from mfairfl.fairness.tally import Tally
 from mfairfl.report.document import Measured
@@ -16,8 +18,9 @@ from mfairfl.runs.record import Evaluation, RunRecord
 from mfairfl.runs.side_by_side import distinct_names
 from mfairfl.strategies import Card
 from mfairfl.strategies.registry import METHODS, describe
+from mfairfl.text import one_line
 
-__all__ = ["Aim", "Subject", "read_subjects"]
+__all__ = ["Aim", "Asked", "Subject", "read_subjects"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +108,17 @@ class Aim:
         )
 
 
+class Asked(BaseModel):
+    """What the configuration in a record asks for, as far as a report judges it."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    notion: tuple[str, ...]
+    sensitive: tuple[str, ...] | None = None
+    intersections: bool = False
+    verdict_tolerance: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
     """A finished run, read from its folder."""
@@ -112,6 +126,7 @@ class Subject:
     path: Path
     record: RunRecord
     name: str
+    asked: Asked
 
     @property
     def split(self) -> Split:
@@ -136,12 +151,11 @@ class Subject:
     @property
     def aim(self) -> Aim:
         """What the run was asked for."""
-        asked = self.record.config["fairness"]
         every = tuple(attribute.name for attribute in self.record.task.attributes)
         return Aim(
-            notions=tuple(asked["notion"]) if every else (),  # nobody is compared
-            attributes=tuple(asked.get("sensitive") or every),
-            intersections=bool(asked.get("intersections", False)),
+            notions=self.asked.notion if every else (),  # without groups nobody is compared
+            attributes=self.asked.sensitive or every,
+            intersections=self.asked.intersections,
         )
 
     @property
@@ -174,6 +188,21 @@ def read_subjects(runs: Sequence[str | Path]) -> list[Subject]:
             raise ConfigError(f"{folder}: given twice; give each run once")
     names = distinct_names(folders, records)
     return [
-        Subject(path=folder, record=record, name=name)
+        Subject(path=folder, record=record, name=name, asked=_asked(folder, record))
         for folder, record, name in zip(folders, records, names, strict=True)
     ]
+
+
+def _asked(folder: Path, record: RunRecord) -> Asked:
+    """Read what was asked for; a record that contradicts itself is refused."""
+    try:
+        record.evaluation(record.reported)
+        return Asked.model_validate(record.config["fairness"])
+    except ValidationError as error:
+        problem = f"config.fairness: {first_problem(error, Asked)}"
+    except (KeyError, StopIteration):
+        problem = "lacks the numbers of a split that it names"
+    raise RunDirectoryError(
+        f"{folder / 'run.json'}: {one_line(problem)}; the file was altered: restore it or train "
+        "again"
+    )

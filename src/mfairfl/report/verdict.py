@@ -30,7 +30,7 @@ __all__ = ["judgements", "verdict_sentence"]
 def judgements(run: Subject) -> list[Judgement]:
     """Judge every notion of a run's goal."""
     measured = run.aim.measured(run.record.task, run.found, run.tally)
-    tolerance, caution = _tolerance(run), _caution(run)
+    tolerance, caution = run.asked.verdict_tolerance, _caution(run)
     found = []
     for name in run.aim.notions:
         measure = measured[f"{name}_violation"]
@@ -58,11 +58,6 @@ def verdict_sentence(run: Subject, found: Sequence[Judgement]) -> str:
     said = found[0].sentence if len(found) == 1 else _together(run, found)
     caution = next((one.caution for one in found if one.caution), "")
     return f"{said} A low number is no good news here: {caution}." if caution else said
-
-
-def _tolerance(run: Subject) -> float | None:
-    set_before = run.record.config["fairness"].get("verdict_tolerance")
-    return None if set_before is None else float(set_before)
 
 
 def _outcome(run: Subject, measure: Measured, tolerance: float | None) -> Outcome:

@@ -134,6 +134,12 @@ def test_too_many_groups_are_refused():
         counted(frame, sensitive=("a", "b"))
 
 
+def test_combinations_of_the_same_name_are_refused():
+    frame = pd.DataFrame({"a": ["x", "x × y"], "b": ["y × z", "z"], "decision": [1, 0]})
+    with pytest.raises(DataError, match="two combinations of groups are called 'x × y × z'"):
+        counted(frame, sensitive=("a", "b"))
+
+
 def test_too_many_clients_are_refused():
     frame = pd.DataFrame({"a": ["x", "y"] * 3000, "c": range(6000), "decision": [1, 0] * 3000})
     with pytest.raises(DataError, match="6,000 clients"):

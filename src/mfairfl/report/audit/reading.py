@@ -115,14 +115,16 @@ def count_frame(frame: pd.DataFrame, reading: RowReading, *, name: str) -> Count
     attributes = _attributes(columns, rows, reading.bins, name)
     _check_size(rows, attributes, name)
     given: dict[str, Any] = {"sensitive_features": rows.groups, "attributes": attributes}
-    given |= {"clients": rows.clients, "scores": rows.scores, "grid": reading.grid}
+    given |= {"clients": rows.clients}
     above = None
     if rows.scores is not None:
         above = AboveMedian.of(
             rows.scores, lambda high: AuditCounts.from_rows(rows.labels, high, **given)
         )
     return CountedFrame(
-        counts=AuditCounts.from_rows(rows.labels, rows.decisions, **given),
+        counts=AuditCounts.from_rows(
+            rows.labels, rows.decisions, scores=rows.scores, grid=reading.grid, **given
+        ),
         above_median=above,
         meaning=_meaning(columns, reading.roles, roles),
         left_out=rows.left_out,
@@ -196,6 +198,10 @@ def _check_size(rows: PredictedRows, attributes: tuple[Attribute, ...], name: st
             f"{name}: the sensitive columns make {cells:,} combinations of groups, at most "
             f"{MOST_CELLS:,} can be compared: name fewer columns, or form larger groups"
         )
+    crossed = Cells(attributes).grouping(*(one.name for one in attributes)).groups
+    if len(set(crossed)) < len(crossed):
+        twice = next(group for group in crossed if crossed.count(group) > 1)
+        raise DataError(f"{name}: two combinations of groups are called '{twice}': rename a group")
     clients = 1 if rows.clients is None else len(set(rows.clients.tolist()))
     if clients > 1 and clients * cells > MOST_COUNTS:
         raise DataError(
