@@ -159,7 +159,7 @@ def _flips(measure: Measured, tolerance: float) -> str:
     low, high = measure.bounds
     if low <= tolerance < high:
         reach = f"{points(low).partition(' ')[0]} to {points(high)}"
-        return f" That depends on rows of which something is not known: {reach} are possible."
+        return f" Rows of which something is not known could make it anything from {reach}."
     return ""
 
 
