@@ -17,6 +17,7 @@ from flwr.proto.fleet_pb2 import ActivateNodeRequest
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
+from outbound import Outbound
 
 from audit_silos import CONSENT, pooled, predictions
 from mfairfl.deployment.audit_request import load_request
@@ -33,8 +34,13 @@ def test_a_deployment_ends_in_the_embedded_engine_s_bytes_and_leaves_nothing(tmp
     (tmp_path / "run.toml").write_text(tomli_w.dumps(SETTINGS | {"task": TASK}))
     out = tmp_path / "over-flower"
     silos = [word for site in SITES for word in ("--silo", f"{site}={files[site]}")]
-    done = mfairfl_cli("deploy", "local", str(tmp_path / "run.toml"), *silos, "--out", str(out))
+    outbound = Outbound(tmp_path / "outbound")
+    words = ["deploy", "local", str(tmp_path / "run.toml"), *silos, "--out", str(out)]
+    done = mfairfl_cli(*words, env=outbound.env(FLWR_TELEMETRY_ENABLED="1"))
     assert done.returncode == 0, done.stderr
+    for program in ("flower-superlink", "flower-supernode", "flwr-serverapp", "silo_process"):
+        assert any(program in line for line in outbound.programs()), program
+    assert outbound.calls() == []  # no telemetry, and nobody else outside this machine
     assert "round 3/3" in done.stderr
     here = embedded(tmp_path / "here")
     assert digests(out) == digests(tmp_path / "here")

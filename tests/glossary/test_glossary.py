@@ -230,3 +230,48 @@ def test_lists_in_words_are_complete():
     assert all(f"`{name}`" in explain("pooled reference").text for name in REFERENCES)
     named = set(re.findall(r"`([\w-]+)`", explain("heterogeneity").text)) - {"column"}
     assert named <= set(SCHEMES)
+
+
+# ------------------------------------------------------------- of other packages
+
+
+@pytest.fixture
+def announced(tmp_path, monkeypatch, write_module):
+    """A distribution with a notion and a strategy, and with ones that do not load."""
+    module = write_module(
+        "from dataclasses import dataclass\n"
+        "from mfairfl.fairness import Event, Notion\n"
+        "from mfairfl.strategies import Card, Strategy\n"
+        "OWN = Notion('own_equality', (Event('y=0', (0,)),), 'error')\n"
+        "@dataclass(frozen=True)\n"
+        "class Mine(Strategy):\n"
+        "    card = Card(title='Mine alone', protects='clients')\n"
+    )
+    folder = tmp_path / "site" / "strangers-1.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: strangers\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(
+        f"[mfairfl.notions]\nown_equality = {module}:OWN\nlost = nowhere_at_all:thing\n"
+        f"[mfairfl.strategies]\nmine-alone = {module}:Mine\n"
+    )
+    monkeypatch.syspath_prepend(str(folder.parent))
+
+
+def test_what_other_packages_announce_is_explained_too(announced, new_names):
+    assert explain("own equality").short == (
+        "Fair if groups do not differ in the share of people who are decided wrongly, among "
+        "people whose true label is unfavourable."
+    )
+    assert explain("own_equality_ratio").short.startswith(
+        "Lowest divided by highest group in the share of people who are decided rightly"
+    )
+    mine = explain("mine-alone")
+    assert mine.short == "A method: mine alone."
+    assert mine.text.startswith("It is meant to be fair to clients.")  # without a docstring
+
+
+def test_what_cannot_be_loaded_is_left_out_with_a_warning(announced, new_names):
+    with pytest.warns(UserWarning, match="notion lost is left out: .*nowhere_at_all"):
+        names = [entry.name for entry in entries()]
+    assert {"own_equality_violation", "mine-alone"} <= set(names)
+    assert not any(name.startswith("lost") for name in names)

@@ -16,7 +16,12 @@ import httpx
 from mfairfl.deployment.credentials import read_public_key
 from mfairfl.deployment.journal import JOURNAL, read_journal
 from mfairfl.deployment.key_ring import read_registered
-from mfairfl.deployment.processes import PRIVATE, environment, watched_group
+from mfairfl.deployment.processes import (
+    PRIVATE,
+    environment,
+    silence_flower,
+    watched_group,
+)
 from mfairfl.deployment.revocation import add_revocation, read_revocations
 from mfairfl.deployment.settings import FederationSettings, ServerSettings, load_federation
 from mfairfl.errors import FederationError, require_known
@@ -113,6 +118,7 @@ class FlowerCli:
 
     def _unregister(self, keys: Collection[bytes]) -> None:
         # `flwr supernode list` does not say which node has which key.
+        silence_flower()
         from flwr.proto import control_pb2  # noqa: PLC0415 - seconds
         from flwr.supercore.control import ControlHttpClient  # noqa: PLC0415
 

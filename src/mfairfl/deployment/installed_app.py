@@ -17,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from mfairfl.deployment.processes import silence_flower
 from mfairfl.errors import ConfigError
 
 __all__ = ["SOCKET", "load_client_app", "use_installed_app", "write_launchers"]
@@ -76,6 +77,7 @@ def use_installed_app(runtime: ModuleType, app: Any) -> None:
 
 def load_client_app() -> ClientProcess:
     """Load Flower and the client app; return the function that answers one message."""
+    silence_flower()
     from flwr.supernode.cli.flwr_clientapp import flwr_clientapp  # noqa: PLC0415 - seconds
     from flwr.supernode.runtime import run_clientapp as runtime  # noqa: PLC0415
 

@@ -29,6 +29,7 @@ __all__ = [
     "environment",
     "free_ports",
     "is_alive",
+    "silence_flower",
     "sole_use",
     "start",
     "stop",
@@ -43,9 +44,9 @@ PRIVATE = 0o077
 _UMASK = "MFAIRFL_UMASK"
 _HOME = "FLWR_HOME"
 _LEAVING = 5.0  # seconds that processes which were killed may take to be gone
-_QUIET = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
+# Whatever the user's own Flower programs may tell: those of mfairfl tell nobody anything.
+_SILENT = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
+_QUIET = _SILENT | {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
     "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3",
     "PYTHONUNBUFFERED": "1",
@@ -78,6 +79,21 @@ def environment(state: Path, *first: Path) -> dict[str, str]:
     folders = [*map(str, first), str(Path(sys.executable).parent), os.environ.get("PATH", "")]
     own = {_HOME: str(home), "PATH": os.pathsep.join(filter(None, folders))}
     return os.environ | _QUIET | _ONE_THREAD | own | {_UMASK: _umask()}
+
+
+def silence_flower() -> None:
+    """Let Flower report nothing from this process, whether it is imported yet or not.
+
+    Examples
+    --------
+    >>> silence_flower()
+    >>> from flwr.supercore.telemetry import EventType, event
+    >>> event(EventType.PING).result()  # doctest: +SKIP
+    'disabled'
+    """
+    os.environ.update(_SILENT)
+    if loaded := sys.modules.get("flwr.supercore.telemetry"):  # it has read the environment
+        vars(loaded)["FLWR_TELEMETRY_ENABLED"] = _SILENT["FLWR_TELEMETRY_ENABLED"]
 
 
 def _umask() -> str:

@@ -1,0 +1,104 @@
+"""Nothing is told to anybody: Flower's telemetry and its update check are off in our processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from consortium import config, write_files
+from outbound import Outbound
+
+from mfairfl.deployment import commands
+from mfairfl.deployment.coordinator import FlowerCli
+from mfairfl.deployment.local import write_deployment
+from mfairfl.deployment.settings import load_federation
+from mfairfl.remote.silo_file import load_silo
+
+# What Flower's programs do when they begin and when they end.
+PING = (
+    "from flwr.supercore.telemetry import EventType, event; print(event(EventType.PING).result())"
+)
+UPDATE = (
+    "from flwr.supercore.update_check import warn_if_flwr_update_available as w; import threading;"
+    "w(); [t.join() for t in threading.enumerate() if t is not threading.current_thread()]"
+)
+
+
+def python(code, env, *, check=True):
+    words = [sys.executable, "-c", code]
+    return subprocess.run(words, env=env, capture_output=True, text=True, check=check).stdout
+
+
+@pytest.fixture
+def outbound(tmp_path):
+    return Outbound(tmp_path / "outbound")
+
+
+def test_the_listener_hears_flower_where_it_may_speak(outbound, tmp_path):
+    """The proof that the other tests can fail."""
+    env = outbound.env(FLWR_HOME=str(tmp_path), FLWR_TELEMETRY_ENABLED="1")
+    env.pop("FLWR_DISABLE_UPDATE_CHECK", None)
+    python(PING, env, check=False)
+    assert any("telemetry.flower.ai" in call for call in outbound.calls())
+    python(UPDATE, env, check=False)
+    assert any("api.flower.ai" in call for call in outbound.calls())
+
+
+def test_every_program_we_start_is_silent_whatever_the_user_s_own_settings(
+    outbound, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "1")
+    monkeypatch.delenv("FLWR_DISABLE_UPDATE_CHECK", raising=False)
+    file = write_deployment(config(), tmp_path / "run", silos=write_files(tmp_path), deadline=9)
+    settings = load_federation(file)
+    silo_file = file.parent / "silos" / "east" / "silo.toml"
+    silo = load_silo(silo_file)
+    found = [
+        commands.superlink_command(settings.server).env,
+        commands.gate_command(settings.server, file).env,
+        commands.silo_command(silo, silo_file).env,
+        commands.supernode_command(silo, silo_file).env,
+        FlowerCli(settings.server)._env,
+    ]
+    for env in found:
+        assert env["FLWR_TELEMETRY_ENABLED"] == "0"
+        assert env["FLWR_DISABLE_UPDATE_CHECK"] == "1"
+    listened = {**found[0], **{key: outbound.env()[key] for key in ("PYTHONPATH", "OUTBOUND")}}
+    assert python(f"{PING}; {UPDATE}", listened) == "disabled\n"
+    assert outbound.calls() == []
+
+
+@pytest.mark.parametrize("first", ["pass", "import flwr.supercore.telemetry"])
+def test_flower_inside_a_silo_s_own_process_is_silent(outbound, tmp_path, first):
+    code = (
+        f"{first}; from mfairfl.deployment import installed_app; installed_app.load_client_app();"
+        "from flwr.supernode.runtime import run_clientapp as r; from flwr.common import EventType;"
+        "print(r.event(EventType.FLWR_CLIENTAPP_RUN_ENTER).result())"
+    )
+    env = outbound.env(FLWR_HOME=str(tmp_path), FLWR_TELEMETRY_ENABLED="1")
+    assert python(code, env) == "disabled\n"
+    assert outbound.calls() == []
+
+
+def test_a_flower_app_of_the_user_s_own_keeps_the_user_s_choice(outbound):
+    code = (
+        "import mfairfl.flower, os; from mfairfl.flower import FairStrategy;"
+        "from flwr.supercore import telemetry; print(telemetry.FLWR_TELEMETRY_ENABLED)"
+    )
+    for chosen in ("1", "0"):
+        assert python(code, outbound.env(FLWR_TELEMETRY_ENABLED=chosen)) == f"{chosen}\n"
+    assert outbound.calls() == []  # importing it sends nothing either way
+
+
+def test_commands_that_train_measure_and_explain_call_nobody(outbound, tmp_path):
+    """A run on a bundled data set, from the command to its tables."""
+    code = (
+        "import sys; from mfairfl.cli import main;"
+        "sys.exit(main(['train', '--data', 'adult', '--rounds', '1', '--local-epochs', '1',"
+        " '--out', sys.argv[1], '--json']) or main(['explain', 'noise-floor']))"
+    )
+    words = [sys.executable, "-c", code, str(tmp_path / "run")]
+    subprocess.run(words, env=outbound.env(), capture_output=True, check=True)
+    assert outbound.programs()
+    assert outbound.calls() == []
