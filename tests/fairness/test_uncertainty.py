@@ -158,6 +158,34 @@ def test_q_is_the_normal_quantile_for_two_groups():
     assert found.upper == pytest.approx(1.96 * 0.5 * math.sqrt(2 * p * (1 - p) / n), rel=0.03)
 
 
+def test_a_small_group_does_not_hide_what_a_large_one_shows():
+    # Selected: 700 of 1,000, 300 of 1,000, 20 of 40; overall half. Delta method: the deviation of
+    # the first is p₁(1 − s₁) − Σ s_g p_g over the others; rates p and shares s both vary.
+    counts = [[[[0, 0], [300, 700]], [[0, 0], [700, 300]], [[0, 0], [20, 20]]]]
+    tally = Tally(np.array(counts), ("all",), (Attribute("group", ("a", "b", "c")),))
+    found = intervals(tally, draws=8000).values["demographic_parity_violation"]
+    rows, p = np.array([1000, 1000, 40]), np.array([0.7, 0.3, 0.5])
+    share = rows / rows.sum()
+    weight = np.array([1 - share[0], *share[1:]])
+    error = math.sqrt(
+        (weight**2 * p * (1 - p) / rows).sum() + (share @ p**2 - (share @ p) ** 2) / rows.sum()
+    )
+    # The quantile is at least that of one normal number and at most Bonferroni's for three; one
+    # for all groups would be that of the 40: 1.96 √(¼/40) = .155.
+    least, most = 0.97 * 1.96 * error, 1.03 * 2.394 * error
+    assert 0.2 - most < found.lower < 0.2 - least
+    assert 0.2 + least < found.upper < 0.2 + most
+
+
+def test_a_group_without_enough_rows_says_nothing_and_hides_nothing():
+    # Two rows of c: any violation may be theirs, but that of a and b stays what it is.
+    counts = [[[[0, 0], [300, 700]], [[0, 0], [700, 300]], [[0, 0], [1, 1]]]]
+    tally = Tally(np.array(counts), ("all",), (Attribute("group", ("a", "b", "c")),))
+    found = intervals(tally).values["demographic_parity_violation"]
+    assert found.upper == 1.0
+    assert 0.15 < found.lower < 0.2
+
+
 def test_a_tiny_group_tells_nothing():
     # Two rows in group F, one selected, as half of M: 14 % (e⁻²) of resamples have no row of F, so
     # no upper limit below 1 can be claimed though no defined resample is farther than ½.

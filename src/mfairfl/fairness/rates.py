@@ -1,8 +1,8 @@
 """Numbers from counts[…, client, cell, y, ŷ]: the arithmetic behind metrics and intervals.
 
 Everything here is vectorised over leading axes (resampled tallies) and is nan where a rate has no
-rows. Violations and client spreads are a seminorm N of a vector v of rates, which is what makes
-one interval rule serve them all (`mfairfl.fairness.uncertainty`).
+rows. Violations and client spreads are a seminorm N of a vector v of rates, from which their
+intervals follow (`mfairfl.fairness.uncertainty`).
 """
 
 from __future__ import annotations
@@ -114,11 +114,14 @@ class Spread:
         From v to N(v).
     largest
         The largest value N can have.
+    maximum
+        Whether N is the largest absolute entry of v.
     """
 
     vector: Callable[[NDArray[Any]], Floats]
     norm: Callable[[Floats], Floats]
     largest: float = 1.0
+    maximum: bool = False
 
     def value(self, counts: NDArray[Any]) -> Floats:
         """Return N(v(counts))."""
@@ -140,7 +143,7 @@ def violation_of(notion: Notion, groupings: Sequence[Grouping]) -> Spread:
         parts = [rates - overall for rates, overall in each]
         return np.concatenate([d.reshape(*d.shape[:-2], -1) for d in parts], axis=-1)
 
-    return Spread(deviations, lambda v: np.asarray(np.abs(v).max(axis=-1)))
+    return Spread(deviations, lambda v: np.asarray(np.abs(v).max(axis=-1)), maximum=True)
 
 
 def group_rates(notion: Notion, grouping: Grouping, counts: NDArray[Any]) -> tuple[Floats, Floats]:

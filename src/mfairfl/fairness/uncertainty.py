@@ -1,6 +1,6 @@
 """Confidence intervals, noise floors and verdicts for the reported numbers.
 
-Three rules cover them all; a notion's difference and ratio stand beside its violation without.
+Four rules cover them all; a notion's difference and ratio stand beside its violation without.
 
 * **Shares** (accuracy, rates): Wilson's interval. F1 is a monotone function of one share, so its
   interval is that share's, transformed; balanced accuracy is a mean of two independent shares,
@@ -8,12 +8,18 @@ Three rules cover them all; a notion's difference and ratio stand beside its vio
 * **Worst and best client**: Wilson intervals that hold for all K clients together (Šidák: clients
   are independent). The smallest lower and the smallest upper limit bound the worst client, the
   largest ones the best; a percentile bootstrap would inherit the bias of an extreme.
-* **Violations, client spreads**: all are N(v), N a seminorm of a vector of rates, so
+* **Client spreads**: both are N(v), N a seminorm of a vector of rates, so
   |N(v̂) − N(v)| ≤ N(v̂ − v). The interval is N(v̂) ± q with q the level-quantile of N(v* − ṽ) over
-  resampled tallies: conservative, and honest near N = 0, where a percentile bootstrap fails. Rows
-  are resampled within each client over (cell, y, ŷ), each rate smoothed by z² pseudo-rows
-  (Wilson's), so that "0 of 8" is not taken for certainty. A draw that leaves a needed rate without
-  rows counts as infinitely far: too little data gives a wide interval, not a narrow one.
+  resampled tallies: conservative, and honest near N = 0, where a percentile bootstrap fails.
+* **Violations**: N(v) = max |v_j| over the deviations v_j of groups. Each has limits of its own,
+  |v̂_j| ± q s_j, with s_j its standard error and q the level-quantile of max_j |v*_j − ṽ_j| / s_j:
+  they hold for all groups together, so the largest lower and the largest upper limit bound N. A
+  group of a few rows then widens the upper limit, but does not hide what a large one shows.
+
+Rows are resampled within each client over (cell, y, ŷ), each rate smoothed by z² pseudo-rows
+(Wilson's), so that "0 of 8" is not taken for certainty. A draw that leaves a needed rate without
+rows counts as infinitely far, and a group that many draws leave without says nothing (its limits
+are 0 and 1): too little data gives a wide interval, not a narrow one.
 """
 
 from __future__ import annotations
@@ -185,11 +191,31 @@ class Resampling:
         found: dict[str, Interval | None] = dict.fromkeys(spreads)
         for name, spread in spreads.items():
             if (value := numbers[name]) is not None:
-                away = spread.norm(spread.vector(drawn) - spread.vector(smooth))
-                far = np.where(np.isnan(away), np.inf, away)
-                q = float(np.quantile(far, self.level, method="higher"))
-                found[name] = Interval(max(0.0, value - q), min(spread.largest, value + q))
+                away = spread.vector(drawn) - spread.vector(smooth)
+                if spread.maximum:
+                    lower, upper = self._largest(spread.vector(counts), away)
+                else:
+                    q = self._quantile(spread.norm(away))
+                    lower, upper = value - q, value + q
+                found[name] = Interval(max(0.0, lower), min(spread.largest, upper))
         return found
+
+    def _quantile(self, away: Floats) -> float:
+        far = np.where(np.isnan(away), np.inf, away)
+        return float(np.quantile(far, self.level, method="higher"))
+
+    def _largest(self, entries: Floats, away: Floats) -> tuple[float, float]:
+        """Return limits of max |v_j| from the (J,) entries and how far (draws, J) draws are."""
+        # Of the draws that may be outside, half are left to those in which a group has no rows.
+        told = np.isnan(away).mean(axis=0) <= (1.0 - self.level) / (2 * len(entries))
+        if not told.any():
+            return 0.0, math.inf
+        known, away = np.abs(entries[told]), np.abs(away[:, told])
+        error = np.sqrt(np.nanmean(np.square(away), axis=0))
+        scaled = np.divide(away, error, out=np.zeros_like(away), where=error > 0)
+        reach = self._quantile(scaled.max(axis=-1)) * error
+        upper = float((known + reach).max()) if told.all() else math.inf
+        return float((known - reach).max()), upper
 
     def violations(
         self,

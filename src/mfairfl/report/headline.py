@@ -65,9 +65,7 @@ def _whose(run: Subject) -> str:
         return f"{rows} of {len(facts.clients)} silos ({names}), each with a file of its own"
     if facts.scheme in ("column", "tables"):
         return f"{rows} of {len(facts.clients)} clients ({names}){together}"
-    return (
-        f"{rows} divided among {len(facts.clients)} simulated clients ({names}){together}"
-    )
+    return f"{rows} divided among {len(facts.clients)} simulated clients ({names}){together}"
 
 
 def _goal(run: Subject) -> str:
