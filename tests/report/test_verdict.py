@@ -12,14 +12,14 @@ from counted_runs import SEX, decided, write_counted
 from mfairfl.data import Attribute
 from mfairfl.report.group_use import group_use
 from mfairfl.report.headline import make_headline
-from mfairfl.report.subject import read_subjects
+from mfairfl.report.reported_run import read_runs
 from mfairfl.report.verdict import judgements, verdict_sentence
 
 AGE = Attribute("age", ("old", "young"))
 
 
 def judged(tmp_path, cells, **changes):
-    run = read_subjects([write_counted(tmp_path / "run", cells, **changes)])[0]
+    run = read_runs([write_counted(tmp_path / "run", cells, **changes)])[0]
     found = judgements(run)
     return found, verdict_sentence(run, found)
 
@@ -190,7 +190,7 @@ def test_losses_have_no_interval_and_therefore_no_verdict(tmp_path):
 
 
 def test_without_a_sensitive_attribute_nothing_is_called_fair(tmp_path):
-    (run,) = read_subjects([write_counted(tmp_path / "run", halves(9, 9, 20), tolerance=0.05)])
+    (run,) = read_runs([write_counted(tmp_path / "run", halves(9, 9, 20), tolerance=0.05)])
     task = run.record.task.model_copy(update={"sensitive": ()})
     plain = replace(run, record=run.record.model_copy(update={"task": task}))
     assert judgements(plain) == []

@@ -128,7 +128,7 @@ def _settings(request: AuditRequest) -> AuditSettings:
 # ------------------------------------------------------------------ counts on disk
 
 
-class _Header(StrictModel):
+class _CountsHeader(StrictModel):
     """What the arrays are of."""
 
     clients: tuple[str, ...]
@@ -157,7 +157,7 @@ def write_gathered(out: Path, found: GatheredAudit) -> None:
     for k, sums in enumerate(counts.sums or ()):
         arrays[f"{k}/histogram"] = sums.histogram.counts
         arrays |= {f"{k}/{name}": getattr(sums, name) for name in _SCORE_SUMS}
-    header = _Header(
+    header = _CountsHeader(
         clients=counts.clients,
         attributes=tuple((one.name, one.groups) for one in counts.attributes),
         score_range=None if grid is None else (grid.lowest, grid.highest),
@@ -172,14 +172,14 @@ def read_gathered(out: Path) -> GatheredAudit:
     path, remedy = out / _COUNTS, "audit again"
     arrays, plain = read_sealed(path, remedy=remedy)
     try:
-        header = _Header.model_validate(plain)
+        header = _CountsHeader.model_validate(plain)
         counts = _counts(arrays, header)
     except (ValidationError, KeyError, MfairflError) as error:
         raise CheckpointError(f"{path}: not the counts of an audit ({error}); {remedy}") from None
     return GatheredAudit(counts=counts, silos=header.silos, left_out=header.left_out)
 
 
-def _counts(arrays: dict[str, np.ndarray], header: _Header) -> AuditCounts:
+def _counts(arrays: dict[str, np.ndarray], header: _CountsHeader) -> AuditCounts:
     parts: dict[str, Any] = {name: arrays[name] for name in _PARTS}
     sums = None
     if "0/histogram" in arrays:

@@ -16,7 +16,7 @@ _PERIOD = 600.0  # seconds in which a key may send its allowance
 
 
 @dataclass(slots=True)
-class _Share:
+class _KeyUse:
     requests: int = 0  # under way
     held: int = 0  # bytes of their bodies
     sent: int = 0  # bytes since `since`
@@ -58,7 +58,7 @@ class MemoryShares:
     ) -> None:
         self._total, self._each, self._requests = total, each, requests
         self._allowance, self._clock = allowance, clock
-        self._shares: defaultdict[str, _Share] = defaultdict(_Share)
+        self._shares: defaultdict[str, _KeyUse] = defaultdict(_KeyUse)
 
     @property
     def held(self) -> int:

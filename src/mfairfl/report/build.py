@@ -17,7 +17,7 @@ from mfairfl.report.group_use import group_use
 from mfairfl.report.headline import make_headline
 from mfairfl.report.numbers import client_slices, group_sections, overall_numbers
 from mfairfl.report.provenance import altered_files, provenance_of, read_encoder
-from mfairfl.report.subject import read_subjects
+from mfairfl.report.reported_run import read_runs
 from mfairfl.report.treatment import data_treatment
 from mfairfl.runs.references import fit_on_rows_of
 from mfairfl.text import one_line
@@ -53,7 +53,7 @@ def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) 
     >>> print(report.headline.verdict)  # doctest: +SKIP
     """
     wanted = [known_reference(name) for name in dict.fromkeys(references)]
-    subjects = read_subjects(runs)
+    subjects = read_runs(runs)
     run, baseline = subjects[0], baseline_of(subjects)
     found, aim = run.found, run.aim
     compared = compared_models(subjects, fit_on_rows_of(run.record, wanted))

@@ -10,7 +10,7 @@ from mfairfl.fairness.rates import PROPORTIONS, pooled_table
 from mfairfl.fairness.share_change import share_change
 from mfairfl.fairness.summary import each_table
 from mfairfl.report.document import Change
-from mfairfl.report.subject import Subject
+from mfairfl.report.reported_run import ReportedRun
 from mfairfl.runs.record import Bounds, Number
 
 __all__ = ["changes_between"]
@@ -31,7 +31,7 @@ class _Whom:
 Tables = Mapping[tuple[str, ...], Any]
 
 
-def changes_between(baseline: Subject, run: Subject) -> list[Change]:
+def changes_between(baseline: ReportedRun, run: ReportedRun) -> list[Change]:
     """Return the changes of all rows, of every group and of every client, on the same rows."""
     level = run.found.intervals.level
     tables = _tables(baseline), _tables(run)
@@ -43,7 +43,7 @@ def changes_between(baseline: Subject, run: Subject) -> list[Change]:
     ]
 
 
-def _slices(run: Subject, judged: Subject) -> dict[_Whom, dict[str, Number]]:
+def _slices(run: ReportedRun, judged: ReportedRun) -> dict[_Whom, dict[str, Number]]:
     """Return the numbers that may have changed; the goal is that of the judged run."""
     metrics, goal = run.found.metrics, judged.aim.measures
     measured = judged.aim.measured(run.record.task, run.found, run.tally)
@@ -61,7 +61,7 @@ def _slices(run: Subject, judged: Subject) -> dict[_Whom, dict[str, Number]]:
     return found
 
 
-def _tables(run: Subject) -> Tables:
+def _tables(run: ReportedRun) -> Tables:
     """Return label × decision of everyone, of each client and of each group."""
     if run.tally is None:
         return {}

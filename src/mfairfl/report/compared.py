@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from mfairfl.fairness.goal_violation import goal_violation
 from mfairfl.fairness.summary import constant_classifier
 from mfairfl.report.document import ComparedModel, Measured
-from mfairfl.report.subject import Aim, Subject
+from mfairfl.report.reported_run import Aim, ReportedRun
 from mfairfl.report.wording import known_notion
 from mfairfl.runs.record import Evaluation
 from mfairfl.runs.references import ReferenceRecord
@@ -26,7 +26,7 @@ _BEFORE = (
 _AFTER = ("worst_client_accuracy", "client_accuracy_gap")
 
 
-def baseline_of(runs: Sequence[Subject]) -> Subject | None:
+def baseline_of(runs: Sequence[ReportedRun]) -> ReportedRun | None:
     """Return the run that shows what is possible without a constraint on groups.
 
     The first other run on the same rows that has none, FedAvg if there is one.
@@ -44,7 +44,7 @@ def baseline_of(runs: Sequence[Subject]) -> Subject | None:
 
 
 def compared_models(
-    runs: Sequence[Subject], references: Sequence[ReferenceRecord]
+    runs: Sequence[ReportedRun], references: Sequence[ReferenceRecord]
 ) -> list[ComparedModel]:
     """Return the judged run, the others, the constant classifier and pooled references."""
     judged, *others = runs
@@ -53,7 +53,7 @@ def compared_models(
     return [*found, _constant(judged, aim), *(_reference(one, judged) for one in references)]
 
 
-def _run(run: Subject, judged: Subject, aim: Aim) -> ComparedModel:
+def _run(run: ReportedRun, judged: ReportedRun, aim: Aim) -> ComparedModel:
     goal = aim.measured(run.record.task, run.found, run.tally)
     key = "" if run is judged else different_rows(judged.record, run.record)
     notes = [f"measured on other rows ({key} differs)"] if key else []
@@ -68,12 +68,12 @@ def _run(run: Subject, judged: Subject, aim: Aim) -> ComparedModel:
     )
 
 
-def _standard(aim: Aim, run: Subject) -> bool:
+def _standard(aim: Aim, run: ReportedRun) -> bool:
     """Say whether the recorded differences and ratios are of the groups that are judged."""
     return aim.recorded_under(run.record.task) == "" and len(aim.attributes) == 1
 
 
-def _constant(judged: Subject, aim: Aim) -> ComparedModel:
+def _constant(judged: ReportedRun, aim: Aim) -> ComparedModel:
     """Return the classifier that gives everyone the commoner train label."""
     recorded = judged.found.constant_classifier
     numbers = {
@@ -100,7 +100,7 @@ def _constant(judged: Subject, aim: Aim) -> ComparedModel:
     )
 
 
-def _reference(one: ReferenceRecord, judged: Subject) -> ComparedModel:
+def _reference(one: ReferenceRecord, judged: ReportedRun) -> ComparedModel:
     found, aim = one.evaluation(judged.split), judged.aim
     goal = aim.measured(one.task, found, one.tallies.get(judged.split))
     return ComparedModel(

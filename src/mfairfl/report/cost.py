@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mfairfl.report.document import Change
-from mfairfl.report.subject import Subject
+from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.wording import and_list, percent, points, range_of_points
 
 __all__ = ["cost_sentence"]
 
 
-def cost_sentence(run: Subject, baseline: Subject | None, changes: Sequence[Change]) -> str:
+def cost_sentence(
+    run: ReportedRun, baseline: ReportedRun | None, changes: Sequence[Change]
+) -> str:
     """Say what fairness cost, and whom; or why that is not known.
 
     Parameters
     ----------
-    run, baseline : Subject
+    run, baseline : ReportedRun
         The judged run, and one on the same rows without a constraint.
     changes : sequence of Change
         From the baseline to the run.
@@ -65,7 +67,7 @@ def _accuracy(found: Change, level: float) -> str:
     )
 
 
-def _losers(run: Subject, changes: Sequence[Change]) -> str:
+def _losers(run: ReportedRun, changes: Sequence[Change]) -> str:
     """Name the group and the client whose accuracy fell most."""
     groups = [one for one in _of(changes, "group", "accuracy") if _is_judged(run, one)]
     clients = _of(changes, "client", "accuracy") if len(run.record.federation.clients) > 1 else []
@@ -80,7 +82,7 @@ def _short(change: Change) -> str:
     return points(float(change.change or 0)).replace("percentage ", "")
 
 
-def _is_judged(run: Subject, change: Change) -> bool:
+def _is_judged(run: ReportedRun, change: Change) -> bool:
     """Say whether a group is one of an attribute that is judged, not of several crossed."""
     known = {
         f"{attribute} {group}"
@@ -95,7 +97,7 @@ def _lowest(changes: Sequence[Change]) -> Change | None:
     return min(fell, key=lambda one: float(one.change or 0), default=None)
 
 
-def _bought(run: Subject, changes: Sequence[Change]) -> str:
+def _bought(run: ReportedRun, changes: Sequence[Change]) -> str:
     """Say whose favourable decisions became more, and whose fewer."""
     selected = [one for one in _of(changes, "group", "selection_rate") if _is_judged(run, one)]
     moved = sorted((one for one in selected if one.change), key=lambda one: float(one.change or 0))

@@ -13,7 +13,7 @@ from mfairfl.data import SPLITS
 from mfairfl.errors import RunDirectoryError
 from mfairfl.fairness.cells import Cells
 from mfairfl.report.document import TrainingCourse
-from mfairfl.report.subject import Subject
+from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.wording import known_notion, plain_name
 from mfairfl.runs.history import number_in, read_rows
 from mfairfl.runs.record import Number, ServedFacts
@@ -28,7 +28,7 @@ Rows = list[dict[str, str]]
 _NOT_OURS = (AttributeError, csv.Error, KeyError, RecursionError, TypeError, ValueError)
 
 
-def training_course(run: Subject) -> TrainingCourse:
+def training_course(run: ReportedRun) -> TrainingCourse:
     """Read how training went; nothing is known of a run that keeps no history."""
     rounds, clients = (run.path / name for name in HISTORY)
     if not (rounds.exists() or clients.exists()):
@@ -79,7 +79,7 @@ def _served(served: ServedFacts, known: Sequence[int]) -> list[int]:
     return sorted(found)
 
 
-def _curves(run: Subject, rows: Rows) -> dict[str, list[Number]]:
+def _curves(run: ReportedRun, rows: Rows) -> dict[str, list[Number]]:
     """Return accuracy and the goal's violation of each split; the worst notion's of several."""
     curves = {}
     for split in SPLITS:
@@ -103,7 +103,7 @@ def _number(text: str) -> Number:
     return value if math.isfinite(value) else None
 
 
-def _multipliers(run: Subject, logs: Sequence[Mapping[str, Any]]) -> dict[str, list[Number]]:
+def _multipliers(run: ReportedRun, logs: Sequence[Mapping[str, Any]]) -> dict[str, list[Number]]:
     """Return each constraint's multiplier by round; none for methods without."""
     logged = [log for log in logs if "multipliers" in log and "constraints" in log]
     if not logged:
@@ -123,7 +123,7 @@ def _plain(value: Any) -> Number:
     return float(value) if known else None
 
 
-def _constraint_words(run: Subject, names: Sequence[str]) -> dict[str, str]:
+def _constraint_words(run: ReportedRun, names: Sequence[str]) -> dict[str, str]:
     """Turn "demographic_parity | all | sex | Female" into "sex Female", or more if need be."""
     cells = Cells(run.record.task.attributes)
     groups = {

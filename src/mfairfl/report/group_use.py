@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from mfairfl.report.document import GroupUse
-from mfairfl.report.subject import Subject
+from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.wording import and_list
 
 __all__ = ["group_use"]
 
 
-def group_use(run: Subject) -> GroupUse:
+def group_use(run: ReportedRun) -> GroupUse:
     """Say whether a decision needs the group, as an input or to choose a threshold."""
     task, served = run.record.task, run.record.served
     features = {*(task.numeric or ()), *(task.categorical or ())}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mfairfl.report.cost import cost_sentence
 from mfairfl.report.document import Change, Headline
-from mfairfl.report.subject import Subject
+from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.verdict import judgements, verdict_sentence
 from mfairfl.report.wording import and_list, compared_in
 from mfairfl.text import some_of
@@ -15,8 +15,8 @@ __all__ = ["make_headline"]
 
 
 def make_headline(
-    run: Subject,
-    baseline: Subject | None,
+    run: ReportedRun,
+    baseline: ReportedRun | None,
     changes: Sequence[Change],
     altered: Sequence[str],
 ) -> Headline:
@@ -24,7 +24,7 @@ def make_headline(
 
     Parameters
     ----------
-    run, baseline : Subject
+    run, baseline : ReportedRun
         The judged run, and the one it is compared with.
     changes : sequence of Change
         From the baseline to the run.
@@ -44,7 +44,7 @@ def make_headline(
     )
 
 
-def _what(run: Subject) -> str:
+def _what(run: ReportedRun) -> str:
     """Say what was trained, for whom, on what."""
     task = run.record.task
     return (
@@ -53,7 +53,7 @@ def _what(run: Subject) -> str:
     )
 
 
-def _whose(run: Subject) -> str:
+def _whose(run: ReportedRun) -> str:
     record, facts = run.record, run.record.federation
     rows = f"{record.data.rows:,} rows"
     names = some_of([client.name for client in facts.clients])
@@ -68,7 +68,7 @@ def _whose(run: Subject) -> str:
     return f"{rows} divided among {len(facts.clients)} simulated clients ({names}){together}"
 
 
-def _goal(run: Subject) -> str:
+def _goal(run: ReportedRun) -> str:
     if not run.aim.notions:
         return "no sensitive attribute was named, so it has no fairness goal"
     whom = run.aim.whom
@@ -81,7 +81,7 @@ def _goal(run: Subject) -> str:
     )
 
 
-def _warnings(run: Subject, altered: Sequence[str]) -> list[str]:
+def _warnings(run: ReportedRun, altered: Sequence[str]) -> list[str]:
     """List what makes the numbers doubtful, the worst first."""
     record, found = run.record, list(altered)
     found += record.warnings

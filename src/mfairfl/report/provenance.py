@@ -9,7 +9,7 @@ from mfairfl.errors import DataError
 from mfairfl.files import read_regular_file
 from mfairfl.report.course import HISTORY
 from mfairfl.report.document import Provenance
-from mfairfl.report.subject import Subject
+from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.wording import and_list
 from mfairfl.runs.options import dotted
 
@@ -19,7 +19,7 @@ _ENCODER = "encoder.json"
 _FILES = ("run.json", "model.safetensors", _ENCODER)
 
 
-def provenance_of(run: Subject) -> Provenance:
+def provenance_of(run: ReportedRun) -> Provenance:
     """Collect identity, settings, hashes, versions and machine."""
     record = run.record
     return Provenance(
@@ -35,7 +35,7 @@ def provenance_of(run: Subject) -> Provenance:
     )
 
 
-def altered_files(run: Subject) -> list[str]:
+def altered_files(run: ReportedRun) -> list[str]:
     """Name the files that are gone or are not what the record was written with."""
     today, found = _digests(run), list[str]()
     for name, digest in run.record.files.items():
@@ -51,20 +51,20 @@ def altered_files(run: Subject) -> list[str]:
     return found
 
 
-def _digests(run: Subject) -> dict[str, str]:
+def _digests(run: ReportedRun) -> dict[str, str]:
     """Return the SHA-256 of the files that are there."""
     held = {name: _read(run, name) for name in _FILES}
     return {n: hashlib.sha256(data).hexdigest() for n, data in held.items() if data is not None}
 
 
-def _read(run: Subject, name: str) -> bytes | None:
+def _read(run: ReportedRun, name: str) -> bytes | None:
     try:
         return read_regular_file(run.path / name)
     except OSError:
         return None
 
 
-def read_encoder(run: Subject) -> Encoder | None:
+def read_encoder(run: ReportedRun) -> Encoder | None:
     """Read how features became numbers; None if the file is gone or is none of ours."""
     data = _read(run, _ENCODER)
     if data is None:

@@ -8,7 +8,7 @@ from typing import Any
 from mfairfl.data import MISSING, Encoder
 from mfairfl.data.task import Bin, Sensitive, Task
 from mfairfl.report.document import DataTreatment
-from mfairfl.report.subject import Subject
+from mfairfl.report.reported_run import ReportedRun
 from mfairfl.runs.record import ClientFacts
 from mfairfl.text import some_of
 
@@ -17,12 +17,12 @@ __all__ = ["data_treatment"]
 _MANY = 5  # values that a line names
 
 
-def data_treatment(run: Subject, encoder: Encoder | None) -> DataTreatment:
+def data_treatment(run: ReportedRun, encoder: Encoder | None) -> DataTreatment:
     """Put together who held what, and what was dropped, filled in or made one.
 
     Parameters
     ----------
-    run : Subject
+    run : ReportedRun
         The run.
     encoder : Encoder, optional
         How its features became numbers; None if its file is gone.
@@ -45,7 +45,7 @@ def data_treatment(run: Subject, encoder: Encoder | None) -> DataTreatment:
     )
 
 
-def _client(run: Subject, client: ClientFacts) -> dict[str, Any]:
+def _client(run: ReportedRun, client: ClientFacts) -> dict[str, Any]:
     """Return a client's sizes; its base rate from the counts if its rows are elsewhere."""
     sizes = {"train": client.train, "validation": client.validation, "test": client.test}
     rows = sum(sizes.values()) if client.rows is None else client.rows
@@ -53,7 +53,7 @@ def _client(run: Subject, client: ClientFacts) -> dict[str, Any]:
     return {"name": client.name, "rows": rows, **sizes, "base_rate": rate}
 
 
-def _counted_rate(run: Subject, name: str) -> float | None:
+def _counted_rate(run: ReportedRun, name: str) -> float | None:
     favourable = rows = 0.0
     for tally in run.record.tallies.values():
         if name in tally.clients:

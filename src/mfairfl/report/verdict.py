@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from mfairfl.fairness.uncertainty import Interval
 from mfairfl.fairness.uncertainty import verdict as judge
 from mfairfl.report.document import Judgement, Measured, Outcome
-from mfairfl.report.subject import Subject
+from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.wording import (
     and_list,
     compared_in,
@@ -27,7 +27,7 @@ from mfairfl.runs.usefulness import asked_of, doubts
 __all__ = ["judgements", "verdict_sentence"]
 
 
-def judgements(run: Subject) -> list[Judgement]:
+def judgements(run: ReportedRun) -> list[Judgement]:
     """Judge every notion of a run's goal."""
     measured = run.aim.measured(run.record.task, run.found, run.tally)
     tolerance, caution = run.asked.verdict_tolerance, _caution(run)
@@ -48,7 +48,7 @@ def judgements(run: Subject) -> list[Judgement]:
     return found
 
 
-def verdict_sentence(run: Subject, found: Sequence[Judgement]) -> str:
+def verdict_sentence(run: ReportedRun, found: Sequence[Judgement]) -> str:
     """Return the second sentence of a report: the tolerance, and whether it is met."""
     if not found:
         return (
@@ -60,7 +60,7 @@ def verdict_sentence(run: Subject, found: Sequence[Judgement]) -> str:
     return f"{said} A low number is no good news here: {caution}." if caution else said
 
 
-def _outcome(run: Subject, measure: Measured, tolerance: float | None) -> Outcome:
+def _outcome(run: ReportedRun, measure: Measured, tolerance: float | None) -> Outcome:
     if tolerance is None or run.split != "test":
         return "no verdict"
     if measure.value is None:
@@ -72,7 +72,7 @@ def _ends(measure: Measured) -> Interval | None:
     return None if measure.interval is None else Interval(*measure.interval)
 
 
-def _caution(run: Subject) -> str:
+def _caution(run: ReportedRun) -> str:
     """Return the first reason why good fairness numbers would be worthless; empty if none is."""
     if run.tally is None:
         return ""
@@ -81,7 +81,7 @@ def _caution(run: Subject) -> str:
 
 
 def _sentence(
-    run: Subject, name: str, measure: Measured, tolerance: float | None, outcome: Outcome
+    run: ReportedRun, name: str, measure: Measured, tolerance: float | None, outcome: Outcome
 ) -> str:
     fact = _fact(run, name, measure, tolerance)
     if tolerance is None:
@@ -99,13 +99,13 @@ def _sentence(
     return f"Whether {bar} met cannot be told, there are too few rows: {fact}."
 
 
-def _why_none(run: Subject) -> str:
+def _why_none(run: ReportedRun) -> str:
     if run.split != "test":
         return f"no rows were kept that only measure ({run.split} rows choose or train the model)"
     return "this measure has no interval"
 
 
-def _fact(run: Subject, name: str, measure: Measured, tolerance: float | None) -> str:
+def _fact(run: ReportedRun, name: str, measure: Measured, tolerance: float | None) -> str:
     """State the number, its interval and its rows."""
     groups = f"a group (by {run.aim.whom})"
     what = f"the largest distance between {groups} and everyone in {compared_in(name)}"
@@ -124,7 +124,7 @@ def _amount(name: str, value: float, digits: int = 1) -> str:
     return f"{value:.4f}" if is_loss(name) else points(value, digits)
 
 
-def _together(run: Subject, found: Sequence[Judgement]) -> str:
+def _together(run: ReportedRun, found: Sequence[Judgement]) -> str:
     """Put several judgements into one sentence."""
     names = [plain_name(name) for name in run.aim.notions]
     facts = "; ".join(

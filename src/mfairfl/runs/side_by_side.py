@@ -9,10 +9,10 @@ from typing import Protocol
 from mfairfl.data import Task
 from mfairfl.runs.record import DataFacts, FederationFacts, RunRecord
 
-__all__ = ["Measured", "different_rows", "distinct_names"]
+__all__ = ["MeasuredRecord", "different_rows", "distinct_names"]
 
 
-class Measured(Protocol):
+class MeasuredRecord(Protocol):
     """A record of a model that was measured on rows: of a run or of a reference."""
 
     @property
@@ -28,7 +28,7 @@ class Measured(Protocol):
         """How they were divided."""
 
 
-def different_rows(one: Measured, other: Measured) -> str:
+def different_rows(one: MeasuredRecord, other: MeasuredRecord) -> str:
     """Name what the rows of two records differ in; empty if the rows are the same.
 
     Examples

@@ -13,7 +13,7 @@ from scipy.stats import t as student
 from mfairfl.experiments.attacks.lies import ATTACKS
 from mfairfl.experiments.attacks.suite import AttackOutcome, Case
 
-__all__ = ["MEASURES", "AttackLine", "Change", "Setting", "lines"]
+__all__ = ["MEASURES", "AttackLine", "MeanChange", "Setting", "lines"]
 
 MEASURES = ("accuracy", "violation", "worst")
 """What honest clients get: accuracy, violation, accuracy of the worst of them."""
@@ -39,7 +39,7 @@ class Setting(NamedTuple):
         return cls(*(getattr(case, name) for name in cls._fields))
 
 
-class Change(NamedTuple):
+class MeanChange(NamedTuple):
     """A mean difference over seeds, and half the width of its interval (nan for one seed)."""
 
     mean: float
@@ -69,7 +69,7 @@ class AttackLine:
     ----------
     means : mapping of str to float
         Each of `MEASURES`, over seeds.
-    changes : mapping of str to Change
+    changes : mapping of str to MeanChange
         Each of `MEASURES` against the run of the same seed without attack and without defence.
     liars_out, honest_out : float
         Share of their rounds, and of the measurement before the first, in which liars, and honest
@@ -82,7 +82,7 @@ class AttackLine:
     attack: str
     seeds: int
     means: Mapping[str, float]
-    changes: Mapping[str, Change]
+    changes: Mapping[str, MeanChange]
     liars_out: float
     honest_out: float
     ended: int
@@ -133,7 +133,7 @@ def _reference(case: Case) -> Case:
     return case._replace(attack=plain, robust="none")
 
 
-def change(differences: Sequence[float]) -> Change:
+def change(differences: Sequence[float]) -> MeanChange:
     """Return the mean of differences with its t-interval.
 
     Examples
@@ -143,12 +143,12 @@ def change(differences: Sequence[float]) -> Change:
     """
     count = len(differences)
     if not count:
-        return Change(math.nan, math.nan)
+        return MeanChange(math.nan, math.nan)
     mean = float(np.mean(differences))
     if count < 2:
-        return Change(mean, math.nan)
+        return MeanChange(mean, math.nan)
     spread = float(np.std(differences, ddof=1)) / math.sqrt(count)
-    return Change(mean, float(student.ppf((1 + LEVEL) / 2, count - 1)) * spread)
+    return MeanChange(mean, float(student.ppf((1 + LEVEL) / 2, count - 1)) * spread)
 
 
 def _share(counts: Sequence[int], most: int) -> float:

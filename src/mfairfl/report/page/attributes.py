@@ -10,11 +10,11 @@ from mfairfl.report.page.shared_figures import Figure
 from mfairfl.report.page.tables import PageTable
 from mfairfl.report.page.wording import Words
 
-__all__ = ["Attribute", "attributes"]
+__all__ = ["AttributePart", "attributes"]
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
+class AttributePart:
     """The part of a page on the groups of one attribute."""
 
     name: str
@@ -24,10 +24,10 @@ class Attribute:
 
 def attributes(
     sections: list[Section], overall: list[Measured], words: Words, goal: list[str]
-) -> list[Attribute]:
+) -> list[AttributePart]:
     """Return what the page shows of the groups of each attribute."""
     return [
-        Attribute(
+        AttributePart(
             section.attribute,
             shared_figures.group_figures(section, overall, words, f"groups-{i}"),
             [

@@ -13,7 +13,15 @@ from mfairfl.report.audit.document import (
     Sweep,
 )
 from mfairfl.report.page.shared_tables import facts_table
-from mfairfl.report.page.tables import Cell, Column, Notes, PageTable, Row, evenly, measured_cell
+from mfairfl.report.page.tables import (
+    Cell,
+    Notes,
+    PageColumn,
+    PageTable,
+    Row,
+    evenly,
+    measured_cell,
+)
 from mfairfl.report.page.wording import NO_VALUE, SHARE, Words, capital, count, unit_of
 
 __all__ = [
@@ -58,13 +66,13 @@ def bias_table(table: BiasTable, words: Words, level: float) -> PageTable:
     rate = f"{table.measure}_rate"
     notes = Notes()
     columns = [
-        Column(label="Category", numeric=False),
-        Column(label="Number of applicants"),
-        Column(label=selected),
-        Column(label=words.label(rate), detail=f"{100 * level:g} % interval"),
-        Column(label="Impact ratio", detail=f"{100 * level:g} % interval"),
-        Column(label="p", detail="Fisher's exact test"),
-        Column(label="p, corrected", detail="after Holm"),
+        PageColumn(label="Category", numeric=False),
+        PageColumn(label="Number of applicants"),
+        PageColumn(label=selected),
+        PageColumn(label=words.label(rate), detail=f"{100 * level:g} % interval"),
+        PageColumn(label="Impact ratio", detail=f"{100 * level:g} % interval"),
+        PageColumn(label="p", detail="Fisher's exact test"),
+        PageColumn(label="p, corrected", detail="after Holm"),
     ]
     defined = [(rate, words.label(rate)), ("impact_ratio", "Impact ratio")]
     defined += [("p-value", "p"), ("holm correction", "p, corrected")]
@@ -131,8 +139,10 @@ def sweep_table(sweep: Sweep, words: Words) -> PageTable:
         for row in kept
     ]
     shown = f" ({len(kept)} of {len(sweep.rows)})" if len(kept) < len(sweep.rows) else ""
-    columns = [Column(label="Threshold", numeric=False)]
-    columns += [Column(label=words.label(name)) for name in ("selection_rate", "accuracy", *names)]
+    columns = [PageColumn(label="Threshold", numeric=False)]
+    columns += [
+        PageColumn(label=words.label(name)) for name in ("selection_rate", "accuracy", *names)
+    ]
     return PageTable(
         caption=f"What other thresholds would give{shown}", columns=columns, rows=rows, aside=True
     )
@@ -151,12 +161,12 @@ def _drift_table(
     changes: Sequence[DriftRow], words: Words, level: float, caption: str
 ) -> PageTable:
     columns = [
-        Column(label="Whom", numeric=False),
-        Column(label="Before"),
-        Column(label="Now"),
-        Column(label="Change", detail=f"{100 * level:g} % interval"),
-        Column(label="p, corrected", detail="no change"),
-        Column(label="Beyond chance", numeric=False),
+        PageColumn(label="Whom", numeric=False),
+        PageColumn(label="Before"),
+        PageColumn(label="Now"),
+        PageColumn(label="Change", detail=f"{100 * level:g} % interval"),
+        PageColumn(label="p, corrected", detail="no change"),
+        PageColumn(label="Beyond chance", numeric=False),
     ]
     rows = [Row(head=_whom(change, words), cells=_drift_cells(change)) for change in changes]
     return PageTable(caption=caption, columns=columns, rows=rows)
@@ -192,8 +202,8 @@ def sources_table(document: AuditDocument) -> PageTable:
         for source in document.sources
     ]
     columns = [
-        Column(label="Source", numeric=False),
-        Column(label="Rows"),
-        Column(label="SHA-256", numeric=False),
+        PageColumn(label="Source", numeric=False),
+        PageColumn(label="Rows"),
+        PageColumn(label="SHA-256", numeric=False),
     ]
     return PageTable(caption="Where the rows come from", columns=columns, rows=rows)

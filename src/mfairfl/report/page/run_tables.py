@@ -9,8 +9,8 @@ from mfairfl.report.document import Change, ComparedModel, RunReport
 from mfairfl.report.page.shared_tables import plain_text
 from mfairfl.report.page.tables import (
     Cell,
-    Column,
     Notes,
+    PageColumn,
     PageTable,
     Row,
     evenly,
@@ -63,7 +63,7 @@ def compared_tables(report: RunReport, words: Words) -> list[PageTable]:
         ]
         table = PageTable(
             caption=f"This model beside others{more}",
-            columns=[Column(label="Model", numeric=False), *columns],
+            columns=[PageColumn(label="Model", numeric=False), *columns],
             rows=rows,
             notes=notes.listed(),
             meanings=meanings,
@@ -112,10 +112,10 @@ def _changes_table(
         for change in changes
     ]
     columns = [
-        Column(label="Whom", numeric=False),
-        Column(label="Before", detail=baseline),
-        Column(label="After", detail="this model"),
-        Column(label="Change"),
+        PageColumn(label="Whom", numeric=False),
+        PageColumn(label="Before", detail=baseline),
+        PageColumn(label="After", detail="this model"),
+        PageColumn(label="Change"),
     ]
     return PageTable(caption=caption, columns=columns, rows=rows)
 
@@ -176,7 +176,10 @@ def _rounds_table(
         )
         for i in kept
     ]
-    columns = [Column(label="Round", numeric=False), *(Column(label=label) for label in series)]
+    columns = [
+        PageColumn(label="Round", numeric=False),
+        *(PageColumn(label=label) for label in series),
+    ]
     return PageTable(caption=caption, columns=columns, rows=rows, aside=True)
 
 
@@ -192,7 +195,7 @@ def silos_table(report: RunReport) -> PageTable:
         for client in clients
     ]
     columns = [
-        Column(
+        PageColumn(
             label=capital(key.replace("_", " ")),
             numeric=not any(isinstance(client.get(key), str) for client in clients),
         )
@@ -200,7 +203,7 @@ def silos_table(report: RunReport) -> PageTable:
     ]
     return PageTable(
         caption="Rows of each client",
-        columns=[Column(label="Client", numeric=False), *columns],
+        columns=[PageColumn(label="Client", numeric=False), *columns],
         rows=rows,
     )
 

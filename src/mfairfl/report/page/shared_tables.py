@@ -9,8 +9,8 @@ from typing import Any
 from mfairfl.report.document import Judgement, Measured, Section, Slice
 from mfairfl.report.page.tables import (
     Cell,
-    Column,
     Notes,
+    PageColumn,
     PageTable,
     Row,
     first_and_others,
@@ -67,11 +67,11 @@ def judgements_table(
         head = Cell(text=words.label(number.name), detail=" ".join(filter(None, said)))
         rows.append(Row(head=head, cells=cells))
     columns = [
-        Column(label="Goal", numeric=False),
-        Column(label="Verdict", numeric=False),
-        Column(label="Violation", detail=f"{100 * level:g} % interval"),
-        Column(label="Tolerance", detail=since),
-        Column(label="Noise floor"),
+        PageColumn(label="Goal", numeric=False),
+        PageColumn(label="Verdict", numeric=False),
+        PageColumn(label="Violation", detail=f"{100 * level:g} % interval"),
+        PageColumn(label="Tolerance", detail=since),
+        PageColumn(label="Noise floor"),
     ]
     return PageTable(
         caption="The fairness goals held against their tolerances",
@@ -144,12 +144,12 @@ def _numbers_table(
         head = Cell(text=words.label(number.name), detail=words.meaning(number.name))
         rows.append(Row(head=head, cells=cells))
     columns = [
-        Column(label="Number", numeric=False),
-        Column(label="Value"),
-        Column(label=f"{100 * level:g} % interval"),
-        Column(label="Noise floor"),
-        *[Column(label="Bounds", detail="over unknown rows")] * bounded,
-        *[Column(label="Constant", detail="all decided alike")] * bool(constant),
+        PageColumn(label="Number", numeric=False),
+        PageColumn(label="Value"),
+        PageColumn(label=f"{100 * level:g} % interval"),
+        PageColumn(label="Noise floor"),
+        *[PageColumn(label="Bounds", detail="over unknown rows")] * bounded,
+        *[PageColumn(label="Constant", detail="all decided alike")] * bool(constant),
     ]
     return PageTable(
         caption=caption,
@@ -198,7 +198,11 @@ def _slices(
         tables.append(
             PageTable(
                 caption=f"{caption}{more}",
-                columns=[Column(label=what, numeric=False), Column(label="Rows"), *columns],
+                columns=[
+                    PageColumn(label=what, numeric=False),
+                    PageColumn(label="Rows"),
+                    *columns,
+                ],
                 rows=rows,
                 notes=notes.listed(),
                 meanings=meanings,
@@ -222,11 +226,11 @@ def measures_table(section: Section, words: Words, goal: Sequence[str]) -> PageT
     return PageTable(
         caption=f"How far apart the groups of {section.attribute} are",
         columns=[
-            Column(label="Notion of fairness", numeric=False),
-            Column(label="Violation"),
-            Column(label="Noise floor"),
-            Column(label="Difference"),
-            Column(label="Ratio"),
+            PageColumn(label="Notion of fairness", numeric=False),
+            PageColumn(label="Violation"),
+            PageColumn(label="Noise floor"),
+            PageColumn(label="Difference"),
+            PageColumn(label="Ratio"),
         ],
         rows=rows,
         notes=notes.listed(),
@@ -273,7 +277,7 @@ def facts_table(
         Row(head=Cell(text=key), cells=[Cell(text=plain_text(value), code=_is_hash(value))])
         for key, value in facts.items()
     ]
-    columns = [Column(label=head, numeric=False), Column(label="Value", numeric=False)]
+    columns = [PageColumn(label=head, numeric=False), PageColumn(label="Value", numeric=False)]
     return PageTable(caption=caption, columns=columns, rows=rows, aside=aside)
 
 

@@ -12,8 +12,8 @@ from mfairfl.report.page.wording import NO_VALUE, Words, unit_of
 
 __all__ = [
     "Cell",
-    "Column",
     "Notes",
+    "PageColumn",
     "PageTable",
     "Row",
     "evenly",
@@ -49,7 +49,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class PageColumn:
     """The head of one column.
 
     Parameters
@@ -96,7 +96,7 @@ class PageTable:
     """
 
     caption: str
-    columns: Sequence[Column]
+    columns: Sequence[PageColumn]
     rows: Sequence[Row]
     notes: Sequence[tuple[str, str]] = ()
     meanings: Sequence[tuple[str, str]] = ()
@@ -185,10 +185,10 @@ def first_and_others(
 
 def number_columns(
     names: Iterable[str], words: Words, goal: Sequence[str] = ()
-) -> tuple[list[Column], list[tuple[str, str]]]:
+) -> tuple[list[PageColumn], list[tuple[str, str]]]:
     """Return a column for each number, and the meanings of those that have one."""
     columns = [
-        Column(label=words.label(name), detail="the goal" if name in goal else "")
+        PageColumn(label=words.label(name), detail="the goal" if name in goal else "")
         for name in names
     ]
     meanings = [(words.label(name), words.meaning(name)) for name in names if words.meaning(name)]

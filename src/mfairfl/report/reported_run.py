@@ -20,7 +20,7 @@ from mfairfl.strategies import Card
 from mfairfl.strategies.registry import METHODS, describe
 from mfairfl.text import one_line
 
-__all__ = ["Aim", "Asked", "Subject", "read_subjects"]
+__all__ = ["Aim", "FairnessAsked", "ReportedRun", "read_runs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class Aim:
         )
 
 
-class Asked(BaseModel):
+class FairnessAsked(BaseModel):
     """What the configuration in a record asks for, as far as a report judges it."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
@@ -120,13 +120,13 @@ class Asked(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class ReportedRun:
     """A finished run, read from its folder."""
 
     path: Path
     record: RunRecord
     name: str
-    asked: Asked
+    asked: FairnessAsked
 
     @property
     def split(self) -> Split:
@@ -176,7 +176,7 @@ class Subject:
         return by_rule or (self.card is not None and self.card.constrained)
 
 
-def read_subjects(runs: Sequence[str | Path]) -> list[Subject]:
+def read_runs(runs: Sequence[str | Path]) -> list[ReportedRun]:
     """Read finished runs; the first is the one to be judged."""
     if not runs:
         raise ConfigError("report: needs a run; give the --out folder of `mfairfl train`")
@@ -188,18 +188,18 @@ def read_subjects(runs: Sequence[str | Path]) -> list[Subject]:
             raise ConfigError(f"{folder}: given twice; give each run once")
     names = distinct_names(folders, records)
     return [
-        Subject(path=folder, record=record, name=name, asked=_asked(folder, record))
+        ReportedRun(path=folder, record=record, name=name, asked=_asked(folder, record))
         for folder, record, name in zip(folders, records, names, strict=True)
     ]
 
 
-def _asked(folder: Path, record: RunRecord) -> Asked:
+def _asked(folder: Path, record: RunRecord) -> FairnessAsked:
     """Read what was asked for; a record that contradicts itself is refused."""
     try:
         record.evaluation(record.reported)
-        return Asked.model_validate(record.config["fairness"])
+        return FairnessAsked.model_validate(record.config["fairness"])
     except ValidationError as error:
-        problem = f"config.fairness: {first_problem(error, Asked)}"
+        problem = f"config.fairness: {first_problem(error, FairnessAsked)}"
     except (KeyError, StopIteration):
         problem = "lacks the numbers of a split that it names"
     raise RunDirectoryError(
