@@ -56,8 +56,9 @@ def test_it_reads_like_any_other_report(run):
     report = build_report([run / "run"])
     assert (
         f"on {sum(fed.SITES.values()) - 4} rows of 4 silos (east, north, south and 1 more), each "
-        "with a file of its own; its fairness goal: groups by sex" in report.headline.what
+        "with a file of its own, to decide whether hired is yes" in report.headline.what
     )
+    assert "; the goal: groups by sex" in report.headline.what
     assert report.headline.judgements[0].outcome in ("met", "too few rows to tell")
     assert "<html" in render(report)
     assert "4 silos" in model_card(report)
