@@ -74,7 +74,7 @@ def test_select_takes_the_most_accurate_within_the_tolerance(tolerance, name):
 def test_select_takes_the_least_violating_where_none_is_within():
     found = served("select", 0.01, BIASED, FAIRER, SHARP)
     assert found.names == ("fairer",)
-    assert "no candidate is within the tolerance 0.01" in found.note
+    assert "no model of the last rounds is within output.tolerance = 0.01" in found.note
     assert "0.0250" in found.note
 
 
@@ -104,7 +104,7 @@ def test_going_in_and_out_of_the_tolerance_is_said():
     assert served("select", 0.05, *rounds(fair, fair, biased, fair)).note == ""  # 3 × .05
     assert served("select", 0.04, *rounds(biased, biased, fair, fair)).note == ""  # long ago
     steady = served("select", 0.04, *rounds(biased, biased, biased, biased))
-    assert steady.note.startswith("no candidate is within")
+    assert steady.note.startswith("no model of the last rounds is within")
     assert "settled" not in steady.note
 
 

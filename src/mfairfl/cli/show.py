@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
@@ -189,6 +190,7 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
     typer.echo(
         f"files: {folder}/ (run.json, rounds.csv, clients.csv, model.safetensors, encoder.json)"
     )
+    typer.echo(f"for whoever decides about the model: mfairfl report {shlex.quote(str(folder))}")
     print_text(HINT)
 
 

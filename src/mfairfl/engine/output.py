@@ -158,8 +158,8 @@ def _select(tolerance: float, found: Sequence[Candidate], constraints: Constrain
         return _single(found[max(within, key=lambda i: (accuracies[i], i))])
     best = min(range(len(found)), key=lambda i: (violations[i], -accuracies[i], -i))
     note = (
-        f"no candidate is within the tolerance {tolerance:g}; served is the one of lowest "
-        f"violation, {violations[best]:.4f}"
+        f"no model of the last rounds is within output.tolerance = {tolerance:g}; served is the "
+        f"one of lowest violation, {violations[best]:.4f}"
     )
     return _single(found[best], note)
 
