@@ -1,7 +1,7 @@
 """What was done to data before training: lines for an auditor, each with its kind."""
 
-from __future__ import annotations
-
+# Annotations are not postponed: pydantic 2.9 would look their names up in the module of the model
+# that holds a `Treated`.
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
