@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from mfairfl.data.values import DocumentedModel
 from mfairfl.fairness.uncertainty import Verdict
-from mfairfl.runs.record import Bounds, Number
+from mfairfl.runs.record import Bounds, Number, schema_text
 
 __all__ = [
     "Change",
@@ -30,7 +30,6 @@ __all__ = [
     "Slice",
     "TrainingCourse",
     "json_schema",
-    "schema_of",
 ]
 
 SCHEMA_VERSION = 1
@@ -247,12 +246,4 @@ class RunReport(DocumentedModel):
 
 def json_schema() -> str:
     """Return the JSON schema of report.json, as it is in docs/report.schema.json."""
-    return schema_of(RunReport, "report.json")
-
-
-def schema_of(model: type[BaseModel], title: str) -> str:
-    """Return the JSON schema of a document as text."""
-    plain = {**model.model_json_schema(mode="serialization"), "title": title}
-    for part in (plain, *plain["$defs"].values()):  # examples of Python are for its readers
-        part["description"] = part["description"].partition("\n\nExamples")[0]
-    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+    return schema_text("report.json", RunReport.model_json_schema(mode="serialization"))

@@ -57,10 +57,12 @@ class SavedClasses(StrictModel):
         """Take the classes of an estimator; objects must be text, numbers or booleans."""
         values = classes.tolist()
         for value in values:
-            if type(value) not in (bool, int, float, str):
+            # A time in nanoseconds is a number to `tolist`.
+            kind = classes.dtype if classes.dtype.kind in "mM" else type(value).__name__
+            if kind not in ("bool", "int", "float", "str"):
                 raise RunDirectoryError(
-                    f"a class is a {type(value).__name__} ({value!r}): use text, numbers or "
-                    "booleans as labels to save the estimator"
+                    f"a class is a {kind} ({value!r}): use text, numbers or booleans as labels to "
+                    "save the estimator"
                 )
         try:
             return cls(dtype=_name(classes.dtype), values=tuple(values))

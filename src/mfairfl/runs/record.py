@@ -53,6 +53,7 @@ __all__ = [
     "json_schema",
     "read_record",
     "reported",
+    "schema_text",
 ]
 
 SCHEMA_VERSION = 2
@@ -473,7 +474,28 @@ def json_schema() -> str:
     kinds: TypeAdapter[Any] = TypeAdapter(
         Annotated[RunRecord | StartedRecord, Field(discriminator="status")]
     )
-    plain = {"title": "run.json", **kinds.json_schema(mode="serialization")}
-    for part in plain["$defs"].values():  # examples of Python are for readers of Python
-        part["description"] = part["description"].partition("\n\nExamples")[0]
-    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
+    return schema_text("run.json", kinds.json_schema(mode="serialization"))
+
+
+def schema_text(title: str, schema: dict[str, Any]) -> str:
+    """Write a JSON schema for readers of any language."""
+    plain = {**schema, "title": title}
+    parts = list(plain["$defs"].values())
+    for part in [plain, *parts]:  # examples of Python are for readers of Python
+        if "description" in part:
+            part["description"] = part["description"].partition("\n\nExamples")[0]
+    return json.dumps(_without_default(plain), indent=2, ensure_ascii=False) + "\n"
+
+
+def _without_default(schema: Any) -> Any:
+    """Leave out what holds anyway: versions of pydantic differ in whether they say it."""
+    if isinstance(schema, list):
+        return [_without_default(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    said = {
+        key: value
+        for key, value in schema.items()
+        if key != "additionalProperties" or value is not True
+    }
+    return {key: _without_default(value) for key, value in said.items()}

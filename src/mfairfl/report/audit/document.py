@@ -17,8 +17,8 @@ from mfairfl.errors import DataError, MfairflError, first_problem
 from mfairfl.files import read_regular_file
 from mfairfl.report.audit.settings import AuditSettings, AuditSource
 from mfairfl.report.audit.stored_counts import StoredCounts
-from mfairfl.report.document import Definition, Judgement, Measured, Section, Slice, schema_of
-from mfairfl.runs.record import Bounds, Number, Numbers
+from mfairfl.report.document import Definition, Judgement, Measured, Section, Slice
+from mfairfl.runs.record import Bounds, Number, Numbers, schema_text
 from mfairfl.strict_json import parse_json
 from mfairfl.text import one_line
 
@@ -276,4 +276,4 @@ def read_audit(path: Path) -> AuditDocument:
 
 def json_schema() -> str:
     """Return the JSON schema of audit.json, as it is in docs/audit.schema.json."""
-    return schema_of(AuditDocument, "audit.json")
+    return schema_text("audit.json", AuditDocument.model_json_schema(mode="serialization"))
