@@ -22,6 +22,7 @@ from mfairfl.runs.execute import Run
 from mfairfl.runs.figures import plot_rounds
 from mfairfl.runs.record import RunRecord, json_schema, read_record
 from records import as_running
+from schemas import check_schema
 
 OLD = Path(__file__).parent / "schema-1"
 
@@ -109,11 +110,7 @@ def test_a_run_is_shown_in_a_few_lines(run):
 
 
 def test_the_schema_in_the_documentation_is_that_of_the_code():
-    path = Path(__file__).parents[2] / "docs" / "run.schema.json"
-    assert path.read_text(encoding="utf-8") == json_schema(), (
-        "write it again: python -c 'from mfairfl.runs.record import json_schema; "
-        'print(json_schema(), end="")\' > docs/run.schema.json'
-    )
+    check_schema("run", json_schema(), "mfairfl.runs.record")
 
 
 def test_every_key_of_the_record_is_described():

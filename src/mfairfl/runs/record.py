@@ -480,22 +480,7 @@ def json_schema() -> str:
 def schema_text(title: str, schema: dict[str, Any]) -> str:
     """Write a JSON schema for readers of any language."""
     plain = {**schema, "title": title}
-    parts = list(plain["$defs"].values())
-    for part in [plain, *parts]:  # examples of Python are for readers of Python
+    for part in [plain, *plain["$defs"].values()]:  # examples of Python are for readers of Python
         if "description" in part:
             part["description"] = part["description"].partition("\n\nExamples")[0]
-    return json.dumps(_without_default(plain), indent=2, ensure_ascii=False) + "\n"
-
-
-def _without_default(schema: Any) -> Any:
-    """Leave out what holds anyway: versions of pydantic differ in whether they say it."""
-    if isinstance(schema, list):
-        return [_without_default(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    said = {
-        key: value
-        for key, value in schema.items()
-        if key != "additionalProperties" or value is not True
-    }
-    return {key: _without_default(value) for key, value in said.items()}
+    return json.dumps(plain, indent=2, ensure_ascii=False) + "\n"
