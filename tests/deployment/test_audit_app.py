@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 import tomli_w
 
-from audit_silos import SILOS, assert_same, pooled, predictions
+from audit_silos import CONSENT, SILOS, assert_same, pooled, predictions
 from grids import LocalGrid
 from mfairfl.deployment.audit import build_silo_audit, read_gathered
 from mfairfl.deployment.audit_request import REQUEST, AuditRequest, load_request
@@ -30,12 +30,6 @@ ASKED = AuditRequest(
     prediction="decision",
     score="score",
 )
-CONSENT = {
-    "label": "hired",
-    "prediction": "decision",
-    "score": "score",
-    "sensitive": ["sex", "race"],
-}
 
 
 @pytest.fixture

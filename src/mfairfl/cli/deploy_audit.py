@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import wraps
-from inspect import Parameter, Signature, signature
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -12,7 +11,7 @@ import typer
 
 from mfairfl.cli.audit import audit, score_ends, show_audit
 from mfairfl.cli.deploy import journal_progress, silo_files
-from mfairfl.cli.flags import Json
+from mfairfl.cli.flags import Json, with_flags
 from mfairfl.errors import ConfigError, require_extra
 from mfairfl.runs.options import comma_list
 
@@ -32,19 +31,7 @@ _SHARED = (
 def _audit_flags(function: Callable[..., None]) -> Callable[..., None]:
     """Add flags of `mfairfl audit` to a command, which gets those that were given as `flags`."""
     theirs = signature(audit, eval_str=True).parameters
-    shared = [_unset(theirs[name]) for name in _SHARED]
-    own = [p for p in signature(function, eval_str=True).parameters.values() if p.name != "flags"]
-    first = [p for p in own if p.kind is not Parameter.KEYWORD_ONLY]
-
-    @wraps(function)
-    def call(**given: Any) -> None:
-        flags = {flag.name: given.pop(flag.name) for flag in shared}
-        function(**given, flags={k: v for k, v in flags.items() if v is not None})
-
-    # Typer reads the signature.
-    known = Signature([*first, *shared, *own[len(first) :]])
-    call.__signature__ = known  # type: ignore[attr-defined]
-    return call
+    return with_flags(function, [_unset(theirs[name]) for name in _SHARED])
 
 
 def _unset(flag: Parameter) -> Parameter:

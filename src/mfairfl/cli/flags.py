@@ -34,6 +34,7 @@ __all__ = [
     "run_flags",
     "run_option",
     "split_names",
+    "with_flags",
 ]
 
 ConfigFile = Annotated[
@@ -87,22 +88,24 @@ def run_flags(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
     any_key = "Any other key, for example strategy.beta=0.6; may be repeated."
     shared.append(_flag("set", list[str], "KEY=VALUE", any_key, "Run"))
 
-    def decorate(function: Command) -> Command:
-        parameters = signature(function, eval_str=True).parameters.values()
-        own = [p for p in parameters if p.name != "flags"]
-        first = [p for p in own if p.kind is not Parameter.KEYWORD_ONLY]
+    return lambda function: with_flags(function, shared)
 
-        @wraps(function)
-        def call(**given: Any) -> None:
-            flags = {flag.name: given.pop(flag.name) for flag in shared}
-            function(**given, flags={k: v for k, v in flags.items() if v is not None})
 
-        # Typer reads the signature.
-        known = Signature([*first, *shared, *own[len(first) :]])
-        call.__signature__ = known  # type: ignore[attr-defined]
-        return call
+def with_flags(function: Command, shared: Sequence[Parameter]) -> Command:
+    """Add flags to a command, which gets those that were given as `flags`."""
+    parameters = signature(function, eval_str=True).parameters.values()
+    own = [p for p in parameters if p.name != "flags"]
+    first = [p for p in own if p.kind is not Parameter.KEYWORD_ONLY]
 
-    return decorate
+    @wraps(function)
+    def call(**given: Any) -> None:
+        flags = {flag.name: given.pop(flag.name) for flag in shared}
+        function(**given, flags={k: v for k, v in flags.items() if v is not None})
+
+    # Typer reads the signature.
+    known = Signature([*first, *shared, *own[len(first) :]])
+    call.__signature__ = known  # type: ignore[attr-defined]
+    return call
 
 
 def _flag(name: str, kind: Any, metavar: str, text: str, panel: str) -> Parameter:
