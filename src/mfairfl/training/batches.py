@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["BLOCK", "LANES", "Deck", "Pool", "padded_batch"]
+__all__ = ["BLOCK", "LANES", "Deck", "Pool", "padded_batch", "whole_lanes"]
 
 LANES = 32
 """Padding unit. Elementwise kernels treat whole vectors (up to 2 × 16 numbers) and a tail
@@ -46,6 +46,20 @@ class Pool:
     y: Tensor
     strata: Tensor
     cells: int
+
+    def buffer(self, count: int) -> Tensor:
+        """Return memory for `count` rows."""
+        return torch.empty(count, self.X.shape[1])
+
+    def take(self, index: Tensor, out: Tensor) -> Tensor:
+        """Copy the rows of these numbers, (…) to (…, d), into the head of a buffer.
+
+        Torch aligns its own memory, and products may depend on the alignment: rows are computed
+        on only where they were copied to.
+        """
+        flat = index.reshape(-1)
+        rows = torch.index_select(self.X, 0, flat, out=out[: flat.numel()])
+        return rows.view(*index.shape, -1)
 
     def counts(self, rows: range) -> np.ndarray:
         """Return how many of these rows are in each (cell, label), (C, 2)."""
@@ -103,7 +117,7 @@ def _address(array: np.ndarray) -> int:
     return address
 
 
-def _up(count: int) -> int:
+def whole_lanes(count: int) -> int:
     """Round up to whole lanes."""
     return -(-count // LANES) * LANES
 
@@ -117,7 +131,7 @@ def padded_batch(rows: int, batch_size: int) -> int:
     (512, 128, 32)
     """
     fitting = max(LANES, 1 << (max(rows, 1) - 1).bit_length())
-    return min(_up(batch_size), fitting)
+    return min(whole_lanes(batch_size), fitting)
 
 
 class Deck:
