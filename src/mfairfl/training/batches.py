@@ -8,6 +8,7 @@ bit-equal in any company, wherever its rows lie.
 from __future__ import annotations
 
 import itertools
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["BLOCK", "LANES", "Deck", "Pool", "padded_batch"]
+from mfairfl.data import Inputs
+
+__all__ = ["BLOCK", "LANES", "Deck", "Desk", "Pool", "padded_batch"]
 
 LANES = 32
 """Padding unit. Elementwise kernels treat whole vectors (up to 2 × 16 numbers) and a tail
@@ -34,18 +37,22 @@ class Pool:
     ----------
     X : Tensor, float32 (N, d)
         Encoded features, shard after shard; never written to, for it may be the caller's memory.
+        With codes, only the first d of the model's inputs.
     y : Tensor, float32 (N,)
         Labels, 1 = favourable.
     strata : Tensor, int64 (N,)
         2·cell + label: the index into a flattened (cell, label) table.
     cells : int
         Number of intersectional cells C.
+    codes : Tensor, int32 (N, g), optional
+        Columns of very many categories as the numbers of the inputs that are 1 (`Inputs`).
     """
 
     X: Tensor
     y: Tensor
     strata: Tensor
     cells: int
+    codes: Tensor | None = None
 
     def counts(self, rows: range) -> np.ndarray:
         """Return how many of these rows are in each (cell, label), (C, 2)."""
@@ -54,45 +61,48 @@ class Pool:
 
     @classmethod
     def from_arrays(
-        cls, shards: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], cells: int
+        cls, shards: Sequence[tuple[Inputs | np.ndarray, np.ndarray, np.ndarray]], cells: int
     ) -> tuple[Pool, list[range]]:
         """Join shards (X, y, cell) into one pool; the ranges say where each shard's rows are.
 
         Features that already lie one after the other in memory, as in a federation, are not
-        copied.
+        copied. Those of all shards have one layout.
         """
+        inputs = [Inputs.of(X) for X, _, _ in shards]
+        codes = [one.codes for one in inputs]
         ends = np.cumsum([len(y) for _, y, _ in shards]).tolist()
         y = np.concatenate([y for _, y, _ in shards]).astype(np.int64)
         strata = 2 * np.concatenate([cell for _, _, cell in shards]).astype(np.int64) + y
         pool = cls(
-            X=_joined([X for X, _, _ in shards]),
+            X=_joined([one.values for one in inputs], np.float32),
             y=torch.from_numpy(y.astype(np.float32)),
             strata=torch.from_numpy(strata),
             cells=cells,
+            codes=_joined(codes, np.int32) if codes[0].shape[1] else None,
         )
         return pool, [range(start, stop) for start, stop in itertools.pairwise([0, *ends])]
 
 
-def _joined(parts: Sequence[np.ndarray]) -> Tensor:
+def _joined(parts: Sequence[np.ndarray], dtype: type[np.float32 | np.int32]) -> Tensor:
     """Return the rows of all parts, as a view if they are adjacent rows of one array."""
     width = parts[0].shape[1]
     parts = [part for part in parts if len(part)] or parts[:1]
-    if _adjacent(parts):
+    if _adjacent(parts, dtype):
         shape, strides = (sum(map(len, parts)), width), (4 * width, 4)
         rows = np.lib.stride_tricks.as_strided(parts[0], shape, strides)
     else:
-        rows = np.concatenate(parts, dtype=np.float32)
+        rows = np.concatenate(parts, dtype=dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a federation's rows are read-only, as they should
         return torch.from_numpy(rows)
 
 
-def _adjacent(parts: Sequence[np.ndarray]) -> bool:
+def _adjacent(parts: Sequence[np.ndarray], dtype: type[np.float32 | np.int32]) -> bool:
     """Whether each part begins where the one before it ends, in memory of one owner."""
     owner = parts[0].base
     return (
         (owner is not None or len(parts) == 1)
-        and all(a.base is owner and a.dtype == np.float32 for a in parts)
+        and all(a.base is owner and a.dtype == dtype for a in parts)
         and all(a.flags.c_contiguous for a in parts)
         and all(_address(a) + a.nbytes == _address(b) for a, b in itertools.pairwise(parts))
     )
@@ -101,6 +111,46 @@ def _adjacent(parts: Sequence[np.ndarray]) -> bool:
 def _address(array: np.ndarray) -> int:
     address: int = array.__array_interface__["data"][0]
     return address
+
+
+class Desk:
+    """Room for the inputs of some rows at a time, in torch's own, aligned memory.
+
+    Parameters
+    ----------
+    pool : Pool
+        Where the rows are.
+    rows : int
+        How many there are at most.
+    """
+
+    def __init__(self, pool: Pool, rows: int) -> None:
+        self._pool, self._X = pool, torch.zeros(rows, pool.X.shape[1])
+        self._codes = None
+        if pool.codes is not None:
+            self._codes = torch.zeros(rows, pool.codes.shape[1], dtype=torch.int32)
+
+    def take(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Fetch rows by number, (S, B): inputs (S, B, d) and codes (S, B, g), if there are any."""
+        flat, shape = index.reshape(-1), tuple(index.shape)
+        torch.index_select(self._pool.X, 0, flat, out=self._X[: flat.numel()])
+        if self._pool.codes is not None and self._codes is not None:
+            torch.index_select(self._pool.codes, 0, flat, out=self._codes[: flat.numel()])
+        return self._shaped(shape)
+
+    def take_run(self, rows: range, shape: tuple[int, int]) -> tuple[Tensor, Tensor | None]:
+        """Fetch consecutive rows, and after them whatever was here before, S × B in all."""
+        self._X[: len(rows)] = self._pool.X[rows.start : rows.stop]
+        if self._pool.codes is not None and self._codes is not None:
+            self._codes[: len(rows)] = self._pool.codes[rows.start : rows.stop]
+        return self._shaped(shape)
+
+    def _shaped(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor | None]:
+        count = math.prod(shape)
+        X = self._X[:count].view(*shape, self._X.shape[1])
+        if self._codes is None:
+            return X, None
+        return X, self._codes[:count].view(*shape, self._codes.shape[1])
 
 
 def _up(count: int) -> int:

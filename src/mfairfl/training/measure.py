@@ -17,7 +17,7 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import Model, Workspace
-from mfairfl.training.batches import BLOCK, Pool, padded_batch
+from mfairfl.training.batches import BLOCK, Desk, Pool, padded_batch
 from mfairfl.training.deadline import check_time
 
 __all__ = ["Probe", "logits", "measure", "score_sums"]
@@ -83,11 +83,11 @@ def logits(probes: Sequence[Probe], model: Model, pool: Pool) -> list[Tensor]:
     workspace: Workspace = {}
     # Torch aligns its own memory, and products may depend on the alignment: rows are copied here.
     # Those after a client's last are left over from another; their answers are dropped.
-    block = torch.zeros(max(map(_block_rows, probes), default=0), pool.X.shape[1])
+    desk = Desk(pool, max(map(_block_rows, probes), default=0))
     found = []
     for probe in probes:
         members = [
-            _logits(weights, probe.rows, model, pool, block=block, workspace=workspace)
+            _logits(weights, probe.rows, model, desk, workspace)
             for weights in np.atleast_2d(probe.weights)
         ]
         found.append(members[0] if len(members) == 1 else _ensemble(members, _shares(probe)))
@@ -118,13 +118,7 @@ def _ensemble(members: Sequence[Tensor], shares: np.ndarray) -> Tensor:
 
 
 def _logits(
-    vector: np.ndarray,
-    rows: range,
-    model: Model,
-    pool: Pool,
-    *,
-    block: Tensor,
-    workspace: Workspace,
+    vector: np.ndarray, rows: range, model: Model, desk: Desk, workspace: Workspace
 ) -> Tensor:
     weights = torch.tensor(vector, dtype=torch.float32).unsqueeze(0)  # a copy, hence aligned
     width = padded_batch(len(rows), BLOCK)
@@ -133,9 +127,8 @@ def _logits(
         check_time()
         stop = min(start + _BLOCKS * width, rows.stop)
         count = -(-(stop - start) // width)
-        block[: stop - start] = pool.X[start:stop]
-        inputs = block[: count * width].view(count, width, -1)
-        values, _ = model.forward(weights.expand(count, -1), inputs, workspace)
+        inputs, codes = desk.take_run(range(start, stop), (count, width))
+        values, _ = model.forward(weights.expand(count, -1), inputs, workspace, codes)
         found.append(values.reshape(-1))
     values = torch.cat(found)[: len(rows)] if found else torch.empty(0)
     return values.to(torch.float64)

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from mfairfl.models import Model, Workspace
-from mfairfl.training.batches import LANES, Deck, Pool
+from mfairfl.training.batches import LANES, Deck, Desk, Pool
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.deadline import check_time
 from mfairfl.training.plan import Optimizer, Plan, Table2
@@ -212,7 +212,7 @@ class _Stack:
         self._gradient = torch.zeros_like(self._weights)
         self._rule = make_rule([work.plan.optimizer for work in self._works], width)
         self._workspace: Workspace = {}
-        self._rows = torch.empty(len(members) * self._decks[0].width, pool.X.shape[1])
+        self._desk = Desk(pool, len(members) * self._decks[0].width)
         self._optional_terms(width)
 
     def _optional_terms(self, width: int) -> None:
@@ -267,13 +267,11 @@ class _Stack:
         return torch.from_numpy(index), torch.from_numpy(weight)
 
     def _step(self, step: int, index: Tensor, weight: Tensor) -> None:
-        active, batch = index.shape
-        flat = index.reshape(-1)
-        rows = torch.index_select(self._pool.X, 0, flat, out=self._rows[: flat.numel()])
+        active = len(index)
         weights, gradient = self._weights[:active], self._gradient[:active]
-        inputs = rows.view(active, batch, -1)
-        logits, pullback = self._model.forward(weights, inputs, self._workspace)
-        dlogits = self._slope(logits, flat.view(active, batch), active).mul_(weight)
+        inputs, codes = self._desk.take(index)
+        logits, pullback = self._model.forward(weights, inputs, self._workspace, codes)
+        dlogits = self._slope(logits, index, active).mul_(weight)
         pullback(dlogits, gradient)
         if self._centre is not None and self._pull is not None:
             gradient.add_((weights - self._centre[:active]).mul_(self._pull[:active]))
