@@ -8,7 +8,6 @@ bit-equal in any company, wherever its rows lie.
 from __future__ import annotations
 
 import itertools
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from torch import Tensor
 
 from mfairfl.data import Inputs
 
-__all__ = ["BLOCK", "LANES", "Deck", "Desk", "Pool", "padded_batch"]
+__all__ = ["BLOCK", "LANES", "Deck", "Pool", "padded_batch", "whole_lanes"]
 
 LANES = 32
 """Padding unit. Elementwise kernels treat whole vectors (up to 2 × 16 numbers) and a tail
@@ -53,6 +52,27 @@ class Pool:
     strata: Tensor
     cells: int
     codes: Tensor | None = None
+
+    def buffer(self, count: int) -> Tensor:
+        """Return memory for `count` rows."""
+        return torch.empty(count, self.X.shape[1])
+
+    def take(self, index: Tensor, out: Tensor) -> Tensor:
+        """Copy the rows of these numbers, (…) to (…, d), into the head of a buffer.
+
+        Torch aligns its own memory, and products may depend on the alignment: rows are computed
+        on only where they were copied to.
+        """
+        flat = index.reshape(-1)
+        rows = torch.index_select(self.X, 0, flat, out=out[: flat.numel()])
+        return rows.view(*index.shape, self.X.shape[1])
+
+    def take_codes(self, index: Tensor) -> Tensor | None:
+        """Copy the codes of the rows of these numbers, (…) to (…, g), if there are any."""
+        if self.codes is None:
+            return None
+        rows = torch.index_select(self.codes, 0, index.reshape(-1))
+        return rows.view(*index.shape, self.codes.shape[1])
 
     def counts(self, rows: range) -> np.ndarray:
         """Return how many of these rows are in each (cell, label), (C, 2)."""
@@ -113,47 +133,7 @@ def _address(array: np.ndarray) -> int:
     return address
 
 
-class Desk:
-    """Room for the inputs of some rows at a time, in torch's own, aligned memory.
-
-    Parameters
-    ----------
-    pool : Pool
-        Where the rows are.
-    rows : int
-        How many there are at most.
-    """
-
-    def __init__(self, pool: Pool, rows: int) -> None:
-        self._pool, self._X = pool, torch.zeros(rows, pool.X.shape[1])
-        self._codes = None
-        if pool.codes is not None:
-            self._codes = torch.zeros(rows, pool.codes.shape[1], dtype=torch.int32)
-
-    def take(self, index: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Fetch rows by number, (S, B): inputs (S, B, d) and codes (S, B, g), if there are any."""
-        flat, shape = index.reshape(-1), tuple(index.shape)
-        torch.index_select(self._pool.X, 0, flat, out=self._X[: flat.numel()])
-        if self._pool.codes is not None and self._codes is not None:
-            torch.index_select(self._pool.codes, 0, flat, out=self._codes[: flat.numel()])
-        return self._shaped(shape)
-
-    def take_run(self, rows: range, shape: tuple[int, int]) -> tuple[Tensor, Tensor | None]:
-        """Fetch consecutive rows, and after them whatever was here before, S × B in all."""
-        self._X[: len(rows)] = self._pool.X[rows.start : rows.stop]
-        if self._pool.codes is not None and self._codes is not None:
-            self._codes[: len(rows)] = self._pool.codes[rows.start : rows.stop]
-        return self._shaped(shape)
-
-    def _shaped(self, shape: tuple[int, ...]) -> tuple[Tensor, Tensor | None]:
-        count = math.prod(shape)
-        X = self._X[:count].view(*shape, self._X.shape[1])
-        if self._codes is None:
-            return X, None
-        return X, self._codes[:count].view(*shape, self._codes.shape[1])
-
-
-def _up(count: int) -> int:
+def whole_lanes(count: int) -> int:
     """Round up to whole lanes."""
     return -(-count // LANES) * LANES
 
@@ -167,7 +147,7 @@ def padded_batch(rows: int, batch_size: int) -> int:
     (512, 128, 32)
     """
     fitting = max(LANES, 1 << (max(rows, 1) - 1).bit_length())
-    return min(_up(batch_size), fitting)
+    return min(whole_lanes(batch_size), fitting)
 
 
 class Deck:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from mfairfl.models import Model, Workspace
-from mfairfl.training.batches import LANES, Deck, Desk, Pool
+from mfairfl.training.batches import LANES, Deck, Pool
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.deadline import check_time
 from mfairfl.training.plan import Optimizer, Plan, Table2
@@ -212,7 +212,7 @@ class _Stack:
         self._gradient = torch.zeros_like(self._weights)
         self._rule = make_rule([work.plan.optimizer for work in self._works], width)
         self._workspace: Workspace = {}
-        self._desk = Desk(pool, len(members) * self._decks[0].width)
+        self._rows = pool.buffer(len(members) * self._decks[0].width)
         self._optional_terms(width)
 
     def _optional_terms(self, width: int) -> None:
@@ -269,7 +269,7 @@ class _Stack:
     def _step(self, step: int, index: Tensor, weight: Tensor) -> None:
         active = len(index)
         weights, gradient = self._weights[:active], self._gradient[:active]
-        inputs, codes = self._desk.take(index)
+        inputs, codes = self._pool.take(index, out=self._rows), self._pool.take_codes(index)
         logits, pullback = self._model.forward(weights, inputs, self._workspace, codes)
         dlogits = self._slope(logits, index, active).mul_(weight)
         pullback(dlogits, gradient)
