@@ -345,8 +345,8 @@ class Encoder(StrictModel):
                 f"out has {len(out)} rows of layout {out.layout}: give {count} of {self.layout}"
             )
         if not self.compact:
-            return Inputs.of(self.transform(X, rows, out.values))
-        self._encode_numbers(X, rows, out.values)
+            return Inputs.of(self.transform(X, rows, out.numbers))
+        self._encode_numbers(X, rows, out.numbers)
         first = self._numbers
         for j, fitted in enumerate(self.categorical):
             held = self._positions(Column.of(X, fitted.name, rows), fitted)

@@ -19,11 +19,11 @@ class Inputs:
 
     Parameters
     ----------
-    values : ndarray, float32 (n, d)
+    numbers : ndarray, float32 (n, d)
         The first d inputs.
     codes : ndarray, int32 (n, g)
         For each of g one-hot columns, the number of the input that is 1 (from d up to width − 1),
-        or `NO_INPUT`. Without such columns (g = 0) `values` has all inputs.
+        or `NO_INPUT`. Without such columns (g = 0) `numbers` has all inputs.
     width : int
         Number of the model's inputs.
 
@@ -37,7 +37,7 @@ class Inputs:
     array([[2., 0., 0., 0.]], dtype=float32)
     """
 
-    values: npt.NDArray[np.float32]
+    numbers: npt.NDArray[np.float32]
     codes: npt.NDArray[np.int32]
     width: int
 
@@ -57,36 +57,36 @@ class Inputs:
     @property
     def layout(self) -> tuple[int, int, int]:
         """What must be equal for rows to be joined: d, g and width."""
-        return self.values.shape[1], self.codes.shape[1], self.width
+        return self.numbers.shape[1], self.codes.shape[1], self.width
 
     @property
     def nbytes(self) -> int:
         """The memory that the rows take."""
-        return self.values.nbytes + self.codes.nbytes
+        return self.numbers.nbytes + self.codes.nbytes
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return len(self.values)
+        return len(self.numbers)
 
     def __getitem__(self, rows: slice) -> Inputs:
         """Return consecutive rows as views, without a copy."""
-        return Inputs(self.values[rows], self.codes[rows], self.width)
+        return Inputs(self.numbers[rows], self.codes[rows], self.width)
 
     def take(self, rows: npt.NDArray[np.intp]) -> Inputs:
         """Return a copy of the rows at these positions."""
-        return Inputs(self.values[rows], self.codes[rows], self.width)
+        return Inputs(self.numbers[rows], self.codes[rows], self.width)
 
     def dense(self) -> npt.NDArray[np.float32]:
-        """Return all inputs, (n, width): `values` itself, or a new array if there are codes."""
+        """Return all inputs, (n, width): `numbers` itself, or a new array if there are codes."""
         if not self.codes.shape[1]:
-            return self.values
+            return self.numbers
         X = np.zeros((len(self), self.width), np.float32)
-        X[:, : self.values.shape[1]] = self.values
+        X[:, : self.numbers.shape[1]] = self.numbers
         rows, columns = np.nonzero(self.codes != NO_INPUT)
         X[rows, self.codes[rows, columns]] = 1
         return X
 
     def protect(self) -> None:
         """Make the arrays read-only; slices taken before stay writeable."""
-        self.values.flags.writeable = False
+        self.numbers.flags.writeable = False
         self.codes.flags.writeable = False

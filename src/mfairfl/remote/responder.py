@@ -209,7 +209,7 @@ class Responder:
         for part in SPLITS:
             rows = silo.rows[part]
             inputs = encoder.encode(table.X, rows)
-            arrays[f"{part}/values"], arrays[f"{part}/codes"] = inputs.values, inputs.codes
+            arrays[f"{part}/numbers"], arrays[f"{part}/codes"] = inputs.numbers, inputs.codes
             arrays[f"{part}/y"] = table.y[rows]
             arrays[f"{part}/cells"] = table.cells[rows].astype(np.int32)
             strata = 2 * table.cells[rows].astype(np.int64) + table.y[rows]
@@ -260,7 +260,7 @@ class Responder:
 
 def _shard(arrays: Mapping[str, np.ndarray], part: Split, width: int) -> Shard:
     """Return the rows of a split; their numbers in the table are not needed here."""
-    inputs = Inputs(arrays[f"{part}/values"], arrays[f"{part}/codes"], width)
+    inputs = Inputs(arrays[f"{part}/numbers"], arrays[f"{part}/codes"], width)
     return Shard(inputs, arrays[f"{part}/y"], arrays[f"{part}/cells"], rows=np.arange(0))
 
 

@@ -94,7 +94,7 @@ class Pool:
         y = np.concatenate([y for _, y, _ in shards]).astype(np.int64)
         strata = 2 * np.concatenate([cell for _, _, cell in shards]).astype(np.int64) + y
         pool = cls(
-            X=_joined([one.values for one in inputs], np.float32),
+            X=_joined([one.numbers for one in inputs], np.float32),
             y=torch.from_numpy(y.astype(np.float32)),
             strata=torch.from_numpy(strata),
             cells=cells,
