@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mfairfl.errors import ConfigError
-from mfairfl.models import MLP, ModuleModel, logistic
+from mfairfl.models import MLP, ModuleModel, Workspace, logistic
 
 SHAPES = st.sampled_from([(), (2,), (4,), (5, 3), (32, 32), (7, 2, 9)])
 
@@ -150,7 +150,7 @@ def test_hand_computed_network():
 @settings(max_examples=20, deadline=None)
 @given(hidden=SHAPES, seed=st.integers(0))
 def test_a_workspace_that_shrinks_and_grows_changes_no_bit(hidden, seed):
-    model, workspace = MLP(6, hidden), {}
+    model, workspace = MLP(6, hidden), Workspace()
     for stack, batch in [(3, 64), (2, 64), (1, 32), (4, 64), (2, 32)]:
         weights, rows, slopes = random_stack(model, stack, batch, seed + stack)
         results = []

@@ -15,6 +15,7 @@ two units.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,10 +34,38 @@ __all__ = ["MLP", "Model", "ModuleModel", "Pullback", "Workspace", "logistic"]
 Pullback = Callable[[Tensor, Tensor], Tensor]
 """pullback(dlogits (S, B), out (S, m)) fills and returns `out` with the weights' gradients."""
 
-Workspace = dict[tuple[str, int], Tensor]
-"""Reusable buffers of a stack; a model fills it as it likes, keyed by name and layer."""
+Key = tuple[str, int]
+"""Names a buffer: what it holds, and of which layer."""
 
 _VECTOR = 16  # float32 numbers in 64 bytes: the alignment of torch's memory
+
+
+class Workspace:
+    """Memory that is asked for again and again: new memory costs more than most sums over it.
+
+    Examples
+    --------
+    >>> workspace = Workspace()
+    >>> large = workspace.buffer(("activation", 0), (3, 8))
+    >>> small = workspace.buffer(("activation", 0), (2, 8))
+    >>> small.shape, small.data_ptr() == large.data_ptr()
+    (torch.Size([2, 8]), True)
+    """
+
+    def __init__(self) -> None:
+        self._memory: dict[Key, Tensor] = {}
+        self._views: dict[tuple[Key, tuple[int, ...]], Tensor] = {}
+
+    def buffer(self, key: Key, shape: tuple[int, ...]) -> Tensor:
+        """Return memory of this shape, with whatever was last written under the key."""
+        view = self._views.get((key, shape))
+        if view is None:
+            size, memory = math.prod(shape), self._memory.get(key)
+            if memory is None or memory.numel() < size:
+                memory = self._memory[key] = torch.empty(size)
+                self._views = {k: v for k, v in self._views.items() if k[0] != key}
+            view = self._views[key, shape] = memory[:size].view(shape)
+        return view
 
 
 class Model(Protocol):
@@ -92,21 +121,16 @@ class _Layer:
 
     def weight(self, flat: Tensor) -> Tensor:
         """Return the (S, inputs, outputs) view of this layer's matrix in a (S, m) stack."""
-        return flat[:, self.start : self.bias].view(-1, self.inputs, self.outputs)
+        shape = flat.shape[0], self.inputs, self.outputs
+        return flat.narrow(1, self.start, self.inputs * self.outputs).view(shape)
 
     def offset(self, flat: Tensor) -> Tensor:
         """Return the (S, outputs) view of this layer's bias."""
-        return flat[:, self.bias : self.stop]
+        return flat.narrow(1, self.bias, self.outputs)
 
 
-def _buffer(workspace: Workspace | None, key: tuple[str, int], shape: tuple[int, ...]) -> Tensor:
-    """Return a buffer of `shape`; a stack that shrank reuses the head of the larger one."""
-    if workspace is None:
-        return torch.empty(shape)
-    kept = workspace.get(key)
-    if kept is None or kept.shape[0] < shape[0] or kept.shape[1:] != shape[1:]:
-        kept = workspace[key] = torch.empty(shape)
-    return kept[: shape[0]]
+def _buffer(workspace: Workspace | None, key: Key, shape: tuple[int, ...]) -> Tensor:
+    return torch.empty(shape) if workspace is None else workspace.buffer(key, shape)
 
 
 def _batched_product(

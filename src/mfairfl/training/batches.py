@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from mfairfl.data import Inputs
+from mfairfl.models import Workspace
 
 __all__ = ["BLOCK", "LANES", "Deck", "Pool", "padded_batch", "whole_lanes"]
 
@@ -53,22 +54,19 @@ class Pool:
     cells: int
     codes: Tensor | None = None
 
-    def buffer(self, count: int) -> Tensor:
-        """Return memory for `count` rows."""
-        return torch.empty(count, self.X.shape[1])
-
-    def take(self, index: Tensor, out: Tensor) -> Tensor:
-        """Copy the rows of these numbers, (…) to (…, d), into the head of a buffer.
+    def take(self, index: Tensor, workspace: Workspace) -> Tensor:
+        """Copy the rows of these numbers, (S, B) to (S, B, d), into a buffer.
 
         Torch aligns its own memory, and products may depend on the alignment: rows are computed
         on only where they were copied to.
         """
-        flat = index.reshape(-1)
-        rows = torch.index_select(self.X, 0, flat, out=out[: flat.numel()])
-        return rows.view(*index.shape, self.X.shape[1])
+        shape = *index.shape, self.X.shape[1]
+        out = workspace.buffer(("rows", 0), shape)
+        torch.index_select(self.X, 0, index.reshape(-1), out=out.view(index.numel(), shape[2]))
+        return out
 
     def take_codes(self, index: Tensor) -> Tensor | None:
-        """Copy the codes of the rows of these numbers, (…) to (…, g), if there are any."""
+        """Copy the codes of the rows of these numbers, (S, B) to (S, B, g), if there are any."""
         if self.codes is None:
             return None
         rows = torch.index_select(self.codes, 0, index.reshape(-1))
@@ -139,19 +137,24 @@ def whole_lanes(count: int) -> int:
 
 
 def padded_batch(rows: int, batch_size: int) -> int:
-    """Return the padded batch of a client: a multiple of `LANES`, small for small clients.
+    """Return the padded batch of a client: whole lanes, small for small clients.
+
+    A size of its own for each client would leave nobody to share a stack with: there are two to
+    each doubling, 2ᵏ and 3·2ᵏ.
 
     Examples
     --------
     >>> padded_batch(10_000, 500), padded_batch(70, 500), padded_batch(3, 500)
-    (512, 128, 32)
+    (512, 96, 32)
     """
-    fitting = max(LANES, 1 << (max(rows, 1) - 1).bit_length())
-    return min(whole_lanes(batch_size), fitting)
+    rows = max(1, rows)
+    power = 1 << (rows - 1).bit_length()
+    fitting = 3 * power // 4 if 4 * rows <= 3 * power else power
+    return min(whole_lanes(batch_size), whole_lanes(fitting))
 
 
 class Deck:
-    """Deals a job's batches as (row numbers, row weights), epoch after epoch.
+    """Deals a job's batches as row numbers and row weights, epoch after epoch.
 
     Each epoch is a fresh permutation. Within a batch the weights sum to 1 (its mean); padding has
     weight 0. Without an `rng` rows come in file order with weight 1/n each, so the batches of an
@@ -162,31 +165,33 @@ class Deck:
         self._rows, self._batch, self._rng = rows, max(1, min(batch_size, len(rows))), rng
         self.width = padded_batch(len(rows), batch_size)
         self.batches = -(-len(rows) // self._batch)
-        self._left: tuple[np.ndarray, np.ndarray] = self._empty()
+        self._order, self._dealt = np.empty(0, np.int64), self.batches
 
-    def _empty(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.empty((0, self.width), np.int64), np.empty((0, self.width), np.float32)
+    def deal(self, index: np.ndarray, weight: np.ndarray) -> None:
+        """Write the next batches, each array (batches, width)."""
+        index[:], weight[:] = self._rows.start, 0.0
+        at = 0
+        while at < len(index):
+            if self._dealt == self.batches:
+                self._shuffle()
+            count = min(len(index) - at, self.batches - self._dealt)
+            self._write(index[at : at + count], weight[at : at + count])
+            at, self._dealt = at + count, self._dealt + count
 
-    def _epoch(self) -> tuple[np.ndarray, np.ndarray]:
+    def _shuffle(self) -> None:
+        """Begin an epoch."""
         count = len(self._rows)
         order = np.arange(count) if self._rng is None else self._rng.permutation(count)
-        index = np.full((self.batches, self.width), self._rows.start, dtype=np.int64)
-        weight = np.zeros((self.batches, self.width), dtype=np.float32)
-        slots = np.arange(count)
-        where = (slots // self._batch, slots % self._batch)
-        index[where] = order + self._rows.start
-        sizes = np.full(self.batches, self._batch)
-        sizes[-1] = count - self._batch * (self.batches - 1)
-        weight[where] = 1 / count if self._rng is None else (1 / sizes)[where[0]]
-        return index, weight
+        self._order, self._dealt = order + self._rows.start, 0
 
-    def deal(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the next `count` batches, each (count, width)."""
-        parts, have = [self._left], len(self._left[0])
-        while have < count:
-            parts.append(self._epoch())
-            have += self.batches
-        index = np.concatenate([i for i, _ in parts])
-        weight = np.concatenate([w for _, w in parts])
-        self._left = index[count:], weight[count:]
-        return index[:count], weight[:count]
+    def _write(self, index: np.ndarray, weight: np.ndarray) -> None:
+        """Write the next batches of this epoch; the last may be smaller than the others."""
+        size, first = self._batch, self._dealt * self._batch
+        rows = self._order[first : first + len(index) * size]
+        whole, rest = divmod(len(rows), size)
+        share = None if self._rng is not None else 1 / len(self._rows)
+        index[:whole, :size] = rows[: whole * size].reshape(whole, size)
+        weight[:whole, :size] = share or 1 / size
+        if rest:
+            index[whole, :rest] = rows[whole * size :]
+            weight[whole, :rest] = share or 1 / rest

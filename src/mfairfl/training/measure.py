@@ -166,8 +166,7 @@ def _evaluate(asked: Sequence[_Asked], model: Model, pool: Pool) -> Tensor:
     places = np.cumsum(counts) - counts
     widths = np.array([padded_batch(count, BLOCK) for count in counts.tolist()], dtype=np.int64)
     found = torch.zeros(whole_lanes(int(counts.sum())), dtype=torch.float64)
-    workspace: Workspace = {}
-    buffer = pool.buffer(min(_FORWARD_ROWS, int((-(-counts // widths) * widths).sum())))
+    workspace = Workspace()
     for width in np.unique(widths[counts > 0]).tolist():
         of_width = np.flatnonzero((widths == width) & (counts > 0))
         blocks = -(-counts[of_width] // width)
@@ -180,7 +179,7 @@ def _evaluate(asked: Sequence[_Asked], model: Model, pool: Pool) -> Tensor:
             # The last row stands in for those that a block lacks; its answers are dropped.
             slot = np.minimum(np.arange(width), size[part, None] - 1)
             index = torch.from_numpy(slot + (starts[owner[part]] + offset[part])[:, None])
-            inputs, codes = pool.take(index, out=buffer), pool.take_codes(index)
+            inputs, codes = pool.take(index, workspace), pool.take_codes(index)
             weights = _stacked([asked[i] for i in owner[part]], model)
             values, _ = model.forward(weights, inputs, workspace, codes)
             place = _spans(places[owner[part]] + offset[part], size[part])
