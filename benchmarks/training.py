@@ -125,7 +125,7 @@ def adult_pool() -> tuple[Pool, list[range], int]:
     federation = mfairfl.partition(mfairfl.load_dataset("adult"), "high", seed=0)
     shards = [(c.train.X, c.train.y, c.train.cells) for c in federation.clients]
     pool, ranges = Pool.from_arrays(shards, 2)
-    return pool, ranges, federation.pool.X.shape[1]
+    return pool, ranges, federation.pool.inputs.width
 
 
 def compare(repeats: int) -> None:

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from mfairfl.errors import ConfigError
+from mfairfl.one_hot import add_looked_up, sums_by_code, with_one_hot
 
 __all__ = ["MLP", "Model", "ModuleModel", "Pullback", "Workspace", "logistic"]
 
@@ -85,9 +86,17 @@ class Model(Protocol):
         """Return weights whose logit is `logit` for every input."""
 
     def forward(
-        self, weights: Tensor, inputs: Tensor, workspace: Workspace | None = None
+        self,
+        weights: Tensor,
+        inputs: Tensor,
+        workspace: Workspace | None = None,
+        codes: Tensor | None = None,
     ) -> tuple[Tensor, Pullback]:
-        """Return logits (S, B) and the pullback; with a workspace, its buffers are reused."""
+        """Return logits (S, B) and the pullback; with a workspace, its buffers are reused.
+
+        The inputs are (S, B, d). With codes, int32 (S, B, g), they are the first ones only: of
+        the others those are 1 that the codes name, and all else is 0.
+        """
 
     def to_module(self, weights: np.ndarray) -> nn.Module:
         """Return one model as a module of its own: (B, d) to logits, (B,) or (B, 1)."""
@@ -197,27 +206,38 @@ class MLP:
         return weights
 
     def forward(
-        self, weights: Tensor, inputs: Tensor, workspace: Workspace | None = None
+        self,
+        weights: Tensor,
+        inputs: Tensor,
+        workspace: Workspace | None = None,
+        codes: Tensor | None = None,
     ) -> tuple[Tensor, Pullback]:
         """Return logits (S, B) and the pullback (see `Model.forward`)."""
         *hidden, head = self._layers
-        stack, batch = inputs.shape[0], inputs.shape[1]
+        stack, batch, numbers = inputs.shape
         activations = [inputs]
         matrices = [layer.weight(weights) for layer in hidden]
+        looked_up = self._layers[0].weight(weights)
         for i, layer in enumerate(hidden):
             out = _buffer(workspace, ("activation", i), (stack, batch, layer.outputs))
             bias = layer.offset(weights).unsqueeze(1)
-            torch.baddbmm(bias, activations[-1], matrices[i], out=out)
+            above = matrices[i] if i else matrices[i][:, :numbers]
+            torch.baddbmm(bias, activations[-1], above, out=out)
+            if codes is not None and not i:
+                add_looked_up(out, looked_up, codes)
             activations.append(out.relu_())
-        last, row = activations[-1], head.weight(weights).transpose(1, 2)
-        product = _buffer(workspace, ("head", 0), (stack, batch, head.inputs))
+        last = activations[-1]
+        row = head.weight(weights)[:, : last.shape[2]].transpose(1, 2)
+        product = _buffer(workspace, ("head", 0), tuple(last.shape))
         torch.mul(last, row, out=product)
         logits = product.sum(dim=2).add_(head.offset(weights))
+        if codes is not None and not hidden:
+            add_looked_up(logits.unsqueeze(2), looked_up, codes)
 
         def pullback(dlogits: Tensor, out: Tensor) -> Tensor:
             column = dlogits.unsqueeze(2)
             torch.mul(last, column, out=product)
-            head.weight(out).copy_(product.sum(dim=1).unsqueeze(2))
+            head.weight(out)[:, : last.shape[2]].copy_(product.sum(dim=1).unsqueeze(2))
             head.offset(out).copy_(dlogits.sum(dim=1, keepdim=True))
             torch.mul(column, row, out=product)
             upper = product
@@ -227,13 +247,17 @@ class MLP:
                 torch.ops.aten.threshold_backward.grad_input(
                     upper, activations[i + 1], 0, grad_input=upper
                 )
-                _batched_product(
-                    activations[i].transpose(1, 2), upper, layer.weight(out), workspace, i
-                )
+                below = activations[i].transpose(1, 2)
+                slopes = layer.weight(out)[:, : below.shape[1]]
+                _batched_product(below, upper, slopes, workspace, i)
                 torch.sum(upper, dim=1, out=layer.offset(out))
                 if i:
-                    below = _buffer(workspace, ("gradient", i), (stack, batch, layer.inputs))
-                    upper = torch.bmm(upper, matrices[i].transpose(1, 2), out=below)
+                    lower = _buffer(workspace, ("gradient", i), (stack, batch, layer.inputs))
+                    upper = torch.bmm(upper, matrices[i].transpose(1, 2), out=lower)
+            if codes is not None:
+                first = upper if hidden else column
+                slopes = self._layers[0].weight(out)[:, numbers:]
+                slopes.copy_(sums_by_code(first, codes, numbers, self.inputs))
             return out
 
         return logits, pullback
@@ -347,10 +371,19 @@ class ModuleModel:
         return logits
 
     def forward(
-        self, weights: Tensor, inputs: Tensor, workspace: Workspace | None = None
+        self,
+        weights: Tensor,
+        inputs: Tensor,
+        workspace: Workspace | None = None,
+        codes: Tensor | None = None,
     ) -> tuple[Tensor, Pullback]:
-        """Return logits (S, B) and the pullback; the workspace is not used."""
+        """Return logits (S, B) and the pullback; the workspace is not used.
+
+        A module of somebody's own gets every input as a number.
+        """
         del workspace
+        if codes is not None:
+            inputs = with_one_hot(inputs, codes, self._inputs)
         flats = [flat.detach().requires_grad_() for flat in weights[:, : self.size]]
         with torch.enable_grad():
             each = [self._logits(flat, rows) for flat, rows in zip(flats, inputs, strict=True)]

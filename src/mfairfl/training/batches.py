@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mfairfl.data import Inputs
 from mfairfl.models import Workspace
 
 __all__ = ["BLOCK", "LANES", "Deck", "Pool", "padded_batch", "whole_lanes"]
@@ -36,18 +37,22 @@ class Pool:
     ----------
     X : Tensor, float32 (N, d)
         Encoded features, shard after shard; never written to, for it may be the caller's memory.
+        With codes, only the first d of the model's inputs.
     y : Tensor, float32 (N,)
         Labels, 1 = favourable.
     strata : Tensor, int64 (N,)
         2·cell + label: the index into a flattened (cell, label) table.
     cells : int
         Number of intersectional cells C.
+    codes : Tensor, int32 (N, g), optional
+        Columns of very many categories as the numbers of the inputs that are 1 (`Inputs`).
     """
 
     X: Tensor
     y: Tensor
     strata: Tensor
     cells: int
+    codes: Tensor | None = None
 
     def take(self, index: Tensor, workspace: Workspace) -> Tensor:
         """Copy the rows of these numbers, (S, B) to (S, B, d), into a buffer.
@@ -57,8 +62,15 @@ class Pool:
         """
         shape = *index.shape, self.X.shape[1]
         out = workspace.buffer(("rows", 0), shape)
-        torch.index_select(self.X, 0, index.reshape(-1), out=out.view(-1, shape[2]))
+        torch.index_select(self.X, 0, index.reshape(-1), out=out.view(index.numel(), shape[2]))
         return out
+
+    def take_codes(self, index: Tensor) -> Tensor | None:
+        """Copy the codes of the rows of these numbers, (S, B) to (S, B, g), if there are any."""
+        if self.codes is None:
+            return None
+        rows = torch.index_select(self.codes, 0, index.reshape(-1))
+        return rows.view(*index.shape, self.codes.shape[1])
 
     def counts(self, rows: range) -> np.ndarray:
         """Return how many of these rows are in each (cell, label), (C, 2)."""
@@ -67,45 +79,48 @@ class Pool:
 
     @classmethod
     def from_arrays(
-        cls, shards: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], cells: int
+        cls, shards: Sequence[tuple[Inputs | np.ndarray, np.ndarray, np.ndarray]], cells: int
     ) -> tuple[Pool, list[range]]:
         """Join shards (X, y, cell) into one pool; the ranges say where each shard's rows are.
 
         Features that already lie one after the other in memory, as in a federation, are not
-        copied.
+        copied. Those of all shards have one layout.
         """
+        inputs = [Inputs.of(X) for X, _, _ in shards]
+        codes = [one.codes for one in inputs]
         ends = np.cumsum([len(y) for _, y, _ in shards]).tolist()
         y = np.concatenate([y for _, y, _ in shards]).astype(np.int64)
         strata = 2 * np.concatenate([cell for _, _, cell in shards]).astype(np.int64) + y
         pool = cls(
-            X=_joined([X for X, _, _ in shards]),
+            X=_joined([one.numbers for one in inputs], np.float32),
             y=torch.from_numpy(y.astype(np.float32)),
             strata=torch.from_numpy(strata),
             cells=cells,
+            codes=_joined(codes, np.int32) if codes[0].shape[1] else None,
         )
         return pool, [range(start, stop) for start, stop in itertools.pairwise([0, *ends])]
 
 
-def _joined(parts: Sequence[np.ndarray]) -> Tensor:
+def _joined(parts: Sequence[np.ndarray], dtype: type[np.float32 | np.int32]) -> Tensor:
     """Return the rows of all parts, as a view if they are adjacent rows of one array."""
     width = parts[0].shape[1]
     parts = [part for part in parts if len(part)] or parts[:1]
-    if _adjacent(parts):
+    if _adjacent(parts, dtype):
         shape, strides = (sum(map(len, parts)), width), (4 * width, 4)
         rows = np.lib.stride_tricks.as_strided(parts[0], shape, strides)
     else:
-        rows = np.concatenate(parts, dtype=np.float32)
+        rows = np.concatenate(parts, dtype=dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a federation's rows are read-only, as they should
         return torch.from_numpy(rows)
 
 
-def _adjacent(parts: Sequence[np.ndarray]) -> bool:
+def _adjacent(parts: Sequence[np.ndarray], dtype: type[np.float32 | np.int32]) -> bool:
     """Whether each part begins where the one before it ends, in memory of one owner."""
     owner = parts[0].base
     return (
         (owner is not None or len(parts) == 1)
-        and all(a.base is owner and a.dtype == np.float32 for a in parts)
+        and all(a.base is owner and a.dtype == dtype for a in parts)
         and all(a.flags.c_contiguous for a in parts)
         and all(_address(a) + a.nbytes == _address(b) for a, b in itertools.pairwise(parts))
     )

@@ -178,10 +178,10 @@ def _evaluate(asked: Sequence[_Asked], model: Model, pool: Pool) -> Tensor:
             part = slice(at, at + _FORWARD_ROWS // width)
             # The last row stands in for those that a block lacks; its answers are dropped.
             slot = np.minimum(np.arange(width), size[part, None] - 1)
-            index = slot + (starts[owner[part]] + offset[part])[:, None]
-            inputs = pool.take(torch.from_numpy(index), workspace)
+            index = torch.from_numpy(slot + (starts[owner[part]] + offset[part])[:, None])
+            inputs, codes = pool.take(index, workspace), pool.take_codes(index)
             weights = _stacked([asked[i] for i in owner[part]], model)
-            values, _ = model.forward(weights, inputs, workspace)
+            values, _ = model.forward(weights, inputs, workspace, codes)
             place = _spans(places[owner[part]] + offset[part], size[part])
             found.numpy()[place] = values.numpy()[np.arange(width) < size[part, None]]
     return found

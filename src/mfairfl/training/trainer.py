@@ -298,7 +298,8 @@ class _Stack:
         active = len(batch.rows)
         weights, gradient = self._weights[:active], self._gradient[:active]
         inputs = self._pool.take(batch.rows, self._workspace)
-        logits, pullback = self._model.forward(weights, inputs, self._workspace)
+        codes = self._pool.take_codes(batch.rows)
+        logits, pullback = self._model.forward(weights, inputs, self._workspace, codes)
         pullback(self._slope(logits, batch).mul_(batch.weight), gradient)
         if self._centre is not None and self._pull is not None:
             gradient.add_((weights - self._centre[:active]).mul_(self._pull[:active]))
