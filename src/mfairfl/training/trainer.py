@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -204,19 +204,12 @@ def _flat(table: Table2 | None, cells: int, default: float) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class _Batches:
-    """Row numbers, what they weigh, their labels and (cell, label) if rows are priced."""
+    """One step of a stack, (S, B): row numbers, their weights, labels, strata if priced."""
 
     rows: Tensor
     weight: Tensor
     y: Tensor
-    strata: Tensor | None
-
-    def batch(self, step: int, active: int) -> _Batches:
-        """Return one step's batches of the first jobs."""
-        strata = None if self.strata is None else self.strata[step, :active]
-        return _Batches(
-            self.rows[step, :active], self.weight[step, :active], self.y[step, :active], strata
-        )
+    strata: Tensor | None = None
 
 
 class _Stack:
@@ -234,6 +227,7 @@ class _Stack:
         for row, work in zip(self._weights.numpy(), self._works, strict=True):
             row[: model.size] = work.start
         self._gradient = workspace.buffer(("slopes", 0), shape).zero_()
+        self._now = self._weights, self._gradient  # of the jobs that still take steps
         self._rule = make_rule(self._works[0].plan.optimizer, shape, workspace)
         self._optional_terms(shape[1])
 
@@ -266,20 +260,18 @@ class _Stack:
         """Take all steps; a chunk lays out the rows of its steps beforehand."""
         for first in range(0, self._steps[0], _CHUNK):
             last = min(first + _CHUNK, self._steps[0])
-            chunk = self._lay_out(first, last)
-            for step in range(first, last):
+            for step, batch in enumerate(self._lay_out(first, last), start=first):
                 check_time()
-                active = self._active(step)
-                self._step(step, chunk.batch(step - first, active))
-                self._end_of_epoch(step, active)
+                self._step(step, batch)
+                self._end_of_epoch(step, len(batch.rows))
         return [self._outcome(i) for i in range(len(self._works))]
 
     def _active(self, step: int) -> int:
         """Return how many jobs take this step; they come first."""
         return bisect_left(self._steps, -step, key=operator.neg)
 
-    def _lay_out(self, first: int, last: int) -> _Batches:
-        """Return the batches of steps first … last − 1, each tensor (steps, stack, batch)."""
+    def _lay_out(self, first: int, last: int) -> Iterator[_Batches]:
+        """Return the batches of steps first … last − 1."""
         shape = last - first, self._active(first), self._decks[0].width
         index, weight = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
         for i in range(shape[1]):
@@ -287,16 +279,18 @@ class _Stack:
             self._decks[i].deal(index[:count, i], weight[:count, i])
         priced = self._loss is not None or self._score is not None
         rows = torch.from_numpy(index)
-        return _Batches(
-            rows=rows,
-            weight=torch.from_numpy(weight),
-            y=self._pool.y[rows],
-            strata=self._pool.strata[rows] if priced else None,
-        )
+        parts = [rows, torch.from_numpy(weight), self._pool.y[rows]]
+        if priced:
+            parts.append(self._pool.strata[rows])
+        for step, each in enumerate(zip(*(part.unbind() for part in parts), strict=True), first):
+            active = self._active(step)
+            yield _Batches(*(one[:active] for one in each))
 
     def _step(self, step: int, batch: _Batches) -> None:
         active = len(batch.rows)
-        weights, gradient = self._weights[:active], self._gradient[:active]
+        if active < len(self._now[0]):
+            self._now = self._weights[:active], self._gradient[:active]
+        weights, gradient = self._now
         inputs = self._pool.take(batch.rows, self._workspace)
         codes = self._pool.take_codes(batch.rows)
         logits, pullback = self._model.forward(weights, inputs, self._workspace, codes)
