@@ -256,7 +256,8 @@ class MLP:
             *lower, top = workspace.parts("gradient", out, self._layers)
             column = dlogits.unsqueeze(2)
             torch.mul(last, column, out=product)
-            top.transposed[:, :, : last.shape[2]].copy_(product.sum(dim=1, keepdim=True))
+            slopes = top.transposed[:, :, : last.shape[2]]
+            torch.sum(product, dim=1, keepdim=True, out=slopes)
             torch.sum(dlogits, dim=1, keepdim=True, out=top.bias)
             torch.mul(column, row, out=product)
             upper = product

@@ -124,7 +124,8 @@ def make_rule(settings: Optimizer, shape: tuple[int, int], workspace: Workspace)
 
 
 _CHUNK = 32  # steps whose row numbers are laid out at once: bounds memory, costs nothing
-_MAX_STACK = 32  # beyond this a wider stack only leaves the caches
+_MAX_STACK = 32  # beyond this a wider stack only leaves the caches,
+_MAX_ROWS = 4096  # and with large batches before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,11 +163,17 @@ def run_works(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
         stacks.setdefault(_stack_key(work, deck), []).append((i, deck))
     for members in stacks.values():
         members.sort(key=lambda member: -_steps(works[member[0]]))
-        for at in range(0, len(members), _MAX_STACK):
-            part = members[at : at + _MAX_STACK]
+        for part in _evenly(members, min(_MAX_STACK, _MAX_ROWS // members[0][1].width or 1)):
             done = _Stack([(works[i], deck) for i, deck in part], model, pool, workspace).run()
             outcomes.update(zip((i for i, _ in part), done, strict=True))
     return [outcomes[i] for i in range(len(works))]
+
+
+def _evenly(members: list[tuple[int, Deck]], most: int) -> Iterator[list[tuple[int, Deck]]]:
+    """Yield as few parts as hold at most so many members each, of about one size."""
+    parts = -(-len(members) // most)
+    for i in range(parts):
+        yield members[i * len(members) // parts : (i + 1) * len(members) // parts]
 
 
 def _steps(work: Work) -> int:
