@@ -38,8 +38,8 @@ class StepRule(Protocol):
     def step(self, weights: Tensor, gradient: Tensor, count: int) -> None:
         """Take step number `count` (from 1) on rows 0 … len(weights) − 1."""
 
-    def update(self, row: int, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """Return a row's update after its last step."""
+    def update(self, row: int, start: np.ndarray, end: np.ndarray, out: np.ndarray) -> None:
+        """Write a row's update after its last step."""
 
 
 class _AdamW:
@@ -70,9 +70,9 @@ class _AdamW:
             maximize=False,
         )
 
-    def update(self, row: int, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    def update(self, row: int, start: np.ndarray, end: np.ndarray, out: np.ndarray) -> None:
         del row
-        return np.asarray(start - end)
+        np.subtract(start, end, out=out)
 
 
 class _SGD:
@@ -90,9 +90,9 @@ class _SGD:
         velocity.mul_(self._momentum).add_(gradient).addcmul_(weights, self._decay)
         weights.addcmul_(velocity, self._rate)
 
-    def update(self, row: int, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    def update(self, row: int, start: np.ndarray, end: np.ndarray, out: np.ndarray) -> None:
         del row
-        return np.asarray(start - end)
+        np.subtract(start, end, out=out)
 
 
 class _Gradient:
@@ -106,9 +106,9 @@ class _Gradient:
         del count
         self._total[: len(weights)].add_(gradient)
 
-    def update(self, row: int, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    def update(self, row: int, start: np.ndarray, end: np.ndarray, out: np.ndarray) -> None:
         del start
-        return self._total[row, : len(end)].numpy().astype(np.float32)
+        out[:] = self._total.numpy()[row, : len(end)]
 
 
 _RULES: dict[str, Callable[[Optimizer, tuple[int, int], Workspace], StepRule]] = {
@@ -155,6 +155,8 @@ class Outcome:
 def run_works(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
     """Train every work and return the outcomes in the same order."""
     outcomes: dict[int, Outcome] = {}
+    # One piece of memory for all updates: many small ones cost more than what is written there.
+    updates = np.empty((len(works), model.size), np.float32)
     workspace = Workspace()
     stacks: dict[tuple[object, ...], list[tuple[int, Deck]]] = {}
     for i, work in enumerate(works):
@@ -164,8 +166,10 @@ def run_works(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
     for members in stacks.values():
         members.sort(key=lambda member: -_steps(works[member[0]]))
         for part in _evenly(members, min(_MAX_STACK, _MAX_ROWS // members[0][1].width or 1)):
-            done = _Stack([(works[i], deck) for i, deck in part], model, pool, workspace).run()
-            outcomes.update(zip((i for i, _ in part), done, strict=True))
+            stack = _Stack([(works[i], deck) for i, deck in part], model, pool, workspace)
+            stack.run()
+            for row, (i, _) in enumerate(part):
+                outcomes[i] = stack.outcome(row, updates[i])
     return [outcomes[i] for i in range(len(works))]
 
 
@@ -263,7 +267,7 @@ class _Stack:
         self._begin_moving()
 
     @torch.no_grad()
-    def run(self) -> list[Outcome]:
+    def run(self) -> None:
         """Take all steps; a chunk lays out the rows of its steps beforehand."""
         for first in range(0, self._steps[0], _CHUNK):
             last = min(first + _CHUNK, self._steps[0])
@@ -271,7 +275,6 @@ class _Stack:
                 check_time()
                 self._step(step, batch)
                 self._end_of_epoch(step, len(batch.rows))
-        return [self._outcome(i) for i in range(len(self._works))]
 
     def _active(self, step: int) -> int:
         """Return how many jobs take this step; they come first."""
@@ -360,11 +363,13 @@ class _Stack:
             self._loss[i] = torch.from_numpy(base[0] + loss.reshape(-1))
             self._score[i] = torch.from_numpy(base[1] + score.reshape(-1))
 
-    def _outcome(self, i: int) -> Outcome:
+    def outcome(self, i: int, update: np.ndarray) -> Outcome:
+        """Return what a job ended in, its update written to memory of the caller's."""
         work, end = self._works[i], self._weights.numpy()[i, : self._model.size]
+        self._rule.update(i, np.asarray(work.start, np.float32), end, out=update)
         moving = work.multipliers
         return Outcome(
-            update=self._rule.update(i, np.asarray(work.start, np.float32), end),
+            update=update,
             steps=self._steps[i],
             multipliers=() if moving is None else moving.values,
             gaps=() if moving is None else moving.gaps,
