@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +15,10 @@ from training_naive import make_shard
 
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, ModuleModel
+from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.batches import Pool
 from mfairfl.training.controller import Multipliers
+from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import Controller, Optimizer, Plan, Prices
 from mfairfl.training.trainer import Work, run_works
 from rounds import SEX
@@ -158,6 +161,29 @@ def test_the_stack_before_leaves_nothing_behind(hidden):
         plan = Plan(epochs=2, batch_size=batch, optimizer=optimizer, proximal=0.1 * (i % 2))
         drawn += [(rows, plan, i % 2 == 0, 10 * i + j) for j in range(3)]
     check(drawn, MLP(13, hidden))
+
+
+def test_threads_that_train_and_measure_at_once_do_not_disturb_each_other():
+    model = MLP(9, (16, 8))
+    drawn = [(40 + 9 * i, Plan(epochs=3, batch_size=32), False, i) for i in range(12)]
+    shards = [make_shard(job[0], 9, seed=job[3]) for job in drawn]
+    pool, ranges = Pool.from_arrays(shards, cells=2)
+
+    def some(first):
+        chosen = list(zip(drawn, ranges, strict=True))[first::4]
+        works = [make_work(job, rows, model) for job, rows in chosen]
+        probes = [Probe(work.start, work.rows) for work in works]
+        with steady_arithmetic():
+            return run_works(works, model, pool), measure(probes, model, pool)
+
+    with steady_arithmetic(), ThreadPoolExecutor(4) as threads:
+        alone = [some(first) for first in range(4)]
+        for _ in range(5):
+            together = threads.map(some, range(4))
+            for found, expected in zip(together, alone, strict=True):
+                assert all(map(same, found[0], expected[0]))
+                for a, b in zip(found[1], expected[1], strict=True):
+                    assert np.array_equal(a.losses, b.losses)
 
 
 def test_the_order_of_jobs_changes_nothing():

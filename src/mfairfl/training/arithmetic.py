@@ -18,7 +18,9 @@ __all__ = ["steady_arithmetic"]
 def steady_arithmetic() -> Iterator[None]:
     """Compute on one thread with denormals flushed; restore the caller's threads afterwards.
 
-    PyTorch can set but not tell its treatment of denormals, so its default is restored.
+    PyTorch can set but not tell its treatment of denormals, so its default is restored. It is a
+    thread's own: threads that compute enter a block each, and whoever starts them is inside one,
+    so that the first to leave does not give the others more threads.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -245,6 +245,7 @@ class _Stack:
     def _optional_terms(self, width: int) -> None:
         """Set up the terms the whole stack uses; None where no job does (see `_stack_key`)."""
         works, first, cells = self._works, self._works[0], self._pool.cells
+        self._moving = {i: w.multipliers for i, w in enumerate(works) if w.multipliers is not None}
         moving = first.multipliers is not None
         self._loss = self._score = self._centre = self._pull = self._linear = None
         if first.plan.loss_table is not None or moving:
@@ -322,42 +323,35 @@ class _Stack:
         return slope
 
     def _begin_moving(self) -> None:
-        """Start the multipliers of all jobs, if any move."""
-        if self._works[0].multipliers is None:
-            return
-        jobs = range(len(self._works))
-        needed = [i for i in jobs if self._moving(i).setting.relative]
-        own = dict(zip(needed, self._measured(needed), strict=True))
-        for i in jobs:
-            moving = self._moving(i)
+        """Start the multipliers of the jobs whose multipliers move."""
+        relative = [i for i, moving in self._moving.items() if moving.setting.relative]
+        own = dict(zip(relative, self._measured(relative), strict=True))
+        for i, moving in self._moving.items():
             moving.begin(self._pool.counts(moving.rows), own.get(i))
             self._reprice(i)
 
     def _end_of_epoch(self, step: int, active: int) -> None:
         """Let the jobs' multipliers move whose epoch count says so."""
-        if self._works[0].multipliers is None:
+        due = []
+        for i, moving in self._moving.items():
+            epoch, more = divmod(step + 1, self._decks[i].batches or 1)
+            if i < active and not more and moving.due(epoch):
+                due.append(i)
+        if not due:
             return
-        ended = [i for i in range(active) if (step + 1) % self._decks[i].batches == 0]
-        due = [i for i in ended if self._moving(i).due((step + 1) // self._decks[i].batches)]
         for i, own in zip(due, self._measured(due), strict=True):
-            self._moving(i).move(own)
+            self._moving[i].move(own)
             self._reprice(i)
 
     def _measured(self, jobs: Sequence[int]) -> list[Statistics]:
         """Measure these jobs' present weights on their own rows."""
         weights = self._weights.numpy()[:, : self._model.size]
-        probes = [Probe(weights[i], self._moving(i).rows) for i in jobs]
+        probes = [Probe(weights[i], self._moving[i].rows) for i in jobs]
         return measure(probes, self._model, self._pool)
-
-    def _moving(self, i: int) -> Multipliers:
-        moving = self._works[i].multipliers
-        if moving is None:
-            raise ValueError("a job without multipliers among jobs with them")
-        return moving
 
     def _reprice(self, i: int) -> None:
         plan, cells = self._works[i].plan, self._pool.cells
-        loss, score = self._moving(i).prices()
+        loss, score = self._moving[i].prices()
         if self._loss is not None and self._score is not None:
             base = _flat(plan.loss_table, cells, 1.0), _flat(plan.score_table, cells, 0.0)
             self._loss[i] = torch.from_numpy(base[0] + loss.reshape(-1))
