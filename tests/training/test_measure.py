@@ -297,6 +297,15 @@ def test_several_models_score_by_their_mean_or_by_chance():
     assert drawn.roc_auc()[0] == 0.0  # both rows with y = 1 are decided so less often
 
 
+@pytest.mark.parametrize("slope", [np.nan, np.inf, -np.inf])
+def test_a_model_that_diverged_is_measured_without_a_warning(slope):
+    shard = shard_of([1.0, 2.0, 3.0], y=[0, 1, 1], cells=[0, 0, 1])
+    pool, (rows,) = Pool.from_arrays([shard], cells=2)
+    (found,) = measure([Probe(np.array([slope, 0.0], np.float32), rows)], logistic(1), pool)
+    assert found.counts.tolist() == [[1, 1], [0, 1]]
+    assert not np.isfinite(found.losses[found.counts > 0]).all()
+
+
 def test_a_model_that_diverged_has_no_scores_to_count():
     shard = shard_of([1.0, 2.0], y=[0, 1], cells=[0, 0])
     pool, (rows,) = Pool.from_arrays([shard], cells=1)

@@ -230,7 +230,8 @@ def _statistics(z: Tensor, probes: Sequence[Probe], pool: Pool) -> list[Statisti
     count, bins = len(rows), 2 * pool.cells
     strata = pool.strata.numpy()[rows]
     place = bins * np.repeat(np.arange(len(probes)), counts) + strata
-    score, loss = torch.sigmoid(z)[:count].numpy(), torch.nn.functional.softplus(z)[:count].numpy()
+    score, loss = torch.sigmoid(z)[:count], torch.nn.functional.softplus(z)[:count]
+    loss -= torch.from_numpy(strata & 1) * z[:count]  # 0 · ∞ where a model diverged: nan, no error
     logit = z[:count].numpy()
 
     def total(values: np.ndarray | None) -> np.ndarray:
@@ -240,8 +241,8 @@ def _statistics(z: Tensor, probes: Sequence[Probe], pool: Pool) -> list[Statisti
     sums = (
         total(None),
         total(_decisions(logit, strata, probes, counts)),
-        total(score),
-        total(loss - (strata & 1) * logit),
+        total(score.numpy()),
+        total(loss.numpy()),
     )
     return [Statistics(**dict(zip(SUMS, own, strict=True))) for own in zip(*sums, strict=True)]
 
