@@ -234,7 +234,6 @@ class MLP:
         """Return logits (S, B) and the pullback (see `Model.forward`)."""
         workspace = workspace or Workspace()
         *hidden, head = workspace.parts("weights", weights, self._layers)
-        first = hidden[0] if hidden else head
         stack, batch, numbers = inputs.shape
         activations = [inputs]
         for i, part in enumerate(hidden):
@@ -250,7 +249,7 @@ class MLP:
         torch.mul(last, row, out=product)
         logits = product.sum(dim=2).add_(head.bias)
         if codes is not None and not hidden:
-            add_looked_up(logits.unsqueeze(2), first.matrix, codes)
+            add_looked_up(logits.unsqueeze(2), head.matrix, codes)
 
         def pullback(dlogits: Tensor, out: Tensor) -> Tensor:
             *lower, top = workspace.parts("gradient", out, self._layers)

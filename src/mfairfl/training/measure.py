@@ -167,31 +167,35 @@ def _evaluate(asked: Sequence[_Asked], model: Model, pool: Pool) -> Tensor:
     widths = np.array([padded_batch(count, BLOCK) for count in counts.tolist()], dtype=np.int64)
     found = torch.zeros(whole_lanes(int(counts.sum())), dtype=torch.float64)
     workspace = Workspace()
-    for width in np.unique(widths[counts > 0]).tolist():
-        of_width = np.flatnonzero((widths == width) & (counts > 0))
-        blocks = -(-counts[of_width] // width)
-        owner = np.repeat(of_width, blocks)
-        offset = width * _spans(np.zeros_like(blocks), blocks)
-        size = np.minimum(width, counts[owner] - offset)
-        for at in range(0, len(owner), _FORWARD_ROWS // width):
+    for width in np.unique(widths).tolist():
+        owners, offsets = _blocks(np.where(widths == width, counts, 0), width)
+        for at in range(0, len(owners), _FORWARD_ROWS // width):
             check_time()
             part = slice(at, at + _FORWARD_ROWS // width)
+            owner, offset = owners[part], offsets[part]
+            size = np.minimum(width, counts[owner] - offset)
             # The last row stands in for those that a block lacks; its answers are dropped.
-            slot = np.minimum(np.arange(width), size[part, None] - 1)
-            index = torch.from_numpy(slot + (starts[owner[part]] + offset[part])[:, None])
+            slot = np.minimum(np.arange(width), size[:, None] - 1)
+            index = torch.from_numpy(slot + (starts[owner] + offset)[:, None])
             inputs, codes = pool.take(index, workspace), pool.take_codes(index)
-            weights = _stacked([asked[i] for i in owner[part]], model)
+            weights = _stacked([asked[i] for i in owner], model)
             values, _ = model.forward(weights, inputs, workspace, codes)
-            place = _spans(places[owner[part]] + offset[part], size[part])
-            found.numpy()[place] = values.numpy()[np.arange(width) < size[part, None]]
+            place = _spans(places[owner] + offset, size)
+            found.numpy()[place] = values.numpy()[np.arange(width) < size[:, None]]
     return found
+
+
+def _blocks(counts: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return whose rows each block holds, and how many of theirs come before it."""
+    blocks = -(-counts // width)
+    return np.repeat(np.arange(len(counts)), blocks), width * _spans(0 * blocks, blocks)
 
 
 def _stacked(asked: Sequence[_Asked], model: Model) -> Tensor:
     """Return each block's weights, (S, m) in whole lanes; one model is not repeated."""
     alike = len({one.model for one in asked}) == 1
     stack = torch.zeros(1 if alike else len(asked), whole_lanes(model.size))
-    for row, one in zip(stack.numpy(), asked, strict=False):
+    for row, one in zip(stack.numpy(), asked[: len(stack)], strict=True):
         one.write_to(row)
     return stack.expand(len(asked), -1)
 
