@@ -174,15 +174,25 @@ def _evaluate(asked: Sequence[_Asked], model: Model, pool: Pool) -> Tensor:
             part = slice(at, at + _FORWARD_ROWS // width)
             owner, offset = owners[part], offsets[part]
             size = np.minimum(width, counts[owner] - offset)
-            # The last row stands in for those that a block lacks; its answers are dropped.
-            slot = np.minimum(np.arange(width), size[:, None] - 1)
-            index = torch.from_numpy(slot + (starts[owner] + offset)[:, None])
+            index = torch.from_numpy(_padded_spans(starts[owner] + offset, size, width))
             inputs, codes = pool.take(index, workspace), pool.take_codes(index)
             weights = _stacked([asked[i] for i in owner], model)
             values, _ = model.forward(weights, inputs, workspace, codes)
-            place = _spans(places[owner] + offset, size)
-            found.numpy()[place] = values.numpy()[np.arange(width) < size[:, None]]
+            if owner[0] == owner[-1]:  # one client's: they lie one after the other
+                first, count = int(places[owner[0]] + offset[0]), int(size.sum())
+                found[first : first + count] = values.view(-1)[:count]
+            else:
+                place = _spans(places[owner] + offset, size)
+                found.numpy()[place] = values.numpy()[np.arange(width) < size[:, None]]
     return found
+
+
+def _padded_spans(starts: np.ndarray, counts: np.ndarray, width: int) -> np.ndarray:
+    """Return (S, width) numbers, `count` from each start; its last stands in for the others."""
+    index = starts[:, None] + np.arange(width)
+    lacking = np.flatnonzero(counts < width)
+    index[lacking] = np.minimum(index[lacking], (starts + counts - 1)[lacking, None])
+    return index
 
 
 def _blocks(counts: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
