@@ -163,7 +163,7 @@ class LocalClients:
             run = self._runs[i]
             for v, weights in enumerate(ask.weights):
                 for split in ask.splits:
-                    for client in _asked(run, ask, split):
+                    for client in ask.asked(run.rows[split]):
                         rows = run.rows[split][client]
                         own = _own_model(run.slots, client, ask.slot, weights)
                         keys.append((i, v, split, client))
@@ -172,7 +172,7 @@ class LocalClients:
         return {
             i: tuple(
                 {
-                    s: {c: found[i, v, s, c] for c in _asked(self._runs[i], ask, s)}
+                    s: {c: found[i, v, s, c] for c in ask.asked(self._runs[i].rows[s])}
                     for s in ask.splits
                 }
                 for v in range(len(ask.weights))
@@ -219,10 +219,6 @@ class LocalClients:
             attributes=run.attributes,
             rng=batch_stream(run.seed, ask.round, job),
         )
-
-
-def _asked(run: RunRows, ask: Measure, split: str) -> list[str]:
-    return [client for client in run.rows[split] if client not in ask.without]
 
 
 def _own_model(slots: Slots, client: str, slot: str | None, weights: np.ndarray) -> np.ndarray:
