@@ -327,7 +327,7 @@ class Adult:
 
     def here(self, config: Config) -> np.ndarray:
         """Run the same in the embedded engine."""
-        model = model_of(config, self.federation.pool.X.shape[1])
+        model = model_of(config, self.federation.pool.inputs.width)
         setup = setup_of(config, self.federation, model)
         state = first_state(setup, model)
         member = embedded.Member(setup=setup, model=model, federation=self.federation, state=state)

@@ -198,7 +198,7 @@ def cost(repeats: int) -> None:
 
     def ready(name: str, **options: Any) -> Callable[[], Work]:
         settings = config("adult high", name, ROUNDS, EPOCHS, **options)
-        model = model_of(settings, federation.pool.X.shape[1])
+        model = model_of(settings, federation.pool.inputs.width)
         made = setup_of(settings, federation, model)
         return lambda: driven(made, model, federation)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mfairfl.data import Federation, Table, Task, table_from_frame
+from mfairfl.data import EncoderConfig, Federation, Table, Task, partition, table_from_frame
 from mfairfl.engine.checkpoint import dump, parse
 from mfairfl.engine.clients import LocalClients
 from mfairfl.engine.embedded import (
@@ -66,6 +66,26 @@ def people_table(frame: pd.DataFrame | None = None) -> Table:
     return table_from_frame(people() if frame is None else frame, TASK, name="people")
 
 
+WIDE = EncoderConfig(bins=4, min_level_rows=2)
+"""Merges the towns and streets of a single person."""
+
+
+def wide_people() -> pd.DataFrame:
+    """Applicants with a town and a street, of which there are hundreds; some do not say."""
+    frame = people(sites={"east": 220, "north": 140, "south": 100, "west": 240})
+    rng = np.random.default_rng(3)
+    frame["town"] = [f"town {i}" for i in rng.integers(0, 220, len(frame))]
+    frame["street"] = [f"street {i}" for i in rng.integers(0, 220, len(frame))]
+    frame.loc[rng.random(len(frame)) < 0.05, "town"] = None
+    return frame
+
+
+def wide_federation(encoder: EncoderConfig = WIDE, **options: Any) -> Federation:
+    """Clients whose rows have categories enough to be held as indices."""
+    table = people_table(wide_people())
+    return partition(table, "column", encoder=encoder, **options)
+
+
 def write_people(folder: Path) -> Path:
     """Write people.csv and a configuration of runs on it, people.toml; return the latter."""
     people().to_csv(folder / "people.csv", index=False)
@@ -95,7 +115,7 @@ def setup_for(
     defaults: dict[str, Any] = {"local_epochs": 2, "batch_size": 20, "lr": 0.02}
     return Setup(
         strategy=made,
-        size=size_of(MLP(inputs=federation.pool.X.shape[1], hidden=hidden)),
+        size=size_of(MLP(inputs=federation.pool.inputs.width, hidden=hidden)),
         recipe=Recipe(**(defaults | recipe)),
         rounds=rounds,
         seed=seed,

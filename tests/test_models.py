@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from mfairfl.errors import ConfigError
-from mfairfl.models import MLP, ModuleModel, logistic
+from mfairfl.models import MLP, ModuleModel, Workspace, logistic
 
 SHAPES = st.sampled_from([(), (2,), (4,), (5, 3), (32, 32), (7, 2, 9)])
 
@@ -102,6 +102,37 @@ def test_forward_and_pullback_equal_autograd_on_real_numbers(hidden):
         torch.testing.assert_close(gradient[i].double(), slope, rtol=1e-5, atol=1e-5)
 
 
+@settings(max_examples=40, deadline=None)
+@given(
+    numbers=st.integers(0, 9),
+    levels=st.lists(st.integers(1, 9), min_size=1, max_size=4),
+    hidden=SHAPES,
+    stack=st.integers(1, 4),
+    batch=st.integers(1, 70),
+    seed=st.integers(0),
+)
+def test_codes_equal_autograd_on_the_one_hot_rows_exactly(
+    numbers, levels, hidden, stack, batch, seed
+):
+    model, rng = MLP(numbers + sum(levels), hidden), np.random.default_rng(seed)
+    weights, rows, slopes = exact_stack(model, stack, batch, seed)
+    first = numbers + np.cumsum([0, *levels[:-1]])
+    codes = first + rng.integers(0, levels, size=(stack, batch, len(levels)))
+    codes[rng.random(codes.shape) < 0.1] = -1
+    rows[:, :, numbers:] = 0
+    for s, b, j in np.ndindex(*codes.shape):
+        if codes[s, b, j] >= 0:
+            rows[s, b, codes[s, b, j]] = 1
+    held = rows[:, :, :numbers].contiguous(), torch.tensor(codes, dtype=torch.int32)
+    logits, pullback = model.forward(weights, held[0], codes=held[1])
+    gradient = pullback(slopes, torch.full((stack, model.size + 3), 9.0))
+    assert (gradient[:, model.size :] == 9.0).all()
+    for i in range(stack):
+        expected, slope = autograd(model, weights[i], rows[i], slopes[i])
+        assert torch.equal(logits[i].double(), expected)
+        assert torch.equal(gradient[i, : model.size].double(), slope)
+
+
 def test_hand_computed_network():
     # Two inputs, two units: h = relu([x1 − x2, x2]), z = 2·h1 + 3·h2 − 1.
     model = MLP(2, (2,))
@@ -119,7 +150,7 @@ def test_hand_computed_network():
 @settings(max_examples=20, deadline=None)
 @given(hidden=SHAPES, seed=st.integers(0))
 def test_a_workspace_that_shrinks_and_grows_changes_no_bit(hidden, seed):
-    model, workspace = MLP(6, hidden), {}
+    model, workspace = MLP(6, hidden), Workspace()
     for stack, batch in [(3, 64), (2, 64), (1, 32), (4, 64), (2, 32)]:
         weights, rows, slopes = random_stack(model, stack, batch, seed + stack)
         results = []

@@ -15,6 +15,7 @@ two units.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,16 +27,45 @@ import torch
 from torch import Tensor, nn
 
 from mfairfl.errors import ConfigError
+from mfairfl.one_hot import add_looked_up, sums_by_code, with_one_hot
 
 __all__ = ["MLP", "Model", "ModuleModel", "Pullback", "Workspace", "logistic"]
 
 Pullback = Callable[[Tensor, Tensor], Tensor]
 """pullback(dlogits (S, B), out (S, m)) fills and returns `out` with the weights' gradients."""
 
-Workspace = dict[tuple[str, int], Tensor]
-"""Reusable buffers of a stack; a model fills it as it likes, keyed by name and layer."""
+Key = tuple[str, int]
+"""Names a buffer: what it holds, and of which layer."""
 
 _VECTOR = 16  # float32 numbers in 64 bytes: the alignment of torch's memory
+
+
+class Workspace:
+    """Memory that is asked for again and again: new memory costs more than most sums over it.
+
+    Examples
+    --------
+    >>> workspace = Workspace()
+    >>> large = workspace.buffer(("activation", 0), (3, 8))
+    >>> small = workspace.buffer(("activation", 0), (2, 8))
+    >>> small.shape, small.data_ptr() == large.data_ptr()
+    (torch.Size([2, 8]), True)
+    """
+
+    def __init__(self) -> None:
+        self._memory: dict[Key, Tensor] = {}
+        self._views: dict[tuple[Key, tuple[int, ...]], Tensor] = {}
+
+    def buffer(self, key: Key, shape: tuple[int, ...]) -> Tensor:
+        """Return memory of this shape, with whatever was last written under the key."""
+        view = self._views.get((key, shape))
+        if view is None:
+            size, memory = math.prod(shape), self._memory.get(key)
+            if memory is None or memory.numel() < size:
+                memory = self._memory[key] = torch.empty(size)
+                self._views = {k: v for k, v in self._views.items() if k[0] != key}
+            view = self._views[key, shape] = memory[:size].view(shape)
+        return view
 
 
 class Model(Protocol):
@@ -56,9 +86,17 @@ class Model(Protocol):
         """Return weights whose logit is `logit` for every input."""
 
     def forward(
-        self, weights: Tensor, inputs: Tensor, workspace: Workspace | None = None
+        self,
+        weights: Tensor,
+        inputs: Tensor,
+        workspace: Workspace | None = None,
+        codes: Tensor | None = None,
     ) -> tuple[Tensor, Pullback]:
-        """Return logits (S, B) and the pullback; with a workspace, its buffers are reused."""
+        """Return logits (S, B) and the pullback; with a workspace, its buffers are reused.
+
+        The inputs are (S, B, d). With codes, int32 (S, B, g), they are the first ones only: of
+        the others those are 1 that the codes name, and all else is 0.
+        """
 
     def to_module(self, weights: np.ndarray) -> nn.Module:
         """Return one model as a module of its own: (B, d) to logits, (B,) or (B, 1)."""
@@ -83,21 +121,16 @@ class _Layer:
 
     def weight(self, flat: Tensor) -> Tensor:
         """Return the (S, inputs, outputs) view of this layer's matrix in a (S, m) stack."""
-        return flat[:, self.start : self.bias].view(-1, self.inputs, self.outputs)
+        shape = flat.shape[0], self.inputs, self.outputs
+        return flat.narrow(1, self.start, self.inputs * self.outputs).view(shape)
 
     def offset(self, flat: Tensor) -> Tensor:
         """Return the (S, outputs) view of this layer's bias."""
-        return flat[:, self.bias : self.stop]
+        return flat.narrow(1, self.bias, self.outputs)
 
 
-def _buffer(workspace: Workspace | None, key: tuple[str, int], shape: tuple[int, ...]) -> Tensor:
-    """Return a buffer of `shape`; a stack that shrank reuses the head of the larger one."""
-    if workspace is None:
-        return torch.empty(shape)
-    kept = workspace.get(key)
-    if kept is None or kept.shape[0] < shape[0] or kept.shape[1:] != shape[1:]:
-        kept = workspace[key] = torch.empty(shape)
-    return kept[: shape[0]]
+def _buffer(workspace: Workspace | None, key: Key, shape: tuple[int, ...]) -> Tensor:
+    return torch.empty(shape) if workspace is None else workspace.buffer(key, shape)
 
 
 def _batched_product(
@@ -173,27 +206,38 @@ class MLP:
         return weights
 
     def forward(
-        self, weights: Tensor, inputs: Tensor, workspace: Workspace | None = None
+        self,
+        weights: Tensor,
+        inputs: Tensor,
+        workspace: Workspace | None = None,
+        codes: Tensor | None = None,
     ) -> tuple[Tensor, Pullback]:
         """Return logits (S, B) and the pullback (see `Model.forward`)."""
         *hidden, head = self._layers
-        stack, batch = inputs.shape[0], inputs.shape[1]
+        stack, batch, numbers = inputs.shape
         activations = [inputs]
         matrices = [layer.weight(weights) for layer in hidden]
+        looked_up = self._layers[0].weight(weights)
         for i, layer in enumerate(hidden):
             out = _buffer(workspace, ("activation", i), (stack, batch, layer.outputs))
             bias = layer.offset(weights).unsqueeze(1)
-            torch.baddbmm(bias, activations[-1], matrices[i], out=out)
+            above = matrices[i] if i else matrices[i][:, :numbers]
+            torch.baddbmm(bias, activations[-1], above, out=out)
+            if codes is not None and not i:
+                add_looked_up(out, looked_up, codes)
             activations.append(out.relu_())
-        last, row = activations[-1], head.weight(weights).transpose(1, 2)
-        product = _buffer(workspace, ("head", 0), (stack, batch, head.inputs))
+        last = activations[-1]
+        row = head.weight(weights)[:, : last.shape[2]].transpose(1, 2)
+        product = _buffer(workspace, ("head", 0), tuple(last.shape))
         torch.mul(last, row, out=product)
         logits = product.sum(dim=2).add_(head.offset(weights))
+        if codes is not None and not hidden:
+            add_looked_up(logits.unsqueeze(2), looked_up, codes)
 
         def pullback(dlogits: Tensor, out: Tensor) -> Tensor:
             column = dlogits.unsqueeze(2)
             torch.mul(last, column, out=product)
-            head.weight(out).copy_(product.sum(dim=1).unsqueeze(2))
+            head.weight(out)[:, : last.shape[2]].copy_(product.sum(dim=1).unsqueeze(2))
             head.offset(out).copy_(dlogits.sum(dim=1, keepdim=True))
             torch.mul(column, row, out=product)
             upper = product
@@ -203,13 +247,17 @@ class MLP:
                 torch.ops.aten.threshold_backward.grad_input(
                     upper, activations[i + 1], 0, grad_input=upper
                 )
-                _batched_product(
-                    activations[i].transpose(1, 2), upper, layer.weight(out), workspace, i
-                )
+                below = activations[i].transpose(1, 2)
+                slopes = layer.weight(out)[:, : below.shape[1]]
+                _batched_product(below, upper, slopes, workspace, i)
                 torch.sum(upper, dim=1, out=layer.offset(out))
                 if i:
-                    below = _buffer(workspace, ("gradient", i), (stack, batch, layer.inputs))
-                    upper = torch.bmm(upper, matrices[i].transpose(1, 2), out=below)
+                    lower = _buffer(workspace, ("gradient", i), (stack, batch, layer.inputs))
+                    upper = torch.bmm(upper, matrices[i].transpose(1, 2), out=lower)
+            if codes is not None:
+                first = upper if hidden else column
+                slopes = self._layers[0].weight(out)[:, numbers:]
+                slopes.copy_(sums_by_code(first, codes, numbers, self.inputs))
             return out
 
         return logits, pullback
@@ -323,10 +371,19 @@ class ModuleModel:
         return logits
 
     def forward(
-        self, weights: Tensor, inputs: Tensor, workspace: Workspace | None = None
+        self,
+        weights: Tensor,
+        inputs: Tensor,
+        workspace: Workspace | None = None,
+        codes: Tensor | None = None,
     ) -> tuple[Tensor, Pullback]:
-        """Return logits (S, B) and the pullback; the workspace is not used."""
+        """Return logits (S, B) and the pullback; the workspace is not used.
+
+        A module of somebody's own gets every input as a number.
+        """
         del workspace
+        if codes is not None:
+            inputs = with_one_hot(inputs, codes, self._inputs)
         flats = [flat.detach().requires_grad_() for flat in weights[:, : self.size]]
         with torch.enable_grad():
             each = [self._logits(flat, rows) for flat, rows in zip(flats, inputs, strict=True)]

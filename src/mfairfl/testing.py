@@ -169,7 +169,7 @@ class _SmallRun:
 
     @property
     def model(self) -> MLP:
-        return MLP(inputs=self.federation.pool.X.shape[1], hidden=(4,))
+        return MLP(inputs=self.federation.pool.inputs.width, hidden=(4,))
 
     @property
     def setup(self) -> Setup:

@@ -13,11 +13,13 @@ import pytest
 import federations as fed
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
 from mfairfl.engine.embedded import splits_of, summarize
+from mfairfl.engine.sealed import read_sealed
 from mfairfl.errors import FederationError, MfairflError
 from mfairfl.fairness.goal import Goal
 from mfairfl.remote.codec import Packet
 from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.responder import Responder
+from mfairfl.remote.silo_file import SiloSettings
 from mfairfl.remote.transport import drive
 from mfairfl.strategies.base import Summary
 
@@ -80,6 +82,58 @@ def test_enrolled_files_train_to_the_embedded_engine_s_bits(settings, name, enco
     state = fed.first(setup)
     found = drive(setup, state, Fresh(settings), minimum=4)
     fed.assert_equals_embedded(setup, state, found, fed.run(ours, federation))
+
+
+def wide_settings(folder, frame):
+    """Silos whose files have hundreds of towns and streets."""
+    found = {}
+    for site, rows in frame.groupby("site"):
+        path = folder / f"{site}.csv"
+        rows.drop(columns="site").to_csv(path, index=False)
+        found[site] = SiloSettings(name=site, csv=path, state=folder / "state" / site)
+    return found
+
+
+def test_wide_files_train_to_the_embedded_engine_s_bits(tmp_path):
+    """Both hold the rows as indices, for the encoder says so; nobody writes them out."""
+    frame, goal = fed.wide_people(), Goal(notions=("dp",), attributes=("sex", "age"))
+    silos, table = wide_settings(tmp_path, frame), fed.people_table(frame)
+    federation = partition(table, "column", seed=3, validation=0.1, encoder=fed.WIDE)
+    terms = replace(TERMS, encoder=fed.WIDE)
+    enrolled = enrol(Fresh(silos), list(silos), terms, minimum=4)
+    assert enrolled.encoder == federation.encoder
+    assert enrolled.encoder.compact
+    inputs, splits = federation.pool.inputs.width, splits_of(federation)
+    setup = fed.enrolled_setup("mfairfl", summarize(federation, goal), inputs, splits, terms)
+    state = fed.first(setup)
+    found = drive(setup, state, Fresh(silos), minimum=4)
+    fed.assert_equals_embedded(setup, state, found, fed.run(setup, federation))
+    for one in silos.values():
+        arrays, header = read_sealed(one.state / "run-1" / "rows.safetensors", remedy="")
+        assert tuple(header["layout"]) == enrolled.encoder.layout
+        assert arrays["train/codes"].dtype == np.int32
+        client = next(c for c in federation.clients if c.name == one.name)
+        assert np.array_equal(arrays["train/codes"], client.train.inputs.codes)
+        assert np.array_equal(arrays["train/numbers"], client.train.inputs.numbers)
+
+
+def test_levels_that_silos_keep_to_themselves_have_no_input(tmp_path):
+    """With a floor some training rows hold a level that the encoder does not know."""
+    frame, goal = fed.wide_people(), Goal(notions=("dp",), attributes=("sex", "age"))
+    silos = wide_settings(tmp_path, pd.concat([frame, frame.iloc[:500]]))  # most are there twice
+    every = EncoderConfig(bins=4, min_level_rows=1)
+    transport = Fresh(silos, min_count=2)
+    enrolled = enrol(transport, list(silos), replace(TERMS, encoder=every), minimum=4)
+    assert enrolled.encoder.compact
+    assert not any(column.rare for column in enrolled.encoder.categorical)
+    path = silos["west"].state / "run-1" / "rows.safetensors"
+    assert (read_sealed(path, remedy="")[0]["train/codes"] == -1).any()
+    summary = Summary(counts=enrolled.counts["train"], attributes=enrolled.attributes, goal=goal)
+    inputs = len(enrolled.encoder.feature_names)
+    setup = fed.enrolled_setup("fedavg", summary, inputs, ("train", "test"), TERMS)
+    state = fed.first(setup)
+    drive(setup, state, transport, minimum=4)
+    assert np.isfinite(state.weights).all()
 
 
 def test_bins_and_rare_levels_are_agreed_over_silos(settings):

@@ -55,9 +55,13 @@ def test_a_run_enrolled_with_another_version_is_refused_in_one_line(settings):
     responder, _ = enrolled(settings["east"])
     path = settings["east"].state / "run-1" / "rows.safetensors"
     arrays, header = read_sealed(path, remedy="")
-    write_sealed(path, arrays, header | {"hidden": header.pop("model")})
-    with pytest.raises(MessageError, match="run 'run-1' with another version"):
-        Responder(settings["east"]).handle("run-1", make_packet("score", {"split": "train"}))
+    # Version 0.5 kept dense rows, and the number of features instead of a layout.
+    dense = {key: value for key, value in header.items() if key != "layout"}
+    earlier = dense | {"features": header["layout"][2]}
+    for other in (earlier, header | {"hidden": header.pop("model")}):
+        write_sealed(path, arrays, other)
+        with pytest.raises(MessageError, match="run 'run-1' with another version"):
+            Responder(settings["east"]).handle("run-1", make_packet("score", {"split": "train"}))
     assert responder.handle("run-2", make_packet("profile", {"task": TASK.model_dump()}))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import mfairfl
-from mfairfl.data import Attribute
+from mfairfl.data import Attribute, Inputs
 from mfairfl.fairness import Tally
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.runs.evaluation import evaluate, evaluate_rows
@@ -161,20 +161,15 @@ def test_train_rows_do_not_hide_what_test_rows_show():
     best = np.argmax(first.predictor.predict_proba(people())[:, 1])
     shards = [shard for client in plain.clients for shard in (client.train, client.test)]
     (x,) = [shard.X[shard.rows == best] for shard in shards if best in shard.rows]
-    clients = [
-        replace(client, test=replace(client.test, X=np.repeat(x, len(client.test), axis=0)))
-        for client in plain.clients
-    ]
+    clients = []
+    for client in plain.clients:
+        alike = Inputs.of(np.repeat(x, len(client.test), axis=0))
+        clients.append(replace(client, test=replace(client.test, inputs=alike)))
     run = mfairfl.train(replace(plain, clients=tuple(clients)), strategy="fedavg", **chosen)
     assert 0.1 < run.metrics["train"]["selection_rate"] < 0.9
     assert run.metrics["train"] == first.metrics["train"]
     assert "it selects 52 of 52 test rows" in run.record.warnings[0]
     # Without test rows, what is reported are those of training.
-    only = [replace(client, test=replace(client.test, **none(client.test))) for client in clients]
+    only = [replace(client, test=client.test[:0]) for client in clients]
     bare = mfairfl.train(replace(plain, clients=tuple(only)), strategy="constant", rounds=0)
     assert "of 208 train rows" in bare.record.warnings[0]
-
-
-def none(shard):
-    """No rows of a shard."""
-    return {name: getattr(shard, name)[:0] for name in ("X", "y", "cells", "rows")}

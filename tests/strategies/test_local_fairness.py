@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import federations as fed
+from mfairfl.data import Inputs
 from mfairfl.data.federation import Client, Shard
 from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.output import Output
@@ -30,7 +31,8 @@ def lone(federation, index):
 def joined(federation, part):
     shards = [client.shard(part) for client in federation.clients]
     columns = ("X", "y", "cells", "rows")
-    return Shard(*(np.concatenate([getattr(s, c) for s in shards]) for c in columns))
+    X, *others = (np.concatenate([getattr(s, c) for s in shards]) for c in columns)
+    return Shard(Inputs.of(X), *others)
 
 
 def chance(members, shares, shard):

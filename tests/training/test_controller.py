@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import logistic
 from mfairfl.training.batches import Pool
 from mfairfl.training.controller import Multipliers
+from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import Controller, Prices
 from rounds import SEX
 
@@ -25,17 +25,21 @@ FOUR = np.array([[1], [-1], [1], [1]], np.float32), np.array([0, 1, 1, 0]), np.a
 POOLED = ((30.0, 10.0), (20.0, 40.0))  # n = 100, n_F = 40, n_M = 60
 
 
+def sums(moving, pool, weights):
+    return measure([Probe(weights, moving.rows)], MODEL, pool)[0]
+
+
 def begun(shard=FOUR, start=None, alpha=0.0, notion="dp", weights=AS_IS, **changes):
     goal = Goal(notions=(notion,), alpha=alpha)
     setting = {"multipliers": (0.0, 0.0), "step": (1.0, 1.0)} | changes
     pool, (rows,) = Pool.from_arrays([shard], cells=2)
     moving = Multipliers(Controller(goal=goal, **setting), SEX, rows, start)
-    moving.begin(weights, MODEL, pool)
+    moving.begin(pool.counts(rows), sums(moving, pool, weights))
     return moving, pool
 
 
 def move(moving, pool, weights=AS_IS):
-    moving.move(torch.from_numpy(weights), MODEL, pool)
+    moving.move(sums(moving, pool, weights))
     return moving.values
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,10 +14,12 @@ from training_naive import make_shard, net
 
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import MLP, logistic
+from mfairfl.training import measure as measuring
 from mfairfl.training.batches import Pool
 from mfairfl.training.measure import Probe, logits, measure, score_sums
 from rounds import close
 
+RULE = Thresholds([[-math.inf, 0.5], [0.0, math.inf]], [[0.25, 0.75], [0.4, 0.6]])
 IDENTITY = np.array([1.0, 0.0], dtype=np.float32)  # logistic(1): the feature is the logit
 
 
@@ -103,6 +106,77 @@ def test_alone_equals_together_bit_for_bit(sizes, inputs, hidden, seed):
             assert np.array_equal(getattr(found, name), getattr(alone, name)), name
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 90) | st.integers(500, 700), min_size=2, max_size=40),
+    questions=st.lists(st.integers(0, 3), min_size=2, max_size=40),
+    inputs=st.sampled_from([1, 5, 17, 64]),
+    hidden=st.sampled_from([(), (4,), (5, 3), (32, 32)]),
+    seed=st.integers(0, 2**32),
+)
+def test_any_questions_together_equal_each_alone(sizes, questions, inputs, hidden, seed):
+    """One model for many clients, models of their own, ensembles and rules, in any order."""
+    model, rng = MLP(inputs, hidden), np.random.default_rng(seed)
+    shards = [make_shard(n, inputs, seed + i) for i, n in enumerate(sizes)]
+    pool, ranges = Pool.from_arrays(shards, cells=2)
+    shared, ensemble = model.init(rng), np.stack([model.init(rng) for _ in range(3)])
+    probes = []
+    for rows, kind in zip(ranges, questions, strict=False):
+        probes.append(
+            [
+                Probe(shared, rows),
+                Probe(model.init(rng), rows),
+                Probe(ensemble, rows, np.array([0.5, 0.3, 0.2])),
+                Probe(shared, rows, thresholds=RULE),
+            ][kind]
+        )
+    for sums in (measure, score_sums, partial(score_sums, drawn=True)):
+        together = sums(probes, model, pool)
+        for probe, found in zip(probes, together, strict=True):
+            (alone,) = sums([probe], model, pool)
+            for name in ("counts", "positives", "rows", "sums", "scores", "losses"):
+                if hasattr(found, name):
+                    assert np.array_equal(getattr(found, name), getattr(alone, name)), name
+    for probe, z in zip(probes, logits(probes, model, pool), strict=True):
+        assert torch.equal(z, logits([probe], model, pool)[0])
+
+
+@settings(max_examples=50, deadline=None)
+@given(n=st.integers(1, 100), seed=st.integers(0, 2**32))
+def test_a_row_counts_the_same_wherever_it_stands(n, seed):
+    # The feature is the logit, exactly: the sums must be those of one-row clients, added in order.
+    rng = np.random.default_rng(seed)
+    z, y, cells = 4 * rng.normal(size=n), rng.integers(0, 2, n), rng.integers(0, 2, n)
+    pool, (rows,) = Pool.from_arrays([shard_of(z, y, cells)], cells=2)
+    (found,) = measure([Probe(IDENTITY, rows)], logistic(1), pool)
+    each = measure([Probe(IDENTITY, range(i, i + 1)) for i in range(n)], logistic(1), pool)
+    for name in ("counts", "positives", "scores", "losses"):
+        total = np.zeros((2, 2))
+        for one in each:
+            total += getattr(one, name)
+        assert np.array_equal(getattr(found, name), total), name
+
+
+def test_more_rows_than_are_counted_at_once(monkeypatch):
+    model, rng = MLP(5, (4,)), np.random.default_rng(0)
+    shards = [make_shard(n, 5, seed=n) for n in (40, 0, 700, 90, 10)]
+    pool, ranges = Pool.from_arrays(shards, cells=2)
+    weights = model.init(rng)
+    probes = [Probe(weights, rows) for rows in ranges]
+    whole = measure(probes, model, pool)
+    monkeypatch.setattr(measuring, "_COUNTED_ROWS", 100)
+    for found, expected in zip(measure(probes, model, pool), whole, strict=True):
+        assert np.array_equal(found.losses, expected.losses)
+        assert np.array_equal(found.counts, expected.counts)
+
+
+def test_no_probes_no_answers():
+    pool, _ = Pool.from_arrays([shard_of([1.0], [1], [0])], cells=1)
+    assert measure([], logistic(1), pool) == []
+    assert logits([], logistic(1), pool) == []
+    assert score_sums([], logistic(1), pool) == []
+
+
 # ------------------------------------------------------------------ ensembles
 
 
@@ -166,8 +240,6 @@ def test_an_ensemble_of_one_is_that_model_bit_for_bit():
 
 
 # ------------------------------------------------------------------ thresholds and histograms
-
-RULE = Thresholds([[-math.inf, 0.5], [0.0, math.inf]], [[0.25, 0.75], [0.4, 0.6]])
 
 
 def test_thresholds_give_expected_counts():

@@ -51,7 +51,7 @@ def examine_run(config: Config) -> Iterator[Finding | ColumnFacts]:
         yield from _file_facts(config, table.task)
     yield from _label(table)
     federation = federation_of(config, table)
-    setup = setup_of(config, federation, model_of(config, federation.pool.X.shape[1]))
+    setup = setup_of(config, federation, model_of(config, federation.pool.inputs.width))
     yield _copies(table, federation)
     yield from _features(table, federation)
     yield from (Finding("warn", "data", warning) for warning in table.warnings)

@@ -7,6 +7,7 @@ from mfairfl.data.catalog import DATASETS, Dataset, describe, list_datasets, loa
 from mfairfl.data.encoder import Encoder, EncoderConfig
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
 from mfairfl.data.frame import read_frame
+from mfairfl.data.inputs import Inputs
 from mfairfl.data.partition import SCHEMES, partition
 from mfairfl.data.reading import ColumnRules, Reading
 from mfairfl.data.records import FileFormat
@@ -37,6 +38,7 @@ __all__ = [
     "EncoderStatistics",
     "Federation",
     "FileFormat",
+    "Inputs",
     "Reading",
     "Sensitive",
     "Shard",

@@ -21,6 +21,7 @@ from mfairfl.data.binning import Histogram
 from mfairfl.data.columns import Column
 from mfairfl.data.encoder import Encoder, EncoderConfig, fit_encoder
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
+from mfairfl.data.inputs import Inputs
 from mfairfl.data.sums import EncoderStatistics, statistics
 from mfairfl.data.table import Table
 from mfairfl.data.treatment import Treated
@@ -140,7 +141,7 @@ def assemble(
     parts = [(client.table, client.rows[split]) for split in SPLITS for client in clients]
     ends = np.cumsum([len(rows) for _, rows in parts]).tolist()
     pool = Shard(
-        np.empty((ends[-1], len(encoder.feature_names)), np.float32),
+        Inputs.empty(ends[-1], encoder.layout),
         np.empty(ends[-1], np.int8),
         np.empty(ends[-1], np.int32),
         np.empty(ends[-1], np.int64),
@@ -148,11 +149,12 @@ def assemble(
     places = [slice(a, b) for a, b in itertools.pairwise([0, *ends])]
     cells = {key: table.cells for key, table in {id(t): t for t, _ in parts}.items()}
     for (table, rows), place in zip(parts, places, strict=True):
-        encoder.transform(table.X, rows, out=pool.X[place])
+        encoder.encode(table.X, rows, out=pool.inputs[place])
         pool.y[place], pool.rows[place] = table.y[rows], rows
         pool.cells[place] = cells[id(table)][rows]
     # Before the shards are cut: a slice taken earlier would stay writeable.
-    for array in (pool.X, pool.y, pool.cells, pool.rows):
+    pool.inputs.protect()
+    for array in (pool.y, pool.cells, pool.rows):
         array.flags.writeable = False
     shards = [pool[place] for place in places]
     k = len(clients)

@@ -17,12 +17,15 @@ from pydantic import Field, ValidationError, model_validator
 
 from mfairfl.data.binning import Bins, Count, agree_bins
 from mfairfl.data.columns import Column, require_columns
+from mfairfl.data.inputs import NO_INPUT, Inputs
 from mfairfl.data.sums import EncoderStatistics
 from mfairfl.data.task import Task
 from mfairfl.data.values import MISSING, DocumentedModel, StrictModel, canonical_text
 from mfairfl.errors import DataError, first_problem, unknown
 
 __all__ = ["CategoricalColumn", "Encoder", "EncoderConfig", "NumericColumn", "fit_encoder"]
+
+_COMPACT = 256  # one-hot inputs from which indices are faster, and much smaller, than numbers
 
 
 class EncoderConfig(DocumentedModel):
@@ -292,6 +295,65 @@ class Encoder(StrictModel):
             *(name for column in self.categorical for name in column.input_names),
         )
 
+    @property
+    def compact(self) -> bool:
+        """Whether `encode` holds categorical columns as indices: they have very many levels."""
+        return sum(len(column.input_names) for column in self.categorical) >= _COMPACT
+
+    @property
+    def layout(self) -> tuple[int, int, int]:
+        """The form of what `encode` returns: inputs held as numbers, as indices, all inputs."""
+        width = len(self.feature_names)
+        if not self.compact:
+            return width, 0, width
+        return self._numbers, len(self.categorical), width
+
+    @property
+    def row_bytes(self) -> int:
+        """The memory that a row of `encode` takes."""
+        numbers, indices, _ = self.layout
+        return 4 * (numbers + indices)
+
+    @property
+    def _numbers(self) -> int:
+        """How many inputs the numeric columns have; those of categorical columns follow."""
+        return sum(1 + column.indicator + len(column.derived_names) for column in self.numeric)
+
+    def encode(
+        self,
+        X: pd.DataFrame,
+        rows: npt.NDArray[np.int64] | None = None,
+        out: Inputs | None = None,
+    ) -> Inputs:
+        """Encode features as engines hold them: dense, or `compact`.
+
+        The layout depends on the encoder alone, so whoever has it agrees on it.
+
+        Parameters
+        ----------
+        X, rows
+            As for `transform`.
+        out
+            Room to write to (`Inputs.empty`); new if omitted.
+        """
+        self._require(X)
+        count = len(X) if rows is None else len(rows)
+        if out is None:
+            out = Inputs.empty(count, self.layout)
+        elif (len(out), out.layout) != (count, self.layout):
+            raise DataError(
+                f"out has {len(out)} rows of layout {out.layout}: give {count} of {self.layout}"
+            )
+        if not self.compact:
+            return Inputs.of(self.transform(X, rows, out.numbers))
+        self._encode_numbers(X, rows, out.numbers)
+        first = self._numbers
+        for j, fitted in enumerate(self.categorical):
+            held = self._positions(Column.of(X, fitted.name, rows), fitted)
+            out.codes[:, j] = np.where(held < 0, NO_INPUT, held + first)
+            first += len(fitted.input_names)
+        return out
+
     def transform(
         self,
         X: pd.DataFrame,
@@ -299,6 +361,8 @@ class Encoder(StrictModel):
         out: npt.NDArray[np.float32] | None = None,
     ) -> npt.NDArray[np.float32]:
         """Encode features (`Table.X`, or `features_frame` of new rows), column by column.
+
+        Every input is a number here, however many there are; `encode` saves memory.
 
         Parameters
         ----------
@@ -309,13 +373,34 @@ class Encoder(StrictModel):
         out
             Array to write to, (rows, inputs); a new one if omitted.
         """
-        needed = [*(c.name for c in self.numeric), *(c.name for c in self.categorical)]
-        require_columns(X.columns, needed, "features")
+        self._require(X)
         shape = (len(X) if rows is None else len(rows), len(self.feature_names))
         if out is None:
             out = np.empty(shape, dtype=np.float32)
         elif out.shape != shape or out.dtype != np.float32:
             raise DataError(f"out is {out.dtype} {out.shape}: give float32 {shape}")
+        first = self._numbers
+        self._encode_numbers(X, rows, out[:, :first])
+        out[:, first:] = 0
+        for fitted in self.categorical:
+            codes = self._positions(Column.of(X, fitted.name, rows), fitted)
+            held = np.flatnonzero(codes >= 0)
+            out[held, first + codes[held]] = 1
+            first += len(fitted.input_names)
+        return out
+
+    def _require(self, X: pd.DataFrame) -> None:
+        """Refuse features that lack a column."""
+        needed = [*(c.name for c in self.numeric), *(c.name for c in self.categorical)]
+        require_columns(X.columns, needed, "features")
+
+    def _encode_numbers(
+        self,
+        X: pd.DataFrame,
+        rows: npt.NDArray[np.int64] | None,
+        out: npt.NDArray[np.float32],
+    ) -> None:
+        """Write the inputs of numeric columns."""
         mark = len(self.numeric)
         first = mark + sum(column.indicator for column in self.numeric)
         for j, fitted in enumerate(self.numeric):
@@ -327,16 +412,9 @@ class Encoder(StrictModel):
             for values in fitted.derived(column.numbers):
                 out[:, first] = values
                 first += 1
-        for levels in self.categorical:
-            width = len(levels.input_names)
-            self._one_hot(Column.of(X, levels.name, rows), levels, out[:, first : first + width])
-            first += width
-        return out
 
-    def _one_hot(
-        self, column: Column, fitted: CategoricalColumn, out: npt.NDArray[np.float32]
-    ) -> None:
-        """Write a categorical column's inputs."""
+    def _positions(self, column: Column, fitted: CategoricalColumn) -> npt.NDArray[np.intp]:
+        """Return which of its column's inputs is 1 in each row; below 0 where none is."""
         known = (*fitted.levels, *fitted.rare)
         codes = column.positions(known)
         strange = codes < 0
@@ -346,10 +424,7 @@ class Encoder(StrictModel):
             raise DataError(f"{column.place(position)}: {problem}: correct it or train with it")
         if fitted.rare:
             codes[strange] = len(fitted.levels)
-        codes = np.minimum(codes, len(fitted.levels))  # all rare ones share an input
-        out[:] = 0
-        held = np.flatnonzero(codes >= 0)
-        out[held, codes[held]] = 1
+        return np.minimum(codes, len(fitted.levels))  # all rare ones share an input
 
     def to_json(self) -> str:
         """Write as JSON; numbers keep every bit."""

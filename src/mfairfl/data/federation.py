@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from mfairfl.colours import MUTED, PALETTE, tint
 from mfairfl.data.encoder import Encoder
+from mfairfl.data.inputs import Inputs
 from mfairfl.data.task import Attribute, Task
 from mfairfl.data.treatment import Treated
 from mfairfl.errors import DataError
@@ -33,10 +34,19 @@ SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 class Shard:
     """Encoded rows: features, label (1 = favourable), cell, and row number in the table."""
 
-    X: npt.NDArray[np.float32]
+    inputs: Inputs
     y: npt.NDArray[np.int8]
     cells: npt.NDArray[np.int32]
     rows: npt.NDArray[np.int64]
+
+    @property
+    def X(self) -> npt.NDArray[np.float32]:  # noqa: N802 - as features are called everywhere
+        """The encoded features, (rows, inputs), read-only where they are the federation's own.
+
+        Of an encoder with very many categories (`Encoder.compact`) they are held as indices, and
+        this makes a new, large array each time: take a slice first, or use `inputs`.
+        """
+        return self.inputs.dense()
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -44,7 +54,11 @@ class Shard:
 
     def __getitem__(self, rows: slice) -> Shard:
         """Return consecutive rows as views, without a copy."""
-        return Shard(self.X[rows], self.y[rows], self.cells[rows], self.rows[rows])
+        return Shard(self.inputs[rows], self.y[rows], self.cells[rows], self.rows[rows])
+
+    def take(self, rows: npt.NDArray[np.intp]) -> Shard:
+        """Return a copy of the rows at these positions."""
+        return Shard(self.inputs.take(rows), self.y[rows], self.cells[rows], self.rows[rows])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,7 +128,7 @@ class Federation:
             "scheme": self.scheme,
             "seed": self.seed,
             "options": dict(self.options),
-            "features": self.pool.X.shape[1],
+            "features": self.pool.inputs.width,
             "notes": list(self.notes),
             "warnings": list(self.warnings),
             "treatment": [one._asdict() for one in self.treatment],

@@ -252,7 +252,7 @@ class SoleClient:
         slots: Slots,
     ) -> None:
         shards = {split: client.shard(split) for split in SPLITS}
-        arrays = [(shard.X, shard.y, shard.cells) for shard in shards.values()]
+        arrays = [(shard.inputs, shard.y, shard.cells) for shard in shards.values()]
         pool, ranges = Pool.from_arrays(arrays, Cells(attributes).size)
         rows = {str(split): {client.name: at} for split, at in zip(shards, ranges, strict=True)}
         trainers = rows["train"]

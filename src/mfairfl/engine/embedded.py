@@ -118,13 +118,14 @@ def run_all(members: Sequence[Member]) -> list[Result]:
 
 
 def _same_shape(members: Sequence[Member]) -> Iterable[list[tuple[int, Member]]]:
-    """Group the members, with their places, by model and number of cells."""
+    """Group the members, with their places, by model, number of cells and layout of rows."""
     groups: dict[tuple[Any, ...], list[tuple[int, Member]]] = {}
     for i, member in enumerate(members):
         model, cells = member.model, Cells(member.federation.attributes).size
+        layout = member.federation.pool.inputs.layout
         # Modules describe themselves too loosely to be shared between factories.
         shape = id(model) if model.describe()["kind"] == "module" else str(model.describe())
-        groups.setdefault((shape, cells), []).append((i, member))
+        groups.setdefault((shape, cells, layout), []).append((i, member))
     return groups.values()
 
 
@@ -138,7 +139,7 @@ def clients_of(members: Sequence[Member], states: Sequence[RunState]) -> LocalCl
             for client in sorted(federation.clients, key=lambda client: client.name):
                 shard = client.shard(split)
                 keys.append((key, split, client.name))
-                shards.append((shard.X, shard.y, shard.cells))
+                shards.append((shard.inputs, shard.y, shard.cells))
     pool, ranges = Pool.from_arrays(shards, Cells(members[0].federation.attributes).size)
     where: dict[int, dict[str, dict[str, range]]] = {}
     for (key, split, name), rows in zip(keys, ranges, strict=True):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from mfairfl.data import Inputs
 from mfairfl.engine.output import Served
 from mfairfl.errors import DataError
 from mfairfl.models import Model
@@ -21,19 +22,19 @@ Floats = NDArray[np.float64]
 
 
 def served_logits(
-    served: Served, model: Model, X: NDArray[np.float32], *, name: str = "the rows"
+    served: Served, model: Model, inputs: Inputs, *, name: str = "the rows"
 ) -> Floats:
     """Return the logits of a model's members on rows, (R, n); an ensemble answers as one.
 
     Parameters
     ----------
-    X : ndarray (n, features)
+    inputs : Inputs
         The encoded rows.
     name : str
         What messages call them.
     """
-    none = np.zeros(len(X), dtype=np.int64)
-    pool, (where,) = Pool.from_arrays([(X, none, none)], cells=1)
+    none = np.zeros(len(inputs), dtype=np.int64)
+    pool, (where,) = Pool.from_arrays([(inputs, none, none)], cells=1)
     models = served.members[None] if served.kind == "ensemble" else served.members
     with steady_arithmetic():  # as in training: the same rows get the same decisions
         probes = [Probe(weights, where, served.weights) for weights in models]

@@ -150,11 +150,11 @@ def _of_model(
     # The silo's own rules of reading come first, as in training.
     task = task.model_copy(update=dict(task.read_as(settings)))
     name = _path(settings).name
-    size = len(content.frame) * 4 * len(sent.encoder.feature_names) // 10**6
+    size = len(content.frame) * sent.encoder.row_bytes // 10**6
     refuse_beyond(policy.limits, "megabytes", size, "megabytes of encoded rows")
     columns = columns_of(content.frame, name, task)
-    X = sent.encoder.transform(features_frame(content.frame, task, name=name))
-    z = served_logits(sent.served, model, X, name=name)
+    inputs = sent.encoder.encode(features_frame(content.frame, task, name=name))
+    z = served_logits(sent.served, model, inputs, name=name)
     z = z if sent.served.kind == "mixture" else z[0]
     cells = None
     if sent.served.thresholds is not None:
@@ -166,7 +166,7 @@ def _of_model(
         _labels(columns, task, name),
         draw_decisions(chance),
         sensitive_features={s.name: _groups(columns, s, name) for s in audited},
-        clients=[settings.name] * len(X),
+        clients=[settings.name] * len(inputs),
         scores=chance if drawn else expit(z),
         grid=ask.grid,
         attributes=ask.attributes,

@@ -12,7 +12,7 @@ them (docs/deployment.md, "Ports and trust").
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mfairfl.data import Attribute, Encoder, Task
+from mfairfl.data import Attribute, Encoder, Inputs, Task
 from mfairfl.data.agreement import describe_columns
 from mfairfl.data.assembly import ClientRows, split_client
 from mfairfl.data.columns import columns_of
-from mfairfl.data.federation import SPLITS, Client, Shard
+from mfairfl.data.federation import SPLITS, Client, Shard, Split
 from mfairfl.data.frame import read_file
 from mfairfl.data.table import read_table
 from mfairfl.engine.clients import DiskSlots, SoleClient
@@ -65,7 +65,12 @@ class _Agreed(BaseModel):
     task: Task
     seed: int = Field(ge=0)
     model: ModelTerms
-    features: int = Field(ge=1)
+    layout: tuple[int, int, int]
+
+    @property
+    def features(self) -> int:
+        """Number of the model's inputs."""
+        return self.layout[2]
 
 
 class _OpenRun(NamedTuple):
@@ -193,17 +198,18 @@ class Responder:
             task=table.task,
             seed=header["seed"],
             model=header["model"],
-            features=len(encoder.feature_names),
+            layout=encoder.layout,
         )
         weights = agreed.model.build(agreed.features).size
         refuse_beyond(self._limits, "weights", weights, "weights of a model")
-        self._usage.require_room(len(table) * (4 * agreed.features + _ROW))
+        self._usage.require_room(len(table) * (encoder.row_bytes + _ROW))
         cells = Cells(agreed.task.attributes).size
         arrays: dict[str, np.ndarray] = {}
         counts: dict[str, np.ndarray] = {}
         for part in SPLITS:
             rows = silo.rows[part]
-            arrays[f"{part}/X"] = encoder.transform(table.X, rows)
+            inputs = encoder.encode(table.X, rows)
+            arrays[f"{part}/numbers"], arrays[f"{part}/codes"] = inputs.numbers, inputs.codes
             arrays[f"{part}/y"] = table.y[rows]
             arrays[f"{part}/cells"] = table.cells[rows].astype(np.int32)
             strata = 2 * table.cells[rows].astype(np.int64) + table.y[rows]
@@ -241,11 +247,7 @@ class Responder:
                     f"'{self._settings.name}' was enrolled in run '{run}' with another version of "
                     "mfairfl; start a new run"
                 ) from None
-            rows = np.arange(0)  # row numbers are not needed here
-            shards = [
-                Shard(arrays[f"{part}/X"], arrays[f"{part}/y"], arrays[f"{part}/cells"], rows)
-                for part in SPLITS
-            ]
+            shards = [_shard(arrays, part, agreed.features) for part in SPLITS]
             attributes = agreed.task.attributes
             model = agreed.model.build(agreed.features)
             client = Client(self._settings.name, *shards)
@@ -254,6 +256,12 @@ class Responder:
             shape = Shape(model.size, Cells(attributes).size)
             self._runs[run] = _OpenRun(silo, shape, attributes, len(client.train.y))
         return self._runs[run]
+
+
+def _shard(arrays: Mapping[str, np.ndarray], part: Split, width: int) -> Shard:
+    """Return the rows of a split; their numbers in the table are not needed here."""
+    inputs = Inputs(arrays[f"{part}/numbers"], arrays[f"{part}/codes"], width)
+    return Shard(inputs, arrays[f"{part}/y"], arrays[f"{part}/cells"], rows=np.arange(0))
 
 
 def _kept_bytes(ask: Ask, folder: Path, shape: Shape) -> int:

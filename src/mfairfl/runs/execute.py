@@ -133,7 +133,7 @@ def _prepare(
     facts = FederationFacts.model_validate(federation.summary())
     module = None if request.module is None else _name(request.module)
     record = started_record(request.config, federation.task, facts, module)
-    model = model_of(request.config, federation.pool.X.shape[1], request.module)
+    model = model_of(request.config, federation.pool.inputs.width, request.module)
     member = Member(
         setup=setup_of(request.config, federation, model),
         model=model,

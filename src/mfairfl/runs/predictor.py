@@ -87,9 +87,9 @@ class Predictor:
                 "out"
             )
         rows = self.read(frame, name=name)
-        z = served_logits(served, self.model, rows.X, name=rows.name)
+        z = served_logits(served, self.model, rows.inputs, name=rows.name)
         if served.kind == "personal":
-            return np.asarray(z[self._owners(rows, client), np.arange(len(rows.X))])
+            return np.asarray(z[self._owners(rows, client), np.arange(len(rows.inputs))])
         return z if served.kind == "mixture" else np.asarray(z[0])
 
     def predict_proba(

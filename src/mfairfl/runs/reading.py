@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.data import MISSING, Encoder, Task, features_frame, read_frame
+from mfairfl.data import MISSING, Encoder, Inputs, Task, features_frame, read_frame
 from mfairfl.data.columns import columns_of
 from mfairfl.data.frame import read_file
 
@@ -28,7 +28,7 @@ class ReadRows:
     ----------
     frame : pandas.DataFrame
         The raw rows.
-    X : ndarray (n, features)
+    inputs : Inputs
         The encoded features.
     name : str
         What messages call the rows.
@@ -41,11 +41,16 @@ class ReadRows:
     """
 
     frame: pd.DataFrame
-    X: NDArray[np.float32]
+    inputs: Inputs
     name: str
     missing: Mapping[str, int]
     unseen: Mapping[str, Mapping[str, int]]
     notes: tuple[str, ...]
+
+    @property
+    def X(self) -> NDArray[np.float32]:  # noqa: N802 - as features are called everywhere
+        """The encoded features as numbers, (n, features); with `Encoder.compact` a new array."""
+        return self.inputs.dense()
 
 
 def read_rows(source: Any, task: Task, encoder: Encoder, *, name: str | None = None) -> ReadRows:
@@ -58,7 +63,7 @@ def read_rows(source: Any, task: Task, encoder: Encoder, *, name: str | None = N
         frame, own = read_frame(source), "the frame"
     name = own if name is None else name
     features = features_frame(frame, task, name=name)
-    X = encoder.transform(features)
+    inputs = encoder.encode(features)
     numbers = {c.name: int(features[c.name].isna().sum()) for c in encoder.numeric}
     counts = {c.name: features[c.name].value_counts() for c in encoder.categorical}
     texts = {column: int(found.get(MISSING, 0)) for column, found in counts.items()}
@@ -71,8 +76,10 @@ def read_rows(source: Any, task: Task, encoder: Encoder, *, name: str | None = N
     missing = {column: n for column, n in (numbers | texts).items() if n}
     columns = columns_of(frame[[c.name for c in encoder.numeric if c.name in frame]], name, task)
     doubts = [doubt for column in columns.values() for doubt in column.doubts]
-    notes = (*guessed, *doubts, *_notes(encoder, len(X), missing, unseen))
-    return ReadRows(frame=frame, X=X, name=name, missing=missing, unseen=unseen, notes=notes)
+    notes = (*guessed, *doubts, *_notes(encoder, len(inputs), missing, unseen))
+    return ReadRows(
+        frame=frame, inputs=inputs, name=name, missing=missing, unseen=unseen, notes=notes
+    )
 
 
 def _notes(

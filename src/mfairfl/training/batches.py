@@ -16,7 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["BLOCK", "LANES", "Deck", "Pool", "padded_batch"]
+from mfairfl.data import Inputs
+from mfairfl.models import Workspace
+
+__all__ = ["BLOCK", "LANES", "Deck", "Pool", "padded_batch", "whole_lanes"]
 
 LANES = 32
 """Padding unit. Elementwise kernels treat whole vectors (up to 2 × 16 numbers) and a tail
@@ -34,18 +37,40 @@ class Pool:
     ----------
     X : Tensor, float32 (N, d)
         Encoded features, shard after shard; never written to, for it may be the caller's memory.
+        With codes, only the first d of the model's inputs.
     y : Tensor, float32 (N,)
         Labels, 1 = favourable.
     strata : Tensor, int64 (N,)
         2·cell + label: the index into a flattened (cell, label) table.
     cells : int
         Number of intersectional cells C.
+    codes : Tensor, int32 (N, g), optional
+        Columns of very many categories as the numbers of the inputs that are 1 (`Inputs`).
     """
 
     X: Tensor
     y: Tensor
     strata: Tensor
     cells: int
+    codes: Tensor | None = None
+
+    def take(self, index: Tensor, workspace: Workspace) -> Tensor:
+        """Copy the rows of these numbers, (S, B) to (S, B, d), into a buffer.
+
+        Torch aligns its own memory, and products may depend on the alignment: rows are computed
+        on only where they were copied to.
+        """
+        shape = *index.shape, self.X.shape[1]
+        out = workspace.buffer(("rows", 0), shape)
+        torch.index_select(self.X, 0, index.reshape(-1), out=out.view(index.numel(), shape[2]))
+        return out
+
+    def take_codes(self, index: Tensor) -> Tensor | None:
+        """Copy the codes of the rows of these numbers, (S, B) to (S, B, g), if there are any."""
+        if self.codes is None:
+            return None
+        rows = torch.index_select(self.codes, 0, index.reshape(-1))
+        return rows.view(*index.shape, self.codes.shape[1])
 
     def counts(self, rows: range) -> np.ndarray:
         """Return how many of these rows are in each (cell, label), (C, 2)."""
@@ -54,45 +79,48 @@ class Pool:
 
     @classmethod
     def from_arrays(
-        cls, shards: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], cells: int
+        cls, shards: Sequence[tuple[Inputs | np.ndarray, np.ndarray, np.ndarray]], cells: int
     ) -> tuple[Pool, list[range]]:
         """Join shards (X, y, cell) into one pool; the ranges say where each shard's rows are.
 
         Features that already lie one after the other in memory, as in a federation, are not
-        copied.
+        copied. Those of all shards have one layout.
         """
+        inputs = [Inputs.of(X) for X, _, _ in shards]
+        codes = [one.codes for one in inputs]
         ends = np.cumsum([len(y) for _, y, _ in shards]).tolist()
         y = np.concatenate([y for _, y, _ in shards]).astype(np.int64)
         strata = 2 * np.concatenate([cell for _, _, cell in shards]).astype(np.int64) + y
         pool = cls(
-            X=_joined([X for X, _, _ in shards]),
+            X=_joined([one.numbers for one in inputs], np.float32),
             y=torch.from_numpy(y.astype(np.float32)),
             strata=torch.from_numpy(strata),
             cells=cells,
+            codes=_joined(codes, np.int32) if codes[0].shape[1] else None,
         )
         return pool, [range(start, stop) for start, stop in itertools.pairwise([0, *ends])]
 
 
-def _joined(parts: Sequence[np.ndarray]) -> Tensor:
+def _joined(parts: Sequence[np.ndarray], dtype: type[np.float32 | np.int32]) -> Tensor:
     """Return the rows of all parts, as a view if they are adjacent rows of one array."""
     width = parts[0].shape[1]
     parts = [part for part in parts if len(part)] or parts[:1]
-    if _adjacent(parts):
+    if _adjacent(parts, dtype):
         shape, strides = (sum(map(len, parts)), width), (4 * width, 4)
         rows = np.lib.stride_tricks.as_strided(parts[0], shape, strides)
     else:
-        rows = np.concatenate(parts, dtype=np.float32)
+        rows = np.concatenate(parts, dtype=dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a federation's rows are read-only, as they should
         return torch.from_numpy(rows)
 
 
-def _adjacent(parts: Sequence[np.ndarray]) -> bool:
+def _adjacent(parts: Sequence[np.ndarray], dtype: type[np.float32 | np.int32]) -> bool:
     """Whether each part begins where the one before it ends, in memory of one owner."""
     owner = parts[0].base
     return (
         (owner is not None or len(parts) == 1)
-        and all(a.base is owner and a.dtype == np.float32 for a in parts)
+        and all(a.base is owner and a.dtype == dtype for a in parts)
         and all(a.flags.c_contiguous for a in parts)
         and all(_address(a) + a.nbytes == _address(b) for a, b in itertools.pairwise(parts))
     )
@@ -103,25 +131,30 @@ def _address(array: np.ndarray) -> int:
     return address
 
 
-def _up(count: int) -> int:
+def whole_lanes(count: int) -> int:
     """Round up to whole lanes."""
     return -(-count // LANES) * LANES
 
 
 def padded_batch(rows: int, batch_size: int) -> int:
-    """Return the padded batch of a client: a multiple of `LANES`, small for small clients.
+    """Return the padded batch of a client: whole lanes, small for small clients.
+
+    A size of its own for each client would leave nobody to share a stack with: there are two to
+    each doubling, 2ᵏ and 3·2ᵏ.
 
     Examples
     --------
     >>> padded_batch(10_000, 500), padded_batch(70, 500), padded_batch(3, 500)
-    (512, 128, 32)
+    (512, 96, 32)
     """
-    fitting = max(LANES, 1 << (max(rows, 1) - 1).bit_length())
-    return min(_up(batch_size), fitting)
+    rows = max(1, rows)
+    power = 1 << (rows - 1).bit_length()
+    fitting = 3 * power // 4 if 4 * rows <= 3 * power else power
+    return min(whole_lanes(batch_size), whole_lanes(fitting))
 
 
 class Deck:
-    """Deals a job's batches as (row numbers, row weights), epoch after epoch.
+    """Deals a job's batches as row numbers and row weights, epoch after epoch.
 
     Each epoch is a fresh permutation. Within a batch the weights sum to 1 (its mean); padding has
     weight 0. Without an `rng` rows come in file order with weight 1/n each, so the batches of an
@@ -132,31 +165,33 @@ class Deck:
         self._rows, self._batch, self._rng = rows, max(1, min(batch_size, len(rows))), rng
         self.width = padded_batch(len(rows), batch_size)
         self.batches = -(-len(rows) // self._batch)
-        self._left: tuple[np.ndarray, np.ndarray] = self._empty()
+        self._order, self._dealt = np.empty(0, np.int64), self.batches
 
-    def _empty(self) -> tuple[np.ndarray, np.ndarray]:
-        return np.empty((0, self.width), np.int64), np.empty((0, self.width), np.float32)
+    def deal(self, index: np.ndarray, weight: np.ndarray) -> None:
+        """Write the next batches, each array (batches, width)."""
+        index[:], weight[:] = self._rows.start, 0.0
+        at = 0
+        while at < len(index):
+            if self._dealt == self.batches:
+                self._shuffle()
+            count = min(len(index) - at, self.batches - self._dealt)
+            self._write(index[at : at + count], weight[at : at + count])
+            at, self._dealt = at + count, self._dealt + count
 
-    def _epoch(self) -> tuple[np.ndarray, np.ndarray]:
+    def _shuffle(self) -> None:
+        """Begin an epoch."""
         count = len(self._rows)
         order = np.arange(count) if self._rng is None else self._rng.permutation(count)
-        index = np.full((self.batches, self.width), self._rows.start, dtype=np.int64)
-        weight = np.zeros((self.batches, self.width), dtype=np.float32)
-        slots = np.arange(count)
-        where = (slots // self._batch, slots % self._batch)
-        index[where] = order + self._rows.start
-        sizes = np.full(self.batches, self._batch)
-        sizes[-1] = count - self._batch * (self.batches - 1)
-        weight[where] = 1 / count if self._rng is None else (1 / sizes)[where[0]]
-        return index, weight
+        self._order, self._dealt = order + self._rows.start, 0
 
-    def deal(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the next `count` batches, each (count, width)."""
-        parts, have = [self._left], len(self._left[0])
-        while have < count:
-            parts.append(self._epoch())
-            have += self.batches
-        index = np.concatenate([i for i, _ in parts])
-        weight = np.concatenate([w for _, w in parts])
-        self._left = index[count:], weight[count:]
-        return index[:count], weight[:count]
+    def _write(self, index: np.ndarray, weight: np.ndarray) -> None:
+        """Write the next batches of this epoch; the last may be smaller than the others."""
+        size, first = self._batch, self._dealt * self._batch
+        rows = self._order[first : first + len(index) * size]
+        whole, rest = divmod(len(rows), size)
+        share = None if self._rng is not None else 1 / len(self._rows)
+        index[:whole, :size] = rows[: whole * size].reshape(whole, size)
+        weight[:whole, :size] = share or 1 / size
+        if rest:
+            index[whole, :rest] = rows[whole * size :]
+            weight[whole, :rest] = share or 1 / rest

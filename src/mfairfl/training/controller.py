@@ -9,14 +9,11 @@ from collections.abc import Sized
 from dataclasses import dataclass, field
 
 import numpy as np
-from torch import Tensor
 
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
+from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
-from mfairfl.models import Model
-from mfairfl.training.batches import Pool
-from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import Controller, adapted_gain
 
 __all__ = ["Multipliers"]
@@ -49,8 +46,16 @@ class Multipliers:
     _counts: np.ndarray = field(init=False)
     _constraints: Constraints = field(init=False)
 
-    def begin(self, weights: np.ndarray, model: Model, pool: Pool) -> None:
-        """Take the gaps at the start of the job, which `relative` steps are measured from."""
+    def begin(self, counts: np.ndarray, own: Statistics | None) -> None:
+        """Take what holds at the start of the job.
+
+        Parameters
+        ----------
+        counts : ndarray (C, 2)
+            The client's rows by (cell, label).
+        own : Statistics, optional
+            Its sums there, which `relative` steps are measured from; others need none.
+        """
         setting = self.setting
         self._constraints = setting.goal.constraints(self.attributes)
         count = len(self._constraints)
@@ -70,20 +75,18 @@ class Multipliers:
                     f"controller.{name}: {len(numbers)} numbers for {count} constraints; give one "
                     "for each"
                 )
-        counts = pool.counts(self.rows) if setting.counts is None else setting.counts
-        self._counts = np.asarray(counts, dtype=np.float64)
-        if setting.relative:
-            own = measure([Probe(weights, self.rows)], model, pool)[0]
+        used = counts if setting.counts is None else setting.counts
+        self._counts = np.asarray(used, dtype=np.float64)
+        if setting.relative and own is not None:
             self._first = self._constraints.gaps(own, setting.prices.driven_by)
 
     def due(self, epoch: int) -> bool:
         """Say whether the multipliers move after this epoch (counted from 1)."""
         return epoch % self.setting.every == 0
 
-    def move(self, weights: Tensor, model: Model, pool: Pool) -> None:
+    def move(self, own: Statistics) -> None:
         """μ ← [μ + gain · step · dead(offset + d − d₀)], within what a price may show."""
         setting = self.setting
-        own = measure([Probe(weights.numpy(), self.rows)], model, pool)[0]
         gap = self._constraints.gaps(own, setting.prices.driven_by)
         if self._first is not None:
             gap = gap - self._first

@@ -1,28 +1,29 @@
 """Evaluate weights on clients' rows; what leaves a client are sums and counts over (cell, label).
 
-Rows are taken in blocks of one fixed shape, so a row's logit does not depend on what else is
-measured at the same time, and sums run in row order: the same measurement has the same bits.
+Rows are taken in blocks whose shape depends on their client alone, many clients' blocks at a time,
+and sums run in row order: what is found for one probe does not depend on the others, bit for bit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mfairfl.fairness.cells import Statistics
+from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import Model, Workspace
-from mfairfl.training.batches import BLOCK, Pool, padded_batch
+from mfairfl.training.batches import BLOCK, Pool, padded_batch, whole_lanes
 from mfairfl.training.deadline import check_time
 
 __all__ = ["Probe", "logits", "measure", "score_sums"]
 
-_BLOCKS = 16  # blocks evaluated at once
+_FORWARD_ROWS = 16 * BLOCK  # evaluated at once: the activations stay in the caches
+_COUNTED_ROWS = 512 * BLOCK  # counted at once: bounds memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,10 @@ class Probe:
 
 def measure(probes: Sequence[Probe], model: Model, pool: Pool) -> list[Statistics]:
     """Return loss, score and decision sums per (cell, label) for every probe."""
-    found = logits(probes, model, pool)
-    return [_statistics(z, probe, pool) for z, probe in zip(found, probes, strict=True)]
+    found: list[Statistics] = []
+    for part in _bounded(probes):
+        found += _statistics(_joined_logits(part, model, pool), part, pool)
+    return found
 
 
 def score_sums(
@@ -65,99 +68,191 @@ def score_sums(
         mean of their probabilities.
     """
     found = []
-    for probe in probes:
-        if drawn:
-            members = [Probe(weights, probe.rows) for weights in np.atleast_2d(probe.weights)]
-            z = np.stack([one.numpy() for one in logits(members, model, pool)])
-            scores = RowScores.of_mixture(z, _shares(probe))
-        else:
-            scores = RowScores.from_logits(logits([probe], model, pool)[0].numpy())
-        strata = pool.strata[probe.rows.start : probe.rows.stop].numpy()
-        found.append(ScoreSums.from_rows(scores, strata // 2, strata % 2, size=pool.cells))
+    for part in _bounded(probes):
+        for probe, scores in zip(part, _row_scores(part, model, pool, drawn), strict=True):
+            strata = pool.strata[probe.rows.start : probe.rows.stop].numpy()
+            found.append(ScoreSums.from_rows(scores, strata // 2, strata % 2, size=pool.cells))
     return found
 
 
-@torch.no_grad()
+def _row_scores(
+    probes: Sequence[Probe], model: Model, pool: Pool, drawn: bool
+) -> Iterator[RowScores]:
+    """Yield the scores of every probe's rows."""
+    if not drawn:
+        yield from map(RowScores.from_logits, logits(probes, model, pool))
+        return
+    members = [_members(probe) for probe in probes]
+    single = [Probe(m, p.rows) for p, own in zip(probes, members, strict=True) for m in own]
+    each = iter(logits(single, model, pool))
+    for probe, own in zip(probes, members, strict=True):
+        yield RowScores.of_mixture(np.stack([next(each).numpy() for _ in own]), _shares(probe))
+
+
 def logits(probes: Sequence[Probe], model: Model, pool: Pool) -> list[Tensor]:
     """Return the logits of every probe's rows, float64 (n,)."""
-    workspace: Workspace = {}
-    # Torch aligns its own memory, and products may depend on the alignment: rows are copied here.
-    # Those after a client's last are left over from another; their answers are dropped.
-    block = torch.zeros(max(map(_block_rows, probes), default=0), pool.X.shape[1])
-    found = []
-    for probe in probes:
-        members = [
-            _logits(weights, probe.rows, model, pool, block=block, workspace=workspace)
-            for weights in np.atleast_2d(probe.weights)
-        ]
-        found.append(members[0] if len(members) == 1 else _ensemble(members, _shares(probe)))
-    return found
+    z, counts = _joined_logits(probes, model, pool), [len(probe.rows) for probe in probes]
+    return list(torch.split(z[: sum(counts)], counts))
 
 
-def _block_rows(probe: Probe) -> int:
-    """Return how many rows are evaluated at once, the last block padded."""
-    width = padded_batch(len(probe.rows), BLOCK)
-    return width * min(_BLOCKS, -(-len(probe.rows) // width))
+def _bounded(probes: Sequence[Probe]) -> Iterator[Sequence[Probe]]:
+    """Yield the probes, so many at a time as have no more rows than are counted at once."""
+    first = rows = 0
+    for i, probe in enumerate(probes):
+        evaluated = len(probe.rows) * _models(probe)
+        if i > first and rows + evaluated > _COUNTED_ROWS:
+            yield probes[first:i]
+            first, rows = i, 0
+        rows += evaluated
+    yield probes[first:]
+
+
+def _models(probe: Probe) -> int:
+    return 1 if probe.weights.ndim == 1 else len(probe.weights)
+
+
+def _members(probe: Probe) -> np.ndarray:
+    """Return the models of a probe, (R, m)."""
+    return np.atleast_2d(probe.weights)
 
 
 def _shares(probe: Probe) -> np.ndarray:
     """Return how much each model of a probe counts."""
     if probe.shares is not None:
         return probe.shares
-    count = len(np.atleast_2d(probe.weights))
-    return np.full(count, 1 / count)
+    return np.full(_models(probe), 1 / _models(probe))
 
 
-def _ensemble(members: Sequence[Tensor], shares: np.ndarray) -> Tensor:
+def _spans(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return start, start + 1, … of each span, `count` numbers, one span after the other."""
+    before = np.cumsum(counts) - counts
+    return np.repeat(starts - before, counts) + np.arange(counts.sum())
+
+
+def _joined_logits(probes: Sequence[Probe], model: Model, pool: Pool) -> Tensor:
+    """Return the logits of all probes' rows, one probe after the other, in whole lanes.
+
+    Elementwise kernels round the tail of an array differently. Computed on as they are, these
+    have no tail, so a row has the same bits wherever it stands.
+    """
+    asked = [_Asked(probe, r) for probe in probes for r in range(_models(probe))]
+    z = _evaluate(asked, model, pool)
+    return z if len(asked) == len(probes) else _ensembles(z, probes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """One model of a probe."""
+
+    probe: Probe
+    member: int
+
+    @property
+    def model(self) -> tuple[int, int]:
+        """What tells this model from others."""
+        return id(self.probe.weights), self.member
+
+    def write_to(self, out: np.ndarray) -> None:
+        """Copy the model's weights."""
+        vector = _members(self.probe)[self.member]
+        out[: len(vector)] = vector
+
+
+@torch.no_grad()
+def _evaluate(asked: Sequence[_Asked], model: Model, pool: Pool) -> Tensor:
+    """Return the logits of each model on its rows, one after the other, float64, whole lanes."""
+    starts = np.array([one.probe.rows.start for one in asked], dtype=np.int64)
+    counts = np.array([len(one.probe.rows) for one in asked], dtype=np.int64)
+    places = np.cumsum(counts) - counts
+    widths = np.array([padded_batch(count, BLOCK) for count in counts.tolist()], dtype=np.int64)
+    found = torch.zeros(whole_lanes(int(counts.sum())), dtype=torch.float64)
+    workspace = Workspace()
+    for width in np.unique(widths[counts > 0]).tolist():
+        of_width = np.flatnonzero((widths == width) & (counts > 0))
+        blocks = -(-counts[of_width] // width)
+        owner = np.repeat(of_width, blocks)
+        offset = width * _spans(np.zeros_like(blocks), blocks)
+        size = np.minimum(width, counts[owner] - offset)
+        for at in range(0, len(owner), _FORWARD_ROWS // width):
+            check_time()
+            part = slice(at, at + _FORWARD_ROWS // width)
+            # The last row stands in for those that a block lacks; its answers are dropped.
+            slot = np.minimum(np.arange(width), size[part, None] - 1)
+            index = torch.from_numpy(slot + (starts[owner[part]] + offset[part])[:, None])
+            inputs, codes = pool.take(index, workspace), pool.take_codes(index)
+            weights = _stacked([asked[i] for i in owner[part]], model)
+            values, _ = model.forward(weights, inputs, workspace, codes)
+            place = _spans(places[owner[part]] + offset[part], size[part])
+            found.numpy()[place] = values.numpy()[np.arange(width) < size[part, None]]
+    return found
+
+
+def _stacked(asked: Sequence[_Asked], model: Model) -> Tensor:
+    """Return each block's weights, (S, m) in whole lanes; one model is not repeated."""
+    alike = len({one.model for one in asked}) == 1
+    stack = torch.zeros(1 if alike else len(asked), whole_lanes(model.size))
+    for row, one in zip(stack.numpy(), asked, strict=False):
+        one.write_to(row)
+    return stack.expand(len(asked), -1)
+
+
+def _ensembles(z: Tensor, probes: Sequence[Probe]) -> Tensor:
+    """Return the logits of all probes' rows, given those of each of their models."""
+    models = np.array([_models(probe) for probe in probes])
+    counts = np.array([len(probe.rows) for probe in probes], dtype=np.int64)
+    before, after = (np.cumsum(n) - n for n in (models * counts, counts))
+    found = torch.zeros(whole_lanes(int(counts.sum())), dtype=torch.float64)
+    alike: dict[tuple[int, int], list[int]] = {}
+    for i, probe in enumerate(probes):
+        alike.setdefault((id(probe.weights), id(probe.shares)), []).append(i)
+    for same in alike.values():
+        own, count = counts[same], int(counts[same].sum())
+        members = torch.zeros(int(models[same[0]]), whole_lanes(count), dtype=torch.float64)
+        for r, member in enumerate(members):
+            member[:count] = z[_spans(before[same] + r * own, own)]
+        one = members[0] if len(members) == 1 else _ensemble(members, _shares(probes[same[0]]))
+        found[_spans(after[same], own)] = one[:count]
+    return found
+
+
+def _ensemble(members: Tensor, shares: np.ndarray) -> Tensor:
     """Return the logit of Σ_r s_r σ(z_r), without rounding a probability to 0 or 1."""
     log_share = torch.log(torch.tensor(shares, dtype=torch.float64)).unsqueeze(1)
-    z = torch.stack(list(members))
-    yes = torch.logsumexp(log_share + torch.nn.functional.logsigmoid(z), dim=0)
-    no = torch.logsumexp(log_share + torch.nn.functional.logsigmoid(-z), dim=0)
+    yes = torch.logsumexp(log_share + torch.nn.functional.logsigmoid(members), dim=0)
+    no = torch.logsumexp(log_share + torch.nn.functional.logsigmoid(-members), dim=0)
     return yes - no
 
 
-def _logits(
-    vector: np.ndarray,
-    rows: range,
-    model: Model,
-    pool: Pool,
-    *,
-    block: Tensor,
-    workspace: Workspace,
-) -> Tensor:
-    weights = torch.tensor(vector, dtype=torch.float32).unsqueeze(0)  # a copy, hence aligned
-    width = padded_batch(len(rows), BLOCK)
-    found = []
-    for start in range(rows.start, rows.stop, _BLOCKS * width):
-        check_time()
-        stop = min(start + _BLOCKS * width, rows.stop)
-        count = -(-(stop - start) // width)
-        block[: stop - start] = pool.X[start:stop]
-        inputs = block[: count * width].view(count, width, -1)
-        values, _ = model.forward(weights.expand(count, -1), inputs, workspace)
-        found.append(values.reshape(-1))
-    values = torch.cat(found)[: len(rows)] if found else torch.empty(0)
-    return values.to(torch.float64)
+def _statistics(z: Tensor, probes: Sequence[Probe], pool: Pool) -> list[Statistics]:
+    """Sum over the rows of each probe; a bin's rows are added in their order."""
+    counts = np.array([len(probe.rows) for probe in probes], dtype=np.int64)
+    rows = _spans(np.array([probe.rows.start for probe in probes], dtype=np.int64), counts)
+    count, bins = len(rows), 2 * pool.cells
+    strata = pool.strata.numpy()[rows]
+    place = bins * np.repeat(np.arange(len(probes)), counts) + strata
+    score, loss = torch.sigmoid(z)[:count].numpy(), torch.nn.functional.softplus(z)[:count].numpy()
+    logit = z[:count].numpy()
 
+    def total(values: np.ndarray | None) -> np.ndarray:
+        sums = np.bincount(place, values, minlength=bins * len(probes))
+        return sums.astype(np.float64, copy=False).reshape(len(probes), pool.cells, 2)
 
-def _statistics(z: Tensor, probe: Probe, pool: Pool) -> Statistics:
-    strata = pool.strata[probe.rows.start : probe.rows.stop]
-    y = (strata % 2).to(torch.float64)
-    if probe.thresholds is None:
-        decided = (z > 0).to(torch.float64)
-    else:
-        chance = probe.thresholds.positive_probability(z.numpy(), (strata // 2).numpy())
-        decided = torch.from_numpy(chance)
-    bins = 2 * pool.cells
-
-    def total(weights: Tensor | None) -> np.ndarray:
-        sums = torch.bincount(strata, weights=weights, minlength=bins)
-        return sums.to(torch.float64).numpy().reshape(pool.cells, 2)
-
-    return Statistics(
-        counts=total(None),
-        positives=total(decided),
-        scores=total(torch.sigmoid(z)),
-        losses=total(torch.nn.functional.softplus(z) - y * z),
+    sums = (
+        total(None),
+        total(_decisions(logit, strata, probes, counts)),
+        total(score),
+        total(loss - (strata & 1) * logit),
     )
+    return [Statistics(**dict(zip(SUMS, own, strict=True))) for own in zip(*sums, strict=True)]
+
+
+def _decisions(
+    logit: np.ndarray, strata: np.ndarray, probes: Sequence[Probe], counts: np.ndarray
+) -> np.ndarray:
+    """Return each row's probability of decision 1 under its probe's rule."""
+    rules = {id(p.thresholds): p.thresholds for p in probes if p.thresholds is not None}
+    decided = (logit > 0).astype(np.float64)
+    for key, rule in rules.items():
+        own = np.repeat([id(probe.thresholds) == key for probe in probes], counts)
+        decided[own] = rule.positive_probability(logit[own], strata[own] // 2)
+    return decided

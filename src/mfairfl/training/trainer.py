@@ -11,6 +11,8 @@ Per row i with cell c, label y, logit z and p = σ(z) the objective is A[c, y]·
 
 from __future__ import annotations
 
+import operator
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,15 +21,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from mfairfl.fairness.cells import Statistics
 from mfairfl.models import Model, Workspace
-from mfairfl.training.batches import LANES, Deck, Pool
+from mfairfl.training.batches import Deck, Pool, whole_lanes
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.deadline import check_time
+from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import Optimizer, Plan, Table2
 
 __all__ = ["Outcome", "StepRule", "Work", "make_rule", "run_works"]
-
-_TINY = 1e-36  # far below eps², so it changes nothing but 0/0
 
 
 class StepRule(Protocol):
@@ -36,88 +38,89 @@ class StepRule(Protocol):
     def step(self, weights: Tensor, gradient: Tensor, count: int) -> None:
         """Take step number `count` (from 1) on rows 0 … len(weights) − 1."""
 
-    def updates(self, start: Tensor, weights: Tensor) -> Tensor:
-        """Return the whole stack's updates after the last step."""
-
-
-def _column(values: list[float]) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64).to(torch.float32).unsqueeze(1)
+    def update(self, row: int, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        """Return a row's update after its last step."""
 
 
 class _AdamW:
     """Loshchilov & Hutter (2019), decoupled decay: w ← (1 − lr·wd)·w − lr·m̂/(√v̂ + eps)."""
 
-    def __init__(self, settings: list[Optimizer], width: int) -> None:
-        first = settings[0]
-        self._beta1, self._beta2, self._eps = first.beta1, first.beta2, first.eps
-        self._lr = torch.tensor([[s.lr] for s in settings], dtype=torch.float64)
-        self._keep = _column([1 - s.lr * s.weight_decay for s in settings])
-        self._mean = torch.zeros(len(settings), width)
-        self._square = torch.zeros(len(settings), width)
-        self._scratch = torch.empty(len(settings), width)
+    def __init__(self, settings: Optimizer, shape: tuple[int, int], workspace: Workspace) -> None:
+        self._settings = settings
+        self._mean = workspace.buffer(("mean", 0), shape).zero_()
+        self._square = workspace.buffer(("square", 0), shape).zero_()
 
     def step(self, weights: Tensor, gradient: Tensor, count: int) -> None:
-        rows = weights.shape[0]
-        mean, square, scratch = self._mean[:rows], self._square[:rows], self._scratch[:rows]
-        mean.lerp_(gradient, 1 - self._beta1)
-        square.mul_(self._beta2).addcmul_(gradient, gradient, value=1 - self._beta2)
-        # Both bias corrections are folded into the rate and eps: one pass over the stack less.
-        root = (1 - self._beta2**count) ** 0.5
-        # √v as v·(1/√(v + tiny)): the square root alone is up to ten times slower at zeros.
-        torch.add(square, _TINY, out=scratch).rsqrt_().mul_(square).add_(self._eps * root)
-        torch.div(mean, scratch, out=scratch)
-        rate = (self._lr[:rows] * (-root / (1 - self._beta1**count))).to(torch.float32)
-        weights.mul_(self._keep[:rows]).addcmul_(scratch, rate)
+        rows, o = len(weights), self._settings
+        # One pass over the stack. `torch.optim.AdamW(fused=True)` takes the same, but cannot let
+        # rows leave.
+        torch._fused_adamw_(
+            [weights],
+            [gradient],
+            [self._mean[:rows]],
+            [self._square[:rows]],
+            [],
+            [torch.tensor(float(count))],
+            lr=o.lr,
+            beta1=o.beta1,
+            beta2=o.beta2,
+            weight_decay=o.weight_decay,
+            eps=o.eps,
+            amsgrad=False,
+            maximize=False,
+        )
 
-    def updates(self, start: Tensor, weights: Tensor) -> Tensor:
-        return start - weights
+    def update(self, row: int, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        del row
+        return np.asarray(start - end)
 
 
 class _SGD:
     """Heavy ball with coupled decay, as `torch.optim.SGD`: v ← μv + g + wd·w, w ← w − lr·v."""
 
-    def __init__(self, settings: list[Optimizer], width: int) -> None:
-        self._momentum = settings[0].momentum
-        self._rate = _column([-s.lr for s in settings])
-        self._decay = _column([s.weight_decay for s in settings])
-        self._velocity = torch.zeros(len(settings), width)
+    def __init__(self, settings: Optimizer, shape: tuple[int, int], workspace: Workspace) -> None:
+        self._momentum = settings.momentum
+        self._rate = torch.tensor(-settings.lr, dtype=torch.float32)
+        self._decay = torch.tensor(settings.weight_decay, dtype=torch.float32)
+        self._velocity = workspace.buffer(("mean", 0), shape).zero_()
 
     def step(self, weights: Tensor, gradient: Tensor, count: int) -> None:
         del count
-        rows = weights.shape[0]
-        velocity = self._velocity[:rows]
-        velocity.mul_(self._momentum).add_(gradient).addcmul_(weights, self._decay[:rows])
-        weights.addcmul_(velocity, self._rate[:rows])
+        velocity = self._velocity[: len(weights)]
+        velocity.mul_(self._momentum).add_(gradient).addcmul_(weights, self._decay)
+        weights.addcmul_(velocity, self._rate)
 
-    def updates(self, start: Tensor, weights: Tensor) -> Tensor:
-        return start - weights
+    def update(self, row: int, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        del row
+        return np.asarray(start - end)
 
 
 class _Gradient:
     """Weights stay where they are; the update is the sum of the batches' gradients."""
 
-    def __init__(self, settings: list[Optimizer], width: int) -> None:
-        self._total = torch.zeros(len(settings), width, dtype=torch.float64)
+    def __init__(self, settings: Optimizer, shape: tuple[int, int], workspace: Workspace) -> None:
+        del settings, workspace
+        self._total = torch.zeros(shape, dtype=torch.float64)
 
     def step(self, weights: Tensor, gradient: Tensor, count: int) -> None:
         del count
-        self._total[: weights.shape[0]].add_(gradient)
+        self._total[: len(weights)].add_(gradient)
 
-    def updates(self, start: Tensor, weights: Tensor) -> Tensor:
-        del start, weights
-        return self._total.to(torch.float32)
+    def update(self, row: int, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+        del start
+        return self._total[row, : len(end)].numpy().astype(np.float32)
 
 
-_RULES: dict[str, Callable[[list[Optimizer], int], StepRule]] = {
+_RULES: dict[str, Callable[[Optimizer, tuple[int, int], Workspace], StepRule]] = {
     "adamw": _AdamW,
     "sgd": _SGD,
     "gradient": _Gradient,
 }
 
 
-def make_rule(settings: list[Optimizer], width: int) -> StepRule:
-    """Return the rule for a stack whose rows have these settings (same name, own rates)."""
-    return _RULES[settings[0].name](settings, width)
+def make_rule(settings: Optimizer, shape: tuple[int, int], workspace: Workspace) -> StepRule:
+    """Return the rule for a stack of weights, (rows, width)."""
+    return _RULES[settings.name](settings, shape, workspace)
 
 
 _CHUNK = 32  # steps whose row numbers are laid out at once: bounds memory, costs nothing
@@ -151,6 +154,7 @@ class Outcome:
 def run_works(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
     """Train every work and return the outcomes in the same order."""
     outcomes: dict[int, Outcome] = {}
+    workspace = Workspace()
     stacks: dict[tuple[object, ...], list[tuple[int, Deck]]] = {}
     for i, work in enumerate(works):
         rng = None if work.plan.optimizer.name == "gradient" else work.rng
@@ -160,7 +164,7 @@ def run_works(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
         members.sort(key=lambda member: -_steps(works[member[0]]))
         for at in range(0, len(members), _MAX_STACK):
             part = members[at : at + _MAX_STACK]
-            done = _Stack([(works[i], deck) for i, deck in part], model, pool).run()
+            done = _Stack([(works[i], deck) for i, deck in part], model, pool, workspace).run()
             outcomes.update(zip((i for i, _ in part), done, strict=True))
     return [outcomes[i] for i in range(len(works))]
 
@@ -171,10 +175,10 @@ def _steps(work: Work) -> int:
 
 def _stack_key(work: Work, deck: Deck) -> tuple[object, ...]:
     """Jobs share a stack only if the very same operations apply to each of them."""
-    plan, o = work.plan, work.plan.optimizer
+    plan = work.plan
     return (
         deck.width,
-        (o.name, o.momentum, o.beta1, o.beta2, o.eps),
+        plan.optimizer,
         plan.loss_table is not None or work.multipliers is not None,
         plan.score_table is not None or work.multipliers is not None,
         plan.proximal > 0,
@@ -198,22 +202,40 @@ def _flat(table: Table2 | None, cells: int, default: float) -> np.ndarray:
     return flat
 
 
+@dataclass(frozen=True, slots=True)
+class _Batches:
+    """Row numbers, what they weigh, their labels and (cell, label) if rows are priced."""
+
+    rows: Tensor
+    weight: Tensor
+    y: Tensor
+    strata: Tensor | None
+
+    def batch(self, step: int, active: int) -> _Batches:
+        """Return one step's batches of the first jobs."""
+        strata = None if self.strata is None else self.strata[step, :active]
+        return _Batches(
+            self.rows[step, :active], self.weight[step, :active], self.y[step, :active], strata
+        )
+
+
 class _Stack:
     """Jobs that advance together, most steps first."""
 
-    def __init__(self, members: list[tuple[Work, Deck]], model: Model, pool: Pool) -> None:
+    def __init__(
+        self, members: list[tuple[Work, Deck]], model: Model, pool: Pool, workspace: Workspace
+    ) -> None:
         self._works = [work for work, _ in members]
         self._decks = [deck for _, deck in members]
-        self._model, self._pool = model, pool
+        self._model, self._pool, self._workspace = model, pool, workspace
         self._steps = [_steps(work) for work in self._works]
-        width = -(-model.size // LANES) * LANES
-        self._weights = _padded([work.start for work in self._works], width)
-        self._start = self._weights.clone()
-        self._gradient = torch.zeros_like(self._weights)
-        self._rule = make_rule([work.plan.optimizer for work in self._works], width)
-        self._workspace: Workspace = {}
-        self._rows = torch.empty(len(members) * self._decks[0].width, pool.X.shape[1])
-        self._optional_terms(width)
+        shape = len(members), whole_lanes(model.size)
+        self._weights = workspace.buffer(("weights", 0), shape).zero_()
+        for row, work in zip(self._weights.numpy(), self._works, strict=True):
+            row[: model.size] = work.start
+        self._gradient = workspace.buffer(("slopes", 0), shape).zero_()
+        self._rule = make_rule(self._works[0].plan.optimizer, shape, workspace)
+        self._optional_terms(shape[1])
 
     def _optional_terms(self, width: int) -> None:
         """Set up the terms the whole stack uses; None where no job does (see `_stack_key`)."""
@@ -237,86 +259,111 @@ class _Stack:
         if first.linear is not None:
             self._linear = _padded([w.linear for w in works if w.linear is not None], width)
             self._linear.mul_(torch.tensor(shares).unsqueeze(1))
-        for i, work in enumerate(works):
-            if work.multipliers is not None:
-                work.multipliers.begin(work.start, self._model, self._pool)
-                self._reprice(i)
+        self._begin_moving()
 
     @torch.no_grad()
     def run(self) -> list[Outcome]:
-        """Take all steps; a chunk lays out the row numbers of its steps beforehand."""
+        """Take all steps; a chunk lays out the rows of its steps beforehand."""
         for first in range(0, self._steps[0], _CHUNK):
             last = min(first + _CHUNK, self._steps[0])
-            index, weight = self._lay_out(first, last)
+            chunk = self._lay_out(first, last)
             for step in range(first, last):
                 check_time()
-                active = sum(1 for steps in self._steps if steps > step)
-                self._step(step, index[step - first, :active], weight[step - first, :active])
+                active = self._active(step)
+                self._step(step, chunk.batch(step - first, active))
                 self._end_of_epoch(step, active)
-        updates = self._rule.updates(self._start, self._weights)[:, : self._model.size].numpy()
-        return [self._outcome(i, updates[i].copy()) for i in range(len(self._works))]
+        return [self._outcome(i) for i in range(len(self._works))]
 
-    def _lay_out(self, first: int, last: int) -> tuple[Tensor, Tensor]:
-        """Row numbers and weights of steps first … last − 1, (steps, stack, batch)."""
-        active = sum(1 for steps in self._steps if steps > first)
-        shape = (last - first, active, self._decks[0].width)
+    def _active(self, step: int) -> int:
+        """Return how many jobs take this step; they come first."""
+        return bisect_left(self._steps, -step, key=operator.neg)
+
+    def _lay_out(self, first: int, last: int) -> _Batches:
+        """Return the batches of steps first … last − 1, each tensor (steps, stack, batch)."""
+        shape = last - first, self._active(first), self._decks[0].width
         index, weight = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
-        for i in range(active):
+        for i in range(shape[1]):
             count = min(last, self._steps[i]) - first
-            index[:count, i], weight[:count, i] = self._decks[i].deal(count)
-        return torch.from_numpy(index), torch.from_numpy(weight)
+            self._decks[i].deal(index[:count, i], weight[:count, i])
+        priced = self._loss is not None or self._score is not None
+        rows = torch.from_numpy(index)
+        return _Batches(
+            rows=rows,
+            weight=torch.from_numpy(weight),
+            y=self._pool.y[rows],
+            strata=self._pool.strata[rows] if priced else None,
+        )
 
-    def _step(self, step: int, index: Tensor, weight: Tensor) -> None:
-        active, batch = index.shape
-        flat = index.reshape(-1)
-        rows = torch.index_select(self._pool.X, 0, flat, out=self._rows[: flat.numel()])
+    def _step(self, step: int, batch: _Batches) -> None:
+        active = len(batch.rows)
         weights, gradient = self._weights[:active], self._gradient[:active]
-        inputs = rows.view(active, batch, -1)
-        logits, pullback = self._model.forward(weights, inputs, self._workspace)
-        dlogits = self._slope(logits, flat.view(active, batch), active).mul_(weight)
-        pullback(dlogits, gradient)
+        inputs = self._pool.take(batch.rows, self._workspace)
+        codes = self._pool.take_codes(batch.rows)
+        logits, pullback = self._model.forward(weights, inputs, self._workspace, codes)
+        pullback(self._slope(logits, batch).mul_(batch.weight), gradient)
         if self._centre is not None and self._pull is not None:
             gradient.add_((weights - self._centre[:active]).mul_(self._pull[:active]))
         if self._linear is not None:
             gradient.add_(self._linear[:active])
         self._rule.step(weights, gradient, step + 1)
 
-    def _slope(self, logits: Tensor, index: Tensor, active: int) -> Tensor:
+    def _slope(self, logits: Tensor, batch: _Batches) -> Tensor:
         """∂/∂z of one row's objective, times 1 (the batch weight comes later)."""
-        p = torch.sigmoid(logits)
-        slope = p - self._pool.y.index_select(0, index.view(-1)).view_as(p)
-        if self._loss is None and self._score is None:
-            return slope
-        strata = self._pool.strata.index_select(0, index.view(-1)).view_as(index)
-        if self._loss is not None:
-            slope.mul_(self._loss[:active].gather(1, strata))
-        if self._score is not None:
-            slope.addcmul_(self._score[:active].gather(1, strata), p * (1 - p))
+        p, active = torch.sigmoid(logits), len(logits)
+        slope = p - batch.y
+        if batch.strata is not None and self._loss is not None:
+            slope.mul_(self._loss[:active].gather(1, batch.strata))
+        if batch.strata is not None and self._score is not None:
+            slope.addcmul_(self._score[:active].gather(1, batch.strata), p * (1 - p))
         return slope
 
+    def _begin_moving(self) -> None:
+        """Start the multipliers of all jobs, if any move."""
+        if self._works[0].multipliers is None:
+            return
+        jobs = range(len(self._works))
+        needed = [i for i in jobs if self._moving(i).setting.relative]
+        own = dict(zip(needed, self._measured(needed), strict=True))
+        for i in jobs:
+            moving = self._moving(i)
+            moving.begin(self._pool.counts(moving.rows), own.get(i))
+            self._reprice(i)
+
     def _end_of_epoch(self, step: int, active: int) -> None:
-        """Let a job's multipliers move when its epoch count says so."""
-        for i in range(active):
-            moving, batches = self._works[i].multipliers, self._decks[i].batches
-            if moving is None or (step + 1) % batches:
-                continue
-            if moving.due((step + 1) // batches):
-                moving.move(self._weights[i, : self._model.size], self._model, self._pool)
-                self._reprice(i)
+        """Let the jobs' multipliers move whose epoch count says so."""
+        if self._works[0].multipliers is None:
+            return
+        ended = [i for i in range(active) if (step + 1) % self._decks[i].batches == 0]
+        due = [i for i in ended if self._moving(i).due((step + 1) // self._decks[i].batches)]
+        for i, own in zip(due, self._measured(due), strict=True):
+            self._moving(i).move(own)
+            self._reprice(i)
+
+    def _measured(self, jobs: Sequence[int]) -> list[Statistics]:
+        """Measure these jobs' present weights on their own rows."""
+        weights = self._weights.numpy()[:, : self._model.size]
+        probes = [Probe(weights[i], self._moving(i).rows) for i in jobs]
+        return measure(probes, self._model, self._pool)
+
+    def _moving(self, i: int) -> Multipliers:
+        moving = self._works[i].multipliers
+        if moving is None:
+            raise ValueError("a job without multipliers among jobs with them")
+        return moving
 
     def _reprice(self, i: int) -> None:
-        moving = self._works[i].multipliers
-        if moving is not None and self._loss is not None and self._score is not None:
-            plan, cells = self._works[i].plan, self._pool.cells
-            loss, score = moving.prices()
+        plan, cells = self._works[i].plan, self._pool.cells
+        loss, score = self._moving(i).prices()
+        if self._loss is not None and self._score is not None:
             base = _flat(plan.loss_table, cells, 1.0), _flat(plan.score_table, cells, 0.0)
             self._loss[i] = torch.from_numpy(base[0] + loss.reshape(-1))
             self._score[i] = torch.from_numpy(base[1] + score.reshape(-1))
 
-    def _outcome(self, i: int, update: np.ndarray) -> Outcome:
-        moving = self._works[i].multipliers
+    def _outcome(self, i: int) -> Outcome:
+        work, end = self._works[i], self._weights.numpy()[i, : self._model.size]
+        moving = work.multipliers
         return Outcome(
-            update=update,
+            update=self._rule.update(i, np.asarray(work.start, np.float32), end),
             steps=self._steps[i],
             multipliers=() if moving is None else moving.values,
             gaps=() if moving is None else moving.gaps,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import federations as fed
-from mfairfl.data import Shard
+from mfairfl.data import Inputs, Shard
 from mfairfl.engine.embedded import run_all
 from mfairfl.engine.loop import federate, rehearse
 from mfairfl.engine.state import Measure, Reply, Train
@@ -99,7 +99,7 @@ def test_rows_are_poisoned_at_liars_only(federation):
 
 def test_groups_are_swapped_and_rows_padded():
     rows = Shard(
-        X=np.zeros((2, 1), np.float32),
+        inputs=Inputs.of(np.zeros((2, 1), np.float32)),
         y=np.array([0, 1], np.int8),
         cells=np.array([0, 3], np.int32),
         rows=np.arange(2),

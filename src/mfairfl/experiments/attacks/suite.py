@@ -241,7 +241,7 @@ def run_case(case: Case) -> AttackOutcome:
     clean = _federation(case._replace(strategy="fedavg", attack="none", robust="none", liars=0))
     liars = _liars(case, [client.name for client in clean.clients])
     federation = poisoned(clean, attack, liars)
-    model = model_of(config, federation.pool.X.shape[1])
+    model = model_of(config, federation.pool.inputs.width)
     setup, watch = setup_of(config, federation, model), _Asides(liars)
     member = Member(
         setup=setup,
