@@ -279,6 +279,8 @@ class Timing(DocumentedModel):
     """Wall-clock seconds of the rounds."""
     runs_at_once: int
     """Runs that shared them, side by side."""
+    workers: int = 1
+    """Threads that the clients were spread over."""
 
 
 class MachineFacts(DocumentedModel):
