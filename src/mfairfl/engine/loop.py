@@ -358,6 +358,7 @@ def _decay(setup: Setup, round_: int) -> float:
     return setup.recipe.rate(round_, setup.rounds) / first if first else 1.0
 
 
+@np.errstate(over="ignore")  # a step that leaves float32 is taken back
 def _advance(setup: Setup, state: RunState, step: Step, reports: Sequence[Report]) -> None:
     """Move the weights: w ← w − scale · Σ c_k g_k, in client order and double precision.
 

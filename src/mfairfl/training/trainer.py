@@ -362,8 +362,10 @@ class _Stack:
     def _outcome(self, i: int) -> Outcome:
         work, end = self._works[i], self._weights.numpy()[i, : self._model.size]
         moving = work.multipliers
+        with np.errstate(over="ignore", invalid="ignore"):  # the server sees what is not finite
+            update = self._rule.update(i, np.asarray(work.start, np.float32), end)
         return Outcome(
-            update=self._rule.update(i, np.asarray(work.start, np.float32), end),
+            update=update,
             steps=self._steps[i],
             multipliers=() if moving is None else moving.values,
             gaps=() if moving is None else moving.gaps,
