@@ -117,7 +117,7 @@ class Column:
         return column
 
     @cached_property
-    def _cells(self) -> tuple[npt.NDArray[np.intp], Sequence[Any]]:
+    def _cells(self) -> tuple[npt.NDArray[np.intp], Iterable[Any]]:
         """Each row's position among the distinct cells, and these; an empty cell is at -1."""
         try:
             codes, uniques = pd.factorize(self.series)
@@ -151,7 +151,7 @@ class Column:
     def text(self, position: int) -> str:
         """Return the text of one row, a missing one as ``?``."""
         codes, texts = self._distinct
-        return texts[codes[position]]
+        return texts[int(codes[position])]
 
     @property
     def levels(self) -> dict[str, int]:
@@ -429,7 +429,8 @@ def group_gaps(column: Column, sensitive: Sensitive) -> npt.NDArray[np.bool_]:
     if not sensitive.bins:
         return column.missing & (MISSING not in (sensitive.groups or ()))
     gaps = column.missing_number if sensitive.intervals else column.missing
-    return gaps & ~column.each(sensitive.bin_of_value.__contains__, np.bool_)
+    listed: npt.NDArray[np.bool_] = column.each(sensitive.bin_of_value.__contains__, np.bool_)
+    return gaps & ~listed
 
 
 def _codes(column: Column, sensitive: Sensitive, levels: tuple[str, ...]) -> npt.NDArray[np.int16]:
