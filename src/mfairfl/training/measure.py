@@ -245,7 +245,7 @@ def _statistics(z: Tensor, probes: Sequence[Probe], pool: Pool) -> list[Statisti
     strata = pool.strata.numpy()[rows]
     place = bins * np.repeat(np.arange(len(probes)), counts) + strata
     score, loss = torch.sigmoid(z)[:count], torch.nn.functional.softplus(z)[:count]
-    loss -= torch.from_numpy(strata & 1) * z[:count]  # 0 · ∞ where a model diverged: nan, no error
+    loss -= torch.from_numpy(strata & 1) * z[:count]  # nan of a broken model: the server sees it
     logit = z[:count].numpy()
 
     def total(values: np.ndarray | None) -> np.ndarray:
