@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mfairfl.data import Attribute
 from mfairfl.fairness import Tally, intervals, notion
 from mfairfl.fairness.rates import violation_of
-from mfairfl.fairness.uncertainty import resampled, smoothed
+from mfairfl.fairness.resampling import resampled, smoothed
 
 REPETITIONS, DRAWS, LEVEL = 500, 400, 0.95
 NAME = "demographic_parity_violation"

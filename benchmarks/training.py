@@ -1,6 +1,6 @@
-"""One local epoch of an Adult-sized federation, 5 clients × 5 seeds, on one thread.
+"""One local epoch of an Adult-sized federation of 5 clients on one thread, and how it grows.
 
-Compares, side by side in one run, `mfairfl.training.train` with
+Compares, side by side in one run, `mfairfl.training.trainer.run_works` with
 
 (a) the sequential PyTorch loop a user would write: same model, same AdamW, same batches, client
     after client (the largest difference of the resulting weights is printed), with PyTorch's
@@ -9,7 +9,9 @@ Compares, side by side in one run, `mfairfl.training.train` with
     shapes and number: what no trainer of this design can undercut. The head (one column) is left
     out of the limit.
 
-Times are the best of several alternating repetitions; only ratios are meant to be compared.
+Then the time per row of training and of measuring, with the same rows at more and more clients.
+Times are processor time, the best of several alternating repetitions; only ratios are meant to be
+compared, and each line that has an aim says so.
 """
 
 from __future__ import annotations
@@ -29,28 +31,25 @@ from mfairfl.models import MLP
 from mfairfl.randomness import stream
 from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.batches import Deck, Pool
+from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import Plan, Recipe
 from mfairfl.training.trainer import Work, run_works
 
-SEEDS = 5
+FEATURES, ROWS = 91, 40_000  # of the made-up rows that are dealt to more and more clients
 SHAPES = [((64, 64), 512), ((32, 32, 32, 32), 512), ((64, 64, 64, 64), 128)]
 AIMS = {
-    ((64, 64, 64, 64), 128): "aim: (a) ≥ 4, (b) ≤ 1.6",
-    ((64, 64), 512): "aim: (b) ≤ 1.5",
-    ((32, 32, 32, 32), 512): "aim: (a) ≥ 2.5",
+    ((64, 64), 512): "aim: ours/(b) ≤ 1.5",
+    ((32, 32, 32, 32), 512): "aim: (a)/ours ≥ 2.5",
+    ((64, 64, 64, 64), 128): "aim: (a)/ours ≥ 4",
 }
 
 
 def works_for(model: MLP, plan: Plan, ranges: Sequence[range]) -> list[Work]:
+    start = model.init(stream(0, "init"))
     return [
-        Work(plan=plan, start=model.init(stream(seed, "init")), rows=rows, rng=_rng(seed, k))
-        for seed in range(SEEDS)
+        Work(plan=plan, start=start, rows=rows, rng=stream(0, "batches", k))
         for k, rows in enumerate(ranges)
     ]
-
-
-def _rng(seed: int, client: int) -> np.random.Generator:
-    return stream(seed, "batches", client)
 
 
 def stacked(model: MLP, plan: Plan, ranges: Sequence[range], pool: Pool) -> None:
@@ -59,40 +58,23 @@ def stacked(model: MLP, plan: Plan, ranges: Sequence[range], pool: Pool) -> None
 
 def sequential(model: MLP, plan: Plan, ranges: Sequence[range], pool: Pool) -> list[np.ndarray]:
     """Train client after client, as one would without a framework."""
-    ends = []
+    ends, o = [], plan.optimizer
     loss_of = nn.BCEWithLogitsLoss()
-    for seed in range(SEEDS):
-        for k, rows in enumerate(ranges):
-            net = as_module(model, model.init(stream(seed, "init")))
-            o = plan.optimizer
-            optimizer = torch.optim.AdamW(net.parameters(), lr=o.lr, weight_decay=o.weight_decay)
-            order = torch.from_numpy(_rng(seed, k).permutation(len(rows)) + rows.start)
-            for index in order.split(plan.batch_size):
-                optimizer.zero_grad()
-                loss_of(net(pool.X[index]).squeeze(1), pool.y[index]).backward()
-                optimizer.step()
-            ends.append(flatten(net))
+    for work in works_for(model, plan, ranges):
+        net = model.to_module(work.start)
+        optimizer = torch.optim.AdamW(net.parameters(), lr=o.lr, weight_decay=o.weight_decay)
+        order = torch.from_numpy(work.rng.permutation(len(work.rows)) + work.rows.start)
+        for index in order.split(plan.batch_size):
+            optimizer.zero_grad()
+            loss_of(net(pool.X[index]).squeeze(1), pool.y[index]).backward()
+            optimizer.step()
+        ends.append(flatten(net))
     return ends
 
 
-def as_module(model: MLP, weights: np.ndarray) -> nn.Sequential:
-    """Return the same network as an ordinary module."""
-    layers: list[nn.Module] = []
-    widths = (model.inputs, *model.hidden, 1)
-    at = 0
-    for i, (a, b) in enumerate(pairwise(widths)):
-        linear = nn.Linear(a, b)
-        with torch.no_grad():
-            linear.weight.copy_(torch.from_numpy(weights[at : at + a * b].reshape(a, b).T.copy()))
-            linear.bias.copy_(torch.from_numpy(weights[at + a * b : at + a * b + b]))
-        at += a * b + b
-        layers += [linear, nn.ReLU()] if i < len(widths) - 2 else [linear]
-    return nn.Sequential(*layers)
-
-
-def flatten(net: nn.Sequential) -> np.ndarray:
+def flatten(net: nn.Module) -> np.ndarray:
     parts = []
-    for layer in net:
+    for layer in net.children():
         if isinstance(layer, nn.Linear):
             parts += [layer.weight.detach().T.reshape(-1), layer.bias.detach()]
     return torch.cat(parts).numpy()
@@ -100,7 +82,7 @@ def flatten(net: nn.Sequential) -> np.ndarray:
 
 def products(model: MLP, plan: Plan, ranges: Sequence[range]) -> Callable[[], None]:
     """Return the bare products of one epoch: forward, weight and input gradients."""
-    decks = [Deck(rows, plan.batch_size, None) for rows in ranges] * SEEDS
+    decks = [Deck(rows, plan.batch_size, None) for rows in ranges]
     steps = sorted((deck.batches for deck in decks), reverse=True)
     stack, batch = len(decks), decks[0].width
     widths = (model.inputs, *model.hidden)
@@ -122,20 +104,20 @@ def products(model: MLP, plan: Plan, ranges: Sequence[range]) -> Callable[[], No
     return run
 
 
-def steadily(function: Callable[[], None]) -> None:
+def steadily(function: Callable[[], object]) -> None:
     """Call a function in the arithmetic that runs use."""
     with steady_arithmetic():
         function()
 
 
 def best(repeats: int, *functions: Callable[[], object]) -> list[float]:
-    """Return each function's best time over alternating repetitions."""
+    """Return each function's best processor time over alternating repetitions."""
     times = [float("inf")] * len(functions)
     for _ in range(repeats):
         for i, function in enumerate(functions):
-            start = time.perf_counter()
+            start = time.process_time()
             function()
-            times[i] = min(times[i], time.perf_counter() - start)
+            times[i] = min(times[i], time.process_time() - start)
     return times
 
 
@@ -149,8 +131,8 @@ def adult_pool() -> tuple[Pool, list[range], int]:
 def compare(repeats: int) -> None:
     pool, ranges, width = adult_pool()
     rows = sum(map(len, ranges))
-    print(f"Adult, split high: {rows:,} train rows × {SEEDS} seeds, {width} features, 5 clients")
-    print(f"{'layers':>14} {'batch':>5} {'ours s':>8} {'(a) loop':>9} {'(b) limit':>9}", end=" ")
+    print(f"Adult, split high: {rows:,} train rows, {width} features, 5 clients; milliseconds")
+    print(f"{'layers':>14} {'batch':>5} {'ours':>8} {'(a) loop':>9} {'(b) limit':>9}", end=" ")
     print(f"{'(a)/ours':>9} {'ours/(b)':>9} {'max diff':>9}")
     for hidden, batch in SHAPES:
         model = MLP(width, hidden)
@@ -165,7 +147,8 @@ def compare(repeats: int) -> None:
             partial(sequential, *arguments),
         )
         print(
-            f"{'×'.join(map(str, hidden)):>14} {batch:>5} {ours:8.3f} {loop:9.3f} {bare:9.3f} "
+            f"{'×'.join(map(str, hidden)):>14} {batch:>5} {1e3 * ours:8.1f} {1e3 * loop:9.1f} "
+            f"{1e3 * bare:9.1f} "
             f"{loop / ours:9.2f} {ours / bare:9.2f} {apart:9.1e}   {AIMS[hidden, batch]}"
         )
 
@@ -183,39 +166,66 @@ def difference(model: MLP, plan: Plan, ranges: Sequence[range], pool: Pool) -> f
     return max(float(np.abs(a - b).max()) for a, b in zip(ours, loop, strict=True))
 
 
-def growth(repeats: int) -> None:
-    """Cost per row against the number of clients, and against the number of rows."""
-    rng = np.random.default_rng(0)
-    model = MLP(91)
-    plan = Recipe(local_epochs=1).plan(0, 1)
-    print("\nGrowth, default shape (32×32×32×32, batch 512), one epoch, ratio to the first line")
-    first = 0.0
-    for clients, rows in [(5, 40_000), (50, 40_000), (500, 40_000), (5, 10_000), (5, 160_000)]:
-        size = rows // clients
-        X = rng.random((rows, 91), dtype=np.float32)
-        y = rng.integers(0, 2, rows)
-        shards = [
-            (X[k * size : (k + 1) * size], y[k * size : (k + 1) * size], np.zeros(size, int))
-            for k in range(clients)
+def random_pool(clients: int, rows: int) -> tuple[Pool, list[range]]:
+    """Return so many rows, the same for any number of clients, in equal shards."""
+    rng, size = np.random.default_rng(0), rows // clients
+    X = rng.random((rows, FEATURES), dtype=np.float32)
+    y, cells = rng.integers(0, 2, rows), rng.integers(0, 2, rows)
+    parts = [slice(k * size, (k + 1) * size) for k in range(clients)]
+    return Pool.from_arrays([(X[part], y[part], cells[part]) for part in parts], 2)
+
+
+def training_growth(repeats: int) -> None:
+    """Print the time per row of one epoch at more and more clients."""
+    model = MLP(FEATURES)
+    for batch in (512, 32):
+        plan = Recipe(local_epochs=1, batch_size=batch).plan(0, 1)
+        print(f"\nTraining, 64×64, batch {batch}, {ROWS:,} rows")
+        pools = [(clients, *random_pool(clients, ROWS)) for clients in (5, 50, 500)]
+        runs = [
+            partial(steadily, partial(stacked, model, plan, ranges, pool))
+            for _, pool, ranges in pools
         ]
-        pool, ranges = Pool.from_arrays(shards, 1)
-        (seconds,) = best(repeats, partial(steadily, partial(stacked, model, plan, ranges, pool)))
-        seconds /= SEEDS
-        per_row = seconds / rows
-        first = first or per_row
-        print(
-            f"{clients:>4} clients {rows:>7,} rows: {1e6 * per_row:6.2f} µs a row, "
-            f"{per_row / first:5.2f} ×"
-        )
+        times = best(repeats, *runs)
+        for (clients, _, _), seconds in zip(pools, times, strict=True):
+            aim = "aim ≤ 2" if clients == 500 else ""
+            print(per_row(clients, ROWS, seconds, times[0] / ROWS, aim))
+
+
+def measuring_growth(repeats: int) -> None:
+    """Print the time per row of measuring one model at more and more clients."""
+    model = MLP(FEATURES)
+    weights = model.init(np.random.default_rng(0))
+    print("\nMeasuring, 64×64")
+    shapes = [(5, ROWS), (500, ROWS), (5000, 100_000)]
+    pools = [random_pool(*shape) for shape in shapes]
+    runs = [
+        partial(steadily, partial(measure, [Probe(weights, rows) for rows in ranges], model, pool))
+        for pool, ranges in pools
+    ]
+    times = best(repeats, *runs)
+    for (clients, rows), seconds in zip(shapes, times, strict=True):
+        aim = {500: "aim ≤ 2", 5000: "aim ≤ 3"}.get(clients, "")
+        print(per_row(clients, rows, seconds, times[0] / ROWS, aim))
+
+
+def per_row(clients: int, rows: int, seconds: float, first: float, aim: str) -> str:
+    """Return a line of a table of growth."""
+    return (
+        f"{clients:>5} clients × {rows // clients:>5,} rows: {1e3 * seconds:7.1f} ms, "
+        f"{1e6 * seconds / rows:5.2f} µs a row, {seconds / rows / first:5.2f} ×   {aim}"
+    ).rstrip()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=6)
     repeats = parser.parse_args().repeats
+    torch.set_num_threads(1)
     print(f"torch {torch.__version__.split('+')[0]}, one thread, best of {repeats}")
     compare(repeats)
-    growth(max(2, repeats // 2))
+    training_growth(repeats)
+    measuring_growth(repeats)
 
 
 if __name__ == "__main__":

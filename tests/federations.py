@@ -109,6 +109,7 @@ def setup_for(
     participation: float = 1.0,
     patience: int | None = None,
     robust: str = "none",
+    evaluate_every: int = 1,
     **recipe: Any,
 ) -> Setup:
     made = create(strategy) if isinstance(strategy, str) else strategy
@@ -130,6 +131,7 @@ def setup_for(
         splits=splits_of(federation),
         enrolled={split: counts_of(federation, split) for split in splits_of(federation)},
         robust=robust,
+        evaluate_every=evaluate_every,
     )
 
 

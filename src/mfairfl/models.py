@@ -16,7 +16,7 @@ two units.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -40,6 +40,45 @@ Key = tuple[str, int]
 _VECTOR = 16  # float32 numbers in 64 bytes: the alignment of torch's memory
 
 
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    inputs: int
+    outputs: int
+    start: int
+
+    @property
+    def bias(self) -> int:
+        return self.start + self.inputs * self.outputs
+
+    @property
+    def stop(self) -> int:
+        return self.bias + self.outputs
+
+    def weight(self, flat: Tensor) -> Tensor:
+        """Return the (S, inputs, outputs) view of this layer's matrix in a (S, m) stack."""
+        shape = flat.shape[0], self.inputs, self.outputs
+        return flat.narrow(1, self.start, self.inputs * self.outputs).view(shape)
+
+    def offset(self, flat: Tensor) -> Tensor:
+        """Return the (S, outputs) view of this layer's bias."""
+        return flat.narrow(1, self.bias, self.outputs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One layer's matrix (S, inputs, outputs) and bias (S, outputs) in a stack of weights."""
+
+    matrix: Tensor
+    bias: Tensor
+    transposed: Tensor
+    bias_row: Tensor
+
+    @classmethod
+    def of(cls, layer: _Layer, flat: Tensor) -> _Part:
+        matrix, bias = layer.weight(flat), layer.offset(flat)
+        return cls(matrix, bias, matrix.transpose(1, 2), bias.unsqueeze(1))
+
+
 class Workspace:
     """Memory that is asked for again and again: new memory costs more than most sums over it.
 
@@ -55,6 +94,7 @@ class Workspace:
     def __init__(self) -> None:
         self._memory: dict[Key, Tensor] = {}
         self._views: dict[tuple[Key, tuple[int, ...]], Tensor] = {}
+        self._parts: dict[str, tuple[Tensor, list[_Part]]] = {}
 
     def buffer(self, key: Key, shape: tuple[int, ...]) -> Tensor:
         """Return memory of this shape, with whatever was last written under the key."""
@@ -66,6 +106,13 @@ class Workspace:
                 self._views = {k: v for k, v in self._views.items() if k[0] != key}
             view = self._views[key, shape] = memory[:size].view(shape)
         return view
+
+    def parts(self, key: str, flat: Tensor, layers: Sequence[_Layer]) -> list[_Part]:
+        """Return the layers' parts of a stack, the same views while it is the same tensor."""
+        kept = self._parts.get(key)
+        if kept is None or kept[0] is not flat:
+            kept = self._parts[key] = flat, [_Part.of(layer, flat) for layer in layers]
+        return kept[1]
 
 
 class Model(Protocol):
@@ -105,36 +152,8 @@ class Model(Protocol):
         """Return what a run record must hold to rebuild the model."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Layer:
-    inputs: int
-    outputs: int
-    start: int
-
-    @property
-    def bias(self) -> int:
-        return self.start + self.inputs * self.outputs
-
-    @property
-    def stop(self) -> int:
-        return self.bias + self.outputs
-
-    def weight(self, flat: Tensor) -> Tensor:
-        """Return the (S, inputs, outputs) view of this layer's matrix in a (S, m) stack."""
-        shape = flat.shape[0], self.inputs, self.outputs
-        return flat.narrow(1, self.start, self.inputs * self.outputs).view(shape)
-
-    def offset(self, flat: Tensor) -> Tensor:
-        """Return the (S, outputs) view of this layer's bias."""
-        return flat.narrow(1, self.bias, self.outputs)
-
-
-def _buffer(workspace: Workspace | None, key: Key, shape: tuple[int, ...]) -> Tensor:
-    return torch.empty(shape) if workspace is None else workspace.buffer(key, shape)
-
-
 def _batched_product(
-    left: Tensor, right: Tensor, out: Tensor, workspace: Workspace | None, layer: int
+    left: Tensor, right: Tensor, out: Tensor, workspace: Workspace, layer: int
 ) -> None:
     """Write left @ right into `out`, the slices of a weight stack."""
     if out.shape[1] * out.shape[2] % _VECTOR:
@@ -143,7 +162,7 @@ def _batched_product(
             torch.mm(a, b, out=product)
     else:
         # A product into a strided slice leaves the batched kernel; copying is cheaper.
-        packed = _buffer(workspace, ("matrix", layer), tuple(out.shape))
+        packed = workspace.buffer(("matrix", layer), tuple(out.shape))
         out.copy_(torch.bmm(left, right, out=packed))
 
 
@@ -213,51 +232,50 @@ class MLP:
         codes: Tensor | None = None,
     ) -> tuple[Tensor, Pullback]:
         """Return logits (S, B) and the pullback (see `Model.forward`)."""
-        *hidden, head = self._layers
+        workspace = workspace or Workspace()
+        *hidden, head = workspace.parts("weights", weights, self._layers)
+        first = hidden[0] if hidden else head
         stack, batch, numbers = inputs.shape
         activations = [inputs]
-        matrices = [layer.weight(weights) for layer in hidden]
-        looked_up = self._layers[0].weight(weights)
-        for i, layer in enumerate(hidden):
-            out = _buffer(workspace, ("activation", i), (stack, batch, layer.outputs))
-            bias = layer.offset(weights).unsqueeze(1)
-            above = matrices[i] if i else matrices[i][:, :numbers]
-            torch.baddbmm(bias, activations[-1], above, out=out)
+        for i, part in enumerate(hidden):
+            out = workspace.buffer(("activation", i), (stack, batch, part.matrix.shape[2]))
+            matrix = part.matrix if codes is None or i else part.matrix[:, :numbers]
+            torch.baddbmm(part.bias_row, activations[-1], matrix, out=out)
             if codes is not None and not i:
-                add_looked_up(out, looked_up, codes)
+                add_looked_up(out, part.matrix, codes)
             activations.append(out.relu_())
         last = activations[-1]
-        row = head.weight(weights)[:, : last.shape[2]].transpose(1, 2)
-        product = _buffer(workspace, ("head", 0), tuple(last.shape))
+        row = head.transposed if hidden or codes is None else head.transposed[:, :, :numbers]
+        product = workspace.buffer(("head", 0), (stack, batch, last.shape[2]))
         torch.mul(last, row, out=product)
-        logits = product.sum(dim=2).add_(head.offset(weights))
+        logits = product.sum(dim=2).add_(head.bias)
         if codes is not None and not hidden:
-            add_looked_up(logits.unsqueeze(2), looked_up, codes)
+            add_looked_up(logits.unsqueeze(2), first.matrix, codes)
 
         def pullback(dlogits: Tensor, out: Tensor) -> Tensor:
+            *lower, top = workspace.parts("gradient", out, self._layers)
             column = dlogits.unsqueeze(2)
             torch.mul(last, column, out=product)
-            head.weight(out)[:, : last.shape[2]].copy_(product.sum(dim=1).unsqueeze(2))
-            head.offset(out).copy_(dlogits.sum(dim=1, keepdim=True))
+            slopes = top.transposed[:, :, : last.shape[2]]
+            torch.sum(product, dim=1, keepdim=True, out=slopes)
+            torch.sum(dlogits, dim=1, keepdim=True, out=top.bias)
             torch.mul(column, row, out=product)
             upper = product
             for i in range(len(hidden) - 1, -1, -1):
-                layer = hidden[i]
                 # ReLU passes the gradient where its output was positive; in place on purpose.
                 torch.ops.aten.threshold_backward.grad_input(
                     upper, activations[i + 1], 0, grad_input=upper
                 )
-                below = activations[i].transpose(1, 2)
-                slopes = layer.weight(out)[:, : below.shape[1]]
-                _batched_product(below, upper, slopes, workspace, i)
-                torch.sum(upper, dim=1, out=layer.offset(out))
+                slopes = lower[i].matrix if codes is None or i else lower[i].matrix[:, :numbers]
+                _batched_product(activations[i].transpose(1, 2), upper, slopes, workspace, i)
+                torch.sum(upper, dim=1, out=lower[i].bias)
                 if i:
-                    lower = _buffer(workspace, ("gradient", i), (stack, batch, layer.inputs))
-                    upper = torch.bmm(upper, matrices[i].transpose(1, 2), out=lower)
+                    below = workspace.buffer(("gradient", i), tuple(activations[i].shape))
+                    upper = torch.bmm(upper, hidden[i].transposed, out=below)
             if codes is not None:
-                first = upper if hidden else column
-                slopes = self._layers[0].weight(out)[:, numbers:]
-                slopes.copy_(sums_by_code(first, codes, numbers, self.inputs))
+                slopes = (lower[0] if hidden else top).matrix[:, numbers:]
+                named = upper if hidden else column
+                slopes.copy_(sums_by_code(named, codes, numbers, self.inputs))
             return out
 
         return logits, pullback

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import tomllib
+from pathlib import Path
 
 import pytest
 
 import user_files
+from mfairfl.data import frame
 from user_files import (
     ATTRITION,
     CENSUS,
@@ -230,3 +232,24 @@ def test_published_data_are_not_warned_of(findings, tmp_path, name, said, scheme
     text = f'[data]\nname = "{name}"\n[clients]\nscheme = "{scheme}"\n'
     (tmp_path / "my.toml").write_text(text, encoding="utf-8")
     assert findings("my.toml") == said
+
+
+def test_init_and_doctor_read_the_file_once(cli, csv, monkeypatch):
+    read, load = [], frame.load_contents
+
+    def watched(path):
+        read.append(path.name)
+        return load(path)
+
+    monkeypatch.setattr(frame, "load_contents", watched)
+    given = ("--label", "Hired", "--favourable", "yes", "--sensitive", "Gender,Age")
+    assert cli("init", "--csv", csv, *given, "--client", "Site", "--out", "my.toml").code == 0
+    assert read == ["people.csv"]
+    assert cli("doctor", "my.toml").code == 0
+    assert read == ["people.csv"] * 2
+    broken = Path("my.toml").read_text(encoding="utf-8").replace('"yes"', '"maybe"')
+    Path("broken.toml").write_text(broken, encoding="utf-8")
+    failed = cli("doctor", "broken.toml")
+    assert failed.code == 2
+    assert "Score" in failed.out  # what is there helps to correct it
+    assert read == ["people.csv"] * 3

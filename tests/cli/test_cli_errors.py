@@ -217,7 +217,9 @@ def test_a_full_or_closed_disk_is_one_line(cli, csv, monkeypatch):
 
 
 def test_a_bug_keeps_its_traceback(cli, csv, monkeypatch):
-    monkeypatch.setattr("mfairfl.runs.execute.run_requests", lambda _: np.array([1, 2]) @ "x")
+    monkeypatch.setattr(
+        "mfairfl.runs.execute.run_requests", lambda *_, **__: np.array([1, 2]) @ "x"
+    )
     with pytest.raises(TypeError):
         cli("train", "--csv", csv, *FLAGS)
 

@@ -99,7 +99,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_to_the_same_bits(cli, csv, task_flags,
 
 
 def test_ctrl_c_before_the_first_round(cli, csv, task_flags, monkeypatch):
-    def stop(_):
+    def stop(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mfairfl.runs.execute.run_requests", stop)

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mfairfl.data import delimited
+from mfairfl.data import delimited, well_formed
 from mfairfl.data.delimited import read_delimited
 from mfairfl.errors import DataError
 
 PATH = Path("people.csv")
-CELL = st.text("ab 1é木\t\x0b\u2028\x85'", max_size=3)
-END = st.sampled_from(["\n", "\r\n", "\r", "\n\n", " \n", ""])
+PLAIN = st.text("ab 1é木\t\x0b\u2028\x85'\ufeff", max_size=3)
+INNER = st.text('ab ,;"\n\ré木\ufeff', max_size=5)
+QUOTED = INNER.map(lambda text: '"' + text.replace('"', '""') + '"')
+STRAY = st.sampled_from(
+    ['"', '""', 'a"b', '"a"b', ' "a"', '"a" ', '"a', '" a"', '""a', '"\ufeffa"']
+)
+CELL = PLAIN | QUOTED
+END = st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\r\n\r\n", " \n", ""])
+HEADER = st.sampled_from([None, False])
+DELIMITER = st.sampled_from([",", ";", " ", "é", "a", "\\"])
+
+
+def lines_of(cell, least=2):
+    line = st.tuples(st.lists(cell, min_size=least, max_size=3), END)
+    return st.lists(line, min_size=1, max_size=6)
 
 
 def outcome(text, delimiter, header):
@@ -23,48 +39,112 @@ def outcome(text, delimiter, header):
         frame, found = read_delimited(PATH, text, delimiter, header=header)
     except DataError as error:
         return str(error)
+    assert frame.index.name == "line"
     return found, list(frame.columns), frame.index.tolist(), frame.to_numpy().tolist()
 
 
 def careful(*arguments):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delimited, "_plain_frame", lambda *_, **__: None)
+        patch.setattr(delimited, "read_well_formed", lambda *_, **__: None)
         return outcome(*arguments)
 
 
-@settings(max_examples=400)
-@given(
-    st.lists(st.tuples(st.lists(CELL, min_size=2, max_size=3), END), min_size=1, max_size=6),
-    st.sampled_from([",", ";", " ", "é"]),
-    st.sampled_from([None, False]),
-)
+def fast(*arguments):
+    """Read in steps that are shorter than most lines; a careful reader would fail."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delimited, "frame_of_records", None)
+        patch.setattr(well_formed, "_AT_ONCE", 3)
+        patch.setattr(well_formed, "_BLOCK", 1)
+        return outcome(*arguments)
+
+
+def alike(text, delimiter, header):
+    expected = careful(text, delimiter, header)
+    assert outcome(text, delimiter, header) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(well_formed, "_AT_ONCE", 3)
+        patch.setattr(well_formed, "_BLOCK", 1)
+        assert outcome(text, delimiter, header) == expected
+
+
+@settings(max_examples=500)
+@given(lines_of(CELL) | lines_of(CELL | STRAY), DELIMITER, HEADER)
 @example([(["a", "b"], "\n"), (["1", " 2"], "\n"), (["", ""], "\n")], ",", None)
 @example([(["a", "b"], "\r"), (["1", "2"], "\r"), (["3", "4"], "")], ",", None)
-def test_any_text_is_read_alike(lines, delimiter, header):
-    text = "".join(delimiter.join(cells) + end for cells, end in lines)
-    assert outcome(text, delimiter, header) == careful(text, delimiter, header)
+@example([(["a", "b"], "\n"), (['"1"', '" 2"'], "\n")], ",", None)
+@example([(['" a"', "b"], "\n"), (["1", "2"], "\n")], ",", False)
+@example([(["\ufeffa", "b"], "\n"), (["1", "2"], "\n")], ",", False)
+@example([(["a", "b"], "\n"), (["\ufeff1", "2"], "\n")], ",", None)
+@example([(['"a\r"', "b"], "\r\n"), (['"1\n\r\n"', '"2"""'], "\r")], ",", None)
+def test_any_lines_are_read_alike(lines, delimiter, header):
+    alike("".join(delimiter.join(cells) + end for cells, end in lines), delimiter, header)
+
+
+@settings(max_examples=500)
+@given(st.text('a,"" \n\r', min_size=1, max_size=25), HEADER)
+@example('a,b\n1,"', None)
+@example('"a,b\n1,2', None)
+@example('a,b\n"1""",2', None)
+@example('a,b\n"1"",2', None)
+@example('a\n""\n"a"', None)
+def test_any_text_is_read_alike(text, header):
+    alike(text, ",", header)
+    alike(text, None, header)
+
+
+@settings(max_examples=200)
+@given(lines_of(CELL, least=1).filter(lambda lines: len(lines) > 1), HEADER)
+def test_one_column_is_read_alike(lines, header):
+    alike("".join(cells[0] + end for cells, end in lines), ":", header)
+
+
+@settings(max_examples=300)
+@given(
+    st.lists(st.lists(st.text('ab ,"\n\ré木', max_size=4), min_size=2, max_size=2), min_size=1),
+    st.sampled_from([("\n", csv.QUOTE_ALL), ("\r\n", csv.QUOTE_ALL), ("\r\n", csv.QUOTE_MINIMAL)]),
+)
+def test_what_a_program_writes_is_read_back_fast(rows, style):
+    # As `skipinitialspace` has it; spaces in quotes are for the careful reader.
+    rows = [[cell.lstrip(" ") for cell in row] for row in rows]
+    file = io.StringIO()
+    end, quoting = style
+    csv.writer(file, lineterminator=end, quoting=quoting).writerows([["x", "y"], *rows])
+    _, names, _, cells = fast(file.getvalue(), ",", None)
+    assert names == ["x", "y"]
+    assert cells == rows
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize("header", [None, False])
-def test_plain_files_take_the_fast_way(end, header, monkeypatch):
-    text = end.join(["name, age", "Ann,31", " Bob , 45 ", ",", "Zoë,"])
-    expected = outcome(text, ",", header)
+@pytest.mark.parametrize("last", ["", '"Z, ""o""\n"', '"Zoë"'])
+def test_well_formed_files_take_the_fast_way(end, header, last):
+    text = end.join(["", "name, age", "Ann,31", "", " Bob , 45 ", '"",', f"{last},"])
+    expected = fast(text, ",", header)
     assert expected == careful(text, ",", header)
-    monkeypatch.setattr(delimited, "frame_of_records", None)
-    assert outcome(text, ",", header) == outcome(text + end, ",", header) == expected
-    assert expected[3][-3:] == [["Bob ", "45 "], ["", ""], ["Zoë", ""]]
-    assert expected[2][-1] == 5
+    assert fast(text + end, ",", header) == expected
+    cell = last.strip('"').replace('""', '"')
+    assert expected[3][-3:] == [["Bob ", "45 "], ["", ""], [cell, ""]]
+    assert expected[2][-4:] == [3, 5, 6, 7]
+
+
+def test_lines_are_counted_through_line_breaks_in_quotes():
+    text = '"a\nname",b\n\n1,"x\r\ny\n"\r\n2,z\n\n\n3,"\r"\n4,\n'
+    _, names, lines, cells = fast(text, ",", None)
+    assert names == ["a\nname", "b"]
+    assert cells == [["1", "x\r\ny\n"], ["2", "z"], ["3", "\r"], ["4", ""]]
+    assert lines == [4, 7, 10, 12]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        'a,b\n1,"2"\n',
-        "a,b\n\n1,2\n",
-        "\na,b\n1,2\n",
+        'a,b\n1,"2"3\n',
+        'a,b\n1,2"\n',
+        'a,b\n1, "2"\n',
+        'a,b\n1," 2"\n',
         "a,b\n1,2\n3\n",
         "a,b\n1,2\n3,4,5\n",
+        'a,b\n1,"2\n',
         "a,b\n",
     ],
 )
@@ -81,10 +161,40 @@ def test_others_are_read_with_care(text, monkeypatch):
     assert len(used) == 2
 
 
+@pytest.mark.parametrize(("form", "cell"), [("{}", "x"), ('"{}"', "x,"), ("{}", "é")])
+def test_long_cells_are_refused_whatever_is_around_them(form, cell):
+    limit = csv.field_size_limit()
+    whole = (cell * limit)[:limit]
+    text = "a,b\n1,{}\n2,3\n"
+    assert fast(text.format(form.format(whole[: limit // 2])), ",", None)[3][0][1:] == [
+        whole[: limit // 2]
+    ]
+    assert outcome(text.format(form.format(whole)), ",", None)[3] == [["1", whole], ["2", "3"]]
+    message = outcome(text.format(form.format(whole + "x")), ",", None)
+    assert message == careful(text.format(form.format(whole + "x")), ",", None)
+    assert "people.csv, line 2: field larger than field limit" in message
+
+
+def test_long_records_are_read_fast():
+    wide = [f"{i:0100}" for i in range(15_000)]  # 1.5 MB in one record
+    text = ",".join(f"c{i}" for i in range(15_000)) + "\n" + ",".join(wide) + "\n"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(delimited, "frame_of_records", None)
+        assert outcome(text, ",", None)[3] == [wide]
+
+
 def test_large_files_keep_every_line():
-    rows = 200_000  # more than one block of the fast reader
-    text = "line,text\n" + "".join(f"{i},x{i:08}\n" for i in range(2, rows + 2))
-    frame, _ = read_delimited(PATH, text, None, header=None)
-    assert (frame["line"].astype(int) == frame.index).all()
-    assert frame["text"].iloc[-1] == f"x{rows + 1:08}"
-    assert frame.dtypes.eq(pd.Series(["a"], dtype="str").dtype).all()
+    rows = 400_000  # more than one block of the fast reader, with and without quotes
+    numbers = np.arange(2, rows + 2)
+    for form in ("{},x{:08}\n", '"{}","x{:08}"\n'):
+        text = "line,text\n" + "".join(form.format(i, i) for i in numbers.tolist())
+        frame, _ = read_delimited(PATH, text, None, header=None)
+        assert (frame["line"].astype(int) == frame.index).all()
+        assert frame["text"].iloc[-1] == f"x{rows + 1:08}"
+        assert frame.dtypes.eq(pd.Series(["a"], dtype="str").dtype).all()
+
+
+def test_half_a_character_is_refused():
+    assert outcome("a,b\n1,\ud800\n", None, None) == (
+        "people.csv: character 6 is half of one (U+D800): give the right encoding="
+    )

@@ -8,7 +8,12 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from mfairfl.data import Task, partition, table_from_frame
-from mfairfl.data.leaks import alone, copies_of
+from mfairfl.data.leaks import Distinct, copies_of
+from mfairfl.data.leaks import alone as judge
+
+
+def alone(column, y):
+    return judge(Distinct.of(column), y)
 
 
 @pytest.mark.parametrize(
@@ -19,6 +24,7 @@ from mfairfl.data.leaks import alone, copies_of
         ([1.0, 1.0, 2.0, 2.0], [0, 1, 1, 1], 0.75),  # no cut between equal values
         ([5.0, 5.0, 5.0, 5.0], [0, 0, 0, 1], 0.75),
         ([3.0, 1.0, 2.0, np.nan], [1, 0, 0, 1], 1.0),  # missing ones lie above
+        ([1.0] + [np.nan] * 5, [1, 0, 0, 0, 1, 1], 4 / 6),  # no cut between missing ones
         (list("aabb") * 2, [0, 0, 1, 1] * 2, 1.0),
         (list("aabb") * 2, [0, 0, 1, 1, 0, 0, 1, 0], 0.875),
         (list("abcd"), [0, 1, 1, 1], 0.75),  # values of single rows say nothing
@@ -34,6 +40,45 @@ def test_auc_of_numbers_is_that_of_scikit_learn():
     y = rng.integers(0, 2, 500).astype(np.int8)
     x = np.round(rng.normal(size=500) - 0.7 * y, 1)
     assert alone(pd.Series(x), y).auc == pytest.approx(roc_auc_score(y, -x), abs=1e-12)
+
+
+def by_threshold(numbers, y):
+    """Try every cut, one by one; missing numbers lie above all others."""
+    x = np.where(np.isnan(numbers), np.inf, numbers)
+    shares = [((x <= cut) == y).mean() for cut in (-np.inf, *x)]
+    auc = roc_auc_score(y, np.where(np.isinf(x), 1e9, x))
+    return max(*shares, *(1 - np.array(shares))), max(auc, 1 - auc)
+
+
+def by_values(values, y):
+    """Answer each row by the share of favourable labels among the other half's rows like it."""
+    seen, half = {0: 0, 1: 0}, []
+    for label in y.tolist():
+        half.append(seen[label] % 2)
+        seen[label] += 1
+    scores = []
+    for value, own in zip(values, half, strict=True):
+        others = [y[i] for i, v in enumerate(values) if half[i] != own and v == value]
+        scores.append((sum(others) + y.mean()) / (len(others) + 1))
+    scores, half = np.array(scores), np.array(half)
+    aucs = [roc_auc_score(y[half == here], scores[half == here]) for here in (0, 1)]
+    return ((scores > 0.5) == y).mean(), np.mean(aucs)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_best_rule_is_that_of_plain_loops(seed):
+    rng = np.random.default_rng(seed)
+    y = (rng.random(80) < 0.4).astype(np.int8)
+    x = np.round(rng.normal(size=80) + 1.5 * y, rng.integers(0, 2)) + 0.0  # no -0.0
+    x[rng.random(80) < 0.2] = np.nan
+    texts = np.where(np.isnan(x), "?", x.astype(str))
+    constant, of_values = (max(y.mean(), 1 - y.mean()), 0.5), by_values(texts.tolist(), y)
+    for column, more in ((texts, []), (x, [by_threshold(x, y)])):
+        judged = alone(pd.Series(column), y)
+        few = 2 * pd.Series(column).nunique() <= len(y)  # else values of single rows
+        found = [constant, *more, *([of_values] if few else [])]
+        assert judged.accuracy == pytest.approx(max(right for right, _ in found), abs=1e-12)
+        assert judged.auc == pytest.approx(max(auc for _, auc in found), abs=1e-12)
 
 
 def test_answers_of_values_are_judged_on_other_rows():

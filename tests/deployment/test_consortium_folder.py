@@ -11,6 +11,7 @@ import pytest
 from consortium import mfairfl_cli, write_files
 
 from mfairfl.cli import main
+from mfairfl.data import frame
 from mfairfl.deployment.settings import load_federation
 from mfairfl.remote.policy import Policy, load_policy
 from mfairfl.remote.silo_file import load_silo
@@ -97,6 +98,26 @@ def test_doctor_leads_through_what_is_missing(folder, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "warn  key" in said
     assert f"chmod 700 {north / 'state'}" in said
+
+
+def test_doctor_reads_a_silos_rows_once(folder, tmp_path, monkeypatch, capsys):
+    north = folder / "silos" / "north"
+    (north / "rows.csv").write_bytes(write_files(tmp_path)["north"].read_bytes())
+    silo = north / "silo.toml"
+    section = '\n[audit]\nlabel = "hired"\nsensitive = ["sex"]\nmodels = true\n'
+    silo.write_text(silo.read_text() + section)
+    read, load = [], frame.load_contents
+
+    def watched(path):
+        read.append(path.name)
+        return load(path)
+
+    monkeypatch.setattr(frame, "load_contents", watched)
+    main(["doctor", str(silo)])
+    said = capsys.readouterr().out
+    assert "audit: rows.csv: hired, sex may be counted" in said
+    assert "schema: fits the task" in said
+    assert read == ["rows.csv"]
 
 
 def test_doctor_shows_the_limits_in_force_and_where_they_come_from(folder, tmp_path, capsys):

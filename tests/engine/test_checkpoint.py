@@ -20,7 +20,7 @@ from answers import one_line
 from mfairfl.engine.checkpoint import Checkpoints, CheckpointWarning, dump, parse
 from mfairfl.engine.output import Candidate
 from mfairfl.engine.sealed import seal, unseal
-from mfairfl.engine.state import RunState
+from mfairfl.engine.state import RunState, Sound
 from mfairfl.errors import CheckpointError
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.files import write_atomically
@@ -30,9 +30,9 @@ IDENTITY = "5f" * 32
 
 
 def full_state(round_: int = 7) -> RunState:
-    """A state that uses every field, with awkward arrays."""
-    rng = np.random.default_rng(round_)
-    table = rng.random((4, 2))
+    """A state that uses every field, with awkward arrays; its bank is that of round 6."""
+    rng, old = np.random.default_rng(round_), np.random.default_rng(6)
+    table = old.random((4, 2))
     statistics = Statistics(
         counts=table, positives=table / 2, scores=table / 3, losses=table * np.pi
     )
@@ -60,8 +60,8 @@ def full_state(round_: int = 7) -> RunState:
         },
         average=rng.normal(size=11).astype(np.float32),
         bank=[
-            Candidate("round 6", rng.normal(size=11).astype(np.float32), statistics),
-            Candidate("average 6", rng.normal(size=11).astype(np.float32), statistics),
+            Candidate("round 6", old.normal(size=11).astype(np.float32), statistics),
+            Candidate("average 6", old.normal(size=11).astype(np.float32), statistics),
         ],
         best_loss=0.1 + 0.2,
         best_round=6,
@@ -74,6 +74,14 @@ def full_state(round_: int = 7) -> RunState:
             longest={"update": 0.1 + 0.2, "control change": 5e-324},
         ),
         undone=2,
+        sound=Sound(
+            round=5,
+            weights=rng.normal(size=11).astype(np.float32),
+            strategy={"multipliers": np.array([np.pi]), "name": "Zoë"},
+            vectors={"c": rng.normal(size=11).astype(np.float32)},
+            average=None,
+            longest={"update": 0.1 + 0.2},
+        ),
     )
 
 
@@ -91,7 +99,7 @@ def assert_same(a: object, b: object, where: str = "state") -> None:
         assert len(a) == len(b), where
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
             assert_same(x, y, f"{where}[{i}]")
-    elif isinstance(a, RunState | Candidate | Statistics | Standing):
+    elif isinstance(a, RunState | Candidate | Statistics | Standing | Sound):
         for one in fields(a):
             assert_same(getattr(a, one.name), getattr(b, one.name), f"{where}.{one.name}")
     else:
@@ -178,7 +186,7 @@ def _signed(body: bytes) -> bytes:
         save({"weights": np.ones(2)}),
         b"\x02" + b"\x00" * 7 + b"{}",
         seal({}, ["version", "identity"])[:-32],
-        seal({}, {"version": 2, "identity": IDENTITY})[:-32],
+        seal({}, {"version": 3, "identity": IDENTITY})[:-32],
         seal({}, {**HEADER, "slots": 3})[:-32],
         seal({"weights": np.ones(2)}, {**HEADER, "bank": ["round 1"]})[:-32],
     ],
@@ -191,9 +199,9 @@ def test_a_sound_hash_over_something_else_is_refused(body):
 def test_another_configuration_and_another_format_are_refused():
     with pytest.raises(CheckpointError, match="another configuration"):
         parse(WHOLE, "another")
-    newer = WHOLE[:-32].replace(rb"{\"version\": 2,", rb"{\"version\": 3,")
+    newer = WHOLE[:-32].replace(rb"{\"version\": 3,", rb"{\"version\": 4,")
     assert newer != WHOLE[:-32]
-    with pytest.raises(CheckpointError, match="format 3, this version reads 2"):
+    with pytest.raises(CheckpointError, match="format 4, this version reads 3"):
         parse(_signed(newer), IDENTITY)
 
 
@@ -212,7 +220,66 @@ def test_the_newest_is_taken_and_two_are_kept(tmp_path):
     checkpoints = filled(tmp_path / "checkpoint", 1, 2, 3, 10)
     assert_same(full_state(10), checkpoints.latest())
     names = sorted(path.name for path in checkpoints.folder.iterdir())
-    assert names == ["round-000003.ckpt", "round-000010.ckpt"]
+    assert names == ["bank-000001.ckpt", "round-000003.ckpt", "round-000010.ckpt"]
+
+
+def growing(round_: int) -> RunState:
+    """A state whose bank has the models of all its rounds."""
+    sums, weights = full_state().bank[0].statistics, np.arange(11, dtype=np.float32)
+    bank = [Candidate(f"round {i}", i * weights, sums) for i in range(1, round_ + 1)]
+    return replace(full_state(round_), bank=bank)
+
+
+def test_a_model_that_may_be_served_is_written_once(tmp_path):
+    checkpoints, sizes = filled(tmp_path), []
+    for round_ in range(1, 31):
+        checkpoints.on_round(None, growing(round_), None)
+        new = [f"bank-{round_:06d}.ckpt", f"round-{round_:06d}.ckpt"]
+        sizes.append(sum((tmp_path / name).stat().st_size for name in new))
+    # What names an old file is longer than nothing, and much shorter than the model.
+    assert sizes[-1] - sizes[0] < 30 * 100
+    assert len(list(tmp_path.glob("bank-*"))) == 30
+    again = Checkpoints(tmp_path, IDENTITY)
+    assert_same(growing(30), again.latest())
+    again.on_round(None, growing(31), None)  # goes on where the other process stopped
+    assert_same(growing(31), Checkpoints(tmp_path, IDENTITY).latest())
+    assert len(list(tmp_path.glob("bank-*"))) == 31
+
+
+def test_a_run_that_goes_back_a_round_writes_its_models_again(tmp_path):
+    checkpoints = filled(tmp_path)
+    for round_ in (1, 2):
+        checkpoints.on_round(None, growing(round_), None)
+    (tmp_path / "round-000002.ckpt").unlink()
+    again = Checkpoints(tmp_path, IDENTITY)
+    assert_same(growing(1), again.latest())
+    again.on_round(None, growing(2), None)
+    assert_same(growing(2), Checkpoints(tmp_path, IDENTITY).latest())
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "does not match: it is damaged"),
+        (lambda path: path.unlink(), r"cannot be read \(No such file or directory\)"),
+        (lambda path: path.write_bytes(seal({}, {"bank": []})), "does not match: it is damaged"),
+    ],
+)
+def test_a_damaged_file_of_models_is_refused_in_one_line(tmp_path, damage, reason):
+    filled(tmp_path, 4, 5)
+    damage(tmp_path / "bank-000004.ckpt")
+    with pytest.raises(CheckpointError, match=rf"bank-000004.ckpt.*{reason}") as caught:
+        Checkpoints(tmp_path, IDENTITY).latest()
+    one_line(caught)
+
+
+@pytest.mark.parametrize("name", ["../bank-000004.ckpt", "/etc/passwd", "bank-4.ckpt", ""])
+def test_only_files_of_models_beside_a_checkpoint_are_read(tmp_path, name):
+    filled(tmp_path, 4)
+    forged = dump(full_state(5), IDENTITY, {name: "0" * 64})
+    (tmp_path / "round-000005.ckpt").write_bytes(forged)
+    with pytest.warns(CheckpointWarning, match="is no name of a file of models"):
+        assert_same(full_state(4), Checkpoints(tmp_path, IDENTITY).latest())
 
 
 def test_no_folder_and_no_file_mean_a_fresh_start(tmp_path):
@@ -311,8 +378,9 @@ def test_only_the_owner_reads_checkpoints(tmp_path):
         filled(tmp_path / "checkpoint", 1)
     finally:
         os.umask(before)
-    (path,) = (tmp_path / "checkpoint").iterdir()
-    assert [p.stat().st_mode & 0o777 for p in (path.parent, path)] == [0o700, 0o600]
+    bank, path = sorted((tmp_path / "checkpoint").iterdir())
+    modes = [p.stat().st_mode & 0o777 for p in (path.parent, path, bank)]
+    assert modes == [0o700, 0o600, 0o600]
 
 
 def test_another_runs_files_are_refused(tmp_path):
@@ -323,7 +391,7 @@ def test_another_runs_files_are_refused(tmp_path):
 
 def test_a_file_under_another_rounds_name_is_not_taken_for_it(tmp_path):
     checkpoints = filled(tmp_path, 4, 5)
-    older, newer = sorted(tmp_path.iterdir())
+    older, newer = sorted(tmp_path.glob("round-*"))
     whole = newer.read_bytes()
     newer.write_bytes(older.read_bytes())
     with pytest.warns(CheckpointWarning, match=r"round-000005.*of round 4: renamed or replaced"):
@@ -337,7 +405,7 @@ def test_what_was_not_removed_in_time_is_removed_at_the_next_start(tmp_path):
     checkpoints = filled(tmp_path, 4, 5)
     (tmp_path / "round-000003.ckpt").write_bytes(dump(full_state(3), IDENTITY))
     checkpoints.on_start(None, full_state(5))
-    names = sorted(path.name for path in tmp_path.iterdir())
+    names = sorted(path.name for path in tmp_path.glob("round-*"))
     assert names == ["round-000004.ckpt", "round-000005.ckpt"]
 
 

@@ -516,9 +516,7 @@ def test_a_round_that_leaves_only_suspended_measurements_ends_in_one_line():
     engine = FakeEngine(ones, tamper=tamper)
     with pytest.raises(FederationError) as caught:
         engine.run(made, state(made.strategy))
-    assert str(caught.value) == (
-        "round 3: the only clients whose measurement can be used are suspended"
-    )
+    assert str(caught.value) == ("round 3: no client with train rows can take part")
 
 
 def test_when_nobody_can_take_part_the_run_ends_in_one_line():

@@ -14,7 +14,8 @@ from scipy.stats import binomtest
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import Interval, Tally, intervals, summarise, verdict
-from mfairfl.fairness.uncertainty import resampled, smoothed, wilson
+from mfairfl.fairness.resampling import resampled, smoothed
+from mfairfl.fairness.uncertainty import wilson
 
 SEX = Attribute("sex", ("F", "M"))
 

@@ -35,8 +35,8 @@ from mfairfl.fairness import (
     uncertainty,
 )
 from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.resampling import resampled
 from mfairfl.fairness.summary import summarise
-from mfairfl.fairness.uncertainty import resampled
 
 RACE = Attribute("race", ("Black", "White", "?"))
 ROWS = np.array([[30, 10], [40, 20], [25, 25]])

@@ -264,6 +264,7 @@ def terms(clients="ab", plan=PLAN, longest=None, rows=None, **job):
         jobs=[Job(client=name, plan=plan, **job) for name in clients],
         size=2,
         rows=rows or dict.fromkeys("abcdefghij", 25.0),
+        usual_rows=lower_median(list((rows or {"a": 25.0}).values())),
         attributes=SEX,
         longest=longest or {},
     )

@@ -184,6 +184,7 @@ CHANGES: dict[str, Any] = {
     "training.weight_decay": 0.0,
     "training.momentum": 0.5,
     "training.participation": 0.5,
+    "training.evaluate_every": 2,
     "training.patience": 2,
     "fairness.notion": "eo",
     "fairness.sensitive": ("sex",),

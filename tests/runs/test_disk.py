@@ -59,9 +59,10 @@ class FullDisk:
         (2, "encoder.json"),
         (3, "rounds.csv"),
         (7, "clients.csv"),
-        (11, "round-000002.ckpt"),
-        (12, "model.safetensors"),
-        (13, "run.json"),
+        (11, "bank-000002.ckpt"),
+        (12, "round-000002.ckpt"),
+        (13, "model.safetensors"),
+        (14, "run.json"),
     ],
 )
 def test_a_full_disk_costs_nothing_once_there_is_room(n, name, undisturbed, tmp_path, monkeypatch):

@@ -37,7 +37,8 @@ COMPARED = ("rounds.csv", "clients.csv", "model.safetensors", "encoder.json")
 
 
 def train(out, **changes):
-    return mfairfl.train(fed.people_table(), out=out, **(SETTINGS | changes))
+    measured = {"training.evaluate_every": 1}
+    return mfairfl.train(fed.people_table(), out=out, **(SETTINGS | measured | changes))
 
 
 def contents(out):

@@ -157,10 +157,13 @@ def test_what_cannot_be_read_or_drawn_is_named(tmp_path):
 
 def test_a_real_run_s_figures_hold_what_its_files_hold(tmp_path):
     settings = {"rounds": 3, "hidden": (4,), "batch_size": 20, "local_epochs": 1, "lr": 0.02}
+    settings |= {"training.evaluate_every": 2}
     run = mfairfl.train(fed.people_federation(), out=tmp_path / "run", **settings).path
     rows = csv_rows(run / "rounds.csv")[1:]
     accuracy, violation = plot_rounds(run).axes
-    assert drawn(accuracy, "test")[1] == [float(row["test_accuracy"]) for row in rows]
+    tested = [float(row["test_accuracy"]) for row in rows[1:]]
+    assert drawn(accuracy, "test") == ([2, 3], tested)
+    assert rows[0]["test_accuracy"] == ""
     expected = [float(row["train_demographic_parity_violation"]) for row in rows]
     assert drawn(violation, "train")[1] == expected
     names = [panel.get_title() for panel in plot_clients(run).axes]

@@ -143,9 +143,21 @@ def plain_jobs(count, **plan):
     return [(20 + 7 * i, Plan(**plan), False, i) for i in range(count)]
 
 
-def test_more_jobs_than_one_stack_holds():
-    drawn = [(60, Plan(epochs=1 + i % 3, batch_size=33), False, i) for i in range(40)]
+@pytest.mark.parametrize(("count", "rows", "batch"), [(40, 60, 33), (11, 700, 512)])
+def test_more_jobs_than_one_stack_holds(count, rows, batch):
+    drawn = [(rows, Plan(epochs=1 + i % 3, batch_size=batch), False, i) for i in range(count)]
     check(drawn, MLP(4, (6, 5)))
+
+
+@pytest.mark.parametrize("hidden", [(64, 64), (33, 7)])
+def test_the_stack_before_leaves_nothing_behind(hidden):
+    """Stacks of other shapes use the same memory one after the other; each job's is as alone."""
+    drawn = []
+    for i, (rows, batch) in enumerate([(300, 512), (40, 32), (700, 512), (9, 512), (90, 64)]):
+        optimizer = Optimizer(name=("adamw", "sgd", "gradient")[i % 3], lr=1e-2)
+        plan = Plan(epochs=2, batch_size=batch, optimizer=optimizer, proximal=0.1 * (i % 2))
+        drawn += [(rows, plan, i % 2 == 0, 10 * i + j) for j in range(3)]
+    check(drawn, MLP(13, hidden))
 
 
 def test_the_order_of_jobs_changes_nothing():

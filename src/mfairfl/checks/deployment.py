@@ -18,8 +18,8 @@ from mfairfl.checks.finding import Finding
 from mfairfl.checks.run import SMALL_GROUP
 from mfairfl.data.agreement import Profile, agree, describe_columns
 from mfairfl.data.columns import columns_of, lookalike, require_columns
-from mfairfl.data.frame import read_file
-from mfairfl.data.table import read_table
+from mfairfl.data.frame import FileContent, read_file
+from mfairfl.data.table import table_from_content
 from mfairfl.data.task import Task
 from mfairfl.data.traps import traps_of
 from mfairfl.deployment.credentials import require_private_key
@@ -52,8 +52,8 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
         profile = describe_columns(columns, task, silo.name, min_count=policy.limits.min_count)
         if agreed := (yield from _fit(profile, task)):
             yield from column_facts(content.frame, agreed, silo.csv.name, silo)
-            yield from _features(silo, agreed)
-    yield from _audit(silo, policy.disclosure)
+            yield from _features(silo, content, agreed)
+    yield from _audit(silo, content, policy.disclosure)
     yield _state(silo)
     yield _key(silo)
     yield from _certificate(silo.ca, "ca")
@@ -71,16 +71,18 @@ def _settings(section: Limits | Disclosure) -> str:
     return "; ".join(f"{where}: {', '.join(found)}" for where, found in texts.items() if found)
 
 
-def _audit(silo: SiloSettings, disclosure: Disclosure) -> Iterator[Finding]:
+def _audit(silo: SiloSettings, content: FileContent, disclosure: Disclosure) -> Iterator[Finding]:
     """Say what may be counted for an audit, and whether the file has the columns."""
     own = silo.audit
     if own is None:
         yield Finding("ok", "audit", "no [audit]: requests for counts are refused")
         return
-    path, given = own.file or silo.csv, silo.format if own.file is None else own.format
+    path = silo.csv if own.file is None else own.file
+    if own.file is not None:
+        content = read_file(path, **asdict(own.format))
     named = [own.label, own.prediction, own.score, *own.sensitive]
     columns = [name for name in named if name is not None]
-    require_columns(read_file(path, **asdict(given)).frame.columns, columns, path.name)
+    require_columns(content.frame.columns, columns, path.name)
     said = f"{path.name}: {', '.join(columns)} may be counted, by no fewer than "
     yield Finding("ok", "audit", f"{said}{disclosure.min_rows} rows of a group and label")
     if own.models:
@@ -92,9 +94,9 @@ def _audit(silo: SiloSettings, disclosure: Disclosure) -> Iterator[Finding]:
         )
 
 
-def _features(silo: SiloSettings, task: Task) -> list[Finding]:
+def _features(silo: SiloSettings, content: FileContent, task: Task) -> list[Finding]:
     """Look at the features as training would read them."""
-    table = read_table(silo.csv, task, **asdict(silo.format), reading=silo)
+    table = table_from_content(content, task, name=silo.csv.name, reading=silo)
     warnings = [Finding("warn", "data", warning) for warning in table.warnings]
     return [*warnings, *examine_features(table, {}, traps_of(table))]
 

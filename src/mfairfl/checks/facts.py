@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +14,7 @@ from mfairfl.data import MISSING, Table, Task
 from mfairfl.data.columns import Column
 from mfairfl.data.reading import Reading
 
-__all__ = ["ColumnFacts", "column_facts", "frame_of"]
+__all__ = ["ColumnFacts", "column_facts", "facts_of", "frame_of"]
 
 Role = Literal["label", "client", "sensitive", "feature", "ignored"]
 _DATE = re.compile(r"\d{4}[-/.]\d\d?[-/.]\d\d?([T ].*)?|\d\d?[-/.]\d\d?[-/.]\d{4}([T ].*)?")
@@ -76,9 +77,9 @@ def column_facts(
     sex sensitive category 0 2 levels f
     hired label category 0 2 levels 1
     """
+    # One column after the other: what is found out about one is not kept.
     rules = task.read_as(reading).rules
-    # One column after the other: its texts and numbers are not kept.
-    return [_facts(Column(name, frame[c], rules(str(c))), task) for c in frame.columns]
+    return [facts_of(Column(name, frame[c], rules(str(c))), task) for c in frame.columns]
 
 
 def frame_of(table: Table) -> pd.DataFrame:
@@ -94,11 +95,12 @@ def frame_of(table: Table) -> pd.DataFrame:
     return pd.concat([table.X, pd.DataFrame(extra)], axis=1)
 
 
-def _facts(column: Column, task: Task) -> ColumnFacts:
-    texts = column.texts[~column.missing]
-    distinct = len(pd.unique(texts))
+def facts_of(column: Column, task: Task) -> ColumnFacts:
+    """Say what a task makes of one column."""
+    gaps, distinct = column.missing, len(column.levels)
+    texts = [column.text(row) for row in np.flatnonzero(~gaps)[:_LOOKED_AT].tolist()]
     kind = _type(column, task, texts, distinct)
-    missing, low, high = int(column.missing.sum()), None, None
+    missing, low, high = int(gaps.sum()), None, None
     if kind == "number":
         numbers = column.numbers[~np.isnan(column.numbers)]
         missing = len(column.numbers) - len(numbers)
@@ -112,7 +114,7 @@ def _facts(column: Column, task: Task) -> ColumnFacts:
         distinct=distinct,
         low=low,
         high=high,
-        example=str(texts[0]) if len(texts) else MISSING,
+        example=texts[0] if texts else MISSING,
     )
 
 
@@ -131,16 +133,17 @@ def _role(name: str, task: Task) -> Role:
 
 
 def _type(
-    column: Column, task: Task, texts: np.ndarray, distinct: int
+    column: Column, task: Task, texts: Sequence[str], distinct: int
 ) -> Literal["number", "category", "date", "text"]:
     name = column.name
     binned = {s.column for s in task.sensitive if s.bins}
     groups = {s.column for s in task.sensitive} - binned
     if name in {task.label, task.client, *(task.categorical or ()), *groups}:
         return "category"
-    dates = len(texts) and all(_DATE.fullmatch(text) for text in texts[:_LOOKED_AT])
+    dates = texts and all(_DATE.fullmatch(text) for text in texts)
     if column.rules.date is not None or dates:
         return "date"
     if column.recognised is not None:
         return "number"
-    return "text" if distinct > max(_MOST_LEVELS * len(texts), 10) else "category"
+    values = sum(column.levels.values())
+    return "text" if distinct > max(_MOST_LEVELS * values, 10) else "category"

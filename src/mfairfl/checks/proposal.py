@@ -14,13 +14,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.checks.facts import ColumnFacts, column_facts
+from mfairfl.checks.facts import ColumnFacts, facts_of
 from mfairfl.checks.features import examine_features
 from mfairfl.checks.finding import Finding, by_weight
 from mfairfl.checks.silos import rows_by_client
-from mfairfl.data import MISSING, Bin, Sensitive, Table, Task, canonical_text, table_from_frame
-from mfairfl.data.columns import Column, require_columns
+from mfairfl.data import MISSING, Bin, Sensitive, Table, Task, canonical_text
+from mfairfl.data.columns import Column, columns_of, require_columns
 from mfairfl.data.frame import FileContent
+from mfairfl.data.table import table_from_columns
 from mfairfl.data.traps import Trap, traps_of
 from mfairfl.errors import DataError
 
@@ -97,7 +98,7 @@ def propose(
 ) -> Proposal:
     """Propose a task and check it against the file."""
     key_columns = [label, *sensitive, *([client] if client else [])]
-    columns = {name: Column(str(path), content.frame[name]) for name in content.frame.columns}
+    columns = columns_of(content.frame, str(path))
     require_columns(columns, key_columns, str(path))
     empty = [c for c in columns if c not in key_columns and columns[c].missing_number.all()]
     groups = [Sensitive(column=name, bins=_bins_of(columns[name])) for name in sensitive]
@@ -109,7 +110,12 @@ def propose(
         client=client,
         others_unfavourable=others_unfavourable,
     )
-    table = table_from_frame(content.frame, draft, name=path.name, sha256=content.sha256)
+    table = table_from_columns(
+        {name: column.but(table=path.name) for name, column in columns.items()},
+        draft,
+        name=path.name,
+        sha256=content.sha256,
+    )
     traps = traps_of(table)
     useless = {t.column: t for t in traps if t.kind in _IGNORED and t.column not in key_columns}
     ignored = {"ignore": (*empty, *useless)}
@@ -126,7 +132,7 @@ def propose(
             *_about_others(table.notes, useless),
         ),
         findings=tuple(_findings(table, traps, useless)),
-        columns=tuple(column_facts(content.frame, task, str(path))),
+        columns=tuple(facts_of(c.but(rules=task.rules(c.name)), task) for c in columns.values()),
     )
 
 
@@ -185,7 +191,7 @@ def _why_ignored(trap: Trap, table: Table) -> str:
 
 def _bins_of(column: Column) -> tuple[Bin, ...]:
     """Return bins for numbers with many values, else none: each value is a group."""
-    if column.not_numbers.any() or len(set(column.texts)) <= _MANY_VALUES:
+    if column.not_numbers.any() or len(column.counts) <= _MANY_VALUES:
         return ()
     bins = tercile_bins(column.numbers[~np.isnan(column.numbers)])
     if not bins:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -12,7 +13,9 @@ from mfairfl.checks.features import examine_features
 from mfairfl.checks.finding import Finding
 from mfairfl.checks.silos import rows_by_client
 from mfairfl.data import MISSING, Federation, Table, Task
+from mfairfl.data.frame import FileContent
 from mfairfl.data.leaks import copies_of
+from mfairfl.data.table import table_from_content
 from mfairfl.data.traps import traps_of
 from mfairfl.engine.state import Setup
 from mfairfl.errors import DataError
@@ -39,16 +42,17 @@ REVEALS = {
 
 def examine_run(config: Config) -> Iterator[Finding | ColumnFacts]:
     """Yield findings about the data of a run; an error is raised where it cannot be trained."""
+    content = None if config.task is None else content_of(config)
     try:
-        table = table_of(config)
+        table = _table(config, content)
     except DataError:
-        yield from _file_facts(config, config.task)  # what is there helps to correct it
+        yield from _file_facts(config, content, config.task)  # what is there helps to correct it
         raise
     yield from _columns(table)
-    if config.data.csv is None:
+    if content is None:
         yield from column_facts(frame_of(table), table.task, table.name)
-    else:
-        yield from _file_facts(config, table.task)
+    yield from _file_facts(config, content, table.task)
+    del content  # before all rows are encoded
     yield from _label(table)
     federation = federation_of(config, table)
     setup = setup_of(config, federation, model_of(config, federation.pool.inputs.width))
@@ -62,8 +66,17 @@ def examine_run(config: Config) -> Iterator[Finding | ColumnFacts]:
     yield from _cost(setup)
 
 
-def _file_facts(config: Config, task: Task | None) -> list[ColumnFacts]:
-    content = content_of(config)
+def _table(config: Config, content: FileContent | None) -> Table:
+    """Apply the task to a file that was read already, or read the data that has a name."""
+    if content is None or config.task is None:
+        return table_of(config)
+    task = config.task.select(config.data.sensitive)
+    return table_from_content(content, task, name=Path(str(config.data.csv)).name)
+
+
+def _file_facts(
+    config: Config, content: FileContent | None, task: Task | None
+) -> list[ColumnFacts]:
     if content is None or task is None:
         return []
     return column_facts(content.frame, task, str(config.data.csv))

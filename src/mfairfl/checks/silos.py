@@ -11,6 +11,7 @@ import pandas as pd
 from mfairfl.checks.missing import MissingCodes, find_missing_codes
 from mfairfl.data import SPLITS, Federation, Table
 from mfairfl.data.differences import FEW_ROWS, Difference, Held, find_differences
+from mfairfl.data.partition import rows_by_name
 
 __all__ = ["ClientRowNumbers", "compare_clients", "missing_codes_by_client", "rows_by_client"]
 
@@ -25,7 +26,7 @@ def rows_by_client(data: Table | Federation) -> dict[str, npt.NDArray[np.int64]]
         return {name: np.sort(np.concatenate(rows)) for name, rows in shards.items()}
     if data.clients is None:
         return {}
-    return {str(name): np.flatnonzero(data.clients == name) for name in np.unique(data.clients)}
+    return rows_by_name(data.clients)
 
 
 def compare_clients(table: Table, clients: ClientRowNumbers) -> list[Difference]:
@@ -64,12 +65,14 @@ def missing_codes_by_client(table: Table, clients: ClientRowNumbers) -> list[Mis
     """Find codes of missing values in all rows, and those that one client alone uses."""
     found = find_missing_codes(table.X)
     known = {one.column for one in found}
+    # A text that may mean missing is known from all rows, whoever uses it.
+    numbers = table.X.select_dtypes("number").drop(columns=list(known), errors="ignore")
     for rows in clients.values():
         if len(rows) < FEW_ROWS or len(clients) < 2:
             continue
         others = np.ones(len(table), dtype=bool)
         others[rows] = False
-        for one in find_missing_codes(table.X.iloc[rows]):
+        for one in find_missing_codes(numbers.iloc[rows]):
             elsewhere = table.X[one.column][others].isin(_as_held(one, table))
             if one.column not in known and one.rows > 1 and not elsewhere.any():
                 found.append(one)

@@ -106,6 +106,7 @@ class Bar:
         self.clock, self._width = clock, console.width
         self._pace: Pace | None = None
         self._done, self._counting = 0.0, False
+        self._numbers, self._told = list[str](), 0
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=_BAR),
@@ -178,14 +179,19 @@ class Bar:
     def show_round(
         self, round_: int, rounds: int, values: Mapping[str, Any], conflicts: int | None = None
     ) -> None:
-        """Show a round's numbers; where there is no bar, a line for every tenth of the rounds."""
-        numbers = [f"{name} {_three_digits(values[key])}" for name, key in _SHOWN.items()]
-        if conflicts is not None:
-            numbers.append(f"conflicts {conflicts}")
+        """Show a round's numbers; where there is no bar, a line for every tenth of the rounds.
+
+        Without values of its own a round moves the bar beside the numbers of the last that had.
+        """
         name = f"round {round_}/{rounds}"
-        self.show(name, round_, numbers)
-        if self.lines and (round_ % max(1, round(rounds / 10)) == 0 or round_ == rounds):
-            say("  ".join([name, *numbers]))
+        if set(_SHOWN.values()) <= values.keys():
+            told = [f"{name} {_three_digits(values[key])}" for name, key in _SHOWN.items()]
+            self._numbers = told if conflicts is None else [*told, f"conflicts {conflicts}"]
+            tenth = round_ - self._told >= max(1, round(rounds / 10)) or round_ in (0, rounds)
+            if self.lines and tenth:
+                self._told = round_
+                say("  ".join([name, *self._numbers]))
+        self.show(name, round_, self._numbers)
 
 
 def _three_digits(value: float | None) -> str:
@@ -217,7 +223,8 @@ class RoundProgress(Bar):
         from mfairfl.runs.history import round_numbers  # noqa: PLC0415 - loads PyTorch
 
         del state
-        values, conflicts = round_numbers(setup, record), record.log.get("conflicts")
+        conflicts = record.log.get("conflicts")
+        values = round_numbers(setup, record) if "train" in record.complete else {}
         self.show_round(record.round, record.rounds, values, conflicts)
 
 

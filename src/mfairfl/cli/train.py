@@ -33,6 +33,13 @@ def train(
     plots: Annotated[
         bool, run_option("--plots", help="Draw rounds.svg and clients.svg into the run folder.")
     ] = False,
+    workers: Annotated[
+        int | None,
+        run_option(
+            min=1,
+            help="Threads for the clients (same result for any number); default: all processors.",
+        ),
+    ] = None,
     json: RunJson = False,
 ) -> None:
     """Train a federated model, measure it, and write a run folder.
@@ -62,7 +69,7 @@ def train(
 
     with stoppable(stopped), RoundProgress(terminal(stderr=True), folder, quiet=json) as progress:
         request = RunRequest(config=settings, out=folder, callbacks=(progress,))
-        (run,) = run_requests([request])
+        (run,) = run_requests([request], workers=workers)
     if not progress.started:
         say(f"{folder}: already complete; this is its result")
     print_run(run.record, folder, as_json=json)

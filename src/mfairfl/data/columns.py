@@ -13,6 +13,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from mfairfl.data.numbers import (
     LARGEST,
@@ -105,11 +107,18 @@ class Column:
 
     def as_numbers(self) -> Column:
         """Return the column with its notation settled, whichever of its rows are taken later."""
-        return self if self.recognised is None else replace(self, rules=self.recognised.rules)
+        return self if self.recognised is None else self.but(rules=self.recognised.rules)
+
+    def but(self, **changes: Any) -> Column:
+        """Return the same cells with another `table` or other `rules`, not looked through anew."""
+        column = replace(self, **changes)
+        if "_cells" in self.__dict__:
+            column.__dict__["_cells"] = self._cells
+        return column
 
     @cached_property
-    def _distinct(self) -> tuple[npt.NDArray[np.intp], list[str]]:
-        """Each row's position among the distinct texts; rows without a value hold -1."""
+    def _cells(self) -> tuple[npt.NDArray[np.intp], Iterable[Any]]:
+        """Each row's position among the distinct cells, and these; an empty cell is at -1."""
         try:
             codes, uniques = pd.factorize(self.series)
         except TypeError as error:
@@ -118,16 +127,31 @@ class Column:
                 "list it in ignore or split it into plain columns"
             ) from error
         # Plain str objects: walking an Arrow array is slow.
-        plain = uniques.tolist() if self.series.dtype == "str" else uniques
-        missing = set(self.rules.missing_codes)
-        texts = (canonical_text(value) for value in plain)
-        return codes, [MISSING if text in missing else text for text in texts]
+        return codes, uniques.tolist() if self.series.dtype == "str" else uniques
 
-    def _spread(self, dtype: Any, convert: Callable[[str], Any], empty: Any) -> npt.NDArray[Any]:
-        """Apply `convert` to the distinct texts and spread the results over the rows."""
+    @cached_property
+    def _distinct(self) -> tuple[npt.NDArray[np.intp], list[str]]:
+        """Each row's position among the texts of the distinct cells, with ``?`` at the end."""
+        codes, uniques = self._cells
+        missing = set(self.rules.missing_codes)
+        texts = (canonical_text(value) for value in uniques)
+        return codes, [*(MISSING if text in missing else text for text in texts), MISSING]
+
+    def each(self, convert: Callable[[str], Any], dtype: Any) -> npt.NDArray[Any]:
+        """Convert each row's text, a missing one as ``?``; every distinct text only once.
+
+        Examples
+        --------
+        >>> Column("people", pd.Series(["m", "", "f", "m"], name="sex")).each("?fm".index, int)
+        array([2, 0, 1, 2])
+        """
         codes, texts = self._distinct
-        # The extra entry at the end is where code -1 points.
-        return np.array([*map(convert, texts), empty], dtype=dtype)[codes]
+        return np.array([convert(text) for text in texts], dtype=dtype)[codes]
+
+    def text(self, position: int) -> str:
+        """Return the text of one row, a missing one as ``?``."""
+        codes, texts = self._distinct
+        return texts[int(codes[position])]
 
     @property
     def levels(self) -> dict[str, int]:
@@ -137,22 +161,43 @@ class Column:
     @cached_property
     def texts(self) -> npt.NDArray[np.object_]:
         """The values as canonical text, a missing one as ``?``."""
-        return self._spread(object, str, MISSING)
+        return self.each(str, object)
 
     @property
+    def strings(self) -> pd.Series[str]:
+        """The same texts as a series, numbered from 0."""
+        codes, texts = self._distinct
+        found = pd.Series(texts, dtype="str").take(np.where(codes < 0, len(texts) - 1, codes))
+        return found.reset_index(drop=True)
+
+    def joined(self, convert: Callable[[str], str], separator: str) -> pa.Buffer:
+        """Return the converted texts of all rows, joined, as UTF-8.
+
+        Examples
+        --------
+        >>> Column("people", pd.Series(["m", None, "f"])).joined(str.upper, ", ").to_pybytes()
+        b'M, ?, F'
+        """
+        codes, texts = self._distinct
+        pieces = pa.array([convert(text) for text in texts], pa.large_string())
+        rows = pieces.take(pa.array(np.where(codes < 0, len(texts) - 1, codes)))
+        whole = pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)
+        return pc.binary_join(whole, pa.scalar(separator, pa.large_string()))[0].as_buffer()
+
+    @cached_property
     def counts(self) -> Counter[str]:
         """How many rows hold each text, a missing value as ``?``."""
         codes, texts = self._distinct
         found: Counter[str] = Counter()
-        rows = np.bincount(codes + 1, minlength=len(texts) + 1).tolist()
-        for text, n in zip([MISSING, *texts], rows, strict=True):
+        rows = np.bincount(codes + 1, minlength=len(texts)).tolist()
+        for text, n in zip([MISSING, *texts[:-1]], rows, strict=True):
             found[text] += n
         return +found
 
     def positions(self, levels: Sequence[str]) -> npt.NDArray[np.intp]:
         """Return each row's position among `levels`, -1 where its text is none of them."""
         index = {level: i for i, level in enumerate(levels)}
-        return self._spread(np.intp, lambda text: index.get(text, -1), index.get(MISSING, -1))
+        return self.each(lambda text: index.get(text, -1), np.intp)
 
     @cached_property
     def recognised(self) -> Recognised | None:
@@ -203,11 +248,10 @@ class Column:
         codes, texts = self._distinct
         odd = set(rules.missing_codes)
         worth = parse([MISSING if text in odd else text for text in texts], rules)
-        return np.append(worth, np.nan)[codes]
+        return worth[codes]
 
     def _refuse(self, position: int) -> None:
-        text = self.texts[position]
-        place = self.place(position)
+        text, place = self.text(position), self.place(position)
         endless = text.lstrip("+-").lower() in ("inf", "infinity")
         if endless or np.isfinite(parse([text], self.rules)[0]):
             raise DataError(
@@ -222,7 +266,7 @@ class Column:
     @property
     def missing(self) -> npt.NDArray[np.bool_]:
         """Which rows have no value, read as text."""
-        return self._spread(np.bool_, lambda text: text == MISSING, True)
+        return self.each(lambda text: text == MISSING, np.bool_)
 
     @property
     def missing_number(self) -> npt.NDArray[np.bool_]:
@@ -232,7 +276,7 @@ class Column:
         odd = set(MISSING_NUMBERS)
         if self.recognised is not None:
             odd |= self.recognised.odd.keys()
-        return self._spread(np.bool_, lambda text: text in odd, True)
+        return self.each(lambda text: text in odd, np.bool_)
 
     @property
     def not_numbers(self) -> npt.NDArray[np.bool_]:
@@ -242,7 +286,7 @@ class Column:
         else:
             levels = list(self.levels)
             odd = set(itertools.compress(levels, ~are_numbers(levels, self.rules)))
-        return self._spread(np.bool_, lambda text: text in odd, False)
+        return self.each(lambda text: text in odd, np.bool_)
 
     @property
     def example(self) -> str:
@@ -272,7 +316,7 @@ class Column:
         total, count = sum(self.levels.values()), sum(found.odd.values())
         odd = np.flatnonzero(self.not_numbers)[:_SHOWN]
         index = self.series.index
-        cells = [f"{index.name or 'row'} {index[i]} holds '{self.texts[i]}'" for i in odd]
+        cells = [f"{index.name or 'row'} {index[i]} holds '{self.text(i)}'" for i in odd]
         more = f" and {count - _SHOWN} more" * (count > _SHOWN)
         return (
             f"{self.table}: column '{self.name}': {total - count:,} of {total:,} values are "
@@ -282,7 +326,7 @@ class Column:
     @property
     def coerced(self) -> int:
         """How many texts lost surrounding spaces or needless decimals on reading."""
-        codes, uniques = pd.factorize(self.series)
+        codes, uniques = self._cells
         changed = [
             isinstance(v, str) and v.strip() not in ("", MISSING) and canonical_text(v) != v
             for v in uniques
@@ -356,7 +400,7 @@ def group_codes(
     >>> codes.tolist(), resolved.groups
     ([1, 0, 0, 1], ('f', 'm'))
     """
-    levels = sensitive.levels or tuple(sorted(set(column.texts)))
+    levels = sensitive.levels or tuple(sorted(column.counts))
     if sensitive.levels is None and len(levels) > MOST_GROUPS:
         raise DataError(
             f"{column.table}: sensitive column '{column.name}' has {len(levels)} distinct values "
@@ -385,14 +429,15 @@ def group_gaps(column: Column, sensitive: Sensitive) -> npt.NDArray[np.bool_]:
     if not sensitive.bins:
         return column.missing & (MISSING not in (sensitive.groups or ()))
     gaps = column.missing_number if sensitive.intervals else column.missing
-    return gaps & ~np.isin(column.texts.astype(np.str_), list(sensitive.bin_of_value))
+    listed: npt.NDArray[np.bool_] = column.each(sensitive.bin_of_value.__contains__, np.bool_)
+    return gaps & ~listed
 
 
 def _codes(column: Column, sensitive: Sensitive, levels: tuple[str, ...]) -> npt.NDArray[np.int16]:
     """Code each row's group as an index into `levels`; -1 where the value is in none."""
     names = sensitive.bin_of_value if sensitive.bins else {level: level for level in levels}
     code = {value: levels.index(name) for value, name in names.items()}
-    codes = np.array([code.get(text, -1) for text in column.texts], dtype=np.int16)
+    codes = column.each(lambda text: code.get(text, -1), np.int16)
     if sensitive.intervals:
         left = np.flatnonzero(codes < 0)
         numbers = column.take(codes < 0).numbers
@@ -405,7 +450,7 @@ def _codes(column: Column, sensitive: Sensitive, levels: tuple[str, ...]) -> npt
 def _outside(
     column: Column, position: int, sensitive: Sensitive, levels: tuple[str, ...]
 ) -> NoReturn:
-    text = column.texts[position]
+    text = column.text(position)
     if sensitive.bins:
         raise DataError(
             f"{column.place(position)}: '{text}' is in no bin of '{sensitive.name}' "

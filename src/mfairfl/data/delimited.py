@@ -10,11 +10,9 @@ from itertools import chain, islice
 from pathlib import Path
 
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 
 from mfairfl.data.records import Record, frame_of_records, names_of_record
+from mfairfl.data.well_formed import read_well_formed
 from mfairfl.errors import DataError
 
 __all__ = ["read_delimited"]
@@ -28,14 +26,15 @@ def read_delimited(
     path: Path, text: str, given: str | None, *, header: bool | None
 ) -> tuple[pd.DataFrame, str]:
     """Return the frame and the delimiter, which is found if none is given."""
-    if not text.strip():
+    if not text or text.isspace():
         raise DataError(f"{path} is empty: expected a header line and rows")
     given = "\t" if given == r"\t" else given  # what a shell makes of it
     if given is not None and (len(given) != 1 or given in '"\r\n'):
         raise DataError(f"{path}: delimiter {given!r} is not one character: try one of , ; \\t |")
     likely = _sniff(text)
     delimiter = given or likely or ","
-    records = _records(path, text, delimiter)
+    data = _encoded(path, text)
+    records = _records(path, data, delimiter)
     first = next(records)
     if len(first[1]) == 1 and (given is None or likely is not None):
         found = f"found one column ('{first[1][0][:60]}')"
@@ -45,57 +44,29 @@ def read_delimited(
             f"{path}: {found} with delimiter {given!r}: {_DELIMITERS[likely]} seems right, "
             f"give delimiter={likely!r}"
         )
-    frame = _plain_frame(path, text, delimiter, first, header=header)
+    frame = read_well_formed(data, delimiter, len(first[1]), header=header is not False)
     if frame is not None:
+        frame.columns = names_of_record(path, first[1], header=header)
         return frame, delimiter
     fix = f"quote values that hold {delimiter!r}"
     return frame_of_records(path, chain([first], records), header=header, fix=fix), delimiter
 
 
-def _plain_frame(
-    path: Path, text: str, delimiter: str, first: Record, *, header: bool | None
-) -> pd.DataFrame | None:
-    """Read a text without quotes or blank lines, much faster than record by record.
-
-    None where there are any, or a line has too few or too many cells: `_records` reads those, or
-    says what is wrong.
-    """
-    line, cells = first
-    if line != 1 or '"' in text or ord(delimiter) > 127:
-        return None
+def _encoded(path: Path, text: str) -> bytes:
     try:
-        table = pyarrow.csv.read_csv(
-            pa.BufferReader(text.encode()),
-            pyarrow.csv.ReadOptions(
-                column_names=[str(i) for i in range(len(cells))],
-                skip_rows=0 if header is False else 1,
-                use_threads=False,
-            ),
-            pyarrow.csv.ParseOptions(delimiter=delimiter, quote_char=False),
-            pyarrow.csv.ConvertOptions(
-                column_types={str(i): pa.large_string() for i in range(len(cells))},
-                strings_can_be_null=False,
-            ),
-        )
-    except pa.ArrowInvalid:
-        return None
-    lines = text.count("\n") + text.count("\r") - text.count("\r\n") + (text[-1] not in "\r\n")
-    skipped = 0 if header is False else 1
-    if not table.num_rows or table.num_rows != lines - skipped:
-        return None
-    if delimiter != " ":  # as spaces before a cell are left out elsewhere
-        table = pa.table([pc.utf8_ltrim(c, " ") for c in table.columns], table.column_names)
-    frame: pd.DataFrame = table.combine_chunks().to_pandas()
-    frame.columns = names_of_record(path, cells, header=header)
-    frame.index = pd.RangeIndex(1 + skipped, 1 + lines, name="line")
-    return frame
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{path}: character {error.start} is half of one (U+{ord(text[error.start]):X}): "
+            "give the right encoding="
+        ) from error
 
 
-def _records(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _records(path: Path, data: bytes, delimiter: str) -> Iterator[Record]:
     """Yield (first line, fields) of every record that is not blank."""
     # strict: a quote that is never closed must not swallow the rest of the file.
     reader = csv.reader(
-        io.StringIO(text, newline=""),
+        io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline=""),
         delimiter=delimiter,
         skipinitialspace=delimiter != " ",
         strict=True,

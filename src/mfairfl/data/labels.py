@@ -108,7 +108,8 @@ def coded_labels(
             respelt.append(f"{where}: {listed(alike)} means '{value}' (case and spelling aside)")
         elif len(alike) > 1:
             respelt.append(f"{where}: {listed(alike)} all count as unfavourable")
-    y = np.array([codes[text] for text in column.texts], dtype=np.int8)
+    # Every row has a label here; `get` is for the text of a missing one, which no row holds.
+    y = column.each(lambda text: codes.get(text, -1), np.int8)
     return y, task, notes, respelt
 
 
@@ -118,7 +119,7 @@ def _refuse_labels(column: Column, task: Task, codes: Mapping[str, int]) -> NoRe
     found = list(column.levels)
     if task.unfavourable is not None:
         strange = next(text for text in found if text not in codes)
-        position = int((column.texts == strange).argmax())
+        position = int(column.each(strange.__eq__, np.bool_).argmax())
         raise DataError(
             f"{column.place(position)}: label '{strange}' is neither favourable "
             f"('{task.favourable}') nor unfavourable ('{task.unfavourable}'): correct it"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +12,10 @@ import pandas as pd
 from mfairfl.data.federation import Federation
 from mfairfl.data.table import Table
 
-__all__ = ["Alone", "Copies", "alone", "copies_of"]
+__all__ = ["Alone", "Copies", "Distinct", "alone", "copies_of"]
 
+Codes = npt.NDArray[np.intp]
+Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int8]
 
 _FEWER_ERRORS = 0.75  # share of the constant classifier's errors
@@ -37,7 +39,24 @@ class Alone:
         return fewer >= _FEWER_ERRORS or self.auc >= _HIGH_AUC
 
 
-def alone(column: pd.Series[Any], y: Labels) -> Alone:
+class Distinct(NamedTuple):
+    """A column's values, told apart: each row's number among `uniques`, -1 where it is missing.
+
+    They are numbered in the order in which they appear.
+    """
+
+    codes: Codes
+    uniques: npt.NDArray[Any]
+    numeric: bool
+
+    @classmethod
+    def of(cls, column: pd.Series[Any]) -> Distinct:
+        """Tell the values of a column apart."""
+        codes, uniques = pd.factorize(column)
+        return cls(codes, np.asarray(uniques), pd.api.types.is_numeric_dtype(column))
+
+
+def alone(column: Distinct, y: Labels) -> Alone:
     """Judge the best rule on one column: a threshold, or an answer for each value.
 
     The answers for values are learned on one half of the rows and judged on the other, so that
@@ -46,57 +65,71 @@ def alone(column: pd.Series[Any], y: Labels) -> Alone:
     Examples
     --------
     >>> y = np.array([0, 0, 1, 1] * 3, dtype=np.int8)
-    >>> alone(pd.Series([1.0, 2.0, 3.0, 4.0] * 3), y)
+    >>> alone(Distinct.of(pd.Series([1.0, 2.0, 3.0, 4.0] * 3)), y)
     Alone(accuracy=1.0, auc=1.0, constant=0.5)
     """
     share = float(y.mean())
     constant = max(share, 1 - share)
-    codes, uniques = pd.factorize(column)
+    counts = _counts(column, y)
     rules = [(constant, 0.5)]
-    if 2 * len(uniques) <= len(y):
-        rules.append(_by_values(codes + 1, y))
-    if pd.api.types.is_numeric_dtype(column):
-        rules.append(_by_threshold(column.to_numpy(dtype=np.float64), y))
+    if 2 * len(column.uniques) <= len(y):
+        rules.append(_by_values(counts, share))
+    if column.numeric:
+        numbers = np.append(column.uniques.astype(np.float64), np.inf)
+        rules.append(_by_threshold(numbers, counts.sum(axis=0)))
     return Alone(max(right for right, _ in rules), max(auc for _, auc in rules), constant)
 
 
-def _by_threshold(numbers: npt.NDArray[np.float64], y: Labels) -> tuple[float, float]:
-    """Return accuracy and ROC-AUC of the number as a score; missing ones lie above all others."""
-    order = np.argsort(numbers, kind="stable")  # nan comes last
-    values, labels = numbers[order], y[order].astype(np.int64)
-    ones = np.append(0, np.cumsum(labels))
-    # Below cut i unfavourable, above it favourable; a cut lies between unequal values only.
-    right = np.arange(len(y) + 1) - 2 * ones + ones[-1]
-    cuts = np.append(np.append(True, values[1:] != values[:-1]), True)
-    auc = _auc(np.nan_to_num(numbers, nan=np.inf), y)
-    return float(np.maximum(right, len(y) - right)[cuts].max() / len(y)), max(auc, 1 - auc)
+def _counts(column: Distinct, y: Labels) -> Codes:
+    """Count the rows of each half, label and value; those without a value come last.
 
-
-def _by_values(codes: npt.NDArray[np.intp], y: Labels) -> tuple[float, float]:
-    """Return accuracy and ROC-AUC of the label's share in each value, learned on other rows."""
-    half = np.empty(len(y), dtype=np.intp)
+    Every other row of a label is in the first half.
+    """
+    size = len(column.uniques) + 1
+    counts = np.empty((2, 2, size), dtype=np.intp)
     for label in (0, 1):
-        half[y == label] = np.arange(int((y == label).sum())) % 2
-    scores = np.empty(len(y))
-    for here in (0, 1):
-        learned, judged = half != here, half == here
-        rows = np.bincount(codes[learned], minlength=codes.max() + 1)
-        ones = np.bincount(codes[learned], weights=y[learned], minlength=codes.max() + 1)
-        rates = (ones + y.mean()) / (rows + 1)  # an unseen value has the overall rate
-        scores[judged] = rates[codes[judged]]
-    aucs = [_auc(scores[half == here], y[half == here]) for here in (0, 1)]
-    return float(((scores > 0.5) == y).mean()), float(np.mean(aucs))
+        codes = column.codes[y == label]
+        for half in (0, 1):
+            counts[half, label] = np.roll(np.bincount(codes[half::2] + 1, minlength=size), -1)
+    return counts
 
 
-def _auc(scores: npt.NDArray[np.float64], y: Labels) -> float:
-    """Return the chance that a row with label 1 scores above one with label 0 (a tie: half)."""
-    ones = int(y.sum())
-    zeros = len(y) - ones
+def _by_threshold(numbers: Floats, counts: Codes) -> tuple[float, float]:
+    """Return accuracy and ROC-AUC of the number as a score; missing ones lie above all others."""
+    zeros, ones = counts[:, np.argsort(numbers)]
+    n = int(counts.sum())
+    # Below a cut between two values unfavourable, above it favourable; or the other way round.
+    right = np.append(0, np.cumsum(zeros - ones)) + ones.sum()
+    auc = _auc(numbers, counts)
+    return float(np.maximum(right, n - right).max() / n), max(auc, 1 - auc)
+
+
+def _by_values(counts: Codes, share: float) -> tuple[float, float]:
+    """Return accuracy and ROC-AUC of the label's share in each value, learned on other rows."""
+    right, aucs = 0, []
+    for learned, (zeros, ones) in zip(counts[::-1], counts, strict=True):
+        # A value that was not seen has the overall rate.
+        rates = (learned[1] + share) / (learned.sum(axis=0) + 1)
+        right += int(np.where(rates > 0.5, ones, zeros).sum())
+        aucs.append(_auc(rates, np.stack([zeros, ones])))
+    return float(right / counts.sum()), float(np.mean(aucs))
+
+
+def _auc(scores: Floats, counts: Codes) -> float:
+    """Return the chance that a row with label 1 scores above one with label 0 (a tie: half).
+
+    `counts` are the rows of either label with each score.
+    """
+    zeros, ones = counts.sum(axis=1).tolist()
     if not ones or not zeros:
         return 0.5
-    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = np.cumsum(counts) - (counts - 1) / 2
-    return float((ranks[place][y == 1].sum() - ones * (ones + 1) / 2) / (ones * zeros))
+    held = np.flatnonzero(counts.any(axis=0))
+    _, place = np.unique(scores[held], return_inverse=True)
+    both, favourable = (
+        np.bincount(place, weights=c[held]) for c in (counts.sum(axis=0), counts[1])
+    )
+    ranks = np.cumsum(both) - (both - 1) / 2
+    return float(((ranks * favourable).sum() - ones * (ones + 1) / 2) / (ones * zeros))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,28 +187,34 @@ def copies_of(table: Table, federation: Federation) -> Copies:
     >>> found.test, found.pairs
     (8, 20.0)
     """
-    X, n = table.X, len(table)
-    marks = _marks(X, table.y)
-    chances = {c: _pairs(pd.factorize(X[c])[0]) / max(n * (n - 1) / 2, 1) for c in X.columns}
-    finest = min(chances, key=lambda name: chances[name])
-    train, test = (marks[federation.pooled(split).rows] for split in ("train", "test"))
+    n = len(table)
+    # A random number for each value: their sum is equal for equal rows, and for no others.
+    rng = np.random.default_rng(0)
+    marks = _random(rng, 2)[table.y]
+    fewest, finest = float("inf"), np.zeros_like(marks)
+    for name in table.X.columns:
+        column = Distinct.of(table.X[name])
+        own = _random(rng, len(column.uniques) + 1)[column.codes]
+        marks += own
+        if (pairs := _pairs(column.codes + 1)) < fewest:
+            fewest, finest = pairs, own
+    rows = pd.factorize(marks)[0]
+    train, test = (rows[federation.pooled(split).rows] for split in ("train", "test"))
+    seen = np.zeros(n, dtype=bool)
+    seen[train] = True
     return Copies(
         test=len(test),
-        copied=int(np.isin(test, train).sum()),
-        pairs=_pairs(marks),
-        expected=_pairs(_marks(X.drop(columns=finest), table.y)) * chances[finest],
+        copied=int(seen[test].sum()),
+        pairs=_pairs(rows),
+        expected=_pairs(pd.factorize(marks - finest)[0]) * (fewest / max(n * (n - 1) / 2, 1)),
     )
 
 
-def _marks(X: pd.DataFrame, y: Labels) -> npt.NDArray[np.uint64]:
-    """Return a number for each row, equal for equal rows."""
-    if X.empty:
-        return y.astype(np.uint64)
-    marks = pd.util.hash_pandas_object(X, index=False).to_numpy(dtype=np.uint64)
-    return np.asarray(marks * np.uint64(2) + y.astype(np.uint64))
+def _random(rng: np.random.Generator, size: int) -> npt.NDArray[np.uint64]:
+    return rng.integers(2**64, size=size, dtype=np.uint64)
 
 
-def _pairs(values: npt.NDArray[Any]) -> float:
-    """Count the pairs of equal values."""
-    counts = np.unique(values, return_counts=True)[1].astype(np.float64)
+def _pairs(codes: Codes) -> float:
+    """Count the pairs of equal codes, which are numbers from 0."""
+    counts = np.bincount(codes).astype(np.float64)
     return float((counts * (counts - 1) / 2).sum())

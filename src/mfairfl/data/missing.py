@@ -110,7 +110,7 @@ def _twist(columns: Columns, task: Task, lost: npt.NDArray[np.bool_]) -> str:
     """Say what leaving out rows does to the table; nothing if it is hardly anything."""
     label = columns[task.label]
     codes = label_codes(label.levels, task)
-    y = np.array([codes.get(text, -1) for text in label.texts])
+    y = label.each(lambda text: codes.get(text, -1), np.int64)
     before, after = ((y[rows] == 1).mean() for rows in (y >= 0, (y >= 0) & ~lost))
     if lost.mean() <= MANY_ROWS and abs(after - before) <= MOVED_RATE:
         return ""
@@ -118,9 +118,9 @@ def _twist(columns: Columns, task: Task, lost: npt.NDArray[np.bool_]) -> str:
         f"{task.label} = {task.favourable} in {before:.1%} of the rows before, {after:.1%} now"
     ]
     for sensitive in task.sensitive:
-        texts = columns[sensitive.column].texts
-        found = [(g, int((lost & (texts == g)).sum()), int((texts == g).sum()))
-                 for g in sorted(set(texts))]  # fmt: skip
+        column = columns[sensitive.column]
+        gone = column.take(lost).counts
+        found = [(g, gone[g], rows) for g, rows in sorted(column.counts.items())]
         shown = ", ".join(f"{g} {n} of {rows}" for g, n, rows in found[:_MOST_SHOWN] if n)
         said.append(f"rows left out by {sensitive.name}: {shown or 'none'}")
     return "; ".join(said)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from mfairfl.data.assembly import assemble, check_seed, split_client
 from mfairfl.data.encoder import EncoderConfig
@@ -23,7 +24,7 @@ from mfairfl.data.treatment import treated
 from mfairfl.errors import DataError, require_known
 from mfairfl.randomness import stream
 
-__all__ = ["SCHEMES", "Scheme", "SchemeInput", "Shares", "partition"]
+__all__ = ["SCHEMES", "Scheme", "SchemeInput", "Shares", "partition", "rows_by_name"]
 
 _Integers = npt.NDArray[np.int64]
 
@@ -181,12 +182,26 @@ def _by_column(
             f"table '{table.name}' names no clients: set client= in its task, or use another "
             "scheme, such as 'iid'"
         )
-    names, codes = np.unique(table.clients, return_inverse=True)
-    if clients not in (None, len(names)):
+    rows = rows_by_name(table.clients)
+    if clients not in (None, len(rows)):
         raise DataError(
-            f"clients={clients}, but the client column names {len(names)}: leave it out"
+            f"clients={clients}, but the client column names {len(rows)}: leave it out"
         )
-    return {str(name): np.flatnonzero(codes == code) for code, name in enumerate(names)}
+    return rows
+
+
+def rows_by_name(names: npt.NDArray[np.str_]) -> dict[str, _Integers]:
+    """Return the rows of each name, in the order of the names.
+
+    Examples
+    --------
+    >>> {name: rows.tolist() for name, rows in rows_by_name(np.array(["b", "a", "b"])).items()}
+    {'a': [1], 'b': [0, 2]}
+    """
+    codes, found = pd.factorize(names, sort=True)
+    ends = np.cumsum(np.bincount(codes))
+    rows = np.split(np.argsort(codes, kind="stable"), ends[:-1])
+    return dict(zip(map(str, found), rows, strict=True))
 
 
 def _input(

@@ -219,7 +219,7 @@ def _good_label(column: Column, code: Mapping[str, str]) -> str:
 
 def _coded(column: Column, codes: Mapping[str, int]) -> npt.NDArray[np.object_]:
     """Return 0 or 1 for each row, None where it has no value."""
-    return np.array([codes.get(text) for text in column.texts], dtype=object)
+    return column.each(codes.get, object)
 
 
 def _labels(column: Column, roles: PredictionColumns) -> Mapping[str, int]:

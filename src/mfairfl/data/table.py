@@ -29,7 +29,7 @@ from mfairfl.data.columns import (
     require_columns,
     require_present,
 )
-from mfairfl.data.frame import read_file, read_frame
+from mfairfl.data.frame import FileContent, read_file, read_frame
 from mfairfl.data.labels import ORDERED_LABELS, coded_labels, listed
 from mfairfl.data.missing import feature_gaps, refuse_missing, without_missing
 from mfairfl.data.reading import ColumnRules, Reading
@@ -43,6 +43,8 @@ __all__ = [
     "cells_of",
     "features_frame",
     "read_table",
+    "table_from_columns",
+    "table_from_content",
     "table_from_frame",
     "task_from_roles",
 ]
@@ -125,8 +127,15 @@ def read_table(
     ([1, 0, 0, 1], ('f', 'm'), ('age',))
     """
     content = read_file(path, delimiter=delimiter, encoding=encoding, header=header, sheet=sheet)
-    columns = columns_of(content.frame, name or Path(path).name, task.read_as(reading))
-    return _table(columns, task, name or Path(path).name, content.sha256, content.notes)
+    return table_from_content(content, task, name=name or Path(path).name, reading=reading)
+
+
+def table_from_content(
+    content: FileContent, task: Task, *, name: str, reading: Reading | None = None
+) -> Table:
+    """Apply a task to a file that was read already (`read_file`), as `read_table` does."""
+    columns = columns_of(content.frame, name, task.read_as(reading))
+    return table_from_columns(columns, task, name=name, sha256=content.sha256, notes=content.notes)
 
 
 def table_from_frame(
@@ -143,7 +152,8 @@ def table_from_frame(
     >>> table_from_frame(frame, task).cells.tolist()
     [0, 1, 0, 1]
     """
-    return _table(columns_of(read_frame(frame), name, task), task, name, sha256, ())
+    columns = columns_of(read_frame(frame), name, task)
+    return table_from_columns(columns, task, name=name, sha256=sha256)
 
 
 def task_from_roles(
@@ -203,9 +213,9 @@ def task_from_roles(
 
 def _favourable(label: Column) -> str:
     """Return the favourable value of a label whose two values have an obvious order."""
-    found = sorted(set(label.texts[~label.missing]))
+    found = list(label.levels)
     if found in ORDERED_LABELS:
-        return str(found[1])
+        return found[1]
     raise ConfigError(
         f"{label.table}: which value of '{label.name}' is good for a person? Pass favourable= "
         f"(values: {listed(found)})"
@@ -268,9 +278,15 @@ def _cells(groups: npt.NDArray[np.int16], attributes: Sequence[Attribute]) -> np
     return np.asarray(np.ravel_multi_index(list(groups.T), sizes), dtype=np.intp)
 
 
-def _table(
-    columns: Columns, task: Task, name: str, sha256: str | None, notes: tuple[str, ...]
+def table_from_columns(
+    columns: Columns,
+    task: Task,
+    *,
+    name: str,
+    sha256: str | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Table:
+    """Apply a task to columns that read their cells by its rules (`columns_of`)."""
     sha256 = sha256 or _values_sha256(columns)
     columns = _with_absent(columns, task, name)
     require_columns(columns, task.named_columns, name)
@@ -289,7 +305,7 @@ def _table(
         y=y,
         groups=_side_by_side([codes for codes, _, _ in coded], len(y)),
         attributes=task.attributes,
-        clients=None if task.client is None else columns[task.client].texts.astype(np.str_),
+        clients=None if task.client is None else columns[task.client].each(str, np.str_),
         task=task,
         name=name,
         sha256=sha256,
@@ -345,7 +361,7 @@ def _with_roles(columns: Columns, task: Task, name: str) -> tuple[Task, list[str
             if column.recognised is None and 2 * text.sum() < values:
                 first = int(text.argmax())
                 doubtful.append(
-                    f"{column.place(first)}: '{column.texts[first]}' is not a number, so the "
+                    f"{column.place(first)}: '{column.text(first)}' is not a number, so the "
                     f"column is categorical ({text.sum()} of {values} values are text); if it "
                     "holds numbers, correct these cells or declare them as missing_codes"
                 )
@@ -386,7 +402,7 @@ def _own_rules(rules: ColumnRules, task: Task, column: str) -> ColumnRules:
 
 def _features(columns: Columns, task: Task) -> pd.DataFrame:
     numeric: dict[str, Any] = {c: columns[c].numbers for c in task.numeric or ()}
-    texts = {c: pd.Series(columns[c].texts, dtype="str") for c in task.categorical or ()}
+    texts = {c: columns[c].strings for c in task.categorical or ()}
     return pd.DataFrame(numeric | texts)
 
 
@@ -404,5 +420,7 @@ def _values_sha256(columns: Columns) -> str:
     digest = hashlib.sha256()
     for name, column in columns.items():
         # JSON keeps the borders between values, which plain joining would blur.
-        digest.update(json.dumps([name, column.texts.tolist()]).encode())
+        digest.update(f"[{json.dumps(name)}, [".encode())
+        digest.update(column.joined(json.dumps, ", "))
+        digest.update(b"]]")
     return digest.hexdigest()

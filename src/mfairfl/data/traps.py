@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from mfairfl.data.leaks import alone
+from mfairfl.data.leaks import Distinct, alone
 from mfairfl.data.table import Table
 from mfairfl.data.values import MISSING
 from mfairfl.text import some_of, words_of
@@ -81,8 +81,12 @@ def find_traps(
     >>> [(trap.kind, trap.column) for trap in find_traps(X, None, {})]
     [('identifier', 'no'), ('constant', 'place')]
     """
-    values = {str(name): _values(X[name]) for name in X.columns}
-    label = [] if y is None else [trap for name in values for trap in _decides(name, X[name], y)]
+    values: dict[str, _Values] = {}
+    label: list[Trap] = []
+    for name in X.columns:
+        column = Distinct.of(X[name])
+        values[str(name)] = _values(column)
+        label += [] if y is None else _decides(str(name), column, y)
     own = [trap for name, column in values.items() for trap in _own(name, column)]
     own = [trap for trap in own if trap.kind == "constant" or trap.column not in measured]
     # One of several files may hold one group alone.
@@ -111,15 +115,14 @@ class _Values(NamedTuple):
         return self.held >= _ENOUGH and 2 * self.distinct <= self.held
 
 
-def _values(series: pd.Series[Any]) -> _Values:
-    codes, found = pd.factorize(series)  # numbered in the order of appearance
-    uniques, held = np.asarray(found), codes >= 0
-    numeric = pd.api.types.is_numeric_dtype(series)
+def _values(column: Distinct) -> _Values:
+    codes, uniques, numeric = column
+    held = codes >= 0
     if not numeric:
         held &= np.append(uniques != MISSING, False)[codes]
         uniques = uniques[uniques != MISSING]
     pattern = hashlib.blake2b(codes.astype(np.int32).tobytes()).digest()
-    return _Values(len(series), int(held.sum()), uniques, pattern, numeric)
+    return _Values(len(codes), int(held.sum()), uniques, pattern, numeric)
 
 
 def _own(name: str, column: _Values) -> Iterator[Trap]:
@@ -165,7 +168,7 @@ def _equally_long(column: _Values) -> bool:
     return len(lengths) == 1 and lengths.pop() >= _LONG
 
 
-def _decides(name: str, column: pd.Series[Any], y: npt.NDArray[np.int8]) -> Iterator[Trap]:
+def _decides(name: str, column: Distinct, y: npt.NDArray[np.int8]) -> Iterator[Trap]:
     ones = int(y.sum())
     if min(ones, len(y) - ones) >= _ENOUGH_LABELS and (found := alone(column, y)).suspicious:
         yield Trap(
@@ -181,7 +184,7 @@ def _repeats(
 ) -> Iterator[Trap]:
     """Yield columns that repeat another: its values, other names of them, another unit."""
     kept_out = {
-        _values(pd.Series(codes)).pattern: name
+        _values(Distinct.of(pd.Series(codes))).pattern: name
         for name, codes in sensitive.items()
         if name not in X.columns
     }

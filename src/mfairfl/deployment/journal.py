@@ -26,6 +26,8 @@ __all__ = ["JOURNAL", "Journal", "journalled", "read_journal"]
 JOURNAL = "journal.jsonl"
 """Name of the file."""
 
+_SHOWN = ("train_loss", "train_accuracy", "train_violation", "train_client_accuracy_gap")
+
 
 class Journal(logging.Handler, Callback):
     """Writes events; also a callback of the round loop and a log handler for warnings.
@@ -58,16 +60,15 @@ class Journal(logging.Handler, Callback):
         self.add("started", round=state.round, rounds=setup.rounds, clients=clients)
 
     def on_round(self, setup: Setup, state: RunState, record: RoundRecord) -> None:
-        """Append the round's metrics."""
+        """Append the round's metrics, if all clients were measured."""
         del state
         numbers = round_numbers(setup, record)
-        shown = ("train_loss", "train_accuracy", "train_violation", "train_client_accuracy_gap")
         self.add(
             "round",
             round=record.round,
             rounds=record.rounds,
             counted=sorted(record.coefficients),
-            **{name: numbers[name] for name in shown},
+            **{name: numbers[name] for name in _SHOWN if "train" in record.complete},
         )
         failpoint("journal.round", record.round)
 

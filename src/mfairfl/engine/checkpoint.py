@@ -4,13 +4,18 @@ A file is sealed (`mfairfl.engine.sealed`): arrays, with a JSON header for the r
 It is written beside its final name, flushed to disk and renamed: the rename is the moment a round
 counts. A damaged file is never used; the one before it is, and that is said aloud. Files of the
 last few rounds are kept.
+
+Models that may be served are written once, to a file beside the first checkpoint that has them;
+later ones name it with its SHA-256. So what a run writes grows with its rounds, not their square.
 """
 
 from __future__ import annotations
 
+import hashlib
+import re
 import warnings
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +23,7 @@ import numpy as np
 
 from mfairfl.engine.output import Candidate
 from mfairfl.engine.sealed import seal, unseal
-from mfairfl.engine.state import RoundRecord, RunState, Setup
+from mfairfl.engine.state import RoundRecord, RunState, Setup, Sound
 from mfairfl.errors import CheckpointError, MfairflError
 from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import SUMS, Statistics
@@ -27,16 +32,29 @@ from mfairfl.guard.standing import Standing
 
 __all__ = ["CheckpointWarning", "Checkpoints", "dump", "parse"]
 
-_VERSION = 2
+_VERSION = 3
 _KEEP = 2
+
+_BANK_FILE = re.compile(r"bank-\d{6}\.ckpt")
+
+BankFiles = dict[str, str]
+"""Files with models that may be served, oldest first, and the SHA-256 of each."""
 
 
 class CheckpointWarning(UserWarning):
     """A checkpoint was damaged and an older one is used."""
 
 
-def dump(state: RunState, identity: str) -> bytes:
-    """Return the checkpoint of a state; `identity` names the run's configuration."""
+def dump(state: RunState, identity: str, bank_files: BankFiles | None = None) -> bytes:
+    """Return the checkpoint of a state.
+
+    Parameters
+    ----------
+    identity : str
+        Names the run's configuration.
+    bank_files : mapping, optional
+        Where all of the bank is; else it is in the checkpoint.
+    """
     arrays: dict[str, np.ndarray] = {"weights": state.weights}
     if state.average is not None:
         arrays["average"] = state.average
@@ -47,9 +65,8 @@ def dump(state: RunState, identity: str) -> bytes:
         for slot, vector in held.items():
             arrays[f"slots/{len(slots)}"] = vector
             slots.append([client, slot])
-    for i, candidate in enumerate(state.bank):
-        arrays[f"bank/{i}/weights"] = candidate.weights
-        arrays[f"bank/{i}/sums"] = np.stack([getattr(candidate.statistics, s) for s in SUMS])
+    bank = [] if bank_files else state.bank
+    arrays |= _bank_arrays(bank)
     header = {
         "version": _VERSION,
         "identity": identity,
@@ -57,7 +74,9 @@ def dump(state: RunState, identity: str) -> bytes:
         "strategy": _take_arrays(state.strategy, arrays),
         "vectors": list(state.vectors),
         "slots": slots,
-        "bank": [candidate.name for candidate in state.bank],
+        "bank": [candidate.name for candidate in bank],
+        "bank_files": bank_files or {},
+        "sound": None if state.sound is None else _dump_sound(state.sound, arrays),
         # JSON has no infinity; a run that has not measured a loss yet has no best one.
         "best_loss": state.best_loss if np.isfinite(state.best_loss) else None,
         "best_round": state.best_round,
@@ -67,8 +86,36 @@ def dump(state: RunState, identity: str) -> bytes:
     return seal(arrays, header)
 
 
+def _bank_arrays(bank: Sequence[Candidate]) -> dict[str, np.ndarray]:
+    arrays = {}
+    for i, candidate in enumerate(bank):
+        arrays[f"bank/{i}/weights"] = candidate.weights
+        arrays[f"bank/{i}/sums"] = np.stack([getattr(candidate.statistics, s) for s in SUMS])
+    return arrays
+
+
+def _restore_bank(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> list[Candidate]:
+    bank = []
+    for i, name in enumerate(names):
+        sums = dict(zip(SUMS, arrays[f"bank/{i}/sums"], strict=True))
+        bank.append(Candidate(name, arrays[f"bank/{i}/weights"], Statistics(**sums)))
+    return bank
+
+
+def _dump_sound(sound: Sound, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    plain = {each.name: getattr(sound, each.name) for each in fields(sound)}
+    return {name: _take_arrays(value, arrays) for name, value in plain.items()}
+
+
 def parse(data: bytes, identity: str) -> RunState:
-    """Return the state of a checkpoint, or refuse it with a reason."""
+    """Return the state of a checkpoint that holds all of it, or refuse it with a reason."""
+    state, bank_files = _parse(data, identity)
+    if bank_files:
+        raise CheckpointError("its models that may be served are in files beside it")
+    return state
+
+
+def _parse(data: bytes, identity: str) -> tuple[RunState, BankFiles]:
     arrays, header = unseal(data)
     if not isinstance(header, dict) or not {"version", "identity"} <= set(header):
         raise CheckpointError("it is not a checkpoint of mfairfl")
@@ -77,7 +124,8 @@ def parse(data: bytes, identity: str) -> RunState:
     if header["identity"] != identity:
         raise CheckpointError("it belongs to a run with another configuration")
     try:
-        return _restore(header, arrays)
+        files = {str(name): str(digest) for name, digest in header["bank_files"].items()}
+        return _restore(header, arrays), files
     except (MfairflError, AttributeError, KeyError, TypeError, ValueError) as error:
         why = " ".join(str(error).split())
         raise CheckpointError(f"it is not a checkpoint of mfairfl ({why})") from None
@@ -91,10 +139,7 @@ def _restore(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Run
     slots: dict[str, dict[str, np.ndarray]] = {}
     for i, (client, slot) in enumerate(header["slots"]):
         slots.setdefault(client, {})[slot] = arrays[f"slots/{i}"]
-    bank = []
-    for i, name in enumerate(header["bank"]):
-        sums = dict(zip(SUMS, arrays[f"bank/{i}/sums"], strict=True))
-        bank.append(Candidate(name, arrays[f"bank/{i}/weights"], Statistics(**sums)))
+    sound = header["sound"]
     return RunState(
         round=header["round"],
         weights=arrays["weights"],
@@ -102,11 +147,12 @@ def _restore(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Run
         vectors={name: arrays[f"vectors/{name}"] for name in header["vectors"]},
         slots=slots,
         average=arrays.get("average"),
-        bank=bank,
+        bank=_restore_bank(header["bank"], arrays),
         best_loss=float("inf") if header["best_loss"] is None else header["best_loss"],
         best_round=header["best_round"],
         standing=Standing.from_json(header["standing"]),
         undone=header["undone"],
+        sound=None if sound is None else Sound(**_put_arrays(sound, arrays)),
     )
 
 
@@ -142,7 +188,8 @@ def _require_name(path: Path, state: RunState) -> None:
 
 def _require_fit(state: RunState, setup: Setup) -> None:
     """Refuse a state that no round of this run can have left: the hash is no signature."""
-    numbers = (state.round, state.best_round, state.undone)
+    sound = 0 if state.sound is None else state.sound.round
+    numbers = (state.round, state.best_round, state.undone, sound)
     if not all(isinstance(number, int) and 0 <= number <= setup.rounds for number in numbers):
         raise CheckpointError(f"round {state.round!r} is none of this run's {setup.rounds}")
     if not isinstance(state.strategy, dict) or not isinstance(state.best_loss, int | float):
@@ -169,12 +216,15 @@ def _vectors(
     if state.average is not None:
         yield "average", state.average, model
     yield from ((one.name, one.weights, model) for one in state.bank)
+    if state.sound is not None:
+        yield "sound weights", state.sound.weights, model
+        yield from ((f"sound {n}", v, (setup.size,)) for n, v in state.sound.vectors.items())
     yield from ((name, vector, (setup.size,)) for name, vector in state.vectors.items())
     for client, held in state.slots.items():
         yield from ((f"{client}/{slot}", vector, None) for slot, vector in held.items())
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Checkpoints:
     """The checkpoint folder of one run; also the callback that fills it.
 
@@ -188,6 +238,8 @@ class Checkpoints:
 
     folder: Path
     identity: str
+    _bank_files: BankFiles = field(init=False, default_factory=dict)
+    _stored: int = field(init=False, default=0)
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("round-*.ckpt"))
@@ -208,13 +260,16 @@ class Checkpoints:
         reasons = []
         for path in reversed(self._files()):
             try:
-                state = parse(read_regular_file(path), self.identity)
+                state, bank_files = _parse(read_regular_file(path), self.identity)
+                for name, digest in bank_files.items():
+                    state.bank += self._read_bank(name, digest)
                 if setup is not None:
                     _require_fit(state, setup)
                 _require_name(path, state)
             except (CheckpointError, OSError) as error:
                 reasons.append(f"{path}: {error}")
                 continue
+            self._bank_files, self._stored = bank_files, len(state.bank)
             for reason in reasons:
                 warnings.warn(
                     f"{reason}; going on from round {state.round} instead",
@@ -241,9 +296,35 @@ class Checkpoints:
         del setup, record
         path = self.folder / _file_name(state.round)
         failpoint("checkpoint.begun", state.round)
-        write_atomically(path, dump(state, self.identity), private=True)
+        if len(state.bank) > self._stored:
+            self._write_bank(state)
+        write_atomically(path, dump(state, self.identity, self._bank_files), private=True)
         failpoint("checkpoint.committed", state.round)
         self._remove_old()
+
+    def _write_bank(self, state: RunState) -> None:
+        """Write the models that no file has yet: a bank only grows."""
+        new, name = state.bank[self._stored :], f"bank-{state.round:06d}.ckpt"
+        header = {"version": _VERSION, "bank": [candidate.name for candidate in new]}
+        data = seal(_bank_arrays(new), header)
+        write_atomically(self.folder / name, data, private=True)
+        self._bank_files[name] = hashlib.sha256(data).hexdigest()
+        self._stored = len(state.bank)
+
+    def _read_bank(self, name: str, digest: str) -> list[Candidate]:
+        if not _BANK_FILE.fullmatch(name):
+            raise CheckpointError(f"'{name}' is no name of a file of models")
+        try:
+            data = read_regular_file(self.folder / name)
+        except OSError as error:
+            raise CheckpointError(f"{name} cannot be read ({error.strerror})") from None
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise CheckpointError(f"the SHA-256 of {name} does not match: it is damaged")
+        arrays, header = unseal(data)
+        try:
+            return _restore_bank(header["bank"], arrays)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{name} is not a file of models ({error})") from None
 
     def _remove_old(self) -> None:
         for old in self._files()[:-_KEEP]:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mfairfl.data import SPLITS, Attribute, Client
+from mfairfl.engine.crew import Crew
 from mfairfl.engine.sealed import read_sealed, write_sealed
 from mfairfl.engine.state import Answer, Ask, Measure, Measured, Score, Scored, Train
 from mfairfl.failpoints import failpoint
@@ -142,10 +143,19 @@ class RunRows:
 
 
 class LocalClients:
-    """Answers the requests of runs that share a model shape and a pool of rows."""
+    """Answers the requests of runs that share a model shape and a pool of rows.
 
-    def __init__(self, model: Model, pool: Pool, runs: Sequence[RunRows]) -> None:
+    Parameters
+    ----------
+    crew : Crew, optional
+        Threads that share the work; by default it is done in the caller's.
+    """
+
+    def __init__(
+        self, model: Model, pool: Pool, runs: Sequence[RunRows], crew: Crew | None = None
+    ) -> None:
         self._model, self._pool, self._runs = model, pool, runs
+        self._crew = crew or Crew()
 
     def answer(self, asks: Mapping[int, Ask]) -> dict[int, Any]:
         """Answer requests by run: measurements first; training waits until every run can train."""
@@ -163,16 +173,19 @@ class LocalClients:
             run = self._runs[i]
             for v, weights in enumerate(ask.weights):
                 for split in ask.splits:
-                    for client in _asked(run, ask, split):
+                    for client in ask.asked(run.rows[split]):
                         rows = run.rows[split][client]
                         own = _own_model(run.slots, client, ask.slot, weights)
                         keys.append((i, v, split, client))
                         probes.append(Probe(own, rows, ask.shares, ask.thresholds))
-        found = dict(zip(keys, measure(probes, self._model, self._pool), strict=True))
+        sums = self._crew.carry_out(
+            lambda some: measure(some, self._model, self._pool), probes, _sizes(probes)
+        )
+        found = dict(zip(keys, sums, strict=True))
         return {
             i: tuple(
                 {
-                    s: {c: found[i, v, s, c] for c in _asked(self._runs[i], ask, s)}
+                    s: {c: found[i, v, s, c] for c in ask.asked(self._runs[i].rows[s])}
                     for s in ask.splits
                 }
                 for v in range(len(ask.weights))
@@ -188,7 +201,11 @@ class LocalClients:
                 Probe(_own_model(run.slots, client, ask.slot, ask.weights), rows, ask.shares)
                 for client, rows in shards.items()
             ]
-            found = score_sums(probes, self._model, self._pool, drawn=ask.drawn)
+            found = self._crew.carry_out(
+                lambda some: score_sums(some, self._model, self._pool, drawn=ask.drawn),
+                probes,
+                _sizes(probes),
+            )
             answers[split] = dict(zip(shards, found, strict=True))
         return answers
 
@@ -200,7 +217,11 @@ class LocalClients:
         }
         works = [self._work(i, asks[i], job, held[i, job.client]) for i, job in jobs]
         answers: dict[int, list[Report]] = {i: [] for i in asks}
-        outcomes = run_works(works, self._model, self._pool)
+        outcomes = self._crew.carry_out(
+            lambda some: run_works(some, self._model, self._pool),
+            works,
+            [work.plan.epochs * len(work.rows) for work in works],
+        )
         for (i, job), work, outcome in zip(jobs, works, outcomes, strict=True):
             report = finish(job, work, outcome, held[i, job.client])
             if job.send:
@@ -221,8 +242,8 @@ class LocalClients:
         )
 
 
-def _asked(run: RunRows, ask: Measure, split: str) -> list[str]:
-    return [client for client in run.rows[split] if client not in ask.without]
+def _sizes(probes: Sequence[Probe]) -> list[float]:
+    return [len(np.atleast_2d(probe.weights)) * len(probe.rows) for probe in probes]
 
 
 def _own_model(slots: Slots, client: str, slot: str | None, weights: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ import numpy as np
 
 from mfairfl.data import SPLITS, Federation, Split
 from mfairfl.engine.clients import LocalClients, MemorySlots, RunRows
+from mfairfl.engine.crew import Crew
 from mfairfl.engine.loop import Callback, Loop, Result, federate, first_state
 from mfairfl.engine.state import Ask, Reply, RunState, Setup
 from mfairfl.fairness.cells import Cells
@@ -91,15 +92,21 @@ def _pooled_name(federation: Federation) -> str:
     return names[0] if len(names) == 1 else "all clients"
 
 
-def run_all(members: Sequence[Member]) -> list[Result]:
+def run_all(members: Sequence[Member], *, workers: int = 1) -> list[Result]:
     """Run every member to its end; results in the same order.
 
-    Runs of one model shape advance side by side: when all wait, they are answered together.
+    Runs of one model shape advance side by side: when all wait, they are answered together, by as
+    many threads as there are `workers`.
     """
+    with Crew(workers) as crew:
+        return _run_all(members, crew)
+
+
+def _run_all(members: Sequence[Member], crew: Crew) -> list[Result]:
     results: dict[int, Result] = {}
     for group in _same_shape(members):
         states = [member.state or first_state(member.setup, member.model) for _, member in group]
-        clients = clients_of([member for _, member in group], states)
+        clients = clients_of([member for _, member in group], states, crew)
         loops: list[Loop] = [
             federate(member.setup, state, member.callbacks)
             for (_, member), state in zip(group, states, strict=True)
@@ -129,7 +136,9 @@ def _same_shape(members: Sequence[Member]) -> Iterable[list[tuple[int, Member]]]
     return groups.values()
 
 
-def clients_of(members: Sequence[Member], states: Sequence[RunState]) -> LocalClients:
+def clients_of(
+    members: Sequence[Member], states: Sequence[RunState], crew: Crew | None = None
+) -> LocalClients:
     """Join the rows of the distinct federations; return the clients of all runs."""
     federations = {id(m.federation): m.federation for m in members}
     keys: list[tuple[int, Split, str]] = []
@@ -148,7 +157,7 @@ def clients_of(members: Sequence[Member], states: Sequence[RunState]) -> LocalCl
         _run_rows(member, state, where[id(member.federation)])
         for member, state in zip(members, states, strict=True)
     ]
-    return LocalClients(members[0].model, pool, runs)
+    return LocalClients(members[0].model, pool, runs, crew)
 
 
 def _run_rows(member: Member, state: RunState, rows: dict[str, dict[str, range]]) -> RunRows:

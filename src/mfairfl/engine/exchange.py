@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
-import numpy as np
-
 from mfairfl.engine.state import Ask, Measure, Reply, RunState, Score, Setup, Train
 from mfairfl.errors import FederationError
 from mfairfl.guard.acceptance import Terms, accept_measured, accept_reports, accept_scored
@@ -28,7 +26,7 @@ def measure(setup: Setup, state: RunState, ask: Measure) -> Generator[Ask, Reply
     at_half = ask.thresholds is None
     answers, refused = accept_measured(reply.found, setup.enrolled, at_half=at_half)
     found = Reply(answers, {**refused, **reply.faults}, reply.absent)
-    left = answers[0][setup.held_out]
+    left = answers[0][setup.held_out if setup.held_out in ask.splits else ask.splits[0]]
     if not left or len(refused) > len(left):
         raise BrokenModelError(f"round {state.round}: {_too_few(found, 'measurements')}")
     return found
@@ -56,9 +54,10 @@ def let_train(setup: Setup, state: RunState, jobs: Sequence[Job]) -> Generator[A
     """Let clients train, and return the reports that can be used."""
     if not jobs:
         return Reply([])
-    everyone = sorted(setup.summary.counts)
-    start = np.broadcast_to(state.weights, (len(everyone), setup.size))
-    weights = dict(zip(everyone, start, strict=True))
+    weights = dict.fromkeys((job.client for job in jobs), state.weights)
+    if setup.strategy.card.serves == "ensemble":
+        members = dict(zip(sorted(setup.summary.counts), state.weights, strict=True))
+        weights = {client: members[client] for client in weights}
     reply = yield Train(state.round, weights, tuple(jobs))
     terms = terms_of(setup, state, jobs)
     reports, refused, state.standing.longest = accept_reports(reply.found, terms)
@@ -71,7 +70,8 @@ def terms_of(setup: Setup, state: RunState, jobs: Sequence[Job]) -> Terms:
     return Terms(
         jobs=jobs,
         size=setup.size,
-        rows={name: float(rows.sum()) for name, rows in setup.summary.counts.items()},
+        rows={job.client: float(setup.summary.counts[job.client].sum()) for job in jobs},
+        usual_rows=setup.usual_rows,
         attributes=setup.summary.attributes,
         longest=state.standing.longest,
     )

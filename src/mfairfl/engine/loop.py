@@ -15,6 +15,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mfairfl.data import Split
+from mfairfl.engine.cadence import (
+    about,
+    ask_after,
+    drawn,
+    ensemble_shares,
+    may_be_served,
+    taking_part,
+)
 from mfairfl.engine.exchange import (
     BrokenModelError,
     let_train,
@@ -23,7 +32,7 @@ from mfairfl.engine.exchange import (
     set_aside,
     terms_of,
 )
-from mfairfl.engine.output import AVERAGE_DECAY, Candidate, Served, choose
+from mfairfl.engine.output import AVERAGE_DECAY, Candidate, NamedWeights, Served, choose
 from mfairfl.engine.state import (
     Ask,
     Measure,
@@ -34,10 +43,12 @@ from mfairfl.engine.state import (
     Score,
     Scored,
     Setup,
+    Sound,
 )
 from mfairfl.engine.tallies import mean_loss, pooled
 from mfairfl.errors import FederationError
 from mfairfl.failpoints import failpoint
+from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.thresholds import fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
 from mfairfl.guard.acceptance import accept_reports
@@ -108,15 +119,13 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
     watchers = list(callbacks)
     for watcher in watchers:
         watcher.on_start(setup, state)
-    first = yield from measure(setup, state, _ask_again(setup, state))
-    measured: Measured = first.found[0]
+    known = yield from _measured_again(setup, state)
     if state.round == 0:
-        _tell(watchers, setup, state, _record(setup, 0, measured, set_aside=set_aside(first)))
+        _tell(watchers, setup, state, _record(setup, 0, known, set_aside=set_aside(known.reply)))
     while state.round < setup.rounds and not _stalled(setup, state):
-        record = yield from _round(setup, state, measured)
-        measured = _without_suspended(setup, state, record.measured)
+        record, known = yield from _round(setup, state, known)
         _tell(watchers, setup, state, record)
-    served, final = yield from serve_model(setup, state, measured)
+    served, final = yield from serve_model(setup, state)
     scored = yield from score(setup, _ask_scores(setup, state, served))
     return Result(
         served=served,
@@ -137,18 +146,49 @@ def _diverged(state: RunState) -> list[str]:
     ]
 
 
-def _without_suspended(setup: Setup, state: RunState, measured: Measured) -> Measured:
-    """Return what a run that is resumed here would measure: this round may have suspended some."""
-    out = state.standing.out(state.round)
-    kept = {
-        split: {name: sums for name, sums in clients.items() if name not in out}
-        for split, clients in measured.items()
-    }
-    if not kept[setup.held_out]:
-        raise FederationError(
-            f"round {state.round}: the only clients whose measurement can be used are suspended"
-        )
-    return kept
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What was measured of the present weights."""
+
+    reply: Reply = field(default_factory=lambda: Reply(({},)))
+    asked: frozenset[str] = frozenset()
+    complete: tuple[Split, ...] = ()
+
+    @property
+    def silent(self) -> frozenset[str]:
+        """Who has no usable answer."""
+        return self.asked - set(next(iter(self.measured.values()), ()))
+
+    @property
+    def measured(self) -> Measured:
+        found: Measured = self.reply.found[0]
+        return found
+
+    @property
+    def train(self) -> Mapping[str, Statistics]:
+        return self.measured.get("train", {})
+
+
+def _measured_again(setup: Setup, state: RunState) -> Generator[Ask, Reply, _Known]:
+    """Measure what was measured of these weights when their round ended."""
+    ask = ask_after(setup, state, about(setup, state.weights))
+    return _Known() if ask is None else (yield from _look(setup, state, ask))
+
+
+def _look(setup: Setup, state: RunState, ask: Measure) -> Generator[Ask, Reply, _Known]:
+    """Measure the present weights.
+
+    Where most of a few cannot, all are asked: they say whether it is the model that is broken.
+    """
+    try:
+        reply = yield from measure(setup, state, ask)
+    except BrokenModelError:
+        if ask.only is None:
+            raise
+        ask = replace(ask, only=None, without=state.standing.out(state.round))
+        reply = yield from measure(setup, state, ask)
+    complete = ask.splits if ask.only is None else ()
+    return _Known(reply, frozenset(ask.asked(sorted(setup.summary.counts))), complete)
 
 
 def _tell(
@@ -158,10 +198,13 @@ def _tell(
         watcher.on_round(setup, state, record)
 
 
-def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, Any, RoundRecord]:
-    """One round: plan, train, combine, measure the new weights."""
-    this, index = _this_round(setup, state, measured), state.round
-    longest = state.standing.longest
+def _round(
+    setup: Setup, state: RunState, known: _Known
+) -> Generator[Ask, Any, tuple[RoundRecord, _Known]]:
+    """One round: plan, train, combine, measure the new weights if somebody needs to know."""
+    train = yield from _for_planning(setup, state, known)
+    this, index = _this_round(setup, state, train, known.silent), state.round
+    before = state.sound or Sound.of(state)
     planned, jobs = setup.strategy.plan(state.strategy, this)
     failpoint("round.planned", index + 1)
     trained = yield from let_train(setup, state, jobs)
@@ -172,7 +215,6 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
     if seen:
         step = setup.strategy.combine(planned, this, seen, gram)
         step = _on_originals(step, defended)
-    before = replace(state, bank=[*state.bank], vectors={**state.vectors})
     state.strategy = planned if step.state is None else step.state
     failpoint("round.combined", state.round + 1)
     _advance(setup, state, step, reports)
@@ -180,13 +222,14 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
     suspended = state.standing.reasons(index)
     log = dict(step.log)
     try:
-        answers = yield from _bank(setup, state)
+        after = yield from _measure_after(setup, state)
+        state.sound = None if after.asked else before
     except BrokenModelError as error:
-        _undo(state, before)
-        state.standing.longest = longest
+        before.restore(state)
         log["undone"] = str(error)
-        answers = yield from measure(setup, state, _ask_again(setup, state))
+        after = yield from _measured_again(setup, state)
     failpoint("round.measured", state.round)
+    answers = after.reply
     refused = {**answers.faults, **trained.faults}
     if defended.accused:
         refused = {**defended.reasons, **refused}
@@ -197,16 +240,35 @@ def _round(setup: Setup, state: RunState, measured: Measured) -> Generator[Ask, 
     moved = (step.scale * step.coefficients).tolist()
     if setup.robust != "none":
         log["robust"] = defended.log(setup.robust)
-    return _record(
+    record = _record(
         setup,
         state.round,
-        answers.found[0],
+        after,
         coefficients=dict(zip(clients, moved, strict=True)),
         norms=dict(zip(clients, norms, strict=True)),
         clipped=defended.clipped,
         set_aside={**suspended, **answers.absent, **trained.absent, **defended.reasons, **refused},
         log=log,
     )
+    return record, after
+
+
+def _for_planning(
+    setup: Setup, state: RunState, known: _Known
+) -> Generator[Ask, Reply, Mapping[str, Statistics]]:
+    """Return the train rows' sums that the next round is planned from.
+
+    As a rule they are known from the last measurement, but for clients that are drawn in place of
+    those that it could not use, or that the last round suspended.
+    """
+    if not setup.plans_from_measurements:
+        return {}
+    missing = frozenset(drawn(setup, state, known.silent)) - known.asked
+    if not missing or setup.strategy.card.trains_on == "pooled":
+        return known.train
+    ask = replace(about(setup, state.weights), splits=("train",), only=missing)
+    found = yield from _look(setup, state, ask)
+    return {**known.train, **found.train}
 
 
 def rehearse(
@@ -215,20 +277,18 @@ def rehearse(
     """Return the move Σ c_k g_k that the server would make with these reports; nothing changes.
 
     For those who want to know the server's answer beforehand: attackers and auditors.
+
+    Parameters
+    ----------
+    measured : mapping
+        The participants' sums and counts, where the strategy plans from them.
     """
-    this = _this_round(setup, state, measured)
+    this = _this_round(setup, state, measured.get("train", {}))
     planned, jobs = setup.strategy.plan(state.strategy, this)
     sound, _, _ = accept_reports(reports, terms_of(setup, state, jobs))
     defended, seen, gram = _defended(setup, this, sound)
     step = _on_originals(setup.strategy.combine(planned, this, seen, gram), defended)
     return step.scale * weighted_sum([r.update for r in sound], step.coefficients)
-
-
-def _undo(state: RunState, before: RunState) -> None:
-    """Take back a step after which the model is broken; the round counts, and its strikes do."""
-    state.undone += 1
-    for name in ("weights", "strategy", "vectors", "average", "bank"):
-        setattr(state, name, getattr(before, name))
 
 
 def _defended(
@@ -265,24 +325,19 @@ def _updates(this: Round, reports: Sequence[Report], gram: np.ndarray) -> Update
     )
 
 
-def _this_round(setup: Setup, state: RunState, measured: Measured) -> Round:
-    # A client without training rows has nothing to say; it is still measured on its other rows.
-    # One without a usable answer to the last measurement is left out until it has one.
-    train, pooled_rows = measured["train"], setup.strategy.card.trains_on == "pooled"
-    out = state.standing.out(state.round)
-    names = sorted(
-        name
-        for name, n in setup.summary.counts.items()
-        if n.sum() > 0 and (pooled_rows or name in train) and name not in out
-    )
-    if not names:
+def _this_round(
+    setup: Setup,
+    state: RunState,
+    train: Mapping[str, Statistics],
+    silent: frozenset[str] = frozenset(),
+) -> Round:
+    participants = taking_part(setup, state, train, silent)
+    if not participants:
         raise FederationError(f"round {state.round}: no client with train rows can take part")
-    count = max(1, round(setup.participation * len(names)))
-    drawn = stream(setup.seed, "participants", state.round).permutation(len(names))[:count]
-    participants = tuple(names[i] for i in sorted(drawn))
-    known = tuple(
-        Measurement(name, pooled(train) if pooled_rows else train[name]) for name in participants
-    )
+    known: tuple[Measurement, ...] = ()
+    if setup.plans_from_measurements:
+        whole = setup.strategy.card.trains_on == "pooled"
+        known = tuple(Measurement(n, pooled(train) if whole else train[n]) for n in participants)
     robust = setup.robust != "none"
     return Round(
         index=state.round,
@@ -303,6 +358,7 @@ def _decay(setup: Setup, round_: int) -> float:
     return setup.recipe.rate(round_, setup.rounds) / first if first else 1.0
 
 
+@np.errstate(over="ignore")  # a step that leaves float32 is taken back
 def _advance(setup: Setup, state: RunState, step: Step, reports: Sequence[Report]) -> None:
     """Move the weights: w ← w − scale · Σ c_k g_k, in client order and double precision.
 
@@ -326,54 +382,66 @@ def _advance(setup: Setup, state: RunState, step: Step, reports: Sequence[Report
     state.round += 1
 
 
-def _bank(setup: Setup, state: RunState) -> Generator[Ask, Reply, Reply]:
-    """Measure the new weights (and their average) and keep them as candidates."""
-    candidates = {"round": state.weights}
+def _measure_after(setup: Setup, state: RunState) -> Generator[Ask, Reply, _Known]:
+    """Measure the new weights (and their average) as far as need be; keep what may be served."""
+    models = [state.weights]
     if setup.output.rule not in ("last", "threshold"):
         before = state.weights if state.average is None else state.average
         mixed = AVERAGE_DECAY * before + (1 - AVERAGE_DECAY) * state.weights
         state.average = mixed.astype(np.float32)
-        if 2 * state.round > setup.rounds:
-            candidates["average"] = state.average
-    out = state.standing.out(state.round)
-    ask = replace(_ask_about(setup, *candidates.values()), without=out)
-    answers = yield from measure(setup, state, ask)
-    if "average" in candidates:
-        for (kind, weights), found in zip(candidates.items(), answers.found, strict=True):
-            sums = pooled(found[setup.held_out])
-            state.bank.append(Candidate(f"{kind} {state.round}", weights, sums))
-    loss = mean_loss(pooled(answers.found[0][setup.held_out]))
-    if loss < state.best_loss:
-        state.best_loss, state.best_round = loss, state.round
-    return answers
+    candidates = may_be_served(setup, state.round) and state.average is not None
+    if candidates and state.average is not None:
+        models.append(state.average)
+    if not all(np.isfinite(model).all() for model in models):
+        raise BrokenModelError(f"round {state.round}: its weights are not finite")
+    ask = ask_after(setup, state, about(setup, *models))
+    if ask is None:
+        return _Known()
+    found = yield from _look(setup, state, ask)
+    if setup.held_out in found.complete:
+        sums = [pooled(one[setup.held_out]) for one in found.reply.found]
+        if candidates:
+            for kind, weights, total in zip(("round", "average"), models, sums, strict=True):
+                state.bank.append(Candidate(f"{kind} {state.round}", weights, total))
+        loss = mean_loss(sums[0])
+        if loss < state.best_loss:
+            state.best_loss, state.best_round = loss, state.round
+    return found
 
 
 def _stalled(setup: Setup, state: RunState) -> bool:
     return setup.patience is not None and state.round - state.best_round >= setup.patience
 
 
-def _record(setup: Setup, round_: int, measured: Measured, **extra: Any) -> RoundRecord:
-    lr = setup.recipe.rate(max(round_ - 1, 0), setup.rounds)
-    return RoundRecord(round=round_, rounds=setup.rounds, lr=lr, measured=measured, **extra)
+def _record(setup: Setup, round_: int, known: _Known, **extra: Any) -> RoundRecord:
+    return RoundRecord(
+        round=round_,
+        rounds=setup.rounds,
+        lr=setup.recipe.rate(max(round_ - 1, 0), setup.rounds),
+        measured=known.measured,
+        complete=known.complete,
+        **extra,
+    )
 
 
-def serve_model(
-    setup: Setup, state: RunState, measured: Measured
-) -> Generator[Ask, Reply, tuple[Served, Reply]]:
+def serve_model(setup: Setup, state: RunState) -> Generator[Ask, Reply, tuple[Served, Reply]]:
     """Apply the output rule and measure what is served."""
-    last = Candidate(f"round {state.round}", state.weights, pooled(measured[setup.held_out]))
-    constraints = setup.summary.constraints
-    served = choose(setup.output, last, state.bank, constraints)
+    constraints, bank = setup.summary.constraints, state.bank
+    last = NamedWeights(f"round {state.round}", state.weights)
+    if not bank and setup.output.rule in ("select", "mixture"):
+        found = yield from measure(setup, state, about(setup, state.weights))
+        bank = [Candidate(*last, pooled(found.found[0][setup.held_out]))]
+    served = choose(setup.output, last, bank, constraints)
     serves = setup.strategy.card.serves
     if serves != "global":
         clients = tuple(sorted(setup.summary.counts))
         served = replace(served, names=served.names * len(clients), clients=clients)
     if serves == "personal":
-        everyone = yield from measure(setup, state, _ask_about(setup, state.weights))
+        everyone = yield from measure(setup, state, about(setup, state.weights))
         return _personal(served, state), everyone
     if serves == "ensemble":
-        served = replace(served, kind="ensemble", weights=_shares(setup))
-        return served, (yield from measure(setup, state, _ask_about(setup, served.members)))
+        served = replace(served, kind="ensemble", weights=ensemble_shares(setup))
+        return served, (yield from measure(setup, state, about(setup, served.members)))
     if setup.output.rule == "threshold":
         scored = yield from score(setup, Score(state.weights, (setup.held_out,)))
         sums = scored.found[setup.held_out]
@@ -385,23 +453,6 @@ def serve_model(
     return served, (yield from measure(setup, state, request))
 
 
-def _ask_about(setup: Setup, *models: np.ndarray) -> Measure:
-    """Ask how models do as they would be served."""
-    serves = setup.strategy.card.serves
-    return Measure(
-        models,
-        setup.splits,
-        shares=_shares(setup) if serves == "ensemble" else None,
-        slot=PERSONAL if serves == "personal" else None,
-    )
-
-
-def _ask_again(setup: Setup, state: RunState) -> Measure:
-    """Ask how the server's weights do, as a run that is resumed here would."""
-    ask = _ask_about(setup, state.weights)
-    return replace(ask, without=state.standing.out(state.round))
-
-
 def _ask_scores(setup: Setup, state: RunState, served: Served) -> Score:
     """Ask how the served model scores the rows of every split."""
     if served.kind == "personal":
@@ -410,14 +461,6 @@ def _ask_scores(setup: Setup, state: RunState, served: Served) -> Score:
         return Score(served.members[0], setup.splits)
     drawn = served.kind == "mixture"
     return Score(served.members, setup.splits, shares=served.weights, drawn=drawn)
-
-
-def _shares(setup: Setup) -> np.ndarray:
-    """Return how much each member of an ensemble counts, in client order."""
-    sizes = np.array([setup.summary.counts[name].sum() for name in sorted(setup.summary.counts)])
-    if setup.strategy.card.shares == "uniform":
-        sizes = np.sign(sizes)  # who has no rows has no model of its own
-    return np.asarray(sizes / sizes.sum())
 
 
 def _personal(served: Served, state: RunState) -> Served:

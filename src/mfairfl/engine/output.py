@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,17 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.thresholds import Thresholds
 
-__all__ = ["RULES", "Candidate", "Kind", "Output", "Rule", "Served", "accuracy", "choose"]
+__all__ = [
+    "RULES",
+    "Candidate",
+    "Kind",
+    "NamedWeights",
+    "Output",
+    "Rule",
+    "Served",
+    "accuracy",
+    "choose",
+]
 
 Rule = Literal["last", "average", "select", "mixture", "threshold"]
 RULES: tuple[Rule, ...] = ("last", "average", "select", "mixture", "threshold")
@@ -52,6 +62,13 @@ class Output:
     def __post_init__(self) -> None:
         if not 0 <= self.tolerance <= 1:
             raise ConfigError(f"output.tolerance must lie in [0, 1], not {self.tolerance}")
+
+
+class NamedWeights(NamedTuple):
+    """Weights, and where they come from, for example "round 40"."""
+
+    name: str
+    weights: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +112,7 @@ class Served:
     thresholds: Thresholds | None = None
 
 
-def _single(candidate: Candidate, note: str = "") -> Served:
+def _single(candidate: Candidate | NamedWeights, note: str = "") -> Served:
     return Served(
         kind="single",
         members=np.atleast_2d(candidate.weights),
@@ -106,20 +123,19 @@ def _single(candidate: Candidate, note: str = "") -> Served:
 
 
 def choose(
-    output: Output, last: Candidate, bank: Sequence[Candidate], constraints: Constraints
+    output: Output, last: NamedWeights, candidates: Sequence[Candidate], constraints: Constraints
 ) -> Served:
     """Apply the output rule; `last` is the final weights.
 
-    A bank may be empty (a run without rounds): every rule then serves the last weights.
+    Without candidates (in a run without rounds) every rule serves the last weights.
     """
-    candidates = bank or [last]
-    if output.rule in ("last", "threshold"):
+    if output.rule in ("last", "threshold") or not candidates:
         return _single(last)
     if output.rule == "average":
         rounds = [c for c in candidates if c.name.startswith("round")]
         total = np.mean(np.stack([c.weights for c in rounds]), axis=0, dtype=np.float64)
         name = f"average of {rounds[0].name} to {rounds[-1].name}"
-        return _single(Candidate(name, np.asarray(total, dtype=np.float32), last.statistics))
+        return _single(NamedWeights(name, np.asarray(total, dtype=np.float32)))
     # All candidates are counted on the same rows: undefined for one is undefined for all.
     if np.isnan(constraints.violation(candidates[0].statistics)):
         return _single(last, "the violation is undefined on these rows; the last is served")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.scores import ScoreSums
 from mfairfl.fairness.thresholds import Thresholds, refuse_losses
+from mfairfl.guard.acceptance import lower_median
 from mfairfl.guard.defence import check_robust
 from mfairfl.guard.standing import Standing
 from mfairfl.strategies.base import State, Strategy, Summary
@@ -64,6 +65,9 @@ class Setup:
         Stop after so many rounds without a lower pooled loss (on validation rows, if any).
     splits : tuple
         The splits that exist.
+    evaluate_every : int
+        All clients measure all splits every so many rounds, before the first and after the last;
+        in between only what planning, the output rule and `patience` need is measured.
     enrolled : mapping of split to mapping of client to ndarray (C, 2)
         Rows per (cell, label) that clients were enrolled with; measurements must agree. By default
         the train rows of the summary.
@@ -84,8 +88,19 @@ class Setup:
     splits: tuple[Split, ...] = ("train", "test")
     enrolled: Mapping[Split, Mapping[str, np.ndarray]] = field(default_factory=dict)
     robust: str = "none"
+    evaluate_every: int = 1
+    trainers: tuple[str, ...] = field(init=False)
+    """Who has train rows, in name order."""
+    usual_rows: float = field(init=False)
+    """The lower median of the trainers' rows."""
 
     def __post_init__(self) -> None:
+        # Once, not in every round: most of thousands of clients may rest.
+        rows = {name: float(n.sum()) for name, n in self.summary.counts.items()}
+        trainers = tuple(sorted(name for name, count in rows.items() if count > 0))
+        object.__setattr__(self, "trainers", trainers)
+        usual = lower_median([rows[name] for name in trainers]) if trainers else 0.0
+        object.__setattr__(self, "usual_rows", usual)
         check_robust(self.robust, self.strategy.card)
         serves, rule = self.strategy.card.serves, self.output.rule
         fitting = _FITTING.get(serves, RULES)
@@ -109,6 +124,11 @@ class Setup:
         """The split that may choose between models: validation rows if there are any."""
         return "validation" if "validation" in self.splits else "train"
 
+    @property
+    def plans_from_measurements(self) -> bool:
+        """Whether a round needs to know how its participants do at the server's weights."""
+        return self.strategy.card.measures != "none" or self.robust != "none"
+
 
 @dataclass(slots=True, kw_only=True)
 class RunState:
@@ -126,6 +146,8 @@ class RunState:
         Which clients failed, and which are suspended.
     undone : int
         Rounds whose step was taken back, because it broke the model.
+    sound : Sound, optional
+        Where to go back to, while the present weights have not been measured.
     """
 
     round: int
@@ -139,11 +161,43 @@ class RunState:
     best_round: int = 0
     standing: Standing = field(default_factory=Standing)
     undone: int = 0
+    sound: Sound | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sound:
+    """What a round changes, as it was when clients could last measure the model."""
+
+    round: int
+    weights: np.ndarray
+    strategy: State
+    vectors: Mapping[str, np.ndarray]
+    average: np.ndarray | None
+    longest: Mapping[str, float]
+
+    @classmethod
+    def of(cls, state: RunState) -> Sound:
+        """Return what the next rounds may change."""
+        return cls(
+            round=state.round,
+            weights=state.weights,
+            strategy=state.strategy,
+            vectors=dict(state.vectors),
+            average=state.average,
+            longest=dict(state.standing.longest),
+        )
+
+    def restore(self, state: RunState) -> None:
+        """Take back the rounds since then; they count, and so do their strikes."""
+        state.undone += state.round - self.round
+        state.weights, state.strategy, state.average = self.weights, self.strategy, self.average
+        state.vectors, state.standing.longest = dict(self.vectors), dict(self.longest)
+        state.sound = None
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Request: evaluate models on these splits of every client.
+    """Request: evaluate models on these splits of clients.
 
     Parameters
     ----------
@@ -159,6 +213,8 @@ class Measure:
         How scores become decisions; None decides at score ½.
     without : frozenset of str
         Clients that are not asked: those that are suspended.
+    only : frozenset of str, optional
+        The clients that are asked; None asks all.
     """
 
     weights: tuple[np.ndarray, ...]
@@ -167,6 +223,12 @@ class Measure:
     slot: str | None = None
     thresholds: Thresholds | None = None
     without: frozenset[str] = frozenset()
+    only: frozenset[str] | None = None
+
+    def asked(self, clients: Collection[str]) -> list[str]:
+        """Return those of these clients, which come in name order, that are asked."""
+        some = clients if self.only is None else [c for c in sorted(self.only) if c in clients]
+        return [client for client in some if client not in self.without]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,21 +307,28 @@ class RoundRecord:
     round : int
         1 for the first; 0 is the model before training.
     measured : mapping
-        Sums and counts of the round's final weights.
+        Sums and counts of the round's final weights, as far as they were measured.
+    complete : tuple of str
+        The splits that all clients were asked to measure, but for those that are suspended.
     coefficients, norms : mapping of str to float
         How much each client counted, and the length of its update.
     clipped : mapping of str to float
         The factor by which a robust rule shortened a client's update.
     set_aside : mapping of str to str
         Clients left out of the round, with the reason.
+    numbers : dict of str to float
+        What follows from the measurements, once somebody has computed it
+        (`mfairfl.runs.history.round_numbers`).
     """
 
     round: int
     rounds: int
     lr: float
     measured: Measured
+    complete: tuple[Split, ...]
     coefficients: Mapping[str, float] = field(default_factory=dict)
     norms: Mapping[str, float] = field(default_factory=dict)
     clipped: Mapping[str, float] = field(default_factory=dict)
     set_aside: Mapping[str, str] = field(default_factory=dict)
     log: Mapping[str, Any] = field(default_factory=dict)
+    numbers: dict[str, float | None] = field(default_factory=dict, compare=False, repr=False)

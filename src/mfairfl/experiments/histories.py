@@ -32,7 +32,8 @@ _ROUNDING = 1e-12
 def read_history(run_directory: str | Path) -> pd.DataFrame:
     """Read a finished run's test numbers: columns round, epoch, accuracy, client_accuracy_std.
 
-    Round 0 is the model before training. The numbers are those of the round's plain model:
+    Rounds after which not all were measured (`training.evaluate_every`) are left out. Round 0 is
+    the model before training. The numbers are those of the round's plain model:
     thresholds by group and the choice of the served round come later.
 
     Examples
@@ -46,7 +47,8 @@ def read_history(run_directory: str | Path) -> pd.DataFrame:
     for name in NUMBERS:
         if f"test_{name}" not in rows[0]:
             raise RunDirectoryError(f"{path}: lacks column 'test_{name}'; train with test rows")
-    rounds = np.array([int(row["round"]) for row in rows])
+    rows = [row for row in rows if row["test_accuracy"]]
+    rounds = np.array([int(row["round"]) for row in rows], dtype=np.int64)
     numbers = {name: [number_in(row[f"test_{name}"]) for row in rows] for name in NUMBERS}
     return pd.DataFrame({"round": rounds, "epoch": rounds * record.epochs_per_round, **numbers})
 

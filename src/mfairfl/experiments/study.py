@@ -275,6 +275,8 @@ def _of(
     for label, hyper_parameters in variant.expanded():
         options = {
             **row_settings(data, split, seed),
+            # A curve has a point for every round.
+            **({"training.evaluate_every": 1} if study.kind == "curves" else {}),
             **chosen,
             **hyper_parameters,
             "training.rounds": rounds,

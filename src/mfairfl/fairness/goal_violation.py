@@ -66,7 +66,7 @@ def goal_violation(
         return GoalViolation(value=None, undefined=why)
     name, rng = f"{notion.name}_violation", np.random.default_rng(seed)
     around = Resampling(rng, level, draws)
-    found = around.violations([notion], groupings, {name: value}, tally.counts)
+    found = around.violations([notion], groupings, tally.counts)
     fair = simulated_fair(compared_counts(tally.counts, groupings), draws, rng)[fair_kind(notion)]
     floor = float(violation_of(notion, groupings).value(fair).mean())
     return GoalViolation(value=value, interval=found[name], floor=floor)

@@ -7,7 +7,7 @@ thresholds of the grid.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,22 +15,30 @@ from numpy.typing import ArrayLike, NDArray
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.arrays import binary_column
 
-__all__ = ["ScoreHistogram", "checked_rows"]
+__all__ = ["ScoreHistogram", "checked_rows", "pooled_histogram"]
 
 Floats = NDArray[np.float64]
 
 _REACH = 8.0  # |logit| up to which bins are narrow: probabilities from .0003 to .9997
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class ScoreHistogram:
     """Counts[cell, label, bin] of logits; adding two histograms is pooling their rows.
 
-    Attributes
+    Only bins that hold rows are kept: a client of twenty rows takes as much memory as it needs.
+
+    Parameters
     ----------
     counts
-        Shape (C, 2, B), int64; B a power of two. Inner bins are 16/B wide, so every edge is an
+        Shape (C, 2, B), integers; B a power of two. Inner bins are 16/B wide, so every edge is an
         exact float; the outer two are open.
+
+    Attributes
+    ----------
+    shape
+        (C, 2, B).
+    places, numbers
+        The entries of `counts` that are not 0, in C order, and the rows they hold.
 
     Examples
     --------
@@ -39,10 +47,14 @@ class ScoreHistogram:
     [[[0, 2, 0, 0], [0, 0, 0, 0]], [[0, 0, 0, 0], [0, 0, 2, 0]]]
     """
 
-    counts: NDArray[np.int64]
+    __slots__ = ("numbers", "places", "shape")
 
-    def __post_init__(self) -> None:
-        given = np.asarray(self.counts)
+    shape: tuple[int, int, int]
+    places: NDArray[np.intp]
+    numbers: NDArray[np.int64]
+
+    def __init__(self, counts: ArrayLike) -> None:
+        given = np.asarray(counts)
         if given.ndim != 3 or given.shape[1] != 2 or given.dtype.kind not in "iu":
             raise DataError(
                 f"score histogram: {given.dtype} counts of shape {given.shape}; "
@@ -51,9 +63,9 @@ class ScoreHistogram:
         _edges(given.shape[2])
         if (given < 0).any():
             raise DataError("score histogram: counts hold a negative number; send counts of rows")
-        counts = given.astype(np.int64)
-        counts.setflags(write=False)
-        object.__setattr__(self, "counts", counts)
+        self.shape = given.shape
+        self.places = np.flatnonzero(given)
+        self.numbers = given.reshape(-1)[self.places].astype(np.int64)
 
     @classmethod
     def from_logits(
@@ -66,13 +78,30 @@ class ScoreHistogram:
             raise DataError(f"labels: {len(y)} values for {len(z)} logits; give one per row")
         position = np.searchsorted(_edges(bins), z, side="right")  # the number of edges ≤ z
         index = (cell * 2 + y) * bins + position
-        counts = np.bincount(index, minlength=size * 2 * bins).astype(np.int64)
-        return cls(counts.reshape(size, 2, bins))
+        found = cls.__new__(cls)  # counts of rows need no check, nor a place for empty bins
+        found.shape = (size, 2, bins)
+        found.places, found.numbers = np.unique(index, return_counts=True)
+        return found
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """All counts, (C, 2, B)."""
+        counts = np.zeros(math.prod(self.shape), dtype=np.int64)
+        counts[self.places] = self.numbers
+        return counts.reshape(self.shape)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The number of rows by cell and label, (C, 2)."""
+        cells, labels, bins = self.shape
+        # Weights are floats, which are exact below 2⁵³ rows.
+        rows = np.bincount(self.places // bins, self.numbers, cells * labels)
+        return rows.astype(np.int64).reshape(cells, labels)
 
     @property
     def thresholds(self) -> Floats:
         """The B + 1 thresholds the counts can tell apart: −∞, the edges, +∞."""
-        return np.concatenate([[-math.inf], _edges(self.counts.shape[2]), [math.inf]])
+        return np.concatenate([[-math.inf], _edges(self.shape[2]), [math.inf]])
 
     @property
     def selected(self) -> NDArray[np.int64]:
@@ -90,18 +119,34 @@ class ScoreHistogram:
         [[[0, 1, 0, 0], [0, 0, 1, 0]]]
         """
         _edges(bins)
-        if bins > self.counts.shape[2]:
-            raise ConfigError(f"bins = {bins}; the histogram has {self.counts.shape[2]} only")
-        shape = (*self.counts.shape[:2], bins, self.counts.shape[2] // bins)
+        if bins > self.shape[2]:
+            raise ConfigError(f"bins = {bins}; the histogram has {self.shape[2]} only")
+        shape = (*self.shape[:2], bins, self.shape[2] // bins)
         return ScoreHistogram(self.counts.reshape(shape).sum(axis=3))
 
     def __add__(self, other: ScoreHistogram) -> ScoreHistogram:
-        if self.counts.shape != other.counts.shape:
+        return pooled_histogram([self, other])
+
+
+def pooled_histogram(parts: Sequence[ScoreHistogram]) -> ScoreHistogram:
+    """Return the histogram of all rows of one part or more.
+
+    Examples
+    --------
+    >>> one = ScoreHistogram.from_logits([0.5], [0], [1], size=1, bins=2)
+    >>> pooled_histogram([one, one, one]).counts.tolist()
+    [[[0, 0], [0, 3]]]
+    """
+    shape = parts[0].shape
+    counts = np.zeros(math.prod(shape), dtype=np.int64)
+    for part in parts:
+        if part.shape != shape:
             raise DataError(
-                f"score histograms of shape {self.counts.shape} and {other.counts.shape} cannot "
-                "be added; use the same sensitive attributes and bins"
+                f"score histograms of shape {shape} and {part.shape} cannot be added; use the "
+                "same sensitive attributes and bins"
             )
-        return ScoreHistogram(self.counts + other.counts)
+        counts[part.places] += part.numbers
+    return ScoreHistogram(counts.reshape(shape))
 
 
 def checked_rows(

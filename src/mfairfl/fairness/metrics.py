@@ -248,8 +248,8 @@ def client_number(name: str, tally: Tally) -> tuple[float, str]:
     if not tally.clients:
         return float("nan"), "there are no clients"
     accuracies = client_accuracies(tally.counts)
-    empty = [c for c, a in zip(tally.clients, accuracies, strict=True) if np.isnan(a)]
-    reason = f"client '{empty[0]}' has no rows" if empty else ""
+    empty = np.flatnonzero(np.isnan(accuracies))
+    reason = f"client '{tally.clients[empty[0]]}' has no rows" if empty.size else ""
     return float(CLIENT_NUMBERS[name](accuracies)), reason
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "pooled_table",
     "single_groupings",
     "violation_of",
+    "why_each_undefined",
     "why_undefined",
 ]
 
@@ -114,14 +115,11 @@ class Spread:
         From v to N(v).
     largest
         The largest value N can have.
-    maximum
-        Whether N is the largest absolute entry of v.
     """
 
     vector: Callable[[NDArray[Any]], Floats]
     norm: Callable[[Floats], Floats]
     largest: float = 1.0
-    maximum: bool = False
 
     def value(self, counts: NDArray[Any]) -> Floats:
         """Return N(v(counts))."""
@@ -143,7 +141,7 @@ def violation_of(notion: Notion, groupings: Sequence[Grouping]) -> Spread:
         parts = [rates - overall for rates, overall in each]
         return np.concatenate([d.reshape(*d.shape[:-2], -1) for d in parts], axis=-1)
 
-    return Spread(deviations, lambda v: np.asarray(np.abs(v).max(axis=-1)), maximum=True)
+    return Spread(deviations, lambda v: np.asarray(np.abs(v).max(axis=-1)))
 
 
 def group_rates(notion: Notion, grouping: Grouping, counts: NDArray[Any]) -> tuple[Floats, Floats]:
@@ -231,16 +229,28 @@ def _ratio(
 
 def why_undefined(notion: Notion, counts: NDArray[Any], groupings: Sequence[Grouping]) -> str:
     """Say why a number that compares groups is undefined on the (K, C, 2, 2) counts."""
-    rows = counts.sum(axis=(0, 3))
-    for grouping in groupings:
-        for event in notion.events:
-            members = (grouping.membership @ rows)[:, list(event.labels)].sum(axis=1)
-            for group, count in zip(grouping.groups, members, strict=True):
-                if count == 0:
-                    which = "" if len(event.labels) == 2 else f" with {event.name}"
-                    return f"group '{group}' of '{grouping.name}' has no rows{which}"
+    (why,) = why_each_undefined(notion, counts[None], groupings)
     wanted = "correct" if notion.statistic == "error" else "favourable"
-    return f"no {wanted} decision in an event: the ratio is 0/0"
+    return why or f"no {wanted} decision in an event: the ratio is 0/0"
+
+
+def why_each_undefined(
+    notion: Notion, counts: NDArray[Any], groupings: Sequence[Grouping]
+) -> list[str]:
+    """Name the first group without rows on each of the (B, K, C, 2, 2) counts, if there is one."""
+    rows = counts.sum(axis=(1, 4))
+    empty, reasons = [np.zeros((len(rows), 0), dtype=bool)], []
+    for grouping in groupings:
+        members = grouping.membership @ rows
+        for event in notion.events:
+            empty.append(members[..., list(event.labels)].sum(axis=-1) == 0)
+            which = "" if len(event.labels) == 2 else f" with {event.name}"
+            reasons += [
+                f"group '{group}' of '{grouping.name}' has no rows{which}"
+                for group in grouping.groups
+            ]
+    first = np.concatenate([*empty, np.ones((len(rows), 1), dtype=bool)], axis=1).argmax(axis=1)
+    return [[*reasons, ""][place] for place in first.tolist()]
 
 
 def decision_notions(notions: Sequence[Notion] | None = None) -> list[Notion]:

@@ -18,7 +18,10 @@ a client come from the same message.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -27,9 +30,18 @@ from scipy.special import expit, logit, ndtri
 
 from mfairfl.errors import DataError
 from mfairfl.fairness.arrays import binary_column
-from mfairfl.fairness.histogram import ScoreHistogram
+from mfairfl.fairness.histogram import ScoreHistogram, pooled_histogram
+from mfairfl.fairness.rates import divide
 
-__all__ = ["CALIBRATION_BINS", "LOGIT_BINS", "RowScores", "ScoreSums", "roc_auc_interval"]
+__all__ = [
+    "CALIBRATION_BINS",
+    "LOGIT_BINS",
+    "RowScores",
+    "ScoreSums",
+    "pooled_scores",
+    "roc_auc_interval",
+    "roc_aucs",
+]
 
 Floats = NDArray[np.float64]
 
@@ -139,7 +151,7 @@ class ScoreSums:
     losses: Floats
 
     def __post_init__(self) -> None:
-        cells, _, bins = self.histogram.counts.shape
+        cells, _, bins = self.histogram.shape
         if bins != LOGIT_BINS:
             raise DataError(f"scores: a histogram of {bins} bins; expected {LOGIT_BINS}")
         for name, shape, kinds in (
@@ -151,7 +163,7 @@ class ScoreSums:
             if found.shape != shape or found.dtype.kind not in kinds:
                 said = f"{found.dtype} {found.shape}"
                 raise DataError(f"scores: {name} are {said}; expected {shape}")
-        if not np.array_equal(self.rows.sum(axis=2), self.histogram.counts.sum(axis=2)):
+        if not np.array_equal(self.rows.sum(axis=2), self.histogram.rows):
             raise DataError("scores: the bins of logits and of probabilities hold different rows")
         edges = np.arange(CALIBRATION_BINS + 1) / CALIBRATION_BINS
         slack = 1e-9 * (1.0 + self.rows)  # rounding of the sums
@@ -206,12 +218,7 @@ class ScoreSums:
         return counts
 
     def __add__(self, other: ScoreSums) -> ScoreSums:
-        return ScoreSums(
-            self.histogram + other.histogram,
-            self.rows + other.rows,
-            self.sums + other.sums,
-            self.losses + other.losses,
-        )
+        return pooled_scores([self, other])
 
     def of_cells(self, cells: NDArray[Any]) -> ScoreSums:
         """Return what is known of these cells' rows alone (indices, or a mask)."""
@@ -220,12 +227,9 @@ class ScoreSums:
 
     def roc_auc(self) -> tuple[float, str]:
         """Return the area under the ROC curve, and why it would be undefined."""
-        negative, positive = self.histogram.counts.sum(axis=0).astype(np.float64)
-        pairs = negative.sum() * positive.sum()
-        if not pairs:
-            return float("nan"), f"no row has y = {0 if positive.sum() else 1}"
-        lower = np.cumsum(negative) - negative / 2.0  # a tie counts one half
-        return float(positive @ lower / pairs), ""
+        (area,) = roc_aucs([self.histogram]).tolist()
+        missing = 0 if self.rows[:, 1].any() else 1
+        return area, f"no row has y = {missing}" if math.isnan(area) else ""
 
     def loss(self) -> tuple[float, str]:
         """Return the mean cross-entropy in nats, and why it would be undefined."""
@@ -241,10 +245,52 @@ class ScoreSums:
         return (total / rows, "") if rows else (float("nan"), "there are no rows")
 
 
+def pooled_scores(parts: Sequence[ScoreSums]) -> ScoreSums:
+    """Return the sums over all rows of one part or more, added up in their order.
+
+    Examples
+    --------
+    >>> one = ScoreSums.from_rows(RowScores.from_logits([0.5]), [0], [1], size=1)
+    >>> pooled_scores([one, one, one]).counts.tolist()
+    [[0, 3]]
+    """
+    return ScoreSums(
+        histogram=pooled_histogram([one.histogram for one in parts]),
+        rows=np.sum([one.rows for one in parts], axis=0),
+        sums=reduce(np.add, [one.sums for one in parts]),
+        losses=reduce(np.add, [one.losses for one in parts]),
+    )
+
+
+def roc_aucs(histograms: Sequence[ScoreHistogram]) -> Floats:
+    """Return the area under the ROC curve of each histogram, nan where a label has no rows.
+
+    Examples
+    --------
+    >>> one = ScoreHistogram.from_logits([-1, 2, 1, 3], [0] * 4, [0, 0, 1, 1], size=1)
+    >>> roc_aucs([one, one + one]).tolist()
+    [0.75, 0.75]
+    """
+    many, bins = len(histograms), histograms[0].shape[2] if histograms else 1
+    owner = np.repeat(np.arange(many), [len(one.places) for one in histograms])
+    places = np.concatenate([one.places for one in histograms] or [np.array([], dtype=np.intp)])
+    rows = np.concatenate([one.numbers for one in histograms] or [np.array([])])
+    positive = places // bins % 2 == 1
+    # The bins of one histogram after another; those of different cells and labels are the same.
+    filled, place = np.unique(owner * bins + places % bins, return_inverse=True)
+    owner = filled // bins
+    hits = np.bincount(place, np.where(positive, rows, 0), len(filled))
+    others = np.bincount(place, np.where(positive, 0, rows), len(filled))
+    positives, negatives = np.bincount(owner, hits, many), np.bincount(owner, others, many)
+    before = np.cumsum(negatives) - negatives
+    lower = np.cumsum(others) - before[owner] - others / 2.0  # a tie counts one half
+    return divide(np.bincount(owner, hits * lower, many), positives * negatives)
+
+
 def roc_auc_interval(
-    value: float, positives: int, negatives: int, level: float = 0.95
-) -> tuple[float, float]:
-    """Return a confidence interval for an area under the ROC curve.
+    value: ArrayLike, positives: ArrayLike, negatives: ArrayLike, level: float = 0.95
+) -> tuple[Floats, Floats]:
+    """Return confidence limits of areas under the ROC curve.
 
     The variance is Hanley and McNeil's (1982) at the limit itself, not at the estimate, as in
     Wilson's interval for a share: Newcombe (2006), method 5. It needs the area and two counts,
@@ -253,27 +299,27 @@ def roc_auc_interval(
     Examples
     --------
     >>> low, high = roc_auc_interval(0.8, 50, 100)
-    >>> round(low, 3), round(high, 3)
+    >>> round(float(low), 3), round(float(high), 3)
     (0.713, 0.863)
     """
-    z, typical = float(ndtri(0.5 + level / 2.0)), (positives + negatives) / 2.0 - 1.0
+    area, up, down = (np.asarray(one, dtype=np.float64) for one in (value, positives, negatives))
+    z, typical = float(ndtri(0.5 + level / 2.0)), (up + down) / 2.0 - 1.0
 
-    def reach(area: float) -> float:
+    def reach(guess: Floats) -> Floats:
         """How far an estimate may be from this area."""
-        more = typical * ((1.0 - area) / (2.0 - area) + area / (1.0 + area))
-        return z * float(np.sqrt(area * (1.0 - area) * (1.0 + more) / (positives * negatives)))
+        more = typical * ((1.0 - guess) / (2.0 - guess) + guess / (1.0 + guess))
+        return np.asarray(z * np.sqrt(guess * (1.0 - guess) * (1.0 + more) / (up * down)))
 
-    def limit(inside: float, outside: float) -> float:
-        """Find between them the area farthest from the estimate that still reaches it."""
+    def limit(end: float) -> Floats:
+        """Find between estimate and end the area farthest away that still reaches it."""
+        inside, outside = area, np.full(area.shape, end)
         for _ in range(60):
             middle = (inside + outside) / 2.0
-            if abs(value - middle) <= reach(middle):
-                inside = middle
-            else:
-                outside = middle
+            reached = np.abs(area - middle) <= reach(middle)
+            inside, outside = np.where(reached, middle, inside), np.where(reached, outside, middle)
         return inside
 
-    return limit(value, 0.0), limit(value, 1.0)
+    return limit(0.0), limit(1.0)
 
 
 def _finite_logit(p: Floats) -> Floats:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
@@ -23,7 +23,7 @@ from mfairfl.fairness.rates import (
     pooled_table,
     single_groupings,
     violation_of,
-    why_undefined,
+    why_each_undefined,
 )
 from mfairfl.fairness.tally import Tally
 
@@ -38,6 +38,7 @@ __all__ = [
     "overall_numbers",
     "reported_groupings",
     "summarise",
+    "table_rows",
     "undefined_numbers",
 ]
 
@@ -192,22 +193,34 @@ def constant_classifier(tally: Tally, *, majority: int | Tally | None = None) ->
 
 
 def each_table(
-    tally: Tally, measure: Callable[[Floats], T]
+    tally: Tally, measure: Callable[[Floats], Iterable[T]]
 ) -> tuple[dict[str, T], dict[str, dict[str, T]]]:
     """Measure the (2, 2) tables of label × decision: each client's, each group's.
 
-    Groups are those of each attribute, and of their intersection.
+    Groups are those of each attribute, and of their intersection; `measure` is given all clients'
+    tables at once, (T, 2, 2), and all groups' of a grouping, and answers one by one.
     """
     clients = tally.counts.sum(axis=1).astype(np.float64)
     cells = tally.counts.sum(axis=0).astype(np.float64)
-    by_group = {
-        grouping.name: {
-            group: measure(cells[members].sum(axis=0))
-            for group, members in zip(grouping.groups, grouping.membership, strict=True)
-        }
-        for grouping in reported_groupings(tally.cells)
-    }
-    return dict(zip(tally.clients, map(measure, clients), strict=True)), by_group
+    by_group = {}
+    for grouping in reported_groupings(tally.cells):
+        tables = np.stack([cells[members].sum(axis=0) for members in grouping.membership])
+        by_group[grouping.name] = dict(zip(grouping.groups, measure(tables), strict=True))
+    return dict(zip(tally.clients, measure(clients), strict=True)), by_group
+
+
+def table_rows(columns: Mapping[str, Sequence[T]], length: int) -> list[dict[str, T]]:
+    """Return `length` dicts, one for each place in the columns.
+
+    Examples
+    --------
+    >>> table_rows({"n": [3, 4], "accuracy": [0.5, None]}, 2)
+    [{'n': 3, 'accuracy': 0.5}, {'n': 4, 'accuracy': None}]
+    """
+    if not columns:
+        return [{} for _ in range(length)]
+    names = tuple(columns)
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def reported_groupings(cells: Cells) -> list[Grouping]:
@@ -215,9 +228,13 @@ def reported_groupings(cells: Cells) -> list[Grouping]:
     return single_groupings(cells) or cells.groupings()
 
 
-def _rates(table: Floats) -> dict[str, float | None]:
-    row: dict[str, float | None] = {"n": round(float(table.sum()))}
-    return row | {name: _or_none(float(PROPORTIONS[name].value(table))) for name in TABLE_NUMBERS}
+def _rates(tables: Floats) -> list[dict[str, float | None]]:
+    columns: dict[str, list[float | None]] = {
+        "n": [round(rows) for rows in tables.sum(axis=(-2, -1)).tolist()]
+    }
+    for name in TABLE_NUMBERS:
+        columns[name] = [_or_none(value) for value in PROPORTIONS[name].value(tables).tolist()]
+    return table_rows(columns, len(tables))
 
 
 def _group_numbers(
@@ -240,13 +257,13 @@ def _client_violations(tally: Tally, notions: Sequence[Notion] | None) -> dict[s
     if not tally.attributes or not tally.clients:
         return {}
     groupings, each = tally.cells.groupings(), tally.counts[:, None]
-    found: dict[str, Found] = {client: {} for client in tally.clients}
+    columns = {}
     for item in decision_notions(notions):
         values = violation_of(item, groupings).value(each).tolist()
-        for client, own, value in zip(tally.clients, each, values, strict=True):
-            why = why_undefined(item, own, groupings) if math.isnan(value) else ""
-            found[client][f"{item.name}_violation"] = value, why
-    return found
+        reasons = why_each_undefined(item, each, groupings)
+        columns[f"{item.name}_violation"] = list(zip(values, reasons, strict=True))
+    rows = table_rows(columns, len(tally.clients))
+    return dict(zip(tally.clients, rows, strict=True))
 
 
 def _or_none(value: float) -> float | None:

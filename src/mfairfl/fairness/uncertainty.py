@@ -16,10 +16,10 @@ Four rules cover them all; a notion's difference and ratio stand beside its viol
   they hold for all groups together, so the largest lower and the largest upper limit bound N. A
   group of a few rows then widens the upper limit, but does not hide what a large one shows.
 
-Rows are resampled within each client over (cell, y, ŷ), each rate smoothed by z² pseudo-rows
-(Wilson's), so that "0 of 8" is not taken for certainty. A draw that leaves a needed rate without
-rows counts as infinitely far, and a group that many draws leave without says nothing (its limits
-are 0 and 1): too little data gives a wide interval, not a narrow one.
+Rows are resampled over (cell, y, ŷ), within each client if there are up to 100, each rate smoothed
+by z² pseudo-rows (Wilson's), so that "0 of 8" is not taken for certainty. A draw that leaves a
+needed rate without rows counts as infinitely far, and a group that many draws leave without says
+nothing (its limits are 0 and 1): too little data gives a wide interval, not a narrow one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from mfairfl.fairness.notions import Notion
 from mfairfl.fairness.rates import (
     CLIENT_SPREADS,
     PROPORTIONS,
-    Spread,
+    client_accuracies,
     compared_counts,
     decision_notions,
     divide,
@@ -47,8 +47,25 @@ from mfairfl.fairness.rates import (
     single_groupings,
     violation_of,
 )
-from mfairfl.fairness.summary import TABLE_NUMBERS, each_table, summarise
+from mfairfl.fairness.resampling import (
+    OWN_STRATA,
+    accuracy_spreads,
+    decided,
+    each_resampled,
+    resampled,
+    resampled_together,
+    smoothed,
+    strata,
+)
+from mfairfl.fairness.summary import (
+    TABLE_NUMBERS,
+    defined_values,
+    each_table,
+    overall_numbers,
+    table_rows,
+)
 from mfairfl.fairness.tally import Tally
+from mfairfl.fairness.violation_limits import DrawnGroups, violation_limits
 
 __all__ = [
     "Interval",
@@ -59,16 +76,13 @@ __all__ = [
     "fair_kind",
     "intervals",
     "noise_floor",
-    "resampled",
     "simulated_fair",
-    "smoothed",
     "verdict",
     "wilson",
 ]
 
 Floats = NDArray[np.float64]
 Numbers = Mapping[str, float | None]
-Spreads = Mapping[str, Spread]
 Drawn = dict[str, NDArray[np.int64]]
 Verdict = Literal["met", "not met", "too few rows to tell"]
 _PER_CLIENT = 4  # there may be hundreds of clients: each is drawn so many times less
@@ -79,6 +93,9 @@ class Interval(NamedTuple):
 
     lower: float
     upper: float
+
+
+Limits = dict[str, Interval | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,31 +160,28 @@ def intervals(
         raise ConfigError(f"level = {level}; use a number between 0 and 1, such as 0.95")
     if draws < 1:
         raise ConfigError(f"draws = {draws}; use 1000 or more")
-    summary = summarise(tally, notions=notions)
     rng, chosen = np.random.default_rng(seed), decision_notions(notions)
-    around = Resampling(rng, level, draws)
+    around, groupings = Resampling(rng, level, draws), tally.cells.groupings()
+    numbers = defined_values(overall_numbers(tally, notions=notions))
     # Group numbers do not depend on who holds a row, client numbers not on its cell: each is
     # smoothed where its own rates are.
-    merged = tally.counts.sum(axis=1, keepdims=True)
-    values = around.spreads(
-        CLIENT_SPREADS, summary.values, merged, merged.sum(axis=(2, 3))[..., None]
-    )
+    values = around.client_spreads(numbers, tally.counts)
     values |= _overall_intervals(tally, level) | _extreme_client_intervals(tally, level)
-    if groupings := tally.cells.groupings():
-        values |= around.violations(chosen, groupings, summary.values, tally.counts)
+    if groupings:
+        values |= around.violations(chosen, groupings, tally.counts)
     by_attribute = {
-        one.name: around.violations(chosen, [one], summary.by_attribute[one.name], tally.counts)
+        one.name: around.violations(chosen, [one], tally.counts)
         for one in single_groupings(tally.cells)
     }
-    by_client, by_group = each_table(tally, lambda table: _table_intervals(table, level))
-    each = Resampling(rng, level, -(-draws // _PER_CLIENT))
-    for client, held in zip(tally.clients, tally.counts, strict=True):
-        if groupings:
-            own = summary.by_client[client]
-            by_client[client] |= each.violations(chosen, groupings, own, held[None])
+    by_client, by_group = each_table(tally, lambda tables: _table_intervals(tables, level))
+    if groupings:
+        each = Resampling(rng, level, -(-draws // _PER_CLIENT))
+        found = each.client_violations(chosen, groupings, tally.counts)
+        for client, own_violations in zip(tally.clients, found, strict=True):
+            by_client[client] |= own_violations
     return Intervals(
         level=level,
-        values={name: values[name] for name in summary.values if name in values},
+        values={name: values[name] for name in numbers if name in values},
         by_attribute=by_attribute,
         by_client=by_client,
         by_group=by_group,
@@ -182,52 +196,70 @@ class Resampling:
     level: float
     draws: int
 
-    def spreads(
-        self, spreads: Spreads, numbers: Numbers, counts: NDArray[Any], sizes: NDArray[Any]
-    ) -> dict[str, Interval | None]:
-        """Return an interval around each number; `sizes` as in `smoothed`."""
-        smooth = smoothed(counts, sizes, float(ndtri(0.5 + self.level / 2.0)) ** 2)
-        drawn = resampled(smooth, self.draws, self.rng)
-        found: dict[str, Interval | None] = dict.fromkeys(spreads)
-        for name, spread in spreads.items():
+    def client_spreads(self, numbers: Numbers, counts: NDArray[Any]) -> Limits:
+        """Return an interval around each number that compares clients."""
+        tables = counts.sum(axis=1, keepdims=True)
+        rows = tables.sum(axis=(2, 3))
+        smooth = smoothed(tables, rows[..., None], self._pseudo)
+        away: dict[str, Floats] = {}  # nothing if a client has no rows
+        if 0 < len(counts) <= OWN_STRATA:
+            drawn = resampled(smooth, self.draws, self.rng)
+            apart = client_accuracies(drawn) - client_accuracies(smooth)
+            away = {name: spread.norm(apart) for name, spread in CLIENT_SPREADS.items()}
+        elif rows.size and rows.all():
+            sizes = np.rint(rows[:, 0]).astype(np.int64)
+            away = accuracy_spreads(sizes, client_accuracies(smooth), self.draws, self.rng)
+        found: Limits = dict.fromkeys(CLIENT_SPREADS)
+        for name, spread in CLIENT_SPREADS.items():
             if (value := numbers[name]) is not None:
-                away = spread.vector(drawn) - spread.vector(smooth)
-                if spread.maximum:
-                    lower, upper = self._largest(spread.vector(counts), away)
-                else:
-                    q = self._quantile(spread.norm(away))
-                    lower, upper = value - q, value + q
-                found[name] = Interval(max(0.0, lower), min(spread.largest, upper))
+                q = float(np.quantile(away[name], self.level, method="higher"))
+                found[name] = Interval(max(0.0, value - q), min(spread.largest, value + q))
         return found
 
-    def _quantile(self, away: Floats) -> float:
-        far = np.where(np.isnan(away), np.inf, away)
-        return float(np.quantile(far, self.level, method="higher"))
-
-    def _largest(self, entries: Floats, away: Floats) -> tuple[float, float]:
-        """Return limits of max |v_j| from the (J,) entries and how far (draws, J) draws are."""
-        # Of the draws that may be outside, half are left to those in which a group has no rows.
-        told = np.isnan(away).mean(axis=0) <= (1.0 - self.level) / (2 * len(entries))
-        if not told.any():
-            return 0.0, math.inf
-        known, away = np.abs(entries[told]), np.abs(away[:, told])
-        error = np.sqrt(np.nanmean(np.square(away), axis=0))
-        scaled = np.divide(away, error, out=np.zeros_like(away), where=error > 0)
-        reach = self._quantile(scaled.max(axis=-1)) * error
-        upper = float((known + reach).max()) if told.all() else math.inf
-        return float((known - reach).max()), upper
-
     def violations(
-        self,
-        notions: Sequence[Notion],
-        groupings: Sequence[Grouping],
-        numbers: Numbers,
-        counts: NDArray[Any],
-    ) -> dict[str, Interval | None]:
+        self, notions: Sequence[Notion], groupings: Sequence[Grouping], counts: NDArray[Any]
+    ) -> Limits:
         """Return an interval around each notion's violation on these (K, C, 2, 2) counts."""
-        compared = compared_counts(counts, groupings)
-        spreads = {f"{item.name}_violation": violation_of(item, groupings) for item in notions}
-        return self.spreads(spreads, numbers, compared, _group_sizes(compared, groupings))
+        tables = strata(compared_counts(counts, groupings))
+        sizes = _group_sizes(tables.sum(axis=(0, 3)), groupings)
+        smooth = smoothed(tables, sizes, self._pseudo)
+        drawn = resampled_together(smooth, self.draws, self.rng)[None]
+        groups = [DrawnGroups.of(grouping, drawn) for grouping in groupings]
+        found = {}
+        for item in notions:
+            ends = violation_limits(
+                item, groupings, tables[None], smooth[None], drawn=groups, level=self.level
+            )
+            found[f"{item.name}_violation"] = _interval(*(float(end[0]) for end in ends))
+        return found
+
+    def client_violations(
+        self, notions: Sequence[Notion], groupings: Sequence[Grouping], counts: NDArray[Any]
+    ) -> list[Limits]:
+        """Return the same for each client's own rows."""
+        tables, many = compared_counts(counts, groupings), len(counts) > OWN_STRATA
+        places = np.arange(len(tables))
+        if many:  # small clients' tables are often the same
+            tables, places = np.unique(tables, axis=0, return_inverse=True)
+            places = places.reshape(-1)  # NumPy 2.0 gives it another shape
+        smooth = smoothed(tables, _group_sizes(tables.sum(axis=3), groupings), self._pseudo)
+        limits = np.empty((len(notions), 2, len(tables)))
+        for some, drawn in each_resampled(smooth, self.draws, self.rng, alike=many):
+            groups = [DrawnGroups.of(grouping, drawn) for grouping in groupings]
+            own, around = tables[some, None], smooth[some, None]
+            for i, item in enumerate(notions):
+                limits[i][:, some] = violation_limits(
+                    item, groupings, own, around, drawn=groups, level=self.level
+                )
+        columns = {
+            f"{item.name}_violation": _interval_column(*ends[:, places])
+            for item, ends in zip(notions, limits, strict=True)
+        }
+        return table_rows(columns, len(counts))
+
+    @property
+    def _pseudo(self) -> float:
+        return float(ndtri(0.5 + self.level / 2.0)) ** 2
 
 
 def noise_floor(
@@ -259,26 +291,25 @@ def noise_floor(
     if draws < 1:
         raise ConfigError(f"draws = {draws}; use 1000 or more")
     rng = np.random.default_rng(seed)
-    rows = np.rint(tally.counts.sum(axis=-1)).astype(np.int64)
     groupings = tally.cells.groupings()
     everyone = compared_counts(tally.counts, groupings) if groupings else tally.counts
     simulated = simulated_fair(everyone, draws, rng)
-    fair = _fair_rates(tally.counts, "error")
-    by_client = decided(rows.sum(axis=1, keepdims=True), fair, draws, rng)
+    by_client = _fair_client_spreads(tally, draws, rng)
 
-    def floor(spread: Spread, counts: NDArray[np.int64]) -> float | None:
-        mean = float(spread.value(counts).mean())
+    def floor(found: Floats) -> float | None:
+        mean = float(found.mean())
         return None if math.isnan(mean) else mean
 
     def floors(compared: Sequence[Grouping], drawn: Drawn) -> dict[str, float | None]:
         return {
-            f"{item.name}_violation": floor(violation_of(item, compared), drawn[fair_kind(item)])
+            f"{item.name}_violation": floor(
+                violation_of(item, compared).value(drawn[fair_kind(item)])
+            )
             for item in decision_notions(notions)
         }
 
     values = floors(groupings, simulated) if groupings else {}
-    if tally.clients:
-        values |= {name: floor(spread, by_client) for name, spread in CLIENT_SPREADS.items()}
+    values |= {name: floor(found) for name, found in by_client.items()}
     by_attribute = {}
     for grouping in single_groupings(tally.cells):
         own = compared_counts(tally.counts, [grouping])
@@ -286,6 +317,23 @@ def noise_floor(
         drawn = simulated if same else simulated_fair(own, draws, rng)
         by_attribute[grouping.name] = floors([grouping], drawn)
     return NoiseFloor(values=values, by_attribute=by_attribute)
+
+
+def _fair_client_spreads(tally: Tally, draws: int, rng: np.random.Generator) -> dict[str, Floats]:
+    """Return draws of each number that compares clients, if all err at the overall rate."""
+    rows, fair = (
+        np.rint(tally.counts.sum(axis=-1)).astype(np.int64),
+        _fair_rates(tally.counts, "error"),
+    )
+    if not tally.clients:
+        return {}
+    if len(tally.clients) <= OWN_STRATA:
+        drawn = decided(rows.sum(axis=1, keepdims=True), fair, draws, rng)
+        return {name: spread.value(drawn) for name, spread in CLIENT_SPREADS.items()}
+    sizes = rows.sum(axis=(1, 2))
+    if not sizes.all():
+        return {name: np.full(draws, np.nan) for name in CLIENT_SPREADS}
+    return accuracy_spreads(sizes, np.full(len(sizes), fair[1]), draws, rng)
 
 
 def verdict(found: Interval | float | None, tolerance: float) -> Verdict:
@@ -312,10 +360,10 @@ def verdict(found: Interval | float | None, tolerance: float) -> Verdict:
     return "not met" if ends.lower > tolerance else "too few rows to tell"
 
 
-def _group_sizes(counts: NDArray[Any], groupings: Sequence[Grouping]) -> Floats:
-    """Return (C, 2): the rows of the smallest of these groups that holds the cell."""
-    rows: Floats = counts.sum(axis=(0, 3)).astype(np.float64)
-    smallest = np.full(rows.shape, rows.sum())
+def _group_sizes(rows: NDArray[Any], groupings: Sequence[Grouping]) -> Floats:
+    """Return (…, C, 2): of rows (…, C, 2), those of the smallest of these groups with the cell."""
+    rows = rows.astype(np.float64)
+    smallest = np.broadcast_to(rows.sum(axis=(-2, -1), keepdims=True), rows.shape)
     for grouping in groupings:
         member = grouping.membership.astype(np.float64)
         held = member.T @ (member @ rows)
@@ -351,14 +399,19 @@ def _extreme_client_intervals(tally: Tally, level: float) -> dict[str, Interval 
     return dict(zip(names, (worst, best), strict=True))
 
 
-def _table_intervals(table: Floats, level: float) -> dict[str, Interval | None]:
-    return {
-        name: _interval(*wilson(*PROPORTIONS[name].counts(table), level)) for name in TABLE_NUMBERS
-    }
+def _table_intervals(tables: Floats, level: float) -> list[Limits]:
+    """Return the intervals of each of the (T, 2, 2) tables."""
+    limits = {name: wilson(*PROPORTIONS[name].counts(tables), level) for name in TABLE_NUMBERS}
+    columns = {name: _interval_column(*ends) for name, ends in limits.items()}
+    return table_rows(columns, len(tables))
+
+
+def _interval_column(lower: Floats, upper: Floats) -> list[Interval | None]:
+    return [_interval(*ends) for ends in zip(lower.tolist(), upper.tolist(), strict=True)]
 
 
 def _interval(lower: Any, upper: Any) -> Interval | None:
-    return None if np.isnan(lower) else Interval(float(lower), float(upper))
+    return None if math.isnan(lower) else Interval(float(lower), float(upper))
 
 
 def wilson(successes: Any, trials: Any, level: float = 0.95) -> tuple[Floats, Floats]:
@@ -378,42 +431,6 @@ def wilson(successes: Any, trials: Any, level: float = 0.95) -> tuple[Floats, Fl
     lower = np.where(share == 0.0, 0.0, np.clip(centre - half, 0.0, 1.0))
     upper = np.where(share == 1.0, 1.0, np.clip(centre + half, 0.0, 1.0))
     return lower, upper
-
-
-def smoothed(counts: NDArray[Any], sizes: NDArray[Any], pseudo: float) -> Floats:
-    """Return counts[K, C, 2, 2] with the same rows and no rate of exactly 0 or 1.
-
-    Parameters
-    ----------
-    counts
-        The counts.
-    sizes
-        For each (client, cell, label), or broadcast to it, the rows of the smallest set that is
-        compared and holds it. Each set gets at least `pseudo` rows, spread evenly over its rows.
-    pseudo
-        Number of added rows, half of them decided 1: z² as at the centre of Wilson's interval.
-
-    Examples
-    --------
-    >>> smoothed(np.array([[[[4, 0], [1, 1]]]]), np.array([[[4, 2]]]), 1.0).tolist()
-    [[[[3.6, 0.4], [1.0, 1.0]]]]
-    """
-    table = counts.astype(np.float64)
-    rows = table.sum(axis=-1, keepdims=True)
-    size = np.asarray(sizes, dtype=np.float64)[..., None]
-    smooth: Floats = (table * size + 0.5 * pseudo * rows) / (size + pseudo)
-    return smooth
-
-
-def resampled(counts: Floats, draws: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Return (draws, K, C, 2, 2): each client's rows drawn anew from its own shares."""
-    flat = counts.reshape(len(counts), math.prod(counts.shape[1:]))
-    total = flat.sum(axis=1, keepdims=True)
-    # A client without rows draws 0 rows whatever its shares; any valid shares do.
-    shares = np.where(total > 0, flat / np.where(total > 0, total, 1.0), 1.0 / flat.shape[1])
-    rows = np.rint(total[:, 0]).astype(np.int64)
-    drawn = rng.multinomial(rows, shares, size=(draws, len(rows)))
-    return drawn.reshape(draws, *counts.shape)
 
 
 def simulated_fair(counts: NDArray[Any], draws: int, rng: np.random.Generator) -> Drawn:
@@ -440,11 +457,3 @@ def _fair_rates(counts: NDArray[Any], kind: str) -> Floats:
     }
     # nan only where there are no rows to draw for.
     return np.asarray(np.nan_to_num(rates[kind]))
-
-
-def decided(
-    rows: NDArray[np.int64], rates: Floats, draws: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Return (draws, K, C, 2, 2) counts with decisions drawn at P(ŷ=1 | y) = rates[y]."""
-    positives = rng.binomial(rows, rates, size=(draws, *rows.shape))
-    return np.stack([rows - positives, positives], axis=-1)

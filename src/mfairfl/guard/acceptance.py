@@ -173,7 +173,9 @@ class Terms:
     size : int
         Number of the model's weights.
     rows : mapping of str to float
-        Train rows of every trainer, as enrolled, whether it was asked or not.
+        Train rows of those who were asked, as enrolled.
+    usual_rows : float
+        The lower median of all trainers' rows, whether they were asked or not.
     attributes : tuple of Attribute
         The sensitive attributes.
     longest : mapping of str to float
@@ -183,6 +185,7 @@ class Terms:
     jobs: Sequence[Job]
     size: int
     rows: Mapping[str, float]
+    usual_rows: float
     attributes: tuple[Attribute, ...]
     longest: Mapping[str, float]
 
@@ -299,8 +302,7 @@ def _too_long(
 
 def _effort(client: str, plan: Plan, terms: Terms) -> float:
     """Return how many times the usual client's steps a client takes, at least 1."""
-    usual = lower_median([_steps(plan, rows) for rows in terms.rows.values() if rows])
-    return max(1.0, _steps(plan, terms.rows[client]) / usual)
+    return max(1.0, _steps(plan, terms.rows[client]) / _steps(plan, terms.usual_rows))
 
 
 def _norm(vector: np.ndarray) -> float:

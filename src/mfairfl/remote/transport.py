@@ -113,7 +113,7 @@ def _ask(setup: Setup, ask: Ask, transport: Transport, minimum: int) -> Reply:
     if isinstance(ask, Train):
         names = sorted({job.client for job in ask.jobs})
     elif isinstance(ask, Measure):
-        names = [name for name in names if name not in ask.without]
+        names = ask.asked(names)
     shape = Shape(setup.size, Cells(setup.summary.attributes).size)
     replies = transport.exchange({name: pack_ask(ask, name) for name in names})
     answers, reasons = read_replies(

@@ -179,10 +179,12 @@ class TrainingConfig(DocumentedModel):
     """Share of clients sampled each round."""
     patience: int | None = Field(default=None, ge=1, examples=[10])
     """Stop after this many rounds without a lower loss."""
+    evaluate_every: int = Field(default=5, ge=1)
+    """All clients are measured, on test rows too, every so many rounds and after the last."""
 
     def recipe(self) -> Recipe:
         """Return the part that goes into plans."""
-        own = {"rounds", "participation", "patience"}
+        own = {"rounds", "participation", "patience", "evaluate_every"}
         return Recipe(**self.model_dump(exclude=own))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,13 @@ from mfairfl.fairness.arrays import binary_column
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.score_summary import summarise_scores
 from mfairfl.fairness.scores import RowScores, ScoreSums
-from mfairfl.fairness.summary import TallySummary, constant_classifier, summarise
+from mfairfl.fairness.summary import (
+    TallySummary,
+    constant_classifier,
+    defined_values,
+    overall_numbers,
+    summarise,
+)
 from mfairfl.fairness.uncertainty import Intervals, NoiseFloor, intervals, noise_floor
 from mfairfl.runs.record import Evaluation, MetricIntervals, Metrics, NoiseFloors
 
@@ -234,13 +240,15 @@ def evaluate(
         metrics=Metrics(**metrics),
         intervals=MetricIntervals(**limits),
         noise_floor=NoiseFloors(**_flat(noise_floor(tally))),
-        constant_classifier=summarise(constant_classifier(tally, majority=majority)).values,
+        constant_classifier=defined_values(
+            overall_numbers(constant_classifier(tally, majority=majority))
+        ),
     )
 
 
 def _flat(found: TallySummary | Intervals | NoiseFloor) -> dict[str, Any]:
     """Return numbers by name with the tables beside them, as in run.json."""
-    parts = asdict(found)
+    parts = {part.name: getattr(found, part.name) for part in fields(found)}
     return {**parts.pop("values"), **parts}
 
 

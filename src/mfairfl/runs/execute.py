@@ -30,6 +30,7 @@ from mfairfl.runs.prepare import (
     with_traps,
 )
 from mfairfl.runs.record import FederationFacts, RunRecord, StartedRecord, Timing
+from mfairfl.runs.workers import processors
 from mfairfl.training.arithmetic import steady_arithmetic
 
 __all__ = ["Run", "RunRequest", "run_requests"]
@@ -97,20 +98,29 @@ class Run:
         return "\n  ".join(lines)
 
 
-def run_requests(requests: Sequence[RunRequest]) -> list[Run]:
-    """Carry out many runs side by side in this process, on one thread.
+def run_requests(requests: Sequence[RunRequest], *, workers: int | None = None) -> list[Run]:
+    """Carry out many runs side by side in this process.
 
     Interrupted runs are resumed at their last checkpoint; finished ones are not repeated.
+
+    Parameters
+    ----------
+    workers : int, optional
+        Threads that the clients of the runs are spread over, by default one for each processor
+        that this process may use. The results have the same bits for any number.
     """
+    if workers is not None and workers < 1:
+        raise ConfigError(f"workers must be at least 1, not {workers}")
+    workers = workers or processors()
     with ExitStack() as locks:
         federations: dict[tuple[Any, ...], Federation] = {}
         runs = [_prepare(request, locks, federations) for request in requests]
         members = [run.member for run in runs if isinstance(run, _PreparedRun)]
         began = time.perf_counter()
         with steady_arithmetic():
-            results = iter(run_all(members))
+            results = iter(run_all(members, workers=workers))
         seconds = round(time.perf_counter() - began, 3)
-        timing = Timing(train_seconds=seconds, runs_at_once=len(members))
+        timing = Timing(train_seconds=seconds, runs_at_once=len(members), workers=workers)
         return [
             run if isinstance(run, Run) else _finish(run, next(results), timing) for run in runs
         ]

@@ -52,7 +52,8 @@ def plot_rounds(run_directory: str | Path) -> Figure:
     """Draw accuracy and the violation of each notion of the goal over rounds, a panel each.
 
     Round 0, the model before training, would hide the rest by its scale; it is drawn only if
-    there is no other. Undefined values leave gaps.
+    there is no other. Rounds after which not all were measured are passed over; undefined values
+    leave gaps.
 
     Examples
     --------
@@ -75,11 +76,12 @@ def plot_rounds(run_directory: str | Path) -> Figure:
 
 
 def _plot_metric(panel: Axes, rows: Sequence[dict[str, str]], metric: str) -> None:
-    rounds = [int(row["round"]) for row in rows]
     panel.set_ylabel(metric.replace("_", " ").replace(" violation", "\nviolation"))
     for split, style in _SPLITS.items():
         if (column := f"{split}_{metric}") in rows[0]:
-            values = [number_in(row[column]) for row in rows]
+            measured = [row for row in rows if row[f"{split}_accuracy"]]
+            rounds = [int(row["round"]) for row in measured]
+            values = [number_in(row[column]) for row in measured]
             panel.plot(rounds, values, label=split, **style)
     panel.grid(axis="y")
     if not panel.lines:

@@ -24,9 +24,9 @@ from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.engine.tallies import mean_loss, pooled, tally_of
 from mfairfl.errors import RunDirectoryError
 from mfairfl.failpoints import failpoint
-from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.notions import NOTIONS, notion
+from mfairfl.fairness.notions import NOTIONS, Notion, notion
 from mfairfl.fairness.summary import overall_numbers
 from mfairfl.files import naming, write_atomically
 from mfairfl.runs.version_1 import current_name
@@ -43,31 +43,51 @@ _ROW = re.compile(rb'(?:[^"\n]++|"[^"]*+")*+\n')
 
 
 def round_numbers(setup: Setup, record: RoundRecord) -> dict[str, float | None]:
-    """Return the numbers of a round, named `<split>_<metric>`; `violation` is the run's goal's."""
-    attributes = setup.summary.attributes
-    goal = setup.summary.goal.constraints(attributes)
+    """Return the numbers of a round, named `<split>_<metric>`; `violation` is the run's goal's.
+
+    None where a number is undefined, or where not all clients measured the split after this round
+    (`RoundRecord.complete`).
+    """
+    if not record.numbers:  # progress displays and files ask for the same
+        notions = _notions(setup)
+        names = _names(setup, notions)
+        for split in setup.splits:
+            own = record.measured[split] if split in record.complete else None
+            found = {} if own is None else _split_numbers(setup, notions, own)
+            for name in names:
+                record.numbers[f"{split}_{name}"] = _defined(found.get(name))
+    return record.numbers
+
+
+def _notions(setup: Setup) -> list[Notion]:
     # Not whatever is registered: a resumed run must find the same columns.
+    goal = setup.summary.constraints
     names = dict.fromkeys([*NOTIONS, *(item.name for item in goal.notions)])
-    notions = [notion(name) for name in names]
-    decided = [f"{item.name}_violation" for item in notions if item.statistic != "loss"]
-    losses = {
-        f"{item.name}_violation": Constraints(Cells(attributes), item)
+    return [notion(name) for name in names]
+
+
+def _names(setup: Setup, notions: Sequence[Notion]) -> list[str]:
+    violations = {item: f"{item.name}_violation" for item in notions}
+    # Without a sensitive attribute nothing is decided differently for groups.
+    decided = [n for item, n in violations.items() if item.statistic != "loss"]
+    losses = [n for item, n in violations.items() if item.statistic == "loss"]
+    compared = decided if setup.summary.attributes else []
+    return ["loss", "violation", *_OVERALL, *compared, *_CLIENTS, *losses]
+
+
+def _split_numbers(
+    setup: Setup, notions: Sequence[Notion], clients: Mapping[str, Statistics]
+) -> dict[str, float]:
+    attributes = setup.summary.attributes
+    whole, tally = pooled(clients), tally_of(clients, attributes)
+    found = {name: value for name, (value, _) in overall_numbers(tally, notions=notions).items()}
+    found |= {
+        f"{item.name}_violation": Constraints(Cells(attributes), item).violation(whole)
         for item in notions
         if item.statistic == "loss"
     }
-    numbers: dict[str, float | None] = {}
-    for split, clients in record.measured.items():
-        whole, tally = pooled(clients), tally_of(clients, attributes)
-        values = overall_numbers(tally, notions=notions)
-        found = {
-            "loss": mean_loss(whole),
-            "violation": goal.violation(whole),
-            # Without a sensitive attribute nothing is violated, nor kept.
-            **{n: values[n][0] for n in (*_OVERALL, *decided, *_CLIENTS) if n in values},
-            **{name: constraints.violation(whole) for name, constraints in losses.items()},
-        }
-        numbers |= {f"{split}_{name}": _defined(value) for name, value in found.items()}
-    return numbers
+    goal = setup.summary.constraints.violation(whole)
+    return found | {"loss": mean_loss(whole), "violation": goal}
 
 
 def _defined(value: float | None) -> float | None:
@@ -101,12 +121,13 @@ class History:
 def _client_rows(setup: Setup, record: RoundRecord) -> list[dict[str, Any]]:
     """Return a row for every client; the trainer of pooled rows, which is none, has one too.
 
-    Where a client was not measured, its loss and accuracy are empty.
+    Where a client was not measured, its loss and accuracy are empty. Of thousands of clients most
+    may rest: where not all take part, those that neither did nor were measured have no row.
     """
     enrolled = setup.enrolled.get("train", {})
     together = [name for name in setup.summary.counts if name not in enrolled]
     rows = []
-    for name in sorted({*enrolled, *together}):
+    for name in _told_of(setup, record) or sorted({*enrolled, *together}):
         row: dict[str, Any] = {
             "round": record.round,
             "client": name,
@@ -115,15 +136,23 @@ def _client_rows(setup: Setup, record: RoundRecord) -> list[dict[str, Any]]:
             "set_aside": record.set_aside.get(name, ""),
             "clipped": record.clipped.get(name),
         }
-        for split, clients in record.measured.items():
-            counts = setup.enrolled[split]
-            own = pooled(clients) if name in together else clients.get(name)
+        for split in setup.splits:
+            counts, clients = setup.enrolled[split], record.measured.get(split, {})
+            own = pooled(clients) if name in together and clients else clients.get(name)
             size = sum(counts.values()) if name in together else counts[name]
             row[f"{split}_rows"] = int(np.sum(size))
             row[f"{split}_loss"] = None if own is None else _defined(mean_loss(own))
             row[f"{split}_accuracy"] = None if own is None else _defined(accuracy(own))
         rows.append(row)
     return rows
+
+
+def _told_of(setup: Setup, record: RoundRecord) -> list[str]:
+    """Return the clients of which there is something to tell; empty if all have a row."""
+    if setup.participation == 1 or record.complete:
+        return []
+    measured = [name for clients in record.measured.values() for name in clients]
+    return sorted({*record.coefficients, *record.set_aside, *measured})
 
 
 def _append(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -134,5 +134,6 @@ def _decided(config: Config) -> dict[str, Any]:
         "output": config.output_rule(),
         "participation": training.participation,
         "patience": training.patience,
+        "evaluate_every": training.evaluate_every,
         "robust": config.robust,
     }

@@ -279,6 +279,8 @@ class Timing(DocumentedModel):
     """Wall-clock seconds of the rounds."""
     runs_at_once: int
     """Runs that shared them, side by side."""
+    workers: int = 1
+    """Threads that the clients were spread over."""
 
 
 class MachineFacts(DocumentedModel):
@@ -333,8 +335,10 @@ class _Record(DocumentedModel):
 
     def to_json(self) -> str:
         """Return the text of run.json; nan has no place in it."""
-        plain = self.model_dump(mode="json")
-        return json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+        text = self.model_dump_json(indent=2)
+        if "NaN" in text or "Infinity" in text:  # perhaps in a name: a number is refused here
+            json.dumps(self.model_dump(mode="json"), allow_nan=False)
+        return text + "\n"
 
     def write(self, path: str | Path) -> None:
         """Write run.json atomically; `path` is the file or the run directory."""

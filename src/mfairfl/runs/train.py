@@ -51,6 +51,7 @@ def train(
     config: str | Path | Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
+    workers: int | None = None,
     **more: Any,
 ) -> Run:
     """Train a federated model and measure it.
@@ -94,6 +95,9 @@ def train(
         if it holds a finished one, that one is returned.
     callbacks : sequence of Callback
         Told of every completed round, for example a progress display.
+    workers : int, optional
+        Threads that the clients are spread over; one for each processor by default. The result
+        has the same bits for any number.
     **more
         Any other key of the configuration, dotted: ``**{"strategy.beta": 0.6}``.
 
@@ -148,7 +152,7 @@ def train(
         module=None if isinstance(model, str) else _factory(model),
         callbacks=tuple(callbacks),
     )
-    return run_requests([request])[0]
+    return run_requests([request], workers=workers)[0]
 
 
 def _require(keyword: str, value: Any, kind: Any, what: str) -> None:

@@ -37,7 +37,7 @@ from mfairfl.runs.references import ReferenceRecord, ReferenceRequest, fit_refer
 if TYPE_CHECKING:  # only a worker trains
     from mfairfl.engine.state import RoundRecord, RunState, Setup
 
-__all__ = ["PlannedRun", "Progress", "planned_runs", "run_and_fit", "run_many"]
+__all__ = ["PlannedRun", "Progress", "planned_runs", "processors", "run_and_fit", "run_many"]
 
 Worker = subprocess.Popen[str]
 Progress = Callable[[str, int, int], None]
@@ -67,6 +67,13 @@ class PlannedRun(NamedTuple):
 
     rounds: int = 0
     work: float = 1.0
+
+
+def processors() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def planned_runs(
@@ -135,7 +142,7 @@ def run_and_fit(
     train = [QueuedRun(config, out) for config, out in runs]
     fit = [QueuedRun(one.config, one.out, one.name) for one in references]
     pooled = [list(same) for _, same in groupby(sorted(fit, key=_rows), key=_rows)]
-    wanted = processes or len(os.sched_getaffinity(0))
+    wanted = processes or processors()
     size = max(1, min(_BATCH, -(-len(train) // wanted)))
     batches = deque([*_batches(train, size), *pooled])
     exported(work.config for batch in batches for work in batch)  # refused here, not in a worker
@@ -310,7 +317,8 @@ def _carry_out_batch(runs: Sequence[dict[str, Any]]) -> None:
         [
             RunRequest(config=config, out=out, callbacks=(_RoundReporter(str(out)),))
             for config, out, _ in given
-        ]
+        ],
+        workers=1,  # the processors have runs of their own
     )
 
 

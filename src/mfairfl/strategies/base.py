@@ -61,6 +61,9 @@ class Card:
         What the method is meant to make fair.
     needs : {"gram", "norms", "none"}
         What `combine` reads of the updates: the Gram matrix, its diagonal, or nothing.
+    measures : {"participants", "none"}
+        Whether `plan` or `combine` reads the participants' measurements (losses, rates) at the
+        server's weights; "none" spares clients a pass over their train rows in every round.
     reveals : {"individual", "sums"}
         Whether the server must see single clients' updates or only their weighted sum.
     trains_on : {"clients", "pooled"}
@@ -90,6 +93,7 @@ class Card:
     paper: str = "none"
     protects: str = "nothing"
     needs: Literal["gram", "norms", "none"] = "none"
+    measures: Literal["participants", "none"] = "participants"
     reveals: Literal["individual", "sums"] = "sums"
     trains_on: Literal["clients", "pooled"] = "clients"
     serves: Literal["global", "personal", "ensemble"] = "global"
@@ -175,7 +179,7 @@ class Round:
     summary : Summary
         What was agreed before the first round.
     measurements : tuple of Measurement
-        The participants' sums and counts at the server's weights w_t.
+        The participants' sums and counts at the server's weights w_t, if the card asks for them.
     decay : float
         This round's learning rate relative to the first round's: the shared schedule, for methods
         with a rate of their own.
@@ -222,6 +226,11 @@ class Round:
 
     def losses(self, reports: Sequence[Report]) -> Floats:
         """Return L_k(w_t), the mean loss of each client that reported."""
+        if not self.measurements:
+            raise ConfigError(
+                "the strategy reads losses that nobody measured: give its card "
+                'measures="participants"'
+            )
         known = {name: m.loss for name, m in self.measured.items()} | {**self.doubted}
         return np.array([known[report.client] for report in reports])
 
@@ -229,8 +238,7 @@ class Round:
         """Return p_k of the reports: n_k/n over the clients that reported, or 1/K."""
         if weights == "uniform":
             return np.full(len(reports), 1 / len(reports))
-        known = self.measured
-        sizes = np.array([known[report.client].rows for report in reports], dtype=np.float64)
+        sizes = np.array([self.summary.counts[r.client].sum() for r in reports], dtype=np.float64)
         return np.asarray(sizes / sizes.sum())
 
 

@@ -47,6 +47,7 @@ class Ditto(FedAvg):
         title="Personal models near the average",
         paper="Li et al. 2021",
         protects="clients",
+        measures="none",
         serves="personal",
     )
 

@@ -45,5 +45,6 @@ class FedAvgThreshold(FedAvg):
         title="FedAvg with a threshold per group",
         paper="Hardt et al. 2016",
         protects="groups",
+        measures="none",
         output="threshold",
     )

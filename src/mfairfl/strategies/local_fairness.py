@@ -69,17 +69,17 @@ class _LocalFair(Strategy):
         goal, constraints, shared = round.summary.goal, round.summary.constraints, round.plan
         epochs = 1 if shared.optimizer.name == "gradient" else shared.epochs
         jobs = []
-        for m in round.measurements:
+        for client in round.participants:
             controller = local_controller(
                 goal,
                 constraints,
-                m.statistics.counts,
+                round.summary.counts[client],
                 gamma=self.gamma,
                 every=min(self.every, epochs),
                 shrink=self.shrink,
                 prices=self.prices,
             )
-            jobs.append(Job(client=m.client, plan=replace(shared, controller=controller)))
+            jobs.append(Job(client=client, plan=replace(shared, controller=controller)))
         return state, jobs
 
     def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
@@ -99,6 +99,7 @@ class IndFair(_LocalFair):
             title="Clients' own fair models, together",
             paper="Zeng et al. 2021",
             protects="groups, by client",
+            measures="none",
             reveals="individual",
             serves="ensemble",
             shares=self.weights,
@@ -118,6 +119,7 @@ class FedAvgFair(_LocalFair):
         title="Local fair training, then averaging",
         paper="Zeng et al. 2021",
         protects="groups, by client",
+        measures="none",
         constrained=True,
     )
 
@@ -130,6 +132,7 @@ class CenFair(_LocalFair):
         title="Fair training on pooled rows",
         paper="Zeng et al. 2021",
         protects="groups",
+        measures="none",
         reveals="individual",
         trains_on="pooled",
         constrained=True,

@@ -57,6 +57,7 @@ class Scaffold(Strategy):
         title="Averaging with control variates",
         paper="Karimireddy et al. 2020",
         protects="nothing",
+        measures="none",
     )
 
     def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:

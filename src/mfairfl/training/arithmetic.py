@@ -1,6 +1,7 @@
 """The arithmetic in which bits are promised: one thread, no denormal numbers.
 
-Sums split over threads round differently. Numbers below 1e-38 (a dead unit's gradient, a decayed
+Sums split over threads round differently, and threads that wait for work on small arrays cost more
+than they do. Numbers below 1e-38 (a dead unit's gradient, a decayed
 weight) carry no information but slow the processor down many times over; they become 0.
 """
 
@@ -10,8 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from threadpoolctl import threadpool_limits
 
-__all__ = ["steady_arithmetic"]
+__all__ = ["compute_steadily", "steady_arithmetic"]
 
 
 @contextmanager
@@ -21,10 +23,16 @@ def steady_arithmetic() -> Iterator[None]:
     PyTorch can set but not tell its treatment of denormals, so its default is restored.
     """
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
+    compute_steadily()
     try:
-        yield
+        with threadpool_limits(limits=1, user_api="blas"):  # NumPy's
+            yield
     finally:
         torch.set_flush_denormal(False)
         torch.set_num_threads(threads)
+
+
+def compute_steadily() -> None:
+    """Let PyTorch compute so in this thread, for as long as the thread lives."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)

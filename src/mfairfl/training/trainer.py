@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,8 +38,8 @@ class StepRule(Protocol):
     def step(self, weights: Tensor, gradient: Tensor, count: int) -> None:
         """Take step number `count` (from 1) on rows 0 … len(weights) − 1."""
 
-    def update(self, row: int, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """Return a row's update after its last step."""
+    def update(self, row: int, start: np.ndarray, end: np.ndarray, out: np.ndarray) -> None:
+        """Write a row's update after its last step."""
 
 
 class _AdamW:
@@ -70,9 +70,9 @@ class _AdamW:
             maximize=False,
         )
 
-    def update(self, row: int, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    def update(self, row: int, start: np.ndarray, end: np.ndarray, out: np.ndarray) -> None:
         del row
-        return np.asarray(start - end)
+        np.subtract(start, end, out=out)
 
 
 class _SGD:
@@ -90,9 +90,9 @@ class _SGD:
         velocity.mul_(self._momentum).add_(gradient).addcmul_(weights, self._decay)
         weights.addcmul_(velocity, self._rate)
 
-    def update(self, row: int, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    def update(self, row: int, start: np.ndarray, end: np.ndarray, out: np.ndarray) -> None:
         del row
-        return np.asarray(start - end)
+        np.subtract(start, end, out=out)
 
 
 class _Gradient:
@@ -106,9 +106,9 @@ class _Gradient:
         del count
         self._total[: len(weights)].add_(gradient)
 
-    def update(self, row: int, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    def update(self, row: int, start: np.ndarray, end: np.ndarray, out: np.ndarray) -> None:
         del start
-        return self._total[row, : len(end)].numpy().astype(np.float32)
+        out[:] = self._total.numpy()[row, : len(end)]
 
 
 _RULES: dict[str, Callable[[Optimizer, tuple[int, int], Workspace], StepRule]] = {
@@ -124,7 +124,8 @@ def make_rule(settings: Optimizer, shape: tuple[int, int], workspace: Workspace)
 
 
 _CHUNK = 32  # steps whose row numbers are laid out at once: bounds memory, costs nothing
-_MAX_STACK = 32  # beyond this a wider stack only leaves the caches
+_MAX_STACK = 32  # beyond this a wider stack only leaves the caches,
+_MAX_ROWS = 4096  # and with large batches before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +155,8 @@ class Outcome:
 def run_works(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
     """Train every work and return the outcomes in the same order."""
     outcomes: dict[int, Outcome] = {}
+    # One piece of memory for all updates: many small ones cost more than what is written there.
+    updates = np.empty((len(works), model.size), np.float32)
     workspace = Workspace()
     stacks: dict[tuple[object, ...], list[tuple[int, Deck]]] = {}
     for i, work in enumerate(works):
@@ -162,11 +165,19 @@ def run_works(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
         stacks.setdefault(_stack_key(work, deck), []).append((i, deck))
     for members in stacks.values():
         members.sort(key=lambda member: -_steps(works[member[0]]))
-        for at in range(0, len(members), _MAX_STACK):
-            part = members[at : at + _MAX_STACK]
-            done = _Stack([(works[i], deck) for i, deck in part], model, pool, workspace).run()
-            outcomes.update(zip((i for i, _ in part), done, strict=True))
+        for part in _evenly(members, min(_MAX_STACK, _MAX_ROWS // members[0][1].width or 1)):
+            stack = _Stack([(works[i], deck) for i, deck in part], model, pool, workspace)
+            stack.run()
+            for row, (i, _) in enumerate(part):
+                outcomes[i] = stack.outcome(row, updates[i])
     return [outcomes[i] for i in range(len(works))]
+
+
+def _evenly(members: list[tuple[int, Deck]], most: int) -> Iterator[list[tuple[int, Deck]]]:
+    """Yield as few parts as hold at most so many members each, of about one size."""
+    parts = -(-len(members) // most)
+    for i in range(parts):
+        yield members[i * len(members) // parts : (i + 1) * len(members) // parts]
 
 
 def _steps(work: Work) -> int:
@@ -204,19 +215,12 @@ def _flat(table: Table2 | None, cells: int, default: float) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class _Batches:
-    """Row numbers, what they weigh, their labels and (cell, label) if rows are priced."""
+    """One step of a stack, (S, B): row numbers, their weights, labels, strata if priced."""
 
     rows: Tensor
     weight: Tensor
     y: Tensor
-    strata: Tensor | None
-
-    def batch(self, step: int, active: int) -> _Batches:
-        """Return one step's batches of the first jobs."""
-        strata = None if self.strata is None else self.strata[step, :active]
-        return _Batches(
-            self.rows[step, :active], self.weight[step, :active], self.y[step, :active], strata
-        )
+    strata: Tensor | None = None
 
 
 class _Stack:
@@ -234,6 +238,7 @@ class _Stack:
         for row, work in zip(self._weights.numpy(), self._works, strict=True):
             row[: model.size] = work.start
         self._gradient = workspace.buffer(("slopes", 0), shape).zero_()
+        self._now = self._weights, self._gradient  # of the jobs that still take steps
         self._rule = make_rule(self._works[0].plan.optimizer, shape, workspace)
         self._optional_terms(shape[1])
 
@@ -262,24 +267,21 @@ class _Stack:
         self._begin_moving()
 
     @torch.no_grad()
-    def run(self) -> list[Outcome]:
+    def run(self) -> None:
         """Take all steps; a chunk lays out the rows of its steps beforehand."""
         for first in range(0, self._steps[0], _CHUNK):
             last = min(first + _CHUNK, self._steps[0])
-            chunk = self._lay_out(first, last)
-            for step in range(first, last):
+            for step, batch in enumerate(self._lay_out(first, last), start=first):
                 check_time()
-                active = self._active(step)
-                self._step(step, chunk.batch(step - first, active))
-                self._end_of_epoch(step, active)
-        return [self._outcome(i) for i in range(len(self._works))]
+                self._step(step, batch)
+                self._end_of_epoch(step, len(batch.rows))
 
     def _active(self, step: int) -> int:
         """Return how many jobs take this step; they come first."""
         return bisect_left(self._steps, -step, key=operator.neg)
 
-    def _lay_out(self, first: int, last: int) -> _Batches:
-        """Return the batches of steps first … last − 1, each tensor (steps, stack, batch)."""
+    def _lay_out(self, first: int, last: int) -> Iterator[_Batches]:
+        """Return the batches of steps first … last − 1."""
         shape = last - first, self._active(first), self._decks[0].width
         index, weight = np.zeros(shape, np.int64), np.zeros(shape, np.float32)
         for i in range(shape[1]):
@@ -287,16 +289,18 @@ class _Stack:
             self._decks[i].deal(index[:count, i], weight[:count, i])
         priced = self._loss is not None or self._score is not None
         rows = torch.from_numpy(index)
-        return _Batches(
-            rows=rows,
-            weight=torch.from_numpy(weight),
-            y=self._pool.y[rows],
-            strata=self._pool.strata[rows] if priced else None,
-        )
+        parts = [rows, torch.from_numpy(weight), self._pool.y[rows]]
+        if priced:
+            parts.append(self._pool.strata[rows])
+        for step, each in enumerate(zip(*(part.unbind() for part in parts), strict=True), first):
+            active = self._active(step)
+            yield _Batches(*(one[:active] for one in each))
 
     def _step(self, step: int, batch: _Batches) -> None:
         active = len(batch.rows)
-        weights, gradient = self._weights[:active], self._gradient[:active]
+        if active < len(self._now[0]):
+            self._now = self._weights[:active], self._gradient[:active]
+        weights, gradient = self._now
         inputs = self._pool.take(batch.rows, self._workspace)
         codes = self._pool.take_codes(batch.rows)
         logits, pullback = self._model.forward(weights, inputs, self._workspace, codes)
@@ -359,11 +363,15 @@ class _Stack:
             self._loss[i] = torch.from_numpy(base[0] + loss.reshape(-1))
             self._score[i] = torch.from_numpy(base[1] + score.reshape(-1))
 
-    def _outcome(self, i: int) -> Outcome:
+    def outcome(self, i: int, update: np.ndarray) -> Outcome:
+        """Return what a job ended in, its update written to memory of the caller's."""
         work, end = self._works[i], self._weights.numpy()[i, : self._model.size]
+        self._rule.update(i, np.asarray(work.start, np.float32), end, out=update)
         moving = work.multipliers
+        with np.errstate(over="ignore", invalid="ignore"):  # the server sees what is not finite
+            update = self._rule.update(i, np.asarray(work.start, np.float32), end)
         return Outcome(
-            update=self._rule.update(i, np.asarray(work.start, np.float32), end),
+            update=update,
             steps=self._steps[i],
             multipliers=() if moving is None else moving.values,
             gaps=() if moving is None else moving.gaps,

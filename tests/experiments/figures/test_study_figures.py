@@ -534,6 +534,7 @@ def test_what_a_run_does_not_hold_is_named(tmp_path):
 
 def test_real_runs_hold_all_epochs_of_their_budget_and_multipliers_of_every_round(tmp_path):
     settings = {"rounds": 2, "hidden": (4,), "batch_size": 20, "local_epochs": 3}
+    settings |= {"training.evaluate_every": 1}
     steps = [0, 1, 2, 3, 4, 5, 6]
     for name, update, epochs in [
         ("mfairfl", {}, [0, 3, 6]),

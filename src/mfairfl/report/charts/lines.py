@@ -35,10 +35,14 @@ _STROKE = 1.8  # width of a curve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One curve: a value for each place of the axis, None where there is none."""
+    """One curve: a value for each place of the axis, None where there is none.
+
+    It is drawn across such places if it is `joined`, else it is broken there.
+    """
 
     label: str
     values: Sequence[float | None]
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +177,7 @@ def _curve(plot: _Plot, places: Sequence[float], curve: Series, index: int) -> I
     commands, known, pen = [], [], "M"
     for place, value in zip(places, curve.values, strict=True):
         if value is None:
-            pen = "M"
+            pen = pen if curve.joined else "M"
             continue
         x, y = plot.across.at(place), plot.up.at(value)
         commands.append(f"{pen}{coordinate(x)} {coordinate(y)}")

@@ -141,7 +141,8 @@ def _curves(
         meaning += f" The {len(shown)} strongest of {len(curves)} are shown; the table has all."
     chart = line_chart(
         course.rounds,
-        [Series(label=name, values=values) for name, values in shown.items()],
+        # After most rounds not all rows are measured.
+        [Series(label=name, values=values, joined=True) for name, values in shown.items()],
         name=f"course-{title.lower()}",
         title=f"{title} over {len(course.rounds)} rounds",
         description=_spoken_curves(shown, unit) + _spoken_served(course),

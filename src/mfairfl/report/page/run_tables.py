@@ -135,7 +135,9 @@ def course_table(report: RunReport, words: Words) -> PageTable:
     series |= {f"Multiplier: {name}": (v, PLAIN) for name, v in course.multipliers.items()}
     if course.conflicts:
         series["Conflicts"] = (course.conflicts, COUNT)
-    return _rounds_table("Round by round", report, series)
+    unmeasured = any(value is None for values, _ in series.values() for value in values)
+    caption = "Round by round" + " (–: not measured after this round)" * unmeasured
+    return _rounds_table(caption, report, series)
 
 
 def curve_unit(name: str) -> Unit:

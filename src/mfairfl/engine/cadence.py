@@ -1,0 +1,108 @@
+"""What is measured when, and who takes part: decided by the set-up and the round alone.
+
+Measuring costs passes over rows, and over Flower an exchange. All clients measure all splits at a
+cadence, `evaluate_every`. In between only what somebody needs is measured: the participants' train
+rows where the round is planned from them, everybody's rows that choose where the new weights may
+be served or a run may stop early. A run that is resumed asks for the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from itertools import islice
+
+import numpy as np
+
+from mfairfl.data import Split
+from mfairfl.engine.state import Measure, RunState, Setup
+from mfairfl.fairness.cells import Statistics
+from mfairfl.randomness import stream
+from mfairfl.training.plan import PERSONAL
+
+__all__ = ["about", "ask_after", "drawn", "ensemble_shares", "may_be_served", "taking_part"]
+
+
+def about(setup: Setup, *models: np.ndarray) -> Measure:
+    """Ask everybody how models do on all splits, as they would be served."""
+    serves = setup.strategy.card.serves
+    return Measure(
+        models,
+        setup.splits,
+        shares=ensemble_shares(setup) if serves == "ensemble" else None,
+        slot=PERSONAL if serves == "personal" else None,
+    )
+
+
+def ensemble_shares(setup: Setup) -> np.ndarray:
+    """Return how much each member of an ensemble counts, in client order."""
+    sizes = np.array([setup.summary.counts[name].sum() for name in sorted(setup.summary.counts)])
+    if setup.strategy.card.shares == "uniform":
+        sizes = np.sign(sizes)  # who has no rows has no model of its own
+    return np.asarray(sizes / sizes.sum())
+
+
+def ask_after(setup: Setup, state: RunState, ask: Measure) -> Measure | None:
+    """Narrow a question about the weights of `state.round` to what has to be known of them."""
+    splits = _everybodys(setup, state.round)
+    if splits:
+        return Measure(
+            ask.weights, splits, ask.shares, ask.slot, without=state.standing.out(state.round)
+        )
+    if setup.plans_from_measurements:
+        only = frozenset(drawn(setup, state))
+        return Measure(ask.weights, ("train",), ask.shares, ask.slot, only=only)
+    return None
+
+
+def _everybodys(setup: Setup, round_: int) -> tuple[Split, ...]:
+    """Return the splits that everybody measures after so many rounds."""
+    if round_ % setup.evaluate_every == 0 or round_ >= setup.rounds:
+        return setup.splits
+    wanted: set[Split] = set()
+    if may_be_served(setup, round_) or setup.patience is not None:
+        wanted |= {setup.held_out}
+    everybody = setup.participation == 1 or setup.strategy.card.trains_on == "pooled"
+    if setup.plans_from_measurements and (wanted or everybody):
+        wanted |= {"train"}
+    return tuple(split for split in setup.splits if split in wanted)
+
+
+def may_be_served(setup: Setup, round_: int) -> bool:
+    """Whether the output rule chooses among weights that include this round's."""
+    return setup.output.rule not in ("last", "threshold") and 2 * round_ > setup.rounds
+
+
+def drawn(setup: Setup, state: RunState, silent: Collection[str] = frozenset()) -> list[str]:
+    """Return the clients that are drawn for the next round, in the order of the draw.
+
+    One that is suspended or silent makes room for the next; the others' places stay.
+    """
+    names, away = setup.trainers, {*state.standing.out(state.round), *silent}
+    order = stream(setup.seed, "participants", state.round).permutation(len(names))
+    there = (names[i] for i in order if names[i] not in away)
+    count = round(setup.participation * (len(names) - len(away.intersection(names))))
+    return list(islice(there, max(1, count)))
+
+
+def taking_part(
+    setup: Setup,
+    state: RunState,
+    train: Mapping[str, Statistics],
+    silent: Collection[str] = frozenset(),
+) -> tuple[str, ...]:
+    """Return who takes part in the next round, in name order.
+
+    Parameters
+    ----------
+    train : mapping
+        What was measured of train rows; who is drawn and has nothing in it is left out, where a
+        round is planned from measurements.
+    silent : collection of str
+        Who was asked to measure these weights and has no usable answer: left out until it has.
+    """
+    if setup.strategy.card.trains_on == "pooled":
+        return setup.trainers
+    names = drawn(setup, state, silent)
+    if setup.plans_from_measurements:
+        names = [name for name in names if name in train]
+    return tuple(sorted(names))

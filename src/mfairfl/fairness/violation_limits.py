@@ -1,0 +1,142 @@
+"""Limits of violations from resampled tables, for many tables at once.
+
+Draws are the last axis throughout: sums over them are contiguous, which is fast, and the same for
+a table alone as among others, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfairfl.fairness.cells import Grouping
+from mfairfl.fairness.notions import Notion
+from mfairfl.fairness.rates import violation_of
+
+__all__ = ["DrawnGroups", "violation_limits"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnGroups:
+    """Resampled tables of the groups of one grouping.
+
+    Attributes
+    ----------
+    groups
+        Rows by group, label and decision, (B, G, 2, 2, draws).
+    whole
+        The same of all groups together, (B, 1, 2, 2, draws).
+    """
+
+    groups: NDArray[Any]
+    whole: NDArray[Any]
+
+    @classmethod
+    def of(cls, grouping: Grouping, drawn: NDArray[Any]) -> DrawnGroups:
+        """Add up the cells of each group; `drawn` are tables (B, C, 2, 2, draws)."""
+        groups = np.stack(
+            [drawn[:, members].sum(axis=1, dtype=drawn.dtype) for members in grouping.membership],
+            axis=1,
+        )
+        return cls(groups, groups.sum(axis=1, keepdims=True, dtype=drawn.dtype))
+
+
+def violation_limits(
+    notion: Notion,
+    groupings: Sequence[Grouping],
+    counts: NDArray[Any],
+    smooth: Floats,
+    *,
+    drawn: Sequence[DrawnGroups],
+    level: float,
+) -> tuple[Floats, Floats]:
+    """Return lower and upper limits of B violations, (B,) each; nan where one is undefined.
+
+    Parameters
+    ----------
+    notion, groupings
+        What is compared.
+    counts, smooth
+        What was measured, and what draws were made from, (B, K, C, 2, 2).
+    drawn
+        Of each grouping.
+    level
+        The limits of all groups hold together with this probability.
+    """
+    spread = violation_of(notion, groupings)
+    entries, centre = np.abs(spread.vector(counts)), spread.vector(smooth)
+    undefined = np.isnan(entries).any(axis=1)
+    lower = np.where(undefined, np.nan, 0.0)
+    upper = np.where(undefined, np.nan, np.inf)
+    # Of the draws that may be outside, half are left to those in which a group has no rows.
+    empty = np.concatenate([_event_rows(notion, one.groups) == 0 for one in drawn], axis=1)
+    told = empty.mean(axis=2) <= (1.0 - level) / (2 * entries.shape[1])
+    some = np.flatnonzero(told.any(axis=1) & ~undefined)
+    if some.size:
+        entries_told, seen = entries[some], told[some]
+        away = np.concatenate([_deviations(notion, one, some) for one in drawn], axis=1)
+        away = np.abs(away - centre[some, :, None])
+        reach = _reach(away, empty[some], seen, level)
+        lower[some] = np.where(seen, entries_told - reach, -np.inf).max(axis=1)
+        upper[some] = np.where(seen.all(axis=1), (entries_told + reach).max(axis=1), np.inf)
+    return np.maximum(lower, 0.0), np.minimum(upper, spread.largest)
+
+
+def _reach(
+    away: Floats, empty: NDArray[np.bool_], told: NDArray[np.bool_], level: float
+) -> Floats:
+    """Return how far each entry's limits are from it, (B, J), where something is told of it."""
+    squares = np.square(away)
+    squares[empty] = 0.0
+    full = away.shape[2] - empty.sum(axis=2)
+    error = np.sqrt(squares.sum(axis=2) / np.maximum(full, 1))
+    used = told & (error > 0)
+    away[~used] = 0.0
+    away /= np.where(used, error, 1.0)[..., None]
+    farthest = away.max(axis=1)
+    farthest[np.isnan(farthest)] = np.inf
+    far = np.quantile(farthest, level, axis=1, method="higher")
+    return np.asarray(far[:, None] * error)
+
+
+def _event_rows(notion: Notion, tables: NDArray[Any]) -> NDArray[Any]:
+    """Return the rows of (B, G, 2, 2, draws) tables in each event, (B, G·E, draws)."""
+    return _flat(
+        [tables[:, :, list(e.labels)].sum(axis=(2, 3), dtype=tables.dtype) for e in notion.events]
+    )
+
+
+def _event_hits(notion: Notion, tables: NDArray[Any]) -> NDArray[Any]:
+    """Return the rows that count in each event: selected ones, or those decided wrongly."""
+    # Of label y, the decision that counts: 1, or the wrong one.
+    decisions = (1, 0) if notion.statistic == "error" else (1, 1)
+    hits = [tables[:, :, y, decisions[y]] for y in (0, 1)]
+    return _flat([reduce(np.add, [hits[y] for y in e.labels]) for e in notion.events])
+
+
+def _flat(by_event: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return (B, G·E, draws) of E arrays (B, G, draws)."""
+    stacked = np.stack(by_event, axis=2)
+    return stacked.reshape(len(stacked), -1, stacked.shape[-1])
+
+
+def _deviations(notion: Notion, drawn: DrawnGroups, some: NDArray[np.intp]) -> Floats:
+    """Return the groups' rates minus the overall one of these tables, (B, G·E, draws)."""
+    rates = [_rates(notion, tables[some]) for tables in (drawn.groups, drawn.whole)]
+    repeats = rates[0].shape[1] // rates[1].shape[1]
+    return rates[0] - np.tile(rates[1], (1, repeats, 1))
+
+
+def _rates(notion: Notion, tables: NDArray[Any]) -> Floats:
+    with np.errstate(invalid="ignore"):  # 0/0 is nan: no rows
+        rates: Floats = np.divide(
+            _event_hits(notion, tables), _event_rows(notion, tables), dtype=np.float64
+        )
+    return rates
