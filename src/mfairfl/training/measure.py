@@ -233,6 +233,9 @@ def _statistics(z: Tensor, probes: Sequence[Probe], pool: Pool) -> list[Statisti
     score, loss = torch.sigmoid(z)[:count].numpy(), torch.nn.functional.softplus(z)[:count].numpy()
     logit = z[:count].numpy()
 
+    with np.errstate(invalid="ignore"):  # of a broken model, which the server recognises by it
+        loss = loss - (strata & 1) * logit
+
     def total(values: np.ndarray | None) -> np.ndarray:
         sums = np.bincount(place, values, minlength=bins * len(probes))
         return sums.astype(np.float64, copy=False).reshape(len(probes), pool.cells, 2)
@@ -241,7 +244,7 @@ def _statistics(z: Tensor, probes: Sequence[Probe], pool: Pool) -> list[Statisti
         total(None),
         total(_decisions(logit, strata, probes, counts)),
         total(score),
-        total(loss - (strata & 1) * logit),
+        total(loss),
     )
     return [Statistics(**dict(zip(SUMS, own, strict=True))) for own in zip(*sums, strict=True)]
 

@@ -366,10 +366,9 @@ class _Stack:
     def outcome(self, i: int, update: np.ndarray) -> Outcome:
         """Return what a job ended in, its update written to memory of the caller's."""
         work, end = self._works[i], self._weights.numpy()[i, : self._model.size]
-        self._rule.update(i, np.asarray(work.start, np.float32), end, out=update)
-        moving = work.multipliers
         with np.errstate(over="ignore", invalid="ignore"):  # the server sees what is not finite
-            update = self._rule.update(i, np.asarray(work.start, np.float32), end)
+            self._rule.update(i, np.asarray(work.start, np.float32), end, out=update)
+        moving = work.multipliers
         return Outcome(
             update=update,
             steps=self._steps[i],
