@@ -7,7 +7,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
 
-.PHONY: help demo test lint format bench intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks reliability
+.PHONY: help demo test lint format bench wide intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks reliability
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -43,6 +43,10 @@ format: $(VENV)/.dev ## let ruff fix and format
 bench: $(VENV)/.dev ## side-by-side timings; the output is kept in benchmarks/
 	$(ONE_THREAD) $(BIN)/python benchmarks/training.py | tee benchmarks/training.txt
 	$(ONE_THREAD) $(BIN)/python benchmarks/aggregation.py | tee benchmarks/aggregation.txt
+
+wide: $(VENV)/.dev ## rows with hundreds of categories beside a narrow form; kept in benchmarks/, but for a table of your own (FILE=)
+	$(ONE_THREAD) $(BIN)/python benchmarks/wide.py $(if $(FILE),"$(FILE)",> benchmarks/wide.txt)
+	$(if $(FILE),,$(ONE_THREAD) $(BIN)/python benchmarks/wide.py --layer >> benchmarks/wide.txt; cat benchmarks/wide.txt)
 
 intervals: $(VENV)/.dev ## coverage and limits of a violation's interval on drawn tables (a minute)
 	$(ONE_THREAD) $(BIN)/python benchmarks/intervals.py > benchmarks/intervals.txt

@@ -92,3 +92,11 @@ def test_runs_of_one_width_and_different_layouts_run_side_by_side(federation):
     for one, found in zip((federation, dense), both, strict=True):
         (alone,) = run_all([fed.member_of(setup, one)])
         assert fed.bits(found) == fed.bits(alone)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_any_number_of_workers_gives_the_same_bits(federation, workers):
+    setup = fed.setup_for(federation, "mfairfl", rounds=2)
+    (alone,) = run_all([fed.member_of(setup, federation)], workers=1)
+    (shared,) = run_all([fed.member_of(setup, federation)], workers=workers)
+    assert fed.bits(shared) == fed.bits(alone)
