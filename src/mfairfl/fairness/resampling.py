@@ -141,9 +141,10 @@ def _counted(rows: NDArray[np.int64], shares: Floats, numbers: Floats) -> NDArra
     ends = np.cumsum(shares, axis=1)
     ends /= ends[:, -1:]  # exactly 1 after the last entry that has a share
     below = np.zeros((len(rows), ends.shape[1] + 1, numbers.shape[1]), dtype=np.uint8)
+    below[:, -1] = rows[:, None]
     for row, number in enumerate(numbers[: rows[-1]]):
         first = np.searchsorted(rows, row, side="right")
-        below[first:, 1:] += number < ends[first:, :, None]
+        below[first:, 1:-1] += number < ends[first:, :-1, None]
     return np.diff(below, axis=1)
 
 
