@@ -198,6 +198,15 @@ def test_nothing_depends_on_how_many_are_drawn_at_a_time(monkeypatch):
     assert [intervals(tally, draws=60) for tally in tallies] == before
 
 
+@pytest.mark.parametrize("rows", [0, 1, 17, 128])
+def test_ranked_numbers_give_what_counting_one_by_one_gives(rows, monkeypatch):
+    tables, found = drawn_tally(30, rows, (SEX, AGE)).counts, []
+    for least in (0, math.inf):
+        monkeypatch.setattr(resampling, "_MANY_ENDS", least)
+        found.append(drawn_for(tables, 40, alike=True))
+    assert np.array_equal(*found)
+
+
 def test_sums_over_clients_are_those_of_the_clients_draws():
     smooth = drawn_tally(4, 50).counts + 0.5
     drawn = resampled(smooth, 30, np.random.default_rng(1)).sum(axis=1)

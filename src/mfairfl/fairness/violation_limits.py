@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.notions import Notion
-from mfairfl.fairness.rates import violation_of
 
 __all__ = ["DrawnGroups", "violation_limits"]
 
@@ -49,29 +48,22 @@ class DrawnGroups:
 
 
 def violation_limits(
-    notion: Notion,
-    groupings: Sequence[Grouping],
-    counts: NDArray[Any],
-    smooth: Floats,
-    *,
-    drawn: Sequence[DrawnGroups],
-    level: float,
+    notion: Notion, entries: Floats, centre: Floats, drawn: Sequence[DrawnGroups], level: float
 ) -> tuple[Floats, Floats]:
     """Return lower and upper limits of B violations, (B,) each; nan where one is undefined.
 
     Parameters
     ----------
-    notion, groupings
+    notion
         What is compared.
-    counts, smooth
-        What was measured, and what draws were made from, (B, K, C, 2, 2).
+    entries, centre
+        The deviations of groups (`violation_of`): as measured, and of what was drawn from, (B, J).
     drawn
         Of each grouping.
     level
         The limits of all groups hold together with this probability.
     """
-    spread = violation_of(notion, groupings)
-    entries, centre = np.abs(spread.vector(counts)), spread.vector(smooth)
+    entries = np.abs(entries)
     undefined = np.isnan(entries).any(axis=1)
     lower = np.where(undefined, np.nan, 0.0)
     upper = np.where(undefined, np.nan, np.inf)
@@ -86,7 +78,7 @@ def violation_limits(
         reach = _reach(away, empty[some], seen, level)
         lower[some] = np.where(seen, own - reach, -np.inf).max(axis=1)
         upper[some] = np.where(seen.all(axis=1), (own + reach).max(axis=1), np.inf)
-    return np.maximum(lower, 0.0), np.minimum(upper, spread.largest)
+    return np.maximum(lower, 0.0), np.minimum(upper, 1.0)
 
 
 def _reach(
