@@ -174,7 +174,7 @@ def intervals(
         for one in single_groupings(tally.cells)
     }
     by_client, by_group = each_table(tally, lambda tables: _table_intervals(tables, level))
-    if groupings:
+    if groupings and tally.clients:
         each = Resampling(rng, level, -(-draws // _PER_CLIENT))
         found = each.client_violations(chosen, groupings, tally.counts)
         for client, own_violations in zip(tally.clients, found, strict=True):
