@@ -11,9 +11,16 @@ from sklearn.metrics import log_loss, roc_auc_score
 from mfairfl.data import Attribute
 from mfairfl.errors import DataError
 from mfairfl.fairness import Tally
-from mfairfl.fairness.histogram import ScoreHistogram
+from mfairfl.fairness.histogram import ScoreHistogram, pooled_histogram
 from mfairfl.fairness.score_summary import SCORE_NUMBERS, summarise_scores
-from mfairfl.fairness.scores import CALIBRATION_BINS, RowScores, ScoreSums, roc_auc_interval
+from mfairfl.fairness.scores import (
+    CALIBRATION_BINS,
+    RowScores,
+    ScoreSums,
+    pooled_scores,
+    roc_auc_interval,
+    roc_aucs,
+)
 
 SEX = Attribute("sex", ("F", "M"))
 
@@ -270,3 +277,76 @@ def test_a_perfect_ranking_of_few_rows_is_not_certain():
     assert (low < 0.75, high) == (True, 1.0)
     assert roc_auc_interval(0.0, 5, 5) == pytest.approx((0.0, 1.0 - low))
     assert roc_auc_interval(0.7, 5, 5, level=0.5)[0] > roc_auc_interval(0.7, 5, 5)[0]
+
+
+# ------------------------------------------------------------------ all clients at once
+
+
+def test_all_clients_at_once_have_the_numbers_of_each():
+    z, y, cell, client = people(n=900, clients="abcdefghij")
+    y[client == "b"] = 1  # one label only
+    cell[client == "c"] = 0  # a group without rows
+    sums = sums_by_client(z, y, cell, client)
+    found, around = summarise_scores(decided(z, y, cell, client), sums)
+    for name, own in sums.items():
+        numbers = found.by_client[name]
+        for key in SCORE_NUMBERS:
+            value, why = getattr(own, key)()
+            assert numbers[key] == (None if why else value)
+        mine = client == name
+        loss = np.where(y[mine] == 1, np.logaddexp(0, -z[mine]), np.logaddexp(0, z[mine]))
+        gaps = [abs(loss[cell[mine] == g].mean() - loss.mean()) for g in set(cell[mine])]
+        expected = pytest.approx(max(gaps)) if len(gaps) == 2 else None
+        assert numbers["accuracy_parity_loss_violation"] == expected
+        area, why = own.roc_auc()
+        limits = None if why else roc_auc_interval(area, y[mine].sum(), (1 - y[mine]).sum())
+        assert around.by_client[name]["roc_auc"] == limits
+    assert found.undefined["by_client.b.roc_auc"] == "no row has y = 0"
+    gap = "by_client.c.accuracy_parity_loss_violation"
+    assert found.undefined[gap] == "group 'M' of 'sex' has no rows"
+
+
+def test_areas_of_many_histograms_are_those_of_pairs_of_rows():
+    rng = np.random.default_rng(1)
+    histograms, expected = [], []
+    for rows in (1, 2, 5, 40):
+        z, y = rng.normal(size=rows).round(1), rng.integers(0, 2, rows)
+        cells = rng.integers(0, 3, rows)
+        histograms.append(ScoreHistogram.from_logits(z, cells, y, size=3, bins=2048))
+        pairs = [(p > n) + 0.5 * (p == n) for p in z[y == 1] for n in z[y == 0]]
+        expected.append(np.mean(pairs) if pairs else np.nan)
+    assert roc_aucs(histograms) == pytest.approx(np.array(expected), nan_ok=True)
+    assert roc_aucs([]).shape == (0,)
+
+
+def test_limits_of_many_areas_are_those_of_each():
+    areas, ups, downs = np.array([0.0, 0.4, 0.93, 1.0]), [3, 50, 7, 1], [4, 20, 900, 1]
+    many = roc_auc_interval(areas, ups, downs)
+    each = [roc_auc_interval(*one) for one in zip(areas, ups, downs, strict=True)]
+    assert np.array_equal(np.array(many).T, each)
+
+
+def test_a_histogram_keeps_only_bins_with_rows():
+    counts = np.zeros((2, 2, 8), dtype=np.int64)
+    counts[0, 1, 3], counts[1, 0, 7] = 5, 2
+    histogram = ScoreHistogram(counts)
+    assert histogram.places.tolist() == [11, 23]
+    assert histogram.numbers.tolist() == [5, 2]
+    assert np.array_equal(histogram.counts, counts)
+    assert histogram.rows.tolist() == [[0, 5], [2, 0]]
+    other = np.arange(32).reshape(2, 2, 8)
+    pooled = pooled_histogram([histogram, ScoreHistogram(other), histogram])
+    assert np.array_equal(pooled.counts, 2 * counts + other)
+    with pytest.raises(DataError, match="cannot be added"):
+        histogram + ScoreHistogram(np.zeros((1, 2, 8), dtype=np.int64))
+
+
+def test_pooled_scores_are_added_in_their_order():
+    parts = list(sums_by_client(*people(n=300, clients="abcd")).values())
+    pooled, total = pooled_scores(parts), parts[0]
+    for part in parts[1:]:
+        total = total + part
+    assert np.array_equal(pooled.sums, total.sums)
+    assert np.array_equal(pooled.losses, total.losses)
+    assert np.array_equal(pooled.rows, total.rows)
+    assert np.array_equal(pooled.histogram.counts, total.histogram.counts)

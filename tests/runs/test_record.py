@@ -71,6 +71,23 @@ def test_what_is_written_is_read_again(run, tmp_path):
     assert (tmp_path / "run.json").read_bytes() == (run.path / "run.json").read_bytes()
 
 
+def test_the_text_is_what_the_standard_library_reads_as_the_record(run):
+    text = run.record.to_json()
+    assert json.loads(text) == run.record.model_dump(mode="json")
+    assert text.startswith('{\n  "schema_version": 2,\n')
+    assert text.endswith("}\n")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_number_that_json_does_not_know_is_refused(number, run):
+    record = run.record.model_copy(deep=True)
+    record.warnings.append("NaN and Infinity are words like others")
+    assert "NaN and Infinity" in record.to_json()
+    record.noise_floor["train"].model_extra["demographic_parity_violation"] = number
+    with pytest.raises(ValueError, match="JSON compliant"):
+        record.to_json()
+
+
 def test_attributes_are_the_keys_of_the_file(run):
     plain = json.loads((run.path / "run.json").read_text(encoding="utf-8"))
     record = run.record

@@ -9,7 +9,7 @@ rows by the same random numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,13 @@ __all__ = [
 ]
 
 Floats = NDArray[np.float64]
+Counter = Callable[[Floats], NDArray[np.uint8]]
 
 OWN_STRATA = 100  # clients up to which rows are resampled within each of them
 _AT_ONCE = 2**18  # numbers that are drawn at a time: a few megabytes
 _FEW_ROWS = 128  # rows of a client up to which they are drawn one by one, fastest
+_MANY_ENDS = 5  # for each draw, from which ranking the random numbers is worth it
+_LARGEST_TABLE = 2**25  # bytes of such ranks
 
 
 def smoothed(counts: NDArray[Any], sizes: NDArray[Any], pseudo: float) -> Floats:
@@ -111,20 +114,25 @@ def each_resampled(
         Which clients, and their tables.
     """
     rows, shares = _rows_and_shares(counts)
-    order = np.argsort(rows, kind="stable") if alike else np.arange(len(rows))
-    few = int((rows <= _FEW_ROWS).sum()) if alike else 0
-    numbers = rng.random((int(rows[order[:few]].max(initial=0)), draws))
+    few = rows <= _FEW_ROWS if alike else np.zeros(len(rows), dtype=bool)
+    numbers = rng.random((int(rows[few].max(initial=0)), draws))
     step = max(1, _AT_ONCE // (draws * shares.shape[1]))
-    for small, places in ((True, order[:few]), (False, order[few:])):
-        for start in range(0, len(places), step):
-            some = places[start : start + step]
-            if small:
-                drawn: NDArray[Any] = _counted(rows[some], shares[some], numbers)
-            else:
-                size = (len(some), draws)
-                flat = rng.multinomial(rows[some, None], shares[some, None], size=size)
-                drawn = np.ascontiguousarray(flat.transpose(0, 2, 1))
+    for n in np.unique(rows[few]).tolist():
+        places = np.flatnonzero(rows == n)
+        count = _counter(numbers[:n], shares[places].size)
+        for some in _some(places, step):
+            drawn: NDArray[Any] = _counted(shares[some], n, count)
             yield some, drawn.reshape(len(some), *counts.shape[1:], draws)
+    for some in _some(np.flatnonzero(~few), step):
+        size = (len(some), draws)
+        flat = rng.multinomial(rows[some, None], shares[some, None], size=size)
+        drawn = np.ascontiguousarray(flat.transpose(0, 2, 1))
+        yield some, drawn.reshape(len(some), *counts.shape[1:], draws)
+
+
+def _some(places: NDArray[np.intp], step: int) -> Iterator[NDArray[np.intp]]:
+    for start in range(0, len(places), step):
+        yield places[start : start + step]
 
 
 def _rows_and_shares(counts: Floats) -> tuple[NDArray[np.int64], Floats]:
@@ -136,15 +144,37 @@ def _rows_and_shares(counts: Floats) -> tuple[NDArray[np.int64], Floats]:
     return np.rint(total[:, 0]).astype(np.int64), shares
 
 
-def _counted(rows: NDArray[np.int64], shares: Floats, numbers: Floats) -> NDArray[np.uint8]:
-    """Count rows by entry, (B, entries, draws): each is where its number falls. Rows ascend."""
+def _counted(shares: Floats, n: int, count: Counter) -> NDArray[np.uint8]:
+    """Count n rows by entry, (B, entries, draws): each is where its random number falls."""
     ends = np.cumsum(shares, axis=1)
     ends /= ends[:, -1:]  # exactly 1 after the last entry that has a share
-    below = np.zeros((len(rows), ends.shape[1] + 1, numbers.shape[1]), dtype=np.uint8)
-    for row, number in enumerate(numbers[: rows[-1]]):
-        first = np.searchsorted(rows, row, side="right")
-        below[first:, 1:] += number < ends[first:, :, None]
+    inner = count(ends[:, :-1])
+    below = np.zeros((len(shares), shares.shape[1] + 1, inner.shape[2]), dtype=np.uint8)
+    below[:, 1:-1], below[:, -1] = inner, n
     return np.diff(below, axis=1)
+
+
+def _counter(numbers: Floats, ends: int) -> Counter:
+    """Return what counts the (n, draws) random numbers below each end, draw by draw.
+
+    If there are many ends, numbers are ranked once, and looked up from then on.
+    """
+    n, draws = numbers.shape
+
+    def one_by_one(limits: Floats) -> NDArray[np.uint8]:
+        found = np.zeros((*limits.shape, draws), dtype=np.uint8)
+        for number in numbers:
+            found += number < limits[..., None]
+        return found
+
+    if ends < _MANY_ENDS * draws or n * draws**2 > _LARGEST_TABLE:
+        return one_by_one
+    order = np.argsort(numbers, axis=None)
+    ranked = numbers.reshape(-1)[order]
+    smaller = np.zeros((len(order) + 1, draws), dtype=np.uint8)
+    smaller[np.arange(1, len(smaller)), order % draws] = 1
+    np.cumsum(smaller, axis=0, dtype=np.uint8, out=smaller)
+    return lambda limits: smaller[np.searchsorted(ranked, limits)]
 
 
 def decided(

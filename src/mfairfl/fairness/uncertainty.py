@@ -174,7 +174,7 @@ def intervals(
         for one in single_groupings(tally.cells)
     }
     by_client, by_group = each_table(tally, lambda tables: _table_intervals(tables, level))
-    if groupings:
+    if groupings and tally.clients:
         each = Resampling(rng, level, -(-draws // _PER_CLIENT))
         found = each.client_violations(chosen, groupings, tally.counts)
         for client, own_violations in zip(tally.clients, found, strict=True):
@@ -227,9 +227,9 @@ class Resampling:
         groups = [DrawnGroups.of(grouping, drawn) for grouping in groupings]
         found = {}
         for item in notions:
-            ends = violation_limits(
-                item, groupings, tables[None], smooth[None], drawn=groups, level=self.level
-            )
+            vector = violation_of(item, groupings).vector
+            around = vector(tables[None]), vector(smooth[None])
+            ends = violation_limits(item, *around, groups, self.level)
             found[f"{item.name}_violation"] = _interval(*(float(end[0]) for end in ends))
         return found
 
@@ -243,13 +243,14 @@ class Resampling:
             tables, places = np.unique(tables, axis=0, return_inverse=True)
             places = places.reshape(-1)  # NumPy 2.0 gives it another shape
         smooth = smoothed(tables, _group_sizes(tables.sum(axis=3), groupings), self._pseudo)
+        vectors = [violation_of(item, groupings).vector for item in notions]
+        around = [(vector(tables[:, None]), vector(smooth[:, None])) for vector in vectors]
         limits = np.empty((len(notions), 2, len(tables)))
         for some, drawn in each_resampled(smooth, self.draws, self.rng, alike=many):
             groups = [DrawnGroups.of(grouping, drawn) for grouping in groupings]
-            own, around = tables[some, None], smooth[some, None]
-            for i, item in enumerate(notions):
+            for i, (item, (entries, centre)) in enumerate(zip(notions, around, strict=True)):
                 limits[i][:, some] = violation_limits(
-                    item, groupings, own, around, drawn=groups, level=self.level
+                    item, entries[some], centre[some], groups, self.level
                 )
         columns = {
             f"{item.name}_violation": _interval_column(*ends[:, places])

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.notions import Notion
-from mfairfl.fairness.rates import violation_of
 
 __all__ = ["DrawnGroups", "violation_limits"]
 
@@ -49,44 +48,37 @@ class DrawnGroups:
 
 
 def violation_limits(
-    notion: Notion,
-    groupings: Sequence[Grouping],
-    counts: NDArray[Any],
-    smooth: Floats,
-    *,
-    drawn: Sequence[DrawnGroups],
-    level: float,
+    notion: Notion, entries: Floats, centre: Floats, drawn: Sequence[DrawnGroups], level: float
 ) -> tuple[Floats, Floats]:
     """Return lower and upper limits of B violations, (B,) each; nan where one is undefined.
 
     Parameters
     ----------
-    notion, groupings
+    notion
         What is compared.
-    counts, smooth
-        What was measured, and what draws were made from, (B, K, C, 2, 2).
+    entries, centre
+        The deviations of groups (`violation_of`): as measured, and of what was drawn from, (B, J).
     drawn
         Of each grouping.
     level
         The limits of all groups hold together with this probability.
     """
-    spread = violation_of(notion, groupings)
-    entries, centre = np.abs(spread.vector(counts)), spread.vector(smooth)
+    entries = np.abs(entries)
     undefined = np.isnan(entries).any(axis=1)
     lower = np.where(undefined, np.nan, 0.0)
     upper = np.where(undefined, np.nan, np.inf)
     # Of the draws that may be outside, half are left to those in which a group has no rows.
-    empty = np.concatenate([_event_rows(notion, one.groups) == 0 for one in drawn], axis=1)
+    empty = np.concatenate([_flat(_event_rows(notion, one.groups) == 0) for one in drawn], axis=1)
     told = empty.mean(axis=2) <= (1.0 - level) / (2 * entries.shape[1])
     some = np.flatnonzero(told.any(axis=1) & ~undefined)
     if some.size:
-        entries_told, seen = entries[some], told[some]
+        own, seen = entries[some], told[some]
         away = np.concatenate([_deviations(notion, one, some) for one in drawn], axis=1)
         away = np.abs(away - centre[some, :, None])
         reach = _reach(away, empty[some], seen, level)
-        lower[some] = np.where(seen, entries_told - reach, -np.inf).max(axis=1)
-        upper[some] = np.where(seen.all(axis=1), (entries_told + reach).max(axis=1), np.inf)
-    return np.maximum(lower, 0.0), np.minimum(upper, spread.largest)
+        lower[some] = np.where(seen, own - reach, -np.inf).max(axis=1)
+        upper[some] = np.where(seen.all(axis=1), (own + reach).max(axis=1), np.inf)
+    return np.maximum(lower, 0.0), np.minimum(upper, 1.0)
 
 
 def _reach(
@@ -107,31 +99,28 @@ def _reach(
 
 
 def _event_rows(notion: Notion, tables: NDArray[Any]) -> NDArray[Any]:
-    """Return the rows of (B, G, 2, 2, draws) tables in each event, (B, G·E, draws)."""
-    return _flat(
-        [tables[:, :, list(e.labels)].sum(axis=(2, 3), dtype=tables.dtype) for e in notion.events]
-    )
+    """Return the rows of (B, G, 2, 2, draws) tables in each event, (B, G, E, draws)."""
+    rows = tables.sum(axis=3, dtype=tables.dtype)
+    return _by_event(notion, [rows[:, :, y] for y in (0, 1)])
 
 
 def _event_hits(notion: Notion, tables: NDArray[Any]) -> NDArray[Any]:
     """Return the rows that count in each event: selected ones, or those decided wrongly."""
     # Of label y, the decision that counts: 1, or the wrong one.
     decisions = (1, 0) if notion.statistic == "error" else (1, 1)
-    hits = [tables[:, :, y, decisions[y]] for y in (0, 1)]
-    return _flat([reduce(np.add, [hits[y] for y in e.labels]) for e in notion.events])
+    return _by_event(notion, [tables[:, :, y, decisions[y]] for y in (0, 1)])
 
 
-def _flat(by_event: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return (B, G·E, draws) of E arrays (B, G, draws)."""
-    stacked = np.stack(by_event, axis=2)
-    return stacked.reshape(len(stacked), -1, stacked.shape[-1])
+def _by_event(notion: Notion, by_label: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """Return (B, G, E, draws) of an array (B, G, draws) for each label."""
+    sums = [reduce(np.add, [by_label[y] for y in event.labels]) for event in notion.events]
+    return np.stack(sums, axis=2)
 
 
 def _deviations(notion: Notion, drawn: DrawnGroups, some: NDArray[np.intp]) -> Floats:
     """Return the groups' rates minus the overall one of these tables, (B, G·E, draws)."""
-    rates = [_rates(notion, tables[some]) for tables in (drawn.groups, drawn.whole)]
-    repeats = rates[0].shape[1] // rates[1].shape[1]
-    return rates[0] - np.tile(rates[1], (1, repeats, 1))
+    rates, overall = (_rates(notion, tables[some]) for tables in (drawn.groups, drawn.whole))
+    return _flat(rates - overall)
 
 
 def _rates(notion: Notion, tables: NDArray[Any]) -> Floats:
@@ -140,3 +129,8 @@ def _rates(notion: Notion, tables: NDArray[Any]) -> Floats:
             _event_hits(notion, tables), _event_rows(notion, tables), dtype=np.float64
         )
     return rates
+
+
+def _flat(by_group: NDArray[Any]) -> NDArray[Any]:
+    """Return (B, G·E, draws) of (B, G, E, draws)."""
+    return by_group.reshape(len(by_group), -1, by_group.shape[-1])
