@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -679,3 +681,24 @@ def test_a_table_without_groups_has_one_cell(tmp_path):
     assert table.task.resolved
     assert "sex" in table.task.categorical
     assert cells_of(pd.DataFrame({"sex": ["f", "m"]}), table.task).tolist() == [0, 0]
+
+
+def test_the_hash_of_values_is_that_of_their_json():
+    """Canonical texts of each column as JSON, column after column."""
+    frame = pd.DataFrame(
+        {
+            "x": [1.0, None, 2.5, 1.0],
+            "sex": ["f", " m ", "m", "f"],
+            'odd "name"': ['a "b"\n', "é木", "", "?"],
+            "hired": [True, False, True, False],
+        }
+    )
+    written = [
+        ["x", ["1", "?", "2.5", "1"]],
+        ["sex", ["f", "m", "m", "f"]],
+        ['odd "name"', ['a "b"', "é木", "?", "?"]],
+        ["hired", ["True", "False", "True", "False"]],
+    ]
+    expected = hashlib.sha256("".join(map(json.dumps, written)).encode()).hexdigest()
+    task = Task(label="hired", favourable=True, sensitive=("sex",))
+    assert table_from_frame(frame, task).sha256 == expected

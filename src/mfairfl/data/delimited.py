@@ -15,7 +15,7 @@ from mfairfl.data.records import Record, frame_of_records, names_of_record
 from mfairfl.data.well_formed import read_well_formed
 from mfairfl.errors import DataError
 
-__all__ = ["read_delimited"]
+__all__ = ["careful_records", "read_delimited"]
 
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 _PLAIN_COMMA = re.compile(r"(?<!\d),|,(?!\d)")  # not between digits, where it may be a decimal
@@ -34,7 +34,7 @@ def read_delimited(
     likely = _sniff(text)
     delimiter = given or likely or ","
     data = _encoded(path, text)
-    records = _records(path, data, delimiter)
+    records = careful_records(path, data, delimiter)
     first = next(records)
     if len(first[1]) == 1 and (given is None or likely is not None):
         found = f"found one column ('{first[1][0][:60]}')"
@@ -62,8 +62,8 @@ def _encoded(path: Path, text: str) -> bytes:
         ) from error
 
 
-def _records(path: Path, data: bytes, delimiter: str) -> Iterator[Record]:
-    """Yield (first line, fields) of every record that is not blank."""
+def careful_records(path: Path, data: bytes, delimiter: str) -> Iterator[Record]:
+    """Yield (first line, fields) of every record that is not blank; the text is UTF-8."""
     # strict: a quote that is never closed must not swallow the rest of the file.
     reader = csv.reader(
         io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", newline=""),

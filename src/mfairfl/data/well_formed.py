@@ -24,7 +24,7 @@ _Octets = npt.NDArray[np.uint8]
 
 _QUOTE, _SPACE, _LF, _CR = b'" \n\r'
 _MARK = "\ufeff".encode()  # Arrow leaves it out at the start, where it is text of the first cell
-_AT_ONCE = 2**22  # octets that are looked at: small temporary arrays, which stay in cache
+_AT_ONCE = 2**19  # octets that are looked at: small temporary arrays, which stay in cache
 _BLOCK = 2**20  # octets that Arrow parses at once, unless a record is longer
 _LARGEST_BLOCK = 2**30
 
@@ -95,10 +95,16 @@ def read_well_formed(
     if table.num_rows != len(lines) or _too_long(table, layout.longest):
         return None
     if delimiter != " " and _SPACE in data:
-        table = pa.table([pc.utf8_ltrim(c, " ") for c in table.columns], table.column_names)
+        table = pa.table([_trimmed(c) for c in table.columns], table.column_names)
     frame: pd.DataFrame = table.combine_chunks().to_pandas()
     frame.index = _index(lines)
     return frame
+
+
+def _trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Leave out the spaces before cells; a column without any is not copied."""
+    spaced = pc.any(pc.starts_with(column, " ")).as_py()
+    return pc.utf8_ltrim(column, " ") if spaced else column
 
 
 def _too_long(table: pa.Table, longest: int) -> bool:
@@ -140,12 +146,12 @@ class _Layout:
 def _layout(data: bytes, delimiter: str) -> _Layout | None:
     """Find the records; None if a quote is out of place."""
     octets = np.frombuffer(data, dtype=np.uint8)
-    quoted = _QUOTE in data
+    quoted, returns = _QUOTE in data, _CR in data
     ends, lines = [np.array([-1])], [np.array([1])]  # of the breaks, and what begins after them
     line, quotes = 1, 0
     edges = [*range(0, len(octets), _AT_ONCE), len(octets)]
     for start, stop in itertools.pairwise(edges):
-        breaks = _breaks(octets, start, stop, returns=_CR in data)
+        breaks = _breaks(octets, start, stop, returns=returns)
         numbers = np.arange(line + 1, line + 1 + len(breaks))
         line += len(breaks)
         if quoted:
@@ -164,7 +170,8 @@ def _layout(data: bytes, delimiter: str) -> _Layout | None:
     longest = int(np.diff(begins, append=len(octets)).max())
     if begins[-1] == len(octets):
         begins, of_lines = begins[:-1], of_lines[:-1]
-    filled = ~np.isin(octets[begins], (_LF, _CR))
+    first = octets[begins]
+    filled = (first != _LF) & (first != _CR)
     return _Layout(begins[filled], of_lines[filled], longest, quoted, nested)
 
 
@@ -184,12 +191,19 @@ def _in_place(octets: _Octets, at: _Positions, before: int, delimiter: str) -> b
     Counted from 0, even quotes open a cell or end a double one, and odd ones close a cell or begin
     a double one. At either end of the text a quote is its own neighbour, which is right too.
     """
-    border = np.zeros(256, dtype=bool)
-    border[[_QUOTE, _LF, _CR, ord(delimiter)]] = True
     even, odd = at[before % 2 :: 2], at[1 - before % 2 :: 2]
     previous = octets.take(even - 1, mode="clip")
-    if not border[previous].all() or not border[octets.take(odd + 1, mode="clip")].all():
+    if not _are_borders(previous, delimiter):
+        return False
+    if not _are_borders(octets.take(odd + 1, mode="clip"), delimiter):
         return False
     # Spaces before cells are left out, but not in quotes: Arrow's cells do not tell them apart.
-    opening = even[(previous != _QUOTE) | (even == 0)]
-    return delimiter == " " or not (octets.take(opening + 1, mode="clip") == _SPACE).any()
+    spaced = octets.take(even + 1, mode="clip") == _SPACE
+    return delimiter == " " or not (spaced & ((previous != _QUOTE) | (even == 0))).any()
+
+
+def _are_borders(octets: _Octets, delimiter: str) -> bool:
+    borders = octets == ord(delimiter)
+    for octet in (_LF, _CR, _QUOTE):
+        borders |= octets == octet
+    return bool(borders.all())
