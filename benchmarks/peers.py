@@ -2,7 +2,7 @@
 
 Each library is installed into an environment of its own under `.cache/peers` (kept for the next
 time) and run as a process of its own; all do blocks of rounds in turn, on one thread each. The
-first block warms up. The scripts in `peer_runs/` say how each library is used; in short: the same
+first rounds warm up. The scripts in `peer_runs/` say how each library is used; in short: the same
 rows, the same network, batch size and participants, one local epoch, an average weighted by size.
 Ours measures fairness as often as by default; the others measure nothing.
 
@@ -63,9 +63,13 @@ class Peer:
 
     @property
     def home(self) -> Path:
-        """The environment; the first requirement names it."""
-        name = re.split(r"\W", self.requirements[0])[0]
-        return CACHE / name
+        """Where its environment is; the first requirement names it."""
+        return CACHE / re.split(r"\W", "".join(self.requirements[:1]))[0]
+
+    @property
+    def python(self) -> Path:
+        """The interpreter that runs it."""
+        return self.home / "bin" / "python" if self.requirements else Path(sys.executable)
 
 
 PEERS = (
@@ -95,19 +99,15 @@ class PeerError(Exception):
     """Why a library has no figures, in one line."""
 
 
-def python_of(peer: Peer) -> Path:
-    """Return the interpreter that runs a library, made ready if it is not there."""
-    if not peer.requirements:
-        return Path(sys.executable)
-    python = peer.home / "bin" / "python"
+def install(peer: Peer) -> None:
+    """Make a library's environment, unless it is there."""
     done, wanted = peer.home / "installed.txt", "\n".join(peer.requirements)
-    if done.is_file() and done.read_text() == wanted:
-        return python
+    if not wanted or (done.is_file() and done.read_text() == wanted):
+        return
     say(f"installing {', '.join(peer.requirements)}")
-    CACHE.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(CACHE).free < FREE_GIGABYTES * 1e9:
         raise PeerError(f"not installed: less than {FREE_GIGABYTES} GB of disk are free")
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
+    pip = [peer.python, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
     began = time.monotonic()
     for command in (
         [sys.executable, "-m", "venv", "--clear", peer.home],
@@ -122,13 +122,12 @@ def python_of(peer: Peer) -> Path:
         except subprocess.TimeoutExpired as error:
             raise PeerError(f"could not be installed in {INSTALL_SECONDS} s") from error
     done.write_text(wanted)
-    return python
 
 
 def last_line(*texts: str) -> str:
     """Return the last line that says something, without addresses and paths."""
     lines = [line.strip() for text in texts for line in reversed(text.splitlines())]
-    line = next((line for line in lines if line), "no reason was given")
+    line = next((line for line in lines if line), "it said nothing")
     return re.sub(r"\w+://\S+|(?<!\w)(/[\w.+-]+){2,}", "…", line)[:200]
 
 
@@ -138,7 +137,7 @@ class Runner:
 
     peer: Peer
     process: subprocess.Popen[bytes] | None = None
-    errors: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
+    errors: IO[bytes] | None = None
     rounds: int = 1
     versions: dict[str, str] = field(default_factory=dict)
     blocks: list[list[float]] = field(default_factory=list)
@@ -147,8 +146,9 @@ class Runner:
     def start(self, settings: dict[str, Any]) -> None:
         """Start the process; it says its versions when it is ready."""
         own = os.environ.get("PYTHONPATH") if not self.peer.requirements else None
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
         self.process = subprocess.Popen(
-            [python_of(self.peer), "-m", "peer_runs", self.peer.module, json.dumps(settings)],
+            [self.peer.python, "-m", "peer_runs", self.peer.module, json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -195,26 +195,58 @@ class Runner:
                 raise PeerError("stopped: no answer in time")
             piece = os.read(self.process.stdout.fileno(), 4096)
             if not piece:
-                self.errors.seek(0)
-                raise PeerError(f"stopped: {last_line(self.errors.read().decode())}")
+                raise PeerError(self.last_words())
             line += piece
         return json.loads(line)
 
+    def last_words(self) -> str:
+        """Return how a process ended that should not have."""
+        assert self.process is not None
+        assert self.errors is not None
+        code = ended(self.process, time.monotonic() + STOP_SECONDS)
+        self.errors.seek(0)
+        said = last_line(self.errors.read().decode(errors="replace"))
+        return f"stopped with code {code}: {said}"
+
+    def close(self) -> None:
+        """End the process and what it started by force, and let go of its files."""
+        if self.process is None or self.process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):  # nothing is left of it
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        for file in (self.process.stdout, self.errors):
+            assert file is not None
+            file.close()
+
+
+def ended(process: subprocess.Popen[bytes], deadline: float) -> int | None:
+    """Wait for a process and return its code, or None if it goes on.
+
+    It is not let go of: as long as its number is taken, ending its group cannot hit another.
+    """
+    while process.returncode is None:
+        found = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is not None:
+            return found.si_status
+        if time.monotonic() >= deadline:
+            return None
+        time.sleep(0.05)
+    return process.returncode
+
 
 def stop(runners: Sequence[Runner]) -> None:
-    """End processes and what they started: first by asking, then by force."""
+    """End processes: first by asking, then by force."""
     processes = [runner.process for runner in runners if runner.process is not None]
     for process in processes:
+        assert process.stdin is not None
         with suppress(BrokenPipeError):  # it has ended already
-            assert process.stdin is not None
             process.stdin.close()
     deadline = time.monotonic() + STOP_SECONDS
     for process in processes:
-        with suppress(subprocess.TimeoutExpired):  # by force, then
-            process.wait(max(0.0, deadline - time.monotonic()))
-        with suppress(ProcessLookupError):  # nothing is left of it
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        ended(process, deadline)
+    for runner in runners:
+        runner.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +258,23 @@ class Options:
     timeout: float
 
 
-def compare(key: str, peers: Sequence[Peer], options: Options) -> list[Runner]:
-    """Let libraries do blocks of the same work in turn; the first block warms up."""
+def installed(peers: Sequence[Peer]) -> dict[str, str]:
+    """Install what is missing; return why some could not be."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    missing = {}
+    for peer in peers:
+        try:
+            install(peer)
+        except PeerError as error:
+            missing[peer.module] = str(error)
+            say(f"{peer.title}: {error}")
+    return missing
+
+
+def compare(
+    key: str, peers: Sequence[Peer], missing: dict[str, str], options: Options
+) -> list[Runner]:
+    """Let libraries do blocks of the same work in turn, each after two rounds to warm up."""
     shape, file = SHAPES[key], CACHE / "rows" / f"{key}.npz"
     write_rows(shape, file)
     settings = {
@@ -238,7 +285,7 @@ def compare(key: str, peers: Sequence[Peer], options: Options) -> list[Runner]:
         "drawn": shape.drawn,
         "rounds": (options.blocks + 2) * max(OUR_ROUNDS, options.rounds),
     }
-    runners = [Runner(peer) for peer in peers]
+    runners = [Runner(peer, failure=missing.get(peer.module)) for peer in peers]
     try:
         for runner in runners:
             attempt(runner, begin, settings, options)
@@ -287,7 +334,7 @@ def table(shape: Shape, runners: Sequence[Runner]) -> list[str]:
         if runner.failure is not None:
             lines.append(f"{name}{runner.failure}")
             continue
-        ratio = "-" if ours is None else f"{runner.best / ours:.2f}"
+        ratio = "-" if ours is None else f"{runner.best / ours:.3g}"
         numbers = f"{1e3 * runner.best:9,.1f}{1e3 * runner.usual:11,.1f}{ratio:>9}"
         lines.append(f"{name}{numbers}  {len(runner.blocks)} × {runner.rounds}")
     return lines
@@ -315,6 +362,12 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"give a whole number from 1, not '{text}'")
+    return int(text)
+
+
 def names(known: Sequence[str]) -> Callable[[str], list[str]]:
     """Return a reader of comma-separated names."""
 
@@ -334,8 +387,10 @@ def main() -> int:
     )
     parser.add_argument("--only", type=names(modules), default=modules, help="names, with commas")
     parser.add_argument("--shapes", type=names([*SHAPES]), default=[*SHAPES], help="the same")
-    parser.add_argument("--rounds", type=int, default=5, help="of a block, at most (not ours)")
-    parser.add_argument("--blocks", type=int, default=5)
+    parser.add_argument(
+        "--rounds", type=positive, default=5, help="of a block, at most (not ours)"
+    )
+    parser.add_argument("--blocks", type=positive, default=5)
     parser.add_argument("--timeout", type=float, default=300, help="seconds for a block")
     parser.add_argument("--out", type=Path, help="file for the result, written at the end")
     given = parser.parse_args()
@@ -343,8 +398,9 @@ def main() -> int:
     peers = [peer for peer in PEERS if peer.module in given.only]
     text, everybody, code = header(options), list[Runner](), 0
     try:
+        missing = installed(peers)
         for key in given.shapes:
-            runners = compare(key, peers, options)
+            runners = compare(key, peers, missing, options)
             text += ["", *table(SHAPES[key], runners)]
             everybody += runners
     except KeyboardInterrupt:

@@ -1,7 +1,8 @@
 """Flower: `FedAvg` over `ClientApp`s in its simulation on Ray, two workers with one CPU each.
 
 One logit, AdamW, weighted by size, no evaluation. The clients run the plain loop's training. A
-worker reads the rows once and keeps them. Flower alone uses two cores here.
+worker reads the rows once and keeps them. Flower alone uses two cores here. While others run it
+polls: nothing to speak of with 5 clients, a fifteenth of a core with 5,000.
 """
 
 from __future__ import annotations

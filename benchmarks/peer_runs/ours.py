@@ -13,6 +13,7 @@ from typing import Any
 
 import mfairfl
 from mfairfl.engine.loop import RoundRecord, RunState, Setup
+from mfairfl.runs.config import Config
 from peer_runs.pace import Pace
 from peer_runs.shapes import SHAPES, federation_of
 from peer_runs.work import Work
@@ -38,7 +39,7 @@ class Watch:
 def run(work: Work, pace: Pace, out: Path | None = None) -> None:
     shape = SHAPES[work.shape]
     more: dict[str, Any] = {"training.participation": shape.drawn / shape.clients}
-    if "workers" in inspect.signature(mfairfl.train).parameters:
+    if "workers" in {*inspect.signature(mfairfl.train).parameters, *Config.model_fields}:
         more["workers"] = 1
     mfairfl.train(
         federation_of(shape),

@@ -1,7 +1,8 @@
 """The bare batched products of one epoch: forward, weight and input gradients, nothing else.
 
 What no trainer that advances all participants together can undercut. The head (one column) is left
-out. Clients with fewer batches leave the stack early; a client's batches are of equal size.
+out. Clients with fewer batches leave the stack early; a client's batches are of equal size. In the
+arithmetic that our runs use.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from math import ceil
 
 import torch
 
+from mfairfl.training.arithmetic import steady_arithmetic
 from peer_runs.pace import Pace
 from peer_runs.work import Work
 
@@ -19,9 +21,10 @@ from peer_runs.work import Work
 def run(work: Work, pace: Pace) -> None:
     epoch = products(work)
     pace.start("torch")
-    for _ in range(work.rounds):
-        epoch()
-        pace.lap()
+    with steady_arithmetic():
+        for _ in range(work.rounds):
+            epoch()
+            pace.lap()
 
 
 def products(work: Work) -> Callable[[], None]:
