@@ -33,7 +33,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean, median
+from statistics import fmean, median
 from typing import IO, Any
 
 from peer_runs.shapes import SHAPES, Shape, write_rows
@@ -107,12 +107,13 @@ def install(peer: Peer) -> None:
     say(f"installing {', '.join(peer.requirements)}")
     if shutil.disk_usage(CACHE).free < FREE_GIGABYTES * 1e9:
         raise PeerError(f"not installed: less than {FREE_GIGABYTES} GB of disk are free")
-    pip = [peer.python, "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet"]
     began = time.monotonic()
-    for command in (
+    quiet = ("--disable-pip-version-check", "--no-input", "--quiet", "--retries", "1")
+    commands: list[list[str | Path]] = [
         [sys.executable, "-m", "venv", "--clear", peer.home],
-        [*pip, "install", "--retries", "1", *peer.requirements],
-    ):
+        [peer.python, "-m", "pip", "install", *quiet, *peer.requirements],
+    ]
+    for command in commands:
         left = INSTALL_SECONDS - (time.monotonic() - began)
         try:
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=left)
@@ -164,12 +165,12 @@ class Runner:
     @property
     def best(self) -> float:
         """Seconds a round: the mean over a block, each of its rounds at its best in all blocks."""
-        return mean(map(min, zip(*self.blocks, strict=True)))
+        return fmean(map(min, zip(*self.blocks, strict=True)))
 
     @property
     def usual(self) -> float:
         """Seconds a round: the median of the blocks' means."""
-        return median(map(mean, self.blocks))
+        return median(map(fmean, self.blocks))
 
     def block(self, seconds: float) -> list[float]:
         """Do the rounds of a block and return their seconds."""
