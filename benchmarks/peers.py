@@ -8,8 +8,9 @@ Ours measures fairness as often as by default; the others measure nothing.
 
 A library that cannot be installed or run is a line that says why. `best` is the mean over a block
 with each of its rounds at its best in all blocks (so that rounds that measure count as often as
-they come, and a busy machine counts little), `median` that of the blocks' means; a ratio compares
-the best. Only ratios of one run are meant to be compared.
+they come, and a busy machine counts less), `median` that of the blocks' means. `cpu` is the best
+of the processor time, which a busy machine disturbs least; flwr, which works in several processes,
+has none. Ratios compare the best. Only ratios of one run are meant to be compared.
 
 Packages come from wherever pip is set up to find them. PyTorch is pinned; where pip finds only a
 build for GPUs, every environment takes gigabytes.
@@ -95,6 +96,10 @@ QUIET = {
 }
 
 
+Times = tuple[float, float | None]
+"""Seconds and processor seconds of a round."""
+
+
 class PeerError(Exception):
     """Why a library has no figures, in one line."""
 
@@ -141,7 +146,7 @@ class Runner:
     errors: IO[bytes] | None = None
     rounds: int = 1
     versions: dict[str, str] = field(default_factory=dict)
-    blocks: list[list[float]] = field(default_factory=list)
+    blocks: list[list[Times]] = field(default_factory=list)
     failure: str | None = None
 
     def start(self, settings: dict[str, Any]) -> None:
@@ -164,25 +169,31 @@ class Runner:
 
     @property
     def best(self) -> float:
-        """Seconds a round: the mean over a block, each of its rounds at its best in all blocks."""
-        return fmean(map(min, zip(*self.blocks, strict=True)))
+        """Seconds a round."""
+        return best([[seconds for seconds, _ in block] for block in self.blocks])
 
     @property
     def usual(self) -> float:
         """Seconds a round: the median of the blocks' means."""
-        return median(map(fmean, self.blocks))
+        return median(fmean(seconds for seconds, _ in block) for block in self.blocks)
 
-    def block(self, seconds: float) -> list[float]:
-        """Do the rounds of a block and return their seconds."""
+    @property
+    def cpu(self) -> float | None:
+        """Processor seconds a round, where one process does all of it."""
+        spent = [[cpu for _, cpu in block if cpu is not None] for block in self.blocks]
+        return best(spent) if all(spent) else None
+
+    def block(self, seconds: float) -> list[Times]:
+        """Do the rounds of a block and return their times."""
         assert self.process is not None
         assert self.process.stdin is not None
         deadline = time.monotonic() + seconds
-        times = []
+        times: list[Times] = []
         for _ in range(self.rounds):
             with suppress(BrokenPipeError):  # it has ended: its last words are read instead
                 self.process.stdin.write(b"\n")
                 self.process.stdin.flush()
-            times.append(float(self.answer(deadline)))
+            times.append(tuple(self.answer(deadline)))
         return times
 
     def answer(self, deadline: float) -> Any:
@@ -219,6 +230,11 @@ class Runner:
         for file in (self.process.stdout, self.errors):
             assert file is not None
             file.close()
+
+
+def best(blocks: Sequence[Sequence[float]]) -> float:
+    """Return the mean over a block, each of its rounds at its best in all blocks."""
+    return fmean(map(min, zip(*blocks, strict=True)))
 
 
 def ended(process: subprocess.Popen[bytes], deadline: float) -> int | None:
@@ -317,7 +333,7 @@ def begin(runner: Runner, settings: dict[str, Any], options: Options) -> None:
     runner.start(settings)
     runner.versions = runner.answer(time.monotonic() + options.timeout)
     runner.block(options.timeout)
-    (seconds,) = runner.block(options.timeout)
+    ((seconds, _),) = runner.block(options.timeout)
     few = max(1, min(options.rounds, int(BLOCK_SECONDS / seconds)))
     runner.rounds = runner.peer.rounds or few
 
@@ -328,27 +344,35 @@ def measure(runner: Runner, options: Options) -> None:
 
 def table(shape: Shape, runners: Sequence[Runner]) -> list[str]:
     """Return the lines of one shape."""
-    ours = next((r.best for r in runners if r.peer.module == "ours" and r.failure is None), None)
-    lines = [shape.title, f"{'':24}{'best ms':>9}{'median ms':>11}{'/ ours':>9}  rounds"]
+    ours = next((r for r in runners if r.peer.module == "ours" and r.failure is None), None)
+    wall, spent = (ours.best, ours.cpu) if ours else (None, None)
+    columns = f"{'best ms':>9}{'median ms':>11}{'/ ours':>9}{'cpu ms':>11}{'/ ours':>9}"
+    lines = [shape.title, f"{'':24}{columns}  rounds"]
     for runner in runners:
         name = f"  {runner.peer.title:22}"
         if runner.failure is not None:
             lines.append(f"{name}{runner.failure}")
             continue
-        ratio = "-" if ours is None else f"{runner.best / ours:.3g}"
-        numbers = f"{1e3 * runner.best:9,.1f}{1e3 * runner.usual:11,.1f}{ratio:>9}"
+        cpu = "-" if runner.cpu is None else f"{1e3 * runner.cpu:,.1f}"
+        numbers = f"{1e3 * runner.best:9,.1f}{1e3 * runner.usual:11,.1f}"
+        numbers += f"{ratio(runner.best, wall):>9}{cpu:>11}{ratio(runner.cpu, spent):>9}"
         lines.append(f"{name}{numbers}  {len(runner.blocks)} × {runner.rounds}")
     return lines
 
 
+def ratio(value: float | None, to: float | None) -> str:
+    return "-" if value is None or to is None else f"{value / to:.3g}"
+
+
 def header(options: Options) -> list[str]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    load = f"load {os.getloadavg()[0]:.1f} at the start (0 is a quiet machine)"
     return [
         "Milliseconds a round of federated averaging, one local epoch, on the same rows",
         f"{cores} cores ({platform.machine()}), Python {platform.python_version()}, one thread "
-        "each; flwr + Ray uses two workers of one thread",
+        f"each; flwr + Ray uses two workers of one thread; {load}",
         f"{options.blocks} blocks in turn after a warm-up; best: each round of a block at its "
-        "best in all blocks; median: of the blocks' means",
+        "best in all blocks; median: of the blocks' means; cpu: best processor time",
         "mfairfl measures fairness as often as by default, the others nothing; see peer_runs/",
     ]
 

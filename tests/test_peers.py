@@ -25,7 +25,7 @@ for count, _ in enumerate(sys.stdin, 1):
         time.sleep(600)
     if count > 2 and name == "breaks":
         sys.exit("no luck in /home/someone/file at https://packages.example/simple")
-    say(0.5 if name == "half" else 0.25)
+    say([0.5, None] if name == "half" else [0.25, 0.2])
 """
 
 
@@ -54,10 +54,10 @@ def lines_of(peers, *names, timeout=60.0):
 
 def test_every_library_does_its_blocks_and_is_compared_with_ours(peers):
     found, lines = lines_of(peers, "half")
-    assert found["ours"].blocks == [[0.25] * 4] * 2
-    assert found["half"].blocks == [[0.5] * 3] * 2
-    assert lines[2].split() == ["ours", "250.0", "250.0", "1", "2", "×", "4"]
-    assert lines[3].split() == ["half", "500.0", "500.0", "2", "2", "×", "3"]
+    assert found["ours"].blocks == [[(0.25, 0.2)] * 4] * 2
+    assert found["half"].blocks == [[(0.5, None)] * 3] * 2
+    assert lines[2].split() == ["ours", "250.0", "250.0", "1", "200.0", "1", "2", "×", "4"]
+    assert lines[3].split() == ["half", "500.0", "500.0", "2", "-", "-", "2", "×", "3"]
 
 
 def test_a_library_that_breaks_is_a_line_without_addresses_and_the_others_go_on(peers):
@@ -74,8 +74,10 @@ def test_a_library_that_hangs_is_ended(peers):
 
 
 def test_best_takes_each_round_of_a_block_at_its_best(peers):
-    runner = peers.Runner(peers.PEERS[0], blocks=[[1.0, 5.0], [3.0, 4.0], [2.0, 9.0]])
+    times = [[(1.0, 0.5), (5.0, 2.0)], [(3.0, 0.25), (4.0, 3.0)], [(2.0, 1.0), (9.0, 2.5)]]
+    runner = peers.Runner(peers.PEERS[0], blocks=times)
     assert runner.best == (1.0 + 4.0) / 2
+    assert runner.cpu == (0.25 + 2.0) / 2
     assert runner.usual == 3.5  # of 3, 3.5 and 5.5
 
 

@@ -59,7 +59,7 @@ def run(work: Work, pace: Pace) -> None:
 
     def watch(server_round: int, arrays: ArrayRecord) -> None:  # noqa: ARG001
         if server_round:
-            pace.lap()
+            pace.lap(alone=False)
         else:
             pace.start("flwr", "ray", "torch")
 
