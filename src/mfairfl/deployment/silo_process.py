@@ -121,8 +121,8 @@ def _fork(tasks: SiloTasks, token: str, group: WatchedGroup) -> int:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         tasks.answer(token)
         code = 0
-    except SystemExit as leave:
-        code = leave.code if isinstance(leave.code, int) else 1
+    except KeyboardInterrupt:  # as Flower says it
+        _log.warning("a message is no longer waited for: its run has ended")
     except BaseException:
         _log.exception("a message could not be answered")
     finally:
