@@ -116,7 +116,8 @@ class _Forwarded:
             async with self.client.stream(
                 *self.asked, content=self.body, headers=headers
             ) as reply:
-                if unless_empty and reply.is_success and reply.headers["content-length"] == "0":
+                empty = reply.is_success and reply.headers.get("content-length") == "0"
+                if unless_empty and empty:
                     return False
                 kept = [(key.lower(), value) for key, value in reply.headers.raw]
                 skipped = _HOP_BY_HOP - {b"content-length"}
