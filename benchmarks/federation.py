@@ -24,6 +24,7 @@ import gc
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -578,17 +579,19 @@ def deployment_part(repeats: int) -> str:
     steps = {
         "start: certificates, servers, silos, handing over": at["waiting", 0] - there[0],
         "waiting for the silos": at["enrolling", 0] - at["waiting", 0],
-        "enrolment, three exchanges": at["started", 0] - at["enrolling", 0],
+        "enrolment, at least three exchanges": at["started", 0] - at["enrolling", 0],
         "first measurement, one exchange": at["round", 0] - at["started", 0],
         "a round, two exchanges (median of 5)": median(rounds),
         "slowest round": max(rounds),
         "last measurement and scores, two exchanges": at["finished", 0] - ends[-1],
         "end: all processes stopped": there[1] - at["finished", 0],
         "the whole command": there[1] - there[0],
+        "processor time of all processes": there[2],
     }
     bare = {
         "a round, two exchanges (median of 5)": record.timing.train_seconds / 5,
         "the whole command": here[1] - here[0],
+        "processor time of all processes": here[2],
     }
     rows = [
         [step, f"{s:.1f}", f"{bare[step]:.2f}" if step in bare else "", _ratio(s, bare.get(step))]
@@ -606,12 +609,17 @@ def _ratio(ours: float, bare: float | None) -> str:
     return "" if bare is None else f"{ours / bare:,.0f}"
 
 
-def _timed_command(verb: str, words: str, out: Path) -> tuple[float, float]:
-    """Run a command; return when it began and when it ended."""
-    start = time.time()
+def _timed_command(verb: str, words: str, out: Path) -> tuple[float, float, float]:
+    """Run a command; return when it began, when it ended, and its seconds of processor time."""
+    start, used = time.time(), _children_seconds()
     command = [sys.executable, "-m", "mfairfl", *verb.split(), *words.split()]
     subprocess.run([*command, "--out", str(out), "--json"], check=True, stdout=subprocess.DEVNULL)
-    return start, time.time()
+    return start, time.time(), _children_seconds() - used
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _sha(folder: Path) -> str:

@@ -21,6 +21,8 @@ from mfairfl.deployment.gate import make_gate
 from mfairfl.deployment.key_ring import KeyRing
 from mfairfl.deployment.listener import ConnectionLimits, Listener
 from mfairfl.deployment.shares import MemoryShares
+from mfairfl.deployment.signals import Signals
+from mfairfl.deployment.waiting_room import WaitingRoom
 
 PUSH = "/v1/fleet/push-object"
 BROKEN_OFF = b"the beginning of an ans"
@@ -52,6 +54,7 @@ class Standing:
     ca: str
     key: object
     shares: MemoryShares
+    room: WaitingRoom
     arrived: list = field(default_factory=list)
 
     def raw(self):
@@ -125,7 +128,7 @@ def enrol(folder, *keys):
 
 
 @contextmanager
-def standing(folder, *, answer=None, limits=None, shares=None):
+def standing(folder, *, answer=None, limits=None, shares=None, hold=0.0, places=128):
     """Run a gate in a thread while the block lasts."""
     if not (folder / "ca.crt").exists():
         make_certificates(folder, [])
@@ -135,9 +138,14 @@ def standing(folder, *, answer=None, limits=None, shares=None):
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(folder / "server.crt", folder / "server.key")
     keys = KeyRing(folder / "registered.json", folder / "revoked.json")
+    room = WaitingRoom(Signals(folder / "signals"), seconds=hold, places=places)
     with socket.create_server(("127.0.0.1", 0), backlog=512) as door:
         gate = Standing(
-            door.getsockname()[1], str(folder / "ca.crt"), folder / "key", shares or MemoryShares()
+            door.getsockname()[1],
+            str(folder / "ca.crt"),
+            folder / "key",
+            shares or MemoryShares(),
+            room,
         )
 
         def behind(request):
@@ -148,8 +156,12 @@ def standing(folder, *, answer=None, limits=None, shares=None):
 
         async def serve():
             transport = httpx.MockTransport(behind)
-            async with httpx.AsyncClient(transport=transport, base_url="https://link") as client:
-                handler = make_gate(client, keys, gate.shares)
+            async with (
+                httpx.AsyncClient(transport=transport, base_url="https://link") as client,
+                asyncio.TaskGroup() as tasks,
+            ):
+                tasks.create_task(room.watch())
+                handler = make_gate(client, keys, gate.shares, room)
                 await Listener(handler, tls, limits or ConnectionLimits()).serve(door)
 
         loop = asyncio.new_event_loop()

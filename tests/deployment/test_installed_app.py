@@ -1,64 +1,165 @@
-"""A silo runs the installed client app, and fails shut where it cannot."""
+"""A silo's process takes messages from Flower's own SuperNode interface, and runs its own app."""
 
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
-from types import ModuleType
+import threading
+import time
+from contextlib import closing, contextmanager
+from types import SimpleNamespace
 
 import pytest
-from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
-from flwr.supernode.runtime import run_clientapp
+import uvicorn
+from consortium import SITES, write_files
+from flwr.app import Context, Message, MessageType, RecordDict
+from flwr.app.message import remove_content_from_message
+from flwr.supercore.constant import TaskType
+from flwr.supercore.fab import Fab
+from flwr.supercore.inflatable.inflatable_object import (
+    get_all_nested_objects,
+    get_object_tree,
+    iterate_object_tree,
+    no_object_id_recompute,
+)
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.supernode.main import create_app
+from flwr.supernode.nodestate import NodeStateFactory
 
-from mfairfl.deployment.installed_app import SOCKET, use_installed_app, write_launchers
-from mfairfl.deployment.silo_process import listen, receive_command
-from mfairfl.errors import ConfigError
+from mfairfl.deployment.installed_app import SiloTasks
+from mfairfl.deployment.processes import free_ports
+from mfairfl.flower.records import from_records, to_records
+from mfairfl.remote.codec import make_packet
 
-
-def test_the_server_s_app_is_neither_unpacked_nor_loaded(monkeypatch):
-    for name in ("install_from_fab", "get_load_client_app_fn"):
-        monkeypatch.setattr(run_clientapp, name, getattr(run_clientapp, name))  # put back later
-    use_installed_app(run_clientapp, "ours")
-    assert run_clientapp.install_from_fab(b"anything", skip_prompt=True) is None
-    load = run_clientapp.get_load_client_app_fn(default_app_ref="", app_path=None, multi_app=True)
-    assert load("evil/app", "1.0.0", "hash") == "ours"
-    used = run_clientapp.run_clientapp.__code__.co_names
-    assert {"install_from_fab", "get_load_client_app_fn"} <= set(used)  # looked up when called
-
-
-def test_a_flower_that_loads_apps_otherwise_is_refused():
-    with pytest.raises(ConfigError, match="has no 'install_from_fab'"):
-        use_installed_app(ModuleType("another"), "ours")
-
-
-def test_every_program_a_node_may_start_has_a_launcher(tmp_path):
-    folder = write_launchers(tmp_path / "bin")
-    assert {path.name for path in folder.glob("flwr-*")} == set(TASK_TYPE_TO_COMMAND.values())
+RUN, NODE = 5, 77
 
 
-@pytest.mark.parametrize("name", sorted(TASK_TYPE_TO_COMMAND.values()))
-def test_only_client_work_is_accepted(tmp_path, name, caplog):
-    folder = write_launchers(tmp_path / "a folder" / "bin")
-    with listen(folder) as listener:
-        launched = subprocess.Popen([folder / name, "--token", "a b"], stdin=subprocess.DEVNULL)
-        words = None
-        while words is None and launched.poll() is None:
-            words = receive_command(listener)
-        assert launched.wait() == 0
-    if name == "flwr-clientapp":
-        assert words == [name, "--token", "a b"]
-    else:
-        assert words is None
-        assert f"asked for ['{name}']" in caplog.text
+@pytest.fixture
+def tasks(node):
+    with closing(SiloTasks(node.port)) as tasks:
+        yield tasks
 
 
-@pytest.mark.parametrize("line", [b"\n", b"{]\n", json.dumps("flwr-clientapp").encode() + b"\n"])
-def test_nonsense_is_not_a_command(tmp_path, line, monkeypatch):
-    folder = write_launchers(tmp_path / "bin")
-    with listen(folder) as listener, socket.socket(socket.AF_UNIX) as connection:
-        monkeypatch.chdir(folder)  # the path of a socket must be short
-        connection.connect(SOCKET)
-        connection.sendall(line)
-        connection.shutdown(socket.SHUT_WR)
-        assert receive_command(listener) is None
+@contextmanager
+def supernode(silo):
+    """Flower's own server of a SuperNode, with its state, and no connection to anybody."""
+    (port,) = free_ports(1)
+    factory = NodeStateFactory(objectstore_factory=ObjectStoreFactory())
+    state = factory.state()
+    state.set_node_id(NODE)
+    run = Run.create_empty(RUN)
+    run.fab_hash = state.store_fab(Fab("", b"whatever the server sent", {}))
+    state.store_run(run)
+    context = Context(
+        run_id=RUN,
+        node_id=NODE,
+        node_config={"silo": str(silo)},
+        state=RecordDict(),
+        run_config={},
+    )
+    state.set_run_series_context(run.series_id, context)
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(state_factory=factory), port=port, ws="none", http="h11")
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        store = factory.objectstore_factory.store()
+        yield SimpleNamespace(port=port, state=state, store=store)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def node(tmp_path):
+    rows = write_files(tmp_path)[SITES[0]]
+    silo = tmp_path / "silo.toml"
+    silo.write_text(f'name = "east"\ncsv = {json.dumps(str(rows))}\nstate = "state"\n')
+    with supernode(silo) as node:
+        yield node
+
+
+def arrive(node, *, kind=MessageType.QUERY, task=TaskType.CLIENT_APP):
+    """A message arrives as it does at a SuperNode: first offered, then fetched part by part."""
+    TaskIdentity.task_id = TaskIdentity.run_id = TaskIdentity.node_id = RUN
+    content = to_records(make_packet("hello", {}), "run-1")
+    message = Message(content, dst_node_id=NODE, message_type=kind)
+    vars(message.metadata)["_message_id"] = message.object_id
+    with no_object_id_recompute():
+        tree, parts = get_object_tree(message), get_all_nested_objects(message)
+        app = node.state.get_run(RUN).fab_hash
+        node.state.create_task(task_type=task, run_id=RUN, fab_hash=app)
+        node.store.preregister(RUN, tree)
+        node.state.store_message(remove_content_from_message(message))
+        return {one: part.deflate() for one, part in parts.items()}
+
+
+def fetched(node, parts):
+    for one, content in parts.items():
+        node.store.put(one, content)
+
+
+def replies(node):
+    found = []
+    for message in node.state.get_messages_legacy(is_reply=True):
+        tree = node.store.get_object_tree(message.metadata.message_id)
+        contents = {t.object_id: node.store.get(t.object_id) for t in iterate_object_tree(tree)}
+        found.append(inflate_object_from_contents(tree.object_id, contents))
+    return found
+
+
+def test_a_message_is_answered_by_the_installed_app_whatever_the_server_sent(node, tasks):
+    assert tasks.take() is None  # nothing is there
+    fetched(node, arrive(node))
+    token = tasks.take()
+    assert tasks.take() is None  # it is taken once
+    tasks.answer(token)
+    (reply,) = replies(node)
+    run, packet = from_records(reply.content)
+    assert (run, json.loads(packet.text)["name"]) == ("run-1", "east")
+    (done,) = node.state.get_tasks()
+    assert (done.status.status, done.status.sub_status) == ("finished", "completed")
+
+
+def test_a_message_whose_parts_arrive_later_is_waited_for(node, tasks, monkeypatch):
+    given, get = [], node.state.get_object
+
+    def noted(*which):
+        given.append(get(*which))
+        return given[-1]
+
+    monkeypatch.setattr(node.state, "get_object", noted)
+    parts = arrive(node)
+    answering = threading.Thread(target=tasks.answer, args=(tasks.take(),))
+    answering.start()
+    while b"" not in given:  # it has asked too early
+        time.sleep(0.01)
+    fetched(node, parts)
+    answering.join()
+    assert not replies(node)[0].has_error()
+
+
+def test_a_kind_of_message_that_the_app_does_not_know_is_told_so(node, tasks, caplog):
+    fetched(node, arrive(node, kind=MessageType.TRAIN))
+    tasks.answer(tasks.take())
+    (reply,) = replies(node)
+    assert (reply.error.code, reply.error.reason) == (2, "ValueError; its own log says more")
+    assert "could not be answered" in caplog.text
+
+
+@pytest.mark.parametrize("kind", sorted(set(TaskType) - {TaskType.CLIENT_APP}))
+def test_only_client_work_is_accepted(node, tasks, kind, caplog):
+    arrive(node, task=kind)
+    assert tasks.take() is None
+    assert f"the server asked for '{kind}'" in caplog.text
+
+
+def test_a_supernode_that_does_not_run_has_no_work():
+    with closing(SiloTasks(free_ports(1)[0])) as tasks:
+        assert tasks.take() is None

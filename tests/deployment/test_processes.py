@@ -84,9 +84,9 @@ def test_a_server_that_ends_is_not_waited_for(tmp_path):
 
 
 def test_nothing_is_shared_with_other_flower_programs_of_this_user(tmp_path):
-    env = environment(tmp_path / "state", tmp_path / "bin")
+    env = environment(tmp_path / "state")
     assert env["FLWR_HOME"] == str(tmp_path / "state" / "flwr")
-    assert env["PATH"].split(os.pathsep)[0] == str(tmp_path / "bin")
+    assert env["PATH"].split(os.pathsep)[0] == str(Path(sys.executable).parent)
     assert env["OMP_NUM_THREADS"] == "1"
     assert env["FLWR_TELEMETRY_ENABLED"] == "0"
 

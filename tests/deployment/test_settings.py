@@ -57,6 +57,8 @@ def test_the_superlink_is_never_public(tmp_path):
         ("minimum = 2", "minimum = 3", "minimum = 3, but only 2 silos"),
         ("minimum = 2", "minimun = 2", "unknown key 'minimun': did you mean 'minimum'"),
         ("minimum = 2", "deadline = 0", "deadline: Input should be greater than 0"),
+        ("[silos]", "[server]\nhold = 26\n[silos]", "hold: Input should be less than or equal"),
+        ("[silos]", "[server]\nhold = -1\n[silos]", "hold: Input should be greater than or eq"),
         ('b = "b.pub"', 'b = "a.pub"', "'a' and 'b' have the same key"),
         ('b = "b.pub"', 'b = "c.pub"', "no such key; ask the silo"),
         ('b = "b.pub"', 'b = "run.toml"', "not a public key in OpenSSH format"),

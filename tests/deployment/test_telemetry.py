@@ -72,7 +72,7 @@ def test_every_program_we_start_is_silent_whatever_the_user_s_own_settings(
 @pytest.mark.parametrize("first", ["pass", "import flwr.supercore.telemetry"])
 def test_flower_inside_a_silo_s_own_process_is_silent(outbound, tmp_path, first):
     code = (
-        f"{first}; from mfairfl.deployment import installed_app; installed_app.load_client_app();"
+        f"{first}; from mfairfl.deployment.installed_app import SiloTasks; SiloTasks(9).close();"
         "from flwr.supernode.runtime import run_clientapp as r; from flwr.common import EventType;"
         "print(r.event(EventType.FLWR_CLIENTAPP_RUN_ENTER).result())"
     )

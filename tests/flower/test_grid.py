@@ -416,3 +416,66 @@ def test_a_silo_s_file_is_checked(tmp_path, text, message):
 def test_a_node_without_a_file_says_how_to_name_one():
     with pytest.raises(ConfigError, match="mfairfl deploy silo"):
         settings_of({})
+
+
+class ListedGrid(LocalGrid):
+    """Notes what is pulled; nothing is there at the first look."""
+
+    def __init__(self, *words, **options):
+        super().__init__(*words, **options)
+        self.pulls = []
+
+    def pull_messages(self, message_ids):
+        self.pulls.append(sorted(message_ids))
+        return [] if len(self.pulls) == 1 else super().pull_messages(message_ids)
+
+
+class Visits:
+    """Says that one silo after the other has sent all it had: the next one after each look."""
+
+    def __init__(self, grid, order):
+        self.grid, self.order, self.announced = grid, order, []
+
+    def announce_messages(self):
+        self.announced.append(len(self.grid.box))
+
+    def visit(self, key):
+        done = self.order[: len(self.grid.pulls)]
+        return b"new" if key in done else b"old"
+
+
+def listed(nodes, order):
+    keys = {node: f"key of {node}".encode() for node in nodes}
+    grid = ListedGrid(app, nodes, keys=keys)
+    visits = Visits(grid, [keys[node] for node in order])
+    names = {keys[node]: f"silo-{node}" for node in nodes}
+    return grid, visits, GridTransport(grid, "run-1", deadline=60, members=names, signals=visits)
+
+
+def test_only_those_that_have_sent_all_are_asked_for_their_replies(nodes):
+    order = sorted(nodes, reverse=True)
+    grid, visits, transport = listed(nodes, order)
+    asks = {f"silo-{node}": make_packet("hello", {}) for node in nodes}
+    assert set(transport.exchange(asks)) == set(asks)
+    everybody, *single = grid.pulls
+    assert len(everybody) == 3
+    assert [len(one) for one in single] == [1, 1, 1]
+    assert sorted(one[0] for one in single) == everybody
+    assert visits.announced == [3]  # once, when all messages were there
+
+
+def test_without_a_signal_replies_are_looked_for_all_the_same(nodes, monkeypatch):
+    monkeypatch.setattr("mfairfl.flower.grid._SURE", 0.0)
+    grid, _, transport = listed(nodes, [])
+    asks = {f"silo-{node}": make_packet("hello", {}) for node in nodes}
+    assert set(transport.exchange(asks)) == set(asks)
+    assert [len(one) for one in grid.pulls] == [3, 3]
+
+
+def test_at_the_deadline_everybody_is_looked_for_once_more(nodes):
+    grid, _, transport = listed(nodes, [])
+    transport.deadline = 0.2
+    asks = {f"silo-{node}": make_packet("hello", {}) for node in nodes}
+    found = transport.exchange(asks)
+    assert [len(one) for one in grid.pulls] == [3, 3]
+    assert not any(isinstance(answer, str) for answer in found.values())

@@ -6,7 +6,6 @@ import json
 import sys
 from pathlib import Path
 
-from mfairfl.deployment.installed_app import write_launchers
 from mfairfl.deployment.processes import Command, environment
 from mfairfl.deployment.settings import ServerSettings
 from mfairfl.errors import ConfigError
@@ -46,7 +45,7 @@ def silo_command(settings: SiloSettings, file: Path) -> Command:
 
 
 def supernode_command(settings: SiloSettings, file: Path) -> Command:
-    """Return a silo's SuperNode. It runs the installed client app, and no other code."""
+    """Return a silo's SuperNode. It runs no code: the silo's process asks it for messages."""
     for key in ("server", "ca", "key"):
         if getattr(settings, key) is None:
             raise ConfigError(f"{file}: no '{key}'; a silo needs it to reach the coordinator")
@@ -58,6 +57,6 @@ def supernode_command(settings: SiloSettings, file: Path) -> Command:
         *("--auth-supernode-private-key", str(settings.key)),
         *("--host", "127.0.0.1", "--port", str(settings.port)),
         *("--node-config", config),
+        *("--isolation", "process"),
     )
-    launchers = write_launchers(settings.state / "bin")
-    return Command(words, environment(settings.state, launchers))
+    return Command(words, environment(settings.state))

@@ -7,9 +7,9 @@ import json
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -28,13 +28,16 @@ from mfairfl.errors import FederationError, require_known
 from mfairfl.files import write_atomically
 from mfairfl.runs.record import RunRecord
 
+if TYPE_CHECKING:
+    from flwr.supercore.control import ControlHttpClient
+
 __all__ = ["APP", "FlowerCli", "revoke_key", "run_federation", "submit_and_follow"]
 
 APP = Path(__file__).parent / "templates" / "app"
 """The Flower app that runs are started with."""
 
-_POLL = 0.5  # seconds between two looks at the journal
-_STATUS_EVERY = 40  # looks between two calls of the SuperLink; each starts a process
+_POLL = 0.2  # seconds between two looks at the journal, a file
+_STATUS_EVERY = 100  # looks between two calls of the SuperLink; each starts a process
 
 Follower = Callable[[dict[str, Any]], None]
 
@@ -93,17 +96,11 @@ class FlowerCli:
     def update_keys(self, settings: FederationSettings) -> None:
         """Register the silos' keys, except those that were revoked: they are taken out."""
         known, revoked = read_registered(self._server.registered), settings.revoked_keys()
-        for key, name in settings.members().items():
-            if key.decode() in known or key in revoked:
-                continue
-            try:
-                path = str(settings.silos[name])
-                self.ask("supernode", "register", path, "here", "--name", name)
-            except FederationError as error:
-                if "already in use" not in str(error):
-                    raise
-            known.append(key.decode())
-            self._write_known(known)
+        members = settings.members()
+        new = [key for key in members if key.decode() not in known and key not in revoked]
+        if new:
+            self._register({key: members[key] for key in new})
+            self._write_known([*known, *(key.decode() for key in new)])
         self.drop_revoked(settings)
 
     def drop_revoked(self, settings: FederationSettings) -> None:
@@ -116,11 +113,37 @@ class FlowerCli:
     def _write_known(self, keys: list[str]) -> None:
         write_atomically(self._server.registered, json.dumps(keys).encode(), private=True)
 
+    # `flwr supernode` takes a process for each key, and `list` does not say which node has which.
+
+    def _register(self, names: Mapping[bytes, str]) -> None:
+        from flwr.proto import control_pb2  # noqa: PLC0415 - loads Flower
+
+        with self._superlink("a key cannot be registered") as superlink:
+            for key, name in names.items():
+                try:
+                    superlink.RegisterNode(
+                        control_pb2.RegisterNodeRequest(public_key=key, name=name)
+                    )
+                except httpx.HTTPStatusError as error:
+                    if "already in use" not in error.response.text:
+                        raise
+
     def _unregister(self, keys: Collection[bytes]) -> None:
-        # `flwr supernode list` does not say which node has which key.
+        from flwr.proto import control_pb2  # noqa: PLC0415 - loads Flower
+
+        problem = "it keeps a revoked key; the gate refuses it all the same"
+        with self._superlink(problem) as superlink:
+            for node in superlink.ListNodes(control_pb2.ListNodesRequest()).nodes_info:
+                if node.public_key in keys and not node.unregistered_at:
+                    superlink.UnregisterNode(
+                        control_pb2.UnregisterNodeRequest(node_id=node.node_id)
+                    )
+
+    @contextlib.contextmanager
+    def _superlink(self, problem: str) -> Iterator[ControlHttpClient]:
+        """Connect to the SuperLink as an operator; an error of it is raised with `problem`."""
         silence_flower()
-        from flwr.proto import control_pb2  # noqa: PLC0415 - seconds
-        from flwr.supercore.control import ControlHttpClient  # noqa: PLC0415
+        from flwr.supercore.control import ControlHttpClient  # noqa: PLC0415 - loads Flower
 
         try:
             with ControlHttpClient.from_server_address(
@@ -129,15 +152,11 @@ class FlowerCli:
                 root_certificates=self._server.ca.read_bytes(),
                 interceptors=(),
             ) as superlink:
-                for node in superlink.ListNodes(control_pb2.ListNodesRequest()).nodes_info:
-                    if node.public_key in keys and not node.unregistered_at:
-                        request = control_pb2.UnregisterNodeRequest(node_id=node.node_id)
-                        superlink.UnregisterNode(request)
+                yield superlink
         except httpx.HTTPError as error:
             self._require_superlink()
-            raise FederationError(
-                f"the SuperLink keeps a revoked key ({error!r}); the gate refuses it all the same"
-            ) from None
+            said = error.response.text if isinstance(error, httpx.HTTPStatusError) else repr(error)
+            raise FederationError(f"the SuperLink: {problem} ({said[:300]})") from None
 
     def submit(self, federation: Path, audit: Path | None = None) -> str:
         """Start a run, or the audit that a file describes, and return its number."""

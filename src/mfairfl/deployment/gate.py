@@ -12,6 +12,7 @@ import asyncio
 import socket
 import ssl
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -20,6 +21,8 @@ from mfairfl.deployment.key_ring import KeyRing
 from mfairfl.deployment.listener import ConnectionLimits, Exchange, Handler, Listener, Refused
 from mfairfl.deployment.settings import FederationSettings, ServerSettings, load_federation
 from mfairfl.deployment.shares import MemoryShares
+from mfairfl.deployment.signals import Signals
+from mfairfl.deployment.waiting_room import WaitingRoom
 from mfairfl.errors import MfairflError
 
 __all__ = ["OPEN_PATHS", "make_gate", "serve_gate"]
@@ -41,12 +44,16 @@ OPEN_PATHS = frozenset(
 )
 """What an enrolled silo may request; `register-node` is for the coordinator only."""
 
+_PULL = "/v1/fleet/pull-messages"
 _ANSWER_SECONDS = 60  # that the SuperLink may take
+_RECHECK = 1.0  # seconds after which the key of a held request is looked up again
 _NOBODY = ""  # the share of those who ask for a sign of life
 _HOP_BY_HOP = {b"host", b"connection", b"keep-alive", b"transfer-encoding", b"content-length"}
 
 
-def make_gate(client: httpx.AsyncClient, keys: KeyRing, shares: MemoryShares) -> Handler:
+def make_gate(
+    client: httpx.AsyncClient, keys: KeyRing, shares: MemoryShares, room: WaitingRoom
+) -> Handler:
     """Return the handler that forwards requests for open paths through `client`."""
 
     async def gate(exchange: Exchange) -> None:
@@ -58,33 +65,74 @@ def make_gate(client: httpx.AsyncClient, keys: KeyRing, shares: MemoryShares) ->
         else:
             raise Refused(404, b"not here")
         with shares.hold(holder, exchange.size):
-            body = await exchange.body()
-            await _forward(client, asked, body, exchange)
+            request = _Forwarded(client, asked, await exchange.body(), exchange)
+            if asked[1] == _PULL:
+                await _forward_held(request, keys, holder, room)
+            else:
+                await request.forward()
 
     return gate
 
 
-async def _forward(
-    client: httpx.AsyncClient, asked: tuple[str, str], body: bytes, exchange: Exchange
+async def _forward_held(
+    request: _Forwarded, keys: KeyRing, holder: str, room: WaitingRoom
 ) -> None:
-    """Pass a request on, and its answer back as it arrives."""
-    headers = [pair for pair in exchange.headers if pair[0] not in _HOP_BY_HOP]
-    started = False
-    try:
-        async with client.stream(*asked, content=body, headers=headers) as reply:
-            kept = [(key.lower(), value) for key, value in reply.headers.raw]
-            skipped = _HOP_BY_HOP - {b"content-length"}
-            await exchange.start(
-                reply.status_code, [pair for pair in kept if pair[0] not in skipped]
-            )
-            started = True
-            async for piece in reply.aiter_raw():
-                await exchange.write(piece)
-    except httpx.HTTPError:
-        if started:
-            raise ConnectionAbortedError("the SuperLink broke off its answer") from None
-        raise Refused(502, b"the SuperLink does not answer") from None
-    await exchange.finish()
+    """Ask the SuperLink for a message; as long as there is none, let the silo wait."""
+    now, exchange, signals = asyncio.get_running_loop().time, request.exchange, room.signals
+    signals.announce_visit(holder.encode())
+    with room.place(holder) as seconds:
+        end = now() + seconds
+        while True:
+            mark = signals.messages()
+            if await request.forward(unless_empty=now() < end):
+                return
+            while now() < end and signals.messages() == mark:
+                await room.wait(min(_RECHECK, end - now()))
+                keys.holder(exchange)  # it may have been revoked meanwhile
+                if exchange.abandoned:  # a message that it is given now would be lost
+                    raise ConnectionAbortedError("the silo does not wait any more")
+
+
+@dataclass(frozen=True, slots=True)
+class _Forwarded:
+    """A request, and the way behind the gate."""
+
+    client: httpx.AsyncClient
+    asked: tuple[str, str]
+    body: bytes
+    exchange: Exchange
+
+    async def forward(self, *, unless_empty: bool = False) -> bool:
+        """Pass the request on, and its answer back as it arrives.
+
+        Parameters
+        ----------
+        unless_empty : bool
+            Keep an answer without content back, and return False.
+        """
+        headers = [pair for pair in self.exchange.headers if pair[0] not in _HOP_BY_HOP]
+        started = False
+        try:
+            async with self.client.stream(
+                *self.asked, content=self.body, headers=headers
+            ) as reply:
+                empty = reply.is_success and reply.headers.get("content-length") == "0"
+                if unless_empty and empty:
+                    return False
+                kept = [(key.lower(), value) for key, value in reply.headers.raw]
+                skipped = _HOP_BY_HOP - {b"content-length"}
+                await self.exchange.start(
+                    reply.status_code, [pair for pair in kept if pair[0] not in skipped]
+                )
+                started = True
+                async for piece in reply.aiter_raw():
+                    await self.exchange.write(piece)
+        except httpx.HTTPError:
+            if started:
+                raise ConnectionAbortedError("the SuperLink broke off its answer") from None
+            raise Refused(502, b"the SuperLink does not answer") from None
+        await self.exchange.finish()
+        return True
 
 
 def serve_gate(settings: FederationSettings) -> None:
@@ -100,8 +148,11 @@ def serve_gate(settings: FederationSettings) -> None:
 async def _serve(settings: FederationSettings, door: socket.socket, tls: ssl.SSLContext) -> None:
     keys = KeyRing(settings.server.registered, settings.revoked)
     shares = MemoryShares(allowance=settings.server.allowance << 20)
-    async with _superlink(settings.server) as client:
-        await Listener(make_gate(client, keys, shares), tls, ConnectionLimits()).serve(door)
+    room = WaitingRoom(Signals(settings.server.signals), seconds=settings.server.hold)
+    async with _superlink(settings.server) as client, asyncio.TaskGroup() as tasks:
+        tasks.create_task(room.watch())
+        handler = make_gate(client, keys, shares, room)
+        await Listener(handler, tls, ConnectionLimits()).serve(door)
 
 
 def _superlink(server: ServerSettings) -> httpx.AsyncClient:

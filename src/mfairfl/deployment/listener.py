@@ -88,6 +88,11 @@ class Exchange:
             raise Refused(413, b"too large")
         return size
 
+    @property
+    def abandoned(self) -> bool:
+        """Whether the other side has closed the connection."""
+        return self._connection.abandoned
+
     async def body(self) -> bytes:
         """Return the body, once it has arrived."""
         return await self._connection.body()
@@ -250,6 +255,10 @@ class _Connection:
         async with asyncio.timeout(_LINGER):
             while await self._reader.read(_PIECE):
                 pass
+
+    @property
+    def abandoned(self) -> bool:
+        return self._reader.at_eof() or self._writer.is_closing()
 
     async def _event(self) -> object:
         while True:

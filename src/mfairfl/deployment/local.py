@@ -215,14 +215,17 @@ def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list
     with sole_use(server.state), watched_group() as group:
         try:
             public = "127.0.0.1" if server.host in _EVERYWHERE else server.host
-            for name, command, host, port in (
-                ("superlink", superlink_command(server), "127.0.0.1", server.superlink_port),
-                ("gate", gate_command(server, file), public, server.port),
-            ):
-                say(f"starting the {name} at {host}:{port}")
+            addresses = (f"127.0.0.1:{server.superlink_port}", f"{public}:{server.port}")
+            commands = {
+                "superlink": superlink_command(server),
+                "gate": gate_command(server, file),
+            }
+            for (name, command), address in zip(commands.items(), addresses, strict=True):
+                say(f"starting the {name} at {address}")
                 started.append(start(command, log=logs / f"{name}.log", group=group.id))
-                wait_until_healthy(f"{host}:{port}", server.ca, started[-1])
-            FlowerCli(server).update_keys(settings)
+            wait_until_healthy(addresses[0], server.ca, started[0])
+            FlowerCli(server).update_keys(settings)  # while the gate starts
+            wait_until_healthy(addresses[1], server.ca, started[1])
             yield started
         finally:
             stop(started[::-1])

@@ -64,7 +64,7 @@ class Command:
     env: Mapping[str, str]
 
 
-def environment(state: Path, *first: Path) -> dict[str, str]:
+def environment(state: Path) -> dict[str, str]:
     """Return the environment of a Flower program.
 
     Parameters
@@ -72,11 +72,9 @@ def environment(state: Path, *first: Path) -> dict[str, str]:
     state : Path
         The folder of what it keeps, which nobody else may enter. Flower's own files have a folder
         in it: nothing is shared with other Flower programs of this user.
-    *first : Path
-        Folders that come first in the search path of programs.
     """
     home = make_private_folder(make_private_folder(state) / "flwr")
-    folders = [*map(str, first), str(Path(sys.executable).parent), os.environ.get("PATH", "")]
+    folders = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
     own = {_HOME: str(home), "PATH": os.pathsep.join(filter(None, folders))}
     return os.environ | _QUIET | _ONE_THREAD | own | {_UMASK: _umask()}
 

@@ -12,6 +12,7 @@ from mfairfl.deployment.audit_request import load_request
 from mfairfl.deployment.journal import Journal, journalled
 from mfairfl.deployment.processes import use_given_umask
 from mfairfl.deployment.settings import FederationSettings, load_federation
+from mfairfl.deployment.signals import Signals
 from mfairfl.errors import ConfigError
 from mfairfl.flower.grid import GridTransport
 from mfairfl.remote.audit import audit_name, gather_counts
@@ -65,6 +66,7 @@ def _transport(grid: Grid, settings: FederationSettings, name: str) -> GridTrans
         deadline=settings.deadline,
         members=settings.members(),
         revoked=settings.revoked_keys,
+        signals=Signals(settings.server.signals),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -13,7 +13,9 @@ from mfairfl.deployment.revocation import read_revocations
 from mfairfl.errors import ConfigError
 from mfairfl.files import RelativePath, load_settings, load_toml
 from mfairfl.runs.config import Config, make_config
-from mfairfl.runs.federated import FederatedRequest
+
+if TYPE_CHECKING:
+    from mfairfl.runs.federated import FederatedRequest
 
 __all__ = ["FederationSettings", "ServerSettings", "load_federation"]
 
@@ -42,6 +44,9 @@ class ServerSettings(BaseModel):
         Folder for the SuperLink's database and logs.
     allowance : int
         Megabytes that one silo may send in ten minutes; more is refused until they are over.
+    hold : float
+        Seconds that a silo's question for a message is kept until there is one. With 0 it is
+        answered at once, and silos ask every three seconds.
     """
 
     model_config = _STRICT
@@ -52,11 +57,17 @@ class ServerSettings(BaseModel):
     certificates: RelativePath = Path("certificates")
     state: RelativePath = Path("state")
     allowance: int = Field(default=256, ge=1)
+    hold: float = Field(default=20, ge=0, le=25)  # a SuperNode gives up after 30
 
     @property
     def registered(self) -> Path:
         """The keys that the SuperLink knows."""
         return self.state / "registered.json"
+
+    @property
+    def signals(self) -> Path:
+        """What the gate and the server app tell each other."""
+        return self.state / "signals"
 
     @property
     def ca(self) -> Path:
@@ -124,6 +135,8 @@ class FederationSettings(BaseModel):
 
     def federated(self) -> FederatedRequest:
         """Return the run and its clients."""
+        from mfairfl.runs.federated import FederatedRequest  # noqa: PLC0415 - loads PyTorch
+
         return FederatedRequest(
             config=self.config(),
             clients=tuple(sorted(self.silos)),

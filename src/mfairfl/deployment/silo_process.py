@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from mfairfl.deployment.commands import supernode_command
-from mfairfl.deployment.installed_app import SOCKET, ClientProcess, load_client_app
 from mfairfl.deployment.processes import (
     PRIVATE,
+    Command,
     Process,
     WatchedGroup,
     sole_use,
     stop,
     watched_group,
 )
-from mfairfl.errors import MfairflError
+from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.remote.policy import load_policy
 from mfairfl.remote.silo_file import load_silo
 
-__all__ = ["listen", "receive_command", "run_silo"]
+if TYPE_CHECKING:
+    from mfairfl.deployment.installed_app import SiloTasks
+
+__all__ = ["run_silo"]
 
 _PAUSE = 10.0  # seconds before a SuperNode that ended is started again
-_POLL = 0.2
-_LONGEST = 1 << 16  # bytes of a command line
+_POLL = 0.2  # seconds between two questions for work, which do not leave this machine
 _log = logging.getLogger("mfairfl")
 
 
@@ -44,32 +46,54 @@ def run_silo(file: Path) -> None:
     settings = load_silo(file)
     load_policy(file)  # every message reads it anew; a mistake in it is said now
     os.umask(PRIVATE)  # what is written here, by Flower as well, is the silo's alone
-    command = supernode_command(settings, file)
     signal.signal(signal.SIGTERM, _exit)
-    answer, children, node = load_client_app(), set[int](), None
-    restart_at = 0.0
-    with (
-        sole_use(settings.state),
-        listen(settings.state / "bin") as listener,
-        watched_group() as group,
-    ):
+    children = set[int]()
+    with sole_use(settings.state), watched_group() as group:
+        node = _SuperNode(supernode_command(settings, file), group)
         try:
-            while True:
-                if node is not None and node.poll() is not None:
-                    _log.warning("the SuperNode ended with code %s", node.returncode)
-                    node, restart_at = None, time.monotonic() + _PAUSE
-                if node is None and time.monotonic() >= restart_at:
-                    node = subprocess.Popen(
-                        command.words,
-                        env=dict(command.env),
-                        stdin=subprocess.DEVNULL,
-                        process_group=group.id,
-                    )
-                children = {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0] == 0}
-                if (words := receive_command(listener)) is not None:
-                    children.add(_fork(answer, words, listener, group))
+            node.supervise()  # it starts while the rest is loaded
+            with closing(_load_tasks(settings.port)) as tasks:
+                while True:
+                    node.supervise()
+                    children -= {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0]}
+                    if (token := tasks.take()) is not None:
+                        children.add(_fork(tasks, token, group))
+                    time.sleep(_POLL)
         finally:
             _end(node, children)
+
+
+def _load_tasks(port: int) -> SiloTasks:
+    try:
+        from mfairfl.deployment.installed_app import SiloTasks  # noqa: PLC0415 - seconds
+    except ImportError as error:
+        raise ConfigError(
+            f"this version of flwr answers messages in another way ({error}): install one that "
+            "mfairfl supports"
+        ) from None
+    return SiloTasks(port)
+
+
+class _SuperNode:
+    """Flower's process, started again when it ends."""
+
+    def __init__(self, command: Command, group: WatchedGroup) -> None:
+        self._command, self._group = command, group
+        self.process: Process | None = None
+        self._start_at = 0.0
+
+    def supervise(self) -> None:
+        """Start it if it does not run and its time has come."""
+        if self.process is not None and self.process.poll() is not None:
+            _log.warning("the SuperNode ended with code %s", self.process.returncode)
+            self.process, self._start_at = None, time.monotonic() + _PAUSE
+        if self.process is None and time.monotonic() >= self._start_at:
+            self.process = subprocess.Popen(
+                self._command.words,
+                env=dict(self._command.env),
+                stdin=subprocess.DEVNULL,
+                process_group=self._group.id,
+            )
 
 
 def _exit(number: int, frame: FrameType | None) -> None:
@@ -77,51 +101,15 @@ def _exit(number: int, frame: FrameType | None) -> None:
     raise SystemExit(128 + number)
 
 
-def _end(node: Process | None, children: set[int]) -> None:
+def _end(node: _SuperNode, children: set[int]) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for pid in children:
         os.kill(pid, signal.SIGTERM)
-    if node is not None:
-        stop([node], seconds=10)
+    if node.process is not None:
+        stop([node.process], seconds=10)
 
 
-def listen(folder: Path) -> socket.socket:
-    """Return the socket that launchers in `folder` connect to."""
-    before, listener = Path.cwd(), socket.socket(socket.AF_UNIX)
-    os.chdir(folder)  # the path of a socket must be short
-    try:
-        Path(SOCKET).unlink(missing_ok=True)
-        listener.bind(SOCKET)
-    finally:
-        os.chdir(before)
-    listener.listen(64)
-    listener.settimeout(_POLL)
-    return listener
-
-
-def receive_command(listener: socket.socket) -> list[str] | None:
-    """Return the command line of a launcher, if one connects and it is for the client app."""
-    try:
-        connection, _ = listener.accept()
-    except TimeoutError:
-        return None
-    with connection, connection.makefile("rb") as lines:
-        connection.settimeout(5)
-        try:
-            words = json.loads(lines.readline(_LONGEST))
-            connection.sendall(b".")
-        except (OSError, ValueError) as error:
-            _log.warning("a connection without a command line (%s)", error)
-            return None
-    if not isinstance(words, list) or words[:1] != ["flwr-clientapp"]:
-        _log.warning("the server asked for %s; this silo only runs its client app", words[:1])
-        return None
-    return [str(word) for word in words]
-
-
-def _fork(
-    answer: ClientProcess, words: list[str], listener: socket.socket, group: WatchedGroup
-) -> int:
+def _fork(tasks: SiloTasks, token: str, group: WatchedGroup) -> int:
     """Answer a message in a copy of this process, which has one thread and all loaded."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -130,12 +118,11 @@ def _fork(
     code = 1
     try:
         group.join()
-        listener.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        answer(words)
+        tasks.answer(token)
         code = 0
-    except SystemExit as leave:
-        code = leave.code if isinstance(leave.code, int) else 1
+    except KeyboardInterrupt:  # as Flower says it
+        _log.warning("a message is no longer waited for: its run has ended")
     except BaseException:
         _log.exception("a message could not be answered")
     finally:
@@ -144,13 +131,25 @@ def _fork(
         os._exit(code)
 
 
-if __name__ == "__main__":
-    _handler = logging.StreamHandler()  # not of the root: Flower writes its own lines
-    _handler.setFormatter(logging.Formatter("%(asctime)s mfairfl: %(message)s"))
-    _log.addHandler(_handler)
+def _main(file: Path) -> int:
+    handler = logging.StreamHandler()  # not of the root: Flower writes its own lines
+    handler.setFormatter(logging.Formatter("%(asctime)s mfairfl: %(message)s"))
+    _log.addHandler(handler)
     try:
-        run_silo(Path(sys.argv[1]))
+        run_silo(file)
     except KeyboardInterrupt:
-        sys.exit(130)
+        return 130
+    except SystemExit as leave:
+        return leave.code if isinstance(leave.code, int) else 1
     except MfairflError as error:
-        sys.exit(f"error: {error}")
+        sys.stderr.write(f"error: {error}\n")
+    except Exception:
+        _log.exception("the silo's process cannot go on")
+    return 1
+
+
+if __name__ == "__main__":
+    _code = _main(Path(sys.argv[1]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(_code)  # nothing is left to be ended; taking PyTorch apart would take a second

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from flwr.app import Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
@@ -19,12 +19,14 @@ from mfairfl.remote.codec import Packet, expect_answer, make_packet
 from mfairfl.remote.silo_file import SILO_NAME
 from mfairfl.remote.transport import Absent, read_replies
 
-__all__ = ["GridTransport", "match_replies"]
+__all__ = ["GridTransport", "MessageSignals", "match_replies"]
 
 K = TypeVar("K")
 _log = logging.getLogger("mfairfl")
 _UNREADABLE = 0  # Flower's code of an error that it has no other for
 _POLL = 0.2  # seconds between two looks for replies
+_GLANCE = 0.05  # seconds between two looks at signals, which cost no request
+_SURE = 5.0  # seconds after which replies are looked for without a signal: the server's own errors
 _REVOKED = "its key was revoked"
 _LONGEST = 200  # characters of a reason
 _CAUSES = {  # Flower's codes of messages and replies that are gone, and of a node that is
@@ -58,6 +60,48 @@ def _error(reply: Message) -> str:
     return _CAUSES.get(reply.error.code, f"it reported an error: {reason}")
 
 
+class MessageSignals(Protocol):
+    """Says when it is worth looking, so that no server has to be asked again and again."""
+
+    def announce_messages(self) -> None:
+        """Say that messages for silos are on the server."""
+
+    def visit(self, key: bytes) -> bytes:
+        """Return a mark that changes whenever the silo with this key has sent all it had."""
+
+
+class _Lookout:
+    """Chooses the messages whose replies are looked for.
+
+    A reply is listed before its arrays have arrived, and who asks for them too early waits for
+    seconds. A silo that has come for its next message has sent its whole reply.
+    """
+
+    def __init__(self, signals: MessageSignals | None, keys: Mapping[int, bytes]) -> None:
+        self._signals, self._keys = signals, dict(keys)
+        self._seen = {node: self._visit(node) for node in self._keys}
+        self._sure = time.monotonic()  # the server may refuse a message at once
+        self.pause = _POLL if signals is None else _GLANCE
+
+    def choose(self, messages: list[Message]) -> list[Message]:
+        """Return those that may have been answered since the last look."""
+        if self._signals is None:
+            return messages
+        if time.monotonic() >= self._sure:
+            self._sure = time.monotonic() + _SURE
+            return messages
+        nodes = {message.metadata.dst_node_id for message in messages}
+        now = {node: self._visit(node) for node in nodes}
+        new = {node for node, mark in now.items() if mark != self._seen.get(node)}
+        self._seen |= now
+        return [message for message in messages if message.metadata.dst_node_id in new]
+
+    def _visit(self, node: int) -> bytes:
+        if self._signals is None or node not in self._keys:
+            return b""
+        return self._signals.visit(self._keys[node])
+
+
 class _Hello(StrictModel):
     name: str = Field(pattern=SILO_NAME, strict=True)
 
@@ -86,6 +130,8 @@ class GridTransport:
         ignored. None, for a Grid without keys: nodes are asked for their names.
     revoked : callable
         Says which of those keys no longer count; asked before and after every exchange.
+    signals : MessageSignals, optional
+        Says when replies are there; without it, they are looked for five times a second.
     """
 
     grid: Grid
@@ -94,7 +140,9 @@ class GridTransport:
     deadline: float
     members: Mapping[bytes, str] | None = None
     revoked: Callable[[], Collection[bytes]] = frozenset
+    signals: MessageSignals | None = None
     _names: dict[int, str] = field(default_factory=dict, init=False)
+    _keys: dict[int, bytes] = field(default_factory=dict, init=False)
     _one_by_one: bool = field(default=False, init=False)
 
     def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | str]:
@@ -147,7 +195,8 @@ class GridTransport:
             nodes = {node.node_id: bytes(node.public_key) for node in self.grid.get_nodes()}
             gone = set(self.revoked())
             known = {key: name for key, name in self.members.items() if key not in gone}
-            self._names = {node: known[key] for node, key in nodes.items() if key in known}
+            self._keys = {node: key for node, key in nodes.items() if key in known}
+            self._names = {node: known[key] for node, key in self._keys.items()}
             return
         online = set(self.grid.get_node_ids())
         self._names = {node: name for node, name in self._names.items() if node in online}
@@ -179,17 +228,22 @@ class GridTransport:
         if not messages:
             return []
         end = time.monotonic() + self.deadline
+        lookout = _Lookout(self.signals, self._keys)
         # A list: the deployed Grid iterates over the messages twice. It names those it accepted.
         left = set(filter(None, self.grid.push_messages(messages)))
+        if self.signals is not None:
+            self.signals.announce_messages()
         sent = {message.metadata.message_id: message for message in messages}
         replies: list[Message] = []
         while left:  # the Grid's own waiting looks every three seconds only
-            found = self._pull([sent[one] for one in sorted(left)])
+            over = time.monotonic() >= end
+            waited_for = [sent[one] for one in sorted(left)]
+            found = self._pull(waited_for if over else lookout.choose(waited_for))
             replies += found
             left -= {reply.metadata.reply_to_message_id for reply in found}
-            if time.monotonic() >= end:
+            if over:
                 break
-            time.sleep(_POLL if left else 0)
+            time.sleep(lookout.pause if left else 0)
         return replies
 
     def _pull(self, messages: list[Message]) -> list[Message]:
@@ -199,6 +253,8 @@ class GridTransport:
         then on each is pulled by itself: at most one exchange suffers.
         """
         ids = [message.metadata.message_id for message in messages]
+        if not ids:
+            return []
         if not self._one_by_one:
             try:
                 return list(self.grid.pull_messages(ids))
