@@ -31,6 +31,7 @@ PLACES = {
     ("_advance", "loop.py"): "the weights move",
 }
 COMMAND = ["train", "--data", "adult", "--heterogeneity", "high", "--rounds", "1"]
+ONE_THREAD = ["--workers", "1"]  # only one can be followed
 SMALL = ["--local-epochs", "1", "--hidden", "4", "--json", "--out"]
 
 
@@ -66,7 +67,7 @@ def trace(folder: str) -> dict[tuple[str, str], list[tuple[str, str]]]:
 
     sys.setprofile(seen)
     try:
-        sys.argv = ["mfairfl", *COMMAND, *SMALL, folder]
+        sys.argv = ["mfairfl", *COMMAND, *ONE_THREAD, *SMALL, folder]
         mfairfl_cli()
     except SystemExit:
         pass
