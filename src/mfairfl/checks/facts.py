@@ -14,7 +14,7 @@ from mfairfl.data import MISSING, Table, Task
 from mfairfl.data.columns import Column
 from mfairfl.data.reading import Reading
 
-__all__ = ["ColumnFacts", "column_facts", "facts_of", "frame_of"]
+__all__ = ["ColumnFacts", "column_facts", "frame_of"]
 
 Role = Literal["label", "client", "sensitive", "feature", "ignored"]
 _DATE = re.compile(r"\d{4}[-/.]\d\d?[-/.]\d\d?([T ].*)?|\d\d?[-/.]\d\d?[-/.]\d{4}([T ].*)?")
@@ -79,7 +79,7 @@ def column_facts(
     """
     # One column after the other: what is found out about one is not kept.
     rules = task.read_as(reading).rules
-    return [facts_of(Column(name, frame[c], rules(str(c))), task) for c in frame.columns]
+    return [_facts(Column(name, frame[c], rules(str(c))), task) for c in frame.columns]
 
 
 def frame_of(table: Table) -> pd.DataFrame:
@@ -95,8 +95,7 @@ def frame_of(table: Table) -> pd.DataFrame:
     return pd.concat([table.X, pd.DataFrame(extra)], axis=1)
 
 
-def facts_of(column: Column, task: Task) -> ColumnFacts:
-    """Say what a task makes of one column."""
+def _facts(column: Column, task: Task) -> ColumnFacts:
     gaps, distinct = column.missing, len(column.levels)
     texts = [column.text(row) for row in np.flatnonzero(~gaps)[:_LOOKED_AT].tolist()]
     kind = _type(column, task, texts, distinct)

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.checks.facts import ColumnFacts, facts_of
+from mfairfl.checks.facts import ColumnFacts, column_facts
 from mfairfl.checks.features import examine_features
 from mfairfl.checks.finding import Finding, by_weight
 from mfairfl.checks.silos import rows_by_client
@@ -116,6 +116,7 @@ def propose(
         name=path.name,
         sha256=content.sha256,
     )
+    del columns  # a million rows are worth 100 MB of positions
     traps = traps_of(table)
     useless = {t.column: t for t in traps if t.kind in _IGNORED and t.column not in key_columns}
     ignored = {"ignore": (*empty, *useless)}
@@ -132,7 +133,7 @@ def propose(
             *_about_others(table.notes, useless),
         ),
         findings=tuple(_findings(table, traps, useless)),
-        columns=tuple(facts_of(c.but(rules=task.rules(c.name)), task) for c in columns.values()),
+        columns=tuple(column_facts(content.frame, task, str(path))),
     )
 
 
