@@ -98,29 +98,26 @@ def run_all(members: Sequence[Member], *, workers: int = 1) -> list[Result]:
     Runs of one model shape advance side by side: when all wait, they are answered together, by as
     many threads as there are `workers`.
     """
-    with Crew(workers) as crew:
-        return _run_all(members, crew)
-
-
-def _run_all(members: Sequence[Member], crew: Crew) -> list[Result]:
     results: dict[int, Result] = {}
-    for group in _same_shape(members):
-        states = [member.state or first_state(member.setup, member.model) for _, member in group]
-        clients = clients_of([member for _, member in group], states, crew)
-        loops: list[Loop] = [
-            federate(member.setup, state, member.callbacks)
-            for (_, member), state in zip(group, states, strict=True)
-        ]
-        waiting: dict[int, Ask] = {i: next(loop) for i, loop in enumerate(loops)}
-        while waiting:
-            for i, answer in clients.answer(waiting).items():
-                tamper = group[i][1].tamper
-                found = answer if tamper is None else tamper(waiting[i], answer, states[i])
-                try:
-                    waiting[i] = loops[i].send(Reply(found))
-                except StopIteration as stop:
-                    results[group[i][0]] = stop.value
-                    del waiting[i]
+    with Crew(workers) as crew:
+        for group in _same_shape(members):
+            runs = [member for _, member in group]
+            states = [run.state or first_state(run.setup, run.model) for run in runs]
+            clients = clients_of(runs, states, crew)
+            loops: list[Loop] = [
+                federate(run.setup, state, run.callbacks)
+                for run, state in zip(runs, states, strict=True)
+            ]
+            waiting: dict[int, Ask] = {i: next(loop) for i, loop in enumerate(loops)}
+            while waiting:
+                for i, answer in clients.answer(waiting).items():
+                    tamper = runs[i].tamper
+                    found = answer if tamper is None else tamper(waiting[i], answer, states[i])
+                    try:
+                        waiting[i] = loops[i].send(Reply(found))
+                    except StopIteration as stop:
+                        results[group[i][0]] = stop.value
+                        del waiting[i]
     return [results[i] for i in range(len(members))]
 
 
