@@ -147,11 +147,16 @@ def assemble(
         np.empty(ends[-1], np.int64),
     )
     places = [slice(a, b) for a, b in itertools.pairwise([0, *ends])]
-    cells = {key: table.cells for key, table in {id(t): t for t, _ in parts}.items()}
-    for (table, rows), place in zip(parts, places, strict=True):
+    # Neighbours on one table are encoded together: there may be thousands of clients.
+    start = 0
+    for _, same in itertools.groupby(parts, key=lambda part: id(part[0])):
+        held = list(same)
+        table, rows = held[0][0], np.concatenate([rows for _, rows in held])
+        place = slice(start, start + len(rows))
         encoder.encode(table.X, rows, out=pool.inputs[place])
         pool.y[place], pool.rows[place] = table.y[rows], rows
-        pool.cells[place] = cells[id(table)][rows]
+        pool.cells[place] = table.cells_of(rows)
+        start += len(rows)
     # Before the shards are cut: a slice taken earlier would stay writeable.
     pool.inputs.protect()
     for array in (pool.y, pool.cells, pool.rows):
@@ -187,7 +192,8 @@ def _require_both_labels(clients: Sequence[ClientRows]) -> None:
 
 
 def _fitted(clients: Sequence[ClientRows], config: EncoderConfig) -> Encoder:
-    """Fit the encoder to the sums of all clients."""
+    """Fit the encoder to the sums of all clients; being exact, they may be taken in any parts."""
+    clients = _joined(clients)
     train = functools.reduce(operator.add, [c.statistics("train") for c in clients])
     others = [c.statistics("validation", "test") for c in clients]
 
@@ -204,6 +210,21 @@ def _fitted(clients: Sequence[ClientRows], config: EncoderConfig) -> Encoder:
         schema=functools.reduce(operator.add, others, train),
         count=count,
     )
+
+
+def _joined(clients: Sequence[ClientRows]) -> list[ClientRows]:
+    """Return the rows of all clients on one table as one client's."""
+    tables: dict[int, list[ClientRows]] = {}
+    for client in clients:
+        tables.setdefault(id(client.table), []).append(client)
+    return [
+        ClientRows(
+            same[0].name,
+            same[0].table,
+            {split: np.concatenate([one.rows[split] for one in same]) for split in SPLITS},
+        )
+        for same in tables.values()
+    ]
 
 
 def _named(config: EncoderConfig) -> dict[str, Any]:
@@ -268,7 +289,7 @@ def split_client(
             f"test={test:g} and validation={validation:g}: give shares from 0 that sum below 1"
         )
     rows = np.arange(len(table)) if rows is None else rows
-    strata = table.cells[rows].astype(np.int64) * 2 + table.y[rows]
+    strata = table.cells_of(rows).astype(np.int64) * 2 + table.y[rows]
     rng = stream(seed, "split", name)
     split = split_rows(strata, test=test, validation=validation, rng=rng)
     if fold is not None:

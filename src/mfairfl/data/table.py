@@ -100,6 +100,10 @@ class Table:
         """Each row's intersectional cell: the C-order ravel of its group codes."""
         return _cells(self.groups, self.attributes)
 
+    def cells_of(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.intp]:
+        """Return the cells of some rows, by position."""
+        return _cells(self.groups[rows], self.attributes)
+
 
 def read_table(
     path: str | PathLike[str],
