@@ -48,6 +48,27 @@ wide: $(VENV)/.dev ## rows with hundreds of categories beside a narrow form; kep
 	$(ONE_THREAD) $(BIN)/python benchmarks/wide.py $(if $(FILE),"$(FILE)",> benchmarks/wide.txt)
 	$(if $(FILE),,$(ONE_THREAD) $(BIN)/python benchmarks/wide.py --layer >> benchmarks/wide.txt; cat benchmarks/wide.txt)
 
+scale: $(VENV)/.dev ## clients at rest, two workers, the default run beside version 0.5.0 (minutes, on a quiet machine)
+	test -d .base-0.5.0 || git worktree add --detach .base-0.5.0 dbf6acc
+	$(ONE_THREAD) $(BIN)/python benchmarks/scale.py --base .base-0.5.0 > benchmarks/scale.txt
+	cat benchmarks/scale.txt
+
+million: $(VENV)/.dev ## a million rows: FILE=a reduced ACSIncome table; time by phase, memory, workers (minutes)
+	@test -n "$(FILE)" || { echo "give a table of your own: make million FILE=acs.parquet"; exit 2; }
+	$(ONE_THREAD) $(BIN)/python benchmarks/million.py "$(FILE)" > benchmarks/million.txt
+	cat benchmarks/million.txt
+
+peers: $(VENV)/.dev ## a round beside other libraries, each in its own environment (20 minutes, 6 GB): benchmarks/peers.txt
+	$(ONE_THREAD) $(BIN)/python benchmarks/peers.py --out benchmarks/peers.txt
+
+closing: $(VENV)/.dev ## what follows the last round, at 5 to 5,000 clients (minutes)
+	$(ONE_THREAD) $(BIN)/python benchmarks/closing.py --coverage 300 > benchmarks/closing.txt
+	cat benchmarks/closing.txt
+
+reading: $(VENV)/.dev ## CSV files beside pyarrow alone and the careful reader (a minute)
+	$(ONE_THREAD) $(BIN)/python benchmarks/reading.py > benchmarks/reading.txt
+	cat benchmarks/reading.txt
+
 intervals: $(VENV)/.dev ## coverage and limits of a violation's interval on drawn tables (a minute)
 	$(ONE_THREAD) $(BIN)/python benchmarks/intervals.py > benchmarks/intervals.txt
 	cat benchmarks/intervals.txt
@@ -119,9 +140,10 @@ test-lowest: ## test with the lowest versions pyproject.toml allows
 test-pythons: ## the suite with every Python from 3.11 on that is found; PYTHONS="…" names others (gigabytes)
 	PYTHONS="$(PYTHONS)" ONE_THREAD="$(ONE_THREAD)" JOBS=$(JOBS) sh scripts/test_pythons.sh
 
-compare-bytes: $(VENV)/.dev ## served models of every strategy equal those of version 0.1.0, bit for bit (minutes)
-	test -d .base || git worktree add --detach .base f8fdc09
-	test -x .base/.venv/bin/mfairfl || $(PYTHON) -m venv .base/.venv
+compare-bytes: $(VENV)/.dev ## whether served models of every strategy equal those of a commit, BASE=…, bit for bit (minutes)
+	@test -n "$(BASE)" || { echo "name a commit: make compare-bytes BASE=HEAD~1"; exit 2; }
+	rm -rf .base && git worktree prune && git worktree add --detach .base $(BASE)
+	$(PYTHON) -m venv .base/.venv
 	.base/.venv/bin/python -m pip --quiet install --constraint .base/constraints.txt --editable .base
 	$(ONE_THREAD) .base/.venv/bin/python scripts/model_bytes.py > .base/bytes.json
 	$(ONE_THREAD) $(BIN)/python scripts/model_bytes.py > .base/bytes-now.json
@@ -141,7 +163,7 @@ gate-attacks: $(VENV)/.dev ## unfinished bodies and half-open requests against a
 	$(ONE_THREAD) $(BIN)/python benchmarks/gate.py > benchmarks/gate.txt; code=$$?; cat benchmarks/gate.txt; exit $$code
 
 clean: ## remove environments, caches and built files
-	rm -rf .venv .venv-wheel .venv-lowest .venv-py* .base dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-wheel .venv-lowest .venv-py* .base .base-* .cache/peers dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 byzfl: $(VENV)/.dev ## the robust rules against ByzFL's on random inputs; stores some of its outputs for the tests
 	$(PIP) install --upgrade --target .cache/byzfl --no-deps byzfl==0.0.11
