@@ -9,6 +9,7 @@ be served or a run may stop early. A run that is resumed asks for the same.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -45,12 +46,9 @@ def ask_after(setup: Setup, state: RunState, ask: Measure) -> Measure | None:
     """Narrow a question about the weights of `state.round` to what has to be known of them."""
     splits = _everybodys(setup, state.round)
     if splits:
-        return Measure(
-            ask.weights, splits, ask.shares, ask.slot, without=state.standing.out(state.round)
-        )
+        return replace(ask, splits=splits, without=state.standing.out(state.round))
     if setup.plans_from_measurements:
-        only = frozenset(drawn(setup, state))
-        return Measure(ask.weights, ("train",), ask.shares, ask.slot, only=only)
+        return replace(ask, splits=("train",), only=frozenset(drawn(setup, state)))
     return None
 
 

@@ -168,27 +168,24 @@ class LocalClients:
         return self._train({i: ask for i, ask in asks.items() if isinstance(ask, Train)})
 
     def _measure(self, asks: Mapping[int, Measure]) -> dict[int, tuple[Measured, ...]]:
-        keys, probes = [], []
+        probes: list[Probe] = []
         for i, ask in asks.items():
             run = self._runs[i]
-            for v, weights in enumerate(ask.weights):
+            for weights in ask.weights:
                 for split in ask.splits:
                     for client in ask.asked(run.rows[split]):
-                        rows = run.rows[split][client]
                         own = _own_model(run.slots, client, ask.slot, weights)
-                        keys.append((i, v, split, client))
+                        rows = run.rows[split][client]
                         probes.append(Probe(own, rows, ask.shares, ask.thresholds))
-        sums = self._crew.carry_out(
-            lambda some: measure(some, self._model, self._pool), probes, _sizes(probes)
+        sums = iter(
+            self._crew.carry_out(
+                lambda some: measure(some, self._model, self._pool), probes, _sizes(probes)
+            )
         )
-        found = dict(zip(keys, sums, strict=True))
-        return {
+        return {  # in the order in which the probes were laid out
             i: tuple(
-                {
-                    s: {c: found[i, v, s, c] for c in ask.asked(self._runs[i].rows[s])}
-                    for s in ask.splits
-                }
-                for v in range(len(ask.weights))
+                {s: {c: next(sums) for c in ask.asked(self._runs[i].rows[s])} for s in ask.splits}
+                for _ in ask.weights
             )
             for i, ask in asks.items()
         }
@@ -243,7 +240,7 @@ class LocalClients:
 
 
 def _sizes(probes: Sequence[Probe]) -> list[float]:
-    return [len(np.atleast_2d(probe.weights)) * len(probe.rows) for probe in probes]
+    return [probe.weights.size * len(probe.rows) for probe in probes]
 
 
 def _own_model(slots: Slots, client: str, slot: str | None, weights: np.ndarray) -> np.ndarray:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import add
 
 import numpy as np
 
@@ -20,12 +18,9 @@ __all__ = ["mean_loss", "pooled", "served_tally", "tally_of"]
 def tally_of(clients: Mapping[str, Statistics], attributes: Sequence[Attribute]) -> Tally:
     """Return the counts[client, cell, y, ŷ] of one model."""
     names = sorted(clients)
-    counts = np.stack(
-        [
-            np.stack([s.counts - s.positives, s.positives], axis=-1)
-            for s in (clients[name] for name in names)
-        ]
-    )
+    rows = np.stack([clients[name].counts for name in names])
+    positives = np.stack([clients[name].positives for name in names])
+    counts = np.stack([rows - positives, positives], axis=-1)
     whole = np.rint(counts)
     # Randomised thresholds give expected counts.
     exact = whole.astype(np.int64) if np.array_equal(whole, counts) else counts
@@ -45,7 +40,7 @@ def served_tally(
 
 def pooled(clients: Mapping[str, Statistics]) -> Statistics:
     """Return the sums over all clients, added in name order."""
-    return reduce(add, (clients[name] for name in sorted(clients)))
+    return Statistics.total([clients[name] for name in sorted(clients)])
 
 
 def mean_loss(statistics: Statistics) -> float:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations, product
+from operator import add
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -161,7 +163,10 @@ class Statistics:
     def __post_init__(self) -> None:
         shape = np.shape(self.counts)
         for name in SUMS:
-            value = np.asarray(getattr(self, name), dtype=np.float64)
+            given = getattr(self, name)
+            value = np.asarray(given, dtype=np.float64)
+            if value is given and value.shape == shape and len(shape) == 2 == shape[1]:
+                continue  # as it should be: there are thousands of these in a round
             if value.shape != shape or value.ndim != 2 or shape[1] != 2:
                 raise DataError(f"statistics: {name} has shape {value.shape}; expected (cells, 2)")
             object.__setattr__(self, name, value)
@@ -198,6 +203,22 @@ class Statistics:
             scores=total(scores),
             losses=total(losses),
         )
+
+    @classmethod
+    def total(cls, parts: Sequence[Statistics]) -> Statistics:
+        """Return the sum of all parts, added one after the other.
+
+        Examples
+        --------
+        >>> one = Statistics(**dict.fromkeys(SUMS, np.ones((1, 2))))
+        >>> Statistics.total([one, one, one]).counts.tolist()
+        [[3.0, 3.0]]
+        """
+        if len({part.counts.shape for part in parts}) > 1:
+            return reduce(add, parts)  # says what is wrong
+        stacks = {name: np.stack([getattr(part, name) for part in parts]) for name in SUMS}
+        # Along the first axis numbers are added in their order, as a loop would.
+        return cls(**{name: np.add.reduce(stack, axis=0) for name, stack in stacks.items()})
 
     def __add__(self, other: Statistics) -> Statistics:
         if self.counts.shape != other.counts.shape:

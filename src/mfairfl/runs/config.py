@@ -179,7 +179,7 @@ class TrainingConfig(DocumentedModel):
     """Share of clients sampled each round."""
     patience: int | None = Field(default=None, ge=1, examples=[10])
     """Stop after this many rounds without a lower loss."""
-    evaluate_every: int = Field(default=5, ge=1)
+    evaluate_every: int = Field(default=10, ge=1)
     """All clients are measured, on test rows too, every so many rounds and after the last."""
 
     def recipe(self) -> Recipe:

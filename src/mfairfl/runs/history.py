@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from mfairfl.engine.output import accuracy
+from mfairfl.data import Split
 from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.engine.tallies import mean_loss, pooled, tally_of
 from mfairfl.errors import RunDirectoryError
@@ -126,6 +126,7 @@ def _client_rows(setup: Setup, record: RoundRecord) -> list[dict[str, Any]]:
     """
     enrolled = setup.enrolled.get("train", {})
     together = [name for name in setup.summary.counts if name not in enrolled]
+    columns = {split: _client_numbers(record, split, together) for split in setup.splits}
     rows = []
     for name in _told_of(setup, record) or sorted({*enrolled, *together}):
         row: dict[str, Any] = {
@@ -136,15 +137,34 @@ def _client_rows(setup: Setup, record: RoundRecord) -> list[dict[str, Any]]:
             "set_aside": record.set_aside.get(name, ""),
             "clipped": record.clipped.get(name),
         }
-        for split in setup.splits:
-            counts, clients = setup.enrolled[split], record.measured.get(split, {})
-            own = pooled(clients) if name in together and clients else clients.get(name)
+        for split, known in columns.items():
+            counts = setup.enrolled[split]
             size = sum(counts.values()) if name in together else counts[name]
+            loss, right = known.get(name, (None, None))
             row[f"{split}_rows"] = int(np.sum(size))
-            row[f"{split}_loss"] = None if own is None else _defined(mean_loss(own))
-            row[f"{split}_accuracy"] = None if own is None else _defined(accuracy(own))
+            row[f"{split}_loss"], row[f"{split}_accuracy"] = loss, right
         rows.append(row)
     return rows
+
+
+def _client_numbers(
+    record: RoundRecord, split: Split, together: Sequence[str]
+) -> dict[str, tuple[float | None, float | None]]:
+    """Return loss and accuracy of each client that was measured, of all in one go."""
+    own = dict(record.measured.get(split, {}))
+    own |= {name: pooled(own) for name in together if own}
+    if not own:
+        return {}
+    counts, positives, losses = (
+        np.stack([getattr(sums, each) for sums in own.values()])
+        for each in ("counts", "positives", "losses")
+    )
+    rows = counts.sum(axis=(1, 2))
+    right = (counts[..., 0] - positives[..., 0] + positives[..., 1]).sum(axis=1)
+    with np.errstate(invalid="ignore"):  # without rows both are undefined
+        loss, accuracy = losses.sum(axis=(1, 2)) / rows, right / rows
+    pairs = zip(loss.tolist(), accuracy.tolist(), strict=True)
+    return {name: (_defined(a), _defined(b)) for name, (a, b) in zip(own, pairs, strict=True)}
 
 
 def _told_of(setup: Setup, record: RoundRecord) -> list[str]:

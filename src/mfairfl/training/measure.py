@@ -7,13 +7,13 @@ and sums run in row order: what is found for one probe does not depend on the ot
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from mfairfl.fairness.cells import SUMS, Statistics
+from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import Model, Workspace
@@ -26,8 +26,7 @@ _FORWARD_ROWS = 16 * BLOCK  # evaluated at once: the activations stay in the cac
 _COUNTED_ROWS = 512 * BLOCK  # counted at once: bounds memory
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(NamedTuple):
     """One question: what a model answers on these rows.
 
     Parameters
@@ -140,8 +139,7 @@ def _joined_logits(probes: Sequence[Probe], model: Model, pool: Pool) -> Tensor:
     return z if len(asked) == len(probes) else _ensembles(z, probes)
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(NamedTuple):
     """One model of a probe."""
 
     probe: Probe
@@ -258,7 +256,10 @@ def _statistics(z: Tensor, probes: Sequence[Probe], pool: Pool) -> list[Statisti
         total(score.numpy()),
         total(loss.numpy()),
     )
-    return [Statistics(**dict(zip(SUMS, own, strict=True))) for own in zip(*sums, strict=True)]
+    return [
+        Statistics(counts=counts, positives=positives, scores=scores, losses=losses)
+        for counts, positives, scores, losses in zip(*sums, strict=True)
+    ]
 
 
 def _decisions(
