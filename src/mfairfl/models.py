@@ -15,7 +15,9 @@ two units.
 
 from __future__ import annotations
 
+import copy
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -332,7 +334,7 @@ class ModuleModel:
     def __init__(self, factory: Callable[[int], nn.Module], inputs: int) -> None:
         self._factory = factory
         self._inputs = inputs
-        self._module = self._build(0)
+        self._module, self._threads = self._build(0), threading.local()
         _check_parameters(self._module)
         self._shapes = {name: p.shape for name, p in self._module.named_parameters()}
         _check_output(self._module, inputs)
@@ -382,8 +384,15 @@ class ModuleModel:
             yield name, flat[at : at + shape.numel()].reshape(shape)
             at += shape.numel()
 
+    def _own_module(self) -> nn.Module:
+        """Return this thread's module: while it is called, it holds the weights of one model."""
+        if not hasattr(self._threads, "module"):
+            self._threads.module = copy.deepcopy(self._module)
+        module: nn.Module = self._threads.module
+        return module
+
     def _logits(self, flat: Tensor, rows: Tensor) -> Tensor:
-        out = torch.func.functional_call(self._module, dict(self._pieces(flat)), (rows,))
+        out = torch.func.functional_call(self._own_module(), dict(self._pieces(flat)), (rows,))
         logits: Tensor = out.reshape(rows.shape[0])
         return logits
 

@@ -87,7 +87,7 @@ def test_when_patience_ends_the_answer_is_that_there_is_none(tmp_path, hold, ask
     with waiting(tmp_path, hold=hold) as (gate, _, ask):
         reply = ask().result()
         assert (reply.status_code, reply.content) == (200, b"")
-        assert gate.room.waiting == 0
+        eventually(lambda: gate.room.waiting == 0)
     assert len(gate.arrived) == asked
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 import federations as fed
 from mfairfl.engine.crew import Crew, shared_out
-from mfairfl.engine.embedded import run_all
+from mfairfl.engine.embedded import Member, run_all
 from mfairfl.errors import TimeLimitError
+from mfairfl.models import ModuleModel
 from mfairfl.strategies import available
 from mfairfl.training.deadline import check_time, time_limit
 
@@ -79,3 +82,20 @@ def test_any_number_of_workers_gives_the_same_bits(name):
     )
     for other in others:
         assert fed.bits(other) == fed.bits(alone)
+
+
+def test_a_module_of_ones_own_has_the_same_bits_on_any_number_of_threads():
+    """While a module is called it holds one model's weights: threads must not share it."""
+    federation = fed.people_federation()
+    model = ModuleModel(
+        lambda inputs: nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, 1)),
+        inputs=federation.pool.inputs.width,
+    )
+    setup = replace(fed.setup_for(federation, "fedavg", rounds=6), size=model.size)
+    found = {
+        workers: fed.bits(
+            run_all([Member(setup=setup, model=model, federation=federation)], workers=workers)[0]
+        )
+        for workers in (1, 2, 4)
+    }
+    assert found[1] == found[2] == found[4]
