@@ -270,7 +270,7 @@ def configure(name: str, rounds: int, epochs: int, **clients: Any) -> Config:
             "seed": 5,
             "data": {"name": "adult"},
             "clients": {"scheme": "high", "count": CLIENTS, **clients},
-            "training": {"rounds": rounds, "local_epochs": epochs},
+            "training": {"rounds": rounds, "local_epochs": epochs, "evaluate_every": 1},
             "strategy": {"name": name},
         }
     )
@@ -507,7 +507,11 @@ def _rounds(name: str, clients: int, rounds: int, clock: Clock, folder: Path) ->
         config,
         size=model.size,
         summary=Summary(counts=counts, attributes=attributes, goal=config.goal(("sex",))),
-        splits=("train", "test"),
+        enrolled={
+            "train": counts,
+            "test": counts,
+            "validation": {n: 0 * counts[n] for n in names},
+        },
     )
     loopback = Loopback(names, lambda message: message, clock)
     loopback._handle = partial(_stub, loopback.names, counts, setup.size, rng)

@@ -161,6 +161,7 @@ def test_a_deployment_s_seconds_add_up():
     table = rows("deployment")
     seconds = {name: row["deploy local"] for name, row in table.items()}
     whole = seconds.pop("the whole command")
+    seconds.pop("processor time of all processes")
     slowest = seconds.pop("slowest round")
     usual = seconds.pop("a round, two exchanges (median of 5)")
     assert usual <= slowest
@@ -177,7 +178,7 @@ def test_a_deployment_s_seconds_add_up():
 
 def test_waiting_and_not_training_takes_the_time_of_a_deployment():
     seconds = rows("deployment")
-    assert "An exchange costs seconds even when nothing is trained" in TEXT
+    assert "An exchange costs time even when nothing is trained" in TEXT
     assert seconds["first measurement, one exchange"]["deploy local"] > 1
     trained = rows("exchange")["training and measuring"]["mfairfl, Grid"] / 1000
     assert seconds["a round, two exchanges (median of 5)"]["deploy local"] > 5 * trained
