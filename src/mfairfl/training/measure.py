@@ -134,12 +134,12 @@ def _joined_logits(probes: Sequence[Probe], model: Model, pool: Pool) -> Tensor:
     Elementwise kernels round the tail of an array differently. Computed on as they are, these
     have no tail, so a row has the same bits wherever it stands.
     """
-    asked = [_Asked(probe, r) for probe in probes for r in range(_models(probe))]
+    asked = [_MemberProbe(probe, r) for probe in probes for r in range(_models(probe))]
     z = _evaluate(asked, model, pool)
     return z if len(asked) == len(probes) else _ensembles(z, probes)
 
 
-class _Asked(NamedTuple):
+class _MemberProbe(NamedTuple):
     """One model of a probe."""
 
     probe: Probe
@@ -157,7 +157,7 @@ class _Asked(NamedTuple):
 
 
 @torch.no_grad()
-def _evaluate(asked: Sequence[_Asked], model: Model, pool: Pool) -> Tensor:
+def _evaluate(asked: Sequence[_MemberProbe], model: Model, pool: Pool) -> Tensor:
     """Return the logits of each model on its rows, one after the other, float64, whole lanes."""
     starts = np.array([one.probe.rows.start for one in asked], dtype=np.int64)
     counts = np.array([len(one.probe.rows) for one in asked], dtype=np.int64)
@@ -199,7 +199,7 @@ def _blocks(counts: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(np.arange(len(counts)), blocks), width * _spans(0 * blocks, blocks)
 
 
-def _stacked(asked: Sequence[_Asked], model: Model) -> Tensor:
+def _stacked(asked: Sequence[_MemberProbe], model: Model) -> Tensor:
     """Return each block's weights, (S, m) in whole lanes; one model is not repeated."""
     alike = len({one.model for one in asked}) == 1
     stack = torch.zeros(1 if alike else len(asked), whole_lanes(model.size))
