@@ -320,7 +320,7 @@ class Enrolment:
             path = folder / f"{site}.csv"
             frame[frame["site"] == site].drop(columns="site").to_csv(path, index=False)
             settings = SiloSettings(name=site, csv=path, state=folder / "state" / site)
-            found[site] = Responder(settings, fed.policy(min_count=2, requests=10**9))
+            found[site] = Responder(settings, fed.policy(min_rows=2, requests=10**9))
         silos = RememberedSilos(found)
         enrol(silos, sorted(fed.SITES), TERMS, minimum=len(fed.SITES))
         return cls(silos, silos.kept)

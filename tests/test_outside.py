@@ -132,7 +132,7 @@ for i, site in enumerate(["east", "west"]):
         f'name = "{{site}}"\\ncsv = "rows.csv"\\nstate = "state"\\n'
         + f"extensions = {{sys.argv[1]}}\\n"
     )
-    (folder / "policy.toml").write_text("[limits]\\nmin_count = 1\\n")
+    (folder / "policy.toml").write_text("[disclosure]\\nmin_rows = 1\\n")
     nodes[100 + i] = {{"silo": str(folder / "silo.toml")}}
 config = make_config({{
     "task": {{"label": "hired", "favourable": "yes", "sensitive": ["sex"]}},

@@ -41,7 +41,7 @@ def nodes(tmp_path):
         rows.to_csv(folder / "rows.csv", index=False)
         settings = f'name = "{site}"\ncsv = "rows.csv"\nstate = "state"\n'
         (folder / "silo.toml").write_text(settings)
-        (folder / "policy.toml").write_text("[limits]\nmin_count = 1\n")
+        (folder / "policy.toml").write_text("[disclosure]\nmin_rows = 1\n")
         found[7919 * (3 - i)] = {"silo": str(folder / "silo.toml")}
     return found
 
@@ -103,7 +103,7 @@ def test_a_node_whose_app_raises_is_left_out_with_the_reason(nodes, caplog):
 
 
 def allow(folder, site, limit):
-    (folder / site / "policy.toml").write_text(f"[limits]\nmin_count = 1\n{limit}\n")
+    (folder / site / "policy.toml").write_text(f"[disclosure]\nmin_rows = 1\n[limits]\n{limit}\n")
 
 
 def test_a_run_goes_on_without_a_silo_that_refuses_to_train(nodes, tmp_path, caplog):

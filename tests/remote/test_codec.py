@@ -97,7 +97,7 @@ def changed(packet, **changes):
     [
         (Packet("{", {}), "not JSON"),
         (Packet("[" * 100_000, {}), "nested more than 32 deep"),
-        (Packet("[]", {}), "format None, this mfairfl reads 3"),
+        (Packet("[]", {}), "format None, this mfairfl reads 4"),
         (changed(pack_ask(MEASURE, "a"), version=1), "format 1"),
         (changed(pack_ask(MEASURE, "a"), kind="shell"), "unknown kind 'shell'"),
         (changed(pack_ask(MEASURE, "a"), splits=["all"]), "splits.0: Input should be 'train'"),

@@ -30,8 +30,8 @@ TERMS = EnrolmentTerms(task=TASK, seed=3, model=ModelTerms(hidden=(4,)), validat
 class Fresh:
     """A transport whose every message reaches a new process: nothing is kept in memory."""
 
-    def __init__(self, settings, min_count=1):
-        self._settings, self._policy = settings, fed.policy(min_count=min_count)
+    def __init__(self, settings, min_rows=1):
+        self._settings, self._policy = settings, fed.policy(min_rows=min_rows)
 
     def exchange(self, asks):
         found = {}
@@ -122,7 +122,7 @@ def test_levels_that_silos_keep_to_themselves_have_no_input(tmp_path):
     frame, goal = fed.wide_people(), Goal(notions=("dp",), attributes=("sex", "age"))
     silos = wide_settings(tmp_path, pd.concat([frame, frame.iloc[:500]]))  # most are there twice
     every = EncoderConfig(bins=4, min_level_rows=1)
-    transport = Fresh(silos, min_count=2)
+    transport = Fresh(silos, min_rows=2)
     enrolled = enrol(transport, list(silos), replace(TERMS, encoder=every), minimum=4)
     assert enrolled.encoder.compact
     assert not any(column.rare for column in enrolled.encoder.categorical)
@@ -151,8 +151,8 @@ def test_bins_and_rare_levels_are_agreed_over_silos(settings):
 class Listening(Fresh):
     """Keeps every request and every answer."""
 
-    def __init__(self, settings, min_count=1):
-        super().__init__(settings, min_count)
+    def __init__(self, settings, min_rows=1):
+        super().__init__(settings, min_rows)
         self.asked, self.said = [], []
 
     def exchange(self, asks):
@@ -163,7 +163,7 @@ class Listening(Fresh):
 
 
 def test_no_count_below_a_silo_s_floor_leaves_it(settings):
-    transport = Listening(settings, min_count=7)
+    transport = Listening(settings, min_rows=7)
     terms = replace(TERMS, encoder=BINS)
     encoder = enrol(transport, list(settings), terms, minimum=4).encoder
     told = [p.arrays for p in transport.said if json.loads(p.text)["kind"] == "histograms"]
@@ -272,7 +272,7 @@ def test_too_few_clients_are_named_with_their_reasons(settings):
 def test_rare_categories_are_not_named_and_are_encoded_as_unknown(settings):
     path = settings["east"].csv
     path.write_text(path.read_text().replace("clerk", "astronaut", 2))
-    transport = Listening(settings, min_count=3)
+    transport = Listening(settings, min_rows=3)
     enrolled = enrol(transport, list(settings), TERMS)
     assert "east" in enrolled.counts["train"]
     assert not any("astronaut" in packet.text for packet in transport.said)
@@ -324,7 +324,7 @@ def test_texts_that_no_silo_can_name_are_a_warning(settings):
     for silo in settings.values():
         frame = pd.read_csv(silo.csv)
         frame.assign(note=[f"note {i}" for i in frame.index]).to_csv(silo.csv, index=False)
-    enrolled = enrol(Fresh(settings, min_count=3), list(settings), TERMS, minimum=4)
+    enrolled = enrol(Fresh(settings, min_rows=3), list(settings), TERMS, minimum=4)
     rows = sum(fed.SITES.values())
     assert enrolled.warnings == (
         f"no value is frequent enough to be named in note ({rows} values): they name rows or are "

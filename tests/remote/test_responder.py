@@ -319,10 +319,10 @@ def test_rows_and_slots_are_not_stored_beyond_the_disk_limit(settings):
 
 
 def test_no_message_loosens_a_limit(settings):
-    responder, found = enrolled(settings["east"], epochs=2, min_count=4)
+    responder, found = enrolled(settings["east"], epochs=2, min_rows=4)
     size = size_of(found)
-    loose = {"limits": {"epochs": 99, "min_count": 1}, "policy": {"limits": {"epochs": 99}}}
-    loose |= {"epochs": 99, "min_count": 1}
+    loose = {"limits": {"epochs": 99, "min_rows": 1}, "policy": {"limits": {"epochs": 99}}}
+    loose |= {"epochs": 99, "min_rows": 1}
     with beyond("epochs", "3 epochs in a job: this silo allows 2"):
         train(responder, size, epochs=3, more=loose)
     path = settings["east"].csv
@@ -338,5 +338,5 @@ def test_categories_in_fewer_than_five_rows_are_not_named_without_a_policy(setti
     path.write_text(path.read_text().replace("clerk", "astronaut", 4))
     packet = make_packet("profile", {"task": TASK.model_dump(mode="json")})
     assert "astronaut" not in Responder(settings["east"]).handle("run-1", packet).text
-    four = Responder(settings["east"], fed.policy(min_count=4))
+    four = Responder(settings["east"], fed.policy(min_rows=4))
     assert "astronaut" in four.handle("run-1", packet).text

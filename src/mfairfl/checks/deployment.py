@@ -49,7 +49,7 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     if task is None:
         yield Finding("warn", "task", "no 'task': any task the coordinator asks for is accepted")
     else:
-        profile = describe_columns(columns, task, silo.name, min_count=policy.limits.min_count)
+        profile = describe_columns(columns, task, silo.name, floor=policy.disclosure.min_rows)
         if agreed := (yield from _fit(profile, task)):
             yield from column_facts(content.frame, agreed, silo.csv.name, silo)
             yield from _features(silo, content, agreed)

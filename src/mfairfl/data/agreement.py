@@ -1,9 +1,10 @@
 """Agree on one task over files that stay where they are.
 
 Each client describes its file: columns, whether they hold numbers, how often each value of a text
-column occurs. A value in fewer rows than a minimum is not named. The majority decides what a
-column is; a client whose file does not fit is refused and told exactly what differs. A file may
-lack a sensitive column, or values of it, that others hold: those rows get the group ``?``.
+column occurs. With a floor, values in so many rows are named, and nothing is counted. The majority
+decides what a column is; a client whose file does not fit is refused and told exactly what
+differs. A file may lack a sensitive column, or values of it, that others hold: those rows get the
+group ``?``.
 """
 
 from __future__ import annotations
@@ -63,9 +64,7 @@ class ColumnProfile(StrictModel):
     dates : bool
         Whether these numbers are written as dates or times.
     levels : dict of str to int
-        Values in at least the minimum of rows; empty for a column of numbers.
-    rare : int
-        Rows with another value.
+        How many rows hold each value; empty for a column of numbers.
     """
 
     model_config = ConfigDict(strict=True)
@@ -77,13 +76,12 @@ class ColumnProfile(StrictModel):
     numeric: bool = False
     dates: bool = False
     levels: dict[_Name, _Count]
-    rare: _Count
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
         if self.texts > self.values:
             raise ValueError("more texts than values")
-        if sum(self.levels.values()) + self.rare > self.values + self.missing:
+        if sum(self.levels.values()) > self.values + self.missing:
             raise ValueError("levels in more rows than there are")
         # Two spellings of one value would be one group twice.
         if odd := [level for level in self.levels if level != canonical_text(level)]:
@@ -92,12 +90,21 @@ class ColumnProfile(StrictModel):
 
 
 class Profile(StrictModel):
-    """What a client discloses about its file before anything is agreed."""
+    """What a client discloses about its file before anything is agreed.
+
+    Parameters
+    ----------
+    floor : int
+        The fewest rows that the client tells about. If it is above 1, nothing here is a count:
+        `rows` is rounded up, every level that is named has `floor` rows, and whether other values
+        occur, or some are missing, is not told.
+    """
 
     model_config = ConfigDict(strict=True)
 
     client: _Name
     rows: _Count
+    floor: Annotated[int, Field(ge=1, le=MOST_ROWS)] = 1
     columns: tuple[ColumnProfile, ...] = Field(strict=False, max_length=MOST_COLUMNS)
 
     @model_validator(mode="after")
@@ -132,22 +139,43 @@ class Agreement:
         return tuple(one.line for one in self.treatment)
 
 
-def describe_columns(columns: Columns, task: Task, client: str, *, min_count: int) -> Profile:
-    """Describe a file without naming a value that fewer than `min_count` rows hold."""
+def describe_columns(columns: Columns, task: Task, client: str, *, floor: int = 1) -> Profile:
+    """Describe a file; with a floor, name values that so many rows hold, and count nothing."""
     named = {task.label, *(s.column for s in task.sensitive), *(task.categorical or ())}
     rows = len(next(iter(columns.values())).series) if columns else 0
     found = [
-        _describe(column, keep=name in named, min_count=min_count)
+        _describe(column, keep=name in named)
         for name, column in columns.items()
         if name not in {*task.ignore, task.client}
     ]
-    return Profile(client=client, rows=rows, columns=tuple(found))
+    if floor > 1:
+        rows = _rounded_up(rows)
+        found = [_without_counts(column, rows, floor) for column in found]
+    return Profile(client=client, rows=rows, columns=tuple(found), floor=floor)
 
 
-def _describe(column: Column, *, keep: bool, min_count: int) -> ColumnProfile:
+def _rounded_up(rows: int) -> int:
+    """Return a number that shows the first two digits of a count at most.
+
+    Examples
+    --------
+    >>> _rounded_up(1741), _rounded_up(99), _rounded_up(3)
+    (1800, 100, 10)
+    """
+    step = int(10 ** max(1, len(str(rows)) - 2))
+    return -(-rows // step) * step
+
+
+def _without_counts(column: ColumnProfile, rows: int, floor: int) -> ColumnProfile:
+    levels = {value: floor for value, n in column.levels.items() if n >= floor}
+    some = {"values": rows if column.values else 0, "missing": 0 if column.values else rows}
+    plain = {"texts": 0, "levels": levels}
+    return column.model_copy(update=some | plain)
+
+
+def _describe(column: Column, *, keep: bool) -> ColumnProfile:
     missing, found = column.missing, column.recognised
-    counts = column.levels if keep or found is None else {}
-    levels = {value: n for value, n in counts.items() if n >= min_count}
+    levels = column.levels if keep or found is None else {}
     return ColumnProfile(
         name=column.name,
         values=int((~missing).sum()),
@@ -156,7 +184,6 @@ def _describe(column: Column, *, keep: bool, min_count: int) -> ColumnProfile:
         numeric=found is not None,
         dates=found is not None and (found.rules.date is not None or column.is_date),
         levels=levels,
-        rare=sum(counts.values()) - sum(levels.values()),
     )
 
 
@@ -165,10 +192,8 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
 
     Examples
     --------
-    >>> age = ColumnProfile(name="age", values=9, texts=0, missing=0, numeric=True, levels={},
-    ...                     rare=0)
-    >>> sex = ColumnProfile(name="sex", values=9, texts=9, missing=0, levels={"f": 4, "m": 5},
-    ...                     rare=0)
+    >>> age = ColumnProfile(name="age", values=9, texts=0, missing=0, numeric=True, levels={})
+    >>> sex = ColumnProfile(name="sex", values=9, texts=9, missing=0, levels={"f": 4, "m": 5})
     >>> hired = sex.model_copy(update={"name": "hired", "levels": {"no": 5, "yes": 4}})
     >>> north = Profile(client="north", rows=9, columns=(age, sex, hired))
     >>> task = Task(label="hired", favourable="yes", sensitive=("sex",))
@@ -218,9 +243,8 @@ def settle(profiles: Sequence[Profile], task: Task) -> Agreement:
     --------
     >>> def file(name, *labels):
     ...     levels = dict.fromkeys(labels, 4)
-    ...     column = ColumnProfile(name="hired", values=8, texts=8, missing=0, levels=levels,
-    ...                            rare=8 - 4 * len(labels))
-    ...     sex = column.model_copy(update={"name": "sex", "levels": {"f": 4, "m": 4}, "rare": 0})
+    ...     column = ColumnProfile(name="hired", values=8, texts=8, missing=0, levels=levels)
+    ...     sex = column.model_copy(update={"name": "sex", "levels": {"f": 4, "m": 4}})
     ...     return Profile(client=name, rows=8, columns=(column, sex))
     >>> files = [file("a", "yes", "no"), file("b", "True", "False"), file("c", "yes", "AAA")]
     >>> settle(files, Task(label="hired", favourable="yes", sensitive=("sex",))).refused
@@ -342,7 +366,9 @@ def _with_unrecorded(sensitive: Sensitive, profiles: Sequence[Profile], task: Ta
             f"sensitive column '{sensitive.column}': no file that fits holds a value of it; take "
             "it out of the task, or let a client that has it take part"
         )
+    # A client with a floor does not tell whether it lacks a value, or holds one that few rows do.
     whole = len(held) == len(profiles) and not any(column.missing for column in held)
+    whole &= all(profile.floor == 1 for profile in profiles)
     groups = sensitive.groups or ()
     if whole or MISSING in groups or not _may_lack(sensitive, task):
         return sensitive
@@ -394,20 +420,18 @@ def _differences(profile: Profile, task: Task, dated: Container[str]) -> Iterato
     label = profile.column(task.label)
     if label is not None:
         odd = sorted(set(label.levels) - set(label_codes(label.levels, task)))
-        if odd or (label.rare and not task.others_unfavourable):
-            shown = f"'{odd[0]}'" if odd else f"another value in {label.rare} rows"
+        if odd:
             yield (
-                f"label column '{task.label}' holds {shown}; agreed are '{task.favourable}' and "
-                f"'{task.unfavourable}'"
+                f"label column '{task.label}' holds '{odd[0]}'; agreed are "
+                f"'{task.favourable}' and '{task.unfavourable}'"
             )
     for sensitive in task.sensitive:
         column = profile.column(sensitive.column)
         if column is None or sensitive.bins or sensitive.rest is not None:
             continue
         odd = sorted(set(column.levels) - set(sensitive.levels or ()))
-        if odd or column.rare:
-            shown = f"'{odd[0]}'" if odd else f"values in too few rows to be named ({column.rare})"
+        if odd:
             yield (
-                f"sensitive column '{sensitive.column}' holds {shown}; agreed groups are "
+                f"sensitive column '{sensitive.column}' holds '{odd[0]}'; agreed groups are "
                 f"{', '.join(sensitive.levels or ())}: add bins, or rest, to the task"
             )

@@ -18,7 +18,17 @@ import numpy.typing as npt
 from mfairfl.data.sums import NumericStatistics
 from mfairfl.errors import DataError
 
-__all__ = ["MOST_CUTS", "Bins", "Histogram", "agree_bins", "bins_of", "finer_cuts", "first_cuts"]
+__all__ = [
+    "MOST_CUTS",
+    "Bins",
+    "Histogram",
+    "agree_bins",
+    "bins_of",
+    "finer_cuts",
+    "first_cuts",
+    "stand_in",
+    "value_groups",
+]
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -99,6 +109,60 @@ class Histogram:
         # The few rows that join others do not hide the value that those hold.
         values = np.where(self.counts >= least, self.values, np.nan)
         return Histogram(self.cuts, counts, values)
+
+
+def value_groups(numbers: Floats, least: int) -> Integers:
+    """Return a group of neighbouring values for each row, each of at least `least` rows.
+
+    A value that so many rows hold has a group of its own, but for a few rows that would be too few
+    for one.
+
+    Examples
+    --------
+    >>> value_groups(np.array([1.0, 5, 2, 2, 2, 3, 4, 9]), 3).tolist()
+    [0, 1, 0, 0, 0, 1, 1, 1]
+    """
+    _, place, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+    groups, group, held = np.zeros(len(counts), dtype=np.int64), 0, 0
+    for i, count in enumerate(counts.tolist()):
+        groups[i] = group
+        held += count
+        if held >= least:
+            group, held = group + 1, 0
+    if held and group:  # the last are too few: they join those before
+        groups[groups == group] = group - 1
+    return np.asarray(groups[place])
+
+
+def stand_in(numbers: Floats, least: int) -> tuple[float, bool]:
+    """Return a number that stands for all of some, and whether it is the value of most.
+
+    It is a value only if `least` rows hold it. Otherwise it is the number of fewest binary digits
+    above the smallest and up to the middle one: where they are, and nobody's value but by chance.
+
+    Examples
+    --------
+    >>> stand_in(np.array([40.0, 40, 40, 41]), 3), stand_in(np.array([17.3, 19.1, 22.8]), 3)
+    ((40.0, True), (18.0, False))
+    """
+    values, counts = np.unique(numbers, return_counts=True)
+    most = int(counts.argmax())
+    if counts[most] >= least and 2 * counts[most] >= len(numbers):
+        return float(values[most]) + 0.0, True
+    if len(values) == 1:  # too few hold it: a number beside it
+        return _roundest(values[0] - max(abs(values[0]), 1.0), values[0]), False
+    middle = float(np.sort(numbers)[(len(numbers) - 1) // 2])
+    return _roundest(float(values[0]), middle if middle > values[0] else float(values[-1])), False
+
+
+def _roundest(low: float, high: float) -> float:
+    """Return the multiple of the largest power of two in (low, high]."""
+    power = math.frexp(high - low)[1]
+    while True:
+        found = math.ldexp(math.floor(math.ldexp(high, -power)), power)
+        if found > low:
+            return found
+        power -= 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,8 @@ class WithoutGaps(NamedTuple):
         Lines about rows that were left out, and about values that were filled in.
     twisted : bool
         Whether leaving out rows changed the table enough to warn of it.
+    kept : ndarray of bool, optional
+        Which rows are left; None if all are.
     """
 
     columns: Columns
@@ -52,6 +54,7 @@ class WithoutGaps(NamedTuple):
     dropped: tuple[str, ...]
     filled: tuple[str, ...]
     twisted: bool = False
+    kept: npt.NDArray[np.bool_] | None = None
 
 
 def without_missing(columns: Columns, task: Task, name: str, *, partial: bool) -> WithoutGaps:
@@ -97,7 +100,7 @@ def without_missing(columns: Columns, task: Task, name: str, *, partial: bool) -
     kept = {c: column.take(~lost) for c, column in columns.items()}
     twist = _twist(columns, task, lost)
     line = f"{said}; {twist}" if twist else said
-    return WithoutGaps(kept, task, (line,), filled, twisted=bool(twist))
+    return WithoutGaps(kept, task, (line,), filled, bool(twist), ~lost)
 
 
 def _with_unrecorded(sensitive: Sensitive, gap: Gap) -> Sensitive:

@@ -99,6 +99,8 @@ class PredictedRows:
         The client of each row, if there is a column of them.
     left_out
         Rows of the file that are not among these, by reason.
+    places
+        Where each row is in the file, from 0.
     """
 
     labels: npt.NDArray[np.object_] | None
@@ -107,6 +109,7 @@ class PredictedRows:
     groups: Mapping[str, npt.NDArray[np.object_]]
     clients: npt.NDArray[np.object_] | None
     left_out: Mapping[str, int]
+    places: npt.NDArray[np.intp]
 
 
 def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> PredictedRows:
@@ -164,6 +167,7 @@ def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> 
         groups={name: kept[name].texts for name in roles.sensitive},
         clients=None if roles.client is None else kept[roles.client].texts,
         left_out=left_out,
+        places=np.flatnonzero(~lost),
     )
 
 

@@ -78,6 +78,8 @@ class Table:
         What may twist the result: many rows left out, cells that could not be read.
     treatment
         The lines about what was dropped, filled in or made one, by kind.
+    places
+        Where each row is in the file, from 0, if some were left out; None if none was.
     """
 
     X: pd.DataFrame
@@ -91,6 +93,7 @@ class Table:
     notes: tuple[str, ...]
     warnings: tuple[str, ...] = ()
     treatment: tuple[Treated, ...] = ()
+    places: npt.NDArray[np.intp] | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -330,6 +333,7 @@ def table_from_columns(
             *treated("filled", [*lost, *gaps.filled]),
             *treated("merged", [*respelt, *trimmed]),
         ),
+        places=None if gaps.kept is None else np.flatnonzero(gaps.kept),
     )
 
 

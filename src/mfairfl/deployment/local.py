@@ -28,7 +28,7 @@ from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.files import make_private_folder
 from mfairfl.guard.defence import recommended
-from mfairfl.remote.policy import POLICY, Limits, Policy, policy_text
+from mfairfl.remote.policy import OPEN, POLICY, Policy, policy_text
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import ClientsConfig, Config, DataConfig
 from mfairfl.runs.directory import RunDirectory
@@ -49,6 +49,7 @@ def run_local(
     say: Say,
     silos: Mapping[str, Path] | None = None,
     deadline: float = 600,
+    policy: Policy | None = None,
 ) -> RunRecord:
     """Carry out a run over processes on loopback, and return its record.
 
@@ -59,10 +60,12 @@ def run_local(
     silos : mapping of str to Path, optional
         Files of the silos. By default the configuration's rows are split among clients, and each
         gets a file with its own.
+    policy : Policy, optional
+        Of every silo; by default nothing is withheld.
     """
     _refuse_foreign(out)
     with sole_use(out / "deployment"):
-        file = write_deployment(config, out, silos=silos, deadline=deadline)
+        file = write_deployment(config, out, silos=silos, deadline=deadline, policy=policy)
         settings, directory = load_federation(file), RunDirectory(out)
         if directory.record_path.exists():
             record = read_record(out, to_resume=True)
@@ -75,7 +78,12 @@ def run_local(
 
 
 def write_deployment(
-    config: Config, out: Path, *, silos: Mapping[str, Path] | None, deadline: float
+    config: Config,
+    out: Path,
+    *,
+    silos: Mapping[str, Path] | None,
+    deadline: float,
+    policy: Policy | None = None,
 ) -> Path:
     """Write the deployment's files, or use existing ones, and return federation.toml."""
     folder = out / "deployment"
@@ -96,8 +104,8 @@ def write_deployment(
         files,
         silo={**told, "task": "../../run.toml"},
         federation={"run": "run.toml", "deadline": deadline},
-        # All files have one owner: the same encoding as in one table.
-        policy=Policy(limits=Limits(min_count=1)),
+        # All files have one owner: by default the same encoding as in one table.
+        policy=OPEN if policy is None else policy,
     )
 
 

@@ -36,7 +36,7 @@ def about(setup: Setup, *models: np.ndarray) -> Measure:
 
 def ensemble_shares(setup: Setup) -> np.ndarray:
     """Return how much each member of an ensemble counts, in client order."""
-    sizes = np.array([setup.summary.counts[name].sum() for name in sorted(setup.summary.counts)])
+    sizes = np.array([setup.summary.rows(name) for name in sorted(setup.summary.counts)])
     if setup.strategy.card.shares == "uniform":
         sizes = np.sign(sizes)  # who has no rows has no model of its own
     return np.asarray(sizes / sizes.sum())

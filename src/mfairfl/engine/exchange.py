@@ -54,6 +54,9 @@ def let_train(setup: Setup, state: RunState, jobs: Sequence[Job]) -> Generator[A
     """Let clients train, and return the reports that can be used."""
     if not jobs:
         return Reply([])
+    hidden = setup.summary.hidden
+    if hidden:
+        jobs = [job.without_prices(hidden[job.client]) for job in jobs]
     weights = dict.fromkeys((job.client for job in jobs), state.weights)
     if setup.strategy.card.serves == "ensemble":
         members = dict(zip(sorted(setup.summary.counts), state.weights, strict=True))
@@ -70,7 +73,7 @@ def terms_of(setup: Setup, state: RunState, jobs: Sequence[Job]) -> Terms:
     return Terms(
         jobs=jobs,
         size=setup.size,
-        rows={job.client: float(setup.summary.counts[job.client].sum()) for job in jobs},
+        rows={job.client: setup.summary.rows(job.client) for job in jobs},
         usual_rows=setup.usual_rows,
         attributes=setup.summary.attributes,
         longest=state.standing.longest,

@@ -321,7 +321,7 @@ def _updates(this: Round, reports: Sequence[Report], gram: np.ndarray) -> Update
         clients=[report.client for report in reports],
         gram=gram,
         weights=this.shares(reports),
-        favourable=np.array([rows[:, 1].sum() / rows.sum() for rows in counts]),
+        favourable=np.array([rows[:, 1].sum() / rows.sum() for rows in counts]),  # as told
     )
 
 

@@ -96,7 +96,7 @@ class Setup:
 
     def __post_init__(self) -> None:
         # Once, not in every round: most of thousands of clients may rest.
-        rows = {name: float(n.sum()) for name, n in self.summary.counts.items()}
+        rows = {name: self.summary.rows(name) for name in self.summary.counts}
         trainers = tuple(sorted(name for name, count in rows.items() if count > 0))
         object.__setattr__(self, "trainers", trainers)
         usual = lower_median([rows[name] for name in trainers]) if trainers else 0.0

@@ -200,6 +200,15 @@ class AuditCounts:
             withheld=np.zeros(shape[0], dtype=np.int64),
         )
 
+    @staticmethod
+    def strata_of(
+        y_true: Any, *, sensitive_features: Any, attributes: Sequence[Attribute], rows: int
+    ) -> NDArray[np.intp]:
+        """Return where each of `rows` rows is counted, 3·cell + label; arguments as above."""
+        lengths = {"y_pred": rows}
+        found = CodedRows.of(sensitive_features, None, attributes, lengths=lengths)
+        return np.asarray(3 * found.cell + _labels(y_true, rows))
+
     @property
     def rows(self) -> Counts:
         """Rows by client, cell and label, (K, C, 3)."""
@@ -255,6 +264,13 @@ class AuditCounts:
         small = np.array(
             [hidden_cells(table, names, minimum) for table in self.rows], dtype=bool
         ).reshape(self.rows.shape)
+        return self.without(small, minimum)
+
+    def without(self, small: NDArray[np.bool_], minimum: int) -> AuditCounts:
+        """Withhold these (client, cell, label) entries.
+
+        Of a client with fewer than `minimum` rows not even their number is told.
+        """
         count = np.where(small, self.rows, 0).sum(axis=(1, 2))
         unsaid = small.all(axis=(1, 2)) & (count < minimum)
         return replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from mfairfl.data import MISSING, Attribute, Sensitive, Task, cells_of, features_frame
+from mfairfl.data.binning import stand_in, value_groups
 from mfairfl.data.columns import MOST_GROUPS, Column, Columns, columns_of, group_codes
 from mfairfl.data.frame import FileContent, read_file
 from mfairfl.data.labels import label_codes
@@ -21,6 +22,7 @@ from mfairfl.engine.state import Measure
 from mfairfl.errors import ConfigError, DataError, MessageError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
+from mfairfl.guard.row_sets import NOWHERE, Candidate
 from mfairfl.models import Model
 from mfairfl.remote.audit_answers import (
     LONGEST_GROUP,
@@ -36,6 +38,7 @@ from mfairfl.remote.audit_consent import (
 )
 from mfairfl.remote.audit_questions import AuditAsk, SentModel, unpack_audit, unpack_groups_ask
 from mfairfl.remote.codec import Packet, Shape
+from mfairfl.remote.disclosed import Disclosed, RowSetFacts, keyed_sha256, open_account
 from mfairfl.remote.policy import Policy
 from mfairfl.remote.refusals import refuse_absurd, refuse_excess
 from mfairfl.remote.silo_file import SiloSettings, require_consent
@@ -49,11 +52,11 @@ def answer_groups(settings: SiloSettings, policy: Policy, header: Mapping[str, A
     own = _consent(settings)
     asked = require_columns_agreed(own, unpack_groups_ask(header))
     rows = read_predictions(_columns(settings, _read(settings)), asked, _path(settings).name)
-    least = max(policy.limits.min_count, policy.disclosure.min_rows)
     found = {}
     for column, texts in rows.groups.items():
         values, counts = np.unique(texts.astype(np.str_), return_counts=True)
-        named = [str(value) for value in values[counts >= least] if _is_name(value)]
+        enough = counts >= policy.disclosure.min_rows
+        named = [str(value) for value in values[enough] if _is_name(value)]
         if len(named) > MOST_GROUPS:
             raise MessageError(
                 f"sensitive column '{column}' has more than {MOST_GROUPS} values; form a few "
@@ -68,22 +71,123 @@ def _is_name(value: str) -> bool:
     return value != MISSING and value.isprintable() and len(value) <= LONGEST_GROUP
 
 
-def answer_audit(settings: SiloSettings, policy: Policy, packet: Packet) -> Packet:
-    """Count decisions by group, label and score, but for what is below the silo's floor."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """Rows that can be counted.
+
+    Parameters
+    ----------
+    content : FileContent
+        The file they are in.
+    places : ndarray (n,)
+        Where they are in it.
+    labels, decisions, groups, scores
+        As `AuditCounts.from_rows` takes them.
+    of_model : bool
+        Whether the scores are those of a model that came with the request.
+    left_out : mapping of str to int
+        Rows that cannot be counted, by reason.
+    """
+
+    content: FileContent
+    places: NDArray[np.intp]
+    labels: NDArray[np.object_] | None
+    decisions: NDArray[Any]
+    groups: Mapping[str, NDArray[np.object_]]
+    scores: NDArray[np.float64] | None
+    of_model: bool
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+
+def answer_audit(
+    settings: SiloSettings, policy: Policy, packet: Packet
+) -> tuple[Packet, list[RowSetFacts]]:
+    """Count decisions by group, label and score, but for what is below the silo's floor.
+
+    Returns the answer, and the sets of rows that it is about.
+    """
     own = _consent(settings)
     try:
         ask = unpack_audit(packet)
     except (ConfigError, DataError) as error:  # about numbers in the message: no rows are read
         raise MessageError(f"an 'audit' message: {error}") from None
     if isinstance(ask.subject, SentModel):
-        counts, left_out, sha256 = _of_model(settings, policy, ask, ask.subject)
+        rows = _of_model(settings, policy, ask.subject)
     else:
-        agreed = require_columns_agreed(own, ask.subject)
-        counts, left_out, sha256 = _of_predictions(settings, ask, agreed)
-    floor = policy.disclosure.min_rows
-    told = {reason: max(rows, floor - 1) for reason, rows in left_out.items()}
-    facts = SiloFacts(floor=floor, sha256=sha256, left_out=told)
-    return pack_counts(SiloCounts(counts.suppress(floor), facts))
+        rows = _of_predictions(settings, ask, require_columns_agreed(own, ask.subject))
+    floor, sha256 = policy.disclosure.min_rows, rows.content.sha256
+    told = {reason: max(count, floor - 1) for reason, count in rows.left_out.items()}
+    if floor == 1:
+        facts = SiloFacts(floor=floor, sha256=sha256, left_out=told)
+        return pack_counts(SiloCounts(_counts(settings, ask, rows), facts)), []
+    account = open_account(
+        settings.state, _path(settings), sha256, len(rows.content.frame), policy.disclosure
+    )
+    facts = SiloFacts(floor=floor, sha256=keyed_sha256(settings.state, sha256), left_out=told)
+    found = _with_floor(settings, ask, rows, account)
+    return pack_counts(SiloCounts(found, facts)), account.used
+
+
+def _counts(settings: SiloSettings, ask: AuditAsk, rows: _Rows) -> AuditCounts:
+    return AuditCounts.from_rows(
+        rows.labels,
+        rows.decisions,
+        sensitive_features=rows.groups,
+        clients=[settings.name] * len(rows.decisions),
+        scores=rows.scores,
+        grid=ask.grid,
+        attributes=ask.attributes,
+    )
+
+
+def _with_floor(
+    settings: SiloSettings, ask: AuditAsk, rows: _Rows, account: Disclosed
+) -> AuditCounts:
+    """Count rows, but for groups and labels that the account does not let out."""
+    strata = AuditCounts.strata_of(
+        rows.labels,
+        sensitive_features=rows.groups,
+        attributes=ask.attributes,
+        rows=len(rows.decisions),
+    )
+    (groups,) = account.admit([_candidate("groups and labels", account, rows, strata)])
+    size = 3 * Cells(ask.attributes).size
+    told = np.ones(size, dtype=bool)
+    told[: len(groups)] = groups != NOWHERE
+    if rows.scores is not None and not rows.of_model:
+        rows = replace(rows, scores=_pooled_scores(rows, strata, told, account))
+    hidden = ~told & (np.bincount(strata, minlength=size) > 0)
+    return _counts(settings, ask, rows).without(hidden.reshape(1, -1, 3), account.floor)
+
+
+def _candidate(
+    what: str, account: Disclosed, rows: _Rows, classes: NDArray[np.intp], **options: bool
+) -> Candidate:
+    """Return classes of the counted rows; those below 0 are in none."""
+    parts, own = np.full(account.rows, NOWHERE, np.int32), np.zeros(account.rows, np.int32)
+    inside = classes >= 0
+    parts[rows.places[inside]], own[rows.places[inside]] = 0, classes[inside]
+    return Candidate(f"{what} of an audit", parts, own, **options)
+
+
+def _pooled_scores(
+    rows: _Rows, strata: NDArray[np.intp], told: NDArray[np.bool_], account: Disclosed
+) -> NDArray[np.float64]:
+    """Return scores in which enough rows of a group and label have each one."""
+    scores = np.array(rows.scores, dtype=np.float64)
+    own = [np.flatnonzero(strata == one) for one in np.unique(strata[told[strata]])]
+    candidates, classes = [], []
+    for members in own:
+        found = np.full(len(strata), NOWHERE, dtype=np.intp)
+        found[members] = value_groups(scores[members], account.floor)
+        candidates.append(_candidate("scores", account, rows, found, ordered=True))
+        classes.append(found[members])
+    for members, found, groups in zip(own, classes, account.admit(candidates), strict=True):
+        each = groups[found]
+        for group in np.unique(each):
+            same = members[each == group]
+            scores[same] = stand_in(scores[same], account.floor)[0]
+    return scores
 
 
 def _consent(settings: SiloSettings) -> AuditConsent:
@@ -111,22 +215,19 @@ def _columns(settings: SiloSettings, content: FileContent) -> Columns:
 # ------------------------------------------------------------------ predictions in a file
 
 
-def _of_predictions(
-    settings: SiloSettings, ask: AuditAsk, roles: PredictionColumns
-) -> tuple[AuditCounts, Mapping[str, int], str]:
+def _of_predictions(settings: SiloSettings, ask: AuditAsk, roles: PredictionColumns) -> _Rows:
     content = _read(settings)
     rows = read_predictions(_columns(settings, content), roles, _path(settings).name)
-    groups = {a.name: _known(rows.groups[a.name], a) for a in ask.attributes}
-    counts = AuditCounts.from_rows(
-        rows.labels,
-        rows.decisions,
-        sensitive_features=groups,
-        clients=[settings.name] * len(rows.decisions),
+    return _Rows(
+        content=content,
+        places=rows.places,
+        labels=rows.labels,
+        decisions=rows.decisions,
+        groups={a.name: _known(rows.groups[a.name], a) for a in ask.attributes},
         scores=rows.scores,
-        grid=ask.grid,
-        attributes=ask.attributes,
+        of_model=False,
+        left_out=rows.left_out,
     )
-    return counts, rows.left_out, content.sha256
 
 
 def _known(texts: NDArray[np.object_], attribute: Attribute) -> NDArray[np.object_]:
@@ -138,9 +239,7 @@ def _known(texts: NDArray[np.object_], attribute: Attribute) -> NDArray[np.objec
 # ------------------------------------------------------------------ decisions of a model
 
 
-def _of_model(
-    settings: SiloSettings, policy: Policy, ask: AuditAsk, sent: SentModel
-) -> tuple[AuditCounts, Mapping[str, int], str]:
+def _of_model(settings: SiloSettings, policy: Policy, sent: SentModel) -> _Rows:
     task = sent.task
     require_model_agreed(_consent(settings), task, sent.audited)
     require_consent(settings, task)
@@ -162,16 +261,15 @@ def _of_model(
     chance = decision_chance(sent.served, z, cells)
     drawn = sent.served.kind == "mixture" or sent.served.thresholds is not None
     audited = [s for s in task.sensitive if s.name in sent.audited]
-    counts = AuditCounts.from_rows(
-        _labels(columns, task, name),
-        draw_decisions(chance),
-        sensitive_features={s.name: _groups(columns, s, name) for s in audited},
-        clients=[settings.name] * len(inputs),
+    return _Rows(
+        content=content,
+        places=np.arange(len(inputs)),
+        labels=_labels(columns, task, name),
+        decisions=draw_decisions(chance),
+        groups={s.name: _groups(columns, s, name) for s in audited},
         scores=chance if drawn else expit(z),
-        grid=ask.grid,
-        attributes=ask.attributes,
+        of_model=True,
     )
-    return counts, {}, content.sha256
 
 
 def _refuse_much(policy: Policy, sent: SentModel, model: Model) -> None:
@@ -181,7 +279,7 @@ def _refuse_much(policy: Policy, sent: SentModel, model: Model) -> None:
     if members.shape[1] != model.size:
         raise MessageError(f"a model of {members.shape[1]} weights; it has {model.size}")
     asked = Measure((members,), ("test",), sent.served.weights, None, rule)
-    refuse_excess(asked, policy.limits, rows=0)
+    refuse_excess(asked, policy, rows=0)
     refuse_absurd(asked, Shape(model.size, Cells(sent.task.attributes).size), sent.task.attributes)
 
 

@@ -41,7 +41,7 @@ __all__ = [
     "unpack_ask",
 ]
 
-VERSION = 3
+VERSION = 4
 Arrays = Mapping[str, np.ndarray]
 _SAME_VERSION = "install the same mfairfl on server and clients"
 _MOST = 4096  # models, jobs or members in one message; no honest request has more

@@ -28,7 +28,13 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
 from mfairfl.remote.codec import Packet, make_packet
-from mfairfl.remote.enrolment_answers import Sums, read_counts, read_profile, read_sums
+from mfairfl.remote.enrolment_answers import (
+    RowCounts,
+    Sums,
+    read_counts,
+    read_profile,
+    read_sums,
+)
 from mfairfl.remote.histograms import Cuts, pack_cuts, unpack_histograms
 from mfairfl.remote.participants import Participants
 from mfairfl.remote.remarks import (
@@ -42,7 +48,7 @@ from mfairfl.remote.remarks import (
 from mfairfl.remote.transport import Transport
 from mfairfl.text import one_line
 
-__all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "enrol"]
+__all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "SiloDisclosure", "enrol"]
 
 _NOTE = 1000  # characters
 
@@ -104,6 +110,40 @@ Counts = Annotated[np.ndarray, PlainValidator(_counts), PlainSerializer(np.ndarr
 """Rows per (cell, label), (C, 2); lists in JSON."""
 
 
+class SiloDisclosure(StrictModel):
+    """What a client withholds.
+
+    Parameters
+    ----------
+    floor : int
+        Fewest rows that it tells about.
+    policy : str
+        Fingerprint of what its policy lets out.
+    hidden : dict of split to tuple of (cell, label)
+        The pairs that it tells nothing about.
+    rows : dict of split to int
+        How many rows those hold together.
+    """
+
+    floor: int
+    policy: str
+    hidden: dict[Split, tuple[tuple[int, int], ...]]
+    rows: dict[Split, int]
+
+    @classmethod
+    def of(cls, found: RowCounts) -> SiloDisclosure:
+        """Return what counts leave out."""
+        return cls(
+            floor=found.floor,
+            policy=found.policy,
+            hidden={
+                part: tuple((int(c), int(y)) for c, y in np.argwhere(found.hidden[part]))
+                for part in SPLITS
+            },
+            rows=dict(found.withheld),
+        )
+
+
 class Enrolled(StrictModel):
     """What was agreed, and by which clients; a server keeps it as JSON.
 
@@ -112,7 +152,9 @@ class Enrolled(StrictModel):
     counts : dict of split to dict of client to ndarray (C, 2)
         Rows per (cell, label).
     sha256 : dict of client to str
-        Hash of each client's file, as the client reports it.
+        Fingerprint of each client's file, as the client reports it.
+    disclosure : dict of client to SiloDisclosure
+        What each client withholds: its counts are 0 there.
     refused : dict of client to str
         The reason of each client that stays out.
     warnings : tuple of str
@@ -126,6 +168,7 @@ class Enrolled(StrictModel):
     counts: dict[Split, dict[str, Counts]]
     sha256: dict[str, str]
     refused: dict[str, str]
+    disclosure: dict[str, SiloDisclosure]
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     treatment: tuple[Treated, ...] = ()
@@ -134,6 +177,20 @@ class Enrolled(StrictModel):
     def attributes(self) -> tuple[Attribute, ...]:
         """The sensitive attributes."""
         return self.task.attributes
+
+    def rows(self, client: str, split: Split) -> int:
+        """Return the rows of a client, with those that it tells nothing more about."""
+        return int(self.counts[split][client].sum()) + self.disclosure[client].rows[split]
+
+    @property
+    def hidden(self) -> dict[str, np.ndarray]:
+        """Which (cell, label) pairs of its train rows each client withholds, (C, 2)."""
+        found = {}
+        for name, own in self.disclosure.items():
+            found[name] = np.zeros_like(self.counts["train"][name], dtype=bool)
+            for pair in own.hidden["train"]:
+                found[name][pair] = True
+        return found
 
 
 def enrol(
@@ -166,13 +223,13 @@ def enrol(
         lambda name, reply: read_counts(reply, cells, said[name]),
     )
     by_part: dict[Split, dict[str, np.ndarray]] = {
-        part: {name: counts[name][part] for name in counts} for part in SPLITS
+        part: {name: counts[name].counts[part] for name in counts} for part in SPLITS
     }
     labels = np.sum([rows.sum(axis=0) for rows in by_part["train"].values()], axis=0)
     if (labels == 0).any():
         raise FederationError(
-            f"label '{agreement.task.label}': all train rows of all clients hold one value; a "
-            "model needs rows with both"
+            f"label '{agreement.task.label}': all train rows of all clients that are counted hold "
+            "one value; a model needs rows with both"
         )
     sums = {name: said[name].train + said[name].others for name in counts}
     used = {name: said[name].rows for name in counts}
@@ -183,6 +240,7 @@ def enrol(
         counts=by_part,
         sha256={name: said[name].sha256 for name in counts},
         refused=clients.refused,
+        disclosure={name: SiloDisclosure.of(one) for name, one in counts.items()},
         notes=_lines(*agreement.notes, *unrecorded(agreement.task, by_part)),
         warnings=_lines(
             *dominant(by_part),

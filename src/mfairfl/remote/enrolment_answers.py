@@ -21,7 +21,7 @@ from mfairfl.errors import MessageError, first_problem
 from mfairfl.remote.codec import ArrayForm, Packet, expect_answer, require_arrays
 from mfairfl.strict_json import JsonLimits
 
-__all__ = ["DESCRIPTION", "Sums", "read_counts", "read_profile", "read_sums"]
+__all__ = ["DESCRIPTION", "RowCounts", "Sums", "read_counts", "read_profile", "read_sums"]
 
 DESCRIPTION = JsonLimits(characters=1 << 23, values=1 << 15)
 """The largest description of a file: Adult's profile has 3,300 characters and 210 values."""
@@ -144,20 +144,82 @@ def _check_scale(name: str, column: NumericStatistics) -> None:
             raise MessageError(f"mean or deviation of '{name}' is {number:g}: correct its unit")
 
 
-def read_counts(reply: Packet, cells: int, said: Sums) -> dict[Split, np.ndarray]:
+class _CountsHeader(StrictModel):
+    floor: Annotated[int, Field(strict=True, ge=1, le=MOST_ROWS)]
+    policy: Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
+
+
+class RowCounts(NamedTuple):
+    """A client's rows per (cell, label) of each split, and what it withholds.
+
+    Parameters
+    ----------
+    counts : mapping of split to ndarray (C, 2)
+        Rows; 0 where they are withheld.
+    hidden : mapping of split to ndarray of bool (C, 2)
+        Where they are.
+    withheld : mapping of split to int
+        How many rows that is.
+    floor : int
+        Fewest rows that the client tells about.
+    policy : str
+        Fingerprint of what its policy lets out.
+    """
+
+    counts: Mapping[Split, np.ndarray]
+    hidden: Mapping[Split, np.ndarray]
+    withheld: Mapping[Split, int]
+    floor: int
+    policy: str
+
+
+def read_counts(reply: Packet, cells: int, said: Sums) -> RowCounts:
     """Return a client's rows per (cell, label) of each split; they are those of its sums."""
-    if expect_answer(reply, "counts"):
-        raise MessageError("counts with a text; only arrays were asked for")
+    try:
+        facts = _CountsHeader.model_validate(expect_answer(reply, "counts"))
+    except ValidationError as error:
+        raise MessageError(first_problem(error)) from None
     form = ArrayForm(np.int64, (cells, 2))
-    require_arrays(reply.arrays, dict.fromkeys(SPLITS, form))
+    forms = dict.fromkeys([*SPLITS, *(f"hidden/{part}" for part in SPLITS)], form)
+    require_arrays(reply.arrays, {**forms, "withheld": ArrayForm(np.int64, (len(SPLITS),))})
+    withheld = reply.arrays["withheld"]
     for part in SPLITS:
         counts = reply.arrays[part]
         # Each one first: a sum of huge counts may come out right.
         if not ((counts >= 0) & (counts <= said.rows)).all():
             raise MessageError(f"its counts of {part} rows are not those of {said.rows} rows")
-    totals = {part: int(reply.arrays[part].sum()) for part in SPLITS}
+    if not ((withheld >= 0) & (withheld <= said.rows)).all():
+        raise MessageError("it withholds a negative number of rows, or more than it has")
+    found = RowCounts(
+        counts={part: reply.arrays[part].astype(np.float64) for part in SPLITS},
+        hidden={part: reply.arrays[f"hidden/{part}"] == 1 for part in SPLITS},
+        withheld=dict(zip(SPLITS, withheld.tolist(), strict=True)),
+        floor=facts.floor,
+        policy=facts.policy,
+    )
+    _check_withheld(reply, found)
+    totals = {part: int(reply.arrays[part].sum()) + found.withheld[part] for part in SPLITS}
     _check_totals(totals, said)
-    return {part: reply.arrays[part].astype(np.float64) for part in SPLITS}
+    if not found.counts["train"].any() and totals["train"]:
+        raise MessageError(
+            f"every group and label of its {totals['train']} train rows is withheld: it has too "
+            f"few rows for its own floor of {facts.floor}"
+        )
+    return found
+
+
+def _check_withheld(reply: Packet, found: RowCounts) -> None:
+    """Refuse what no floor leaves: small counts, counts of what is withheld, too few withheld."""
+    for part in SPLITS:
+        counts, hidden, rows = found.counts[part], found.hidden[part], found.withheld[part]
+        if not np.isin(reply.arrays[f"hidden/{part}"], (0, 1)).all():
+            raise MessageError(f"'hidden/{part}' says something else than yes or no")
+        if counts[hidden].any():
+            raise MessageError(f"it counts {part} rows that it withholds")
+        if ((counts > 0) & (counts < found.floor)).any():
+            raise MessageError(f"it counts fewer than {found.floor} rows, as it never does")
+        if bool(rows) != bool(hidden.any()) or 0 < rows < max(found.floor, hidden.sum()):
+            raise MessageError(f"it withholds {rows} {part} rows of {hidden.sum()} pairs")
 
 
 def _check_totals(totals: Mapping[Split, int], said: Sums) -> None:

@@ -1,4 +1,4 @@
-"""What a silo does for a coordinator at most, and lets it count: policy.toml, beside silo.toml.
+"""What a silo does for a coordinator at most, and lets out: policy.toml, beside silo.toml.
 
 Only the silo reads it, for every message anew; nothing in a message can change it. Without the
 file the defaults hold: every method's default recipe and the paper's protocol stay within them.
@@ -6,21 +6,42 @@ file the defaults hold: every method's default recipe and the paper's protocol s
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
+from typing import Any, Literal, get_args
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from mfairfl.data.values import DocumentedModel
 from mfairfl.files import load_settings, toml_text
 
-__all__ = ["POLICY", "Disclosure", "Limits", "Policy", "load_policy", "policy_text"]
+__all__ = [
+    "KINDS",
+    "OPEN",
+    "POLICY",
+    "Disclosure",
+    "Kind",
+    "Limits",
+    "Policy",
+    "load_policy",
+    "policy_sha256",
+    "policy_text",
+]
 
 POLICY = "policy.toml"
 """Name of the file."""
 
+Kind = Literal[
+    "profile", "sums", "cuts", "encode", "measure", "score", "train", "audit-groups", "audit"
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""Kinds of messages that a silo can answer."""
+
 _FIRST_LINE = (
     f"# {POLICY}: what this silo does for the coordinator at most. Nothing else sets it.\n"
 )
+_MOVED = {"models": "models", "min_count": "min_rows"}  # from [limits], where 0.6 had them
 
 
 class Limits(DocumentedModel):
@@ -42,8 +63,6 @@ class Limits(DocumentedModel):
     """Seconds of computing for a request; the next one waits as long at most."""
     jobs: int = Field(default=4, ge=1)
     """Jobs of a request for training."""
-    models: int = Field(default=64, ge=1)
-    """Models of a request for a measurement; each member of an ensemble or a mixture is one."""
     weights: int = Field(default=10_000_000, ge=1)
     """Weights of a model."""
     requests: int = Field(default=10_000, ge=1)
@@ -52,23 +71,45 @@ class Limits(DocumentedModel):
     """Runs that begin within 24 hours; one that is resumed has begun already."""
     megabytes: int = Field(default=10_000, ge=1)
     """Megabytes in the state folder, all runs together."""
-    min_count: int = Field(default=5, ge=1)
-    """Rows that hold a category, or a number, before the coordinator is told it by name."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _moved(cls, values: Any) -> Any:
+        for old, new in _MOVED.items():
+            if isinstance(values, dict) and old in values:
+                raise ValueError(f"{old} is no limit of work: set {new} under [disclosure]")
+        return values
 
 
 class Disclosure(DocumentedModel):
-    """What a silo keeps to itself because too few rows are behind it.
+    """What a silo lets out: over how few rows, in answer to what, how often.
 
     Examples
     --------
-    >>> Disclosure().min_rows
-    10
+    >>> Disclosure().min_rows, Disclosure().versions
+    (10, 1)
     """
 
     model_config = ConfigDict(strict=True)
 
     min_rows: int = Field(default=10, ge=1)
-    """Rows of one group and label before an audit counts them; smaller counts are withheld."""
+    """Fewest rows that a count, sum, price or name may be about; 1 withholds nothing."""
+    kinds: tuple[Kind, ...] = Field(default=KINDS, strict=False)
+    """Kinds of messages that are answered."""
+    models: int = Field(default=64, ge=1)
+    """Models of a request for a measurement; each member of an ensemble or a mixture is one."""
+    split_seed: int = Field(default=0, ge=0)
+    """Splits the rows of a file into train and test rows, once for all runs."""
+    rounds: int = Field(default=1000, ge=1)
+    """Rounds of training in a run."""
+    runs: int = Field(default=1000, ge=1)
+    """Runs and audits in all, as long as the state folder is kept."""
+    versions: int = Field(default=1, ge=1)
+    """Versions of a file that are answered: two that differ in a row tell that row."""
+    price: float = Field(default=1000.0, gt=0, strict=False)
+    """Largest weight of a (group, label) pair in training, in either direction; 1 is neutral."""
+    masks: Literal["allowed", "required", "refused"] = "allowed"
+    """Whether sums over cells are told only under masks that other silos take off again."""
 
 
 class Policy(DocumentedModel):
@@ -77,13 +118,29 @@ class Policy(DocumentedModel):
     limits: Limits = Field(default_factory=Limits)
     """How much is done for a coordinator."""
     disclosure: Disclosure = Field(default_factory=Disclosure)
-    """How few rows are never counted for one."""
+    """What a coordinator is told."""
+
+
+OPEN = Policy(disclosure=Disclosure(min_rows=1))
+"""For files that all have one owner: nothing is withheld, and every run has a split of its own."""
 
 
 def load_policy(silo_file: Path) -> Policy:
     """Read the policy.toml beside a silo's file; without one the defaults hold."""
     path = silo_file.parent / POLICY
     return load_settings(path, Policy) if path.exists() else Policy()
+
+
+def policy_sha256(policy: Policy) -> str:
+    """Return the fingerprint of what a policy lets out: equal sections, equal fingerprints.
+
+    Examples
+    --------
+    >>> policy_sha256(Policy()) == policy_sha256(Policy(limits=Limits(epochs=3)))
+    True
+    """
+    text = json.dumps(policy.disclosure.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def policy_text(policy: Policy) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -16,11 +16,11 @@ from mfairfl.data import Attribute
 from mfairfl.engine.state import Ask, Measure, Score, Train
 from mfairfl.errors import MessageError
 from mfairfl.remote.codec import Shape
-from mfairfl.remote.policy import Limits
+from mfairfl.remote.policy import POLICY, Disclosure, Policy
 from mfairfl.remote.usage import refuse_beyond
 from mfairfl.training.plan import Controller, Job, Optimizer, Table2
 
-__all__ = ["refuse_absurd", "refuse_excess"]
+__all__ = ["refuse_absurd", "refuse_disclosing", "refuse_excess"]
 
 _NAME = re.compile(r"[A-Za-z][\w.-]{0,59}", re.ASCII)
 _RATES = {"adamw": 10.0, "sgd": 1e3, "gradient": 1e3}  # no training gets anywhere beyond
@@ -28,11 +28,14 @@ _LARGEST = 1e9  # a price, a multiplier or a pull; far below what float32 can ho
 _ROUNDS = 1_000_000
 _THRESHOLDS = 64  # of a cell; a fitted rule has at most three
 _NOTIONS = 16
+_FORGETS = 0.1  # lr · weight decay: with more, an update is that of the last batches
 
 
-def refuse_excess(ask: Ask, limits: Limits, rows: int) -> None:
-    """Refuse more work than the limits allow; a job trains on `rows` rows."""
+def refuse_excess(ask: Ask, policy: Policy, rows: int) -> None:
+    """Refuse more work, models or rounds than allowed; a job trains on `rows` rows."""
+    limits, disclosure = policy.limits, policy.disclosure
     if isinstance(ask, Train):
+        refuse_beyond(disclosure, "rounds", ask.round + 1, "rounds of training")
         refuse_beyond(limits, "jobs", len(ask.jobs), "jobs in a request")
         for job in ask.jobs:
             refuse_beyond(limits, "epochs", job.plan.epochs, "epochs in a job")
@@ -40,7 +43,43 @@ def refuse_excess(ask: Ask, limits: Limits, rows: int) -> None:
     else:
         models = ask.weights if isinstance(ask, Measure) else (ask.weights,)
         count = sum(len(np.atleast_2d(one)) for one in models)
-        refuse_beyond(limits, "models", count, "models in a request")
+        refuse_beyond(disclosure, "models", count, "models in a request")
+
+
+def refuse_disclosing(
+    ask: Ask, policy: Disclosure, rows: int, hidden: Collection[tuple[int, int]]
+) -> None:
+    """Refuse jobs whose update would show what too few rows say.
+
+    Parameters
+    ----------
+    rows : int
+        Rows that are trained on.
+    hidden : collection of (cell, label)
+        The pairs that are withheld: no price may tell them from the others.
+    """
+    for job in ask.jobs if isinstance(ask, Train) else ():
+        plan, optimizer = job.plan, job.plan.optimizer
+        batch = min(plan.batch_size, rows)
+        _require(
+            batch >= min(policy.min_rows, rows),
+            f"batches of {batch} rows: an update is about {policy.min_rows} at least "
+            f"(disclosure.min_rows of its {POLICY})",
+        )
+        _require(
+            policy.min_rows == 1 or optimizer.lr * optimizer.weight_decay <= _FORGETS,
+            f"optimizer.lr · optimizer.weight_decay above {_FORGETS:g}: the update would be that "
+            f"of the last batches alone (disclosure.min_rows of its {POLICY})",
+        )
+        for table, neutral in ((plan.loss_table, 1.0), (plan.score_table, 0.0)):
+            prices = [abs(price) for pair in table or () for price in pair]
+            refuse_beyond(policy, "price", max(prices, default=0.0), "as a price")
+            priced = [pair for pair in hidden if table and table[pair[0]][pair[1]] != neutral]
+            _require(
+                not priced,
+                f"a price on a group and label of fewer than {policy.min_rows} rows, or withheld "
+                f"with such (disclosure.min_rows of its {POLICY})",
+            )
 
 
 def refuse_absurd(ask: Ask, shape: Shape, attributes: Sequence[Attribute]) -> None:

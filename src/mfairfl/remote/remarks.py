@@ -68,8 +68,8 @@ def odd_columns(task: Task, sums: Mapping[str, EncoderStatistics]) -> Iterator[s
 def left_out(profiles: Mapping[str, Profile], rows: Mapping[str, int]) -> Iterator[Treated]:
     """Yield a line for each client that uses fewer rows than its file has."""
     for name, used in rows.items():
-        if lost := profiles[name].rows - used:
-            held = profiles[name].rows
+        held = profiles[name].rows if profiles[name].floor == 1 else used  # else it is rounded
+        if lost := held - used:
             line = f"{name}: {lost:,} of {held:,} rows left out, values missing where none may be"
             yield Treated("dropped", line)
 

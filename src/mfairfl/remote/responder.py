@@ -1,32 +1,31 @@
 """A silo's side of the exchange: it answers messages from its own file and its own disk.
 
 Every message may reach a new process, so what was agreed and the encoded rows are kept on disk, in
-a folder per run. A request that is absurd, or beyond the limits of the silo's own policy.toml, is
+a folder per run. A request that is absurd, or beyond what the silo's own policy.toml allows, is
 refused before any work.
 
-Answers hold descriptions, sums, counts, histograms and weight updates. They are not yet safe
-against a coordinator that chooses its requests to isolate single rows: it can rebuild rows from
-them (docs/deployment.md, "Ports and trust").
+Answers hold names, sums, counts, histograms and weight updates. Which rows they are about does not
+depend on the coordinator: no set of fewer rows than the policy's floor is counted, summed or
+priced, nor can one be had by subtracting answers (`remote/told.py`, `remote/disclosed.py`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mfairfl.data import Attribute, Encoder, Inputs, Task
+from mfairfl.data import MISSING, Attribute, Encoder, Inputs, Sensitive, Task
 from mfairfl.data.agreement import describe_columns
-from mfairfl.data.assembly import ClientRows, split_client
 from mfairfl.data.columns import columns_of
 from mfairfl.data.federation import SPLITS, Client, Shard, Split
-from mfairfl.data.frame import read_file
-from mfairfl.data.table import read_table
+from mfairfl.data.frame import FileContent, read_file
+from mfairfl.data.table import Table, table_from_content
 from mfairfl.engine.clients import DiskSlots, SoleClient
 from mfairfl.engine.sealed import read_sealed, write_sealed
 from mfairfl.engine.state import Ask, Train
@@ -35,16 +34,18 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.files import make_private_folder
 from mfairfl.remote.audit_counting import answer_audit, answer_groups
 from mfairfl.remote.codec import Packet, Shape, make_packet, pack_answer, read_header, unpack_ask
+from mfairfl.remote.disclosed import Disclosed, keyed_sha256, open_account
 from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.remote.histograms import pack_histograms, unpack_cuts
-from mfairfl.remote.policy import POLICY, Policy
-from mfairfl.remote.refusals import refuse_absurd, refuse_excess
+from mfairfl.remote.policy import KINDS, POLICY, Policy, policy_sha256
+from mfairfl.remote.refusals import refuse_absurd, refuse_disclosing, refuse_excess
 from mfairfl.remote.silo_file import (
     SiloSettings,
     follow_extensions,
     require_consent,
     require_listed,
 )
+from mfairfl.remote.told import Shares, ToldRows, tell_rows
 from mfairfl.remote.usage import Usage, refuse_beyond
 from mfairfl.training.deadline import time_limit
 
@@ -66,6 +67,8 @@ class _Agreed(BaseModel):
     seed: int = Field(ge=0)
     model: ModelTerms
     layout: tuple[int, int, int]
+    hidden: tuple[tuple[int, int], ...]
+    """The (cell, label) pairs of train rows that are withheld."""
 
     @property
     def features(self) -> int:
@@ -80,6 +83,7 @@ class _OpenRun(NamedTuple):
     shape: Shape
     attributes: tuple[Attribute, ...]
     train_rows: int
+    hidden: frozenset[tuple[int, int]]
 
 
 class Responder:
@@ -90,14 +94,14 @@ class Responder:
     settings : SiloSettings
         Its silo.toml.
     policy : Policy, optional
-        Its policy.toml; by default the limits of a silo without one.
+        Its policy.toml; by default that of a silo without one.
     """
 
     def __init__(self, settings: SiloSettings, policy: Policy | None = None) -> None:
         self._settings, self._listed = settings, follow_extensions(settings)
         self._policy = policy or Policy()
         self._limits = self._policy.limits
-        self._usage = Usage(settings.state, self._limits)
+        self._usage = Usage(settings.state, self._policy)
         self._runs: dict[str, _OpenRun] = {}
 
     def handle(self, run: str, packet: Packet) -> Packet:
@@ -106,6 +110,10 @@ class Responder:
             raise MessageError(f"'{run}' is not a valid name of a run")
         kind, header = read_header(packet)
         require_listed(self._listed, header)  # before anything looks a name up
+        if kind in KINDS and kind not in self._policy.disclosure.kinds:
+            raise MessageError(
+                f"'{kind}' messages are not answered (disclosure.kinds of its {POLICY})"
+            )
         if kind not in _FIRST and not (self._settings.state / run / _ROWS).exists():
             raise self._unknown(run)
         with self._usage.turn():
@@ -127,7 +135,7 @@ class Responder:
             "cuts": lambda: self._histograms(header, packet),
             "encode": lambda: self._encode(run, header),
             "audit-groups": lambda: answer_groups(settings, policy, header),
-            "audit": lambda: answer_audit(settings, policy, packet),
+            "audit": lambda: answer_audit(settings, policy, packet)[0],
         }
         if kind not in others:
             return self._compute(run, kind, packet)
@@ -146,7 +154,9 @@ class Responder:
             refuse_absurd(ask, enrolled.shape, enrolled.attributes)
         except (ConfigError, DataError) as error:  # about numbers in the message: no rows are read
             raise MessageError(f"a '{kind}' message: {error}") from None
-        refuse_excess(ask, self._limits, enrolled.train_rows)
+        refuse_excess(ask, self._policy, enrolled.train_rows)
+        disclosure = self._policy.disclosure
+        refuse_disclosing(ask, disclosure, enrolled.train_rows, enrolled.hidden)
         if kept := _kept_bytes(ask, self._settings.state / run, enrolled.shape):
             self._usage.require_room(kept)
         return pack_answer(enrolled.silo.answer(ask))
@@ -160,73 +170,91 @@ class Responder:
     def _profile(self, header: dict[str, Any]) -> Packet:
         """Describe the file."""
         s, task = self._settings, self._task(header)
-        content = read_file(s.csv, **asdict(s.format))
+        content = self._read()
         columns = columns_of(content.frame, s.csv.name, task.read_as(s))
-        found = describe_columns(columns, task, s.name, min_count=self._limits.min_count)
+        floor = self._policy.disclosure.min_rows
+        found = describe_columns(columns, task, s.name, floor=floor)
         return make_packet("profile", {"profile": found.model_dump(mode="json")})
 
     def _sums(self, header: dict[str, Any]) -> Packet:
         """Return what the encoder is fitted from: train rows, and categories of the others."""
-        silo = self._split(header)
-        parts = {
-            "train": silo.statistics("train"),
-            "others": silo.statistics("validation", "test"),
-        }
-        least = self._limits.min_count
-        plain = {name: asdict(sums) for name, sums in parts.items()}
-        for sums in plain.values():
-            sums["categorical"] = {
-                column: {level: n for level, n in levels.items() if n >= least}
-                for column, levels in sums["categorical"].items()
-            }
-        facts = {"sha256": silo.table.sha256, "rows": len(silo.table)}
+        told = self._told(header)
+        plain = {name: asdict(sums) for name, sums in told.sums().items()}
+        facts = {"sha256": self._fingerprint(told.table), "rows": len(told.table)}
         return make_packet("sums", {"sums": plain, **facts})
 
     def _histograms(self, header: dict[str, Any], packet: Packet) -> Packet:
-        """Count train rows between cuts, none of them in an interval with too few."""
-        silo, least = self._split(header), self._limits.min_count
-        cuts = unpack_cuts(packet, silo.table.task.numeric or ())
-        found = [silo.histogram(column, given).with_floor(least) for column, given in cuts.items()]
-        return pack_histograms(found)
+        """Count train rows between cuts."""
+        told = self._told(header)
+        cuts = unpack_cuts(packet, told.table.task.numeric or ())
+        return pack_histograms(told.histograms(cuts))
 
     def _encode(self, run: str, header: dict[str, Any]) -> Packet:
         """Encode the rows, store them for this run, and return counts per (cell, label)."""
-        silo = self._split(header)
-        table = silo.table
+        told = self._told(header)
+        table = told.table
         encoder = Encoder.from_json(header["encoder"], name="the agreed encoder")
         agreed = _Agreed(
             task=table.task,
             seed=header["seed"],
             model=header["model"],
             layout=encoder.layout,
+            hidden=tuple(map(tuple, np.argwhere(told.hidden["train"]).tolist())),
         )
         weights = agreed.model.build(agreed.features).size
         refuse_beyond(self._limits, "weights", weights, "weights of a model")
         self._usage.require_room(len(table) * (encoder.row_bytes + _ROW))
-        cells = Cells(agreed.task.attributes).size
         arrays: dict[str, np.ndarray] = {}
-        counts: dict[str, np.ndarray] = {}
         for part in SPLITS:
-            rows = silo.rows[part]
+            rows = told.silo.rows[part]
             inputs = encoder.encode(table.X, rows)
             arrays[f"{part}/numbers"], arrays[f"{part}/codes"] = inputs.numbers, inputs.codes
             arrays[f"{part}/y"] = table.y[rows]
-            arrays[f"{part}/cells"] = table.cells[rows].astype(np.int32)
-            strata = 2 * table.cells[rows].astype(np.int64) + table.y[rows]
-            counts[part] = np.bincount(strata, minlength=2 * cells).reshape(cells, 2)
+            arrays[f"{part}/cells"] = told.cells(part).astype(np.int32)
         folder = make_private_folder(make_private_folder(self._settings.state) / run)
         write_sealed(folder / _ROWS, arrays, agreed.model_dump(mode="json"))
         self._runs.pop(run, None)
-        return make_packet("counts", {}, counts)
+        return self._counts(told)
 
-    def _split(self, header: dict[str, Any]) -> ClientRows:
-        """Read the file with the agreed task and split its rows as the embedded engine would."""
-        s, task = self._settings, self._task(header)
-        table = read_table(s.csv, task, **asdict(s.format), reading=s)
-        if table.task != task:
+    def _counts(self, told: ToldRows) -> Packet:
+        """Return the rows per (cell, label) of each split, and what is withheld."""
+        found = {part: told.counts(part) for part in SPLITS}
+        arrays: dict[str, np.ndarray] = {part: counts for part, (counts, _) in found.items()}
+        arrays |= {f"hidden/{part}": told.hidden[part].astype(np.int64) for part in SPLITS}
+        arrays["withheld"] = np.array([rows for _, rows in found.values()], dtype=np.int64)
+        policy = self._policy
+        facts = {"floor": policy.disclosure.min_rows, "policy": policy_sha256(policy)}
+        return make_packet("counts", facts, arrays)
+
+    def _read(self) -> FileContent:
+        return read_file(self._settings.csv, **asdict(self._settings.format))
+
+    def _told(self, header: dict[str, Any]) -> ToldRows:
+        """Read the file with the agreed task, and split its rows as they always are."""
+        s, task, content = self._settings, self._task(header), self._read()
+        account = self._account(content)
+        read = task if account is None else _unnamed_as_unrecorded(task)
+        table = table_from_content(content, read, name=s.csv.name, reading=s)
+        if table.task != read:
             raise DataError(f"{s.csv.name}: does not fit the agreed task; profile it again")
         given = {key: header[key] for key in ("seed", "test", "validation")}
-        return split_client(s.name, table, **given)
+        return tell_rows(s.name, replace(table, task=task), account, Shares(**given))
+
+    def _account(self, content: FileContent) -> Disclosed | None:
+        """Return what was told about the file before; None if nothing is withheld."""
+        s, policy = self._settings, self._policy.disclosure
+        if policy.min_rows == 1:
+            return None
+        return open_account(s.state, s.csv, content.sha256, len(content.frame), policy)
+
+    def _fingerprint(self, table: Table) -> str:
+        """Return what tells this version of the file from others.
+
+        The file's own hash would tell who knows all rows but one whether a guess at it is right.
+        """
+        if self._policy.disclosure.min_rows == 1:
+            return table.sha256
+        return keyed_sha256(self._settings.state, table.sha256)
 
     def _unknown(self, run: str) -> MessageError:
         name = self._settings.name
@@ -254,8 +282,20 @@ class Responder:
             slots = DiskSlots(folder / "slots")
             silo = SoleClient(client, model, attributes, agreed.seed, slots)
             shape = Shape(model.size, Cells(attributes).size)
-            self._runs[run] = _OpenRun(silo, shape, attributes, len(client.train.y))
+            rows, hidden = len(client.train.y), frozenset(agreed.hidden)
+            self._runs[run] = _OpenRun(silo, shape, attributes, rows, hidden)
         return self._runs[run]
+
+
+def _unnamed_as_unrecorded(task: Task) -> Task:
+    """Return the task with values that nobody named read as ``?``: few rows hold them."""
+    return task.model_copy(update={"sensitive": tuple(map(_with_rest, task.sensitive))})
+
+
+def _with_rest(sensitive: Sensitive) -> Sensitive:
+    if sensitive.rest is not None or MISSING not in (sensitive.groups or ()):
+        return sensitive
+    return sensitive.model_copy(update={"rest": MISSING})
 
 
 def _shard(arrays: Mapping[str, np.ndarray], part: Split, width: int) -> Shard:

@@ -84,7 +84,7 @@ class SiloSettings(Reading):
     @classmethod
     def _limits_elsewhere(cls, values: Any) -> Any:
         if isinstance(values, dict) and "min_count" in values:
-            raise ValueError(f"min_count belongs in {POLICY} beside this file, under [limits]")
+            raise ValueError(f"min_count is min_rows in {POLICY} beside this file: [disclosure]")
         return values
 
     @property

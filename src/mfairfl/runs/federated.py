@@ -87,6 +87,8 @@ def run_federated(
             counts=enrolled.counts["train"],
             attributes=enrolled.attributes,
             goal=config.goal(tuple(a.name for a in enrolled.attributes)),
+            withheld={name: own.rows["train"] for name, own in enrolled.disclosure.items()},
+            hidden=enrolled.hidden,
         )
         model = model_of(config, len(enrolled.encoder.feature_names))
         setup = setup_for(config, size=model.size, summary=summary, enrolled=enrolled.counts)
@@ -139,8 +141,8 @@ def _started(config: Config, enrolled: Enrolled) -> StartedRecord:
     clients = [
         ClientFacts(
             name=name,
-            rows=sum(int(counts[name].sum()) for counts in enrolled.counts.values()),
-            **{split: int(enrolled.counts[split][name].sum()) for split in SPLITS},
+            rows=sum(enrolled.rows(name, split) for split in SPLITS),
+            **{split: enrolled.rows(name, split) for split in SPLITS},
         )
         for name in sorted(enrolled.sha256)
     ]

@@ -117,11 +117,21 @@ class Summary:
         The sensitive attributes.
     goal : Goal
         What is to be fair.
+    withheld : mapping of str to float
+        Training rows that a client tells nothing more about; they are not in `counts`.
+    hidden : mapping of str to ndarray of bool, (C, 2)
+        Which (cell, label) pairs those are of: no price may be put on them.
     """
 
     counts: Mapping[str, Floats]
     attributes: tuple[Attribute, ...]
     goal: Goal
+    withheld: Mapping[str, float] = field(default_factory=dict)
+    hidden: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
+
+    def rows(self, client: str) -> float:
+        """Return how many rows a client trains on."""
+        return float(self.counts[client].sum()) + self.withheld.get(client, 0.0)
 
     @property
     def pooled(self) -> Floats:
@@ -238,7 +248,7 @@ class Round:
         """Return p_k of the reports: n_k/n over the clients that reported, or 1/K."""
         if weights == "uniform":
             return np.full(len(reports), 1 / len(reports))
-        sizes = np.array([self.summary.counts[r.client].sum() for r in reports], dtype=np.float64)
+        sizes = np.array([self.summary.rows(r.client) for r in reports], dtype=np.float64)
         return np.asarray(sizes / sizes.sum())
 
 

@@ -71,7 +71,7 @@ class Scaffold(Strategy):
 
     def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
         """Average the updates over those who reported, and their variates over all clients."""
-        rows = {name: float(counts.sum()) for name, counts in round.summary.counts.items()}
+        rows = {name: round.summary.rows(name) for name in round.summary.counts}
         parts = {name: n if self.weights == "size" else 1.0 for name, n in rows.items() if n > 0}
         whole = sum(parts.values())
         return Step(

@@ -43,7 +43,8 @@ class Pool:
     strata : Tensor, int64 (N,)
         2·cell + label: the index into a flattened (cell, label) table.
     cells : int
-        Number of intersectional cells C.
+        Number of intersectional cells C. Rows of cell C, if any, are trained on, but nothing is
+        told about them and no price is put on them: a silo withholds their cell.
     codes : Tensor, int32 (N, g), optional
         Columns of very many categories as the numbers of the inputs that are 1 (`Inputs`).
     """
@@ -75,7 +76,8 @@ class Pool:
     def counts(self, rows: range) -> np.ndarray:
         """Return how many of these rows are in each (cell, label), (C, 2)."""
         strata = self.strata[rows.start : rows.stop].numpy()
-        return np.bincount(strata, minlength=2 * self.cells).reshape(self.cells, 2)
+        counts = np.bincount(strata, minlength=2 * self.cells)
+        return counts[: 2 * self.cells].reshape(self.cells, 2)
 
     @classmethod
     def from_arrays(

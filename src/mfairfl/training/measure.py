@@ -70,7 +70,9 @@ def score_sums(
     for part in _bounded(probes):
         for probe, scores in zip(part, _row_scores(part, model, pool, drawn), strict=True):
             strata = pool.strata[probe.rows.start : probe.rows.stop].numpy()
-            found.append(ScoreSums.from_rows(scores, strata // 2, strata % 2, size=pool.cells))
+            told = strata < 2 * pool.cells
+            cells, y = strata[told] // 2, strata[told] % 2
+            found.append(ScoreSums.from_rows(scores[told], cells, y, size=pool.cells))
     return found
 
 
@@ -239,7 +241,7 @@ def _statistics(z: Tensor, probes: Sequence[Probe], pool: Pool) -> list[Statisti
     """Sum over the rows of each probe; a bin's rows are added in their order."""
     counts = np.array([len(probe.rows) for probe in probes], dtype=np.int64)
     rows = _spans(np.array([probe.rows.start for probe in probes], dtype=np.int64), counts)
-    count, bins = len(rows), 2 * pool.cells
+    count, bins = len(rows), 2 * pool.cells + 2  # the last two are not told
     strata = pool.strata.numpy()[rows]
     place = bins * np.repeat(np.arange(len(probes)), counts) + strata
     score, loss = torch.sigmoid(z)[:count], torch.nn.functional.softplus(z)[:count]
@@ -248,7 +250,8 @@ def _statistics(z: Tensor, probes: Sequence[Probe], pool: Pool) -> list[Statisti
 
     def total(values: np.ndarray | None) -> np.ndarray:
         sums = np.bincount(place, values, minlength=bins * len(probes))
-        return sums.astype(np.float64, copy=False).reshape(len(probes), pool.cells, 2)
+        table = sums.astype(np.float64, copy=False).reshape(len(probes), bins // 2, 2)
+        return table[:, : pool.cells]
 
     sums = (
         total(None),
@@ -270,5 +273,6 @@ def _decisions(
     decided = (logit > 0).astype(np.float64)
     for key, rule in rules.items():
         own = np.repeat([id(probe.thresholds) == key for probe in probes], counts)
-        decided[own] = rule.positive_probability(logit[own], strata[own] // 2)
+        cells = np.minimum(strata[own] // 2, len(rule.values) - 1)  # beyond: not told
+        decided[own] = rule.positive_probability(logit[own], cells)
     return decided

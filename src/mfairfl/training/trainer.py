@@ -204,13 +204,14 @@ def _padded(rows: Sequence[np.ndarray], width: int) -> Tensor:
     return out
 
 
-def _flat(table: Table2 | None, cells: int, default: float) -> np.ndarray:
+def _flat(table: Table2 | np.ndarray | None, cells: int, default: float) -> np.ndarray:
+    """Return a number for each (cell, label), and the default for rows that no price is put on."""
     if table is None:
-        return np.full(2 * cells, default)
+        return np.full(2 * cells + 2, default)
     flat = np.asarray(table, dtype=np.float64).reshape(-1)
     if flat.size != 2 * cells:
         raise ValueError(f"a (cell, label) table has {flat.size} numbers; {2 * cells} are needed")
-    return flat
+    return np.append(flat, (default, default))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,15 +246,14 @@ class _Stack:
     def _optional_terms(self, width: int) -> None:
         """Set up the terms the whole stack uses; None where no job does (see `_stack_key`)."""
         works, first, cells = self._works, self._works[0], self._pool.cells
+        priced = 2 * cells + 2  # the last two: rows that no price is put on
         self._moving = {i: w.multipliers for i, w in enumerate(works) if w.multipliers is not None}
         moving = first.multipliers is not None
         self._loss = self._score = self._centre = self._pull = self._linear = None
         if first.plan.loss_table is not None or moving:
-            self._loss = _padded([_flat(w.plan.loss_table, cells, 1.0) for w in works], 2 * cells)
+            self._loss = _padded([_flat(w.plan.loss_table, cells, 1.0) for w in works], priced)
         if first.plan.score_table is not None or moving:
-            self._score = _padded(
-                [_flat(w.plan.score_table, cells, 0.0) for w in works], 2 * cells
-            )
+            self._score = _padded([_flat(w.plan.score_table, cells, 0.0) for w in works], priced)
         # `gradient` adds up the batches of an epoch: each brings its share of a per-step term.
         split = first.plan.optimizer.name == "gradient"
         shares = [1 / max(1, deck.batches) if split else 1.0 for deck in self._decks]
@@ -354,8 +354,8 @@ class _Stack:
         loss, score = self._moving[i].prices()
         if self._loss is not None and self._score is not None:
             base = _flat(plan.loss_table, cells, 1.0), _flat(plan.score_table, cells, 0.0)
-            self._loss[i] = torch.from_numpy(base[0] + loss.reshape(-1))
-            self._score[i] = torch.from_numpy(base[1] + score.reshape(-1))
+            self._loss[i] = torch.from_numpy(base[0] + _flat(loss, cells, 0.0))
+            self._score[i] = torch.from_numpy(base[1] + _flat(score, cells, 0.0))
 
     def outcome(self, i: int, update: np.ndarray) -> Outcome:
         """Return what a job ended in, its update written to memory of the caller's."""

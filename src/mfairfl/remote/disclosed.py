@@ -1,0 +1,227 @@
+"""A silo's own account of what it has told about its file: which rows every number was about.
+
+What may be told depends on all that was told before, in any run or audit, to whomever: two sets of
+rows that differ in one row tell that row. So the account outlives runs. It is kept in the state
+folder, one for each version of a file, and is on disk before an answer leaves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from mfairfl.data.assembly import split_rows
+from mfairfl.data.values import StrictModel
+from mfairfl.engine.sealed import read_sealed, write_sealed
+from mfairfl.errors import MessageError
+from mfairfl.files import make_private_folder, write_atomically
+from mfairfl.guard.row_sets import NOWHERE, Candidate, RowSets, admit
+from mfairfl.randomness import stream
+from mfairfl.remote.policy import POLICY, Disclosure
+from mfairfl.remote.usage import DISCLOSED
+
+__all__ = ["Disclosed", "RowSetFacts", "keyed_sha256", "open_account"]
+
+_FILE = "told.safetensors"
+_KEY = "fingerprints.key"
+_MOST_SETS = 4096  # that an account is kept of
+
+Codes = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class RowSetFacts:
+    """Sets of rows that an answer is about.
+
+    Parameters
+    ----------
+    what : str
+        What they are, for example "levels of 'race' in train and other rows".
+    sets, smallest, rows : int
+        How many there are, the rows of the smallest, and the rows of all.
+    """
+
+    what: str
+    sets: int
+    smallest: int
+    rows: int
+
+
+class _Told(StrictModel):
+    what: str
+    digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class _Header(StrictModel):
+    rows: int
+    shares: tuple[float, float] | None = None
+    told: tuple[_Told, ...] = ()
+
+
+def open_account(state: Path, file: Path, sha256: str, rows: int, policy: Disclosure) -> Disclosed:
+    """Return the account of a file as it is now; too many versions of it are refused."""
+    own = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
+    folder = make_private_folder(make_private_folder(state) / DISCLOSED)
+    folder = make_private_folder(folder / own)
+    versions = {path.name for path in folder.iterdir()} | {sha256[:32]}
+    if len(versions) > policy.versions:
+        raise MessageError(
+            f"its file has changed: {len(versions)} versions of it would be told about, this silo "
+            f"allows {policy.versions} (disclosure.versions of its {POLICY})"
+        )
+    return Disclosed(make_private_folder(folder / sha256[:32]), rows, policy)
+
+
+def keyed_sha256(state: Path, sha256: str) -> str:
+    """Return the hash of a hash and of a secret that only this silo has."""
+    folder = make_private_folder(make_private_folder(state) / DISCLOSED)
+    path = folder / _KEY
+    if not path.exists():
+        write_atomically(path, secrets.token_bytes(32), private=True)
+    return hmac.new(path.read_bytes(), sha256.encode(), hashlib.sha256).hexdigest()
+
+
+class Disclosed:
+    """What was told about one version of a file.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the account is kept.
+    rows : int
+        Rows of the file.
+    policy : Disclosure
+        The silo's.
+    """
+
+    def __init__(self, folder: Path, rows: int, policy: Disclosure) -> None:
+        self._path, self._policy = folder / _FILE, policy
+        self._header, self._arrays = _Header(rows=rows), dict[str, np.ndarray]()
+        self.used: list[RowSetFacts] = []
+        """What the present answer is about."""
+        if self._path.exists():
+            remedy = f"restore it; without it {POLICY} cannot be kept"
+            self._arrays, said = read_sealed(self._path, remedy=remedy)
+            self._header = _Header.model_validate(said)
+
+    @property
+    def floor(self) -> int:
+        """Fewest rows that may be told about."""
+        return self._policy.min_rows
+
+    @property
+    def rows(self) -> int:
+        """Rows of the file."""
+        return self._header.rows
+
+    @property
+    def partitions(self) -> list[Codes]:
+        """The sets of rows that were told about: each row's set, or -1, one array for each."""
+        return [self._arrays[f"sets/{i}"] for i in range(len(self._header.told))]
+
+    def split(self, strata: Codes, name: str, test: float, validation: float) -> Codes:
+        """Return the part of each row: 0 train, 1 validation, 2 test; -1 where it is not used.
+
+        The first request of any run decides; whatever a later one asks for, a row stays in its
+        part. A part of too few rows is joined to the train rows.
+
+        Parameters
+        ----------
+        strata : ndarray (rows,)
+            The (cell, label) of each row that is used, else -1: each is split alike.
+        """
+        asked = (test, validation)
+        if "split" not in self._arrays:
+            self._make_split(strata, name, asked)
+        elif asked != self._header.shares:
+            known = self._header.shares or (0.0, 0.0)
+            raise MessageError(
+                f"a split into {test:g} test and {validation:g} validation rows: the rows of this "
+                f"file were split once for all runs, into {known[0]:g} and {known[1]:g} "
+                f"([disclosure] of its {POLICY})"
+            )
+        parts = self._arrays["split"].astype(np.int32)
+        # Who was of no use in the first run has no part yet.
+        return np.where(strata == NOWHERE, NOWHERE, np.maximum(parts, 0)).astype(np.int32)
+
+    def _make_split(self, strata: Codes, name: str, shares: tuple[float, float]) -> None:
+        used = np.flatnonzero(strata != NOWHERE)
+        rng = stream(self._policy.split_seed, "split", name)
+        found = split_rows(
+            strata[used].astype(np.int64), test=shares[0], validation=shares[1], rng=rng
+        )
+        parts = np.full(self.rows, NOWHERE, np.int8)
+        for part, places in enumerate(found):
+            parts[used[places]] = part if len(places) >= self.floor else 0
+        self._arrays["split"] = parts
+        self._header = self._header.model_copy(update={"shares": shares})
+        self._write()
+
+    def admit(self, candidates: Sequence[Candidate]) -> list[Codes]:
+        """Return which classes may be told, and which together, given all that was told before.
+
+        As in `guard.row_sets.admit`. What is returned counts as told from now on.
+        """
+        digests = [_digest(candidate) for candidate in candidates]
+        known = {told.digest: i for i, told in enumerate(self._header.told)}
+        new = [i for i, digest in enumerate(digests) if digest not in known]
+        if new:
+            self._tell([candidates[i] for i in new], [digests[i] for i in new])
+            known = {told.digest: i for i, told in enumerate(self._header.told)}
+        places = [known[digest] for digest in digests]
+        self.used += [self._facts(place) for place in places]
+        return [self._arrays[f"groups/{place}"] for place in places]
+
+    def _tell(self, candidates: Sequence[Candidate], digests: Sequence[str]) -> None:
+        sets = RowSets(self.rows, tuple(self.partitions))
+        found = admit(sets, candidates, self.floor)
+        what = ", ".join(dict.fromkeys(candidate.what for candidate in candidates))
+        if found is None:
+            raise MessageError(
+                f"{what[:200]}: together with what was told before, this would isolate fewer than "
+                f"{self.floor} rows (disclosure.min_rows of its {POLICY})"
+            )
+        told = list(self._header.told)
+        for candidate, digest, groups in zip(candidates, digests, found, strict=True):
+            place = len(told)
+            self._arrays[f"sets/{place}"] = candidate.partition(groups)
+            self._arrays[f"groups/{place}"] = groups
+            told.append(_Told(what=candidate.what, digest=digest))
+        if (
+            sum(
+                RowSets(
+                    self.rows, tuple(self._arrays[f"sets/{i}"] for i in range(len(told)))
+                ).sizes
+            )
+            > _MOST_SETS
+        ):
+            raise MessageError(
+                f"{what[:200]}: this silo keeps account of {_MOST_SETS:,} sets of rows"
+            )
+        self._header = self._header.model_copy(update={"told": tuple(told)})
+        self._write()
+
+    def _write(self) -> None:
+        write_sealed(self._path, self._arrays, self._header.model_dump(mode="json"))
+
+    def _facts(self, place: int) -> RowSetFacts:
+        codes = self._arrays[f"sets/{place}"]
+        sizes = np.bincount(codes[codes != NOWHERE])
+        smallest = int(sizes[sizes > 0].min(initial=self.rows)) if sizes.any() else 0
+        return RowSetFacts(self._header.told[place].what, len(sizes), smallest, int(sizes.sum()))
+
+
+def _digest(candidate: Candidate) -> str:
+    found = hashlib.sha256(bytes([candidate.ordered]))
+    for array in (candidate.parts, candidate.classes):
+        found.update(np.ascontiguousarray(array, dtype=np.int32).tobytes())
+    return found.hexdigest()
