@@ -8,10 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import tomli_w
 
-from mfairfl.data import SPLITS, Federation, FileFormat, Sensitive, Table, Task
+from mfairfl.data import Federation, FileFormat, Table
 from mfairfl.deployment.commands import gate_command, silo_command, superlink_command
 from mfairfl.deployment.coordinator import FlowerCli, Follower, run_federation
 from mfairfl.deployment.credentials import make_certificates, make_key
@@ -30,10 +29,11 @@ from mfairfl.files import make_private_folder
 from mfairfl.guard.defence import recommended
 from mfairfl.remote.policy import OPEN, POLICY, Policy, policy_text
 from mfairfl.remote.silo_file import load_silo
-from mfairfl.runs.config import ClientsConfig, Config, DataConfig
+from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.prepare import federation_of, table_of
 from mfairfl.runs.record import RunRecord, read_record
+from mfairfl.runs.silos import silo_config, silo_task, write_silo_files
 
 __all__ = ["nodes", "run_local", "servers", "write_deployment", "write_federation"]
 
@@ -88,7 +88,10 @@ def write_deployment(
     """Write the deployment's files, or use existing ones, and return federation.toml."""
     folder = out / "deployment"
     parts = None if silos is not None else _partition(config)
-    plain = _for_silos(config, None if parts is None else _task_of(parts[0]))
+    plain = silo_config(config, None if parts is None else silo_task(parts[0]))
+    if "robust" not in config.model_fields_set:  # silos may lie
+        robust = recommended(config.strategy.create().card)
+        plain = plain.model_copy(update={"robust": robust})
     run = tomli_w.dumps(plain.model_dump(mode="json", exclude_none=True, exclude_defaults=True))
     path = folder / "run.toml"
     if path.exists() and path.read_text(encoding="utf-8") != run:
@@ -96,7 +99,7 @@ def write_deployment(
     _refuse_foreign(out)
     make_private_folder(folder)  # the silos' rows and keys are in it
     path.write_text(run, encoding="utf-8")
-    files = dict(silos or {}) if parts is None else _write_files(*parts, folder / "silos")
+    files = dict(silos or {}) if parts is None else write_silo_files(*parts, folder / "silos")
     said = asdict(config.data.format if parts is None else FileFormat())
     told = {key: value for key, value in said.items() if value is not None}
     return write_federation(
@@ -166,50 +169,6 @@ def _write_silo(folder: Path, own: dict[str, Any], policy: Policy) -> None:
 def _partition(config: Config) -> tuple[Table, Federation]:
     table = table_of(config)
     return table, federation_of(config, table)
-
-
-def _for_silos(config: Config, task: Task | None) -> Config:
-    """Return the configuration for silos with their own files."""
-    if task is None and config.task is None:
-        raise ConfigError("--silo needs a [task] in the TOML file (see `mfairfl init`)")
-    clients = ClientsConfig(test=config.clients.test, validation=config.clients.validation)
-    update: dict[str, Any] = {
-        "data": DataConfig(),
-        "task": task or config.task,
-        "clients": clients,
-    }
-    if "robust" not in config.model_fields_set:
-        update["robust"] = recommended(config.strategy.create().card)
-    return config.model_copy(update=update)
-
-
-def _task_of(table: Table) -> Task:
-    """Return the task of files that hold a table's features, groups and labels only."""
-    task = table.task
-    held = set(table.X.columns)
-    sensitive = tuple(
-        s if s.column in held else Sensitive(column=s.name, groups=s.groups)
-        for s in task.sensitive
-    )
-    return task.model_copy(update={"client": None, "ignore": (), "sensitive": sensitive})
-
-
-def _write_files(table: Table, federation: Federation, folder: Path) -> dict[str, Path]:
-    """Write each client's rows, in the table's order, so that its split is the same."""
-    task, found = table.task, {}
-    values = pd.Series([task.unfavourable, task.favourable])
-    whole = table.X.assign(**{task.label: values.to_numpy()[table.y]})
-    for column, attribute in enumerate(table.attributes):
-        if task.sensitive[column].column not in table.X.columns:
-            names = pd.Series(attribute.groups).to_numpy()
-            whole[attribute.name] = names[table.groups[:, column]]
-    for client in federation.clients:
-        rows = sorted(row for part in SPLITS for row in client.shard(part).rows.tolist())
-        path = folder / client.name / "rows.csv"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        whole.iloc[rows].to_csv(path, index=False)
-        found[client.name] = path
-    return found
 
 
 @contextmanager

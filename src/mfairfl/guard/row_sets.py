@@ -21,6 +21,7 @@ neighbour (complementary suppression).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,6 +37,7 @@ NOWHERE = -1
 
 _SURE = 1e-6  # rounding errs on the side of telling less
 _BLOCK = 2**18  # rows looked at together: bounds memory
+_FEW = 64  # exposed rows; of fewer, one is asked what exposes it
 _MOST_WORK = 10**9  # numbers looked up where rows of high leverage are looked at one by one
 
 
@@ -79,13 +81,12 @@ class RowSets:
         found = np.zeros(self.rows, dtype=bool)
         if most < 1 or not any(self.sizes):
             return found
-        inverse = self._inverse
-        doubted = np.flatnonzero(self._leverages(inverse) >= 1 / most - _SURE)
+        doubted = np.flatnonzero(self._leverages() >= 1 / most - _SURE)
         if len(doubted) * self.rows * len(self.partitions) > _MOST_WORK:  # not worth a closer look
             found[doubted] = True
             return found
         for row in doubted.tolist():
-            reach = np.abs(self._projection(inverse, row))
+            reach = np.abs(self._projection(row))
             largest = np.partition(reach, max(0, self.rows - most))[-most:]
             found[row] = largest.sum() >= 1 - _SURE
         return found
@@ -113,10 +114,10 @@ class RowSets:
         kept = values > least
         return np.asarray((vectors[:, kept] / values[kept]) @ vectors[:, kept].T)
 
-    def _leverages(self, inverse: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _leverages(self) -> NDArray[np.float64]:
         """H_ii of every row: a row is in one set of each partition at most."""
         found = np.zeros(self.rows)
-        padded = np.pad(inverse, (0, 1))  # the last is the set of rows that are nowhere
+        padded = np.pad(self._inverse, (0, 1))  # the last is the set of rows that are nowhere
         for start in range(0, self.rows, _BLOCK):
             block = slice(start, start + _BLOCK)
             columns = [self._columns(place, block) for place in range(len(self.partitions))]
@@ -131,10 +132,15 @@ class RowSets:
         codes = self.partitions[place][rows].astype(np.int64)
         return np.where(codes == NOWHERE, self._starts[-1], codes + self._starts[place])
 
-    def _projection(self, inverse: NDArray[np.float64], row: int) -> NDArray[np.float64]:
-        """H_ij of one row i with every row j."""
+    def combination(self, row: int) -> list[NDArray[np.float64]]:
+        """Return how much each set counts in what comes closest to a row, by partition."""
         own = [self._starts[p] + c[row] for p, c in enumerate(self.partitions) if c[row] >= 0]
-        weights = np.append(inverse[:, own].sum(axis=1), 0.0)
+        weights = self._inverse[:, own].sum(axis=1)
+        return [weights[a:b] for a, b in itertools.pairwise(self._starts)]
+
+    def _projection(self, row: int) -> NDArray[np.float64]:
+        """H_ij of one row i with every row j."""
+        weights = np.append(np.concatenate(self.combination(row)), 0.0)
         found = np.zeros(self.rows)
         for place in range(len(self.partitions)):
             found += weights[self._columns(place, slice(None))]
@@ -190,24 +196,35 @@ def admit(known: RowSets, candidates: Sequence[Candidate], floor: int) -> list[C
     """
     drafts = [_Draft(candidate, floor) for candidate in candidates]
     while True:
-        exposed = (known + [draft.partition for draft in drafts]).exposed(floor)
-        if not exposed.any():
+        sets = known + [draft.partition for draft in drafts]
+        rows = np.flatnonzero(sets.exposed(floor))
+        if not len(rows):
             return [draft.groups for draft in drafts]
-        if not _coarsen(drafts, np.flatnonzero(exposed)):
+        merge = _merge_causes if len(rows) <= _FEW else _merge_smallest
+        if not merge(sets, drafts, rows):
             return None
 
 
-def _coarsen(drafts: Sequence[_Draft], rows: NDArray[np.intp]) -> bool:
-    """Merge, for each of these rows, the smallest group that it is in; say if any was merged."""
-    if not drafts:
+def _merge_causes(sets: RowSets, drafts: Sequence[_Draft], rows: NDArray[np.intp]) -> bool:
+    """Merge what changes most the combination that exposes the first of these rows."""
+    weights = sets.combination(int(rows[0]))[len(sets.partitions) - len(drafts) :]
+    found = [draft.contrast(own) for draft, own in zip(drafts, weights, strict=True)]
+    best = max(range(len(found)), key=lambda i: found[i][0], default=None)
+    if best is None or found[best][0] == 0:
         return False
+    drafts[best].join(found[best][1])
+    return True
+
+
+def _merge_smallest(sets: RowSets, drafts: Sequence[_Draft], rows: NDArray[np.intp]) -> bool:
+    """Merge, for each of these rows, the smallest group that it is in."""
+    del sets
     sizes = np.stack([draft.sizes_at(rows) for draft in drafts])
-    smallest = sizes.argmin(axis=0)
-    found = False
+    smallest, changed = sizes.argmin(axis=0), False
     for place, draft in enumerate(drafts):
         own = rows[(smallest == place) & np.isfinite(sizes[place])]
-        found |= draft.merge(np.unique(draft.groups[draft.candidate.classes[own]]))
-    return found
+        changed |= draft.merge(set(draft.groups[draft.candidate.classes[own]].tolist()))
+    return changed
 
 
 class _Draft:
@@ -223,9 +240,7 @@ class _Draft:
         held = np.bincount(place, minlength=self._parts * count)
         self._rows = held.reshape(self._parts, count)  # of each part and class
         self.groups: Codes = np.arange(count, dtype=np.int32)
-        small = np.flatnonzero(self._is_small(self._rows))
-        if len(small):
-            self.merge(small)
+        self.merge(set(np.flatnonzero(self._is_small(self._rows)).tolist()))
 
     def _is_small(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Whether columns hold too few rows in some part."""
@@ -236,6 +251,29 @@ class _Draft:
         """The sets that would be told."""
         return self.candidate.partition(self.groups)
 
+    def contrast(self, weights: NDArray[np.float64]) -> tuple[float, int]:
+        """Return how much the weights of sets differ most where a group is joined, and which.
+
+        Parameters
+        ----------
+        weights : ndarray
+            A number for each set of `partition`, part by part.
+        """
+        groups, held = np.unique(self.groups, return_inverse=True)
+        if len(groups) < 2:
+            return 0.0, NOWHERE
+        rows = np.stack([np.bincount(held, part) for part in self._rows])
+        rows = np.roll(rows, -1, axis=1) if groups[0] == NOWHERE else rows  # as in `partition`
+        groups = np.roll(groups, -1) if groups[0] == NOWHERE else groups
+        table = np.zeros(rows.shape)
+        table[rows > 0] = weights
+        if self.candidate.ordered:
+            steps = np.abs(np.diff(table, axis=1)).max(axis=0)
+            return float(steps.max()), int(groups[steps.argmax()])
+        other = len(groups) - 1 if groups[-1] == NOWHERE else int(rows.sum(axis=0).argmin())
+        steps = np.abs(table - table[:, [other]]).max(axis=0)
+        return float(steps.max()), int(groups[steps.argmax()])
+
     def sizes_at(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
         """How large the group is that each row is in; infinite where it cannot be merged."""
         found = np.full(len(rows), np.inf)
@@ -245,9 +283,9 @@ class _Draft:
             found[inside] = totals[self.groups[self.candidate.classes[rows[inside]]] + 1]
         return found
 
-    def merge(self, groups: NDArray[np.intp] | Codes) -> bool:
+    def merge(self, groups: set[int]) -> bool:
         """Tell these groups together with others; say whether anything changed."""
-        if not len(groups) or len(np.unique(self.groups)) < 2:
+        if not groups or len(np.unique(self.groups)) < 2:
             return False
         if self.candidate.ordered:
             self._merge_neighbours(groups)
@@ -255,11 +293,19 @@ class _Draft:
             self._pool(groups)
         return True
 
-    def _pool(self, groups: NDArray[np.intp] | Codes) -> None:
+    def join(self, group: int) -> None:
+        """Tell a group together with the next, or with those that are not told apart."""
+        if self.candidate.ordered:
+            self.groups[self.groups > group] -= 1
+        else:
+            self._pool({group})
+
+    def _pool(self, groups: set[int]) -> None:
         """Put groups among those that are not told apart, and more until these are enough."""
-        if (groups == NOWHERE).all():  # they are too few: one more joins them
+        before = len(np.unique(self.groups))
+        self.groups[np.isin(self.groups, list(groups))] = NOWHERE
+        if len(np.unique(self.groups)) == before:  # alone there, they would be told as before
             self._pool_smallest(np.ones(self._parts, dtype=bool))
-        self.groups[np.isin(self.groups, groups)] = NOWHERE
         while (self.groups != NOWHERE).any():
             hidden = self._rows[:, self.groups == NOWHERE].sum(axis=1)
             lacking = (hidden > 0) & (hidden < self._floor)
@@ -274,12 +320,12 @@ class _Draft:
         choice = left[adds] if adds.any() else left
         self.groups[choice[self._rows[:, choice].sum(axis=0).argmin()]] = NOWHERE
 
-    def _merge_neighbours(self, marked: NDArray[np.intp] | Codes) -> None:
+    def _merge_neighbours(self, marked: set[int]) -> None:
         """Merge each marked group with its smaller neighbour, and what is still too small."""
         ends = np.flatnonzero(np.append(np.diff(self.groups) != 0, True)).tolist()
         starts = [0, *(end + 1 for end in ends[:-1])]
         rows = [self._rows[:, a : b + 1].sum(axis=1) for a, b in zip(starts, ends, strict=True)]
-        due = np.isin(np.arange(len(ends)), marked).tolist()
+        due = [group in marked for group in range(len(ends))]
         place = 0
         while place < len(rows) and len(rows) > 1:
             if not (due[place] or self._is_small(rows[place][:, None])[0]):

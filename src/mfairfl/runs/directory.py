@@ -23,7 +23,7 @@ __all__ = ["RunDirectory"]
 
 _MODEL_FILES = ("model.safetensors", "encoder.json")
 # Files that may exist before a run does: its lock, and what a local deployment writes first.
-_EXPECTED = {".lock", "deployment", "journal.jsonl"}
+_EXPECTED = {".lock", "deployment", "journal.jsonl", "silos"}
 
 
 class RunDirectory:
