@@ -24,6 +24,8 @@ from mfairfl.cli.flags import (
 )
 from mfairfl.cli.show import print_run, say, terminal
 from mfairfl.errors import ConfigError, FederationError, require_extra
+from mfairfl.files import load_settings
+from mfairfl.remote.policy import Policy
 
 if TYPE_CHECKING:
     from mfairfl.cli.progress import JournalProgress
@@ -61,6 +63,10 @@ def local(
         run_option(help="Run folder; by default runs/DATA-STRATEGY-SCHEME-sSEED-silos."),
     ] = None,
     deadline: Annotated[float, run_option(help="Seconds a request waits for replies.")] = 600,
+    policy: Annotated[
+        Path | None,
+        run_option(help="A policy.toml for every silo; by default they withhold nothing."),
+    ] = None,
     json: RunJson = False,
 ) -> None:
     """Run a whole federation on this machine: TLS, keys, one process per silo.
@@ -85,6 +91,7 @@ def local(
         from mfairfl.deployment.local import run_local  # noqa: PLC0415 - loads Flower
 
         options: dict[str, Any] = {"silos": files or None, "deadline": deadline}
+        options["policy"] = None if policy is None else load_settings(policy, Policy)
         record = run_local(config, folder, follower=progress, say=progress.note, **options)
     print_run(record, folder, as_json=json)
 

@@ -17,6 +17,8 @@ from mfairfl.cli.flags import (
 )
 from mfairfl.cli.show import print_run, say, terminal
 from mfairfl.errors import ConfigError
+from mfairfl.files import load_settings
+from mfairfl.remote.policy import Policy
 
 __all__ = ["train"]
 
@@ -40,6 +42,10 @@ def train(
             help="Threads for the clients (same result for any number); default: all processors.",
         ),
     ] = None,
+    policy: Annotated[
+        Path | None,
+        run_option(help="A policy.toml: clients tell what it allows, as silos that have it do."),
+    ] = None,
     json: RunJson = False,
 ) -> None:
     """Train a federated model, measure it, and write a run folder.
@@ -51,6 +57,7 @@ def train(
     mfairfl train --data adult --heterogeneity high
     mfairfl train my.toml --rounds 2 --set strategy.weights=uniform
     mfairfl train --csv people.csv --label hired --favourable yes --sensitive sex
+    mfairfl train --data adult --policy policy.toml
     """
     if file is not None and config is not None:
         raise ConfigError(f"{file} and --config {config}: give one of them")
@@ -60,6 +67,7 @@ def train(
     from mfairfl.cli.progress import RoundProgress, stoppable  # noqa: PLC0415
     from mfairfl.runs.directory import RunDirectory  # noqa: PLC0415 - loads PyTorch
     from mfairfl.runs.execute import RunRequest, run_requests  # noqa: PLC0415
+    from mfairfl.runs.silos import run_under_policy  # noqa: PLC0415
 
     def stopped() -> str:
         done = RunDirectory(folder).committed()
@@ -69,7 +77,10 @@ def train(
 
     with stoppable(stopped), RoundProgress(terminal(stderr=True), folder, quiet=json) as progress:
         request = RunRequest(config=settings, out=folder, callbacks=(progress,))
-        (run,) = run_requests([request], workers=workers)
+        if policy is None:
+            (run,) = run_requests([request], workers=workers)
+        else:
+            run = run_under_policy(request, load_settings(policy, Policy))
     if not progress.started:
         say(f"{folder}: already complete; this is its result")
     print_run(run.record, folder, as_json=json)

@@ -150,7 +150,9 @@ def _with_floor(
         attributes=ask.attributes,
         rows=len(rows.decisions),
     )
-    (groups,) = account.admit([_candidate("groups and labels", account, rows, strata)])
+    candidate = _candidate("groups and labels", account, rows, strata)
+    account.count_task(np.where(candidate.parts == NOWHERE, NOWHERE, candidate.classes))
+    (groups,) = account.admit([candidate])
     size = 3 * Cells(ask.attributes).size
     told = np.ones(size, dtype=bool)
     told[: len(groups)] = groups != NOWHERE

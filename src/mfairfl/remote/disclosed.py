@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from mfairfl.data.assembly import split_rows
+from mfairfl.data.binning import stand_in
 from mfairfl.data.values import StrictModel
 from mfairfl.engine.sealed import read_sealed, write_sealed
 from mfairfl.errors import MessageError
@@ -27,7 +28,7 @@ from mfairfl.files import make_private_folder, write_atomically
 from mfairfl.guard.row_sets import NOWHERE, Candidate, RowSets, admit
 from mfairfl.randomness import stream
 from mfairfl.remote.policy import POLICY, Disclosure
-from mfairfl.remote.usage import DISCLOSED
+from mfairfl.remote.usage import DISCLOSED, refuse_beyond
 
 __all__ = ["Disclosed", "RowSetFacts", "keyed_sha256", "open_account"]
 
@@ -65,6 +66,9 @@ class _Header(StrictModel):
     rows: int
     shares: tuple[float, float] | None = None
     told: tuple[_Told, ...] = ()
+    tasks: tuple[str, ...] = ()
+    columns: dict[str, float] = Field(default_factory=dict)
+    """Numeric columns that were summed, and what stood for their missing numbers."""
 
 
 def open_account(state: Path, file: Path, sha256: str, rows: int, policy: Disclosure) -> Disclosed:
@@ -128,6 +132,53 @@ class Disclosed:
         """The sets of rows that were told about: each row's set, or -1, one array for each."""
         return [self._arrays[f"sets/{i}"] for i in range(len(self._header.told))]
 
+    def count_task(self, strata: Codes) -> None:
+        """Count a way to form groups and labels; one too many is refused.
+
+        Parameters
+        ----------
+        strata : ndarray (rows,)
+            The (cell, label) of each row that is used, else -1.
+        """
+        digest, known = hashlib.sha256(strata.tobytes()).hexdigest(), self._header.tasks
+        if digest not in known:
+            what = "ways to form groups and labels"
+            refuse_beyond(self._policy, "tasks", len(known) + 1, what)
+            self._header = self._header.model_copy(update={"tasks": (*known, digest)})
+            self._write()
+
+    def pin(
+        self, column: str, places: NDArray[np.intp], numbers: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the numbers of a column with something in place of those that are missing.
+
+        A column is summed as it was read first. Read in another way, so that few rows have another
+        number, the difference of two sums would be theirs.
+
+        Parameters
+        ----------
+        places : ndarray
+            Where the numbers are in the file.
+        """
+        key = f"numbers/{column}"
+        held = self._arrays.get(key, np.full(self.rows, np.inf))  # inf: not used so far
+        before = held[places]
+        as_before = np.where(np.isinf(before), numbers, before)
+        if not np.array_equal(as_before, numbers, equal_nan=True):
+            raise MessageError(
+                f"column '{column}' is read in another way than before: its sums would differ by "
+                f"the numbers of few rows ([disclosure] of its {POLICY})"
+            )
+        known = numbers[~np.isnan(numbers)]
+        if np.isinf(before).any() or column not in self._header.columns:
+            held[places] = numbers
+            self._arrays[key] = held
+            fill = stand_in(known, self.floor)[0] if len(known) else 0.0
+            columns = {column: fill} | self._header.columns
+            self._header = self._header.model_copy(update={"columns": columns})
+            self._write()
+        return np.where(np.isnan(numbers), self._header.columns[column], numbers)
+
     def split(self, strata: Codes, name: str, test: float, validation: float) -> Codes:
         """Return the part of each row: 0 train, 1 validation, 2 test; -1 where it is not used.
 
@@ -139,6 +190,7 @@ class Disclosed:
         strata : ndarray (rows,)
             The (cell, label) of each row that is used, else -1: each is split alike.
         """
+        self.count_task(strata)
         asked = (test, validation)
         if "split" not in self._arrays:
             self._make_split(strata, name, asked)
@@ -196,17 +248,9 @@ class Disclosed:
             self._arrays[f"sets/{place}"] = candidate.partition(groups)
             self._arrays[f"groups/{place}"] = groups
             told.append(_Told(what=candidate.what, digest=digest))
-        if (
-            sum(
-                RowSets(
-                    self.rows, tuple(self._arrays[f"sets/{i}"] for i in range(len(told)))
-                ).sizes
-            )
-            > _MOST_SETS
-        ):
-            raise MessageError(
-                f"{what[:200]}: this silo keeps account of {_MOST_SETS:,} sets of rows"
-            )
+        every = tuple(self._arrays[f"sets/{i}"] for i in range(len(told)))
+        if sum(RowSets(self.rows, every).sizes) > _MOST_SETS:
+            raise MessageError(f"{what[:200]}: account is kept of {_MOST_SETS:,} sets at most")
         self._header = self._header.model_copy(update={"told": tuple(told)})
         self._write()
 

@@ -104,6 +104,8 @@ class Disclosure(DocumentedModel):
     """Rounds of training in a run."""
     runs: int = Field(default=1000, ge=1)
     """Runs and audits in all, as long as the state folder is kept."""
+    tasks: int = Field(default=8, ge=1)
+    """Ways to form groups and labels that rows are counted by: each may show whether few exist."""
     versions: int = Field(default=1, ge=1)
     """Versions of a file that are answered: two that differ in a row tell that row."""
     price: float = Field(default=1000.0, gt=0, strict=False)

@@ -28,7 +28,7 @@ _LARGEST = 1e9  # a price, a multiplier or a pull; far below what float32 can ho
 _ROUNDS = 1_000_000
 _THRESHOLDS = 64  # of a cell; a fitted rule has at most three
 _NOTIONS = 16
-_FORGETS = 0.1  # lr · weight decay: with more, an update is that of the last batches
+_FORGETS = 0.1  # share of the weights that a step forgets: with more, only the last ones count
 
 
 def refuse_excess(ask: Ask, policy: Policy, rows: int) -> None:
@@ -66,10 +66,12 @@ def refuse_disclosing(
             f"batches of {batch} rows: an update is about {policy.min_rows} at least "
             f"(disclosure.min_rows of its {POLICY})",
         )
+        forgotten = optimizer.lr * (optimizer.weight_decay + plan.proximal)
         _require(
-            policy.min_rows == 1 or optimizer.lr * optimizer.weight_decay <= _FORGETS,
-            f"optimizer.lr · optimizer.weight_decay above {_FORGETS:g}: the update would be that "
-            f"of the last batches alone (disclosure.min_rows of its {POLICY})",
+            policy.min_rows == 1 or forgotten <= _FORGETS,
+            f"optimizer.lr · (optimizer.weight_decay + plan.proximal) = {forgotten:g} is above "
+            f"{_FORGETS:g}: the update would be that of the last batches alone "
+            f"(disclosure.min_rows of its {POLICY})",
         )
         for table, neutral in ((plan.loss_table, 1.0), (plan.score_table, 0.0)):
             prices = [abs(price) for pair in table or () for price in pair]

@@ -50,7 +50,7 @@ class ToldRows:
     silo : ClientRows
         The rows of each split.
     hidden : mapping of split to ndarray (C, 2)
-        Which (cell, label) pairs are withheld.
+        Which (cell, label) pairs are withheld: no rows, few, or others that hide those.
     account : Disclosed, optional
         What was told before; None where there is no floor.
     """
@@ -97,7 +97,9 @@ class ToldRows:
             column: {n for n, group in zip(names, found[column], strict=True) if group != NOWHERE}
             for column, (names, _) in levels.items()
         }
-        return {part: self._with_floor(part, own, named, found) for part, own in plain.items()}
+        filled = {c: self.account.pin(c, self._places, self._numbers(c)) for c in numeric}
+        told = (named, found, filled)
+        return {part: self._with_floor(part, own, *told) for part, own in plain.items()}
 
     def _with_floor(
         self,
@@ -105,12 +107,13 @@ class ToldRows:
         plain: EncoderStatistics,
         named: Mapping[str, set[str]],
         groups: Mapping[str, Codes],
+        filled: Mapping[str, Floats],
     ) -> EncoderStatistics:
         """Leave out levels that are not named, and how few numbers are missing."""
         return EncoderStatistics(
             numeric={
-                column: own if _told_apart(groups[column]) else self._filled_sums(column, part)
-                for column, own in plain.numeric.items()
+                c: own if _told_apart(groups[c]) else self._filled_sums(filled[c], part)
+                for c, own in plain.numeric.items()
             },
             categorical={
                 column: {level: n for level, n in counts.items() if level in named[column]}
@@ -132,11 +135,11 @@ class ToldRows:
     def _numbers(self, column: str) -> Floats:
         return np.asarray(Column.of(self.table.X, column).numbers, dtype=np.float64)
 
-    def _filled_sums(self, column: str, part: str) -> NumericStatistics:
-        """Sum a column as if its missing numbers were the mean: how few they are is not told."""
+    def _filled_sums(self, filled: Floats, part: str) -> NumericStatistics:
+        """Sum a column as if no number were missing: how few are is not told."""
         splits: Sequence[Split] = ("train",) if part == "train" else _OTHERS
         rows = np.concatenate([self.silo.rows[split] for split in splits])
-        return NumericStatistics.of(_filled(self._numbers(column)[rows]))
+        return NumericStatistics.of(filled[rows])
 
     # ------------------------------------------------------------------ histograms
 
@@ -147,9 +150,10 @@ class ToldRows:
         columns = self.table.task.numeric or ()
         whole = [_told_apart(g) for g in self.account.admit([self._missing(c) for c in columns])]
         train = self.silo.rows["train"]
+        filled = [self.account.pin(c, self._places, self._numbers(c)) for c in columns]
         numbers = [
-            held if told else _filled(held)
-            for held, told in zip((self._numbers(c)[train] for c in columns), whole, strict=True)
+            (self._numbers(column) if told else held)[train]
+            for column, held, told in zip(columns, filled, whole, strict=True)
         ]
         least = max(self.account.floor, -(-len(train) // _FINEST))
         classes = [_value_classes(held, least) for held in numbers]
@@ -214,10 +218,10 @@ def tell_rows(name: str, table: Table, account: Disclosed | None, asked: Shares)
     ]
     hidden = {}
     for split, groups in zip(SPLITS, account.admit(candidates), strict=True):
-        withheld = np.zeros(2 * size, dtype=bool)
-        withheld[: len(groups)] = groups == NOWHERE
-        held = np.bincount(strata[(parts == SPLITS.index(split))], minlength=2 * size)
-        hidden[split] = (withheld & (held > 0)).reshape(size, 2)
+        # A pair without rows looks like one of few: else it would be told where some are.
+        told = np.bincount(strata[parts == SPLITS.index(split)], minlength=2 * size) > 0
+        told[: len(groups)] &= groups != NOWHERE
+        hidden[split] = ~told.reshape(size, 2)
     own = parts[places]
     rows = {split: np.flatnonzero(own == part) for part, split in enumerate(SPLITS)}
     return ToldRows(ClientRows(name, table, rows), hidden, account, parts)
@@ -231,12 +235,6 @@ def _places(table: Table) -> NDArray[np.intp]:
 def _told_apart(groups: Codes) -> bool:
     """Whether it is told how many rows lack a value."""
     return len(groups) < 2 or bool((groups != NOWHERE).all())
-
-
-def _filled(numbers: Floats) -> Floats:
-    known = numbers[~np.isnan(numbers)]
-    mean = NumericStatistics.of(known).mean
-    return np.where(np.isnan(numbers), mean, numbers)
 
 
 def _value_classes(numbers: Floats, least: int) -> Codes:

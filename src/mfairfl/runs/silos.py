@@ -7,7 +7,9 @@ under that policy.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,40 +17,48 @@ from typing import Any
 import pandas as pd
 
 from mfairfl.data import SPLITS, Federation, Sensitive, Table, Task
-from mfairfl.engine.loop import Callback
 from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.files import make_private_folder
+from mfairfl.plugins import MODELS
 from mfairfl.remote.codec import Packet
 from mfairfl.remote.policy import Policy
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
 from mfairfl.runs.config import ClientsConfig, Config, DataConfig
+from mfairfl.runs.execute import Run, RunRequest
 from mfairfl.runs.federated import FederatedRequest, run_federated, run_name
+from mfairfl.runs.predictor import load
 from mfairfl.runs.prepare import federation_of, table_of
 from mfairfl.runs.record import RunRecord
 
 __all__ = ["run_under_policy", "silo_config", "silo_task", "write_silo_files"]
 
 
-def run_under_policy(
-    config: Config,
-    out: Path,
-    policy: Policy,
-    callbacks: Sequence[Callback] = (),
-    rows: Table | None = None,
-) -> RunRecord:
+def run_under_policy(request: RunRequest, policy: Policy) -> Run:
     """Carry out a run whose clients let out what a policy says, or resume it.
 
-    Parameters
-    ----------
-    out : Path
-        The run folder; the clients' files and what they keep are in its folder ``silos``.
-    policy : Policy
-        Of every client.
-    rows : Table, optional
-        Data in memory, instead of what the configuration names.
+    The clients' files and what they keep are in the folder ``silos`` of the run.
     """
-    table = table_of(config) if rows is None else rows
+    if isinstance(request.rows, Federation):
+        raise ConfigError(
+            "policy: clients with a policy are files of rows; pass a Table or a frame"
+        )
+    if request.module is not None:
+        raise ConfigError(
+            "policy: clients build the model by name; pass model='package.module:Name'"
+        )
+    with ExitStack() as stack:
+        out = request.out
+        if out is None:
+            out = Path(stack.enter_context(tempfile.TemporaryDirectory()), "run")
+        record = _carried_out(request, out, policy)
+        predictor = load(out, model=MODELS.get(request.config.model.kind))
+        return Run(record=record, predictor=predictor, path=request.out)
+
+
+def _carried_out(request: RunRequest, out: Path, policy: Policy) -> RunRecord:
+    config = request.config
+    table = request.rows if isinstance(request.rows, Table) else table_of(config)
     plain = silo_config(config, silo_task(table))
     folder = make_private_folder(make_private_folder(out) / "silos")
     files = write_silo_files(table, federation_of(config, table), folder)
@@ -56,11 +66,11 @@ def run_under_policy(
         name: SiloSettings(name=name, csv=file, state=file.parent / "state")
         for name, file in files.items()
     }
-    request = FederatedRequest(
+    wanted = FederatedRequest(
         config=plain, clients=tuple(sorted(files)), minimum=len(files), out=out
     )
     transport = _InProcess(settings, policy, run_name(plain))
-    return run_federated(request, transport, callbacks)
+    return run_federated(wanted, transport, request.callbacks)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,14 @@ from mfairfl.engine.loop import Callback
 from mfairfl.engine.output import Rule
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.notions import Notion, register_notion
+from mfairfl.files import load_settings
 from mfairfl.plugins import is_import_string
+from mfairfl.remote.policy import Policy
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import Run, RunRequest, run_requests
 from mfairfl.runs.options import settings
 from mfairfl.runs.prepare import ModuleFactory
+from mfairfl.runs.silos import run_under_policy
 from mfairfl.strategies.base import Strategy
 from mfairfl.strategies.registry import spelled
 
@@ -52,6 +55,7 @@ def train(
     out: str | Path | None = None,
     callbacks: Sequence[Callback] = (),
     workers: int | None = None,
+    policy: str | Path | Policy | None = None,
     **more: Any,
 ) -> Run:
     """Train a federated model and measure it.
@@ -98,6 +102,9 @@ def train(
     workers : int, optional
         Threads that the clients are spread over; one for each processor by default. The result
         has the same bits for any number.
+    policy : path or Policy, optional
+        A silo's policy.toml: clients then let out what it says and no more, as in a deployment
+        where each has it, whose bytes the run has. By default nothing is withheld.
     **more
         Any other key of the configuration, dotted: ``**{"strategy.beta": 0.6}``.
 
@@ -117,6 +124,7 @@ def train(
     _require("sensitive", sensitive, str | Sequence, "one or several columns' names")
     _require("config", config, str | Path | Mapping, "a TOML file or a mapping")
     _require("out", out, str | Path, "a folder")
+    _require("policy", policy, str | Path | Policy, "a policy.toml")
     _require("callbacks", callbacks, Sequence, "a list of objects with on_start and on_round")
     given: dict[str, Any] = {
         "csv": None if csv is None else str(csv),
@@ -152,7 +160,10 @@ def train(
         module=None if isinstance(model, str) else _factory(model),
         callbacks=tuple(callbacks),
     )
-    return run_requests([request], workers=workers)[0]
+    if policy is None:
+        return run_requests([request], workers=workers)[0]
+    known = policy if isinstance(policy, Policy) else load_settings(Path(policy), Policy)
+    return run_under_policy(request, known)
 
 
 def _require(keyword: str, value: Any, kind: Any, what: str) -> None:
