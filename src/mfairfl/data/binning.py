@@ -111,25 +111,27 @@ class Histogram:
         return Histogram(self.cuts, counts, values)
 
 
-def value_groups(numbers: Floats, least: int) -> Integers:
-    """Return a group of neighbouring values for each row, each of at least `least` rows.
+def value_groups(numbers: Floats, floor: int, least: int) -> Integers:
+    """Return a group of neighbouring values for each row, each of at least `floor` rows.
 
-    A value that so many rows hold has a group of its own, but for a few rows that would be too few
-    for one.
+    A value that so many rows hold has a group of its own, but for fewer rows beside it that would
+    be too few for one. Groups of several values have at least `least` rows where they can.
 
     Examples
     --------
-    >>> value_groups(np.array([1.0, 5, 2, 2, 2, 3, 4, 9]), 3).tolist()
+    >>> value_groups(np.array([1.0, 5, 2, 2, 2, 3, 4, 9]), 3, 4).tolist()
     [0, 1, 0, 0, 0, 1, 1, 1]
     """
     _, place, counts = np.unique(numbers, return_inverse=True, return_counts=True)
     groups, group, held = np.zeros(len(counts), dtype=np.int64), 0, 0
     for i, count in enumerate(counts.tolist()):
+        if count >= floor <= held:  # those before are enough without it
+            group, held = group + 1, 0
         groups[i] = group
         held += count
-        if held >= least:
+        if count >= floor or held >= least:
             group, held = group + 1, 0
-    if held and group:  # the last are too few: they join those before
+    if 0 < held < floor and group:  # the last are too few: they join those before
         groups[groups == group] = group - 1
     return np.asarray(groups[place])
 

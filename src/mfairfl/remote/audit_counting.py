@@ -181,7 +181,7 @@ def _pooled_scores(
     candidates, classes = [], []
     for members in own:
         found = np.full(len(strata), NOWHERE, dtype=np.intp)
-        found[members] = value_groups(scores[members], account.floor)
+        found[members] = value_groups(scores[members], account.floor, account.floor)
         candidates.append(_candidate("scores", account, rows, found, ordered=True))
         classes.append(found[members])
     for members, found, groups in zip(own, classes, account.admit(candidates), strict=True):

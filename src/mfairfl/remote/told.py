@@ -155,8 +155,8 @@ class ToldRows:
             (self._numbers(column) if told else held)[train]
             for column, held, told in zip(columns, filled, whole, strict=True)
         ]
-        least = max(self.account.floor, -(-len(train) // _FINEST))
-        classes = [_value_classes(held, least) for held in numbers]
+        floor = self.account.floor
+        classes = [_value_classes(held, floor) for held in numbers]
         found = self.account.admit(
             [
                 self._candidate(f"bins of '{column}'", own, train, ordered=True)
@@ -164,7 +164,7 @@ class ToldRows:
             ]
         )
         points = {
-            column: _Points.of(held, _grouped(own, groups), self.account.floor)
+            column: _Points.of(held, _grouped(own, groups), floor)
             for column, held, own, groups in zip(columns, numbers, classes, found, strict=True)
         }
         return [points[column].histogram(given) for column, given in cuts.items()]
@@ -237,10 +237,11 @@ def _told_apart(groups: Codes) -> bool:
     return len(groups) < 2 or bool((groups != NOWHERE).all())
 
 
-def _value_classes(numbers: Floats, least: int) -> Codes:
+def _value_classes(numbers: Floats, floor: int) -> Codes:
     """Return the group of neighbouring values that each number is in; nowhere if it is missing."""
     classes, known = np.full(len(numbers), NOWHERE, np.int32), ~np.isnan(numbers)
-    classes[known] = value_groups(numbers[known], least)
+    least = max(floor, -(-len(numbers) // _FINEST))
+    classes[known] = value_groups(numbers[known], floor, least)
     return classes
 
 
