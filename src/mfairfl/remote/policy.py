@@ -6,6 +6,8 @@ file the defaults hold: every method's default recipe and the paper's protocol s
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 from pydantic import ConfigDict, Field
@@ -13,7 +15,15 @@ from pydantic import ConfigDict, Field
 from mfairfl.data.values import DocumentedModel
 from mfairfl.files import load_settings, toml_text
 
-__all__ = ["POLICY", "Disclosure", "Limits", "Policy", "load_policy", "policy_text"]
+__all__ = [
+    "POLICY",
+    "Disclosure",
+    "Limits",
+    "Policy",
+    "load_policy",
+    "policy_sha256",
+    "policy_text",
+]
 
 POLICY = "policy.toml"
 """Name of the file."""
@@ -84,6 +94,22 @@ def load_policy(silo_file: Path) -> Policy:
     """Read the policy.toml beside a silo's file; without one the defaults hold."""
     path = silo_file.parent / POLICY
     return load_settings(path, Policy) if path.exists() else Policy()
+
+
+def policy_sha256(policy: Policy) -> str:
+    """Return the SHA-256 of what a policy says about disclosure, in force or by default.
+
+    It is that of the section as JSON, its keys in alphabetical order and no space between them:
+    equal for equal settings, whether a file names them or not.
+
+    Examples
+    --------
+    >>> policy_sha256(Policy()) == policy_sha256(Policy(limits=Limits(epochs=3)))
+    True
+    """
+    plain = policy.disclosure.model_dump(mode="json")
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def policy_text(policy: Policy) -> str:

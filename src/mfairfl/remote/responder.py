@@ -37,7 +37,15 @@ from mfairfl.remote.audit_counting import answer_audit, answer_groups
 from mfairfl.remote.codec import Packet, Shape, make_packet, pack_answer, read_header, unpack_ask
 from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.remote.histograms import pack_histograms, unpack_cuts
-from mfairfl.remote.policy import POLICY, Policy
+from mfairfl.remote.ledger import (
+    Ledger,
+    LedgerEntry,
+    RowSetFacts,
+    about_request,
+    packet_bytes,
+    packet_sha256,
+)
+from mfairfl.remote.policy import POLICY, Policy, policy_sha256
 from mfairfl.remote.refusals import refuse_absurd, refuse_excess
 from mfairfl.remote.silo_file import (
     SiloSettings,
@@ -98,26 +106,51 @@ class Responder:
         self._policy = policy or Policy()
         self._limits = self._policy.limits
         self._usage = Usage(settings.state, self._limits)
+        self._ledger = Ledger(settings.state)
+        self._row_sets: list[RowSetFacts] = []  # of the answer under way, for the ledger
         self._runs: dict[str, _OpenRun] = {}
 
     def handle(self, run: str, packet: Packet) -> Packet:
-        """Answer a message that belongs to `run`."""
+        """Answer a message that belongs to `run`; the ledger has the answer before it leaves.
+
+        A refusal has its line as well. Only who cannot have a turn leaves none.
+        """
+        with self._usage.turn():
+            self._row_sets.clear()
+            try:
+                answer = self._handle(run, packet)
+            except Exception as error:
+                self._ledger.add(self._entry(run, packet, refusal=_told(error)))
+                raise
+            told = {"answer_sha256": packet_sha256(answer), "answer_bytes": packet_bytes(answer)}
+            self._ledger.add(self._entry(run, packet, row_sets=tuple(self._row_sets), **told))
+            return answer
+
+    def _entry(self, run: str, packet: Packet, **outcome: Any) -> LedgerEntry:
+        """Return what the ledger says about an exchange."""
+        try:
+            _, header = read_header(packet)
+        except MessageError:
+            header = {}
+        asked = about_request(run, packet, header)
+        return LedgerEntry(**asked, policy_sha256=policy_sha256(self._policy), **outcome)
+
+    def _handle(self, run: str, packet: Packet) -> Packet:
         if not _NAME.fullmatch(run) or run.startswith("."):
             raise MessageError(f"'{run}' is not a valid name of a run")
         kind, header = read_header(packet)
         require_listed(self._listed, header)  # before anything looks a name up
         if kind not in _FIRST and not (self._settings.state / run / _ROWS).exists():
             raise self._unknown(run)
-        with self._usage.turn():
-            self._usage.count(run)
-            try:
-                with time_limit(self._limits.seconds):
-                    return self._answer(run, kind, header, packet)
-            except TimeLimitError:
-                raise MessageError(
-                    f"the answer takes longer than the {self._limits.seconds:,} seconds that this "
-                    f"silo allows (limits.seconds of its {POLICY})"
-                ) from None
+        self._usage.count(run)
+        try:
+            with time_limit(self._limits.seconds):
+                return self._answer(run, kind, header, packet)
+        except TimeLimitError:
+            raise MessageError(
+                f"the answer takes longer than the {self._limits.seconds:,} seconds that this "
+                f"silo allows (limits.seconds of its {POLICY})"
+            ) from None
 
     def _answer(self, run: str, kind: str, header: dict[str, Any], packet: Packet) -> Packet:
         settings, policy = self._settings, self._policy
@@ -256,6 +289,13 @@ class Responder:
             shape = Shape(model.size, Cells(attributes).size)
             self._runs[run] = _OpenRun(silo, shape, attributes, len(client.train.y))
         return self._runs[run]
+
+
+def _told(error: Exception) -> str:
+    """Return the reason that the coordinator is told; other errors may quote the file."""
+    if isinstance(error, MessageError | ConfigError):
+        return str(error)
+    return f"{type(error).__name__}; the silo's own log says more"
 
 
 def _shard(arrays: Mapping[str, np.ndarray], part: Split, width: int) -> Shard:
