@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ from mfairfl.strategies.base import Summary
 
 __all__ = ["FederatedRequest", "run_federated", "run_name"]
 
+_LONGEST_NAME = 80  # characters of a strategy's name in that of a run
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FederatedRequest:
@@ -64,9 +67,19 @@ class FederatedRequest:
 
 
 def run_name(config: Config) -> str:
-    """Return the name under which clients keep what belongs to a run with this configuration."""
+    """Return the name under which clients keep what belongs to a run with this configuration.
+
+    Clients take it for the name of a folder, and refuse what else a strategy's name may hold.
+
+    Examples
+    --------
+    >>> from mfairfl.runs.config import make_config
+    >>> run_name(make_config({"strategy": {"name": "fedmgda+"}})).partition("-")[0]
+    'fedmgda_'
+    """
     text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
-    return f"{config.strategy.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    plain = re.sub(r"[^\w.-]", "_", config.strategy.name)[:_LONGEST_NAME]
+    return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def run_federated(
