@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pydantic import BaseModel, PositiveInt
+
 from mfairfl.data import SPLITS, Split
 from mfairfl.guard.manifest import ManifestLine, Protocol, manifest
 from mfairfl.runs.config import Config
@@ -32,6 +34,24 @@ def server_view(config: Config) -> tuple[ManifestLine, ...]:
     )
 
 
+class _TrainingAsked(BaseModel):
+    local_epochs: PositiveInt | None = None
+    evaluate_every: PositiveInt = 1  # before there was this key, all were measured every round
+    patience: PositiveInt | None = None
+
+
+class _EncoderAsked(BaseModel):
+    numeric: str = "standard"  # before there were bins
+
+
+class _Asked(BaseModel):
+    """The part of a configuration that decides what crosses; records are not trusted."""
+
+    training: _TrainingAsked = _TrainingAsked()
+    encoder: _EncoderAsked = _EncoderAsked()
+    robust: str = "none"
+
+
 def protocol_of(settings: Mapping[str, Any], *, rule: str, splits: Iterable[Split]) -> Protocol:
     """Read what decides what crosses from a configuration as plain data, also an older one.
 
@@ -43,16 +63,19 @@ def protocol_of(settings: Mapping[str, Any], *, rule: str, splits: Iterable[Spli
         The output rule.
     splits : iterable of str
         The splits that have rows.
+
+    Raises
+    ------
+    ValidationError
+        If the data is not that of a configuration.
     """
-    training, encoder = settings.get("training", {}), settings.get("encoder", {})
+    asked = _Asked.model_validate(settings)
     return Protocol(
         rule=rule,
         splits=tuple(split for split in SPLITS if split in set(splits)),
-        epochs=training.get("local_epochs"),
-        # Before there was such a key, all clients were measured after every round, and numbers
-        # were scaled only.
-        evaluate_every=training.get("evaluate_every", 1),
-        patience=training.get("patience") is not None,
-        bins=encoder.get("numeric", "standard") == "bins",
-        robust=settings.get("robust", "none") != "none",
+        epochs=asked.training.local_epochs,
+        evaluate_every=asked.training.evaluate_every,
+        patience=asked.training.patience is not None,
+        bins=asked.encoder.numeric == "bins",
+        robust=asked.robust != "none",
     )
