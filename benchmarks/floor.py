@@ -58,8 +58,8 @@ def _interval(differences: np.ndarray) -> str:
 
 def _withheld(records: list[RunRecord]) -> str:
     clients = [own for record in records for own in record.federation.disclosure.values()]
-    rows = sum(rows for own in clients for rows in own.withheld.values())
-    pairs = sum(len(own.hidden) for own in clients)
+    rows = sum(rows for own in clients for rows in own.rows_withheld.values())
+    pairs = sum(len(own.withheld) for own in clients)
     return f"{pairs / len(records):.1f} groups and labels, {rows / len(records):.1f} rows a run"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from mfairfl.fairness import Event, Notion
 from mfairfl.strategies import Card, Step, Strategy
 from mfairfl.testing import BrokenPromiseError, check_notion, check_strategy
+from mfairfl.training.plan import Controller
 
 CARD = Card(title="A rule of one's own")
 
@@ -114,6 +115,26 @@ class Hoarding(Mean):
         return {"seen": {round.index}}, round.jobs()
 
 
+@dataclass(frozen=True)
+class Secretive(Mean):
+    def plan(self, state, round):
+        return state, [replace(job, keep="mine") for job in round.jobs()]
+
+
+@dataclass(frozen=True)
+class Telling(Mean):
+    def plan(self, state, round):
+        count = len(round.summary.constraints)
+        zeros = (0.0,) * count
+        controller = Controller(goal=round.summary.goal, multipliers=zeros, step=zeros)
+        return state, round.jobs(replace(round.plan, controller=controller))
+
+
+@dataclass(frozen=True)
+class Idle(Mean):
+    card = Card(title="Nobody trains", steps="none")
+
+
 @pytest.mark.parametrize(
     ("broken", "told"),
     [
@@ -128,6 +149,9 @@ class Hoarding(Mean):
         (Remembering, "Remembering breaks 'same seed, same bits'"),
         (Demanding, "Demanding breaks 'a bad reply never breaks a round': .*where is everybody"),
         (Partial, "Partial breaks 'equal clients count equally'"),
+        (Secretive, "Secretive breaks 'the card says .*: a job keeps 'mine', .* lacks 'model'"),
+        (Telling, "Telling breaks 'the card says .*: clients report multipliers, and the card"),
+        (Idle, "Idle breaks 'the card says what .*: clients train, and the card has steps="),
         (Hoarding, "Hoarding breaks .*: its state is not plain data: .*set"),
     ],
 )

@@ -20,6 +20,7 @@ __all__ = [
     "DataError",
     "EstimatorError",
     "FederationError",
+    "LedgerError",
     "MessageError",
     "MfairflError",
     "RunDirectoryError",
@@ -59,6 +60,14 @@ class CheckpointError(MfairflError):
 
 class FederationError(MfairflError):
     """A federation cannot go on: too few clients, or a method that does not fit."""
+
+
+class LedgerError(MfairflError):
+    """A silo's ledger is full, or was changed; `line` says where its chain is broken."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.line = line
 
 
 class MessageError(MfairflError):

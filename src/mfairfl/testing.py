@@ -35,7 +35,7 @@ from mfairfl.models import MLP
 from mfairfl.strategies.base import Card, Strategy
 from mfairfl.strategies.registry import create
 from mfairfl.training.arithmetic import steady_arithmetic
-from mfairfl.training.plan import Recipe, Report
+from mfairfl.training.plan import Job, Recipe, Report
 
 __all__ = [
     "NOTION_CHECKS",
@@ -356,6 +356,44 @@ def is_pure(strategy: Strategy) -> None:
     _require(not seen, "".join(seen[:1]))
 
 
+@_promise("the card says what clients keep and send")
+def says_what_crosses(strategy: Strategy) -> None:
+    """Name on the card what jobs keep, and what they report beside updates."""
+    jobs: list[Job] = []
+
+    @dataclass(frozen=True)
+    class Observed(Strategy):
+        card = strategy.card
+
+        def start(self, summary: Any) -> Any:
+            return strategy.start(summary)
+
+        def plan(self, state: Any, round: Any) -> Any:  # noqa: A002
+            planned, made = strategy.plan(state, round)
+            jobs.extend(made)
+            return planned, made
+
+        def combine(self, state: Any, round: Any, reports: Any, gram: Any) -> Any:  # noqa: A002
+            return strategy.combine(state, round, reports, gram)
+
+    _SmallRun(Observed()).run()
+    card = strategy.card
+    _require(not jobs or card.steps != "none", 'clients train, and the card has steps="none"')
+    for job in jobs:
+        moving = job.plan.controller
+        slots = {
+            "model": job.keep,
+            "control": job.keep_control,
+            "multipliers": None if moving is None else moving.slot,
+        }
+        for name, slot in slots.items():
+            told = slot is None or name in card.keeps
+            _require(told, f"a job keeps '{slot}', and the card's keeps lacks {name!r}")
+        if job.send and moving is not None and moving.slot is None:
+            told = card.moves_every is not None and card.moves_every < job.plan.epochs
+            _require(told, "clients report multipliers, and the card's moves_every lets them not")
+
+
 @_promise("a bad reply never breaks a round")
 def stands_bad_replies(strategy: Strategy) -> None:
     """Do without replies that are missing, late, doubled or not finite."""
@@ -443,6 +481,7 @@ def _same(a: Any, b: Any) -> bool:
 STRATEGY_CHECKS: tuple[Callable[[Strategy], None], ...] = (
     describes_itself,
     is_pure,
+    says_what_crosses,
     survives_hard_clients,
     learns,
     repeats_itself,

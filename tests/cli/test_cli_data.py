@@ -9,7 +9,8 @@ import pytest
 
 from census_records import edition
 from mfairfl.data import DATASETS
-from mfairfl.strategies import available
+from mfairfl.guard.manifest import manifest
+from mfairfl.strategies import available, describe
 
 
 def test_list_names_the_data_sets(cli):
@@ -173,6 +174,15 @@ def test_a_strategy_is_explained_with_its_rule_and_hyper_parameters(cli):
     answer = cli("strategies", "fedavgg")
     assert answer.code == 2
     assert "did you mean 'fedavg'" in answer.err
+
+
+def test_an_explained_strategy_says_what_the_server_sees(cli):
+    told = " ".join(cli("strategies", "scaffold").out.split())
+    for line in manifest(describe("scaffold")):
+        assert f"- {line.sentence}" in told
+    found = json.loads(cli("strategies", "ditto", "--json").out)["server_sees"]
+    assert found[-1]["what"] == "personal models"
+    assert (found[-1]["seen"], found[-1]["when"]) == ("never", "never")
 
 
 def test_strategies_of_others_are_listed_and_explained(cli, tmp_path, monkeypatch):

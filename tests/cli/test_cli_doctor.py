@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from mfairfl.runs.config import make_config
+from mfairfl.runs.server_view import server_view
+
 
 @pytest.fixture
 def diagnose(cli, tmp_path):
@@ -69,9 +72,18 @@ def test_cost_is_train_rows_times_epochs(diagnose, people):
 
 def test_the_server_sees_cells_of_group_and_label(diagnose, people):
     _, findings = diagnose(people)
+    first, *lines = texts(findings, "ok", "server sees")
+    # Three groups × two labels.
+    assert first == "the method needs each client's update; groups × labels are 6 cells"
+    expected = server_view(make_config({"strategy": {"name": "mfairfl"}}))
+    assert lines == [line.sentence for line in expected]
+    assert any(line.startswith("measurements: ") and "every round" in line for line in lines)
+
+
+def test_a_reference_that_pools_rows_says_so(diagnose, people):
+    _, findings = diagnose(people, '[strategy]\nname = "cenfair"\n')
     (said,) = texts(findings, "ok", "server sees")
-    assert "the method needs each client's update" in said
-    assert "summed in 6 cells" in said  # three groups × two labels
+    assert said.startswith("rows: every row of every client; each client's own, once")
 
 
 def test_columns_that_give_the_label_away_or_say_nothing(diagnose, people):

@@ -10,6 +10,7 @@ import pytest
 from mfairfl.cli import main
 from mfairfl.deployment.listener import ConnectionLimits
 from mfairfl.deployment.settings import FederationSettings, ServerSettings
+from mfairfl.remote.ledger import LedgerLine
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")
@@ -36,7 +37,15 @@ def test_a_flag_is_known(flag, capsys):
     main(["deploy", "init", "--help"])
     main(["deploy", "certificates", "--help"])
     main(["deploy", "audit", "--help"])
+    main(["deploy", "ledger", "--help"])
     assert flag in capsys.readouterr().out
+
+
+def test_the_keys_of_a_ledger_are_on_the_page():
+    part = PAGE.partition("## What a silo has told")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([\w, ]+) \|", part, re.MULTILINE)[1:]
+    named = [key for row in rows for key in row.split(", ")]
+    assert sorted([*named, "torn"]) == sorted(LedgerLine.model_fields)
 
 
 def test_the_ports_are_the_defaults():

@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 
 from mfairfl.fairness.audit_counts import AuditCounts
+from mfairfl.guard.manifest import manifest
 from mfairfl.report.audit.build import build_audit
 from mfairfl.report.audit.settings import AuditFacts, AuditMeaning, AuditSettings, AuditSource
 from mfairfl.report.document import (
@@ -23,9 +24,12 @@ from mfairfl.report.document import (
     Provenance,
     RunReport,
     Section,
+    ServerView,
     Slice,
     TrainingCourse,
+    Withheld,
 )
+from mfairfl.strategies import describe
 
 NOTIONS = ("demographic_parity", "equalized_odds", "equal_opportunity", "accuracy_parity")
 GOAL = "demographic_parity_violation"
@@ -311,6 +315,20 @@ def rich_report(outcome="too few rows to tell", tolerance=0.02, rounds=40):
             sentence="Decisions read the group: sex and race are inputs of the model.",
             details=["With sex swapped, 3.1 % of the decisions change."],
         ),
+        server=ServerView(
+            sentence="The rows stayed with the silos.",
+            lines=list(manifest(describe("mfairfl"))),
+        ),
+        withheld=[
+            Withheld(
+                client=name,
+                min_rows=10,
+                sets=[f"train rows, race = {race}, favourable label" for race in list(races)[:i]],
+                rows={"train": 3 * i, "test": i} if i else {},
+                policy_sha256="5a" * 32,
+            )
+            for i, name in enumerate(clients)
+        ],
         provenance=provenance(),
         definitions=definitions(),
     )
@@ -349,6 +367,7 @@ def poor_report():
             rows=0, clients=[], dropped=[], filled=[], merged=[], notes=[], warnings=[]
         ),
         group_use=GroupUse(reads_group=False, sentence="Decisions do not read it.", details=[]),
+        server=ServerView(sentence="What crossed is not known."),
         provenance=provenance().model_copy(
             update={"settings": {}, "data": {}, "files": {}, "versions": {}, "machine": {}}
         ),
@@ -395,6 +414,11 @@ def hostile_report(count=60, rounds=40):
                     "clients": [{"name": name, HOSTILE[0]: name} for name in HOSTILE],
                 }
             ),
+            "server": ServerView(sentence=HOSTILE[0], lines=base.server.lines),
+            "withheld": [
+                base.withheld[-1].model_copy(update={"client": name, "sets": list(HOSTILE)})
+                for name in HOSTILE
+            ],
             "provenance": provenance(HOSTILE[5]).model_copy(
                 update={"settings": {name: name for name in HOSTILE}}
             ),

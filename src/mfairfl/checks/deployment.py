@@ -16,6 +16,7 @@ from mfairfl.checks.facts import ColumnFacts, column_facts
 from mfairfl.checks.features import examine_features
 from mfairfl.checks.finding import Finding
 from mfairfl.checks.run import SMALL_GROUP
+from mfairfl.checks.server import agreed_view, configured_view
 from mfairfl.data.agreement import Profile, agree, describe_columns
 from mfairfl.data.columns import columns_of, lookalike, require_columns
 from mfairfl.data.frame import FileContent, read_file
@@ -25,7 +26,7 @@ from mfairfl.data.traps import traps_of
 from mfairfl.deployment.credentials import require_private_key
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.files import others_can_read
+from mfairfl.files import others_can_read, toml_text
 from mfairfl.remote.policy import POLICY, Disclosure, Limits, load_policy
 from mfairfl.remote.silo_file import SiloSettings, consented, load_silo
 
@@ -38,8 +39,8 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     """Yield findings about a silo; an error is raised where it cannot take part."""
     silo, policy = load_silo(file), load_policy(file)
     yield Finding("ok", "settings", f"{file}: silo '{silo.name}'")
-    yield Finding("ok", "limits", _settings(policy.limits))
-    yield Finding("ok", "disclosure", _settings(policy.disclosure))
+    yield Finding("ok", "limits", _limits(policy.limits))
+    yield from _disclosure(policy.disclosure)
     content = read_file(silo.csv, **asdict(silo.format))
     task = consented(silo)
     reading = silo if task is None else task.read_as(silo)
@@ -53,6 +54,8 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
         if agreed := (yield from _fit(profile, task)):
             yield from column_facts(content.frame, agreed, silo.csv.name, silo)
             yield from _features(silo, content, agreed)
+    if silo.task is not None:
+        yield from agreed_view(silo.task)
     yield from _audit(silo, content, policy.disclosure)
     yield _state(silo)
     yield _key(silo)
@@ -60,15 +63,24 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     yield _reach(silo)
 
 
-def _settings(section: Limits | Disclosure) -> str:
-    """Say which settings of a section hold, and whether the silo or mfairfl chose them."""
-    own = section.model_fields_set
-    parts = {f"of {POLICY}": own, "by default": type(section).model_fields.keys() - own}
+def _limits(limits: Limits) -> str:
+    """Say which limits hold, and whether the silo or mfairfl chose them."""
+    own = limits.model_fields_set
+    parts = {f"of {POLICY}": own, "by default": type(limits).model_fields.keys() - own}
     texts = {
-        where: [f"{key} {value:,}" for key, value in section if key in keys]
+        where: [f"{key} {value:,}" for key, value in limits if key in keys]
         for where, keys in parts.items()
     }
     return "; ".join(f"{where}: {', '.join(found)}" for where, found in texts.items() if found)
+
+
+def _disclosure(section: Disclosure) -> Iterator[Finding]:
+    """Say what is kept back, key by key, with the meaning of each."""
+    for key, field in type(section).model_fields.items():
+        where = f"of {POLICY}" if key in section.model_fields_set else "by default"
+        meaning = (field.description or "").rstrip(".")
+        value = toml_text(getattr(section, key))
+        yield Finding("ok", "disclosure", f"{key} = {value} ({where}): {meaning}")
 
 
 def _audit(silo: SiloSettings, content: FileContent, disclosure: Disclosure) -> Iterator[Finding]:
@@ -197,6 +209,8 @@ def examine_federation(file: Path) -> Iterator[Finding]:
     if settings.run is not None:
         about = f"strategy {settings.config().strategy.name}"
     yield Finding("ok", "settings", f"{file}: {about}")
+    if settings.run is not None:
+        yield from configured_view(settings.config())
     members = settings.members()
     yield Finding("ok", "silos", f"keys of {', '.join(sorted(members.values()))}")
     if gone := sorted(members[key] for key in settings.revoked_keys() & set(members)):

@@ -11,6 +11,7 @@ import numpy as np
 from mfairfl.checks.facts import ColumnFacts, column_facts, frame_of
 from mfairfl.checks.features import examine_features
 from mfairfl.checks.finding import Finding
+from mfairfl.checks.server import SEES, configured_view
 from mfairfl.checks.silos import rows_by_client
 from mfairfl.data import MISSING, Federation, Table, Task
 from mfairfl.data.frame import FileContent
@@ -21,7 +22,6 @@ from mfairfl.engine.state import Setup
 from mfairfl.errors import DataError
 from mfairfl.fairness import Tally, noise_floor
 from mfairfl.fairness.cells import Cells
-from mfairfl.fairness.scores import LOGIT_BINS
 from mfairfl.runs.config import Config
 from mfairfl.runs.prepare import content_of, federation_of, model_of, setup_of, table_of
 from mfairfl.text import some_of
@@ -35,7 +35,6 @@ RARE_LABEL = 0.05
 REVEALS = {
     "individual": "each client's update",
     "sums": "only the sum of the updates",
-    "rows": "every row of every client",
 }
 """What a method shows the server, by `Card.reveals`."""
 
@@ -62,7 +61,7 @@ def examine_run(config: Config) -> Iterator[Finding | ColumnFacts]:
     yield from _clients(federation, known=table.warnings)
     yield from _groups(federation)
     yield from _floor(config, federation)
-    yield from _server(setup)
+    yield from _server(setup, config)
     yield from _cost(setup)
 
 
@@ -184,18 +183,14 @@ def _floor(config: Config, federation: Federation) -> Iterator[Finding]:
         )
 
 
-def _server(setup: Setup) -> Iterator[Finding]:
+def _server(setup: Setup, config: Config) -> Iterator[Finding]:
+    """Say what the method needs of updates, then all that crosses."""
     card = setup.strategy.card
-    cells = Cells(setup.summary.attributes).size
-    pooled = (
-        "" if card.trains_on == "clients" else "; it pools the rows: a reference, not federated"
-    )
-    yield Finding(
-        "ok", "server sees", f"the method needs {REVEALS[card.reveals]}{pooled}; in addition, "
-        f"each round, every client's rows, losses and decisions summed in {2 * cells} cells "
-        f"(group × label); at the end also a histogram of the scores in each of them, "
-        f"{LOGIT_BINS:,} bins, for ROC-AUC and calibration"
-    )  # fmt: skip
+    if card.trains_on == "clients":
+        cells = Cells(setup.summary.attributes).size
+        said = f"the method needs {REVEALS[card.reveals]}; groups × labels are {2 * cells} cells"
+        yield Finding("ok", SEES, said)
+    yield from configured_view(config)
 
 
 def _cost(setup: Setup) -> Iterator[Finding]:

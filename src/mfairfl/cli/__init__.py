@@ -23,6 +23,7 @@ from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
 from mfairfl.cli.deploy import app as deploy_app
 from mfairfl.cli.deploy_audit import deploy_audit
+from mfairfl.cli.deploy_ledger import deploy_ledger
 from mfairfl.cli.doctor import doctor
 from mfairfl.cli.explain import explain
 from mfairfl.cli.flags import command
@@ -66,6 +67,7 @@ for verb in _VERBS:
     command(app)(verb)
 app.add_typer(data_app, name="data")
 command(deploy_app, "audit")(deploy_audit)
+command(deploy_app, "ledger")(deploy_ledger)
 app.add_typer(deploy_app, name="deploy")
 
 

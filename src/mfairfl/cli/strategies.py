@@ -74,7 +74,8 @@ def _seen(card: Card) -> str:
 
 
 def _explain(name: str, *, as_json: bool) -> None:
-    """Print a method's rule and its hyper-parameters."""
+    """Print a method's rule, its hyper-parameters, and what the server sees."""
+    from mfairfl.guard.manifest import manifest  # noqa: PLC0415 - only when called
     from mfairfl.strategies import create, describe, grids  # noqa: PLC0415 - only when called
 
     strategy, card, tuned = create(name), describe(name), grids(name)
@@ -82,8 +83,11 @@ def _explain(name: str, *, as_json: bool) -> None:
         key: {"default": value, "grid": list(tuned.get(key, ()))}
         for key, value in dotted(asdict(strategy)).items()  # type: ignore[call-overload]
     }
+    seen = manifest(card)
     if as_json:
-        print_json({"name": name, **asdict(card), "hyper_parameters": values})
+        told = [line.model_dump(mode="json") for line in seen]
+        plain = {"name": name, **asdict(card), "server_sees": told}
+        print_json(plain | {"hyper_parameters": values})
         return
     typer.echo(f"{name}: {card.title} ({card.paper})\n\n{getdoc(getmodule(strategy))}\n")
     typer.echo(f"{getdoc(type(strategy))}\n")
@@ -92,3 +96,6 @@ def _explain(name: str, *, as_json: bool) -> None:
         for key, value in values.items()
     ]
     print_table(["hyper-parameter", "default", "tuned over"], rows, wrap=(2,))
+    typer.echo("What the server sees of each client, with the usual settings:")
+    for line in seen:
+        print_text(f"- {line.sentence}")

@@ -38,7 +38,8 @@ from mfairfl.remote.audit_consent import (
 )
 from mfairfl.remote.audit_questions import AuditAsk, SentModel, unpack_audit, unpack_groups_ask
 from mfairfl.remote.codec import Packet, Shape
-from mfairfl.remote.disclosed import Disclosed, RowSetFacts, keyed_sha256, open_account
+from mfairfl.remote.disclosed import Disclosed, keyed_sha256, open_account
+from mfairfl.remote.ledger import RowSetFacts
 from mfairfl.remote.policy import Policy
 from mfairfl.remote.refusals import refuse_absurd, refuse_excess
 from mfairfl.remote.silo_file import SiloSettings, require_consent

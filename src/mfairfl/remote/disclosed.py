@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -27,34 +26,17 @@ from mfairfl.errors import MessageError
 from mfairfl.files import make_private_folder, write_atomically
 from mfairfl.guard.row_sets import NOWHERE, Candidate, RowSets, admit
 from mfairfl.randomness import stream
+from mfairfl.remote.ledger import RowSetFacts
 from mfairfl.remote.policy import POLICY, Disclosure
 from mfairfl.remote.usage import DISCLOSED, refuse_beyond
 
-__all__ = ["Disclosed", "RowSetFacts", "keyed_sha256", "open_account"]
+__all__ = ["Disclosed", "keyed_sha256", "open_account"]
 
 _FILE = "told.safetensors"
 _KEY = "fingerprints.key"
 _MOST_SETS = 4096  # that an account is kept of
 
 Codes = NDArray[np.int32]
-
-
-@dataclass(frozen=True, slots=True)
-class RowSetFacts:
-    """Sets of rows that an answer is about.
-
-    Parameters
-    ----------
-    what : str
-        What they are, for example "levels of 'race' in train and other rows".
-    sets, smallest, rows : int
-        How many there are, the rows of the smallest, and the rows of all.
-    """
-
-    what: str
-    sets: int
-    smallest: int
-    rows: int
 
 
 class _Told(StrictModel):

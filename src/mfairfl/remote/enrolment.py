@@ -143,6 +143,13 @@ class SiloDisclosure(StrictModel):
             rows=dict(found.withheld),
         )
 
+    def mask(self, split: Split, shape: tuple[int, ...]) -> np.ndarray:
+        """Return which (cell, label) pairs are withheld, (C, 2)."""
+        found = np.zeros(shape, dtype=bool)
+        for pair in self.hidden[split]:
+            found[pair] = True
+        return found
+
 
 class Enrolled(StrictModel):
     """What was agreed, and by which clients; a server keeps it as JSON.
@@ -185,12 +192,8 @@ class Enrolled(StrictModel):
     @property
     def hidden(self) -> dict[str, np.ndarray]:
         """Which (cell, label) pairs of its train rows each client withholds, (C, 2)."""
-        found = {}
-        for name, own in self.disclosure.items():
-            found[name] = np.zeros_like(self.counts["train"][name], dtype=bool)
-            for pair in own.hidden["train"]:
-                found[name][pair] = True
-        return found
+        shape = (Cells(self.attributes).size, 2)
+        return {name: own.mask("train", shape) for name, own in self.disclosure.items()}
 
 
 def enrol(

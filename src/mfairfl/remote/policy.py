@@ -134,14 +134,18 @@ def load_policy(silo_file: Path) -> Policy:
 
 
 def policy_sha256(policy: Policy) -> str:
-    """Return the fingerprint of what a policy lets out: equal sections, equal fingerprints.
+    """Return the SHA-256 of what a policy says about disclosure, in force or by default.
+
+    It is that of the section as JSON, its keys in alphabetical order and no space between them:
+    equal for equal settings, whether a file names them or not.
 
     Examples
     --------
     >>> policy_sha256(Policy()) == policy_sha256(Policy(limits=Limits(epochs=3)))
     True
     """
-    text = json.dumps(policy.disclosure.model_dump(mode="json"), sort_keys=True)
+    plain = policy.disclosure.model_dump(mode="json")
+    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

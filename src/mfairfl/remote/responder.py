@@ -12,7 +12,7 @@ priced, nor can one be had by subtracting answers (`remote/told.py`, `remote/dis
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,6 +37,14 @@ from mfairfl.remote.codec import Packet, Shape, make_packet, pack_answer, read_h
 from mfairfl.remote.disclosed import Disclosed, keyed_sha256, open_account
 from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.remote.histograms import pack_histograms, unpack_cuts
+from mfairfl.remote.ledger import (
+    Ledger,
+    LedgerEntry,
+    RowSetFacts,
+    about_request,
+    packet_bytes,
+    packet_sha256,
+)
 from mfairfl.remote.policy import KINDS, POLICY, Policy, policy_sha256
 from mfairfl.remote.refusals import refuse_absurd, refuse_disclosing, refuse_excess
 from mfairfl.remote.silo_file import (
@@ -84,6 +92,7 @@ class _OpenRun(NamedTuple):
     attributes: tuple[Attribute, ...]
     train_rows: int
     hidden: frozenset[tuple[int, int]]
+    row_sets: tuple[RowSetFacts, ...]
 
 
 class Responder:
@@ -102,10 +111,36 @@ class Responder:
         self._policy = policy or Policy()
         self._limits = self._policy.limits
         self._usage = Usage(settings.state, self._policy)
+        self._ledger = Ledger(settings.state)
+        self._row_sets: list[RowSetFacts] = []  # of the answer under way, for the ledger
         self._runs: dict[str, _OpenRun] = {}
 
     def handle(self, run: str, packet: Packet) -> Packet:
-        """Answer a message that belongs to `run`."""
+        """Answer a message that belongs to `run`; the ledger has the answer before it leaves.
+
+        A refusal has its line as well. Only who cannot have a turn leaves none.
+        """
+        with self._usage.turn():
+            self._row_sets.clear()
+            try:
+                answer = self._handle(run, packet)
+            except Exception as error:
+                self._ledger.add(self._entry(run, packet, refusal=_reason(error)))
+                raise
+            told = {"answer_sha256": packet_sha256(answer), "answer_bytes": packet_bytes(answer)}
+            self._ledger.add(self._entry(run, packet, row_sets=tuple(self._row_sets), **told))
+            return answer
+
+    def _entry(self, run: str, packet: Packet, **outcome: Any) -> LedgerEntry:
+        """Return what the ledger says about an exchange."""
+        try:
+            _, header = read_header(packet)
+        except MessageError:
+            header = {}
+        asked = about_request(run, packet, header)
+        return LedgerEntry(**asked, policy_sha256=policy_sha256(self._policy), **outcome)
+
+    def _handle(self, run: str, packet: Packet) -> Packet:
         if not _NAME.fullmatch(run) or run.startswith("."):
             raise MessageError(f"'{run}' is not a valid name of a run")
         kind, header = read_header(packet)
@@ -116,16 +151,15 @@ class Responder:
             )
         if kind not in _FIRST and not (self._settings.state / run / _ROWS).exists():
             raise self._unknown(run)
-        with self._usage.turn():
-            self._usage.count(run)
-            try:
-                with time_limit(self._limits.seconds):
-                    return self._answer(run, kind, header, packet)
-            except TimeLimitError:
-                raise MessageError(
-                    f"the answer takes longer than the {self._limits.seconds:,} seconds that this "
-                    f"silo allows (limits.seconds of its {POLICY})"
-                ) from None
+        self._usage.count(run)
+        try:
+            with time_limit(self._limits.seconds):
+                return self._answer(run, kind, header, packet)
+        except TimeLimitError:
+            raise MessageError(
+                f"the answer takes longer than the {self._limits.seconds:,} seconds that this "
+                f"silo allows (limits.seconds of its {POLICY})"
+            ) from None
 
     def _answer(self, run: str, kind: str, header: dict[str, Any], packet: Packet) -> Packet:
         settings, policy = self._settings, self._policy
@@ -135,7 +169,7 @@ class Responder:
             "cuts": lambda: self._histograms(header, packet),
             "encode": lambda: self._encode(run, header),
             "audit-groups": lambda: answer_groups(settings, policy, header),
-            "audit": lambda: answer_audit(settings, policy, packet)[0],
+            "audit": lambda: self._audit(packet),
         }
         if kind not in others:
             return self._compute(run, kind, packet)
@@ -157,6 +191,7 @@ class Responder:
         refuse_excess(ask, self._policy, enrolled.train_rows)
         disclosure = self._policy.disclosure
         refuse_disclosing(ask, disclosure, enrolled.train_rows, enrolled.hidden)
+        self._row_sets += enrolled.row_sets
         if kept := _kept_bytes(ask, self._settings.state / run, enrolled.shape):
             self._usage.require_room(kept)
         return pack_answer(enrolled.silo.answer(ask))
@@ -180,6 +215,7 @@ class Responder:
         """Return what the encoder is fitted from: train rows, and categories of the others."""
         told = self._told(header)
         plain = {name: asdict(sums) for name, sums in told.sums().items()}
+        self._row_sets += told.row_sets
         facts = {"sha256": self._fingerprint(told.table), "rows": len(told.table)}
         return make_packet("sums", {"sums": plain, **facts})
 
@@ -187,7 +223,9 @@ class Responder:
         """Count train rows between cuts."""
         told = self._told(header)
         cuts = unpack_cuts(packet, told.table.task.numeric or ())
-        return pack_histograms(told.histograms(cuts))
+        found = told.histograms(cuts)
+        self._row_sets += told.row_sets
+        return pack_histograms(found)
 
     def _encode(self, run: str, header: dict[str, Any]) -> Packet:
         """Encode the rows, store them for this run, and return counts per (cell, label)."""
@@ -214,6 +252,7 @@ class Responder:
         folder = make_private_folder(make_private_folder(self._settings.state) / run)
         write_sealed(folder / _ROWS, arrays, agreed.model_dump(mode="json"))
         self._runs.pop(run, None)
+        self._row_sets += told.row_sets
         return self._counts(told)
 
     def _counts(self, told: ToldRows) -> Packet:
@@ -239,6 +278,12 @@ class Responder:
             raise DataError(f"{s.csv.name}: does not fit the agreed task; profile it again")
         given = {key: header[key] for key in ("seed", "test", "validation")}
         return tell_rows(s.name, replace(table, task=task), account, Shares(**given))
+
+    def _audit(self, packet: Packet) -> Packet:
+        """Count decisions by group, label and score."""
+        answer, sets = answer_audit(self._settings, self._policy, packet)
+        self._row_sets += sets
+        return answer
 
     def _account(self, content: FileContent) -> Disclosed | None:
         """Return what was told about the file before; None if nothing is withheld."""
@@ -283,7 +328,8 @@ class Responder:
             silo = SoleClient(client, model, attributes, agreed.seed, slots)
             shape = Shape(model.size, Cells(attributes).size)
             rows, hidden = len(client.train.y), frozenset(agreed.hidden)
-            self._runs[run] = _OpenRun(silo, shape, attributes, rows, hidden)
+            sets = tuple(_row_sets(client, shape.cells))
+            self._runs[run] = _OpenRun(silo, shape, attributes, rows, hidden, sets)
         return self._runs[run]
 
 
@@ -296,6 +342,25 @@ def _with_rest(sensitive: Sensitive) -> Sensitive:
     if sensitive.rest is not None or MISSING not in (sensitive.groups or ()):
         return sensitive
     return sensitive.model_copy(update={"rest": MISSING})
+
+
+def _reason(error: Exception) -> str:
+    """Return the reason that the coordinator is told; other errors may quote the file."""
+    if isinstance(error, MessageError | ConfigError):
+        return str(error)
+    return f"{type(error).__name__}; the silo's own log says more"
+
+
+def _row_sets(client: Client, cells: int) -> Iterator[RowSetFacts]:
+    """Yield the sets of rows that measurements and updates of a run are about."""
+    for split in SPLITS:
+        shard = client.shard(split)
+        strata = 2 * shard.cells.astype(np.int64) + shard.y
+        sizes = np.bincount(strata[strata < 2 * cells])
+        if sizes.any():
+            smallest, rows = int(sizes[sizes > 0].min()), int(sizes.sum())
+            what = f"groups and labels of {split} rows"
+            yield RowSetFacts(what, int((sizes > 0).sum()), smallest, rows)
 
 
 def _shard(arrays: Mapping[str, np.ndarray], part: Split, width: int) -> Shard:

@@ -23,6 +23,7 @@ from mfairfl.data.table import Table
 from mfairfl.fairness.cells import Cells
 from mfairfl.guard.row_sets import NOWHERE, Candidate
 from mfairfl.remote.disclosed import Disclosed
+from mfairfl.remote.ledger import RowSetFacts
 
 __all__ = ["Shares", "ToldRows", "tell_rows"]
 
@@ -77,6 +78,11 @@ class ToldRows:
         strata = 2 * cells + self.table.y[self.silo.rows[split]]
         counts = np.bincount(strata, minlength=2 * size + 2).reshape(size + 1, 2)
         return counts[:size], int(counts[size].sum())
+
+    @property
+    def row_sets(self) -> list[RowSetFacts]:
+        """What was told about them in the present answer."""
+        return [] if self.account is None else self.account.used
 
     # ------------------------------------------------------------------ sums
 

@@ -18,6 +18,7 @@ from mfairfl.report.headline import make_headline
 from mfairfl.report.numbers import client_slices, group_sections, overall_numbers
 from mfairfl.report.provenance import altered_files, provenance_of, read_encoder
 from mfairfl.report.reported_run import read_runs
+from mfairfl.report.server_view import view_of, withheld_by_silos
 from mfairfl.report.treatment import data_treatment
 from mfairfl.runs.references import fit_on_rows_of
 from mfairfl.text import one_line
@@ -73,6 +74,8 @@ def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) 
         training=training_course(run),
         data=data_treatment(run, read_encoder(run)),
         group_use=group_use(run),
+        server=view_of(run),
+        withheld=withheld_by_silos(run),
         provenance=provenance_of(run),
     )
     whole = report.model_copy(update={"definitions": define(numbers_in(report))})

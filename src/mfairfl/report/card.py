@@ -11,6 +11,7 @@ from mfairfl.report.ai_act import ai_act_skeleton
 from mfairfl.report.document import Measured, RunReport, Section, Slice
 from mfairfl.report.markdown import bullets, escaped, table
 from mfairfl.report.wording import label_of
+from mfairfl.text import some_of
 
 __all__ = ["model_card"]
 
@@ -22,6 +23,7 @@ _RATES = (
     "base_rate",
     "expected_calibration_error",
 )
+_MANY_SETS = 5  # that a cell names
 _USE = (
     ("Purpose and decisions it is for", "whoever puts the model to use"),
     ("Who decides with it, and how a person can object", "whoever puts the model to use"),
@@ -50,6 +52,7 @@ def model_card(report: RunReport) -> str:
         *_groups(report),
         *_clients(report),
         *_compared(report),
+        *_server(report),
         *_limits(report),
         *_reproduce(report),
         ai_act_skeleton(report),
@@ -147,6 +150,31 @@ def _compared(report: RunReport) -> list[str]:
         "## Beside other models",
         table(["model", *map(label_of, names), "note"], rows, right=1),
     ]
+
+
+def _server(report: RunReport) -> list[str]:
+    head = ["what", "seen", "when", "rows", "by", "why"]
+    rows = [
+        [f"{x.what}: {x.holds}", x.seen, x.when, ", ".join(x.rows), x.by, x.why]
+        for x in report.server.lines
+    ]
+    found = ["## What the server saw", escaped(report.server.sentence)]
+    if rows:
+        found.append(table(head, rows, right=len(head)))
+    if report.withheld:
+        kept = [
+            [
+                one.client,
+                f"{one.min_rows:,}",
+                "; ".join(f"{count:,} {split}" for split, count in one.rows.items()) or "-",
+                some_of(one.sets, _MANY_SETS) or "none",
+                one.policy_sha256,
+            ]
+            for one in report.withheld
+        ]
+        names = ["silo", "floor", "rows withheld", "sets of rows", "SHA-256 of its rules"]
+        found += ["### Withheld by silos", table(names, kept, right=len(names))]
+    return found
 
 
 def _limits(report: RunReport) -> list[str]:

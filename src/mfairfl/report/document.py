@@ -13,6 +13,7 @@ from pydantic import Field
 
 from mfairfl.data.values import DocumentedModel
 from mfairfl.fairness.uncertainty import Verdict
+from mfairfl.guard.manifest import ManifestLine
 from mfairfl.runs.record import Bounds, Number, schema_text
 
 __all__ = [
@@ -27,8 +28,10 @@ __all__ = [
     "Provenance",
     "RunReport",
     "Section",
+    "ServerView",
     "Slice",
     "TrainingCourse",
+    "Withheld",
     "json_schema",
 ]
 
@@ -183,6 +186,29 @@ class GroupUse(DocumentedModel):
     details: list[str]
 
 
+class ServerView(DocumentedModel):
+    """What the server saw of each client, or would have seen of clients elsewhere."""
+
+    sentence: str
+    """Where the rows were, and whether the method is known."""
+    lines: list[ManifestLine] = Field(default_factory=list)
+    """What crossed, and what clients kept."""
+
+
+class Withheld(DocumentedModel):
+    """What one silo kept back."""
+
+    client: str
+    min_rows: int
+    """Its floor."""
+    sets: list[str]
+    """The sets of rows, in words."""
+    rows: dict[str, int]
+    """By split: rows in these sets."""
+    policy_sha256: str
+    """SHA-256 of its rules of disclosure."""
+
+
 class Provenance(DocumentedModel):
     """Where the numbers come from."""
 
@@ -234,6 +260,9 @@ class RunReport(DocumentedModel):
     training: TrainingCourse
     data: DataTreatment
     group_use: GroupUse
+    server: ServerView
+    withheld: list[Withheld] = Field(default_factory=list)
+    """By silos; empty where all rows were in one place."""
     provenance: Provenance
     definitions: list[Definition] = Field(default_factory=list)
     """Of every number that occurs, in the order of appearance."""

@@ -285,9 +285,8 @@ class Config(DocumentedModel):
 
     def output_rule(self) -> Output:
         """Return the output rule with the defaults of this strategy and notion filled in."""
-        strategy, tolerance = self.strategy.create(), self.output.tolerance
-        default: Rule = "select" if strategy.card.constrained else "last"
-        rule = self.output.rule or strategy.card.output or default
+        tolerance = self.output.tolerance
+        rule: Rule = self.output.rule or self.strategy.create().card.usual_rule
         if tolerance is None:
             loose = any(notion(name).events[0].labels != (0, 1) for name in self.fairness.notion)
             tolerance = 0.01 if loose else 0.005

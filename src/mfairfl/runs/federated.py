@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -24,11 +25,13 @@ from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.transport import Transport, drive
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.disclosure import disclosure_facts
 from mfairfl.runs.history import History
 from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.prepare import model_of, setup_for
 from mfairfl.runs.record import (
     ClientFacts,
+    DisclosureFacts,
     FederationFacts,
     RunRecord,
     StartedRecord,
@@ -38,6 +41,8 @@ from mfairfl.runs.record import (
 from mfairfl.strategies.base import Summary
 
 __all__ = ["FederatedRequest", "run_federated", "run_name"]
+
+_LONGEST_NAME = 80  # characters of a strategy's name in that of a run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,9 +69,19 @@ class FederatedRequest:
 
 
 def run_name(config: Config) -> str:
-    """Return the name under which clients keep what belongs to a run with this configuration."""
+    """Return the name under which clients keep what belongs to a run with this configuration.
+
+    Clients take it for the name of a folder, and refuse what else a strategy's name may hold.
+
+    Examples
+    --------
+    >>> from mfairfl.runs.config import make_config
+    >>> run_name(make_config({"strategy": {"name": "fedmgda+"}})).partition("-")[0]
+    'fedmgda_'
+    """
     text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
-    return f"{config.strategy.name}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    plain = re.sub(r"[^\w.-]", "_", config.strategy.name)[:_LONGEST_NAME]
+    return f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def run_federated(
@@ -159,8 +174,25 @@ def _started(config: Config, enrolled: Enrolled) -> StartedRecord:
         ],
         treatment=[TreatedFacts(**one._asdict()) for one in enrolled.treatment],
         clients=clients,
+        disclosure={name: _disclosed(enrolled, name) for name in sorted(enrolled.sha256)},
     )
     return started_record(config, enrolled.task, facts)
+
+
+def _disclosed(enrolled: Enrolled, client: str) -> DisclosureFacts:
+    """Return what a client withholds of what others tell."""
+    own = enrolled.disclosure[client]
+    withheld = {}
+    for split, counts in enrolled.counts.items():
+        told = np.sum(list(counts.values()), axis=0) > 0
+        withheld[split] = told & own.mask(split, told.shape)
+    return disclosure_facts(
+        policy_sha256=own.policy,
+        min_rows=own.floor,
+        attributes=enrolled.attributes,
+        withheld=withheld,
+        rows=own.rows,
+    )
 
 
 def _without_personal(result: Result, weights: np.ndarray) -> Result:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import (
     ConfigDict,
     Field,
+    NonNegativeInt,
     PlainSerializer,
     PlainValidator,
     PositiveInt,
@@ -37,6 +38,7 @@ from mfairfl.strict_json import parse_json
 __all__ = [
     "ClientFacts",
     "DataFacts",
+    "DisclosureFacts",
     "Evaluation",
     "FederationFacts",
     "MachineFacts",
@@ -50,6 +52,7 @@ __all__ = [
     "StartedRecord",
     "Timing",
     "TreatedFacts",
+    "WithheldCell",
     "json_schema",
     "read_record",
     "reported",
@@ -129,6 +132,36 @@ class TreatedFacts(DocumentedModel):
     """The same in words."""
 
 
+class WithheldCell(DocumentedModel):
+    """Rows of one combination of groups and one label that a silo counts for nobody."""
+
+    split: Split
+    """The split that they are in."""
+    cell: dict[str, str]
+    """The group of each sensitive attribute."""
+    label: Literal[0, 1]
+    """1 is the favourable one."""
+
+
+class DisclosureFacts(DocumentedModel):
+    """What one silo kept back, and by which rules.
+
+    Examples
+    --------
+    >>> DisclosureFacts(policy_sha256="a" * 64, min_rows=10).withheld
+    []
+    """
+
+    policy_sha256: str = Field(pattern="^[0-9a-f]{64}$")
+    """SHA-256 of the section `disclosure` of the silo's policy, as its ledger has it."""
+    min_rows: PositiveInt
+    """The silo's floor: fewer rows are not counted, summed or priced by themselves."""
+    withheld: list[WithheldCell] = Field(default_factory=list)
+    """The sets of rows that it withheld."""
+    rows_withheld: dict[Split, NonNegativeInt] = Field(default_factory=dict)
+    """By split: the rows in these sets, as the silo tells them."""
+
+
 class FederationFacts(DocumentedModel):
     """How the rows were divided among clients and into splits."""
 
@@ -152,6 +185,8 @@ class FederationFacts(DocumentedModel):
     """What was dropped, filled in or made one before training; not in records before 0.5."""
     clients: list[ClientFacts]
     """Who holds what."""
+    disclosure: dict[str, DisclosureFacts] = Field(default_factory=dict)
+    """By client: what silos withheld; empty where all rows were in one place, and before 0.7."""
 
 
 class ModelFacts(DocumentedModel):

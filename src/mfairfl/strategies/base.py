@@ -74,9 +74,15 @@ class Card:
         How the members of an ensemble count.
     starts : {"random", "constant"}
         Whether the first model is drawn, or answers the training data's base rate to everyone.
-    steps : {"local", "gradient"}
-        What a round is: local epochs at every client, or one full-batch gradient. A method of
-        gradients takes a server step for every local epoch of the others.
+    steps : {"local", "gradient", "none"}
+        What a round is: local epochs at every client, or one full-batch gradient, or nobody
+        trains. A method of gradients takes a server step for every local epoch of the others.
+    keeps : tuple of {"model", "control", "multipliers"}
+        What clients keep between rounds: models of their own, control variates (of which they send
+        the change), multipliers. What is kept never leaves them.
+    moves_every : int, optional
+        Clients move multipliers inside a round of more than so many epochs, and report where these
+        and their gaps ended; None if they never do.
     constrained : bool
         Whether a constraint on groups is trained for.
     output : {"last", "average", "select", "threshold"}, optional
@@ -99,9 +105,16 @@ class Card:
     serves: Literal["global", "personal", "ensemble"] = "global"
     shares: Weights = "size"
     starts: Literal["random", "constant"] = "random"
-    steps: Literal["local", "gradient"] = "local"
+    steps: Literal["local", "gradient", "none"] = "local"
+    keeps: tuple[Literal["model", "control", "multipliers"], ...] = ()
+    moves_every: int | None = None
     constrained: bool = False
     output: Literal["last", "average", "select", "threshold"] | None = None
+
+    @property
+    def usual_rule(self) -> Literal["last", "average", "select", "threshold"]:
+        """The output rule unless another is asked for."""
+        return self.output or ("select" if self.constrained else "last")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ class Constant(Strategy):
         protects="nothing",
         measures="none",
         starts="constant",
+        steps="none",
     )
 
     def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:

@@ -49,6 +49,7 @@ class Ditto(FedAvg):
         protects="clients",
         measures="none",
         serves="personal",
+        keeps=("model",),
     )
 
     def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:

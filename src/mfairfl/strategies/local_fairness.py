@@ -103,6 +103,7 @@ class IndFair(_LocalFair):
             reveals="individual",
             serves="ensemble",
             shares=self.weights,
+            keeps=("multipliers",),
             constrained=True,
         )
 
@@ -120,6 +121,7 @@ class FedAvgFair(_LocalFair):
         paper="Zeng et al. 2021",
         protects="groups, by client",
         measures="none",
+        keeps=("multipliers",),
         constrained=True,
     )
 
@@ -135,5 +137,6 @@ class CenFair(_LocalFair):
         measures="none",
         reveals="individual",
         trains_on="pooled",
+        keeps=("multipliers",),
         constrained=True,
     )

@@ -163,6 +163,7 @@ class MFairFL(Strategy):
     @property
     def card(self) -> Card:
         """The literal form takes gradients; a constraint can be switched off."""
+        moving = self.constraint and self.update == "local" and self.multiplier == "signed"
         return Card(
             title="Fairness multipliers, conflict step",
             paper="Su et al. 2024",
@@ -170,6 +171,8 @@ class MFairFL(Strategy):
             needs="gram",
             reveals="individual",
             steps=self.update,
+            keeps=("multipliers",) if moving and self.scope == "local" else (),
+            moves_every=self.every if moving and self.scope == "global" else None,
             constrained=self.constraint,
         )
 

@@ -58,6 +58,7 @@ class Scaffold(Strategy):
         paper="Karimireddy et al. 2020",
         protects="nothing",
         measures="none",
+        keeps=("control",),
     )
 
     def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:

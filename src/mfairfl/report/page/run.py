@@ -80,6 +80,7 @@ def _tables(report: RunReport, words: Words) -> dict[str, list[PageTable]]:
             run_tables.coefficients_table(report),
         ],
         "data_tables": [run_tables.silos_table(report)],
+        "server_tables": [run_tables.server_table(report), run_tables.withheld_table(report)],
         "origin_tables": [
             shared_tables.facts_table("The data", origin.data, "Fact"),
             shared_tables.facts_table("SHA-256 of the files", origin.files, "File"),

@@ -29,6 +29,7 @@ from mfairfl.report.page.wording import (
     count,
     unit_of,
 )
+from mfairfl.text import some_of
 
 __all__ = [
     "changes_tables",
@@ -36,13 +37,16 @@ __all__ = [
     "compared_tables",
     "course_table",
     "curve_unit",
+    "server_table",
     "silos_table",
+    "withheld_table",
 ]
 
 _FIRST = ("accuracy", "selection_rate", "roc_auc")
 _LAST = ("worst_client_accuracy", "client_accuracy_gap")
 _MOST_ROUNDS = 60
 _FEW_MODELS = 6
+_MANY_SETS = 5  # that a cell names
 
 
 def compared_tables(report: RunReport, words: Words) -> list[PageTable]:
@@ -216,3 +220,56 @@ def _fact(key: str, value: Any) -> str:
     if isinstance(value, int):
         return count(value)
     return (SHARE if key == "base_rate" else PLAIN).one(value)
+
+
+def server_table(report: RunReport) -> PageTable:
+    """Return what crossed from each client to the server, and what it kept."""
+    rows = [
+        Row(
+            head=Cell(text=capital(line.what), detail=capital(line.holds)),
+            cells=[
+                Cell(text=capital(line.seen)),
+                Cell(text=capital(line.when)),
+                Cell(text=f"{', '.join(line.rows)}", detail=f"by {line.by}"),
+                Cell(text=capital(line.why)),
+            ],
+        )
+        for line in report.server.lines
+    ]
+    labels = ("What", "How the server saw it", "How often", "Of which rows", "Why")
+    return PageTable(
+        caption="What each client sent, and what it kept",
+        columns=[PageColumn(label=label, numeric=False) for label in labels],
+        rows=rows,
+        cards=True,
+    )
+
+
+def withheld_table(report: RunReport) -> PageTable:
+    """Return what each silo withheld, and by which rules."""
+    rows = [
+        Row(
+            head=Cell(text=one.client),
+            cells=[
+                Cell(text=count(one.min_rows)),
+                Cell(
+                    text="; ".join(f"{n:,} {split}" for split, n in one.rows.items()) or NO_VALUE
+                ),
+                Cell(text=some_of(one.sets, _MANY_SETS) or "None"),
+                Cell(text=one.policy_sha256, code=True),
+            ],
+        )
+        for one in report.withheld
+    ]
+    return PageTable(
+        caption="Withheld by silos",
+        columns=[
+            PageColumn(label="Silo", numeric=False),
+            PageColumn(label="Floor", detail="rows"),
+            PageColumn(label="Rows withheld", numeric=False),
+            PageColumn(label="Sets of rows withheld", numeric=False),
+            PageColumn(label="SHA-256 of its rules", numeric=False),
+        ],
+        rows=rows,
+        cards=True,
+    )
