@@ -8,6 +8,7 @@ of messages; it claims only what its answers imply, never a guess.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,11 +28,13 @@ from mfairfl.remote.codec import Packet, make_packet, read_header
 from mfairfl.remote.histograms import pack_cuts
 from mfairfl.remote.policy import Disclosure, Policy
 from mfairfl.remote.responder import Responder
+from mfairfl.remote.silo_file import SiloSettings
 
 NAME = "clinic"
 NUMERIC = ("age", "income", "tenure")
 CATEGORICAL = ("city", "country", "job", "sex")
 LABEL, FAVOURABLE, OTHER = "hired", "yes", "no"
+DECISION = "decision"
 BUDGET = 1000
 ROWS = 90
 
@@ -58,6 +61,7 @@ def made_up_file(seed: int = 0) -> pd.DataFrame:
             "job": rng.choice(["clerk", "cook", "nurse", "smith"], ROWS, p=[0.4, 0.3, 0.2, 0.1]),
             "sex": sex,
             LABEL: np.where(income > np.median(income), FAVOURABLE, OTHER),
+            DECISION: rng.choice([FAVOURABLE, OTHER], ROWS),
         }
     )
 
@@ -129,15 +133,19 @@ def rare_values(told: Mapping[str, set[float]], frame: pd.DataFrame, floor: int 
 # ------------------------------------------------------------------ the line to a silo
 
 
-class Spent(Exception):
+class SpentError(Exception):
     """The attacker has no message left."""
 
 
 @dataclass
 class Line:
-    """The only way to a silo: messages and answers, so many and no more."""
+    """The only way to a silo: messages and answers, so many and no more.
 
-    responder: Responder
+    Each message reaches a new process, as in a deployment: what a silo remembers is on its disk.
+    """
+
+    settings: SiloSettings
+    policy: Policy
     budget: int = BUDGET
     sent: int = 0
     refused: int = 0
@@ -146,10 +154,10 @@ class Line:
     def ask(self, packet: Packet, run: str) -> Packet | None:
         """Return the answer; None if it was refused, `reason` then says what a silo tells."""
         if self.sent == self.budget:
-            raise Spent
+            raise SpentError
         self.sent += 1
         try:
-            return self.responder.handle(run, packet)
+            return Responder(self.settings, self.policy).handle(run, packet)
         except (MessageError, ConfigError) as error:
             self.reason = str(error)
         except MfairflError as error:  # its text may quote the file and stays there
@@ -197,7 +205,9 @@ class Coordinator:
         answer = self.line.ask(pack_cuts(cuts, said), self.run)
         if answer is None:
             return None
-        return [(answer.arrays[f"counts/{i}"], answer.arrays[f"values/{i}"]) for i in range(len(cuts))]
+        return [
+            (answer.arrays[f"counts/{i}"], answer.arrays[f"values/{i}"]) for i in range(len(cuts))
+        ]
 
     def encode(
         self, task: Task, split: Split, encoder: Encoder, hidden: tuple[int, ...] = ()
@@ -219,7 +229,9 @@ class Coordinator:
         arrays = {f"model/{i}": one.astype(np.float32) for i, one in enumerate(models)}
         said = {"models": len(models), "splits": [split], "slot": None, "thresholds": thresholds}
         answer = self._ask("measure", said, arrays)
-        return None if answer is None else [answer.arrays[f"{i}/{split}"] for i in range(len(models))]
+        return (
+            None if answer is None else [answer.arrays[f"{i}/{split}"] for i in range(len(models))]
+        )
 
     def score(self, model: np.ndarray, split: str = "train") -> Mapping[str, np.ndarray] | None:
         """Return histograms and sums of one model's scores by cell and label."""
@@ -246,24 +258,25 @@ class Coordinator:
 
 
 def carry_out(
-    attack: Callable[[Line], Iterator[Claim]], responder: Responder, frame: pd.DataFrame
+    attack: Callable[[Line], Iterator[Claim]], line: Line, frame: pd.DataFrame
 ) -> Verdict:
     """Let an attack run until it ends or has no message left; judge its claims."""
-    line, claims = Line(responder), []
-    try:
-        for claim in attack(line):
-            claims.append(claim)
-    except Spent:
-        pass
+    claims: list[Claim] = []
+    with contextlib.suppress(SpentError):
+        claims.extend(attack(line))  # what was claimed before the last message stays
     return judge(claims, frame, line.sent)
 
 
 # ------------------------------------------------------------------ tasks and encoders
 
 
+SEX = {"column": "sex", "groups": ("F", "M")}
+COUNTRY = {"column": "country", "groups": ("isle", "north", "south")}
+
+
 def plain_task(*sensitive: Any, **changes: Any) -> Task:
     """Return a resolved task: nothing is left for the silo's file to decide."""
-    chosen = [{"column": "sex", "groups": ("F", "M")}] if not sensitive else list(sensitive)
+    chosen = list(sensitive) or [SEX, COUNTRY]
     values = {
         "label": LABEL,
         "favourable": FAVOURABLE,
@@ -347,7 +360,7 @@ GROUPINGS: tuple[tuple[Any, ...], ...] = (
     (by_values("country", [["isle"], ["south"]]),),
     (by_values("job", [["clerk"], ["cook"]]),),
     (by_steps("age", [18, 30, 45, 60, 80]),),
-    ({"column": "sex", "groups": ("F", "M")}, by_values("job", [["clerk"]])),
+    (SEX, by_values("job", [["clerk"]])),
 )
 """Sensitive attributes that a coordinator may try: the largest stratum loses the single row."""
 
@@ -358,9 +371,9 @@ PATIENCE = 40  # messages without a new claim, or without an answer, before an a
 
 def lone_rows(line: Line) -> Iterator[Claim]:
     """Sums with a test share of 1/n: "the others" are one row, another one for each seed."""
-    for grouping in GROUPINGS:
-        for share in ("test", "validation"):
-            yield from _lone(line, plain_task(*grouping), share)
+    for number, grouping in enumerate(GROUPINGS):
+        share = ("test", "validation")[number % 2]
+        yield from _lone(line, plain_task(*grouping), share)
 
 
 def _lone(line: Line, task: Task, share: str) -> Iterator[Claim]:
@@ -447,7 +460,7 @@ def fine_groupings() -> list[tuple[Any, ...]]:
         (by_steps("income", crowded_edges(3_000, 60_000, 200)),),
         (by_steps("age", [float(age) for age in range(18, 81)]),),
         (by_steps("tenure", crowded_edges(0, 40, 100)),),
-        ({"column": "sex", "groups": ("F", "M")}, by_values("country", [["isle"]])),
+        (SEX, COUNTRY),
     ]
 
 
@@ -495,7 +508,7 @@ def _priced(
 ) -> Iterator[Claim]:
     """Price one cell at a time: by the loss, then by the score, then as a difference."""
     weights, refused = np.zeros(run.model.size), 0
-    for some in itertools.batched(alone, 4) if hasattr(itertools, "batched") else _fours(alone):
+    for some in _fours(alone):
         for make in (_only, _scored):
             found = run.train([make(shape, place) for place in some], weights)
             if found is not None:
@@ -540,19 +553,33 @@ def two_prices(line: Line) -> Iterator[Claim]:
         if counts is None:
             continue
         alone = list(zip(*np.nonzero(counts["train"] == 1), strict=True))
-        weights, refused = np.zeros(run.model.size), 0
-        for place in alone:
-            table = np.ones(counts["train"].shape)
-            table[place] = 2.0
-            both = [full_gradient(), full_gradient(loss_table=table.tolist())]
-            found = run.train(both, weights)
-            refused += found is None
-            if found is not None:
-                more = found[1][1].astype(np.float64) - found[1][0]
-                # As exact as float32 sums are: what is almost 0 or 1 is.
-                yield decoded(more[:-1] / more[-1], levels)
-            if refused == 3:
+        for price in (1e6, 1e3, 20.0):  # the higher, the less of it is lost in a float32
+            shape = counts["train"].shape
+            claims = [_dearer(run, shape, place, price, levels) for place in alone[:40]]
+            yield from filter(None, claims)
+            if any(claims):
                 break
+
+
+def _dearer(
+    run: Coordinator, shape: tuple[int, ...], place: Any, price: float, levels: Any
+) -> Claim | None:
+    table = np.ones(shape)
+    table[place] = price
+    both = [full_gradient(), full_gradient(loss_table=table.tolist())]
+    found = run.train(both, np.zeros(run.model.size))
+    if found is None:
+        return None
+    more = found[1][1].astype(np.float64) - found[1][0]
+    inputs = more[:-1] / more[-1] if more[-1] else more[:-1]
+    return decoded(inputs, levels) if is_row(inputs, price) else None
+
+
+def is_row(inputs: np.ndarray, precision: float) -> bool:
+    """Say whether these are the features of one row: its 0/1 inputs are 0 or 1."""
+    marks = inputs[len(NUMERIC) :]
+    off = np.minimum(np.abs(marks), np.abs(marks - 1)).max(initial=0.0)
+    return bool(off < max(1e-3 / precision**0.5, 1e-5))
 
 
 ATTACKS: dict[str, Callable[[Line], Iterator[Claim]]] = {
