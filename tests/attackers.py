@@ -53,7 +53,7 @@ def made_up_file(seed: int = 0) -> pd.DataFrame:
     income = np.round(rng.lognormal(10, 0.6, ROWS), 2)
     return pd.DataFrame(
         {
-            "age": rng.integers(18, 80, ROWS),
+            "age": rng.integers(18, 73, ROWS),
             "income": income,
             "tenure": np.round(rng.gamma(2.0, 4.0, ROWS), 1),
             "city": [str(rng.choice(cities[one])) for one in country],

@@ -63,21 +63,43 @@ FORGETFUL: tuple[dict[str, Any], ...] = (
 """Plans whose outcome depends on their last batch alone."""
 
 
+def train_rows(run: Coordinator) -> int | None:
+    """Return how many rows train: one batch of them all is one step, any smaller are two."""
+    low, high = 0, 2 * ROWS
+    while high - low > 1:
+        middle = (low + high) // 2
+        plan = {"epochs": 1, "batch_size": middle, "optimizer": {"name": "gradient"}}
+        found = run.train([plan], np.zeros(run.model.size))
+        if found is not None and found[0][0]["steps"] == 1:
+            high = middle
+        else:
+            low = middle
+    return None if high == 2 * ROWS else high
+
+
+def enrolled_run(line: Line, name: str, encoder: Encoder) -> tuple[Coordinator, int] | None:
+    """Enrol the silo; return its run, and how many rows train."""
+    run = Coordinator(line, name)
+    if run.encode(plain_task(), ALL_TRAIN, encoder) is None:
+        return None
+    rows = train_rows(run)
+    return None if rows is None else (run, rows)
+
+
 def last_batches(line: Line) -> Iterator[Claim]:
     """Batches of one row, or a last batch of one, under an optimiser that forgets the others."""
     levels = levels_told(line)
     for number, forgetful in enumerate(FORGETFUL):
-        run = Coordinator(line, f"batches-{number}")
-        counts = run.encode(plain_task(), ALL_TRAIN, exact_encoder(levels))
-        if counts is None:
+        found = enrolled_run(line, f"batches-{number}", exact_encoder(levels))
+        if found is None:
             continue
-        rows = int(counts["train"].sum())
+        run, rows = found
         for size in (1, rows - 1):
             yield from _last_rows(run, forgetful | {"epochs": 1, "batch_size": size}, levels)
 
 
 def _last_rows(run: Coordinator, plan: Mapping[str, Any], levels: Any) -> Iterator[Claim]:
-    for round_ in range(60):
+    for round_ in range(40):
         jobs = [{"keep": f"slot{i}"} for i in range(4)]  # each has an order of rows of its own
         found = _train_jobs(run, [plan] * 4, jobs, round_)
         if found is None:
@@ -105,7 +127,7 @@ def _train_jobs(
     return [answer.arrays[f"update/{i}"].astype(np.float64) for i in range(len(jobs))]
 
 
-STEPS = {"age": 2.0, "income": 512.0, "tenure": 0.5}
+STEPS = {"age": 2.0, "income": 128.0, "tenure": 0.5}
 
 
 def ladder_encoder(levels: Mapping[str, Sequence[str]]) -> Encoder:
@@ -130,6 +152,12 @@ def ladder_encoder(levels: Mapping[str, Sequence[str]]) -> Encoder:
     )
 
 
+def _written(number: float) -> float:
+    """Return the number that was meant: those in files have few digits."""
+    short = round(float(number), 2)
+    return short if abs(short - number) < 1e-3 else float(number)
+
+
 def from_ladder(inputs: np.ndarray, encoder: Encoder, levels: Any) -> Claim | None:
     """Return the row that has these features, if they are those of one row."""
     first, numeric = len(NUMERIC), {}
@@ -137,16 +165,30 @@ def from_ladder(inputs: np.ndarray, encoder: Encoder, levels: Any) -> Claim | No
         rungs = inputs[first : first + len(column.edges) - 1]
         first += len(rungs)
         full = int(np.floor(rungs.sum() + 1e-3))
-        if full == len(rungs):  # beyond the ladder
+        if not 0 <= full < len(rungs):  # beyond the ladder
             return None
         expected = np.where(np.arange(len(rungs)) < full, 1.0, 0.0)
         if np.abs(np.delete(rungs - expected, full)).max() > 1e-3:
             return None
-        numeric[column.name] = column.edges[0] + STEPS[column.name] * (full + rungs[full])
+        numeric[column.name] = _written(
+            column.edges[0] + STEPS[column.name] * (full + rungs[full])
+        )
     rest = np.concatenate([np.zeros(len(NUMERIC)), inputs[first:]])
     if not is_row(rest, 1.0):
         return None
     return Claim(numeric, decoded(rest, levels).categorical)
+
+
+PLAIN: dict[str, Any] = {"optimizer": {"name": "sgd", "lr": RATE, "weight_decay": 0.0}}
+"""Steps so small that all gradients are those at the start; nothing about it is unusual."""
+
+
+def lone_remainders(line: Line) -> Iterator[Claim]:
+    """A batch of all rows but one, and a second of that one, which counts as much as the first.
+
+    With the mean gradient of all rows, which is one more message, that is its row.
+    """
+    yield from _from_suffixes(line, "remainder", [PLAIN], lambda rows: range(1))
 
 
 def nested_batches(line: Line) -> Iterator[Claim]:
@@ -154,16 +196,26 @@ def nested_batches(line: Line) -> Iterator[Claim]:
 
     No batch is below the floor; only the difference of two is.
     """
+    yield from _from_suffixes(
+        line, "nested", [*FORGETFUL, PLAIN], lambda rows: range(10, rows // 2 - 2)
+    )
+
+
+def _from_suffixes(
+    line: Line,
+    name: str,
+    ways: Sequence[Mapping[str, Any]],
+    sizes_of: Callable[[int], range],
+) -> Iterator[Claim]:
     levels = levels_told(line)
     encoder = ladder_encoder(levels)
-    for number, forgetful in enumerate(FORGETFUL):
-        run = Coordinator(line, f"nested-{number}")
-        counts = run.encode(plain_task(), ALL_TRAIN, encoder)
-        if counts is None:
+    for number, way in enumerate(ways):
+        found = enrolled_run(line, f"{name}-{number}", encoder)
+        if found is None:
             continue
-        rows = int(counts["train"].sum())
-        for round_ in range(12):
-            sums = _suffixes(run, forgetful, rows, round_)
+        run, rows = found
+        for round_ in range(12 if len(sizes_of(rows)) > 1 else 120):
+            sums = _suffixes(run, way, rows, sizes_of(rows), round_)
             if sums is None:
                 break
             for fewer, more in itertools.pairwise(sums):
@@ -175,16 +227,25 @@ def nested_batches(line: Line) -> Iterator[Claim]:
 
 
 def _suffixes(
-    run: Coordinator, forgetful: Mapping[str, Any], rows: int, round_: int
+    run: Coordinator, way: Mapping[str, Any], rows: int, sizes: range, round_: int
 ) -> list[np.ndarray] | None:
-    """Return the summed gradients of the last 10, 11, … rows of the round's order."""
-    sizes, found = range(10, rows // 2), []
-    for some in (sizes[i : i + 4] for i in range(0, len(sizes), 4)):
-        plans = [forgetful | {"epochs": 1, "batch_size": rows - size} for size in some]
+    """Return the summed gradients of the last rows of the round's order, so many and one more."""
+    whole = _train_jobs(run, [full_gradient(batch_size=rows)], [{}], round_)
+    if whole is None:
+        return None
+    found = [np.zeros(run.model.size)] if sizes.start == 0 else []
+    asked = [size for size in (*sizes, sizes.stop) if size]
+    for some in (asked[i : i + 4] for i in range(0, len(asked), 4)):
+        plans = [way | {"epochs": 1, "batch_size": rows - size} for size in some]
         updates = _train_jobs(run, plans, [{}] * len(plans), round_)
         if updates is None:
             return None
-        found += [size * one / RATE for size, one in zip(some, updates, strict=True)]
+        for size, update in zip(some, updates, strict=True):
+            first = rows - size
+            last = update / RATE  # what the last batch adds, and unless forgotten, the first
+            if way is PLAIN:
+                last = (rows * whole[0] - first * last) / (size - first)
+            found.append(size * last)
     return found
 
 
@@ -471,14 +532,14 @@ def ordered_values(line: Line) -> dict[str, set[float]]:
             middle = {name: (low[name] + high[name]) / 2 for name in NUMERIC}
             answer = run.cuts(task, Split(), {c: np.array([x]) for c, x in middle.items()})
             if answer is None:
-                return found
+                return {}
             for column, (counts, _) in zip(NUMERIC, answer, strict=True):
                 enough = counts[0] > target
                 low[column] = low[column] if enough else middle[column]
                 high[column] = middle[column] if enough else high[column]
         for column in NUMERIC:  # the largest cut with no more than `target` rows below it
             found[column].add(low[column])
-    return found
+    return {"income": found["income"]}  # a round number may be someone's age by chance
 
 
 def profiled_values(line: Line) -> dict[str, set[float]]:
@@ -493,6 +554,39 @@ def profiled_values(line: Line) -> dict[str, set[float]]:
         if 0 < answer["age"]["missing"] - before["age"]["missing"] < 10:
             found["age"].add(float(age))
     return found
+
+
+def present_values(line: Line) -> dict[str, set[float]]:
+    """A missing value may be refused, and the server says what is missing: is anyone that old?"""
+    run, found = Coordinator(line, "presence"), {"age": set[float]()}
+
+    def reason(age: int) -> str:
+        rules = {"age": {"missing": "error", "missing_codes": [str(age)]}}
+        return "" if run.sums(plain_task(columns=rules), Split()) is not None else line.reason
+
+    nobody = reason(-1)
+    found["age"] = {float(age) for age in range(18, 80) if reason(age) != nobody}
+    return found
+
+
+def reread_count(line: Line) -> int | None:
+    """Read ages as years of two digits, of which those below 69 are in the next century.
+
+    The sums are about the same rows as before; how many of these are 69 or older is in them.
+    """
+    run = Coordinator(line, "rereading")
+    plain = run.sums(plain_task(), Split())
+    read = run.sums(plain_task(columns={"age": {"date": "%y"}}), Split())
+    if plain is None or read is None:
+        return None
+    rows, ages = totals(plain["train"])
+    again, days = totals(read["train"])
+    if rows != again:
+        return None
+    # In days: 365.25 a year but for leap days, and a century less for whom it is the last.
+    years = float(days["age"]) / 365.25
+    older = (float(ages["age"]) + 30 * rows - years) / 100
+    return round(older)
 
 
 # ------------------------------------------------------------------ audits
@@ -574,6 +668,7 @@ def _determined(
 
 FURTHER: dict[str, Callable[[Line], Iterator[Claim]]] = {
     "last batches": last_batches,
+    "lone remainders": lone_remainders,
     "nested batches": nested_batches,
     "gaps of groups": gaps_of_groups,
     "prices of groups": prices_of_groups,
