@@ -8,6 +8,7 @@ batch, a gap of a group of one, two partitions that differ in one row, the reaso
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -208,7 +209,7 @@ def _from_suffixes(
     sizes_of: Callable[[int], range],
 ) -> Iterator[Claim]:
     levels = levels_told(line)
-    encoder = ladder_encoder(levels)
+    encoder, seen = ladder_encoder(levels), Counter[tuple[float, ...]]()
     for number, way in enumerate(ways):
         found = enrolled_run(line, f"{name}-{number}", encoder)
         if found is None:
@@ -222,7 +223,10 @@ def _from_suffixes(
                 row = more - fewer
                 if abs(abs(row[-1]) - 0.5) < 1e-2:  # the slope of one row where p = ½
                     claim = from_ladder(row[:-1] / row[-1], encoder, levels)
-                    if claim is not None:
+                    if claim is None:
+                        continue
+                    seen[tuple(claim.numeric.values())] += 1
+                    if seen[tuple(claim.numeric.values())] == 2:  # rounding errors do not repeat
                         yield claim
 
 

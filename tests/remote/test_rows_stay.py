@@ -25,7 +25,7 @@ SUCCESS = {
     "priced gradients": (70, 1),
     "two prices": (70, 1),
     "last batches": (70, 70),
-    "lone remainders": (60, 60),
+    "lone remainders": (30, 30),
     "nested batches": (80, 80),
     "gaps of groups": (55, 0),
     "prices of groups": (55, 0),
