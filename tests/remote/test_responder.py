@@ -19,6 +19,7 @@ from mfairfl.engine.sealed import read_sealed, write_sealed
 from mfairfl.errors import CheckpointError, ConfigError, MessageError, MfairflError
 from mfairfl.remote.codec import make_packet, read_header
 from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
+from mfairfl.remote.policy import Limits
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.remote.usage import Usage
@@ -208,8 +209,9 @@ def size_of(found):
 
 
 def beyond(key, text):
+    section = "limits" if key in Limits.model_fields else "disclosure"
     return pytest.raises(
-        MessageError, match=re.escape(text) + rf".*\(limits\.{key} of its policy\.toml\)$"
+        MessageError, match=re.escape(text) + rf".*\({section}\.{key} of its policy\.toml\)$"
     )
 
 
