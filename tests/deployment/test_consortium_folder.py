@@ -131,8 +131,8 @@ def test_doctor_shows_the_limits_in_force_and_where_they_come_from(folder, tmp_p
 
     assert "limits: of policy.toml: epochs 200, steps 100,000, " in limits()
     assert "by default" not in limits()
-    (north / "policy.toml").write_text("[limits]\nepochs = 30\nmin_count = 8\n")
-    assert "limits: of policy.toml: epochs 30, min_count 8; by default: steps 100,000" in limits()
+    (north / "policy.toml").write_text("[limits]\nepochs = 30\njobs = 8\n")
+    assert "limits: of policy.toml: epochs 30, jobs 8; by default: steps 100,000" in limits()
     (north / "policy.toml").unlink()
     assert "limits: by default: epochs 200, " in limits()
     (north / "policy.toml").write_text("[limits]\nepoch = 30\n")
@@ -152,16 +152,20 @@ def test_doctor_says_what_may_be_counted_for_an_audit(folder, tmp_path, capsys):
         found = capsys.readouterr()
         return [x for x in found.out.splitlines() if x[6:].startswith(("audit", "disclo"))], found
 
+    others = (
+        "kinds all, models 64, split_seed 0, rounds 1,000, runs 1,000, versions 1, price 1,000, "
+        "masks allowed"
+    )
     assert lines("")[0] == [
-        "ok    disclosure: of policy.toml: min_rows 10",
+        f"ok    disclosure: of policy.toml: min_rows 10, {others}",
         "ok    audit: no [audit]: requests for counts are refused",
     ]
     (north / "policy.toml").write_text("[disclosure]\nmin_rows = 25\n")
     said, _ = lines('\n[audit]\nlabel = "hired"\nsensitive = ["sex"]\nmodels = true\n')
-    warned, *others = said
+    warned, *fine = said
     assert warned.startswith("warn  audit: models = true: models that the coordinator sends")
-    assert others == [
-        "ok    disclosure: of policy.toml: min_rows 25",
+    assert fine == [
+        f"ok    disclosure: of policy.toml: min_rows 25; by default: {others}",
         "ok    audit: rows.csv: hired, sex may be counted, by no fewer than 25 rows of a group "
         "and label",
     ]
@@ -171,6 +175,26 @@ def test_doctor_says_what_may_be_counted_for_an_audit(folder, tmp_path, capsys):
     silo.write_text(text + "\n" + section)
     consent = load_silo(silo).audit
     assert (consent.label, consent.score, consent.models) == ("hired", "score", False)
+
+
+def test_doctor_reads_values_of_few_rows_as_the_silo_does_and_counts_all(folder, tmp_path, capsys):
+    north = folder / "silos" / "north"
+    rows = pd.read_csv(write_files(tmp_path)["north"])
+    rows.loc[3, "sex"] = "X"
+    rows.to_csv(north / "rows.csv", index=False)
+    counts = rows["sex"].value_counts().sort_index()
+    sizes = ", ".join(f"{group} ({n})" for group, n in counts.items())
+    (north / "policy.toml").write_text('[disclosure]\nkinds = ["profile", "sums"]\n')
+
+    main(["doctor", str(north / "silo.toml")])
+    said = capsys.readouterr()
+    assert "X (1)" in sizes
+    assert f"sex: {sizes}" in said.out
+    assert "unknown group" not in said.err + said.out
+    assert "disclosure: of policy.toml: kinds profile sums; by default: min_rows 10" in said.out
+    (north / "policy.toml").write_text("[disclosure]\nmin_rows = 1\n")
+    main(["doctor", str(north / "silo.toml")])
+    assert f"sex: {sizes}" in capsys.readouterr().out
 
 
 def test_a_silo_that_lacks_the_attribute_is_told_what_that_means(folder, tmp_path, capsys):

@@ -26,7 +26,7 @@ from mfairfl.deployment.credentials import require_private_key
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.files import others_can_read
-from mfairfl.remote.policy import POLICY, Disclosure, Limits, load_policy
+from mfairfl.remote.policy import KINDS, POLICY, Disclosure, Limits, load_policy
 from mfairfl.remote.silo_file import SiloSettings, consented, load_silo
 
 __all__ = ["examine_federation", "examine_silo"]
@@ -49,8 +49,10 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     if task is None:
         yield Finding("warn", "task", "no 'task': any task the coordinator asks for is accepted")
     else:
-        profile = describe_columns(columns, task, silo.name, floor=policy.disclosure.min_rows)
-        if agreed := (yield from _fit(profile, task)):
+        profile = describe_columns(columns, task, silo.name)
+        told = describe_columns(columns, task, silo.name, floor=policy.disclosure.min_rows)
+        if agreed := (yield from _fit(profile, told, task)):
+            agreed = agreed if told.floor == 1 else agreed.unnamed_as_unrecorded()
             yield from column_facts(content.frame, agreed, silo.csv.name, silo)
             yield from _features(silo, content, agreed)
     yield from _audit(silo, content, policy.disclosure)
@@ -65,10 +67,18 @@ def _settings(section: Limits | Disclosure) -> str:
     own = section.model_fields_set
     parts = {f"of {POLICY}": own, "by default": type(section).model_fields.keys() - own}
     texts = {
-        where: [f"{key} {value:,}" for key, value in section if key in keys]
+        where: [f"{key} {_shown(value)}" for key, value in section if key in keys]
         for where, keys in parts.items()
     }
     return "; ".join(f"{where}: {', '.join(found)}" for where, found in texts.items() if found)
+
+
+def _shown(value: float | str | tuple[str, ...]) -> str:
+    if isinstance(value, tuple):
+        return "all" if value == KINDS else " ".join(value) or "none"
+    if isinstance(value, float):
+        return f"{value:,g}"
+    return value if isinstance(value, str) else f"{value:,}"
 
 
 def _audit(silo: SiloSettings, content: FileContent, disclosure: Disclosure) -> Iterator[Finding]:
@@ -101,8 +111,8 @@ def _features(silo: SiloSettings, content: FileContent, task: Task) -> list[Find
     return [*warnings, *examine_features(table, {}, traps_of(table))]
 
 
-def _fit(profile: Profile, task: Task) -> Generator[Finding, None, Task | None]:
-    """Compare the file with the task as the coordinator would; return the resolved task."""
+def _fit(profile: Profile, told: Profile, task: Task) -> Generator[Finding, None, Task | None]:
+    """Compare the file, as it is told, with the task; return the resolved task."""
     names = [column.name for column in profile.columns]
     lacking = [s for s in task.sensitive if not lookalike(s.column, names)]
     for sensitive in lacking:
@@ -111,7 +121,7 @@ def _fit(profile: Profile, task: Task) -> Generator[Finding, None, Task | None]:
     held = tuple(s for s in task.sensitive if s not in lacking)
     if not held:
         return None
-    agreement = agree([profile], task.model_copy(update={"sensitive": held}))
+    agreement = agree([told], task.model_copy(update={"sensitive": held}))
     why = agreement.refused.get(profile.client)
     if why:
         raise DataError(f"the file does not fit the task: {'; '.join(why)}")
