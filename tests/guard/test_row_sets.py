@@ -52,7 +52,9 @@ def codes(*sizes):
 
 
 def whole(classes, what="levels", ordered=False):
-    return Candidate(what, np.zeros(len(classes), np.int32), np.asarray(classes, np.int32), ordered)
+    return Candidate(
+        what, np.zeros(len(classes), np.int32), np.asarray(classes, np.int32), ordered
+    )
 
 
 def test_a_set_is_isolated_if_it_has_few_rows():
