@@ -97,6 +97,28 @@ def test_a_few_missing_numbers_are_not_told(tmp_path, missing):
         assert own.mean == pytest.approx(rows.mean(), rel=1e-12)  # as if each were the mean
 
 
+@pytest.mark.parametrize("known", range(1, FLOOR))
+def test_a_few_numbers_are_not_summed(tmp_path, known):
+    """Nor is their mean to be had, as it would if the others were counted as the mean."""
+    frame = people()
+    train = places(told(tmp_path, frame), "train")
+    frame.loc[np.setdiff1d(np.arange(ROWS), train[:known]), "pay"] = np.nan
+    found = told(tmp_path, frame)
+    for part, splits in PARTS.items():
+        own = found.sums()[part].numeric["pay"]
+        assert (own.count, own.missing) == (0, len(places(found, *splits)))
+        assert (own.total, own.squares) == ((), ())
+    one = histogram(found, "pay", [1000.0, 3000.0])
+    assert one.counts.sum() == 0
+    assert np.isnan(one.values).all()
+
+
+def test_a_column_without_any_number_is_told_as_such(tmp_path):
+    found = told(tmp_path, people(pay=np.nan))
+    assert found.sums()["train"].numeric["pay"].count == 0
+    assert histogram(found, "pay", [1000.0]).counts.tolist() == [0, 0]
+
+
 def test_many_missing_numbers_are_told(tmp_path):
     frame = people()
     frame.loc[::3, "pay"] = np.nan

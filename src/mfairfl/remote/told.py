@@ -97,7 +97,10 @@ class ToldRows:
             column: {n for n, group in zip(names, found[column], strict=True) if group != NOWHERE}
             for column, (names, _) in levels.items()
         }
-        return {part: self._with_floor(part, own, named, found) for part, own in plain.items()}
+        floor = self.account.floor
+        return {
+            part: self._with_floor(part, own, named, found, floor) for part, own in plain.items()
+        }
 
     def _with_floor(
         self,
@@ -105,11 +108,14 @@ class ToldRows:
         plain: EncoderStatistics,
         named: Mapping[str, set[str]],
         groups: Mapping[str, Codes],
+        floor: int,
     ) -> EncoderStatistics:
         """Leave out levels that are not named, and how few numbers are missing."""
         return EncoderStatistics(
             numeric={
-                column: own if _told_apart(groups[column]) else self._filled_sums(column, part)
+                column: own
+                if _told_apart(groups[column])
+                else self._filled_sums(column, part, floor)
                 for column, own in plain.numeric.items()
             },
             categorical={
@@ -132,11 +138,11 @@ class ToldRows:
     def _numbers(self, column: str) -> Floats:
         return np.asarray(Column.of(self.table.X, column).numbers, dtype=np.float64)
 
-    def _filled_sums(self, column: str, part: str) -> NumericStatistics:
+    def _filled_sums(self, column: str, part: str, floor: int) -> NumericStatistics:
         """Sum a column as if its missing numbers were the mean: how few they are is not told."""
         splits: Sequence[Split] = ("train",) if part == "train" else _OTHERS
         rows = np.concatenate([self.silo.rows[split] for split in splits])
-        return NumericStatistics.of(_filled(self._numbers(column)[rows]))
+        return NumericStatistics.of(_filled(self._numbers(column)[rows], floor))
 
     # ------------------------------------------------------------------ histograms
 
@@ -148,7 +154,7 @@ class ToldRows:
         whole = [_told_apart(g) for g in self.account.admit([self._missing(c) for c in columns])]
         train = self.silo.rows["train"]
         numbers = [
-            held if told else _filled(held)
+            held if told else _filled(held, self.account.floor)
             for held, told in zip((self._numbers(c)[train] for c in columns), whole, strict=True)
         ]
         least = max(self.account.floor, -(-len(train) // _FINEST))
@@ -233,8 +239,11 @@ def _told_apart(groups: Codes) -> bool:
     return len(groups) < 2 or bool((groups != NOWHERE).all())
 
 
-def _filled(numbers: Floats) -> Floats:
+def _filled(numbers: Floats, floor: int) -> Floats:
+    """Return numbers with the mean where one is missing; none, if their mean is that of few."""
     known = numbers[~np.isnan(numbers)]
+    if len(known) < floor:
+        return np.full_like(numbers, np.nan)
     mean = NumericStatistics.of(known).mean
     return np.where(np.isnan(numbers), mean, numbers)
 
@@ -247,7 +256,9 @@ def _value_classes(numbers: Floats, least: int) -> Codes:
 
 
 def _grouped(classes: Codes, groups: Codes) -> Codes:
-    return np.where(classes == NOWHERE, NOWHERE, groups[np.maximum(classes, 0)]).astype(np.int32)
+    found, held = classes.copy(), classes != NOWHERE
+    found[held] = groups[classes[held]]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
