@@ -1,4 +1,4 @@
-"""Rows of a cell that is withheld: the model learns from them, no price and no measurement does."""
+"""Rows of a withheld cell: the model learns from them, but no price or measurement is theirs."""
 
 from __future__ import annotations
 
