@@ -335,10 +335,12 @@ def test_no_message_loosens_a_limit(settings):
     assert "astronaut" not in answer.text
 
 
-def test_categories_in_fewer_than_five_rows_are_not_named_without_a_policy(settings):
+def test_categories_in_fewer_than_ten_rows_are_not_named_without_a_policy(settings):
     path = settings["east"].csv
-    path.write_text(path.read_text().replace("clerk", "astronaut", 4))
+    path.write_text(path.read_text().replace("clerk", "astronaut", 9))
     packet = make_packet("profile", {"task": TASK.model_dump(mode="json")})
     assert "astronaut" not in Responder(settings["east"]).handle("run-1", packet).text
-    four = Responder(settings["east"], fed.policy(min_rows=4))
-    assert "astronaut" in four.handle("run-1", packet).text
+    nine = Responder(settings["east"], fed.policy(min_rows=9))
+    assert "astronaut" in nine.handle("run-1", packet).text
+    path.write_text(path.read_text().replace("clerk", "astronaut", 1))
+    assert "astronaut" in Responder(settings["east"]).handle("run-1", packet).text
