@@ -9,13 +9,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+import federations as fed
+from mfairfl.data.binning import stand_in
 from mfairfl.data.columns import columns_of
-from mfairfl.data.predictions import PredictionColumns, read_predictions
+from mfairfl.data.predictions import PredictedRows, PredictionColumns, read_predictions
 from mfairfl.errors import MfairflError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
 from mfairfl.remote.audit_consent import AuditConsent
 from mfairfl.remote.codec import Packet
-from mfairfl.remote.policy import Disclosure, Limits, Policy
+from mfairfl.remote.policy import Policy
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
 
@@ -54,8 +56,8 @@ def predictions(rows: int = 400, seed: int = 3) -> pd.DataFrame:
     )
 
 
-def policy(min_rows: int = 10, **limits: Any) -> Policy:
-    return Policy(limits=Limits(**limits), disclosure=Disclosure(min_rows=min_rows))
+def policy(min_rows: int = 10, **values: Any) -> Policy:
+    return fed.policy(min_rows=min_rows, **values)
 
 
 def write_silos(
@@ -99,9 +101,15 @@ class Silos:
 
 
 def pooled(
-    frame: pd.DataFrame, roles: PredictionColumns = COLUMNS, grid: ScoreGrid | None = None
+    frame: pd.DataFrame,
+    roles: PredictionColumns = COLUMNS,
+    grid: ScoreGrid | None = None,
+    floor: int = 1,
 ) -> AuditCounts:
-    """Count the rows of all silos in one table."""
+    """Count the rows of all silos in one table.
+
+    With a floor, scores of neighbouring rows of a silo, group and label count as one.
+    """
     roles = roles.model_copy(update={"client": "silo"})
     rows = read_predictions(columns_of(frame, "all"), roles, "all")
     return AuditCounts.from_rows(
@@ -109,9 +117,32 @@ def pooled(
         rows.decisions,
         sensitive_features=dict(rows.groups),
         clients=rows.clients,
-        scores=rows.scores,
+        scores=rows.scores if floor == 1 else told_scores(rows, floor),
         grid=grid,
     )
+
+
+def told_scores(rows: PredictedRows, floor: int) -> np.ndarray | None:
+    """Scores as a silo with a floor counts them, worked out one value after the other."""
+    if rows.scores is None:
+        return None
+    labels = [None] * len(rows.scores) if rows.labels is None else rows.labels
+    keys = list(zip(rows.clients, labels, *rows.groups.values(), strict=True))
+    told = rows.scores.copy()
+    for key in set(keys):
+        left = sorted(i for i, own in enumerate(keys) if own == key)
+        left.sort(key=lambda i: rows.scores[i])
+        groups: list[list[int]] = [[]]
+        for place, i in enumerate(left):
+            other = place and rows.scores[i] != rows.scores[left[place - 1]]
+            if other and len(groups[-1]) >= floor:
+                groups.append([])
+            groups[-1].append(i)
+        if len(groups) > 1 and len(groups[-1]) < floor:
+            groups[-2:] = [groups[-2] + groups[-1]]
+        for group in groups:
+            told[group] = stand_in(rows.scores[group], floor)[0]
+    return told
 
 
 def assert_same(one: AuditCounts, other: AuditCounts) -> None:

@@ -27,8 +27,8 @@ def frame(n=40, seed=0, **columns):
     return made[[c for c in made.columns if made[c].notna().any()]]
 
 
-def profile(name, rows, task=TASK, min_count=3):
-    return describe_columns(columns_of(read_frame(rows), name), task, name, min_count=min_count)
+def profile(name, rows, task=TASK, floor=1):
+    return describe_columns(columns_of(read_frame(rows), name), task, name, floor=floor)
 
 
 def test_the_agreed_task_is_that_of_the_pooled_table():
@@ -45,11 +45,71 @@ def test_the_agreed_task_is_that_of_the_pooled_table():
         assert table_from_frame(part, found.task, name=str(i)).task == found.task
 
 
-def test_rare_values_are_counted_and_not_named():
-    jobs = ["cook"] * 20 + ["nurse"] * 18 + ["astronaut"] * 2
-    found = profile("a", frame(job=jobs)).column("job")
-    assert (found.levels, found.rare, found.texts) == ({"cook": 20, "nurse": 18}, 2, 40)
-    assert "astronaut" not in profile("a", frame(job=jobs)).model_dump_json()
+def counted(column):
+    return column.model_dump(include={"values", "texts", "missing"})
+
+
+JOBS = ["cook"] * 20 + ["nurse"] * 18 + ["astronaut"] * 2
+
+
+def test_without_a_floor_every_value_is_named_and_counted():
+    found = profile("a", frame(job=JOBS)).column("job")
+    assert found.levels == {"cook": 20, "nurse": 18, "astronaut": 2}
+    assert counted(found) == {"values": 40, "texts": 40, "missing": 0}
+
+
+def test_with_a_floor_values_in_enough_rows_are_named_and_nothing_is_counted():
+    ages = [None, "old", *range(20, 60)]
+    rows = frame(42, job=[*JOBS, "", ""], age=ages)
+    found = profile("a", rows, floor=3)
+    assert (found.rows, found.floor) == (50, 3)  # rounded up
+    for name, levels in {"job": {"cook": 3, "nurse": 3}, "age": {}}.items():
+        column = found.column(name)
+        assert column.levels == levels
+        assert counted(column) == {"values": 50, "texts": 0, "missing": 0}
+    assert "astronaut" not in found.model_dump_json()
+    assert found.column("age").numeric == profile("a", rows).column("age").numeric
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_profile_with_a_floor_is_that_of_a_file_with_a_row_more(more):
+    """One row more: it has a value that few rows hold, or none, or it is the first without one."""
+    rows = frame(job=JOBS)
+    one = pd.DataFrame({"age": [None], "job": ["pilot"], "sex": ["x"], "hired": ["no"]})
+    both = [rows.iloc[more:], pd.concat([rows, one.astype(object)], ignore_index=True).iloc[1:]]
+    first, second = (profile("a", given, floor=3) for given in both)
+    assert first == second
+
+
+@pytest.mark.parametrize(("held", "floor"), [(9, 10), (10, 10), (11, 10), (2, 3), (3, 3)])
+def test_a_value_is_named_from_the_floor_on(held, floor):
+    jobs = ["cook"] * (40 - held) + ["pilot"] * held
+    named = profile("a", frame(job=jobs), floor=floor).column("job").levels
+    assert named == dict.fromkeys(["cook", "pilot"] if held >= floor else ["cook"], floor)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"), [(1, 10), (10, 10), (11, 20), (99, 100), (100, 100), (1701, 1800)]
+)
+def test_with_a_floor_two_digits_of_the_rows_are_told(rows, told):
+    assert profile("a", frame(rows), floor=2).rows == told
+    assert profile("a", frame(rows)).rows == rows
+
+
+def test_a_column_without_any_value_is_told_as_such():
+    empty = frame().assign(age=None)
+    found = profile("a", empty, floor=3).column("age")
+    assert counted(found) == {"values": 0, "texts": 0, "missing": 40}
+
+
+def test_a_floor_gives_sensitive_columns_a_group_for_what_is_not_named():
+    parts = [profile("a", frame(), floor=3), profile("b", frame(seed=1))]
+    assert agree(parts, TASK).task.sensitive[0].groups == ("f", "m", "?")
+    assert agree(parts[1:], TASK).task.sensitive[0].groups == ("f", "m")
+    few = profile("c", frame(sex=["f"] * 20 + ["m"] * 18 + ["x"] * 2), floor=3)
+    found = agree([*parts, few], TASK)
+    assert found.refused == {}
+    assert found.task.sensitive[0].groups == ("f", "m", "?")
 
 
 def test_numbers_are_not_listed():
@@ -75,13 +135,20 @@ def test_a_value_that_one_file_alone_holds_becomes_a_group_of_all():
             {"hired": ["no", "maybe"] * 20},
             "label column 'hired' holds 'maybe'; agreed are 'yes' and 'no'",
         ),
-        ({"sex": ["f"] * 39 + ["x"]}, "values in too few rows to be named"),
+        (
+            {"sex": ["f"] * 39 + ["x"]},
+            "sensitive column 'sex' holds 'x'; agreed groups are f, m: add bins, or rest",
+        ),
     ],
 )
 def test_a_file_that_does_not_fit_is_told_what_differs(changes, message):
-    fitting = [profile(name, frame(seed=i)) for i, name in enumerate("abc")]
-    odd = profile("odd", frame(seed=9, **changes))
-    found = agree([*fitting, odd], TASK)
+    task = TASK
+    if "sex" in changes:  # groups that are given: a file adds none
+        given = {"column": "sex", "groups": ["f", "m"]}
+        task = Task(label="hired", favourable="yes", sensitive=(given,))
+    fitting = [profile(name, frame(seed=i), task) for i, name in enumerate("abc")]
+    odd = profile("odd", frame(seed=9, **changes), task)
+    found = agree([*fitting, odd], task)
     assert list(found.refused) == ["odd"]
     assert any(message in line for line in found.refused["odd"])
 

@@ -69,12 +69,12 @@ def test_the_app_writes_the_counts_of_all_rows(laid, frame):
     settings, folder, request = laid
     carry_out_audit(grid(settings, folder)[0], settings, request, run="7")
     found = read_gathered(request.parent)
-    assert_same(found.counts, pooled(frame))
+    assert_same(found.counts, pooled(frame, floor=10))
     assert {name: one.floor for name, one in found.silos.items()} == dict.fromkeys(SILOS, 10)
     events = [line["event"] for line in read_journal(request.parent / "journal.jsonl", "7")]
     assert events == ["waiting", "auditing", "finished"]
     built = build_silo_audit(load_request(request), found)
-    every = build_audit(pooled(frame), ASKED.settings())
+    every = build_audit(pooled(frame, floor=10), ASKED.settings())
     assert built.model_dump(exclude={"sources"}) == every.model_dump(exclude={"sources"})
     (state,) = (folder / "silos" / "east" / "state").glob("audit-*")
     assert json.loads((state / "requests.json").read_text())["requests"] == 2
@@ -92,7 +92,7 @@ def test_a_silo_that_does_not_answer_is_named_in_journal_and_result(laid, frame)
     carry_out_audit(flaky, quick, request, run="1")
     found = read_gathered(request.parent)
     assert found.left_out == {"north": "no answer before the deadline"}
-    assert_same(found.counts, pooled(frame[frame["silo"] != "north"]))
+    assert_same(found.counts, pooled(frame[frame["silo"] != "north"], floor=10))
     lines = read_journal(request.parent / "journal.jsonl", "1")
     said = [line["message"] for line in lines if line["event"] == "warning"]
     assert said == ["north is left out: no answer before the deadline"]

@@ -134,8 +134,8 @@ def test_doctor_shows_the_limits_in_force_and_where_they_come_from(folder, tmp_p
 
     assert "limits: of policy.toml: epochs 200, steps 100,000, " in limits()
     assert "by default" not in limits()
-    (north / "policy.toml").write_text("[limits]\nepochs = 30\nmin_count = 8\n")
-    assert "limits: of policy.toml: epochs 30, min_count 8; by default: steps 100,000" in limits()
+    (north / "policy.toml").write_text("[limits]\nepochs = 30\njobs = 8\n")
+    assert "limits: of policy.toml: epochs 30, jobs 8; by default: steps 100,000" in limits()
     (north / "policy.toml").unlink()
     assert "limits: by default: epochs 200, " in limits()
     (north / "policy.toml").write_text("[limits]\nepoch = 30\n")
@@ -158,12 +158,12 @@ def test_doctor_says_what_may_be_counted_for_an_audit(folder, tmp_path, capsys):
     assert "ok    audit: no [audit]: requests for counts are refused" in lines("")[0]
     (north / "policy.toml").write_text("[disclosure]\nmin_rows = 25\n")
     said, _ = lines('\n[audit]\nlabel = "hired"\nsensitive = ["sex"]\nmodels = true\n')
-    warned, *others = said
+    warned, *fine = said
     assert warned.startswith("warn  audit: models = true: models that the coordinator sends")
     assert (
         "ok    audit: rows.csv: hired, sex may be counted, by no fewer than 25 rows of a group "
         "and label"
-    ) in others
+    ) in fine
     _, found = lines('\n[audit]\nprediction = "decision"\nsensitive = ["sex"]\n')
     assert "rows.csv: unknown column 'decision'" in found.err + found.out
     section = text[text.index("# [audit]") :].replace("# ", "", 1).replace("\n# ", "\n")
@@ -229,6 +229,26 @@ def test_a_silo_loads_no_code_to_say_what_crosses(
     found = told(north / "silo.toml", "server sees", capsys)
     assert found[0].startswith(message)
     assert "evil" not in sys.modules
+
+
+def test_doctor_reads_values_of_few_rows_as_the_silo_does_and_counts_all(folder, tmp_path, capsys):
+    north = folder / "silos" / "north"
+    rows = pd.read_csv(write_files(tmp_path)["north"])
+    rows.loc[3, "sex"] = "X"
+    rows.to_csv(north / "rows.csv", index=False)
+    counts = rows["sex"].value_counts().sort_index()
+    sizes = ", ".join(f"{group} ({n})" for group, n in counts.items())
+    (north / "policy.toml").write_text('[disclosure]\nkinds = ["profile", "sums"]\n')
+
+    main(["doctor", str(north / "silo.toml")])
+    said = capsys.readouterr()
+    assert "X (1)" in sizes
+    assert f"sex: {sizes}" in said.out
+    assert "unknown group" not in said.err + said.out
+    assert 'disclosure: kinds = ["profile", "sums"] (of policy.toml)' in said.out
+    (north / "policy.toml").write_text("[disclosure]\nmin_rows = 1\n")
+    main(["doctor", str(north / "silo.toml")])
+    assert f"sex: {sizes}" in capsys.readouterr().out
 
 
 def test_a_silo_that_lacks_the_attribute_is_told_what_that_means(folder, tmp_path, capsys):

@@ -13,7 +13,7 @@ from mfairfl.deployment.local_audit import write_audit_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.remote.audit_consent import require_columns_agreed
-from mfairfl.remote.policy import OPEN, load_policy
+from mfairfl.remote.policy import OPEN, Policy, load_policy
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import make_config
 from records import make_record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 import pandas as pd
@@ -53,14 +54,36 @@ def counted(frame):
     return frame.groupby(keys).size().reindex(full, fill_value=0).to_numpy().reshape(3, 4, 3, 2)
 
 
-def test_counts_over_silos_are_those_of_all_rows(tmp_path):
+@pytest.mark.parametrize("floor", [1, 10])
+def test_counts_over_silos_are_those_of_all_rows(tmp_path, floor):
     frame = predictions()
-    found = gather(Silos(write_silos(tmp_path, frame), policy()))
-    assert_same(found.counts, pooled(frame))
+    found = gather(Silos(write_silos(tmp_path, frame), policy(min_rows=floor)))
+    assert_same(found.counts, pooled(frame, floor=floor))
     assert np.array_equal(found.counts.decided, counted(frame))
     assert found.counts.rows.min() >= 10  # so that nothing had to be withheld
     assert found.left_out == {}
-    assert [one.floor for one in found.silos.values()] == [10, 10, 10]
+    assert [one.floor for one in found.silos.values()] == [floor] * 3
+
+
+def test_with_a_floor_no_few_rows_have_a_score_of_their_own(tmp_path):
+    frame = predictions()
+    frame.loc[::3, "score"] = 0.25  # many rows hold it
+    counts = gather(Silos(write_silos(tmp_path, frame), policy())).counts
+    assert_same(counts, pooled(frame, floor=10))
+    assert counts.scored[counts.scored > 0].min() >= 10
+    fine = np.stack([own.histogram.counts for own in counts.sums])
+    assert fine[fine > 0].min() >= 10
+
+
+def test_the_file_s_hash_is_told_only_where_nothing_is_withheld(tmp_path):
+    settings = write_silos(tmp_path, predictions())
+    true = {name: sha256(one.csv.read_bytes()).hexdigest() for name, one in settings.items()}
+    told = {floor: gather(Silos(settings, policy(min_rows=floor))).silos for floor in (1, 10)}
+    assert {name: one.sha256 for name, one in told[1].items()} == true
+    again = gather(Silos(settings, policy())).silos
+    for name, one in told[10].items():
+        assert one.sha256 != true[name]
+        assert one.sha256 == again[name].sha256  # it still tells one version from another
 
 
 @pytest.mark.parametrize(
@@ -73,11 +96,13 @@ def test_counts_over_silos_are_those_of_all_rows(tmp_path):
         {"prediction": None, "threshold": 0.4},
     ],
 )
-def test_less_can_be_asked_for_than_is_agreed_to(tmp_path, changes):
+@pytest.mark.parametrize("floor", [1, 10])
+def test_less_can_be_asked_for_than_is_agreed_to(tmp_path, changes, floor):
     frame = predictions()
     roles = PredictionColumns(**(COLUMNS.model_dump() | changes))
-    found = gather(Silos(write_silos(tmp_path, frame), policy()), AuditTerms(subject=roles))
-    assert_same(found.counts, pooled(frame, roles))
+    silos = Silos(write_silos(tmp_path, frame), policy(min_rows=floor))
+    found = gather(silos, AuditTerms(subject=roles))
+    assert_same(found.counts, pooled(frame, roles, floor=floor))
 
 
 def test_scores_of_another_range_are_counted_on_their_grid(tmp_path):
@@ -86,7 +111,7 @@ def test_scores_of_another_range_are_counted_on_their_grid(tmp_path):
     grid = ScoreGrid(300, 850)
     terms = AuditTerms(subject=COLUMNS, grid=grid)
     found = gather(Silos(write_silos(tmp_path, frame), policy()), terms)
-    assert_same(found.counts, pooled(frame, grid=grid))
+    assert_same(found.counts, pooled(frame, grid=grid, floor=10))
     assert found.counts.sums is None
 
 
@@ -105,7 +130,7 @@ def test_a_silo_may_write_labels_and_decisions_its_own_way(tmp_path):
         settings[name] = settings[name].model_copy(update={"audit": own})
     found = gather(Silos(settings, policy()), AuditTerms(subject=roles))
     assert found.left_out == {}
-    assert_same(found.counts, pooled(frame))
+    assert_same(found.counts, pooled(frame, floor=10))
 
 
 def rare(frame):
@@ -157,7 +182,7 @@ def test_a_silo_with_fewer_rows_than_its_floor_tells_nothing_but_that(tmp_path):
 
 def test_a_floor_of_one_hides_nothing(tmp_path):
     frame = rare(predictions())
-    found = gather(Silos(write_silos(tmp_path, frame), policy(min_rows=1, min_count=1)))
+    found = gather(Silos(write_silos(tmp_path, frame), policy(min_rows=1)))
     assert_same(found.counts, pooled(frame))
 
 
@@ -169,15 +194,15 @@ def test_rows_without_a_decision_are_left_out_and_few_are_told_as_at_most(tmp_pa
     found = gather(Silos(write_silos(tmp_path, frame), policy()))
     assert found.silos["west"].left_out == {"no decision": 9}
     assert found.silos["east"].left_out == {"no decision": 25}
-    assert_same(found.counts, pooled(frame))
+    assert_same(found.counts, pooled(frame, floor=10))
 
 
-def test_no_value_in_fewer_rows_than_the_floor_and_min_count_is_named(tmp_path):
+def test_no_value_in_fewer_rows_than_the_floor_is_named(tmp_path):
     frame = predictions()
     frame.loc[:11, "race"] = "Other"
     settings = write_silos(tmp_path, frame)["east"]
-    for floor, least, named in ((10, 5, True), (13, 5, False), (10, 13, False), (12, 12, True)):
-        responder = Responder(settings, policy(min_rows=floor, min_count=least))
+    for floor, named in ((1, True), (10, True), (12, True), (13, False)):
+        responder = Responder(settings, policy(min_rows=floor))
         answer = responder.handle("audit-1", pack_groups_ask(COLUMNS))
         assert ("Other" in json.loads(answer.text)["groups"]["race"]) == named
 
@@ -193,7 +218,7 @@ def test_a_silo_without_the_section_answers_no_audit(tmp_path):
     assert found.left_out == {
         "west": "'west' takes part in no audit: its silo.toml has no section [audit]"
     }
-    assert_same(found.counts, pooled(frame[frame["silo"] != "west"]))
+    assert_same(found.counts, pooled(frame[frame["silo"] != "west"], floor=10))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +266,7 @@ def test_who_names_too_many_groups_is_left_out_and_nobody_else(tmp_path):
     strange = (frame["silo"] == "west").to_numpy()
     frame.loc[strange, "race"] = [f"r{i % 40}" for i in range(strange.sum())]
     frame.loc[strange, "sex"] = [f"s{i % 40}" for i in range(strange.sum())]
-    found = gather(Silos(write_silos(tmp_path, frame), policy(min_rows=1, min_count=1)))
+    found = gather(Silos(write_silos(tmp_path, frame), policy(min_rows=1)))
     assert list(found.left_out) == ["west"]
     assert "combinations of groups, at most 1,024 are counted" in found.left_out["west"]
     assert_same(found.counts, pooled(frame[~strange]))
@@ -251,7 +276,7 @@ def test_more_groups_than_can_be_counted_end_the_audit_if_all_have_them(tmp_path
     frame = predictions(rows=3000)
     frame["race"] = [f"r{i % 40}" for i in range(len(frame))]
     frame["sex"] = [f"s{i // 40 % 40}" for i in range(len(frame))]
-    silos = Silos(write_silos(tmp_path, frame), policy(min_rows=1, min_count=1))
+    silos = Silos(write_silos(tmp_path, frame), policy(min_rows=1))
     with pytest.raises(FederationError, match="combinations of groups"):
         gather(silos, minimum=1)
 
@@ -365,12 +390,15 @@ def test_no_model_is_applied_without_the_silo_s_word(runs, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "limits", "key"),
-    [("single", {"weights": 10}, "weights"), ("ensemble", {"models": 2}, "models")],
+    [
+        ("single", {"weights": 10}, r"limits\.weights"),
+        ("ensemble", {"models": 2}, r"disclosure\.models"),
+    ],
 )
 def test_a_model_beyond_the_silo_s_limits_is_refused(runs, tmp_path, kind, limits, key):
     settings = write_silos(tmp_path, people(), OPEN)
     terms = AuditTerms(subject=model_to_send(runs / kind))
-    with pytest.raises(FederationError, match=rf"limits\.{key} of its policy\.toml"):
+    with pytest.raises(FederationError, match=rf"{key} of its policy\.toml"):
         gather(Silos(settings, policy(**limits)), terms)
 
 

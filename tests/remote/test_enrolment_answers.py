@@ -12,14 +12,14 @@ import pytest
 from test_enrolment import TASK, TERMS, Fresh
 
 import federations as fed
-from mfairfl.data import EncoderConfig
+from mfairfl.data import SPLITS, EncoderConfig
 from mfairfl.errors import FederationError
 from mfairfl.remote.codec import Packet
 from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.enrolment_answers import DESCRIPTION, read_profile
 
 HONEST = sorted(set(fed.SITES) - {"west"})
-ONE_COLUMN = {"name": "x", "values": 60, "texts": 0, "missing": 0, "levels": {}, "rare": 0}
+ONE_COLUMN = {"name": "x", "values": 60, "texts": 0, "missing": 0, "levels": {}}
 
 
 class Lying(Fresh):
@@ -225,8 +225,53 @@ COUNTS = {
     "another shape": (counts(lambda a: a.update(train=a["train"][:1])), "'train' is int64 (1, 2)"),
     "no train rows": (counts(lambda a: a.pop("train")), "'train' is missing"),
     "more": (counts(lambda a: a.update(x=a["train"])), "'x' was not asked for"),
-    "a text": (put("counts", value=1), "counts with a text"),
+    "a text": (put("counts", value=1), "counts: Extra inputs are not permitted"),
+    "no floor": (lambda said, arrays: said.pop("floor") and None, "floor: Field required"),
+    "a floor of 0": (put("floor", value=0), "floor: Input should be greater than or equal to 1"),
+    "a floor of text": (put("floor", value="1"), "floor: Input should be a valid integer"),
+    "no fingerprint": (put("policy", value="../x"), "policy: String should match"),
+    "below its floor": (put("floor", value=30), "it counts fewer than 30 rows, as it never does"),
+    "neither yes nor no": (
+        counts(lambda a: a["hidden/test"].__iadd__(2)),
+        "'hidden/test' says something else than yes or no",
+    ),
+    "counts of what it hides": (
+        counts(lambda a: (a["hidden/train"].fill(1), a["withheld"].__iadd__(20))),
+        "it counts train rows that it withholds",
+    ),
+    "hides pairs of no rows": (
+        counts(lambda a: (a["test"].fill(0), a["hidden/test"].fill(1))),
+        "it withholds 0 test rows of 8 pairs",
+    ),
+    "hides rows of no pairs": (
+        counts(lambda a: a["withheld"].__iadd__(10)),
+        "it withholds 10 train rows of 0 pairs",
+    ),
+    "hides fewer rows than pairs": (
+        counts(lambda a: (a["test"].fill(0), a["hidden/test"].fill(1), hide(a, "test", 7))),
+        "it withholds 7 test rows of 8 pairs",
+    ),
+    "hides less than nothing": (
+        counts(lambda a: a["withheld"].__isub__(1)),
+        "it withholds a negative number of rows, or more than it has",
+    ),
+    "hides more than it has": (
+        counts(lambda a: a["withheld"].__iadd__(61)),
+        "it withholds a negative number of rows, or more than it has",
+    ),
+    "hides all": (
+        counts(lambda a: (a["train"].fill(0), a["hidden/train"].fill(1), hide(a, "train", 48))),
+        "every group and label of its 48 train rows is withheld",
+    ),
+    "hides more than is left": (
+        counts(lambda a: (a["test"].fill(0), a["hidden/test"].fill(1), hide(a, "test", 13))),
+        "61 rows; its sums had 60",
+    ),
 }
+
+
+def hide(arrays, part, rows):
+    arrays["withheld"][SPLITS.index(part)] = rows
 
 
 @pytest.mark.parametrize("lie", COUNTS)
@@ -264,7 +309,7 @@ def largest_profile():
     levels = {f"{i:06d}" + "x" * (size - 6): 1 for i in range(many)}
     column = ONE_COLUMN | {"values": many, "texts": many, "levels": levels}
     said = {"client": "west", "rows": many, "columns": [column]}
-    return json.dumps({"version": 3, "kind": "profile", "profile": said})
+    return json.dumps({"version": 4, "kind": "profile", "profile": said})
 
 
 def test_the_largest_profile_takes_little_time_and_twice_its_memory():

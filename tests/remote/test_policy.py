@@ -15,8 +15,8 @@ from mfairfl.engine.state import Reply, Train
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Cells
 from mfairfl.remote.codec import Shape, pack_ask, unpack_ask
-from mfairfl.remote.policy import Disclosure, Limits, Policy, load_policy, policy_text
-from mfairfl.remote.refusals import refuse_absurd, refuse_excess
+from mfairfl.remote.policy import KINDS, Disclosure, Limits, Policy, load_policy, policy_text
+from mfairfl.remote.refusals import refuse_absurd, refuse_disclosing, refuse_excess
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.strategies import available, create
 from mfairfl.training.plan import Recipe
@@ -52,6 +52,13 @@ def test_without_a_file_the_defaults_hold(tmp_path):
         ("[limits]\nsteps = 0\n", "limits.steps: Input should be greater than or equal to 1"),
         ("[limits]\nseconds = inf\n", "limits.seconds: Input should be a valid integer (got inf)"),
         ("[limits]\nmegabytes = -1\n", "limits.megabytes: Input should be greater than or equal"),
+        ("[limits]\nmin_count = 3\n", "limits: min_count is no limit of work: set min_rows under"),
+        ("[limits]\nmodels = 3\n", "limits: models is no limit of work: set models under"),
+        ('[disclosure]\nkinds = ["shell"]\n', "disclosure.kinds.0: Input should be 'profile'"),
+        ("[disclosure]\nprice = 0\n", "disclosure.price: Input should be greater than 0"),
+        ("[disclosure]\nversions = 0\n", "disclosure.versions: Input should be greater than"),
+        ("[disclosure]\nsplit_seed = -1\n", "disclosure.split_seed: Input should be greater"),
+        ('[disclosure]\nmasks = "no"\n', "disclosure.masks: Input should be 'allowed'"),
         ("limits = 3\n", "limits: Input should be a valid dictionary or instance of Limits"),
         ("[limits\n", "(at line 1, column 8)"),
     ],
@@ -70,16 +77,15 @@ def test_min_count_in_a_silo_s_own_file_is_sent_to_the_policy(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load_silo(path)
     assert str(caught.value) == (
-        f"{path}: min_count belongs in policy.toml beside this file, under [limits]"
+        f"{path}: min_count is min_rows in policy.toml beside this file: [disclosure]"
     )
 
 
 def test_a_written_policy_is_read_as_it_was_and_explains_every_key(tmp_path):
-    policy = fed.policy(epochs=7, seconds=5)
-    policy = policy.model_copy(update={"disclosure": Disclosure(min_rows=3)})
+    policy = fed.policy(epochs=7, seconds=5, min_rows=3, kinds=("profile", "audit"), price=2.5)
     text = policy_text(policy)
     assert load_policy(written(tmp_path, text)) == policy
-    assert tomllib.loads(text) == policy.model_dump()
+    assert tomllib.loads(text) == policy.model_dump(mode="json")
     lines = text.splitlines()
     for key in (*Limits.model_fields, *Disclosure.model_fields):
         (at,) = [i for i, line in enumerate(lines) if line.startswith(f"{key} = ")]
@@ -87,13 +93,20 @@ def test_a_written_policy_is_read_as_it_was_and_explains_every_key(tmp_path):
 
 
 def test_the_page_lists_every_key_with_its_default():
-    rows = re.findall(r"^\| `(\w+)` \| ([\d,]+) \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| ([\w,]+) \| (.+) \|$", PAGE.read_text(), re.MULTILINE)
     expected = [
-        (key, f"{getattr(section, key):,}", field.description)
+        (key, shown(getattr(section, key)), field.description)
         for section in (Limits(), Disclosure())
         for key, field in type(section).model_fields.items()
     ]
     assert rows == expected
+
+
+def shown(value):
+    """A default as a reader finds it in a table."""
+    if value == KINDS:
+        return "all"
+    return value if isinstance(value, str) else f"{value:,g}" if value < 10**5 else f"{value:,}"
 
 
 @pytest.mark.parametrize("rows", ["0", "-1", '"10"', "2.5", "true"])
@@ -139,7 +152,8 @@ def test_no_method_asks_for_more_than_the_defaults_allow(name, epochs):
     asked = 0
     for ask, shape in honest_asks(setup):
         refuse_absurd(ask, shape, PEOPLE.attributes)
-        refuse_excess(ask, Limits(), ROWS)
+        refuse_excess(ask, Policy(), ROWS)
+        refuse_disclosing(ask, Disclosure(), ROWS, ())
         asked += 1
     assert asked >= 4 * len(fed.SITES)
 
@@ -149,7 +163,8 @@ def test_no_output_rule_asks_for_more_than_the_defaults_allow(rule):
     setup = fed.setup_for(PEOPLE, "mfairfl", rounds=8, output=Output(rule=rule, tolerance=0.02))
     for ask, shape in honest_asks(setup):
         refuse_absurd(ask, shape, PEOPLE.attributes)
-        refuse_excess(ask, Limits(), ROWS)
+        refuse_excess(ask, Policy(), ROWS)
+        refuse_disclosing(ask, Disclosure(), ROWS, ())
 
 
 def test_a_schedule_that_ends_at_rate_0_is_honest():

@@ -27,7 +27,7 @@ def silo(tmp_path_factory):
     frame = fed.people()
     frame[frame["site"] == "east"].drop(columns="site").to_csv(folder / "east.csv", index=False)
     settings = SiloSettings(name="east", csv=folder / "east.csv", state=folder / "state")
-    policy = fed.policy(epochs=HUGE, steps=HUGE, jobs=HUGE, models=HUGE)
+    policy = fed.policy(epochs=HUGE, steps=HUGE, jobs=HUGE, models=HUGE, rounds=HUGE)
     responder = Responder(settings, policy)
 
     class Only:

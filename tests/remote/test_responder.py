@@ -19,6 +19,7 @@ from mfairfl.engine.sealed import read_sealed, write_sealed
 from mfairfl.errors import CheckpointError, ConfigError, MessageError, MfairflError
 from mfairfl.remote.codec import make_packet, read_header
 from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
+from mfairfl.remote.policy import Limits
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.remote.usage import Usage
@@ -208,8 +209,9 @@ def size_of(found):
 
 
 def beyond(key, text):
+    section = "limits" if key in Limits.model_fields else "disclosure"
     return pytest.raises(
-        MessageError, match=re.escape(text) + rf".*\(limits\.{key} of its policy\.toml\)$"
+        MessageError, match=re.escape(text) + rf".*\({section}\.{key} of its policy\.toml\)$"
     )
 
 
@@ -333,10 +335,12 @@ def test_no_message_loosens_a_limit(settings):
     assert "astronaut" not in answer.text
 
 
-def test_categories_in_fewer_than_five_rows_are_not_named_without_a_policy(settings):
+def test_categories_in_fewer_than_ten_rows_are_not_named_without_a_policy(settings):
     path = settings["east"].csv
-    path.write_text(path.read_text().replace("clerk", "astronaut", 4))
+    path.write_text(path.read_text().replace("clerk", "astronaut", 9))
     packet = make_packet("profile", {"task": TASK.model_dump(mode="json")})
     assert "astronaut" not in Responder(settings["east"]).handle("run-1", packet).text
-    four = Responder(settings["east"], fed.policy(min_rows=4))
-    assert "astronaut" in four.handle("run-1", packet).text
+    nine = Responder(settings["east"], fed.policy(min_rows=9))
+    assert "astronaut" in nine.handle("run-1", packet).text
+    path.write_text(path.read_text().replace("clerk", "astronaut", 1))
+    assert "astronaut" in Responder(settings["east"]).handle("run-1", packet).text

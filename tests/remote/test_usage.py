@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from filelock import FileLock
 
+import federations as fed
 from mfairfl.errors import ConfigError, MessageError
-from mfairfl.remote.policy import Limits
 from mfairfl.remote.usage import Usage
 
 HOUR = 3600.0
@@ -16,7 +17,7 @@ HOUR = 3600.0
 
 def usage(tmp_path, *, at=0.0, **limits):
     """A new process's view of the folder."""
-    return Usage(tmp_path, Limits(**limits), now=lambda: at)
+    return Usage(tmp_path, fed.policy(**limits), now=lambda: at)
 
 
 def test_the_request_beyond_the_limit_is_refused_whatever_process_counts(tmp_path):
@@ -42,6 +43,19 @@ def test_runs_are_counted_by_the_day_and_a_resumed_one_is_not_new(tmp_path):
     usage(tmp_path, at=25 * HOUR, runs_a_day=2).count("run-3")
     with pytest.raises(MessageError, match="3 runs within 24 hours"):
         usage(tmp_path, at=28 * HOUR, runs_a_day=2).count("run-4")
+
+
+def test_runs_are_counted_for_good_also_if_their_folders_are_deleted(tmp_path):
+    for day in range(3):
+        usage(tmp_path, at=48 * HOUR * day, runs=3).count(f"run-{day}")
+        shutil.rmtree(tmp_path / f"run-{day}")
+    with pytest.raises(MessageError) as caught:
+        usage(tmp_path, at=999 * HOUR, runs=3).count("audit-3")
+    assert str(caught.value) == (
+        "4 runs and audits in all: this silo allows 3 (disclosure.runs of its policy.toml)"
+    )
+    assert not (tmp_path / "audit-3").exists()
+    usage(tmp_path, at=999 * HOUR, runs=3).count("run-1")  # one that is known is not new
 
 
 def test_a_clock_that_was_set_back_frees_nothing(tmp_path):

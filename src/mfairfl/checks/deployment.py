@@ -50,8 +50,10 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     if task is None:
         yield Finding("warn", "task", "no 'task': any task the coordinator asks for is accepted")
     else:
-        profile = describe_columns(columns, task, silo.name, floor=policy.disclosure.min_rows)
-        if agreed := (yield from _fit(profile, task)):
+        profile = describe_columns(columns, task, silo.name)
+        told = describe_columns(columns, task, silo.name, floor=policy.disclosure.min_rows)
+        if agreed := (yield from _fit(profile, told, task)):
+            agreed = agreed if told.floor == 1 else agreed.unnamed_as_unrecorded()
             yield from column_facts(content.frame, agreed, silo.csv.name, silo)
             yield from _features(silo, content, agreed)
     if silo.task is not None:
@@ -113,8 +115,8 @@ def _features(silo: SiloSettings, content: FileContent, task: Task) -> list[Find
     return [*warnings, *examine_features(table, {}, traps_of(table))]
 
 
-def _fit(profile: Profile, task: Task) -> Generator[Finding, None, Task | None]:
-    """Compare the file with the task as the coordinator would; return the resolved task."""
+def _fit(profile: Profile, told: Profile, task: Task) -> Generator[Finding, None, Task | None]:
+    """Compare the file, as it is told, with the task; return the resolved task."""
     names = [column.name for column in profile.columns]
     lacking = [s for s in task.sensitive if not lookalike(s.column, names)]
     for sensitive in lacking:
@@ -123,7 +125,7 @@ def _fit(profile: Profile, task: Task) -> Generator[Finding, None, Task | None]:
     held = tuple(s for s in task.sensitive if s not in lacking)
     if not held:
         return None
-    agreement = agree([profile], task.model_copy(update={"sensitive": held}))
+    agreement = agree([told], task.model_copy(update={"sensitive": held}))
     why = agreement.refused.get(profile.client)
     if why:
         raise DataError(f"the file does not fit the task: {'; '.join(why)}")

@@ -167,6 +167,12 @@ class Sensitive(StrictModel):
         return self.model_copy(update={"groups": (*groups, MISSING), "bins": (*self.bins, *extra)})
 
 
+def _with_rest(sensitive: Sensitive) -> Sensitive:
+    if sensitive.rest is not None or MISSING not in (sensitive.groups or ()):
+        return sensitive
+    return sensitive.model_copy(update={"rest": MISSING})
+
+
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """A sensitive attribute; a row's group code is an index into `groups`.
@@ -323,6 +329,10 @@ class Task(Reading):
     def attributes(self) -> tuple[Attribute, ...]:
         """The sensitive attributes of a resolved task, with their groups."""
         return tuple(Attribute(s.name, s.levels or ()) for s in self.sensitive)
+
+    def unnamed_as_unrecorded(self) -> Task:
+        """Return the task with sensitive values that nobody named read as ``?``."""
+        return self.model_copy(update={"sensitive": tuple(map(_with_rest, self.sensitive))})
 
     def select(self, names: Sequence[str] | None) -> Task:
         """Keep the sensitive attributes of these names, in this order; None keeps all.

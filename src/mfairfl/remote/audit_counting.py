@@ -145,6 +145,10 @@ def _with_floor(
     settings: SiloSettings, ask: AuditAsk, rows: _Rows, account: Disclosed
 ) -> AuditCounts:
     """Count rows, but for groups and labels that the account does not let out."""
+    size = 3 * Cells(ask.attributes).size
+    if len(rows.decisions) < account.floor:  # nothing is told, so the account need not know
+        every = np.ones((1, size // 3, 3), dtype=bool)
+        return _counts(settings, ask, rows).without(every, account.floor)
     strata = AuditCounts.strata_of(
         rows.labels,
         sensitive_features=rows.groups,
@@ -154,7 +158,6 @@ def _with_floor(
     candidate = _candidate("groups and labels", account, rows, strata)
     account.count_task(np.where(candidate.parts == NOWHERE, NOWHERE, candidate.classes))
     (groups,) = account.admit([candidate])
-    size = 3 * Cells(ask.attributes).size
     told = np.ones(size, dtype=bool)
     told[: len(groups)] = groups != NOWHERE
     if rows.scores is not None and not rows.of_model:

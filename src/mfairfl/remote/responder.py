@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from mfairfl.data import MISSING, Attribute, Encoder, Inputs, Sensitive, Task
+from mfairfl.data import Attribute, Encoder, Inputs, Task
 from mfairfl.data.agreement import describe_columns
 from mfairfl.data.columns import columns_of
 from mfairfl.data.federation import SPLITS, Client, Shard, Split
@@ -272,7 +272,7 @@ class Responder:
         """Read the file with the agreed task, and split its rows as they always are."""
         s, task, content = self._settings, self._task(header), self._read()
         account = self._account(content)
-        read = task if account is None else _unnamed_as_unrecorded(task)
+        read = task if account is None else task.unnamed_as_unrecorded()
         table = table_from_content(content, read, name=s.csv.name, reading=s)
         if table.task != read:
             raise DataError(f"{s.csv.name}: does not fit the agreed task; profile it again")
@@ -331,17 +331,6 @@ class Responder:
             sets = tuple(_row_sets(client, shape.cells))
             self._runs[run] = _OpenRun(silo, shape, attributes, rows, hidden, sets)
         return self._runs[run]
-
-
-def _unnamed_as_unrecorded(task: Task) -> Task:
-    """Return the task with values that nobody named read as ``?``: few rows hold them."""
-    return task.model_copy(update={"sensitive": tuple(map(_with_rest, task.sensitive))})
-
-
-def _with_rest(sensitive: Sensitive) -> Sensitive:
-    if sensitive.rest is not None or MISSING not in (sensitive.groups or ()):
-        return sensitive
-    return sensitive.model_copy(update={"rest": MISSING})
 
 
 def _reason(error: Exception) -> str:

@@ -103,8 +103,8 @@ class ToldRows:
             column: {n for n, group in zip(names, found[column], strict=True) if group != NOWHERE}
             for column, (names, _) in levels.items()
         }
-        filled = {c: self.account.pin(c, self._places, self._numbers(c)) for c in numeric}
-        told = (named, found, filled)
+        pinned = {c: self.account.pin(c, self._places, self._numbers(c)) for c in numeric}
+        told = (named, found, pinned)
         return {part: self._with_floor(part, own, *told) for part, own in plain.items()}
 
     def _with_floor(
@@ -113,12 +113,12 @@ class ToldRows:
         plain: EncoderStatistics,
         named: Mapping[str, set[str]],
         groups: Mapping[str, Codes],
-        filled: Mapping[str, Floats],
+        pinned: Mapping[str, Floats],
     ) -> EncoderStatistics:
         """Leave out levels that are not named, and how few numbers are missing."""
         return EncoderStatistics(
             numeric={
-                c: own if _told_apart(groups[c]) else self._filled_sums(filled[c], part)
+                c: own if _told_apart(groups[c]) else self._filled_sums(c, pinned[c], part)
                 for c, own in plain.numeric.items()
             },
             categorical={
@@ -141,11 +141,17 @@ class ToldRows:
     def _numbers(self, column: str) -> Floats:
         return np.asarray(Column.of(self.table.X, column).numbers, dtype=np.float64)
 
-    def _filled_sums(self, filled: Floats, part: str) -> NumericStatistics:
+    def _filled_sums(self, column: str, pinned: Floats, part: str) -> NumericStatistics:
         """Sum a column as if no number were missing: how few are is not told."""
         splits: Sequence[Split] = ("train",) if part == "train" else _OTHERS
         rows = np.concatenate([self.silo.rows[split] for split in splits])
-        return NumericStatistics.of(filled[rows])
+        return NumericStatistics.of(self._filled(column, pinned, rows))
+
+    def _filled(self, column: str, pinned: Floats, rows: NDArray[np.int64]) -> Floats:
+        """Return numbers of rows, none of them missing; or all, if they are those of few."""
+        known = np.count_nonzero(~np.isnan(self._numbers(column)[rows]))
+        few = self.account is not None and known < self.account.floor
+        return np.full(len(rows), np.nan) if few else pinned[rows]
 
     # ------------------------------------------------------------------ histograms
 
@@ -156,10 +162,10 @@ class ToldRows:
         columns = self.table.task.numeric or ()
         whole = [_told_apart(g) for g in self.account.admit([self._missing(c) for c in columns])]
         train = self.silo.rows["train"]
-        filled = [self.account.pin(c, self._places, self._numbers(c)) for c in columns]
+        pinned = [self.account.pin(c, self._places, self._numbers(c)) for c in columns]
         numbers = [
-            (self._numbers(column) if told else held)[train]
-            for column, held, told in zip(columns, filled, whole, strict=True)
+            self._numbers(column)[train] if told else self._filled(column, held, train)
+            for column, held, told in zip(columns, pinned, whole, strict=True)
         ]
         floor = self.account.floor
         classes = [_value_classes(held, floor) for held in numbers]
@@ -252,7 +258,9 @@ def _value_classes(numbers: Floats, floor: int) -> Codes:
 
 
 def _grouped(classes: Codes, groups: Codes) -> Codes:
-    return np.where(classes == NOWHERE, NOWHERE, groups[np.maximum(classes, 0)]).astype(np.int32)
+    found, held = classes.copy(), classes != NOWHERE
+    found[held] = groups[classes[held]]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
