@@ -49,6 +49,7 @@ class _Header(StrictModel):
     shares: tuple[float, float] | None = None
     told: tuple[_Told, ...] = ()
     tasks: tuple[str, ...] = ()
+    bundled: tuple[str, ...] = ()
     columns: dict[str, float] = Field(default_factory=dict)
     """Numeric columns that were summed, and what stood for their missing numbers."""
 
@@ -200,6 +201,43 @@ class Disclosed:
         self._header = self._header.model_copy(update={"shares": shares})
         self._write()
 
+    def bundles(self, strata: Codes, name: str) -> Codes:
+        """Return the bundle of each row that is trained on, else -1: rows of one (cell, label).
+
+        A row counts in an update as the others of its bundle do, whatever is asked for, and a
+        bundle has enough rows. Bundles of several tasks cut each other; later ones are made larger
+        until no combination of them isolates few rows.
+
+        Parameters
+        ----------
+        strata : ndarray (rows,)
+            The (cell, label) of each row that is trained on, else -1.
+        """
+        digest, known = hashlib.sha256(strata.tobytes()).hexdigest(), self._header.bundled
+        if digest in known:
+            return np.asarray(self._arrays[f"bundles/{known.index(digest)}"])
+        before = [self._arrays[f"bundles/{i}"] for i in range(len(known))]
+        count = int((strata != NOWHERE).sum())
+        size = max(self.floor, -(-count // _MOST_SETS))
+        found = _bundled(strata, size, stream(self._policy.split_seed, "bundles", name))
+        while before and self._cut(before, found):
+            if size > count:
+                raise MessageError(
+                    "training by these groups and labels: together with others, updates would "
+                    f"isolate fewer than {self.floor} rows (disclosure.min_rows of its {POLICY})"
+                )
+            size *= 2
+            found = _bundled(strata, size, stream(self._policy.split_seed, "bundles", name))
+        self._arrays[f"bundles/{len(known)}"] = found
+        self._header = self._header.model_copy(update={"bundled": (*known, digest)})
+        self._write()
+        return found
+
+    def _cut(self, before: Sequence[Codes], found: Codes) -> bool:
+        """Say whether bundles and earlier ones expose rows, or are too many to be sure."""
+        sets = RowSets(self.rows, (*before, found))
+        return sum(sets.sizes) > _MOST_SETS or bool(sets.exposed(self.floor).any())
+
     def admit(self, candidates: Sequence[Candidate]) -> list[Codes]:
         """Return which classes may be told, and which together, given all that was told before.
 
@@ -244,6 +282,17 @@ class Disclosed:
         sizes = np.bincount(codes[codes != NOWHERE])
         smallest = int(sizes[sizes > 0].min(initial=self.rows)) if sizes.any() else 0
         return RowSetFacts(self._header.told[place].what, len(sizes), smallest, int(sizes.sum()))
+
+
+def _bundled(strata: Codes, size: int, rng: np.random.Generator) -> Codes:
+    """Return bundles of at least `size` rows of one stratum, drawn; of fewer if it has fewer."""
+    found, first = np.full(len(strata), NOWHERE, np.int32), 0
+    for stratum in np.unique(strata[strata != NOWHERE]):
+        rows = rng.permutation(np.flatnonzero(strata == stratum))
+        count = max(1, len(rows) // size)
+        found[rows] = first + np.arange(len(rows)) * count // len(rows)
+        first += count
+    return found
 
 
 def _digest(candidate: Candidate) -> str:

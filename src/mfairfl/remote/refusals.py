@@ -28,7 +28,6 @@ _LARGEST = 1e9  # a price, a multiplier or a pull; far below what float32 can ho
 _ROUNDS = 1_000_000
 _THRESHOLDS = 64  # of a cell; a fitted rule has at most three
 _NOTIONS = 16
-_FORGETS = 0.1  # share of the weights that a step forgets: with more, only the last ones count
 
 
 def refuse_excess(ask: Ask, policy: Policy, rows: int) -> None:
@@ -47,31 +46,28 @@ def refuse_excess(ask: Ask, policy: Policy, rows: int) -> None:
 
 
 def refuse_disclosing(
-    ask: Ask, policy: Disclosure, rows: int, hidden: Collection[tuple[int, int]]
+    ask: Ask,
+    policy: Disclosure,
+    rows: int,
+    bundles: int | None,
+    hidden: Collection[tuple[int, int]],
 ) -> None:
     """Refuse jobs whose update would show what too few rows say.
 
     Parameters
     ----------
-    rows : int
-        Rows that are trained on.
+    rows, bundles : int
+        Rows that are trained on, and of how many bundles batches are made, if they are.
     hidden : collection of (cell, label)
         The pairs that are withheld: no price may tell them from the others.
     """
     for job in ask.jobs if isinstance(ask, Train) else ():
-        plan, optimizer = job.plan, job.plan.optimizer
-        batch = min(plan.batch_size, rows)
+        plan = job.plan
+        batches = -(-rows // max(1, min(plan.batch_size, rows)))
         _require(
-            batch >= min(policy.min_rows, rows),
-            f"batches of {batch} rows: an update is about {policy.min_rows} at least "
-            f"(disclosure.min_rows of its {POLICY})",
-        )
-        forgotten = optimizer.lr * (optimizer.weight_decay + plan.proximal)
-        _require(
-            policy.min_rows == 1 or forgotten <= _FORGETS,
-            f"optimizer.lr · (optimizer.weight_decay + plan.proximal) = {forgotten:g} is above "
-            f"{_FORGETS:g}: the update would be that of the last batches alone "
-            f"(disclosure.min_rows of its {POLICY})",
+            bundles is None or batches <= bundles,
+            f"batches of {plan.batch_size} rows: rows are trained on in {bundles} bundles, and a "
+            f"batch is made of whole ones (disclosure.min_rows of its {POLICY})",
         )
         for table, neutral in ((plan.loss_table, 1.0), (plan.score_table, 0.0)):
             prices = [abs(price) for pair in table or () for price in pair]

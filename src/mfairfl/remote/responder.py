@@ -52,6 +52,7 @@ from mfairfl.remote.silo_file import (
     follow_extensions,
     require_consent,
     require_listed,
+    require_reading,
 )
 from mfairfl.remote.told import Shares, ToldRows, tell_rows
 from mfairfl.remote.usage import Usage, refuse_beyond
@@ -60,6 +61,7 @@ from mfairfl.training.deadline import time_limit
 __all__ = ["Responder"]
 
 _ROWS = "rows.safetensors"  # the encoded rows of a run, and in the header what was agreed
+_BUNDLES = "train/bundles"
 _NAME = re.compile(r"[\w.-]{1,100}")
 _ROW = 16  # bytes stored of a row beside its features
 # What may be asked before a run is known here: an enrolment, and audits, which belong to no run.
@@ -91,6 +93,7 @@ class _OpenRun(NamedTuple):
     shape: Shape
     attributes: tuple[Attribute, ...]
     train_rows: int
+    bundles: int | None
     hidden: frozenset[tuple[int, int]]
     row_sets: tuple[RowSetFacts, ...]
 
@@ -190,7 +193,7 @@ class Responder:
             raise MessageError(f"a '{kind}' message: {error}") from None
         refuse_excess(ask, self._policy, enrolled.train_rows)
         disclosure = self._policy.disclosure
-        refuse_disclosing(ask, disclosure, enrolled.train_rows, enrolled.hidden)
+        refuse_disclosing(ask, disclosure, enrolled.train_rows, enrolled.bundles, enrolled.hidden)
         self._row_sets += enrolled.row_sets
         if kept := _kept_bytes(ask, self._settings.state / run, enrolled.shape):
             self._usage.require_room(kept)
@@ -200,6 +203,8 @@ class Responder:
         """Return the requested task; it must be the one that this silo agreed to."""
         task = Task.model_validate(header["task"])
         require_consent(self._settings, task)
+        if self._policy.disclosure.min_rows > 1:
+            require_reading(self._settings, task)
         return task
 
     def _profile(self, header: dict[str, Any]) -> Packet:
@@ -249,6 +254,8 @@ class Responder:
             arrays[f"{part}/numbers"], arrays[f"{part}/codes"] = inputs.numbers, inputs.codes
             arrays[f"{part}/y"] = table.y[rows]
             arrays[f"{part}/cells"] = told.cells(part).astype(np.int32)
+        if (together := told.bundles()) is not None:
+            arrays[_BUNDLES] = together
         folder = make_private_folder(make_private_folder(self._settings.state) / run)
         write_sealed(folder / _ROWS, arrays, agreed.model_dump(mode="json"))
         self._runs.pop(run, None)
@@ -325,11 +332,18 @@ class Responder:
             model = agreed.model.build(agreed.features)
             client = Client(self._settings.name, *shards)
             slots = DiskSlots(folder / "slots")
-            silo = SoleClient(client, model, attributes, agreed.seed, slots)
+            together = arrays.get(_BUNDLES)
+            silo = SoleClient(client, model, attributes, agreed.seed, slots, bundles=together)
             shape = Shape(model.size, Cells(attributes).size)
-            rows, hidden = len(client.train.y), frozenset(agreed.hidden)
-            sets = tuple(_row_sets(client, shape.cells))
-            self._runs[run] = _OpenRun(silo, shape, attributes, rows, hidden, sets)
+            self._runs[run] = _OpenRun(
+                silo=silo,
+                shape=shape,
+                attributes=attributes,
+                train_rows=len(client.train.y),
+                bundles=None if together is None else int(together.max(initial=-1)) + 1,
+                hidden=frozenset(agreed.hidden),
+                row_sets=tuple(_row_sets(client, shape.cells)),
+            )
         return self._runs[run]
 
 

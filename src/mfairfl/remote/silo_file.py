@@ -24,12 +24,17 @@ __all__ = [
     "load_silo",
     "require_consent",
     "require_listed",
+    "require_reading",
 ]
 
 
 SILO_NAME = r"^\w[\w. -]{0,59}$"
 """The names that a silo may have."""
 
+_AS_IT_IS = {
+    key: Task.model_fields[key].get_default(call_default_factory=True)
+    for key in (*Reading.model_fields, "missing")
+}
 _EXTENSION = r"^([^\W\d][\w.]*:[^\W\d][\w.]*|\w[\w.+-]*)$"
 
 
@@ -136,6 +141,21 @@ def require_consent(settings: SiloSettings, asked: Task) -> None:
             f"the coordinator's task has sensitive columns {[c for c, _ in theirs]}; "
             f"'{settings.name}' agreed to {[c for c, _ in mine]}, with its own bins"
         )
+
+
+def require_reading(settings: SiloSettings, asked: Task) -> None:
+    """Refuse a task that reads cells otherwise than agreed to, or than by default.
+
+    Whoever says which values are missing, or how numbers are written, learns from every answer,
+    and from every refusal, whether some row holds one.
+    """
+    own = consented(settings) or asked.model_copy(update=_AS_IT_IS)
+    for key in _AS_IT_IS:
+        if getattr(asked, key) != getattr(own, key):
+            raise MessageError(
+                f"the coordinator's task has another {key} than '{settings.name}' agreed to (task "
+                "of its silo.toml): how cells are read is agreed beforehand"
+            )
 
 
 def follow_extensions(settings: SiloSettings) -> frozenset[str]:

@@ -84,6 +84,17 @@ class ToldRows:
         """What was told about them in the present answer."""
         return [] if self.account is None else self.account.used
 
+    def bundles(self) -> NDArray[np.int64] | None:
+        """Return a number for each train row: rows of one number are trained on together."""
+        if self.account is None:
+            return None
+        rows, strata = self.silo.rows["train"], np.full(self.account.rows, NOWHERE, np.int32)
+        cells = self.cells("train")
+        y = np.where(cells == len(self.hidden["train"]), 0, self.table.y[rows])  # withheld: one
+        strata[self._places[rows]] = 2 * cells + y
+        found = self.account.bundles(strata, self.silo.name)[self._places[rows]]
+        return found.astype(np.int64)
+
     # ------------------------------------------------------------------ sums
 
     def sums(self) -> dict[str, EncoderStatistics]:

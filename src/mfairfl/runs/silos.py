@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import tomli_w
 
 from mfairfl.data import SPLITS, Federation, Sensitive, Table, Task
 from mfairfl.errors import ConfigError, MfairflError
@@ -62,8 +63,11 @@ def _carried_out(request: RunRequest, out: Path, policy: Policy) -> RunRecord:
     plain = silo_config(config, silo_task(table))
     folder = make_private_folder(make_private_folder(out) / "silos")
     files = write_silo_files(table, federation_of(config, table), folder)
+    agreed = folder / "run.toml"  # of what they agree to, clients need the task alone
+    said = plain.model_dump(mode="json", include={"task"}, exclude_none=True)
+    agreed.write_text(tomli_w.dumps(said), encoding="utf-8")
     settings = {
-        name: SiloSettings(name=name, csv=file, state=file.parent / "state")
+        name: SiloSettings(name=name, csv=file, state=file.parent / "state", task=agreed)
         for name, file in files.items()
     }
     wanted = FederatedRequest(
