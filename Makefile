@@ -7,7 +7,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
 
-.PHONY: help demo test lint format bench wide intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks reliability
+.PHONY: help demo test lint format bench wide intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -159,7 +159,11 @@ test-network: $(VENV)/.dev ## fetch COMPAS, German and a state of ACSIncome for 
 kill-sweep: $(VENV)/.dev ## kill -9 a training run at many moments; every resumed run must end in the same bits
 	$(ONE_THREAD) $(BIN)/python benchmarks/kill_sweep.py | tee benchmarks/kill_sweep.txt
 
-gate-attacks: $(VENV)/.dev ## unfinished bodies and half-open requests against a real gate (a minute); the output is kept in benchmarks/
+gate-disclosure: $(VENV)/.dev ## what a coordinator still learns under the default policy: models, rounds, membership (minutes)
+	PYTHONPATH=tests $(ONE_THREAD) $(BIN)/python benchmarks/disclosure.py > benchmarks/disclosure.txt
+	cat benchmarks/disclosure.txt
+
+attacks: $(VENV)/.dev ## unfinished bodies and half-open requests against a real gate (a minute); the output is kept in benchmarks/
 	$(ONE_THREAD) $(BIN)/python benchmarks/gate.py > benchmarks/gate.txt; code=$$?; cat benchmarks/gate.txt; exit $$code
 
 clean: ## remove environments, caches and built files
@@ -186,6 +190,10 @@ durability: $(VENV)/.dev ## damaged checkpoints, full and read-only disks, sever
 deploy-kills: $(VENV)/.dev ## kill -9 the processes of real deployments, 20 times (half an hour): results/
 	cd tests && PYTHONPATH=.:deployment ../$(BIN)/python deployment/kills.py > ../results/deployment-kills.txt
 	cat results/deployment-kills.txt
+
+disclosure: $(VENV)/.dev ## what a coordinator still learns under the default policy: models, rounds, membership (minutes)
+	PYTHONPATH=tests $(ONE_THREAD) $(BIN)/python benchmarks/disclosure.py > benchmarks/disclosure.txt
+	cat benchmarks/disclosure.txt
 
 attacks: $(VENV)/.dev ## what liars achieve, all attacks and defences (two hours; it resumes): results/attacks.md
 	$(BIN)/mfairfl attack --suite core --out results/attacks.csv > /dev/null

@@ -573,6 +573,30 @@ def present_values(line: Line) -> dict[str, set[float]]:
     return found
 
 
+def extreme_values(line: Line) -> dict[str, set[float]]:
+    """A number beyond any scale cannot be encoded, and the server says the scale: the largest."""
+    levels = levels_told(line)
+    found: set[float] = set()
+    for centre in (0.0, SCALES["income"]):  # the row that is furthest from here
+        low, high = 0.0, SCALES["income"]
+        for _ in range(44):
+            middle = (low + high) / 2
+            beyond = _beyond(line, levels, centre, middle)
+            low, high = (middle, high) if beyond else (low, middle)
+        found.add(_written(abs(centre - high)))
+    return {"income": found}
+
+
+def _beyond(line: Line, levels: Any, centre: float, reach: float) -> bool:
+    """Say whether encoding is refused, as it is if an income is further from the centre."""
+    plain = exact_encoder(levels)
+    scale = reach / float(np.finfo(np.float32).max)
+    income = NumericColumn(name="income", mean=centre, scale=scale, indicator=False)
+    others = [column for column in plain.numeric if column.name != "income"]
+    encoder = plain.model_copy(update={"numeric": (*others, income)})
+    return Coordinator(line, "extremes").encode(plain_task(), Split(), encoder) is None
+
+
 def reread_count(line: Line) -> int | None:
     """Read ages as years of two digits, of which those below 69 are in the next century.
 

@@ -1,7 +1,7 @@
 """The exact oracle behind the silo's floor: can sums over told sets isolate a few rows?
 
 The silo's own test is a sufficient condition in floating point. This one is the definition, by
-exact arithmetic and brute force, and only for small tables.
+integer arithmetic and brute force, and only for small tables.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def indicators(partitions: Iterable[Sequence[int]]) -> np.ndarray:
 def reduced(matrix: np.ndarray) -> np.ndarray:
     """Return the reduced row echelon form modulo a prime, without rows of zeros.
 
-    A 0/1 matrix this small has no minor that the prime divides but by a chance of 1e-9, and then
-    the rank is too low, so that the oracle reports too much, never too little.
+    It is the rank over the rationals unless the prime divides a determinant that decides it, for
+    which a random matrix has a chance of 5e-10; the tests compare it with fractions.
     """
     left = matrix % _PRIME
     done = 0

@@ -86,6 +86,7 @@ VALUES = {
     "cuts": (further_attackers.ordered_values, 4),
     "profiles": (further_attackers.profiled_values, 40),
     "presence": (further_attackers.present_values, 40),
+    "extremes": (further_attackers.extreme_values, 2),
 }
 
 
