@@ -44,14 +44,22 @@ class _Told(StrictModel):
     digest: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
+class _Pinned(StrictModel):
+    """How a column is summed: within these limits, and with this where a number is missing."""
+
+    low: float
+    high: float
+    fill: float
+
+
 class _Header(StrictModel):
     rows: int
     shares: tuple[float, float] | None = None
     told: tuple[_Told, ...] = ()
     tasks: tuple[str, ...] = ()
     bundled: tuple[str, ...] = ()
-    columns: dict[str, float] = Field(default_factory=dict)
-    """Numeric columns that were summed, and what stood for their missing numbers."""
+    columns: dict[str, _Pinned] = Field(default_factory=dict)
+    """Numeric columns that were summed."""
 
 
 def open_account(state: Path, file: Path, sha256: str, rows: int, policy: Disclosure) -> Disclosed:
@@ -133,10 +141,11 @@ class Disclosed:
     def pin(
         self, column: str, places: NDArray[np.intp], numbers: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the numbers of a column with something in place of those that are missing.
+        """Return the numbers of a column as they are summed; those that are missing stay so.
 
-        A column is summed as it was read first. Read in another way, so that few rows have another
-        number, the difference of two sums would be theirs.
+        The few largest and smallest count as the largest and smallest that enough rows reach: no
+        sum is that of one outlier. A column is summed as it was read first. Read in another way,
+        so that few rows have another number, the difference of two sums would be theirs.
 
         Parameters
         ----------
@@ -152,15 +161,18 @@ class Disclosed:
                 f"column '{column}' is read in another way than before: its sums would differ by "
                 f"the numbers of few rows ([disclosure] of its {POLICY})"
             )
-        known = numbers[~np.isnan(numbers)]
         if np.isinf(before).any() or column not in self._header.columns:
             held[places] = numbers
             self._arrays[key] = held
-            fill = stand_in(known, self.floor)[0] if len(known) else 0.0
-            columns = {column: fill} | self._header.columns
+            columns = {column: _pinned(numbers, self.floor)} | self._header.columns
             self._header = self._header.model_copy(update={"columns": columns})
             self._write()
-        return np.where(np.isnan(numbers), self._header.columns[column], numbers)
+        limits = self._header.columns[column]
+        return np.clip(numbers, limits.low, limits.high)
+
+    def fill(self, column: str) -> float:
+        """Return what counts as a missing number of a column that was pinned."""
+        return self._header.columns[column].fill
 
     def split(self, strata: Codes, name: str, test: float, validation: float) -> Codes:
         """Return the part of each row: 0 train, 1 validation, 2 test; -1 where it is not used.
@@ -282,6 +294,15 @@ class Disclosed:
         sizes = np.bincount(codes[codes != NOWHERE])
         smallest = int(sizes[sizes > 0].min(initial=self.rows)) if sizes.any() else 0
         return RowSetFacts(self._header.told[place].what, len(sizes), smallest, int(sizes.sum()))
+
+
+def _pinned(numbers: NDArray[np.float64], floor: int) -> _Pinned:
+    known = np.sort(numbers[~np.isnan(numbers)])
+    if len(known) < floor:
+        return _Pinned(low=0.0, high=0.0, fill=0.0)
+    low, high = float(known[floor - 1]), float(known[-floor])
+    fill = stand_in(known, floor)[0]
+    return _Pinned(low=min(low, high), high=max(low, high), fill=fill)
 
 
 def _bundled(strata: Codes, size: int, rng: np.random.Generator) -> Codes:

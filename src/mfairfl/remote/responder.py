@@ -248,9 +248,10 @@ class Responder:
         refuse_beyond(self._limits, "weights", weights, "weights of a model")
         self._usage.require_room(len(table) * (encoder.row_bytes + _ROW))
         arrays: dict[str, np.ndarray] = {}
+        features = told.features(encoder)
         for part in SPLITS:
             rows = told.silo.rows[part]
-            inputs = encoder.encode(table.X, rows)
+            inputs = encoder.encode(features, rows)
             arrays[f"{part}/numbers"], arrays[f"{part}/codes"] = inputs.numbers, inputs.codes
             arrays[f"{part}/y"] = table.y[rows]
             arrays[f"{part}/cells"] = told.cells(part).astype(np.int32)

@@ -33,7 +33,7 @@ SILO_NAME = r"^\w[\w. -]{0,59}$"
 
 _AS_IT_IS = {
     key: Task.model_fields[key].get_default(call_default_factory=True)
-    for key in (*Reading.model_fields, "missing")
+    for key in (*Reading.model_fields, "missing", "unknown_category")
 }
 _EXTENSION = r"^([^\W\d][\w.]*:[^\W\d][\w.]*|\w[\w.+-]*)$"
 

@@ -12,9 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from mfairfl.data import SPLITS, EncoderStatistics, Split
+from mfairfl.data import SPLITS, Encoder, EncoderStatistics, Split
 from mfairfl.data.assembly import ClientRows, split_client
 from mfairfl.data.binning import Histogram, stand_in, value_groups
 from mfairfl.data.columns import Column
@@ -84,6 +85,21 @@ class ToldRows:
         """What was told about them in the present answer."""
         return [] if self.account is None else self.account.used
 
+    def features(self, encoder: Encoder) -> pd.DataFrame:
+        """Return the features; numbers that are beyond a scale do not end the encoding.
+
+        Whether one is would be an answer about a single row.
+        """
+        X = self.table.X
+        if self.account is None:
+            return X
+        for fitted in encoder.numeric:
+            reach = fitted.scale * float(np.finfo(np.float32).max) * 0.99
+            low, high = fitted.mean - reach, fitted.mean + reach
+            if fitted.name in X and not X[fitted.name].dropna().between(low, high).all():
+                X = X.assign(**{fitted.name: X[fitted.name].clip(low, high)})
+        return X
+
     def bundles(self) -> NDArray[np.int64] | None:
         """Return a number for each train row: rows of one number are trained on together."""
         if self.account is None:
@@ -114,23 +130,22 @@ class ToldRows:
             column: {n for n, group in zip(names, found[column], strict=True) if group != NOWHERE}
             for column, (names, _) in levels.items()
         }
-        pinned = {c: self.account.pin(c, self._places, self._numbers(c)) for c in numeric}
-        told = (named, found, pinned)
-        return {part: self._with_floor(part, own, *told) for part, own in plain.items()}
+        summed = {c: self._summed(c, _told_apart(found[c])) for c in numeric}
+        return {part: self._with_floor(part, own, named, summed) for part, own in plain.items()}
 
     def _with_floor(
         self,
         part: str,
         plain: EncoderStatistics,
         named: Mapping[str, set[str]],
-        groups: Mapping[str, Codes],
-        pinned: Mapping[str, Floats],
+        summed: Mapping[str, Floats],
     ) -> EncoderStatistics:
-        """Leave out levels that are not named, and how few numbers are missing."""
+        """Leave out levels that are not named, and sum numbers as they may be."""
+        splits: Sequence[Split] = ("train",) if part == "train" else _OTHERS
+        rows = np.concatenate([self.silo.rows[split] for split in splits])
         return EncoderStatistics(
             numeric={
-                c: own if _told_apart(groups[c]) else self._filled_sums(c, pinned[c], part)
-                for c, own in plain.numeric.items()
+                c: NumericStatistics.of(self._enough(own[rows])) for c, own in summed.items()
             },
             categorical={
                 column: {level: n for level, n in counts.items() if level in named[column]}
@@ -152,17 +167,19 @@ class ToldRows:
     def _numbers(self, column: str) -> Floats:
         return np.asarray(Column.of(self.table.X, column).numbers, dtype=np.float64)
 
-    def _filled_sums(self, column: str, pinned: Floats, part: str) -> NumericStatistics:
-        """Sum a column as if no number were missing: how few are is not told."""
-        splits: Sequence[Split] = ("train",) if part == "train" else _OTHERS
-        rows = np.concatenate([self.silo.rows[split] for split in splits])
-        return NumericStatistics.of(self._filled(column, pinned, rows))
+    def _summed(self, column: str, told_apart: bool) -> Floats:
+        """Return the numbers that are summed; how few of them are missing is not told."""
+        if self.account is None:
+            return self._numbers(column)
+        numbers = self.account.pin(column, self._places, self._numbers(column))
+        fill = np.nan if told_apart else self.account.fill(column)
+        return np.where(np.isnan(numbers), fill, numbers)
 
-    def _filled(self, column: str, pinned: Floats, rows: NDArray[np.int64]) -> Floats:
-        """Return numbers of rows, none of them missing; or all, if they are those of few."""
-        known = np.count_nonzero(~np.isnan(self._numbers(column)[rows]))
+    def _enough(self, numbers: Floats) -> Floats:
+        """Return numbers, or none if they are those of few rows."""
+        known = np.count_nonzero(~np.isnan(numbers))
         few = self.account is not None and known < self.account.floor
-        return np.full(len(rows), np.nan) if few else pinned[rows]
+        return np.full(len(numbers), np.nan) if few else numbers
 
     # ------------------------------------------------------------------ histograms
 
@@ -173,10 +190,9 @@ class ToldRows:
         columns = self.table.task.numeric or ()
         whole = [_told_apart(g) for g in self.account.admit([self._missing(c) for c in columns])]
         train = self.silo.rows["train"]
-        pinned = [self.account.pin(c, self._places, self._numbers(c)) for c in columns]
         numbers = [
-            self._numbers(column)[train] if told else self._filled(column, held, train)
-            for column, held, told in zip(columns, pinned, whole, strict=True)
+            self._enough(self._summed(column, told)[train])
+            for column, told in zip(columns, whole, strict=True)
         ]
         floor = self.account.floor
         classes = [_value_classes(held, floor) for held in numbers]
