@@ -255,7 +255,7 @@ class Disclosed:
 
         As in `guard.row_sets.admit`. What is returned counts as told from now on.
         """
-        digests = [_digest(candidate) for candidate in candidates]
+        digests = [_digest(candidate, self.floor) for candidate in candidates]
         known = {told.digest: i for i, told in enumerate(self._header.told)}
         new = [i for i, digest in enumerate(digests) if digest not in known]
         if new:
@@ -316,8 +316,8 @@ def _bundled(strata: Codes, size: int, rng: np.random.Generator) -> Codes:
     return found
 
 
-def _digest(candidate: Candidate) -> str:
-    found = hashlib.sha256(bytes([candidate.ordered]))
+def _digest(candidate: Candidate, floor: int) -> str:
+    found = hashlib.sha256(f"{candidate.ordered} {floor}".encode())
     for array in (candidate.parts, candidate.classes):
         found.update(np.ascontiguousarray(array, dtype=np.int32).tobytes())
     return found.hexdigest()
