@@ -18,6 +18,7 @@ from mfairfl.guard.modular import (
     UNIT,
     exact_sum,
     fixed_words,
+    float_parts,
     from_fixed,
     from_whole,
     limbs_of,
@@ -35,7 +36,7 @@ def test_counts_add_up_bit_for_bit(numbers):
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20))
 def test_fixed_point_sums_are_off_by_half_a_unit_each_at_most(numbers):
-    words = sum((fixed_words(np.array([n])) for n in numbers), np.zeros(1, np.uint64))
+    words = sum((fixed_words(np.array([n]), 20) for n in numbers), np.zeros(1, np.uint64))
     exact = sum(map(Fraction, numbers), Fraction(0))
     assert abs(Fraction(float(from_fixed(words)[0])) - exact) <= Fraction(UNIT) * len(numbers) / 2
 
@@ -61,7 +62,7 @@ def test_an_exact_sum_is_that_of_the_encoder_s_statistics():
     whole = silos[0] + silos[1] + silos[2]
     for name in ("total", "squares"):
         words = np.sum([limbs_of(getattr(one, name)) for one in silos], axis=0, dtype=np.uint64)
-        assert exact_sum(words) == sum(map(Fraction, getattr(whole, name)), Fraction(0))
+        assert float_parts(exact_sum(words)) == getattr(whole, name)  # bit for bit
 
 
 @pytest.mark.parametrize("bad", [0.5, math.nan, math.inf, 1e300])
@@ -74,5 +75,15 @@ def test_what_is_no_count_is_not_masked(bad):
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 2.0**32, -(2.0**40)])
 def test_numbers_without_a_place_are_not_masked(bad):
     with pytest.raises(MessageError) as caught:
-        fixed_words(np.array([1.0, bad]))
+        fixed_words(np.array([1.0, bad]), 2)
     assert one_line(caught) == "a number is not finite, or too large to be masked"
+
+
+def test_no_sum_of_fixed_point_numbers_wraps_around():
+    for silos in (2, 3, 500):
+        largest = np.nextafter(2.0**33 / silos, 0)
+        for sign in (1, -1):
+            words = fixed_words(np.array([sign * largest]), silos) * np.uint64(silos)
+            assert from_fixed(words)[0] == pytest.approx(sign * largest * silos, rel=1e-9)
+        with pytest.raises(MessageError, match="too large to be masked"):
+            fixed_words(np.array([2.0**33 / silos]), silos)

@@ -21,6 +21,7 @@ __all__ = [
     "Words",
     "exact_sum",
     "fixed_words",
+    "float_parts",
     "from_fixed",
     "from_whole",
     "limbs_of",
@@ -37,7 +38,7 @@ LIMBS = 67
 """Limbs of an exact sum: 1024 + 1074 bits of any float, 31 of the silos, and the sign."""
 
 _BITS = 32
-_LARGEST = 2.0**32  # of a fixed-point number: then sums of 2 silos and more stay within 2⁶³
+_LARGEST = 2.0**33  # of a fixed-point sum: it stays within ±2⁶³
 _SMALLEST = 1074  # the smallest float is 2⁻¹⁰⁷⁴
 
 
@@ -62,17 +63,22 @@ def from_whole(words: Words) -> NDArray[np.int64]:
     return words.view(np.int64)
 
 
-def fixed_words(numbers: NDArray[np.float64]) -> Words:
+def fixed_words(numbers: NDArray[np.float64], silos: int) -> Words:
     """Return numbers in units of 2⁻³⁰ modulo 2⁶⁴, as one row, each rounded to the nearest.
+
+    Parameters
+    ----------
+    silos : int
+        How many are summed: a number too large for the sum of so many is refused.
 
     Examples
     --------
-    >>> one, other = fixed_words(np.array([0.5, -2.25])), fixed_words(np.array([1.0, 2.0]))
+    >>> one, other = (fixed_words(np.array(x), 2) for x in ([0.5, -2.25], [1.0, 2.0]))
     >>> from_fixed(one + other).tolist()
     [1.5, -0.25]
     """
     given = np.asarray(numbers, dtype=np.float64).reshape(-1)
-    if not (np.abs(given) < _LARGEST).all():  # nan and infinity as well
+    if not (np.abs(given) < _LARGEST / silos).all():  # nan and infinity as well
         raise MessageError("a number is not finite, or too large to be masked")
     return np.rint(given / UNIT).astype(np.int64).view(np.uint64)
 
@@ -102,3 +108,21 @@ def exact_sum(limbs: Words) -> Fraction:
     total %= 1 << (_BITS * LIMBS)
     negative = total >> (_BITS * LIMBS - 1)
     return Fraction(total - (negative << (_BITS * LIMBS)), 2**_SMALLEST)
+
+
+def float_parts(total: Fraction) -> tuple[float, ...]:
+    """Write an exact sum as few floats: its rounding, the rounding of the rest, and so on.
+
+    Examples
+    --------
+    >>> float_parts(Fraction(2**60 + 1))
+    (1.152921504606847e+18, 1.0)
+    """
+    parts: list[float] = []
+    while total:
+        try:
+            parts.append(float(total))  # correctly rounded
+        except OverflowError:
+            raise MessageError("a sum beyond what a float can hold") from None
+        total -= Fraction(parts[-1])
+    return tuple(parts)

@@ -119,6 +119,9 @@ class Enrolled(StrictModel):
         What makes a client's columns doubtful, as far as sums show it.
     treatment : tuple of Treated
         What was dropped and filled in, as far as profiles and sums show it.
+    whole : dict of split to ndarray (C, 2), optional
+        Rows per (cell, label) of all clients together, under masks; `counts` then hold one number
+        for each client, its rows.
     """
 
     task: Task
@@ -129,6 +132,7 @@ class Enrolled(StrictModel):
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     treatment: tuple[Treated, ...] = ()
+    whole: dict[Split, Counts] | None = None
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:

@@ -20,6 +20,7 @@ from mfairfl.data import SPLITS
 from mfairfl.engine.loop import Callback, Result, first_state
 from mfairfl.errors import ConfigError, MfairflError, RunDirectoryError, first_problem
 from mfairfl.files import write_atomically
+from mfairfl.guard.masks import check_masked
 from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.transport import Transport, drive
 from mfairfl.runs.config import Config
@@ -87,9 +88,16 @@ def run_federated(
             counts=enrolled.counts["train"],
             attributes=enrolled.attributes,
             goal=config.goal(tuple(a.name for a in enrolled.attributes)),
+            whole=None if enrolled.whole is None else enrolled.whole["train"],
         )
         model = model_of(config, len(enrolled.encoder.feature_names))
-        setup = setup_for(config, size=model.size, summary=summary, enrolled=enrolled.counts)
+        setup = setup_for(
+            config,
+            size=model.size,
+            summary=summary,
+            enrolled=enrolled.counts,
+            whole=enrolled.whole,
+        )
         checkpoints = directory.checkpoints(started.identity)
         state = checkpoints.latest(setup) or first_state(setup, model)
         watchers = (*callbacks, History(directory.path), checkpoints)
@@ -119,7 +127,17 @@ def _enrol(request: FederatedRequest, transport: Transport) -> Enrolled:
         validation=config.clients.validation,
         most_rows=request.most_rows,
     )
-    return enrol(transport, request.clients, terms, minimum=request.minimum)
+    if not config.masked:
+        return enrol(transport, request.clients, terms, minimum=request.minimum)
+    check_masked(
+        config.strategy.create().card,
+        clients=len(request.clients),
+        robust=config.robust,
+        participation=config.training.participation,
+    )
+    from mfairfl.remote.masked_enrolment import enrol_masked  # noqa: PLC0415 - needs an extra
+
+    return enrol_masked(transport, request.clients, terms, minimum=request.minimum)
 
 
 def _read_enrolment(path: Path) -> Enrolled:

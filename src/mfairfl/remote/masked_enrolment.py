@@ -1,0 +1,235 @@
+"""Before the first round, under masks: one task, one encoder, and counts over all silos.
+
+Silos describe their files without counts and name the levels of their columns. Who does not fit,
+or gives no keys, stays out. From then on the roster is fixed: what the encoder is fitted from,
+rows between cuts and counts are summed over all that are left, and each of them must answer. The
+same command can be given again; with fewer silos it would be refused by those that have answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar
+
+import numpy as np
+
+from mfairfl.data import SPLITS, EncoderConfig, EncoderStatistics, Split, Task
+from mfairfl.data.agreement import Agreement, Profile, settle
+from mfairfl.data.binning import Histogram
+from mfairfl.data.encoder import Encoder, fit_encoder
+from mfairfl.data.treatment import Treated
+from mfairfl.errors import FederationError, MessageError
+from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.masked import EVERYBODY
+from mfairfl.guard.modular import Words
+from mfairfl.guard.rosters import FEWEST
+from mfairfl.remote.codec import Packet, make_packet
+from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms
+from mfairfl.remote.enrolment_answers import read_profile
+from mfairfl.remote.histograms import Cuts, pack_cuts
+from mfairfl.remote.mask_keys import KeyStock
+from mfairfl.remote.masked_messages import Parts, with_roster
+from mfairfl.remote.masked_tables import (
+    FileFacts,
+    Levels,
+    open_counts,
+    open_histograms,
+    open_sums,
+    read_counts,
+    read_histograms,
+    read_levels,
+    read_sums,
+)
+from mfairfl.remote.masking import opened
+from mfairfl.remote.participants import Participants
+from mfairfl.remote.remarks import (
+    dominant,
+    filled_in,
+    left_out,
+    nameless,
+    odd_columns,
+    unrecorded,
+)
+from mfairfl.remote.transport import Transport, read_replies
+from mfairfl.text import one_line
+
+__all__ = ["enrol_masked"]
+
+T = TypeVar("T")
+_NOTE = 1000  # characters
+
+
+def enrol_masked(
+    transport: Transport, names: Sequence[str], terms: EnrolmentTerms, *, minimum: int = FEWEST
+) -> Enrolled:
+    """Agree with the silos; raise if fewer than `minimum`, or than three, are left."""
+    clients = Participants(transport, sorted(names), max(minimum, FEWEST))
+    task = terms.task.model_copy(update={"client": None})
+    request = make_packet("profile", {"task": task.model_dump(mode="json")})
+    profiles = clients.ask(
+        request, lambda name, reply: _claimed(read_profile(name, reply, task), terms.most_rows)
+    )
+    agreement = settle(list(profiles.values()), task)
+    clients.refuse({name: "; ".join(why) for name, why in agreement.refused.items()})
+    split = {
+        "task": agreement.task.model_dump(mode="json"),
+        "seed": terms.seed,
+        "test": terms.test,
+        "validation": terms.validation,
+    }
+    levels = _agreed_levels(clients, split, agreement.task)
+    silos = _Silos.ready(clients)
+    found = silos.ask(
+        make_packet("sums", {**split, "levels": levels}),
+        lambda name, reply: read_sums(reply, agreement.task, levels, profiles[name].rows),
+    )
+    facts = {name: one for name, (_, one) in found.items()}
+    sums = open_sums(_total([one for one, _ in found.values()]), agreement.task, levels)
+    encoder = _agreed_encoder(silos, sums, split, terms.encoder, agreement.task)
+    agreed = split | {"encoder": encoder.to_json(), "model": asdict(terms.model)}
+    cells = Cells(agreement.task.attributes).size
+    counted = silos.ask(
+        make_packet("encode", agreed), lambda name, reply: read_counts(reply, cells, facts[name])
+    )
+    rows = {name: own for name, (_, own) in counted.items()}
+    whole = open_counts(_total([one for one, _ in counted.values()]), cells, list(rows.values()))
+    _require_both_labels(whole["train"], agreement.task)
+    return _enrolled(
+        agreement,
+        encoder,
+        profiles,
+        facts=facts,
+        sums=sums,
+        rows=rows,
+        whole=whole,
+        refused=clients.refused,
+    )
+
+
+def _claimed(profile: Profile, most_rows: int | None) -> Profile:
+    """Refuse a file of more rows than any silo has."""
+    if most_rows is not None and profile.rows > most_rows:
+        raise MessageError(
+            f"it claims {profile.rows:,} rows; most_rows in the coordinator's file allows "
+            f"{most_rows:,}"
+        )
+    return profile
+
+
+def _agreed_levels(clients: Participants, split: Mapping[str, Any], task: Task) -> Levels:
+    """Return all names of levels, by column, in their order."""
+    told = clients.ask(make_packet("levels", split), lambda _, reply: read_levels(reply, task))
+    return {
+        column: sorted({level for own in told.values() for level in own[column]})
+        for column in task.categorical or ()
+    }
+
+
+class _Silos:
+    """The roster: silos that all have to answer."""
+
+    def __init__(self, transport: Transport, keys: KeyStock) -> None:
+        self._transport, self._keys = transport, keys
+
+    @classmethod
+    def ready(cls, clients: Participants) -> _Silos:
+        """Return those that give keys; the others stay out."""
+        keys = KeyStock(clients.transport, clients.left)
+        keys.fetch()
+        clients.refuse(keys.refused)
+        clients.require_minimum()
+        keys.names = clients.left
+        return cls(clients.transport, keys)
+
+    def ask(self, request: Packet, read: Callable[[str, Packet], T]) -> dict[str, T]:
+        """Return every silo's answer, or say whose is missing."""
+        names, roster = self._keys.names, self._keys.roster()
+        if roster is None:
+            raise _incomplete(self._keys.refused)
+        asks = dict.fromkeys(names, with_roster(request, roster))
+        found, reasons = read_replies(names, self._transport.exchange(asks), read)
+        if reasons:
+            raise _incomplete(reasons)
+        return found
+
+
+def _incomplete(reasons: Mapping[str, str]) -> FederationError:
+    name, why = min(reasons.items(), default=("a silo", "its keys do not fit the others'"))
+    return FederationError(
+        f"sums over all silos need every one of them ({name}: {one_line(why)}); when all are "
+        "there, run the same command again"
+    )
+
+
+def _total(parts: Sequence[Parts]) -> Words:
+    return opened([one.words for one in parts])
+
+
+def _agreed_encoder(
+    silos: _Silos,
+    sums: Sequence[EncoderStatistics],
+    split: Mapping[str, Any],
+    config: EncoderConfig,
+    task: Task,
+) -> Encoder:
+    """Fit the encoder to the sums of all silos, and to their counts between cuts."""
+    train, others = sums
+
+    def count(cuts: Cuts) -> dict[str, Histogram]:
+        found = silos.ask(pack_cuts(cuts, split), lambda _, reply: read_histograms(reply, cuts))
+        rows = {column: train.numeric[column].count for column in cuts}
+        parts = list(found.values())
+        return open_histograms(_total(parts), parts, cuts, rows)
+
+    return fit_encoder(config, task, train=train, schema=train + others, count=count)
+
+
+def _require_both_labels(train: np.ndarray, task: Task) -> None:
+    if (train.sum(axis=0) == 0).any():
+        raise FederationError(
+            f"label '{task.label}': all train rows of all clients hold one value; a model needs "
+            "rows with both"
+        )
+
+
+def _enrolled(
+    agreement: Agreement,
+    encoder: Encoder,
+    profiles: Mapping[str, Profile],
+    *,
+    facts: Mapping[str, FileFacts],
+    sums: Sequence[EncoderStatistics],
+    rows: Mapping[str, Mapping[Split, int]],
+    whole: dict[Split, np.ndarray],
+    refused: dict[str, str],
+) -> Enrolled:
+    """Put together what was agreed; remarks are about all silos together."""
+    task, together = agreement.task, {EVERYBODY: sums[0] + sums[1]}
+    counts: dict[Split, dict[str, np.ndarray]] = {
+        part: {name: np.array([[float(own[part])]]) for name, own in rows.items()}
+        for part in SPLITS
+    }
+    used = {name: one.rows for name, one in facts.items()}
+    everybody: dict[Split, dict[str, np.ndarray]] = {p: {EVERYBODY: t} for p, t in whole.items()}
+    done = (*agreement.treatment, *left_out(profiles, used), *filled_in(together))
+    return Enrolled(
+        task=task,
+        encoder=encoder,
+        counts=counts,
+        sha256={name: one.sha256 for name, one in facts.items()},
+        refused=refused,
+        notes=_lines(*agreement.notes, *unrecorded(task, everybody)),
+        warnings=_lines(
+            *dominant(counts),
+            *nameless(task, [profiles[name] for name in rows]),
+            *odd_columns(task, together),
+        ),
+        treatment=tuple(Treated(kind, *_lines(line)) for kind, line in done),
+        whole=whole,
+    )
+
+
+def _lines(*lines: str) -> tuple[str, ...]:
+    """Return notes for people; names of columns and values in them were chosen by silos."""
+    return tuple(one_line(line, _NOTE) for line in lines)
