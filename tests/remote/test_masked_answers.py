@@ -65,7 +65,7 @@ def enrolled(tmp_path):
 
 
 def words(reply):
-    return reply.arrays["mask/words"]
+    return reply.arrays["mask/words"].view(np.uint64)
 
 
 def of(roster, *names):

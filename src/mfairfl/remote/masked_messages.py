@@ -91,8 +91,8 @@ def roster_in(packet: Packet, header: Mapping[str, Any], run: str) -> Roster | N
         raise MessageError(f"a question's roster: {first_problem(error)}") from None
     count = len(said.names)
     forms = {
-        _KEYS: ArrayForm(np.uint8, (count, KEY)),
-        _SIGNATURES: ArrayForm(np.uint8, (count, SIGNATURE)),
+        _KEYS: ArrayForm(np.int64, (count, KEY // 8)),
+        _SIGNATURES: ArrayForm(np.int64, (count, SIGNATURE // 8)),
     }
     given = {name: packet.arrays[name] for name in forms if name in packet.arrays}
     require_arrays(given, forms)
@@ -129,11 +129,13 @@ def quantity_of(packet: Packet) -> bytes:
 
 
 def _rows(values: Sequence[bytes], size: int) -> np.ndarray:
-    return np.frombuffer(b"".join(values), np.uint8).reshape(len(values), size)
+    """Return bytes as one of the few types of arrays that every transport carries."""
+    return np.frombuffer(b"".join(values), "<i8").astype(np.int64).reshape(len(values), size // 8)
 
 
 def _offers(names: Sequence[str], arrays: _Arrays) -> tuple[Offer, ...]:
-    pairs = zip(names, arrays[_KEYS], arrays[_SIGNATURES], strict=True)
+    keys, signatures = (arrays[name].astype("<i8") for name in (_KEYS, _SIGNATURES))
+    pairs = zip(names, keys, signatures, strict=True)
     return tuple(Offer(name, key.tobytes(), signed.tobytes()) for name, key, signed in pairs)
 
 
@@ -160,8 +162,8 @@ def read_offers(name: str, reply: Packet) -> dict[int, Offer]:
     except ValidationError as error:
         raise MessageError(first_problem(error)) from None
     forms = {
-        _KEYS: ArrayForm(np.uint8, (MOST_OFFERS, KEY)),
-        _SIGNATURES: ArrayForm(np.uint8, (MOST_OFFERS, SIGNATURE)),
+        _KEYS: ArrayForm(np.int64, (MOST_OFFERS, KEY // 8)),
+        _SIGNATURES: ArrayForm(np.int64, (MOST_OFFERS, SIGNATURE // 8)),
     }
     require_arrays(reply.arrays, forms)
     return dict(enumerate(_offers([name] * MOST_OFFERS, reply.arrays), said.first))
@@ -173,7 +175,8 @@ class _MaskedHeader(StrictModel):
 
 def pack_masked(parts: Parts) -> Packet:
     """Return an answer whose words are masked already."""
-    return make_packet("masked", {"told": dict(parts.told)}, {**parts.arrays, _WORDS: parts.words})
+    words = {_WORDS: parts.words.view(np.int64)}
+    return make_packet("masked", {"told": dict(parts.told)}, {**parts.arrays, **words})
 
 
 def read_masked(
@@ -194,6 +197,6 @@ def read_masked(
         said = _MaskedHeader.model_validate(expect_answer(reply, "masked", limits))
     except ValidationError as error:
         raise MessageError(first_problem(error)) from None
-    require_arrays(reply.arrays, {**forms, _WORDS: ArrayForm(np.uint64, (words,))})
+    require_arrays(reply.arrays, {**forms, _WORDS: ArrayForm(np.int64, (words,))})
     arrays = {name: array for name, array in reply.arrays.items() if name != _WORDS}
-    return Parts(said.told, arrays, reply.arrays[_WORDS])
+    return Parts(said.told, arrays, reply.arrays[_WORDS].view(np.uint64))
