@@ -10,6 +10,7 @@ import pandas as pd
 import federations as fed
 from members import write_members
 from mfairfl.errors import MfairflError
+from mfairfl.flower.records import from_records, to_records
 from mfairfl.remote.codec import Packet, read_header
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
@@ -62,11 +63,16 @@ class Office:
             kind = read_header(packet)[0]
             self.sent.append((kind, name, packet))
             try:
-                answer = Responder(self.silos[name], fed.policy()).handle(self.run, packet)
+                asked = self._carried(packet)
+                answer = Responder(self.silos[name], fed.policy()).handle(self.run, asked)
             except MfairflError as error:
                 found[name] = str(error)
                 continue
             if not self.lost(name, kind, self.asked[kind]):
-                found[name] = answer
+                found[name] = self._carried(answer)
                 self.seen.append((kind, name, answer))
         return found
+
+    def _carried(self, packet: Packet) -> Packet:
+        """Return a message as it comes out of Flower, which carries few types of arrays."""
+        return from_records(to_records(packet, self.run))[1]

@@ -98,7 +98,8 @@ class MaskedRounds:
         lost = self._lost(roster, found, {**faults, **absent})
         if not lost:
             total = opened([found[name][0].words for name in self._names])
-            reports = mean_controllers(reports, total, float(self._setup.summary.pooled.sum()))
+            rows = sum(float(own.sum()) for own in self._setup.summary.counts.values())
+            reports = mean_controllers(reports, total, rows)
         return Reply(reports, faults, absent, lost)
 
     def _exchange(
