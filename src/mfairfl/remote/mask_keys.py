@@ -6,15 +6,21 @@ roster, and without one of its silos a roster's sum cannot be read.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self, TypeVar
 
-from mfairfl.remote.codec import make_packet
-from mfairfl.remote.masked_messages import read_offers
+from mfairfl.errors import FederationError
+from mfairfl.remote.codec import Packet, make_packet
+from mfairfl.remote.masked_messages import read_offers, with_roster
 from mfairfl.remote.masking import Offer, Roster
+from mfairfl.remote.participants import Participants
 from mfairfl.remote.transport import Transport, read_replies
+from mfairfl.text import one_line
 
-__all__ = ["KeyStock"]
+__all__ = ["AllSilos", "KeyStock"]
+
+T = TypeVar("T")
 
 _ATTEMPTS = 3  # silos whose numbers differ (one lost its folder, or missed a message) meet in two
 
@@ -69,3 +75,39 @@ class KeyStock:
             self._keys[name] = {n: key for n, key in self._keys[name].items() if n > exchange}
         self._next = max(self._next, exchange + 1)
         return Roster("", exchange, offers)
+
+
+@dataclass(frozen=True, slots=True)
+class AllSilos:
+    """A roster of silos that all have to answer."""
+
+    keys: KeyStock
+
+    @classmethod
+    def ready(cls, clients: Participants) -> Self:
+        """Return those of the clients that give keys; the others stay out."""
+        keys = KeyStock(clients.transport, clients.left)
+        keys.fetch()
+        clients.refuse(keys.refused)
+        clients.require_minimum()
+        keys.names = clients.left
+        return cls(keys)
+
+    def ask(self, request: Packet, read: Callable[[str, Packet], T]) -> dict[str, T]:
+        """Return every silo's answer, or say whose is missing."""
+        names, roster = self.keys.names, self.keys.roster()
+        if roster is None:
+            raise _incomplete(self.keys.refused)
+        asks = dict.fromkeys(names, with_roster(request, roster))
+        found, reasons = read_replies(names, self.keys.transport.exchange(asks), read)
+        if reasons:
+            raise _incomplete(reasons)
+        return found
+
+
+def _incomplete(reasons: Mapping[str, str]) -> FederationError:
+    name, why = min(reasons.items(), default=("a silo", "its keys do not fit the others'"))
+    return FederationError(
+        f"sums over all silos need every one of them ({name}: {one_line(why)}); when all are "
+        "there, run the same command again"
+    )

@@ -17,6 +17,7 @@ from mfairfl.data.values import StrictModel
 from mfairfl.errors import ConfigError, MessageError, first_problem
 from mfairfl.remote.codec import Packet
 from mfairfl.remote.mask_memory import MaskMemory
+from mfairfl.remote.masked_audit import hide_audit
 from mfairfl.remote.masked_forms import hide_measures, hide_reports, hide_scores
 from mfairfl.remote.masked_messages import (
     MASK,
@@ -82,7 +83,6 @@ class MaskedSilo:
     ) -> None:
         self._settings, self._members, self._run = settings, members, run
         self._plain, self._train_rows = plain, train_rows
-        self._memory = MaskMemory(settings.state, run, str(settings.csv))
 
     def answer(self, kind: str, header: Header, packet: Packet) -> Packet:
         """Answer a message."""
@@ -100,15 +100,12 @@ class MaskedSilo:
             return coarse_profile(self._plain(kind, dict(header), packet))
         if kind == "levels":
             return level_names(self._plain("sums", dict(header), packet))
-        if kind in ("audit", "audit-groups"):
-            raise MessageError(
-                "this silo tells sums under masks only (members in its silo.toml), and audits "
-                "are not masked"
-            )
+        if kind == "audit-groups":  # names of groups, without counts
+            return self._plain(kind, dict(header), packet)
         if MASK not in header:
             raise MessageError(
                 "this silo tells sums under masks only (members in its silo.toml): set masked = "
-                "true in the settings of the run"
+                "true in the settings of the run, or of the audit"
             )
         return self._masked(kind, header, packet)
 
@@ -117,11 +114,19 @@ class MaskedSilo:
         asked = _KeysHeader.model_validate({"first": header["first"]})
         if self._settings.key is None:
             raise ConfigError("silo.toml: masks are signed with the silo's own key: name it (key)")
-        first, name = max(asked.first, self._memory.next), self._settings.name
+        memory, name = self._memory(), self._settings.name
+        first = max(asked.first, memory.next)
         signer = load_signer(self._settings.key)
         keys = [make_key(signer, self._run, first + i, name) for i in range(MOST_OFFERS)]
-        self._memory.add(keys)
+        memory.add(keys)
         return pack_offers(first, [key.offer for key in keys])
+
+    def _memory(self, kind: str = "") -> MaskMemory:
+        """Return what is remembered of the file that this kind of question is about."""
+        own, file = self._settings.audit, self._settings.csv
+        if kind == "audit" and own is not None and own.file is not None:
+            file = own.file
+        return MaskMemory(self._settings.state, self._run, str(file))
 
     def _masked(self, kind: str, header: Header, packet: Packet) -> Packet:
         """Answer a question with what may be told, and the rest under masks."""
@@ -132,12 +137,13 @@ class MaskedSilo:
             parts = self._taken_apart(kind, asked, plain, silos=0)
             return pack_masked(Parts(parts.told, parts.arrays))
         # All that can be refused is, before anything is computed.
-        own = self._memory.key(roster.exchange, self._settings.name)
+        memory = self._memory(kind)
+        own = memory.key(roster.exchange, self._settings.name)
         check_roster(roster, self._run, own, load_members(self._members))
-        self._memory.check(quantity, roster.names)
+        memory.check(quantity, roster.names)
         parts = self._taken_apart(kind, asked, plain, silos=len(roster.offers))
         words = masked(parts.words, roster, own, quantity)
-        self._memory.commit(roster.exchange, quantity, roster.names)
+        memory.commit(roster.exchange, quantity, roster.names)
         return pack_masked(Parts(parts.told, parts.arrays, words))
 
     def _taken_apart(self, kind: str, asked: dict[str, Any], plain: Packet, silos: int) -> Parts:
@@ -150,6 +156,7 @@ class MaskedSilo:
             "sums": hide_sums,
             "cuts": hide_histograms,
             "encode": hide_counts,
+            "audit": hide_audit,
         }
         if kind not in forms:
             raise MessageError(f"a '{kind}' message is not answered under masks")

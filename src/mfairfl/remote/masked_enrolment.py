@@ -8,9 +8,9 @@ same command can be given again; with fewer silos it would be refused by those t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +22,13 @@ from mfairfl.data.treatment import Treated
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.masked import EVERYBODY
-from mfairfl.guard.modular import Words
 from mfairfl.guard.rosters import FEWEST
-from mfairfl.remote.codec import Packet, make_packet
+from mfairfl.remote.codec import make_packet
 from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms
 from mfairfl.remote.enrolment_answers import read_profile
 from mfairfl.remote.histograms import Cuts, pack_cuts
-from mfairfl.remote.mask_keys import KeyStock
-from mfairfl.remote.masked_messages import Parts, with_roster
+from mfairfl.remote.mask_keys import AllSilos
+from mfairfl.remote.masked_messages import total_words
 from mfairfl.remote.masked_tables import (
     FileFacts,
     Levels,
@@ -41,7 +40,6 @@ from mfairfl.remote.masked_tables import (
     read_levels,
     read_sums,
 )
-from mfairfl.remote.masking import opened
 from mfairfl.remote.participants import Participants
 from mfairfl.remote.remarks import (
     dominant,
@@ -51,12 +49,11 @@ from mfairfl.remote.remarks import (
     odd_columns,
     unrecorded,
 )
-from mfairfl.remote.transport import Transport, read_replies
+from mfairfl.remote.transport import Transport
 from mfairfl.text import one_line
 
 __all__ = ["enrol_masked"]
 
-T = TypeVar("T")
 _NOTE = 1000  # characters
 
 
@@ -79,13 +76,13 @@ def enrol_masked(
         "validation": terms.validation,
     }
     levels = _agreed_levels(clients, split, agreement.task)
-    silos = _Silos.ready(clients)
+    silos = AllSilos.ready(clients)
     found = silos.ask(
         make_packet("sums", {**split, "levels": levels}),
         lambda name, reply: read_sums(reply, agreement.task, levels, profiles[name].rows),
     )
     facts = {name: one for name, (_, one) in found.items()}
-    sums = open_sums(_total([one for one, _ in found.values()]), agreement.task, levels)
+    sums = open_sums(total_words([one for one, _ in found.values()]), agreement.task, levels)
     encoder = _agreed_encoder(silos, sums, split, terms.encoder, agreement.task)
     agreed = split | {"encoder": encoder.to_json(), "model": asdict(terms.model)}
     cells = Cells(agreement.task.attributes).size
@@ -93,7 +90,9 @@ def enrol_masked(
         make_packet("encode", agreed), lambda name, reply: read_counts(reply, cells, facts[name])
     )
     rows = {name: own for name, (_, own) in counted.items()}
-    whole = open_counts(_total([one for one, _ in counted.values()]), cells, list(rows.values()))
+    whole = open_counts(
+        total_words([one for one, _ in counted.values()]), cells, list(rows.values())
+    )
     _require_both_labels(whole["train"], agreement.task)
     return _enrolled(
         agreement,
@@ -126,48 +125,8 @@ def _agreed_levels(clients: Participants, split: Mapping[str, Any], task: Task) 
     }
 
 
-class _Silos:
-    """The roster: silos that all have to answer."""
-
-    def __init__(self, transport: Transport, keys: KeyStock) -> None:
-        self._transport, self._keys = transport, keys
-
-    @classmethod
-    def ready(cls, clients: Participants) -> _Silos:
-        """Return those that give keys; the others stay out."""
-        keys = KeyStock(clients.transport, clients.left)
-        keys.fetch()
-        clients.refuse(keys.refused)
-        clients.require_minimum()
-        keys.names = clients.left
-        return cls(clients.transport, keys)
-
-    def ask(self, request: Packet, read: Callable[[str, Packet], T]) -> dict[str, T]:
-        """Return every silo's answer, or say whose is missing."""
-        names, roster = self._keys.names, self._keys.roster()
-        if roster is None:
-            raise _incomplete(self._keys.refused)
-        asks = dict.fromkeys(names, with_roster(request, roster))
-        found, reasons = read_replies(names, self._transport.exchange(asks), read)
-        if reasons:
-            raise _incomplete(reasons)
-        return found
-
-
-def _incomplete(reasons: Mapping[str, str]) -> FederationError:
-    name, why = min(reasons.items(), default=("a silo", "its keys do not fit the others'"))
-    return FederationError(
-        f"sums over all silos need every one of them ({name}: {one_line(why)}); when all are "
-        "there, run the same command again"
-    )
-
-
-def _total(parts: Sequence[Parts]) -> Words:
-    return opened([one.words for one in parts])
-
-
 def _agreed_encoder(
-    silos: _Silos,
+    silos: AllSilos,
     sums: Sequence[EncoderStatistics],
     split: Mapping[str, Any],
     config: EncoderConfig,
@@ -180,7 +139,7 @@ def _agreed_encoder(
         found = silos.ask(pack_cuts(cuts, split), lambda _, reply: read_histograms(reply, cuts))
         rows = {column: train.numeric[column].count for column in cuts}
         parts = list(found.values())
-        return open_histograms(_total(parts), parts, cuts, rows)
+        return open_histograms(total_words(parts), parts, cuts, rows)
 
     return fit_encoder(config, task, train=train, schema=train + others, count=count)
 

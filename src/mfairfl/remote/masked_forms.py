@@ -38,6 +38,7 @@ __all__ = [
     "read_measures",
     "read_reports",
     "read_scores",
+    "within_bins",
 ]
 
 _TOLD = "told"
@@ -141,12 +142,12 @@ def _scores(words: Words, shape: Shape, silos: int) -> ScoreSums:
     return ScoreSums(
         ScoreHistogram(from_whole(histogram).reshape(shape.cells, 2, LOGIT_BINS)),
         counts,
-        _within_bins(from_fixed(sums).reshape(bins), counts, silos),
+        within_bins(from_fixed(sums).reshape(bins), counts, silos),
         from_fixed(losses).reshape(shape.cells, 2),
     )
 
 
-def _within_bins(sums: np.ndarray, rows: np.ndarray, silos: int) -> np.ndarray:
+def within_bins(sums: np.ndarray, rows: np.ndarray, silos: int) -> np.ndarray:
     """Undo rounding where it moved a sum of probabilities out of what its bin can hold."""
     edges = np.arange(CALIBRATION_BINS + 1) / CALIBRATION_BINS
     inside = np.clip(sums, rows * edges[:-1], rows * edges[1:])

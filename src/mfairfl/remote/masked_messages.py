@@ -20,7 +20,7 @@ from mfairfl.data.values import StrictModel
 from mfairfl.errors import MessageError, first_problem
 from mfairfl.guard.modular import Words
 from mfairfl.remote.codec import ArrayForm, Packet, expect_answer, make_packet, require_arrays
-from mfairfl.remote.masking import KEY, SIGNATURE, Offer, Roster
+from mfairfl.remote.masking import KEY, SIGNATURE, Offer, Roster, opened
 from mfairfl.strict_json import JsonLimits
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "read_masked",
     "read_offers",
     "roster_in",
+    "total_words",
     "with_roster",
     "without_mask",
 ]
@@ -200,3 +201,8 @@ def read_masked(
     require_arrays(reply.arrays, {**forms, _WORDS: ArrayForm(np.int64, (words,))})
     arrays = {name: array for name, array in reply.arrays.items() if name != _WORDS}
     return Parts(said.told, arrays, reply.arrays[_WORDS].view(np.uint64))
+
+
+def total_words(parts: Sequence[Parts]) -> Words:
+    """Return the sum of what all silos of a roster sent under masks."""
+    return opened([one.words for one in parts])
