@@ -16,6 +16,7 @@ from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
 
 Lost = Callable[[str, str, int], bool]
+Lie = Callable[[str, str, int, Packet], Packet]
 
 
 def masked_silos(folder: Path, frame: pd.DataFrame | None = None) -> dict[str, SiloSettings]:
@@ -40,6 +41,7 @@ class Office:
     """Carries messages to new processes.
 
     `lost(name, kind, number)` says whose answers get lost; `number` counts exchanges of a kind.
+    `lie` changes an answer on its way.
     `seen` holds every answer that reached the server, by kind and silo.
     """
 
@@ -48,8 +50,9 @@ class Office:
         silos: Mapping[str, SiloSettings],
         run: str = "run-1",
         lost: Lost = lambda name, kind, number: False,
+        lie: Lie = lambda name, kind, number, answer: answer,
     ) -> None:
-        self.silos, self.run, self.lost = silos, run, lost
+        self.silos, self.run, self.lost, self.lie = silos, run, lost, lie
         self.asked: dict[str, int] = {}
         self.seen: list[tuple[str, str, Packet]] = []
         self.sent: list[tuple[str, str, Packet]] = []
@@ -69,7 +72,8 @@ class Office:
                 found[name] = str(error)
                 continue
             if not self.lost(name, kind, self.asked[kind]):
-                found[name] = self._carried(answer)
+                told = self.lie(name, kind, self.asked[kind], answer)
+                found[name] = self._carried(told)
                 self.seen.append((kind, name, answer))
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import mfairfl
 from answers import csv_rows, one_line
 from masked_silos import Office, masked_silos
 from mfairfl.data import table_from_frame
-from mfairfl.errors import ConfigError, FederationError
+from mfairfl.errors import ConfigError, FederationError, MfairflError
 from mfairfl.fairness.metrics import CLIENT_NUMBERS
 from mfairfl.remote.codec import read_header
 from mfairfl.runs.config import make_config
@@ -37,10 +38,11 @@ def wanted(out, strategy="mfairfl", **more):
     )
 
 
-def masked_run(folder, silos=None, lost=lambda name, kind, number: False, **more):
+def masked_run(folder, silos=None, lost=lambda name, kind, number: False, lie=None, **more):
     """Carry out a run; return its record, and the transport with all that it carried."""
     asked = wanted(folder / "silos", **more)
     office = Office(silos or masked_silos(folder), run_name(asked.config), lost)
+    office.lie = lie or office.lie
     return run_federated(asked, office), office
 
 
@@ -274,6 +276,85 @@ def test_a_server_that_is_killed_and_resumes_ends_in_the_same_bits(tmp_path):
     )
     assert np.array_equal(ours, theirs)
     assert record.metrics == whole.metrics
+
+
+# ------------------------------------------------------------------ lies
+
+
+def scrambled(answer, rng):
+    """Other masked words: what a silo with a wrong key, or a liar, sends."""
+    words = answer.arrays["mask/words"]
+    wrong = rng.integers(-(2**63), 2**63, len(words))
+    return replace(answer, arrays={**answer.arrays, "mask/words": wrong})
+
+
+def liar(kind, number=1, change=scrambled):
+    rng = np.random.default_rng(0)
+
+    def lie(name, asked, count, answer):
+        caught = (name, asked, count) == ("west", kind, number)
+        return change(answer, rng) if caught else answer
+
+    return lie
+
+
+@pytest.mark.parametrize("kind", ["sums", "cuts", "encode", "score"])
+def test_a_scrambled_sum_that_all_depends_on_ends_the_run_in_one_line(kind, tmp_path):
+    bins = {"numeric": "bins", "bins": 6, "min_rows": 12}
+    with pytest.raises(MfairflError) as caught:
+        masked_run(tmp_path, lie=liar(kind), encoder=bins)
+    assert one_line(caught)
+
+
+@pytest.mark.parametrize("kind", ["measure", "train"])
+def test_a_scrambled_sum_of_a_round_is_lost_and_nobody_else(kind, tmp_path):
+    record, _ = masked_run(tmp_path, lie=liar(kind, 2), training=LONG_ROUNDS)
+    assert record.rounds == 4
+    logs = [json.loads(row["log"] or "{}") for row in csv_rows(tmp_path / "silos" / "rounds.csv")]
+    if kind == "measure":
+        assert "cannot" in logs[1]["measurement lost"] or "sum over" in logs[1]["measurement lost"]
+    rows = csv_rows(tmp_path / "silos" / "clients.csv")
+    assert {row["set_aside"] for row in rows} == {""}
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -1.0, 1e300])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_a_silo_tells_of_itself_is_checked(wrong, place, tmp_path):
+    def change(answer, rng):
+        told = answer.arrays["told"].copy()
+        told[0, place] = wrong
+        return replace(answer, arrays={**answer.arrays, "told": told})
+
+    record, _ = masked_run(tmp_path, lie=liar("measure", 2, change))
+    assert record.rounds == 4
+    row = next(
+        row
+        for row in csv_rows(tmp_path / "silos" / "clients.csv")
+        if (row["round"], row["client"]) == ("1", "west")
+    )
+    assert row["set_aside"].startswith("its measurement of train rows: its ")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda answer, rng: replace(answer, arrays={}),
+        lambda answer, rng: replace(answer, text="{"),
+        lambda answer, rng: replace(answer, text=answer.text.replace("masked", "sums")),
+        lambda answer, rng: replace(
+            answer, arrays=answer.arrays | {"mask/words": answer.arrays["mask/words"][1:]}
+        ),
+        lambda answer, rng: replace(answer, arrays=answer.arrays | {"more": np.zeros(3)}),
+        lambda answer, rng: replace(
+            answer, arrays=answer.arrays | {"told": np.zeros((1, 3), np.float32)}
+        ),
+    ],
+)
+def test_a_malformed_answer_is_a_drop(change, tmp_path):
+    record, _ = masked_run(tmp_path, lie=liar("measure", 2, change))
+    assert record.rounds == 4
+    row = csv_rows(tmp_path / "silos" / "rounds.csv")[1]
+    assert json.loads(row["log"])["measurement lost"].startswith("west: ")
 
 
 # ------------------------------------------------------------------ what is refused

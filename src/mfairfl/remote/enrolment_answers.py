@@ -21,7 +21,7 @@ from mfairfl.errors import MessageError, first_problem
 from mfairfl.remote.codec import ArrayForm, Packet, expect_answer, require_arrays
 from mfairfl.strict_json import JsonLimits
 
-__all__ = ["DESCRIPTION", "Sums", "read_counts", "read_profile", "read_sums"]
+__all__ = ["DESCRIPTION", "Sums", "check_scale", "read_counts", "read_profile", "read_sums"]
 
 DESCRIPTION = JsonLimits(characters=1 << 23, values=1 << 15)
 """The largest description of a file: Adult's profile has 3,300 characters and 210 values."""
@@ -106,7 +106,7 @@ def read_sums(reply: Packet, task: Task, most_rows: int) -> Sums:
     if task.numeric and sum(n for n in rows if n is not None) != said.rows:
         raise MessageError(f"its sums are not those of {said.rows} rows")
     for column, whole in (train + others).numeric.items():
-        _check_scale(column, whole)
+        check_scale(column, whole)
     return Sums(train, others, said.sha256, said.rows, rows[0])
 
 
@@ -128,7 +128,7 @@ def _rows(sums: EncoderStatistics, task: Task, most: int) -> int | None:
     for name, column in sums.numeric.items():
         if not column.possible:
             raise MessageError(f"no numbers have its sums of '{name}'")
-        _check_scale(name, column)
+        check_scale(name, column)
     for name, levels in sums.categorical.items():
         if sum(levels.values()) > (most if rows is None else rows):
             raise MessageError(f"it counts more rows of '{name}' than it has")
@@ -137,7 +137,8 @@ def _rows(sums: EncoderStatistics, task: Task, most: int) -> int | None:
     return rows
 
 
-def _check_scale(name: str, column: NumericStatistics) -> None:
+def check_scale(name: str, column: NumericStatistics) -> None:
+    """Refuse a column whose numbers are too large or too small to be scaled."""
     low, high = _SCALES
     for number in (column.mean, column.deviation):
         if number and not low <= abs(number) <= high:

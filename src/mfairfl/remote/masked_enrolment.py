@@ -82,7 +82,12 @@ def enrol_masked(
         lambda name, reply: read_sums(reply, agreement.task, levels, profiles[name].rows),
     )
     facts = {name: one for name, (_, one) in found.items()}
-    sums = open_sums(total_words([one for one, _ in found.values()]), agreement.task, levels)
+    sums = open_sums(
+        total_words([one for one, _ in found.values()]),
+        agreement.task,
+        levels,
+        sum(one.rows for one in facts.values()),
+    )
     encoder = _agreed_encoder(silos, sums, split, terms.encoder, agreement.task)
     agreed = split | {"encoder": encoder.to_json(), "model": asdict(terms.model)}
     cells = Cells(agreement.task.attributes).size

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from mfairfl.engine.state import Ask, Measure, Reply, Score, Setup, Train
+from mfairfl.errors import MfairflError
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.masked import EVERYBODY
 from mfairfl.remote.codec import Packet, Shape, pack_ask
@@ -78,7 +79,10 @@ class MaskedRounds:
         if lost:
             return Reply({}, faults, absent, lost)
         total = opened([found[name].words for name in self._names])
-        sums = open_scores(ask, self._shape, total, len(self._names))
+        try:
+            sums = open_scores(ask, self._shape, total, len(self._names))
+        except MfairflError as error:  # one silo's lie, and nobody can say whose
+            return Reply({}, faults, absent, f"the sum cannot be true ({error})")
         by_split = {split: {EVERYBODY: one} for split, one in sums.items()}
         return Reply(by_split, faults, absent)
 

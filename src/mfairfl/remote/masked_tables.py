@@ -30,7 +30,7 @@ from mfairfl.guard.modular import (
     whole_words,
 )
 from mfairfl.remote.codec import ArrayForm, Packet, expect_answer, make_packet, require_arrays
-from mfairfl.remote.enrolment_answers import DESCRIPTION
+from mfairfl.remote.enrolment_answers import DESCRIPTION, check_scale
 from mfairfl.remote.histograms import Cuts
 from mfairfl.remote.masked_messages import Parts, read_masked
 from mfairfl.strict_json import JsonLimits
@@ -173,10 +173,21 @@ def read_sums(
     return parts, facts
 
 
-def open_sums(total: Words, task: Task, levels: Levels) -> tuple[EncoderStatistics, ...]:
-    """Return the sums over all silos' train rows, and over their others."""
+def open_sums(
+    total: Words, task: Task, levels: Levels, rows: int
+) -> tuple[EncoderStatistics, EncoderStatistics]:
+    """Return the sums over all silos' train rows, and over their others; they have `rows`."""
     words = _Reader(total)
-    return tuple(_encoder_sums(words, task, levels) for _ in _PARTS)
+    train, others = (_encoder_sums(words, task, levels) for _ in _PARTS)
+    whole = train + others
+    for name, column in whole.numeric.items():
+        if column.count + column.missing != rows:
+            raise MessageError(f"the sums of '{name}' are not those of {rows} rows")
+        check_scale(name, column)
+    for name, counts in whole.categorical.items():
+        if sum(counts.values()) > rows:
+            raise MessageError(f"the sums count more than {rows} rows of '{name}'")
+    return train, others
 
 
 def _encoder_sums(words: _Reader, task: Task, levels: Levels) -> EncoderStatistics:
