@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 from answers import one_line
-from audit_silos import SILOS, Silos, policy, pooled, predictions, write_silos
+from audit_silos import SILOS, Silos, policy, predictions, write_silos
 from members import write_members
 from mfairfl.deployment.audit import build_silo_audit, read_gathered, terms_of, write_gathered
 from mfairfl.deployment.audit_request import AuditRequest
 from mfairfl.errors import FederationError
 from mfairfl.remote.audit import gather_counts
-from mfairfl.report.audit.build import build_audit
 
 REQUEST = AuditRequest(
     sensitive=("sex", "race"),
@@ -25,14 +24,21 @@ REQUEST = AuditRequest(
 )
 
 
-def masked(folder, frame, min_rows=10):
+def masked(folder, frame):
     keys = write_members(folder, list(SILOS))
     more = {"members": folder / "members"}
     settings = {
         name: one.model_copy(update={"key": keys[name], **more})
         for name, one in write_silos(folder, frame).items()
     }
-    return Silos(settings, policy(min_rows))
+    return Silos(settings, policy(10))
+
+
+def plainly(folder, frame):
+    """The same audit by silos that tell each its own counts."""
+    (folder / "plain").mkdir()
+    silos = Silos(write_silos(folder / "plain", frame), policy(10))
+    return gather_counts(silos, SILOS, terms_of(REQUEST.model_copy(update={"masked": False})))
 
 
 def values(part, place=()):
@@ -49,9 +55,8 @@ def values(part, place=()):
 
 def test_the_audit_is_that_of_all_rows(tmp_path):
     frame = predictions()
-    silos = masked(tmp_path, frame)
-    found = gather_counts(silos, SILOS, terms_of(REQUEST))
-    expected = pooled(frame, REQUEST.columns())
+    found = gather_counts(masked(tmp_path, frame), SILOS, terms_of(REQUEST))
+    expected = plainly(tmp_path, frame).counts
     assert found.counts.clients == ("all silos", *SILOS)
     assert found.counts.attributes == expected.attributes
     assert np.array_equal(found.counts.decided[0], expected.decided.sum(axis=0))
@@ -77,7 +82,7 @@ def test_the_document_and_its_file_hold_the_sums(tmp_path):
     found = gather_counts(masked(tmp_path, frame), SILOS, terms_of(REQUEST))
     write_gathered(tmp_path, found)
     built = build_silo_audit(REQUEST, read_gathered(tmp_path))
-    expected = build_audit(pooled(frame, REQUEST.columns()), REQUEST.settings())
+    expected = build_silo_audit(REQUEST, plainly(tmp_path, frame))
     ours, theirs = (
         dict(values(one.model_dump(mode="json")["sections"])) for one in (built, expected)
     )
@@ -87,12 +92,8 @@ def test_the_document_and_its_file_hold_the_sums(tmp_path):
 
 def test_what_a_silo_withholds_is_known_of_it(tmp_path):
     frame = predictions(rows=60)
-    found = gather_counts(masked(tmp_path, frame, min_rows=10), SILOS, terms_of(REQUEST))
-    plain = gather_counts(
-        Silos(write_silos(tmp_path, frame), policy(10)),
-        SILOS,
-        terms_of(REQUEST.model_copy(update={"masked": False})),
-    )
+    found = gather_counts(masked(tmp_path, frame), SILOS, terms_of(REQUEST))
+    plain = plainly(tmp_path, frame)
     assert plain.counts.withheld.any()
     assert np.array_equal(found.counts.withheld[1:], plain.counts.withheld)
     assert np.array_equal(found.counts.hidden[1:], plain.counts.hidden)

@@ -275,11 +275,17 @@ class _CountsHeader(StrictModel):
 
 
 def hide_counts(question: _Header, answer: Packet, silos: int) -> Parts:
-    """Take a silo's rows per (cell, label) apart: the rows of each split are told."""
+    """Take a silo's rows per (cell, label) apart: the rows of each split are told.
+
+    So is whatever else the answer says, such as what is withheld.
+    """
     del question, silos
-    told = {"rows": {part: int(answer.arrays[part].sum()) for part in SPLITS}}
+    header = json.loads(answer.text)
+    told = {key: header[key] for key in header if key not in ("version", "kind")}
+    told["rows"] = {part: int(answer.arrays[part].sum()) for part in SPLITS}
+    arrays = {name: array for name, array in answer.arrays.items() if name not in SPLITS}
     words = np.concatenate([whole_words(answer.arrays[part]) for part in SPLITS])
-    return Parts(told, words=words)
+    return Parts(told, arrays, words)
 
 
 def read_counts(reply: Packet, cells: int, facts: FileFacts) -> tuple[Parts, dict[Split, int]]:
