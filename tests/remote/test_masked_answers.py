@@ -273,3 +273,46 @@ def test_a_coarse_profile_says_what_an_agreement_needs_and_no_counts():
         [0, 10, 0, {}, 0],
         [9, 1, 1, {}, 0],
     ]
+
+
+def test_a_silo_that_dies_before_its_answer_leaves_has_told_nothing_and_answers_anew(
+    enrolled, monkeypatch
+):
+    ask, roster = enrolled.measure(), enrolled.keys.roster()
+
+    def dies(parts):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("mfairfl.remote.masked_answers.pack_masked", dies)
+        with pytest.raises(KeyboardInterrupt):
+            enrolled.ask("east", ask, roster)
+    assert "no unused key" in enrolled.refusal("east", ask, roster)
+    again = enrolled.keys.roster()
+    total = opened([words(enrolled.ask(name, ask, again)) for name in SITES])
+    counts = total[: 2 * enrolled.shape.cells].view(np.int64).reshape(-1, 2)
+    assert np.array_equal(counts, enrolled.whole["train"])
+
+
+def test_what_is_told_singly_tells_groups_to_a_server_that_chooses_its_models(tmp_path):
+    """A limit, not a promise (docs/deployment.md): losses of four models made for the purpose."""
+    silos = masked_silos(tmp_path)
+    logistic = replace(TERMS, model=ModelTerms())
+    found = enrol_masked(Office(silos), SITES, logistic)
+    names = found.encoder.feature_names
+    place = next(i for i, name in enumerate(names) if name.startswith("sex") and "F" in name)
+    rows, losses = [], []
+    for other, own in ((0.0, 1.0), (0.5, -2.0), (-1.0, 3.0), (2.0, 0.3)):
+        weights = np.zeros(len(names) + 1, np.float32)
+        weights[-1], weights[place] = other, own - other
+        packet = with_roster(pack_ask(Measure((weights,), ("train",)), "east"), None)
+        told = Responder(silos["east"], fed.policy()).handle("run-1", packet).arrays["told"][0]
+        rows.append([np.logaddexp(0, sign * z) for z in (own, other) for sign in (1, -1)])
+        losses.append(told[2])
+    frame = fed.people()
+    east = frame[frame["site"] == "east"]
+    solved = np.linalg.solve(rows, losses)
+    assert np.allclose(solved, np.rint(solved), atol=1e-2)
+    whole = east.groupby(["sex", "hired"]).size().to_numpy()
+    assert (np.rint(solved) <= whole).all()
+    assert np.rint(solved).sum() == found.counts["train"]["east"].sum()
