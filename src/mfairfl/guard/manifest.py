@@ -66,7 +66,8 @@ class Protocol:
     robust : bool
         Whether updates that do not fit the others' are set aside.
     masked : bool
-        Whether clients mask their updates, so that only the sum can be read.
+        Whether clients mask what they tell by group, level or interval, so that only the sum over
+        all of them can be read; updates are seen singly all the same.
     """
 
     rule: str = "last"
@@ -77,6 +78,11 @@ class Protocol:
     bins: bool = True
     robust: bool = False
     masked: bool = False
+
+    @property
+    def seen(self) -> Literal["singly", "as a sum"]:
+        """How the server sees what clients tell by group, level or interval."""
+        return "as a sum" if self.masked else "singly"
 
     @property
     def chosen_on(self) -> Split:
@@ -184,26 +190,26 @@ def _enrolment(terms: Protocol) -> Iterator[ManifestLine]:
         when="once",
         rows=terms.splits,
         by="column and value",
-        holds="rows of the file, names and types of its columns, and how many rows hold each "
-        "value of a column of texts, of values that enough rows hold",
+        holds="rows of the file, rounded up, names and types of its columns, and names of values "
+        "of texts that enough rows hold",
         why="files must agree in columns and categories",
     )
     yield ManifestLine(
         what="encoder sums",
         kind="sums",
-        seen="singly",
+        seen=terms.seen,
         when="once",
         rows=terms.splits,
         by="column and value",
         holds="sums and squares of each numeric column, missing values, rows of each category, "
-        "for train rows and for the others; SHA-256 of the file",
+        "for train rows and for the others; a fingerprint of the file",
         why="all clients encode alike",
     )
     if terms.bins:
         yield ManifestLine(
             what="histogram counts",
             kind="cuts",
-            seen="singly",
+            seen=terms.seen,
             when="once",
             rows=("train",),
             by="column and interval",
@@ -214,11 +220,11 @@ def _enrolment(terms: Protocol) -> Iterator[ManifestLine]:
     yield ManifestLine(
         what="counts",
         kind="encode",
-        seen="singly",
+        seen=terms.seen,
         when="once",
         rows=terms.splits,
         by="group and label",
-        holds="rows",
+        holds="rows, and which groups and labels are withheld",
         why="clients count by their rows, and later answers are held against them",
     )
 
@@ -234,8 +240,8 @@ def _measurements(card: Card, terms: Protocol) -> Iterator[ManifestLine]:
         "after the last",
     }
     for when, splits in by_moment.items():
-        yield _measured(when, tuple(splits), whys[when])
-    yield _measured("at the end", terms.splits, "the numbers of the served model")
+        yield from _measured(when, tuple(splits), whys[when], terms)
+    yield from _measured("at the end", terms.splits, "the numbers of the served model", terms)
 
 
 def _moment(split: Split, card: Card, terms: Protocol) -> When:
@@ -260,17 +266,23 @@ def _planned_from(card: Card, terms: Protocol) -> str:
     return "training may stop early" if terms.patience else "how training goes is followed"
 
 
-def _measured(when: When, rows: tuple[Split, ...], why: str) -> ManifestLine:
-    return ManifestLine(
+def _measured(
+    when: When, rows: tuple[Split, ...], why: str, terms: Protocol
+) -> Iterator[ManifestLine]:
+    line = ManifestLine(
         what="measurements",
         kind="measure",
-        seen="singly",
+        seen=terms.seen,
         when=when,
         rows=rows,
         by="group and label",
         holds="rows, favourable decisions, sums of scores and of losses",
         why=why,
     )
+    yield line
+    if terms.masked:
+        single = {"seen": "singly", "by": "client", "holds": "rows, wrong decisions and loss"}
+        yield line.model_copy(update=single)
 
 
 def _scores(terms: Protocol) -> ManifestLine:
@@ -278,7 +290,7 @@ def _scores(terms: Protocol) -> ManifestLine:
     return ManifestLine(
         what="score histograms",
         kind="score",
-        seen="singly",
+        seen=terms.seen,
         when="at the end",
         rows=terms.splits,
         by="group, label and score",
@@ -290,11 +302,10 @@ def _scores(terms: Protocol) -> ManifestLine:
 def _training(card: Card, terms: Protocol) -> Iterator[ManifestLine]:
     if card.steps == "none":
         return
-    summed = terms.masked and card.reveals == "sums" and not terms.robust
     change = "full-batch gradient" if card.steps == "gradient" else "change of every weight"
     common = {
         "kind": "train",
-        "seen": "as a sum" if summed else "singly",
+        "seen": "singly",
         "when": "every round",
         "rows": ("train",),
     }
@@ -322,7 +333,7 @@ def _training(card: Card, terms: Protocol) -> Iterator[ManifestLine]:
             by="constraint",
             holds=f"where multipliers that move inside a round ended, and the gaps then{known}",
             why="the server goes on from their mean",
-            **common | {"seen": "singly"},
+            **common | {"seen": terms.seen},
         )
 
 

@@ -29,7 +29,7 @@ from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
 from mfairfl.remote.codec import Packet, make_packet
 from mfairfl.remote.enrolment_answers import (
-    RowCounts,
+    SiloDisclosure,
     Sums,
     read_counts,
     read_profile,
@@ -48,7 +48,7 @@ from mfairfl.remote.remarks import (
 from mfairfl.remote.transport import Transport
 from mfairfl.text import one_line
 
-__all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "SiloDisclosure", "enrol"]
+__all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "enrol"]
 
 _NOTE = 1000  # characters
 
@@ -110,47 +110,6 @@ Counts = Annotated[np.ndarray, PlainValidator(_counts), PlainSerializer(np.ndarr
 """Rows per (cell, label), (C, 2); lists in JSON."""
 
 
-class SiloDisclosure(StrictModel):
-    """What a client withholds.
-
-    Parameters
-    ----------
-    floor : int
-        Fewest rows that it tells about.
-    policy : str
-        Fingerprint of what its policy lets out.
-    hidden : dict of split to tuple of (cell, label)
-        The pairs that it tells nothing about.
-    rows : dict of split to int
-        How many rows those hold together.
-    """
-
-    floor: int
-    policy: str
-    hidden: dict[Split, tuple[tuple[int, int], ...]]
-    rows: dict[Split, int]
-
-    @classmethod
-    def of(cls, found: RowCounts) -> SiloDisclosure:
-        """Return what counts leave out."""
-        return cls(
-            floor=found.floor,
-            policy=found.policy,
-            hidden={
-                part: tuple((int(c), int(y)) for c, y in np.argwhere(found.hidden[part]))
-                for part in SPLITS
-            },
-            rows=dict(found.withheld),
-        )
-
-    def mask(self, split: Split, shape: tuple[int, ...]) -> np.ndarray:
-        """Return which (cell, label) pairs are withheld, (C, 2)."""
-        found = np.zeros(shape, dtype=bool)
-        for pair in self.hidden[split]:
-            found[pair] = True
-        return found
-
-
 class Enrolled(StrictModel):
     """What was agreed, and by which clients; a server keeps it as JSON.
 
@@ -168,6 +127,9 @@ class Enrolled(StrictModel):
         What makes a client's columns doubtful, as far as sums show it.
     treatment : tuple of Treated
         What was dropped and filled in, as far as profiles and sums show it.
+    whole : dict of split to ndarray (C, 2), optional
+        Rows per (cell, label) of all clients together, under masks; `counts` then hold one number
+        for each client, its rows.
     """
 
     task: Task
@@ -179,6 +141,7 @@ class Enrolled(StrictModel):
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     treatment: tuple[Treated, ...] = ()
+    whole: dict[Split, Counts] | None = None
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -243,7 +206,7 @@ def enrol(
         counts=by_part,
         sha256={name: said[name].sha256 for name in counts},
         refused=clients.refused,
-        disclosure={name: SiloDisclosure.of(one) for name, one in counts.items()},
+        disclosure={name: one.disclosure for name, one in counts.items()},
         notes=_lines(*agreement.notes, *unrecorded(agreement.task, by_part)),
         warnings=_lines(
             *dominant(by_part),

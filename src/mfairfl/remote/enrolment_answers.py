@@ -21,7 +21,18 @@ from mfairfl.errors import MessageError, first_problem
 from mfairfl.remote.codec import ArrayForm, Packet, expect_answer, require_arrays
 from mfairfl.strict_json import JsonLimits
 
-__all__ = ["DESCRIPTION", "RowCounts", "Sums", "read_counts", "read_profile", "read_sums"]
+__all__ = [
+    "DESCRIPTION",
+    "CountsFacts",
+    "RowCounts",
+    "SiloDisclosure",
+    "Sums",
+    "check_scale",
+    "read_counts",
+    "read_profile",
+    "read_sums",
+    "read_withheld",
+]
 
 DESCRIPTION = JsonLimits(characters=1 << 23, values=1 << 15)
 """The largest description of a file: Adult's profile has 3,300 characters and 210 values."""
@@ -106,7 +117,7 @@ def read_sums(reply: Packet, task: Task, most_rows: int) -> Sums:
     if task.numeric and sum(n for n in rows if n is not None) != said.rows:
         raise MessageError(f"its sums are not those of {said.rows} rows")
     for column, whole in (train + others).numeric.items():
-        _check_scale(column, whole)
+        check_scale(column, whole)
     return Sums(train, others, said.sha256, said.rows, rows[0])
 
 
@@ -128,7 +139,7 @@ def _rows(sums: EncoderStatistics, task: Task, most: int) -> int | None:
     for name, column in sums.numeric.items():
         if not column.possible:
             raise MessageError(f"no numbers have its sums of '{name}'")
-        _check_scale(name, column)
+        check_scale(name, column)
     for name, levels in sums.categorical.items():
         if sum(levels.values()) > (most if rows is None else rows):
             raise MessageError(f"it counts more rows of '{name}' than it has")
@@ -137,89 +148,104 @@ def _rows(sums: EncoderStatistics, task: Task, most: int) -> int | None:
     return rows
 
 
-def _check_scale(name: str, column: NumericStatistics) -> None:
+def check_scale(name: str, column: NumericStatistics) -> None:
+    """Refuse a column whose numbers are too large or too small to be scaled."""
     low, high = _SCALES
     for number in (column.mean, column.deviation):
         if number and not low <= abs(number) <= high:
             raise MessageError(f"mean or deviation of '{name}' is {number:g}: correct its unit")
 
 
-class _CountsHeader(StrictModel):
-    floor: Annotated[int, Field(strict=True, ge=1, le=MOST_ROWS)]
-    policy: Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
-
-
-class RowCounts(NamedTuple):
-    """A client's rows per (cell, label) of each split, and what it withholds.
+class CountsFacts(StrictModel):
+    """What a client says of its counts in words.
 
     Parameters
     ----------
-    counts : mapping of split to ndarray (C, 2)
-        Rows; 0 where they are withheld.
-    hidden : mapping of split to ndarray of bool (C, 2)
-        Where they are.
-    withheld : mapping of split to int
-        How many rows that is.
     floor : int
-        Fewest rows that the client tells about.
+        Fewest rows that it tells about.
     policy : str
         Fingerprint of what its policy lets out.
     """
 
+    floor: Annotated[int, Field(strict=True, ge=1, le=MOST_ROWS)]
+    policy: Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
+
+
+class SiloDisclosure(CountsFacts):
+    """What a client withholds.
+
+    Parameters
+    ----------
+    hidden : dict of split to tuple of (cell, label)
+        The pairs that it tells nothing about: no rows, few, or others that hide those.
+    rows : dict of split to int
+        How many rows those hold together.
+    """
+
+    hidden: dict[Split, tuple[tuple[int, int], ...]]
+    rows: dict[Split, int]
+
+    def mask(self, split: Split, shape: tuple[int, ...]) -> np.ndarray:
+        """Return which (cell, label) pairs are withheld, (C, 2)."""
+        found = np.zeros(shape, dtype=bool)
+        for pair in self.hidden[split]:
+            found[pair] = True
+        return found
+
+
+class RowCounts(NamedTuple):
+    """A client's rows per (cell, label) of each split, 0 where withheld, and what is."""
+
     counts: Mapping[Split, np.ndarray]
-    hidden: Mapping[Split, np.ndarray]
-    withheld: Mapping[Split, int]
-    floor: int
-    policy: str
+    disclosure: SiloDisclosure
+
+
+def read_withheld(arrays: Mapping[str, np.ndarray], facts: CountsFacts) -> SiloDisclosure:
+    """Return what a client withholds; what no floor leaves is refused."""
+    rows = dict(zip(SPLITS, arrays["withheld"].tolist(), strict=True))
+    hidden = {}
+    for part in SPLITS:
+        told = arrays[f"hidden/{part}"]
+        if not np.isin(told, (0, 1)).all():
+            raise MessageError(f"'hidden/{part}' says something else than yes or no")
+        if not 0 <= rows[part] <= MOST_ROWS or 0 < rows[part] < facts.floor:
+            raise MessageError(
+                f"it withholds {rows[part]} {part} rows; its floor is {facts.floor}"
+            )
+        if rows[part] and not told.any():
+            raise MessageError(f"it withholds {part} rows, and says of no group that it does")
+        hidden[part] = tuple((int(c), int(y)) for c, y in np.argwhere(told))
+    return SiloDisclosure(floor=facts.floor, policy=facts.policy, hidden=hidden, rows=rows)
 
 
 def read_counts(reply: Packet, cells: int, said: Sums) -> RowCounts:
     """Return a client's rows per (cell, label) of each split; they are those of its sums."""
     try:
-        facts = _CountsHeader.model_validate(expect_answer(reply, "counts"))
+        facts = CountsFacts.model_validate(expect_answer(reply, "counts"))
     except ValidationError as error:
         raise MessageError(first_problem(error)) from None
     form = ArrayForm(np.int64, (cells, 2))
     forms = dict.fromkeys([*SPLITS, *(f"hidden/{part}" for part in SPLITS)], form)
     require_arrays(reply.arrays, {**forms, "withheld": ArrayForm(np.int64, (len(SPLITS),))})
-    withheld = reply.arrays["withheld"]
     for part in SPLITS:
         counts = reply.arrays[part]
         # Each one first: a sum of huge counts may come out right.
         if not ((counts >= 0) & (counts <= said.rows)).all():
             raise MessageError(f"its counts of {part} rows are not those of {said.rows} rows")
-    if not ((withheld >= 0) & (withheld <= said.rows)).all():
-        raise MessageError("it withholds a negative number of rows, or more than it has")
-    found = RowCounts(
-        counts={part: reply.arrays[part].astype(np.float64) for part in SPLITS},
-        hidden={part: reply.arrays[f"hidden/{part}"] == 1 for part in SPLITS},
-        withheld=dict(zip(SPLITS, withheld.tolist(), strict=True)),
-        floor=facts.floor,
-        policy=facts.policy,
-    )
-    _check_withheld(reply, found)
-    totals = {part: int(reply.arrays[part].sum()) + found.withheld[part] for part in SPLITS}
+        if counts[reply.arrays[f"hidden/{part}"] == 1].any():
+            raise MessageError(f"it counts {part} rows that it withholds")
+        if ((counts > 0) & (counts < facts.floor)).any():
+            raise MessageError(f"it counts fewer than {facts.floor} rows, as it never does")
+    withheld = read_withheld(reply.arrays, facts)
+    totals = {part: int(reply.arrays[part].sum()) + withheld.rows[part] for part in SPLITS}
     _check_totals(totals, said)
-    if not found.counts["train"].any() and totals["train"]:
+    if not reply.arrays["train"].any() and totals["train"]:
         raise MessageError(
             f"every group and label of its {totals['train']} train rows is withheld: it has too "
             f"few rows for its own floor of {facts.floor}"
         )
-    return found
-
-
-def _check_withheld(reply: Packet, found: RowCounts) -> None:
-    """Refuse what no floor leaves: small counts, counts of what is withheld, too few withheld."""
-    for part in SPLITS:
-        counts, hidden, rows = found.counts[part], found.hidden[part], found.withheld[part]
-        if not np.isin(reply.arrays[f"hidden/{part}"], (0, 1)).all():
-            raise MessageError(f"'hidden/{part}' says something else than yes or no")
-        if counts[hidden].any():
-            raise MessageError(f"it counts {part} rows that it withholds")
-        if ((counts > 0) & (counts < found.floor)).any():
-            raise MessageError(f"it counts fewer than {found.floor} rows, as it never does")
-        if (rows and not hidden.any()) or 0 < rows < found.floor:
-            raise MessageError(f"it withholds {rows} {part} rows of {hidden.sum()} pairs")
+    found = {part: reply.arrays[part].astype(np.float64) for part in SPLITS}
+    return RowCounts(found, withheld)
 
 
 def _check_totals(totals: Mapping[Split, int], said: Sums) -> None:

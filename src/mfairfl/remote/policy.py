@@ -110,8 +110,6 @@ class Disclosure(DocumentedModel):
     """Versions of a file that are answered: two that differ in a row tell that row."""
     price: float = Field(default=1000.0, gt=0, strict=False)
     """Largest weight of a (group, label) pair in training, in either direction; 1 is neutral."""
-    masks: Literal["allowed", "required", "refused"] = "allowed"
-    """Whether sums over cells are told only under masks that other silos take off again."""
 
 
 class Policy(DocumentedModel):

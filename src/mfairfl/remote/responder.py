@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,7 +66,7 @@ _BUNDLES = "train/bundles"
 _NAME = re.compile(r"[\w.-]{1,100}")
 _ROW = 16  # bytes stored of a row beside its features
 # What may be asked before a run is known here: an enrolment, and audits, which belong to no run.
-_FIRST = ("profile", "sums", "cuts", "encode", "audit-groups", "audit")
+_FIRST = ("profile", "sums", "cuts", "encode", "audit-groups", "audit", "mask-keys", "levels")
 
 
 class _Agreed(BaseModel):
@@ -165,6 +166,21 @@ class Responder:
             ) from None
 
     def _answer(self, run: str, kind: str, header: dict[str, Any], packet: Packet) -> Packet:
+        members = self._settings.members
+        if members is None:
+            if "mask" in header or kind in ("mask-keys", "levels"):
+                raise MessageError(
+                    "masks are asked for, and this silo holds no keys of the other members: name "
+                    "their folder in its silo.toml (members)"
+                )
+            return self._plain(run, kind, header, packet)
+        from mfairfl.remote.masked_answers import MaskedSilo  # noqa: PLC0415 - an extra is needed
+
+        plain, rows = partial(self._plain, run), lambda: self._open(run).train_rows
+        return MaskedSilo(self._settings, members, run, plain, rows).answer(kind, header, packet)
+
+    def _plain(self, run: str, kind: str, header: dict[str, Any], packet: Packet) -> Packet:
+        """Answer without masks."""
         settings, policy = self._settings, self._policy
         others: dict[str, Callable[[], Packet]] = {
             "profile": lambda: self._profile(header),

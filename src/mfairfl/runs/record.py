@@ -415,6 +415,9 @@ class RunRecord(_Record):
     """By split: the metrics of deciding the commoner train label for everyone."""
     tallies: dict[Split, StoredTally]
     """By split: the counts that every other number was computed from."""
+    client_tallies: dict[Split, StoredTally] = Field(default_factory=dict)
+    """By split, where masks hide all else of single clients, who then are one in `tallies`: each
+    client's right and wrong decisions, as if all labels were 0."""
     timing: Timing
     machine: MachineFacts
     files: dict[str, str] = Field(default_factory=dict)

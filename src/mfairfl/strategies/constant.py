@@ -32,6 +32,7 @@ class Constant(Strategy):
         title="The commoner label for everyone",
         paper="none",
         protects="nothing",
+        reads="losses",
         measures="none",
         starts="constant",
         steps="none",

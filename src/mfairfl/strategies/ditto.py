@@ -47,6 +47,7 @@ class Ditto(FedAvg):
         title="Personal models near the average",
         paper="Li et al. 2021",
         protects="clients",
+        reads="losses",
         measures="none",
         serves="personal",
         keeps=("model",),

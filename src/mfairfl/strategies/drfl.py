@@ -50,6 +50,7 @@ class DRFL(Tilted):
         title="Clients count by their loss",
         paper="Zhao & Joshi 2022",
         protects="clients",
+        reads="losses",
     )
 
     def exponents(self, losses: Floats) -> Floats:

@@ -39,6 +39,7 @@ class FedAvg(Strategy):
         title="Federated averaging",
         paper="McMahan et al. 2017",
         protects="nothing",
+        reads="losses",
         measures="none",
     )
 

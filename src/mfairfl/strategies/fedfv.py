@@ -64,6 +64,7 @@ class FedFV(Strategy):
         title="Conflicting updates are projected",
         paper="Wang et al. 2021",
         protects="clients",
+        reads="losses",
         needs="gram",
         reveals="individual",
     )

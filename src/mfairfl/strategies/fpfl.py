@@ -81,6 +81,7 @@ class FPFL(Strategy):
             title="Damped multipliers on pooled gaps",
             paper="Rodríguez-Gálvez 2021",
             protects="groups",
+            reads="losses",
             steps=self.update,
             constrained=True,
         )
