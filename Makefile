@@ -58,6 +58,10 @@ million: $(VENV)/.dev ## a million rows: FILE=a reduced ACSIncome table; time by
 	$(ONE_THREAD) $(BIN)/python benchmarks/million.py "$(FILE)" > benchmarks/million.txt
 	cat benchmarks/million.txt
 
+floor: $(VENV)/.dev ## mFairFL with and without the default policy of silos, seed by seed (ten minutes): benchmarks/floor.txt
+	$(ONE_THREAD) $(BIN)/python benchmarks/floor.py > benchmarks/floor.txt
+	cat benchmarks/floor.txt
+
 masks: $(VENV)/.dev ## a masked measurement beside a plain one, at 5, 50 and 500 silos (minutes): benchmarks/masks.txt
 	$(ONE_THREAD) $(BIN)/python benchmarks/masks.py > benchmarks/masks.txt
 	cat benchmarks/masks.txt

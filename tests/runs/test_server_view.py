@@ -82,8 +82,12 @@ def crossed(seen, rows):
             assert {array.sum() for array in counts} == {rows[name]["train"]}
             found.add(("histogram counts", kind, "once", ("train",), "column and interval"))
         elif kind == "encode":
+            assert forms.pop("withheld") == (3,)
             assert set(forms.values()) == {(CELLS, 2)}
-            parts = tuple(key for key, array in answer.arrays.items() if array.any())
+            assert {key for key in forms if key.startswith("hidden/")} == {
+                f"hidden/{part}" for part in ("train", "validation", "test")
+            }
+            parts = tuple(key for key in forms if "/" not in key and answer.arrays[key].any())
             found.add(("counts", kind, "once", parts, "group and label"))
         elif kind == "measure":
             assert set(forms.values()) == {(4, CELLS, 2)}
@@ -258,14 +262,20 @@ def seen_by(card, **terms):
     return {line.what: line.seen for line in manifest(card, Protocol(**terms))}
 
 
-def test_masks_leave_only_sums_of_updates_where_the_method_can_do_with_them():
-    scaffold, mfairfl = create("scaffold").card, create("mfairfl").card
-    assert seen_by(scaffold, masked=True)["updates"] == "as a sum"
-    assert seen_by(scaffold, masked=True)["control changes"] == "as a sum"
-    assert seen_by(scaffold)["updates"] == "singly"
-    assert seen_by(scaffold, masked=True)["measurements"] == "singly"
-    assert seen_by(mfairfl, masked=True)["updates"] == "singly"
-    assert seen_by(scaffold, masked=True, robust=True)["updates"] == "singly"
+def test_masks_leave_sums_of_what_is_told_by_group_and_single_updates():
+    card = create("scaffold").card
+    plain, masked = (manifest(card, Protocol(masked=masked)) for masked in (False, True))
+    assert {line.seen for line in plain} == {"singly", "never"}
+    single = {line.what for line in masked if line.seen == "singly"}
+    assert single == {"file description", "measurements", "updates", "control changes"}
+    told = [line for line in masked if line.what == "measurements" and line.seen == "singly"]
+    assert {(line.by, line.holds) for line in told} == {
+        ("client", "rows, wrong decisions and loss")
+    }
+    summed = {line.what for line in masked if line.seen == "as a sum"}
+    assert summed == {
+        *("encoder sums", "histogram counts", "counts", "measurements", "score histograms")
+    }
 
 
 def test_a_reference_on_pooled_rows_shows_them():
@@ -285,8 +295,9 @@ def test_a_line_in_words_says_what_whose_when_of_which_rows_and_why():
     lines = manifest(Card(title="A method"), Protocol(splits=("train", "validation", "test")))
     told = {line.what: line.sentence for line in lines}
     assert told["counts"] == (
-        "counts: rows; each client's own, once, of train, validation and test rows, by group and "
-        "label; clients count by their rows, and later answers are held against them"
+        "counts: rows, and which groups and labels are withheld; each client's own, once, of "
+        "train, validation and test rows, by group and label; clients count by their rows, and "
+        "later answers are held against them"
     )
     assert told["updates"] == (
         "updates: the change of every weight by training, and the number of steps; each client's "
