@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import consortium
 import pytest
+import tomli_w
 
 import federations as fed
+import mfairfl
 from answers import one_line
 from mfairfl.checks.deployment import examine_silo
+from mfairfl.data import Task, table_from_frame
 from mfairfl.deployment.local import write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.remote.masking import load_members, load_signer
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import make_config
+from mfairfl.runs.record import RunRecord
 
 TASK = {"label": "hired", "favourable": "yes", "sensitive": ["sex"]}
 
@@ -72,3 +77,25 @@ def test_the_doctor_says_over_whom_sums_are_told(tmp_path):
     with pytest.raises(ConfigError) as caught:
         list(examine_silo(file))
     assert one_line(caught).endswith("no east.pub; put this silo's own key there too")
+
+
+def test_a_real_deployment_under_masks_ends_in_the_embedded_engine_s_model(tmp_path):
+    plain = consortium.settings() | {"robust": "none"}
+    files = consortium.write_files(tmp_path)
+    run = tmp_path / "run.toml"
+    run.write_text(tomli_w.dumps(plain | {"task": consortium.TASK, "masked": True}))
+    silos = [word for site, file in files.items() for word in ("--silo", f"{site}={file}")]
+    words = ["deploy", "local", str(run), *silos, "--out", str(tmp_path / "silos")]
+    done = consortium.mfairfl_cli(*words)
+    assert done.returncode == 0, done.stderr
+    assert "round 3/3" in done.stderr
+    task = Task.model_validate(consortium.TASK | {"client": "site"})
+    table = table_from_frame(consortium.rows(), task, name="people")
+    mfairfl.train(table, config=plain, out=tmp_path / "here")
+    names = ("model.safetensors", "encoder.json")
+    ours, theirs = (consortium.digests(tmp_path / one, names) for one in ("silos", "here"))
+    assert ours == theirs
+    assert consortium.mine(tmp_path) == []
+    record = RunRecord.read(tmp_path / "silos")
+    assert record.tallies["test"].clients == ("all silos",)
+    assert record.client_tallies["test"].clients == consortium.SITES

@@ -74,7 +74,7 @@ class KeyStock:
         for name in self.names:
             self._keys[name] = {n: key for n, key in self._keys[name].items() if n > exchange}
         self._next = max(self._next, exchange + 1)
-        return Roster("", exchange, offers)
+        return Roster("", exchange, offers)  # which run it is, silos know from the message
 
 
 @dataclass(frozen=True, slots=True)
