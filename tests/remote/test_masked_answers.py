@@ -253,10 +253,10 @@ def test_levels_that_the_agreed_list_lacks_are_refused(enrolled):
 def test_a_coarse_profile_says_what_an_agreement_needs_and_no_counts():
     def column(**given):
         plain = {"name": "c", "values": 8, "texts": 0, "missing": 2, "numeric": False}
-        return plain | {"dates": False, "levels": {}, "rare": 0} | given
+        return plain | {"dates": False, "levels": {}} | given
 
     columns = [
-        column(levels={"a": 5, "b": 3}, texts=8, rare=2),
+        column(levels={"a": 5, "b": 3}, texts=8),
         column(values=10, missing=0, numeric=True),
         column(values=0, missing=10),
         column(texts=3),
@@ -264,14 +264,13 @@ def test_a_coarse_profile_says_what_an_agreement_needs_and_no_counts():
     profile = {"client": "x", "rows": 10, "columns": columns}
     told = read_header(coarse_profile(make_packet("profile", {"profile": profile})))[1]["profile"]
     short = [
-        [one[key] for key in ("values", "missing", "texts", "levels", "rare")]
-        for one in told["columns"]
+        [one[key] for key in ("values", "missing", "texts", "levels")] for one in told["columns"]
     ]
     assert short == [
-        [9, 1, 9, {"a": 0, "b": 0}, 1],
-        [10, 0, 0, {}, 0],
-        [0, 10, 0, {}, 0],
-        [9, 1, 1, {}, 0],
+        [9, 1, 9, {"a": 0, "b": 0}],
+        [10, 0, 0, {}],
+        [0, 10, 0, {}],
+        [9, 1, 1, {}],
     ]
 
 

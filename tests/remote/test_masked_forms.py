@@ -28,14 +28,16 @@ from mfairfl.remote.masked_forms import (
     open_measures,
     open_scores,
 )
-from mfairfl.remote.masked_messages import total_words
+from mfairfl.remote.masked_messages import pack_masked, total_words
 from mfairfl.remote.masked_tables import (
+    FileFacts,
     hide_counts,
     hide_histograms,
     hide_sums,
     open_counts,
     open_histograms,
     open_sums,
+    read_counts,
 )
 
 SHAPE = Shape(weights=1, cells=2)
@@ -176,13 +178,34 @@ def test_rows_between_cuts_are_those_of_all_silos(silos, seed):
 @given(SILOS, SEEDS)
 def test_counts_are_those_of_all_silos(silos, seed):
     rng = np.random.default_rng(seed)
-    held = [{part: rng.integers(0, 99, (2, 2)) for part in SPLITS} for _ in range(silos)]
-    parts = [hide_counts({}, make_packet("counts", {}, one), silos) for one in held]
-    told = [one.told["rows"] for one in parts]
-    assert told == [{part: int(own[part].sum()) for part in SPLITS} for own in held]
+    held = [{part: rng.integers(1, 99, (2, 2)) for part in SPLITS} for _ in range(silos)]
+    withheld = [rng.choice([0, 12, 30], 3) for _ in range(silos)]
+    hidden = {f"hidden/{part}": np.zeros((2, 2), np.int64) for part in SPLITS}
+    for own, rows in zip(held, withheld, strict=True):  # one pair is, where rows are
+        for part, some in zip(SPLITS, rows, strict=True):
+            own[part][0, 1] *= not some
+    answers = []
+    for own, rows in zip(held, withheld, strict=True):
+        masks = {key: mask.copy() for key, mask in hidden.items()}
+        for part, some in zip(SPLITS, rows, strict=True):
+            masks[f"hidden/{part}"][0, 1] = some > 0
+        facts = {"floor": 10, "policy": "a" * 64}
+        answers.append(make_packet("counts", facts, own | masks | {"withheld": rows}))
+    parts = [hide_counts({}, answer, silos) for answer in answers]
+    totals = [
+        sum(int(own[p].sum()) for p in SPLITS) + int(w.sum())
+        for own, w in zip(held, withheld, strict=True)
+    ]
+    facts = [FileFacts(sha256="b" * 64, rows=rows) for rows in totals]
+    told = [read_counts(pack_masked(one), 2, fact) for one, fact in zip(parts, facts, strict=True)]
+    for one, own, rows in zip(told, held, withheld, strict=True):
+        assert one.rows == {
+            p: int(own[p].sum()) + int(w) for p, w in zip(SPLITS, rows, strict=True)
+        }
+        assert one.disclosure.rows == dict(zip(SPLITS, rows.tolist(), strict=True))
     found = open_counts(total_words(parts), 2, told)
     for part in SPLITS:
         assert np.array_equal(found[part], sum(own[part] for own in held))
-    told[0]["train"] += 1
+    told[0] = told[0]._replace(rows={**told[0].rows, "train": told[0].rows["train"] + 1})
     with pytest.raises(MessageError, match="the counts of train rows are not those of"):
         open_counts(total_words(parts), 2, told)

@@ -154,13 +154,17 @@ def test_the_server_is_told_nothing_by_cell_level_or_interval(tmp_path):
             for column in header["profile"]["columns"]:
                 assert set(column["levels"].values()) <= {0}
                 assert column["missing"] in (0, 1, header["profile"]["rows"])
-                assert column["rare"] <= 1
         elif kind == "measure":
             assert arrays == {"told"}
             assert packet.arrays["told"].shape[1] == 3  # rows, errors, loss
         elif kind == "cuts":
             assert all(name.startswith("values/") for name in arrays)
-        elif kind in ("sums", "score", "encode"):
+        elif kind == "encode":  # and which groups are withheld: here none
+            hidden = {f"hidden/{part}" for part in ("train", "validation", "test")}
+            assert arrays == {*hidden, "withheld"}
+            assert not any(packet.arrays[name].any() for name in arrays)
+            assert set(header["told"]) == {"rows", "floor", "policy"}
+        elif kind in ("sums", "score"):
             assert not arrays
             assert set(header["told"]) <= {"sha256", "rows"}
         elif kind == "train":
