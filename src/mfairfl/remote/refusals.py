@@ -70,8 +70,8 @@ def refuse_disclosing(
             f"batch is made of whole ones (disclosure.min_rows of its {POLICY})",
         )
         if plan.controller is not None:
-            prices, scale = plan.controller.prices, abs(plan.controller.scale)
-            largest = scale * max(prices.cap, prices.counter_cap)
+            limits, scale = plan.controller.prices, abs(plan.controller.scale)
+            largest = scale * max(limits.cap, limits.counter_cap)
             refuse_beyond(policy, "price", largest, "as a price of multipliers")
         for table, neutral in ((plan.loss_table, 1.0), (plan.score_table, 0.0)):
             prices = [abs(price) for pair in table or () for price in pair]
