@@ -311,7 +311,7 @@ def prices_of_groups(line: Line) -> Iterator[Claim]:
             continue
         rows = counts["train"].sum(axis=1)
         few = [*np.flatnonzero(rows == 1), *np.flatnonzero(rows == 0)][:60]
-        for price in (1e8, 20.0):
+        for price in (1000.0, 20.0):  # the largest that is allowed
             plans = [_group_price(task, len(rows), group, price) for group in few]
             claims = [_priced_group(run, plan, price, levels) for plan in plans]
             yield from filter(None, claims)

@@ -239,16 +239,23 @@ COUNTS = {
         counts(lambda a: (a["hidden/train"].fill(1), a["withheld"].__iadd__(20))),
         "it counts train rows that it withholds",
     ),
-    "hides pairs of no rows": (
+    "hides pairs, and says that they have no rows": (
         counts(lambda a: (a["test"].fill(0), a["hidden/test"].fill(1))),
-        "it withholds 0 test rows of 8 pairs",
+        "it counts 48 rows; its sums had 60",
     ),
     "hides rows of no pairs": (
         counts(lambda a: a["withheld"].__iadd__(10)),
         "it withholds 10 train rows of 0 pairs",
     ),
-    "hides fewer rows than pairs": (
-        counts(lambda a: (a["test"].fill(0), a["hidden/test"].fill(1), hide(a, "test", 7))),
+    "hides fewer rows than its floor": (
+        lambda said, a: (
+            said.update(floor=8),
+            a["train"].fill(0),
+            a["train"].__setitem__((0, 0), 48),
+            a["test"].fill(0),
+            a["hidden/test"].fill(1),
+            hide(a, "test", 7),
+        ),
         "it withholds 7 test rows of 8 pairs",
     ),
     "hides less than nothing": (

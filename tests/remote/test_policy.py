@@ -136,6 +136,7 @@ def honest_asks(setup):
 
 FEDERATED = [name for name in available() if create(name).card.trains_on == "clients"]
 ROWS = 1_000_000  # of one silo: a large one
+BUNDLES = 4000  # of 250 of them; an account is kept of 4096 sets at most
 
 
 @pytest.mark.parametrize("name", FEDERATED)
@@ -153,18 +154,20 @@ def test_no_method_asks_for_more_than_the_defaults_allow(name, epochs):
     for ask, shape in honest_asks(setup):
         refuse_absurd(ask, shape, PEOPLE.attributes)
         refuse_excess(ask, Policy(), ROWS)
-        refuse_disclosing(ask, Disclosure(), ROWS, ())
+        refuse_disclosing(ask, Disclosure(), ROWS, BUNDLES, ())
         asked += 1
     assert asked >= 4 * len(fed.SITES)
 
 
 @pytest.mark.parametrize("rule", ["mixture", "select", "threshold"])
 def test_no_output_rule_asks_for_more_than_the_defaults_allow(rule):
-    setup = fed.setup_for(PEOPLE, "mfairfl", rounds=8, output=Output(rule=rule, tolerance=0.02))
+    output = Output(rule=rule, tolerance=0.02)
+    batch = Recipe().batch_size
+    setup = fed.setup_for(PEOPLE, "mfairfl", rounds=8, output=output, batch_size=batch)
     for ask, shape in honest_asks(setup):
         refuse_absurd(ask, shape, PEOPLE.attributes)
         refuse_excess(ask, Policy(), ROWS)
-        refuse_disclosing(ask, Disclosure(), ROWS, ())
+        refuse_disclosing(ask, Disclosure(), ROWS, BUNDLES, ())
 
 
 def test_a_schedule_that_ends_at_rate_0_is_honest():

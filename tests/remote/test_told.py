@@ -51,6 +51,14 @@ def places(found, *splits):
     return np.sort(np.concatenate([found.silo.rows[split] for split in splits]))
 
 
+def as_summed(found, column):
+    """Numbers as they count: within limits that enough rows reach, a missing one as another."""
+    account, numbers = found.account, found.table.X[column].to_numpy(float)
+    known = account.pin(column, np.arange(ROWS)[: len(numbers)], numbers)
+    few = np.isnan(numbers).sum() < FLOOR or (~np.isnan(numbers)).sum() < FLOOR
+    return np.where(np.isnan(known) & few, account.fill(column), known)
+
+
 PARTS = {"train": ("train",), "others": ("validation", "test")}
 
 
@@ -94,23 +102,24 @@ def test_a_few_missing_numbers_are_not_told(tmp_path, missing):
         rows = frame["pay"].iloc[places(found, *splits)]
         own = sums[part].numeric["pay"]
         assert (own.missing, own.count) == (0, len(rows))
-        assert own.mean == pytest.approx(rows.mean(), rel=1e-12)  # as if each were the mean
+        expected = as_summed(found, "pay")[places(found, *splits)]
+        assert not np.isnan(expected).any()
+        assert own.mean == pytest.approx(expected.mean(), rel=1e-12)
 
 
 @pytest.mark.parametrize("known", range(1, FLOOR))
 def test_a_few_numbers_are_not_summed(tmp_path, known):
-    """Nor is their mean to be had, as it would if the others were counted as the mean."""
+    """Nor is their mean to be had, as it would if the others counted as the mean: all count 0."""
     frame = people()
     train = places(told(tmp_path, frame), "train")
     frame.loc[np.setdiff1d(np.arange(ROWS), train[:known]), "pay"] = np.nan
     found = told(tmp_path, frame)
     for part, splits in PARTS.items():
         own = found.sums()[part].numeric["pay"]
-        assert (own.count, own.missing) == (0, len(places(found, *splits)))
-        assert (own.total, own.squares) == ((), ())
-    one = histogram(found, "pay", [1000.0, 3000.0])
-    assert one.counts.sum() == 0
-    assert np.isnan(one.values).all()
+        assert (own.count, own.missing) == (len(places(found, *splits)), 0)
+        assert (own.mean, own.deviation) == (0, 0)
+    one = histogram(found, "pay", [-1.0, 1.0, 3000.0])
+    assert one.counts.tolist() == [0, len(train), 0, 0]
 
 
 def test_a_column_without_any_number_is_told_as_such(tmp_path):
@@ -128,7 +137,9 @@ def test_many_missing_numbers_are_told(tmp_path):
         own = found.sums()[part].numeric["pay"]
         assert (own.missing, own.count) == (rows.isna().sum(), rows.notna().sum())
         assert min(own.missing, own.count) >= FLOOR
-        assert own.mean == pytest.approx(rows.mean(), rel=1e-12)
+        expected = as_summed(found, "pay")[places(found, *splits)]
+        assert np.isnan(expected).sum() == own.missing
+        assert own.mean == pytest.approx(np.nanmean(expected), rel=1e-12)
 
 
 def test_without_a_floor_sums_are_those_of_the_rows():
@@ -167,8 +178,7 @@ def test_counts_are_unions_of_the_same_groups_whatever_the_cuts(
     for cuts in [*grids, *([] if len(grids) == 1 else grids[:1])]:
         found = told(folder, frame)
         if numbers is None:
-            train = frame[column].iloc[places(found, "train")]
-            numbers = np.sort(train.fillna(train.mean()))
+            numbers = np.sort(as_summed(found, column)[places(found, "train")])
             # The groups: cuts between all neighbours tell each by itself.
             edges = np.unique(numbers)
             every = np.unique(np.concatenate([edges, (edges[1:] + edges[:-1]) / 2]))
@@ -188,6 +198,7 @@ def test_counts_are_unions_of_the_same_groups_whatever_the_cuts(
             if not np.isnan(value):
                 assert (numbers == value).sum() >= FLOOR
                 assert count >= FLOOR
+                assert column == "age" or value not in frame["pay"].to_numpy()
 
 
 @settings(max_examples=40, deadline=None)
@@ -195,7 +206,7 @@ def test_counts_are_unions_of_the_same_groups_whatever_the_cuts(
 def test_a_value_of_many_rows_is_counted_by_itself(tmp_path_factory, ages):
     frame = people(rows=len(ages), age=ages)
     found = told(tmp_path_factory.mktemp("account"), frame)
-    train = np.array(ages)[places(found, "train")]
+    train = as_summed(found, "age")[places(found, "train")]
     for value in np.unique(train):
         one = histogram(found, "age", [value - 0.01, value + 0.01])
         assert one.counts.sum() == len(train)
@@ -232,7 +243,7 @@ def test_told_and_withheld_rows_are_all_rows(tmp_path_factory, held):
         assert withheld == 0 or withheld >= FLOOR
         assert np.array_equal(counts, np.where(hidden, 0, true))
         assert withheld == true[hidden].sum()
-        assert (true[hidden] > 0).all()  # that a pair has no row at all is told
+        assert hidden[true == 0].all()  # nor is it told that a pair has no row at all
         cells = found.cells(split)
         pair = found.table.cells_of(own), found.table.y[own]
         assert np.array_equal(cells == size, hidden[pair])

@@ -93,7 +93,9 @@ def test_what_is_withheld_is_said_and_nothing_more_is_told(frame, silos):
             assert (counts[counts > 0] >= FLOOR).all()
             assert own.rows[split] == 0 or own.rows[split] >= FLOOR
             assert all(counts[pair] == 0 for pair in own.hidden[split])
-            assert bool(own.hidden[split]) == bool(own.rows[split])
+            assert own.hidden[split] or not own.rows[split]
+            # Whoever is told 0 rows of a pair is not told whether it has none.
+            assert sorted(own.hidden[split]) == sorted(map(tuple, np.argwhere(counts == 0)))
     west = found.disclosure["west"]
     small = {(2, 0), (2, 1)}  # X, by label; 12 rows in all
     assert small <= set(west.hidden["train"])
@@ -165,15 +167,36 @@ def test_a_price_on_what_is_withheld_is_refused_and_names_the_rule(silos):
             "a price on a group and label of fewer than 10 rows, or withheld with such "
             "(disclosure.min_rows of its policy.toml)"
         )
-    with pytest.raises(MessageError, match=r"batches of 9 rows: .*\(disclosure\.min_rows"):
-        train(batch_size=9)
-    assert train(batch_size=10)
-    with pytest.raises(MessageError, match=r"weight_decay above 0\.1: .*\(disclosure\.min_rows"):
-        train(optimizer={"lr": 0.1, "weight_decay": 1.5})
-    assert train(optimizer={"lr": 0.1, "weight_decay": 1.0})
     with pytest.raises(MessageError, match=r"1,001\.0 as a price: .* \(disclosure\.price"):
         train(loss_table=np.where(found.hidden["west"], 1.0, -1001.0).tolist())
     assert train(loss_table=np.where(found.hidden["west"], 1.0, -1000.0).tolist())
+
+
+def test_there_are_no_more_batches_than_bundles_of_rows(silos):
+    found, _ = enrolled(silos)
+    inputs = len(found.encoder.feature_names)
+    size = fed.enrolled_setup("fedavg", summary_of(found), inputs, SPLITS, TERMS).size
+    counts, withheld = found.counts["train"]["west"], found.disclosure["west"].rows["train"]
+    bundles = int((counts // FLOOR).sum()) + withheld // FLOOR
+    rows = found.rows("west", "train")
+    smallest = -(-rows // bundles)
+    west = Responder(silos["west"])
+
+    def train(**plan):
+        job = {"client": "west", "plan": {"epochs": 1, "batch_size": 16} | plan}
+        arrays = {"server": np.zeros(size, np.float32)}
+        return west.handle("run-1", make_packet("train", {"round": 0, "jobs": [job]}, arrays))
+
+    for batch in (1, 9, smallest - 1):
+        with pytest.raises(MessageError) as caught:
+            train(batch_size=batch)
+        assert str(caught.value) == (
+            f"batches of {batch} rows: rows are trained on in {bundles} bundles, and a batch is "
+            "made of whole ones (disclosure.min_rows of its policy.toml)"
+        )
+    assert train(batch_size=smallest)
+    # No decay tells rows apart within a bundle: none is refused for it.
+    assert train(optimizer={"lr": 0.1, "weight_decay": 9.0})
 
 
 def test_a_second_run_is_told_the_same_whatever_its_seed(silos):

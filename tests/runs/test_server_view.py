@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import federations as fed
+from mfairfl.data import SPLITS
 from mfairfl.engine.sealed import read_sealed
 from mfairfl.guard.manifest import Protocol, manifest
 from mfairfl.remote.responder import Responder
@@ -82,12 +83,10 @@ def crossed(seen, rows):
             assert {array.sum() for array in counts} == {rows[name]["train"]}
             found.add(("histogram counts", kind, "once", ("train",), "column and interval"))
         elif kind == "encode":
-            assert forms.pop("withheld") == (3,)
-            assert set(forms.values()) == {(CELLS, 2)}
-            assert {key for key in forms if key.startswith("hidden/")} == {
-                f"hidden/{part}" for part in ("train", "validation", "test")
-            }
-            parts = tuple(key for key in forms if "/" not in key and answer.arrays[key].any())
+            withheld = {f"hidden/{part}": (CELLS, 2) for part in SPLITS}
+            assert forms == dict.fromkeys(SPLITS, (CELLS, 2)) | withheld | {"withheld": (3,)}
+            assert not any(answer.arrays[key].any() for key in (*withheld, "withheld"))
+            parts = tuple(key for key, array in answer.arrays.items() if array.any())
             found.add(("counts", kind, "once", parts, "group and label"))
         elif kind == "measure":
             assert set(forms.values()) == {(4, CELLS, 2)}

@@ -300,9 +300,24 @@ def _pinned(numbers: NDArray[np.float64], floor: int) -> _Pinned:
     known = np.sort(numbers[~np.isnan(numbers)])
     if len(known) < floor:
         return _Pinned(low=0.0, high=0.0, fill=0.0)
-    low, high = float(known[floor - 1]), float(known[-floor])
+    low, high = _limit(known, floor), -_limit(-known[::-1], floor) + 0.0
     fill = stand_in(known, floor)[0]
-    return _Pinned(low=min(low, high), high=max(low, high), fill=fill)
+    if low > high:  # too few rows to cut off some at either end: all count alike
+        low = high = fill
+    return _Pinned(low=low, high=high, fill=fill)
+
+
+def _limit(ordered: NDArray[np.float64], floor: int) -> float:
+    """Return a number that at least `floor` rows do not exceed, and that is nobody's alone.
+
+    The rows within it count as it, so that it can be found out: it is a value only if enough rows
+    hold it, else a round number between two values.
+    """
+    reach = float(ordered[floor - 1])
+    if np.count_nonzero(ordered == reach) >= floor:
+        return reach
+    further = ordered[floor - 1 : 2 * floor]
+    return stand_in(further, len(ordered) + 1)[0] if further[-1] > reach else reach
 
 
 def _bundled(strata: Codes, size: int, rng: np.random.Generator) -> Codes:
