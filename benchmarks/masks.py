@@ -2,10 +2,10 @@
 
 Every silo measures the default model (108 inputs, hidden layers of 64 and 64) on 1,000 train rows
 and two cells. Seconds are of the processor: what one silo does from the question to its answer
-(the median of all), what the server does from the answers to the pooled sums, and, for keys, what
-one silo and the server do for 64 exchanges, divided by 64. The clock on the wall adds waiting for
-the disk, on which a masked silo notes what it tells. Bytes are those of text and arrays.
-The sum of all masked answers must equal that of the plain ones in every count.
+(the median of all), what the server does to write questions and to pool answers, and, for keys,
+what one silo and the server do for 64 exchanges, divided by 64. The clock on the wall adds waiting
+for the disk, on which a masked silo notes what it tells. Bytes are those of text and arrays. The
+sum of all masked answers must equal that of the plain ones in every count.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mfairfl.remote.codec import Packet, Shape, make_packet, pack_answer, pack_a
 from mfairfl.remote.mask_keys import KeyStock
 from mfairfl.remote.masked_answers import MaskedSilo
 from mfairfl.remote.masked_forms import open_measures, read_measures
-from mfairfl.remote.masked_messages import MOST_OFFERS, with_roster
+from mfairfl.remote.masked_messages import MOST_OFFERS, read_offers, with_roster
 from mfairfl.remote.masking import opened
 from mfairfl.remote.silo_file import SiloSettings
 
@@ -59,7 +59,7 @@ def timed(do: Callable[[], T]) -> tuple[float, float, T]:
     return time.process_time() - start, time.perf_counter() - clock, found
 
 
-def medians(answers: dict[str, tuple[float, float, Packet]]) -> tuple[float, float]:
+def medians(answers: dict[str, tuple[float, float, T]]) -> tuple[float, float]:
     used, waited, _ = zip(*answers.values(), strict=True)
     return statistics.median(used), statistics.median(waited)
 
@@ -117,7 +117,8 @@ class Consortium:
 
 
 def without_masks(group: Consortium) -> tuple[Cost, Statistics]:
-    question = pack_ask(group.ask, group.names[0])
+    packing, _, questions = timed(lambda: {n: pack_ask(group.ask, n) for n in group.names})
+    question = questions[group.names[0]]
     answers = {name: timed(lambda name=name: group.plain(name)) for name in group.names}
     replies = {name: reply for name, (*_, reply) in answers.items()}
 
@@ -127,25 +128,29 @@ def without_masks(group: Consortium) -> tuple[Cost, Statistics]:
 
     server, _, total = timed(read)
     up = size(next(iter(replies.values())))
-    return Cost(*medians(answers), server, size(question), up), total
+    return Cost(*medians(answers), packing + server, size(question), up), total
 
 
 def under_masks(group: Consortium) -> tuple[Cost, Cost, Statistics]:
-    stock = KeyStock(group, group.names)
-    fetching, _, _ = timed(stock.fetch)
-    request = make_packet("mask-keys", {"first": MOST_OFFERS})
-    keys, clock, offered = timed(lambda: group.exchange({group.names[0]: request}))
+    request = make_packet("mask-keys", {"first": 0})
+    offers = {
+        name: timed(lambda name=name: group.exchange({name: request})) for name in group.names
+    }
+    replies = {name: reply[name] for name, (*_, reply) in offers.items()}
+    reading, _, _ = timed(lambda: [read_offers(name, reply) for name, reply in replies.items()])
+    making, clock = medians(offers)
     per_key = Cost(
-        keys / MOST_OFFERS,
+        making / MOST_OFFERS,
         clock / MOST_OFFERS,
-        max(fetching - keys * len(group.names), 0) / MOST_OFFERS,
+        reading / MOST_OFFERS,
         size(request) // MOST_OFFERS,
-        size(offered[group.names[0]]) // MOST_OFFERS,
+        size(replies[group.names[0]]) // MOST_OFFERS,
     )
+    stock = KeyStock(group, group.names)
+    stock.fetch()
     asking, _, roster = timed(stock.roster)
     assert roster is not None
-    plain = pack_ask(group.ask, group.names[0])
-    packing, _, question = timed(lambda: with_roster(plain, roster))
+    packing, _, question = timed(lambda: with_roster(pack_ask(group.ask, ""), roster))
     answers = {
         name: timed(lambda name=name: group.exchange({name: question})[name])
         for name in group.names

@@ -19,7 +19,7 @@ from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms
 from mfairfl.remote.mask_keys import KeyStock
 from mfairfl.remote.masked_enrolment import enrol_masked
 from mfairfl.remote.masked_forms import open_measures, read_measures
-from mfairfl.remote.masked_messages import with_roster
+from mfairfl.remote.masked_messages import quantity_of, with_roster
 from mfairfl.remote.masked_tables import coarse_profile
 from mfairfl.remote.masking import Roster, opened
 from mfairfl.remote.responder import Responder
@@ -198,6 +198,19 @@ def test_keys_of_another_run_are_refused(enrolled):
     assert "is not signed by 'north'" in enrolled.refusal("east", enrolled.measure(), mixed)
 
 
+def test_a_roster_that_was_made_for_other_weights_is_refused(enrolled):
+    roster = enrolled.keys.roster()
+    asked, other = (
+        with_roster(pack_ask(enrolled.measure(seed), "east"), roster) for seed in (0, 1)
+    )
+    for mixed in (replace(asked, text=other.text), replace(asked, arrays=other.arrays)):
+        with pytest.raises(MessageError) as caught:
+            enrolled.handle("east", mixed)
+        assert one_line(caught) == (
+            "the roster was made for another question than the one it came with"
+        )
+
+
 @pytest.mark.parametrize(
     ("mask", "reason"),
     [
@@ -205,12 +218,15 @@ def test_keys_of_another_run_are_refused(enrolled):
         ({"exchange": "1", "names": []}, "a question's roster: exchange"),
         ({"exchange": 1}, "a question's roster: names"),
         ({"exchange": 1, "names": ["a"], "more": 1}, "a question's roster: "),
-        ({"exchange": 1, "names": ["a"]}, "the array 'mask/keys' is missing"),
+        ({"exchange": 1, "names": ["a"], "quantity": "0"}, "a question's roster: quantity"),
+        ({"exchange": 1, "names": ["a"], "quantity": None}, "the array 'mask/keys' is missing"),
         ([1], "a question's roster: "),
     ],
 )
 def test_a_malformed_roster_is_refused_in_one_line(enrolled, mask, reason):
     packet = pack_ask(enrolled.measure(), "east")
+    if isinstance(mask, dict) and mask.get("quantity", 0) is None:
+        mask = {**mask, "quantity": quantity_of(packet).hex()}
     text = json.dumps({**json.loads(packet.text), "mask": mask})
     with pytest.raises(MessageError) as caught:
         enrolled.handle("east", Packet(text, packet.arrays))

@@ -130,9 +130,9 @@ class MaskedSilo:
 
     def _masked(self, kind: str, header: Header, packet: Packet) -> Packet:
         """Answer a question with what may be told, and the rest under masks."""
-        roster = roster_in(packet, header, self._run)
         asked, plain = without_mask(packet, header)
         quantity = quantity_of(plain)
+        roster = roster_in(packet, header, self._run, quantity)
         if roster is None:
             parts = self._taken_apart(kind, asked, plain, silos=0)
             return pack_masked(Parts(parts.told, parts.arrays))

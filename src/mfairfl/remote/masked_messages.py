@@ -64,6 +64,7 @@ class Parts:
 class _RosterHeader(StrictModel):
     exchange: Annotated[int, Field(strict=True, ge=0)]
     names: Annotated[tuple[str, ...], Field(max_length=_MOST_NAMES)]
+    quantity: Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
 
 
 def with_roster(packet: Packet, roster: Roster | None) -> Packet:
@@ -74,7 +75,11 @@ def with_roster(packet: Packet, roster: Roster | None) -> Packet:
     header = json.loads(packet.text)
     if roster is None:
         return Packet(json.dumps({**header, MASK: {}}), packet.arrays)
-    said = {"exchange": roster.exchange, "names": list(roster.names)}
+    said = {
+        "exchange": roster.exchange,
+        "names": list(roster.names),
+        "quantity": quantity_of(packet).hex(),
+    }
     arrays = {
         _KEYS: _rows([offer.key for offer in roster.offers], KEY),
         _SIGNATURES: _rows([offer.signature for offer in roster.offers], SIGNATURE),
@@ -82,14 +87,21 @@ def with_roster(packet: Packet, roster: Roster | None) -> Packet:
     return Packet(json.dumps({**header, MASK: said}), {**packet.arrays, **arrays})
 
 
-def roster_in(packet: Packet, header: Mapping[str, Any], run: str) -> Roster | None:
-    """Return the roster of a question that belongs to `run`; None if it has none."""
+def roster_in(
+    packet: Packet, header: Mapping[str, Any], run: str, quantity: bytes
+) -> Roster | None:
+    """Return the roster of a question that belongs to `run`; None if it has none.
+
+    One that was made for another question than this one, which asks for `quantity`, is refused.
+    """
     if not header[MASK]:
         return None
     try:
         said = _RosterHeader.model_validate(header[MASK])
     except ValidationError as error:
         raise MessageError(f"a question's roster: {first_problem(error)}") from None
+    if said.quantity != quantity.hex():
+        raise MessageError("the roster was made for another question than the one it came with")
     count = len(said.names)
     forms = {
         _KEYS: ArrayForm(np.int64, (count, KEY // 8)),

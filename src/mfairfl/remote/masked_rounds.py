@@ -110,8 +110,11 @@ class MaskedRounds:
     def _exchange(
         self, ask: Ask, roster: Roster | None, read: Callable[[str, Packet], T]
     ) -> tuple[dict[str, T], dict[str, str], dict[str, str]]:
-        names = sorted({job.client for job in ask.jobs}) if isinstance(ask, Train) else self._names
-        asks = {name: with_roster(pack_ask(ask, name), roster) for name in names}
+        if isinstance(ask, Train):
+            names = sorted({job.client for job in ask.jobs})
+            asks = {name: with_roster(pack_ask(ask, name), roster) for name in names}
+        else:  # the same for all, down to the last bit
+            asks = dict.fromkeys(self._names, with_roster(pack_ask(ask, ""), roster))
         return ask_clients(self._transport, asks, read, minimum=self._minimum)
 
     def _lost(
