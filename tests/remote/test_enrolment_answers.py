@@ -245,7 +245,7 @@ COUNTS = {
     ),
     "hides rows of no pairs": (
         counts(lambda a: a["withheld"].__iadd__(10)),
-        "it withholds 10 train rows of 0 pairs",
+        "it withholds train rows, and says of no group that it does",
     ),
     "hides fewer rows than its floor": (
         lambda said, a: (
@@ -256,15 +256,15 @@ COUNTS = {
             a["hidden/test"].fill(1),
             hide(a, "test", 7),
         ),
-        "it withholds 7 test rows of 8 pairs",
+        "it withholds 7 test rows; its floor is 8",
     ),
     "hides less than nothing": (
         counts(lambda a: a["withheld"].__isub__(1)),
-        "it withholds a negative number of rows, or more than it has",
+        "it withholds -1 train rows; its floor is 1",
     ),
     "hides more than it has": (
-        counts(lambda a: a["withheld"].__iadd__(61)),
-        "it withholds a negative number of rows, or more than it has",
+        counts(lambda a: (a["withheld"].__iadd__(61), a["hidden/train"].fill(1))),
+        "it counts train rows that it withholds",
     ),
     "hides all": (
         counts(lambda a: (a["train"].fill(0), a["hidden/train"].fill(1), hide(a, "train", 48))),

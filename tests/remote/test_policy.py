@@ -58,7 +58,7 @@ def test_without_a_file_the_defaults_hold(tmp_path):
         ("[disclosure]\nprice = 0\n", "disclosure.price: Input should be greater than 0"),
         ("[disclosure]\nversions = 0\n", "disclosure.versions: Input should be greater than"),
         ("[disclosure]\nsplit_seed = -1\n", "disclosure.split_seed: Input should be greater"),
-        ('[disclosure]\nmasks = "no"\n', "disclosure.masks: Input should be 'allowed'"),
+        ("[disclosure]\nmasks = 1\n", "unknown key 'disclosure.masks'"),
         ("limits = 3\n", "limits: Input should be a valid dictionary or instance of Limits"),
         ("[limits\n", "(at line 1, column 8)"),
     ],
