@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
+import federations as fed
 from mfairfl import load
 
 
@@ -207,3 +209,29 @@ def test_plots_leave_json_alone(cli, csv, flags, tmp_path):
     assert answer.code == 0
     assert answer.out == (tmp_path / "r" / "run.json").read_text(encoding="utf-8")
     assert (tmp_path / "r" / "clients.svg").is_file()
+
+
+def test_under_a_policy_clients_withhold_what_it_says(cli, tmp_path):
+    rows = fed.people(sites={"east": 160, "north": 140, "west": 150})
+    rows.to_csv("people.csv", index=False)
+    Path("policy.toml").write_text("[disclosure]\nmin_rows = 11\n")
+    words = ["train", "--csv", "people.csv", "--label", "hired", "--favourable", "yes"]
+    words += ["--sensitive", "sex", "--client", "site", "--rounds", "2", "--json"]
+    first = cli(*words, "--policy", "policy.toml", "--out", "r")
+    assert first.code == 0, first.err
+    said = json.loads(Path("r", "run.json").read_text())["federation"]["disclosure"]
+    assert sorted(said) == ["east", "north", "west"]
+    assert {own["min_rows"] for own in said.values()} == {11}
+    again = cli(*words, "--policy", "policy.toml", "--out", "r")
+    assert again.code == 0
+    assert "already complete" in again.err
+    assert again.out == first.out
+
+
+def test_a_mistake_in_a_policy_is_told_before_anything_is_written(cli, csv, flags):
+    Path("policy.toml").write_text("[disclosure]\nmin_row = 11\n")
+    answer = cli("train", "--csv", csv, *flags, "--policy", "policy.toml", "--out", "other")
+    assert answer.code != 0
+    assert "unknown key 'disclosure.min_row': did you mean 'disclosure.min_rows'?" in answer.err
+    assert "Traceback" not in answer.err
+    assert not Path("other").exists()
