@@ -16,25 +16,28 @@ from mfairfl.remote.silo_file import SiloSettings
 FRAME = attackers.made_up_file()
 ATTACKS = attackers.ATTACKS | further_attackers.FURTHER
 
-# Rows of 90 that each attack recovers where nothing is held back, at least; and where the silo
-# has agreed to one task, with its label, its groups and no others.
+# Rows of 90 that each attack recovers where nothing is held back, at least, with this many
+# messages; and where the silo has agreed to one task, with its label, its groups and no others.
+# Without the second the task makes no difference, or leaves nothing to recover.
+FEW_MESSAGES = 120
 SUCCESS = {
-    "lone rows": (50, 15),
-    "differences of sums": (60, 15),
+    "lone rows": (25, 13),
+    "differences of sums": (25, 15),
     "logits of cells": (90, 6),
     "priced gradients": (70, 1),
-    "two prices": (70, 1),
-    "last batches": (70, 70),
-    "lone remainders": (30, 30),
-    "nested batches": (80, 80),
-    "gaps of groups": (55, 0),
-    "prices of groups": (55, 0),
-    "shifted groups": (9, 0),
-    "selected rows": (7, 7),
-    "subtracted rows": (25, 25),
-    "reasons of refusals": (30, 30),
-    "audited cells": (50, 50),
+    "two prices": (30, 1),
+    "last batches": (55, None),
+    "lone remainders": (9, None),
+    "nested batches": (70, None),
+    "gaps of groups": (55, None),
+    "prices of groups": (50, None),
+    "shifted groups": (9, None),
+    "selected rows": (7, None),
+    "subtracted rows": (18, None),
+    "reasons of refusals": (15, None),
+    "audited cells": (30, None),
 }
+ON_AN_AGREED_TASK = [name for name, (_, least) in SUCCESS.items() if least]
 
 
 def silo(folder, *, agreed=False):
@@ -64,14 +67,15 @@ def silo(folder, *, agreed=False):
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_without_a_floor_the_attack_works(tmp_path, name):
-    verdict = carry_out(ATTACKS[name], Line(silo(tmp_path), OPEN), FRAME)
+    verdict = carry_out(ATTACKS[name], Line(silo(tmp_path), OPEN, budget=FEW_MESSAGES), FRAME)
     assert verdict.recovered >= SUCCESS[name][0]
     assert verdict.wrong == 0
 
 
-@pytest.mark.parametrize("name", ATTACKS)
-def test_without_a_floor_it_works_on_an_agreed_task_or_not_at_all(tmp_path, name):
-    verdict = carry_out(ATTACKS[name], Line(silo(tmp_path, agreed=True), OPEN), FRAME)
+@pytest.mark.parametrize("name", ON_AN_AGREED_TASK)
+def test_without_a_floor_it_works_on_an_agreed_task_too(tmp_path, name):
+    line = Line(silo(tmp_path, agreed=True), OPEN, budget=FEW_MESSAGES)
+    verdict = carry_out(ATTACKS[name], line, FRAME)
     assert verdict.recovered >= SUCCESS[name][1]
 
 
@@ -113,6 +117,10 @@ def test_without_a_floor_reading_numbers_as_dates_counts_the_oldest(tmp_path):
 
 def test_by_default_no_way_of_reading_numbers_counts_a_few(tmp_path):
     assert not further_attackers.reread_count(Line(silo(tmp_path), Policy()))
+
+
+def test_every_attack_is_known_to_work():
+    assert SUCCESS.keys() == ATTACKS.keys()
 
 
 def test_the_judge_counts_rows_and_what_fits_none():

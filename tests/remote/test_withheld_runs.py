@@ -251,3 +251,35 @@ def test_rounds_of_a_run_have_an_end(silos):
     assert east.handle("run-1", make_packet("train", {"round": 1, "jobs": [job]}, arrays))
     with pytest.raises(MessageError, match=r"3 rounds of training: .* \(disclosure\.rounds"):
         east.handle("run-1", make_packet("train", {"round": 2, "jobs": [job]}, arrays))
+
+
+OTHER_READINGS = {
+    "decimal": {"decimal": ","},
+    "thousands": {"thousands": "."},
+    "missing_codes": {"missing_codes": ("F",)},
+    "columns": {"columns": {"skill": {"missing_codes": ["1"]}}},
+    "missing": {"missing": "drop"},
+    "unknown_category": {"unknown_category": "error"},
+}
+
+
+@pytest.mark.parametrize("key", OTHER_READINGS)
+def test_how_cells_are_read_is_agreed_whatever_the_file_holds(silos, key):
+    """The refusal is the same for any file, even one that cannot be read: nothing is looked at."""
+    task = Task(**dict(TASK) | OTHER_READINGS[key])
+    split = {"seed": 1, "test": 0.2, "validation": 0.1}
+    packets = [
+        make_packet(kind, {"task": task.model_dump(mode="json"), **split})
+        for kind in ("profile", "sums", "encode")
+    ]
+    said = set()
+    for content in (silos["east"].csv.read_bytes(), b"hired,sex\nyes,F\n", b"\xff\x00"):
+        silos["east"].csv.write_bytes(content)
+        for packet in packets:
+            with pytest.raises(MessageError) as caught:
+                Responder(silos["east"]).handle("run-1", packet)
+            said.add(str(caught.value))
+    assert said == {
+        f"the coordinator's task has another {key} than 'east' agreed to (task of its silo.toml): "
+        "how cells are read is agreed beforehand"
+    }
