@@ -242,3 +242,18 @@ def test_absurd_scores_are_refused(silo):
     refused("shares must be 0 or more and sum to 1", ask, silo, "score", once, **model)
     model["shares"] = np.array([0.25, 0.75])
     assert ask(silo, "score", once, **model)["kind"] == "scores"
+
+
+def test_prices_are_bounded_in_tables_and_in_multipliers_that_move(silo):
+    dear = "as a price: this silo allows 1,000.0 \\(disclosure.price of its policy.toml\\)"
+    refused(dear, train, silo, loss_table=[[1, 1], [1, 1001]])
+    refused(dear, train, silo, score_table=[[0, 0], [0, -1001]])
+    controller = {
+        "goal": {"notions": ["demographic_parity"]},
+        "multipliers": [0, 0],
+        "step": [1, 1],
+    }
+    moved = "as a price of multipliers: this silo allows 1,000.0"
+    refused(moved, train, silo, controller=controller | {"prices": {"cap": 1001}})
+    refused(moved, train, silo, controller=controller | {"prices": {"cap": 400}, "scale": -3})
+    assert train(silo, loss_table=[[1, 1], [1, 1000]], controller=controller)["steps"] > 0
