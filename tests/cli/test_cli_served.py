@@ -208,4 +208,4 @@ def test_the_doctor_says_that_scores_are_counted(cli, csv, task_flags):
     init = ("init", "--csv", csv, *task_flags, "--out", "t.toml")
     assert cli(*init).code == 0
     words = " ".join(cli("doctor", "t.toml").out.split())
-    assert "a histogram of the scores in each of them, 2,048 bins" in words
+    assert "score histograms: rows in 2,048 steps of the score" in words

@@ -24,8 +24,6 @@ from mfairfl.cli.flags import (
 )
 from mfairfl.cli.show import print_run, say, terminal
 from mfairfl.errors import ConfigError, FederationError, require_extra
-from mfairfl.files import load_settings
-from mfairfl.remote.policy import Policy
 
 if TYPE_CHECKING:
     from mfairfl.cli.progress import JournalProgress
@@ -89,9 +87,10 @@ def local(
 
     with journal_progress(quiet=json) as progress:
         from mfairfl.deployment.local import run_local  # noqa: PLC0415 - loads Flower
+        from mfairfl.remote.policy import read_policy  # noqa: PLC0415
 
         options: dict[str, Any] = {"silos": files or None, "deadline": deadline}
-        options["policy"] = None if policy is None else load_settings(policy, Policy)
+        options["policy"] = None if policy is None else read_policy(policy)
         record = run_local(config, folder, follower=progress, say=progress.note, **options)
     print_run(record, folder, as_json=json)
 

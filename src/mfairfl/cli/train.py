@@ -17,8 +17,6 @@ from mfairfl.cli.flags import (
 )
 from mfairfl.cli.show import print_run, say, terminal
 from mfairfl.errors import ConfigError
-from mfairfl.files import load_settings
-from mfairfl.remote.policy import Policy
 
 __all__ = ["train"]
 
@@ -65,6 +63,7 @@ def train(
     check_data(settings)
     folder = default_folder(settings) if out is None else out
     from mfairfl.cli.progress import RoundProgress, stoppable  # noqa: PLC0415
+    from mfairfl.remote.policy import read_policy  # noqa: PLC0415
     from mfairfl.runs.directory import RunDirectory  # noqa: PLC0415 - loads PyTorch
     from mfairfl.runs.execute import RunRequest, run_requests  # noqa: PLC0415
     from mfairfl.runs.silos import run_under_policy  # noqa: PLC0415
@@ -80,7 +79,7 @@ def train(
         if policy is None:
             (run,) = run_requests([request], workers=workers)
         else:
-            run = run_under_policy(request, load_settings(policy, Policy))
+            run = run_under_policy(request, read_policy(policy))
     if not progress.started:
         say(f"{folder}: already complete; this is its result")
     print_run(run.record, folder, as_json=json)

@@ -27,6 +27,7 @@ __all__ = [
     "load_policy",
     "policy_sha256",
     "policy_text",
+    "read_policy",
 ]
 
 POLICY = "policy.toml"
@@ -128,7 +129,12 @@ OPEN = Policy(disclosure=Disclosure(min_rows=1))
 def load_policy(silo_file: Path) -> Policy:
     """Read the policy.toml beside a silo's file; without one the defaults hold."""
     path = silo_file.parent / POLICY
-    return load_settings(path, Policy) if path.exists() else Policy()
+    return read_policy(path) if path.exists() else Policy()
+
+
+def read_policy(path: Path) -> Policy:
+    """Read a policy.toml; a mistake in it is told with file and key."""
+    return load_settings(path, Policy)
 
 
 def policy_sha256(policy: Policy) -> str:

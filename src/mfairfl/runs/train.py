@@ -12,9 +12,8 @@ from mfairfl.engine.loop import Callback
 from mfairfl.engine.output import Rule
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.notions import Notion, register_notion
-from mfairfl.files import load_settings
 from mfairfl.plugins import is_import_string
-from mfairfl.remote.policy import Policy
+from mfairfl.remote.policy import Policy, read_policy
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import Run, RunRequest, run_requests
 from mfairfl.runs.options import settings
@@ -162,7 +161,7 @@ def train(
     )
     if policy is None:
         return run_requests([request], workers=workers)[0]
-    known = policy if isinstance(policy, Policy) else load_settings(Path(policy), Policy)
+    known = policy if isinstance(policy, Policy) else read_policy(Path(policy))
     return run_under_policy(request, known)
 
 
