@@ -67,6 +67,10 @@ def test_by_default_few_rows_are_withheld_and_the_record_says_so(tmp_path):
         lines = Ledger(out / "silos" / site / "state").entries()
         assert {"profile", "sums", "encode", "train", "measure"} <= {line.kind for line in lines}
         assert not [line.refusal for line in lines if line.refused]
+        told = [one for line in lines for one in line.row_sets if one.rows]
+        assert min(one.smallest for one in told) >= FLOOR
+        trained = {one.what for line in lines if line.kind == "train" for one in line.row_sets}
+        assert trained == {"groups and labels of train rows"}
 
 
 def test_a_finished_run_is_returned_as_it_is(tmp_path):

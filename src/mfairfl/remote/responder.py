@@ -12,7 +12,7 @@ priced, nor can one be had by subtracting answers (`remote/told.py`, `remote/dis
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -96,7 +96,7 @@ class _OpenRun(NamedTuple):
     train_rows: int
     bundles: int | None
     hidden: frozenset[tuple[int, int]]
-    row_sets: tuple[RowSetFacts, ...]
+    row_sets: Mapping[Split, RowSetFacts]
 
 
 class Responder:
@@ -210,7 +210,8 @@ class Responder:
         refuse_excess(ask, self._policy, enrolled.train_rows)
         disclosure = self._policy.disclosure
         refuse_disclosing(ask, disclosure, enrolled.train_rows, enrolled.bundles, enrolled.hidden)
-        self._row_sets += enrolled.row_sets
+        splits: tuple[Split, ...] = ("train",) if isinstance(ask, Train) else ask.splits
+        self._row_sets += [enrolled.row_sets[split] for split in splits]
         if kept := _kept_bytes(ask, self._settings.state / run, enrolled.shape):
             self._usage.require_room(kept)
         return pack_answer(enrolled.silo.answer(ask))
@@ -359,7 +360,7 @@ class Responder:
                 train_rows=len(client.train.y),
                 bundles=None if together is None else int(together.max(initial=-1)) + 1,
                 hidden=frozenset(agreed.hidden),
-                row_sets=tuple(_row_sets(client, shape.cells)),
+                row_sets={split: _row_sets(client, split, shape.cells) for split in SPLITS},
             )
         return self._runs[run]
 
@@ -371,16 +372,14 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}; the silo's own log says more"
 
 
-def _row_sets(client: Client, cells: int) -> Iterator[RowSetFacts]:
-    """Yield the sets of rows that measurements and updates of a run are about."""
-    for split in SPLITS:
-        shard = client.shard(split)
-        strata = 2 * shard.cells.astype(np.int64) + shard.y
-        sizes = np.bincount(strata[strata < 2 * cells])
-        if sizes.any():
-            smallest, rows = int(sizes[sizes > 0].min()), int(sizes.sum())
-            what = f"groups and labels of {split} rows"
-            yield RowSetFacts(what, int((sizes > 0).sum()), smallest, rows)
+def _row_sets(client: Client, split: Split, cells: int) -> RowSetFacts:
+    """Return the sets of rows that measurements and updates of a run are about."""
+    shard = client.shard(split)
+    strata = 2 * shard.cells.astype(np.int64) + shard.y
+    sizes = np.bincount(strata[strata < 2 * cells])
+    held = sizes[sizes > 0]
+    smallest = int(held.min()) if len(held) else 0
+    return RowSetFacts(f"groups and labels of {split} rows", len(held), smallest, int(held.sum()))
 
 
 def _shard(arrays: Mapping[str, np.ndarray], part: Split, width: int) -> Shard:
