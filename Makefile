@@ -167,11 +167,7 @@ test-network: $(VENV)/.dev ## fetch COMPAS, German and a state of ACSIncome for 
 kill-sweep: $(VENV)/.dev ## kill -9 a training run at many moments; every resumed run must end in the same bits
 	$(ONE_THREAD) $(BIN)/python benchmarks/kill_sweep.py | tee benchmarks/kill_sweep.txt
 
-gate-disclosure: $(VENV)/.dev ## what a coordinator still learns under the default policy: models, rounds, membership (minutes)
-	PYTHONPATH=tests $(ONE_THREAD) $(BIN)/python benchmarks/disclosure.py > benchmarks/disclosure.txt
-	cat benchmarks/disclosure.txt
-
-attacks: $(VENV)/.dev ## unfinished bodies and half-open requests against a real gate (a minute); the output is kept in benchmarks/
+gate-attacks: $(VENV)/.dev ## unfinished bodies and half-open requests against a real gate (a minute); the output is kept in benchmarks/
 	$(ONE_THREAD) $(BIN)/python benchmarks/gate.py > benchmarks/gate.txt; code=$$?; cat benchmarks/gate.txt; exit $$code
 
 clean: ## remove environments, caches and built files
