@@ -257,10 +257,6 @@ def test_the_oracle_sees_what_a_manifest_leaves_out(tmp_path):
 # ------------------------------------------------------------------ masks, and words
 
 
-def seen_by(card, **terms):
-    return {line.what: line.seen for line in manifest(card, Protocol(**terms))}
-
-
 def test_masks_leave_sums_of_what_is_told_by_group_and_single_updates():
     card = create("scaffold").card
     plain, masked = (manifest(card, Protocol(masked=masked)) for masked in (False, True))
