@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mfairfl.guard.row_sets import NOWHERE, Candidate, RowSets, admit
+from mfairfl.guard.row_sets import NOWHERE, RowClasses, RowSets, admit
 
 
 def rank(matrix):
@@ -52,7 +52,7 @@ def codes(*sizes):
 
 
 def whole(classes, what="levels", ordered=False):
-    return Candidate(
+    return RowClasses(
         what, np.zeros(len(classes), np.int32), np.asarray(classes, np.int32), ordered
     )
 
@@ -111,7 +111,7 @@ def test_what_was_told_before_counts():
     assert alone.tolist() == [0, -1, -1]
     first = np.full(100, NOWHERE, np.int32)
     first[:96] = 0  # 96 rows were told: of the rest, 4, nothing more may follow
-    assert admit(RowSets(100, (first,)), [Candidate("all", country, country)], 10) is None
+    assert admit(RowSets(100, (first,)), [RowClasses("all", country, country)], 10) is None
 
 
 tables = st.integers(12, 22).flatmap(
@@ -136,7 +136,7 @@ def test_whatever_is_admitted_isolates_no_few_rows(columns, floor, one_by_one):
         parts[:] = 0
     sets = RowSets(n, (parts,))
     candidates = [
-        Candidate(f"{i}", parts, np.array(classes, np.int32), ordered)
+        RowClasses(f"{i}", parts, np.array(classes, np.int32), ordered)
         for i, (ordered, classes, _) in enumerate(columns)
     ]
     if sets.exposed(floor).any():

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mfairfl.errors import CheckpointError, MessageError
-from mfairfl.guard.row_sets import NOWHERE, Candidate, RowSets
+from mfairfl.guard.row_sets import NOWHERE, RowClasses, RowSets
 from mfairfl.remote import disclosed
 from mfairfl.remote.disclosed import keyed_sha256, open_account
 from mfairfl.remote.policy import Disclosure
@@ -31,7 +31,7 @@ def account(tmp_path, *, content=HASH, rows=ROWS, file="rows.csv", **policy):
 
 def levels(*sizes, what="levels", ordered=False):
     classes = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
-    return Candidate(what, np.zeros(len(classes), np.int32), classes, ordered)
+    return RowClasses(what, np.zeros(len(classes), np.int32), classes, ordered)
 
 
 def kept(tmp_path):
@@ -57,9 +57,9 @@ def test_the_same_question_has_the_same_answer_in_any_process(tmp_path):
 
 
 def test_what_was_told_before_counts_in_any_process(tmp_path):
-    whole = Candidate("all rows", *np.zeros((2, ROWS), np.int32))
+    whole = RowClasses("all rows", *np.zeros((2, ROWS), np.int32))
     account(tmp_path).admit([whole])
-    nearly = Candidate("most rows", whole.parts.copy(), whole.classes.copy())
+    nearly = RowClasses("most rows", whole.parts.copy(), whole.classes.copy())
     nearly.parts[-4:] = NOWHERE
     with pytest.raises(MessageError) as caught:
         account(tmp_path).admit([nearly])
@@ -77,7 +77,7 @@ def test_what_is_kept_isolates_no_few_rows(tmp_path):
     for _ in range(12):
         classes = rng.integers(0, 6, ROWS).astype(np.int32)
         with contextlib.suppress(MessageError):  # later ones
-            account(tmp_path).admit([Candidate("x", np.zeros(ROWS, np.int32), classes)])
+            account(tmp_path).admit([RowClasses("x", np.zeros(ROWS, np.int32), classes)])
         sets = RowSets(ROWS, tuple(account(tmp_path).partitions))
         assert not sets.exposed(FLOOR).any()
 

@@ -13,10 +13,10 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.guard.row_sets import RowSets
 from mfairfl.remote.disclosed import Disclosed
 from mfairfl.remote.policy import Disclosure
-from mfairfl.remote.told import Shares, tell_rows
+from mfairfl.remote.told import SplitTerms, tell_rows
 
 FLOOR, ROWS = 10, 300
-ASKED = Shares(seed=5, test=0.2, validation=0.1)
+ASKED = SplitTerms(seed=5, test=0.2, validation=0.1)
 TASK = Task(
     label="hired",
     favourable="yes",

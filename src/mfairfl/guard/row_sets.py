@@ -29,7 +29,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NOWHERE", "Candidate", "RowSets", "admit"]
+__all__ = ["NOWHERE", "RowClasses", "RowSets", "admit"]
 
 Codes = NDArray[np.int32]
 NOWHERE = -1
@@ -148,7 +148,7 @@ class RowSets:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class RowClasses:
     """Classes of rows that a silo would like to tell about, part by part.
 
     Parameters
@@ -181,7 +181,7 @@ class Candidate:
         return codes
 
 
-def admit(known: RowSets, candidates: Sequence[Candidate], floor: int) -> list[Codes] | None:
+def admit(known: RowSets, candidates: Sequence[RowClasses], floor: int) -> list[Codes] | None:
     """Return into which group each class of each candidate is put, so that all may be told.
 
     `NOWHERE` is the group of the classes that are not told apart from each other. None if not even
@@ -189,7 +189,7 @@ def admit(known: RowSets, candidates: Sequence[Candidate], floor: int) -> list[C
 
     Examples
     --------
-    >>> levels = Candidate("levels", *np.zeros((2, 40), np.int32))
+    >>> levels = RowClasses("levels", *np.zeros((2, 40), np.int32))
     >>> levels.classes[:] = np.repeat([0, 1, 2, 3], [12, 6, 17, 5])
     >>> [groups.tolist() for groups in admit(RowSets(40), [levels], 10)]
     [[0, -1, 2, -1]]
@@ -230,7 +230,7 @@ def _merge_smallest(sets: RowSets, drafts: Sequence[_Draft], rows: NDArray[np.in
 class _Draft:
     """A candidate whose classes are merged until they may be told."""
 
-    def __init__(self, candidate: Candidate, floor: int) -> None:
+    def __init__(self, candidate: RowClasses, floor: int) -> None:
         self.candidate, self._floor = candidate, floor
         parts, classes = candidate.parts, candidate.classes
         self._inside = parts != NOWHERE

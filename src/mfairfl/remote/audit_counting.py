@@ -22,7 +22,7 @@ from mfairfl.engine.state import Measure
 from mfairfl.errors import ConfigError, DataError, MessageError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
-from mfairfl.guard.row_sets import NOWHERE, Candidate
+from mfairfl.guard.row_sets import NOWHERE, RowClasses
 from mfairfl.models import Model
 from mfairfl.remote.audit_answers import (
     LONGEST_GROUP,
@@ -168,12 +168,12 @@ def _with_floor(
 
 def _candidate(
     what: str, account: Disclosed, rows: _Rows, classes: NDArray[np.intp], **options: bool
-) -> Candidate:
+) -> RowClasses:
     """Return classes of the counted rows; those below 0 are in none."""
     parts, own = np.full(account.rows, NOWHERE, np.int32), np.zeros(account.rows, np.int32)
     inside = classes >= 0
     parts[rows.places[inside]], own[rows.places[inside]] = 0, classes[inside]
-    return Candidate(f"{what} of an audit", parts, own, **options)
+    return RowClasses(f"{what} of an audit", parts, own, **options)
 
 
 def _pooled_scores(

@@ -24,7 +24,7 @@ from mfairfl.data.values import StrictModel
 from mfairfl.engine.sealed import read_sealed, write_sealed
 from mfairfl.errors import MessageError
 from mfairfl.files import make_private_folder, write_atomically
-from mfairfl.guard.row_sets import NOWHERE, Candidate, RowSets, admit
+from mfairfl.guard.row_sets import NOWHERE, RowClasses, RowSets, admit
 from mfairfl.randomness import stream
 from mfairfl.remote.ledger import RowSetFacts
 from mfairfl.remote.policy import POLICY, Disclosure
@@ -250,7 +250,7 @@ class Disclosed:
         sets = RowSets(self.rows, (*before, found))
         return sum(sets.sizes) > _MOST_SETS or bool(sets.exposed(self.floor).any())
 
-    def admit(self, candidates: Sequence[Candidate]) -> list[Codes]:
+    def admit(self, candidates: Sequence[RowClasses]) -> list[Codes]:
         """Return which classes may be told, and which together, given all that was told before.
 
         As in `guard.row_sets.admit`. What is returned counts as told from now on.
@@ -265,7 +265,7 @@ class Disclosed:
         self.used += [self._facts(place) for place in places]
         return [self._arrays[f"groups/{place}"] for place in places]
 
-    def _tell(self, candidates: Sequence[Candidate], digests: Sequence[str]) -> None:
+    def _tell(self, candidates: Sequence[RowClasses], digests: Sequence[str]) -> None:
         sets = RowSets(self.rows, tuple(self.partitions))
         found = admit(sets, candidates, self.floor)
         what = ", ".join(dict.fromkeys(candidate.what for candidate in candidates))
@@ -331,7 +331,7 @@ def _bundled(strata: Codes, size: int, rng: np.random.Generator) -> Codes:
     return found
 
 
-def _digest(candidate: Candidate, floor: int) -> str:
+def _digest(candidate: RowClasses, floor: int) -> str:
     found = hashlib.sha256(f"{candidate.ordered} {floor}".encode())
     for array in (candidate.parts, candidate.classes):
         found.update(np.ascontiguousarray(array, dtype=np.int32).tobytes())

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 from pydantic import ConfigDict, Field, model_validator
 
 from mfairfl.data.values import DocumentedModel
+from mfairfl.errors import ConfigError
 from mfairfl.files import load_settings, toml_text
 
 __all__ = [
@@ -134,6 +135,10 @@ def load_policy(silo_file: Path) -> Policy:
 
 def read_policy(path: Path) -> Policy:
     """Read a policy.toml; a mistake in it is told with file and key."""
+    if not path.is_file():
+        raise ConfigError(
+            f"{path}: no such policy; `mfairfl deploy init` writes one for each silo"
+        )
     return load_settings(path, Policy)
 
 

@@ -55,7 +55,7 @@ from mfairfl.remote.silo_file import (
     require_listed,
     require_reading,
 )
-from mfairfl.remote.told import Shares, ToldRows, tell_rows
+from mfairfl.remote.told import SplitTerms, ToldRows, tell_rows
 from mfairfl.remote.usage import Usage, refuse_beyond
 from mfairfl.training.deadline import time_limit
 
@@ -302,7 +302,7 @@ class Responder:
         if table.task != read:
             raise DataError(f"{s.csv.name}: does not fit the agreed task; profile it again")
         given = {key: header[key] for key in ("seed", "test", "validation")}
-        return tell_rows(s.name, replace(table, task=task), account, Shares(**given))
+        return tell_rows(s.name, replace(table, task=task), account, SplitTerms(**given))
 
     def _audit(self, packet: Packet) -> Packet:
         """Count decisions by group, label and score."""

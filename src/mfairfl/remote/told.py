@@ -22,11 +22,11 @@ from mfairfl.data.columns import Column
 from mfairfl.data.sums import NumericStatistics
 from mfairfl.data.table import Table
 from mfairfl.fairness.cells import Cells
-from mfairfl.guard.row_sets import NOWHERE, Candidate
+from mfairfl.guard.row_sets import NOWHERE, RowClasses
 from mfairfl.remote.disclosed import Disclosed
 from mfairfl.remote.ledger import RowSetFacts
 
-__all__ = ["Shares", "ToldRows", "tell_rows"]
+__all__ = ["SplitTerms", "ToldRows", "tell_rows"]
 
 Codes = NDArray[np.int32]
 Floats = NDArray[np.float64]
@@ -35,7 +35,7 @@ _OTHERS: tuple[Split, ...] = ("validation", "test")
 
 
 @dataclass(frozen=True, slots=True)
-class Shares:
+class SplitTerms:
     """How a run asks for rows to be split."""
 
     seed: int
@@ -159,7 +159,7 @@ class ToldRows:
         names, classes = np.unique(texts, return_inverse=True)
         return names.tolist(), classes.astype(np.int32)
 
-    def _missing(self, column: str) -> Candidate:
+    def _missing(self, column: str) -> RowClasses:
         """Two classes: rows with a value, and without."""
         missing = np.isnan(self._numbers(column))
         return self._candidate(f"values of '{column}'", missing.astype(np.int32))
@@ -215,7 +215,7 @@ class ToldRows:
         rows: NDArray[np.int64] | None = None,
         *,
         ordered: bool = False,
-    ) -> Candidate:
+    ) -> RowClasses:
         """Return classes of rows of the table, train rows and others, or of some train rows."""
         places, parts = self._places, np.minimum(self._parts, 1)
         own, inside = np.zeros(len(parts), np.int32), np.full(len(parts), NOWHERE, np.int32)
@@ -225,14 +225,14 @@ class ToldRows:
             held = classes != NOWHERE
             own[places[rows[held]]], inside[places[rows[held]]] = classes[held], 0
         where = " in train and other rows" if rows is None else " in train rows"
-        return Candidate(what + where, inside, own, ordered)
+        return RowClasses(what + where, inside, own, ordered)
 
     @property
     def _places(self) -> NDArray[np.intp]:
         return _places(self.table)
 
 
-def tell_rows(name: str, table: Table, account: Disclosed | None, asked: Shares) -> ToldRows:
+def tell_rows(name: str, table: Table, account: Disclosed | None, asked: SplitTerms) -> ToldRows:
     """Split a silo's rows, and say which (cell, label) pairs are withheld.
 
     Without an account the split is that of the run, as in the embedded engine.
@@ -248,7 +248,7 @@ def tell_rows(name: str, table: Table, account: Disclosed | None, asked: Shares)
     parts = account.split(strata, name, asked.test, asked.validation)
     classes = np.maximum(strata, 0)
     candidates = [
-        Candidate(
+        RowClasses(
             f"groups and labels of {split} rows",
             np.where(parts == part, 0, NOWHERE).astype(np.int32),
             classes,
