@@ -19,12 +19,12 @@ from mfairfl.data.agreement import Agreement, Profile, settle
 from mfairfl.data.binning import Histogram
 from mfairfl.data.encoder import Encoder, fit_encoder
 from mfairfl.data.treatment import Treated
-from mfairfl.errors import FederationError, MessageError
+from mfairfl.errors import FederationError
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.masked import EVERYBODY
 from mfairfl.guard.rosters import FEWEST
 from mfairfl.remote.codec import make_packet
-from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms
+from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms, claimed, note_lines
 from mfairfl.remote.enrolment_answers import read_profile
 from mfairfl.remote.histograms import Cuts, pack_cuts
 from mfairfl.remote.mask_keys import AllSilos
@@ -51,11 +51,8 @@ from mfairfl.remote.remarks import (
     unrecorded,
 )
 from mfairfl.remote.transport import Transport
-from mfairfl.text import one_line
 
 __all__ = ["enrol_masked"]
-
-_NOTE = 1000  # characters
 
 
 def enrol_masked(
@@ -66,7 +63,7 @@ def enrol_masked(
     task = terms.task.model_copy(update={"client": None})
     request = make_packet("profile", {"task": task.model_dump(mode="json")})
     profiles = clients.ask(
-        request, lambda name, reply: _claimed(read_profile(name, reply, task), terms.most_rows)
+        request, lambda name, reply: claimed(read_profile(name, reply, task), terms.most_rows)
     )
     agreement = settle(list(profiles.values()), task)
     clients.refuse({name: "; ".join(why) for name, why in agreement.refused.items()})
@@ -108,16 +105,6 @@ def enrol_masked(
         whole=whole,
         refused=clients.refused,
     )
-
-
-def _claimed(profile: Profile, most_rows: int | None) -> Profile:
-    """Refuse a file of more rows than any silo has."""
-    if most_rows is not None and profile.rows > most_rows:
-        raise MessageError(
-            f"it claims {profile.rows:,} rows; most_rows in the coordinator's file allows "
-            f"{most_rows:,}"
-        )
-    return profile
 
 
 def _agreed_levels(clients: Participants, split: Mapping[str, Any], task: Task) -> Levels:
@@ -186,17 +173,12 @@ def _enrolled(
         sha256={name: one.sha256 for name, one in facts.items()},
         refused=refused,
         disclosure={name: own.disclosure for name, own in counted.items()},
-        notes=_lines(*agreement.notes, *unrecorded(task, everybody)),
-        warnings=_lines(
+        notes=note_lines(*agreement.notes, *unrecorded(task, everybody)),
+        warnings=note_lines(
             *dominant(counts),
             *nameless(task, [profiles[name] for name in counted]),
             *odd_columns(task, together),
         ),
-        treatment=tuple(Treated(kind, *_lines(line)) for kind, line in done),
+        treatment=tuple(Treated(kind, *note_lines(line)) for kind, line in done),
         whole=whole,
     )
-
-
-def _lines(*lines: str) -> tuple[str, ...]:
-    """Return notes for people; names of columns and values in them were chosen by silos."""
-    return tuple(one_line(line, _NOTE) for line in lines)
