@@ -5,6 +5,11 @@ keep your own Flower app, model and training code, and use only the strategy: `F
 server, and on the client the functions exported here (docs/flower-app.md).
 """
 
+try:
+    import flwr  # noqa: F401
+except ImportError:
+    raise ImportError("mfairfl.flower needs Flower: pip install 'mfairfl[flower]'") from None
+
 from mfairfl.flower.client import (
     cells_of,
     fair_loss,
