@@ -54,6 +54,7 @@ from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_conte
 from flwr.supercore.task_identity import TaskIdentity
 
 from mfairfl.data import Attribute, Federation
+from mfairfl.deployment import client_app
 from mfairfl.deployment.local import write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.engine import embedded
@@ -64,7 +65,6 @@ from mfairfl.engine.state import Answer, RoundRecord, RunState, Score, Setup, Tr
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.files import write_atomically
-from mfairfl.flower import app as client_app
 from mfairfl.flower import grid
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.models import MLP

@@ -27,7 +27,7 @@ from mfairfl.engine.state import Ask, Reply, RoundRecord, RunState, Score, Setup
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, Model
 from mfairfl.remote.enrolment import EnrolmentTerms
-from mfairfl.remote.policy import Disclosure, Limits, Policy
+from mfairfl.remote.policy import OPEN, Disclosure, Limits, Policy
 from mfairfl.strategies import Summary, create
 from mfairfl.testing import SITES, TASK, people, people_federation  # noqa: F401 - for all tests
 from mfairfl.training.plan import Recipe, Report
@@ -47,9 +47,9 @@ def alike() -> Federation:
 
 def policy(**values: Any) -> Policy:
     """A silo's policy.toml; unless said otherwise it withholds nothing."""
-    told = {"min_rows": 1} | {k: v for k, v in values.items() if k in Disclosure.model_fields}
+    told = {k: v for k, v in values.items() if k in Disclosure.model_fields}
     limits = {k: v for k, v in values.items() if k not in Disclosure.model_fields}
-    return Policy(limits=Limits(**limits), disclosure=Disclosure(**told))
+    return Policy(limits=Limits(**limits), disclosure=Disclosure(**dict(OPEN.disclosure) | told))
 
 
 def partly_recorded() -> Table:

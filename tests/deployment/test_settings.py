@@ -9,12 +9,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from mfairfl.data import Task
 from mfairfl.deployment.commands import superlink_command
 from mfairfl.deployment.credentials import make_certificates, make_key, read_public_key
 from mfairfl.deployment.settings import ServerSettings, load_federation
-from mfairfl.errors import ConfigError, MessageError
-from mfairfl.remote.silo_file import SiloSettings, require_consent
+from mfairfl.errors import ConfigError
 
 FEDERATION = """\
 run = "run.toml"
@@ -115,15 +113,3 @@ def test_the_certificate_names_the_host_and_the_loopback(tmp_path):
     found.verify_directly_issued_by(authority)
     for name in ("ca.key", "server.key"):
         assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
-
-
-def test_a_silo_consents_to_more_detail_but_not_to_other_columns(tmp_path):
-
-    (tmp_path / "run.toml").write_text(RUN)
-    silo = SiloSettings(name="a", csv="a.csv", state="s", task=tmp_path / "run.toml")
-    own = Task(label="y", favourable=1, sensitive=("s",))
-    require_consent(silo, own.model_copy(update={"numeric": ("x",), "categorical": ()}))
-    with pytest.raises(MessageError, match=r"sensitive columns \['s', 'hiv'\]; 'a' agreed to"):
-        require_consent(silo, Task(label="y", favourable=1, sensitive=("s", "hiv")))
-    with pytest.raises(MessageError, match="label = 'z'; 'a' agreed to 'y'"):
-        require_consent(silo, Task(label="z", favourable=1, sensitive=("s",)))

@@ -11,10 +11,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRec
 import federations as fed
 from grids import LocalGrid
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
+from mfairfl.deployment.client_app import app, settings_of
 from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.goal import Goal
-from mfairfl.flower.app import app, settings_of
 from mfairfl.flower.grid import GridTransport
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.remote.codec import Packet, make_packet
@@ -207,7 +207,7 @@ def test_a_silo_answers_for_the_task_it_agreed_to_only(nodes, tmp_path):
     transport = GridTransport(LocalGrid(app, nodes), "run-1", deadline=2)
     enrolled = enrol(transport, ["east", "north", "west"], TERMS, minimum=2)
     assert list(enrolled.refused) == ["west"]
-    assert "ignore = (); 'west' agreed to ('skill',)" in enrolled.refused["west"]
+    assert "task.ignore = (); agreed to: ('skill',) (agreed.toml)" in enrolled.refused["west"]
 
 
 def test_a_node_that_does_not_answer_in_time_is_left_out(nodes, caplog):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from hashlib import sha256
 
 import numpy as np
 import pandas as pd
@@ -75,17 +74,6 @@ def test_with_a_floor_no_few_rows_have_a_score_of_their_own(tmp_path):
     assert fine[fine > 0].min() >= 10
 
 
-def test_the_file_s_hash_is_told_only_where_nothing_is_withheld(tmp_path):
-    settings = write_silos(tmp_path, predictions())
-    true = {name: sha256(one.csv.read_bytes()).hexdigest() for name, one in settings.items()}
-    told = {floor: gather(Silos(settings, policy(min_rows=floor))).silos for floor in (1, 10)}
-    assert {name: one.sha256 for name, one in told[1].items()} == true
-    again = gather(Silos(settings, policy())).silos
-    for name, one in told[10].items():
-        assert one.sha256 != true[name]
-        assert one.sha256 == again[name].sha256  # it still tells one version from another
-
-
 @pytest.mark.parametrize(
     "changes",
     [
@@ -100,7 +88,9 @@ def test_the_file_s_hash_is_told_only_where_nothing_is_withheld(tmp_path):
 def test_less_can_be_asked_for_than_is_agreed_to(tmp_path, changes, floor):
     frame = predictions()
     roles = PredictionColumns(**(COLUMNS.model_dump() | changes))
-    silos = Silos(write_silos(tmp_path, frame), policy(min_rows=floor))
+    silos = Silos(
+        write_silos(tmp_path, frame, CONSENT | {"threshold": 0.4}), policy(min_rows=floor)
+    )
     found = gather(silos, AuditTerms(subject=roles))
     assert_same(found.counts, pooled(frame, roles, floor=floor))
 
@@ -110,9 +100,29 @@ def test_scores_of_another_range_are_counted_on_their_grid(tmp_path):
     frame["score"] = (300 + 550 * frame["score"]).round()
     grid = ScoreGrid(300, 850)
     terms = AuditTerms(subject=COLUMNS, grid=grid)
-    found = gather(Silos(write_silos(tmp_path, frame), policy()), terms)
+    silos = Silos(write_silos(tmp_path, frame, CONSENT | {"score_range": (300, 850)}), policy())
+    found = gather(silos, terms)
     assert_same(found.counts, pooled(frame, grid=grid, floor=10))
     assert found.counts.sums is None
+
+
+@pytest.mark.parametrize(
+    ("own", "asked", "said"),
+    [
+        ({}, {"threshold": 0.4}, "threshold = '0.4'; agreed to: none (threshold under"),
+        ({"threshold": 0.5}, {"threshold": 0.4}, "threshold = '0.4'; agreed to: '0.5'"),
+        ({}, {"range": (0.2, 0.3)}, "score_range = '0.2 to 0.3'; agreed to: '0 to 1'"),
+    ],
+)
+def test_the_threshold_and_the_range_of_scores_are_agreed_on(tmp_path, own, asked, said):
+    """A coordinator that chose them freely would find out every score, step by step."""
+    silos = Silos(write_silos(tmp_path, predictions(), CONSENT | own), policy())
+    grid = ScoreGrid(*asked.pop("range", (0.0, 1.0)))
+    decided = {"prediction": None, **asked} if asked else {}
+    roles = PredictionColumns(**(COLUMNS.model_dump() | decided))
+    with pytest.raises(FederationError) as caught:
+        gather(silos, AuditTerms(subject=roles, grid=grid))
+    assert said in str(caught.value)
 
 
 def test_a_silo_may_write_labels_and_decisions_its_own_way(tmp_path):

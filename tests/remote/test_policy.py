@@ -16,7 +16,7 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Cells
 from mfairfl.remote.codec import Shape, pack_ask, unpack_ask
 from mfairfl.remote.policy import KINDS, Disclosure, Limits, Policy, load_policy, policy_text
-from mfairfl.remote.refusals import refuse_absurd, refuse_disclosing, refuse_excess
+from mfairfl.remote.refusals import refuse_absurd, refuse_excess
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.strategies import available, create
 from mfairfl.training.plan import Recipe
@@ -136,7 +136,6 @@ def honest_asks(setup):
 
 FEDERATED = [name for name in available() if create(name).card.trains_on == "clients"]
 ROWS = 1_000_000  # of one silo: a large one
-BUNDLES = 4000  # of 250 of them; an account is kept of 4096 sets at most
 
 
 @pytest.mark.parametrize("name", FEDERATED)
@@ -154,7 +153,6 @@ def test_no_method_asks_for_more_than_the_defaults_allow(name, epochs):
     for ask, shape in honest_asks(setup):
         refuse_absurd(ask, shape, PEOPLE.attributes)
         refuse_excess(ask, Policy(), ROWS)
-        refuse_disclosing(ask, Disclosure(), ROWS, BUNDLES, ())
         asked += 1
     assert asked >= 4 * len(fed.SITES)
 
@@ -167,7 +165,6 @@ def test_no_output_rule_asks_for_more_than_the_defaults_allow(rule):
     for ask, shape in honest_asks(setup):
         refuse_absurd(ask, shape, PEOPLE.attributes)
         refuse_excess(ask, Policy(), ROWS)
-        refuse_disclosing(ask, Disclosure(), ROWS, BUNDLES, ())
 
 
 def test_a_schedule_that_ends_at_rate_0_is_honest():

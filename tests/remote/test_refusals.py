@@ -253,7 +253,6 @@ def test_prices_are_bounded_in_tables_and_in_multipliers_that_move(silo):
         "multipliers": [0, 0],
         "step": [1, 1],
     }
-    moved = "as a price of multipliers: this silo allows 1,000.0"
-    refused(moved, train, silo, controller=controller | {"prices": {"cap": 1001}})
-    refused(moved, train, silo, controller=controller | {"prices": {"cap": 400}, "scale": -3})
+    refused(dear, train, silo, controller=controller | {"prices": {"cap": 1001}})
+    refused(dear, train, silo, controller=controller | {"prices": {"cap": 400}, "scale": -3})
     assert train(silo, loss_table=[[1, 1], [1, 1000]], controller=controller)["steps"] > 0

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mfairfl.errors import ConfigError
 from mfairfl.training.batches import LANES, Deck, Pool, padded_batch
 
 ROWS, BATCH = st.integers(1, 400), st.integers(1, 600)
@@ -92,84 +91,6 @@ def test_without_a_stream_rows_come_in_order_and_share_one_mean(n, batch):
 
 def test_a_client_without_rows_has_no_batches():
     assert Deck(range(4, 4), 32, np.random.default_rng(0)).batches == 0
-
-
-# ------------------------------------------------------------------ bundles
-
-
-@st.composite
-def bundled(draw):
-    """Bundles of some sizes, their rows anywhere, and a batch size that they allow."""
-    sizes = draw(st.lists(st.integers(1, 90) | st.just(1), min_size=1, max_size=40))
-    rows = np.repeat(np.arange(len(sizes)), sizes)
-    rng = np.random.default_rng(draw(st.integers(0, 99)))
-    least = -(-len(rows) // len(sizes))
-    return rng.permutation(rows), draw(st.integers(least, 600))
-
-
-@given(held=bundled(), start=st.integers(0, 10_000), epochs=st.integers(1, 3))
-def test_batches_are_made_of_whole_bundles(held, start, epochs):
-    bundles, batch = held
-    n = len(bundles)
-    deck = Deck(range(start, start + n), batch, np.random.default_rng(1), bundles)
-    assert deck.batches == Deck(range(n), batch, np.random.default_rng(1)).batches
-    assert deck.width % LANES == 0
-    deals = []
-    for _ in range(epochs):
-        index, weight = deal(deck, deck.batches)
-        real = weight > 0
-        assert real.any(axis=1).all()  # none is empty
-        assert sorted(index[real] - start) == list(range(n))
-        np.testing.assert_allclose(weight.sum(axis=1), 1, rtol=1e-5)
-        assert ((index >= start) & (index < start + n)).all()
-        owner = np.empty(n, np.int64)
-        for place, (rows, own) in enumerate(zip(index, real, strict=True)):
-            owner[rows[own] - start] = place
-            assert len(set(weight[place][own].tolist())) == 1
-        for bundle in np.unique(bundles):
-            assert len(set(owner[bundles == bundle].tolist())) == 1
-        deals.append(index.tobytes())
-    again = Deck(range(start, start + n), batch, np.random.default_rng(1), bundles)
-    assert [deal(again, again.batches)[0].tobytes() for _ in range(epochs)] == deals
-
-
-@given(held=bundled(), cuts=st.lists(st.integers(1, 9), min_size=1, max_size=6))
-def test_bundles_do_not_depend_on_how_many_batches_are_dealt_at_once(held, cuts):
-    bundles, batch = held
-    rows = range(len(bundles))
-    one, many = (Deck(rows, batch, np.random.default_rng(5), bundles) for _ in range(2))
-    parts = [deal(one, count) for count in cuts]
-    index, weight = deal(many, sum(cuts))
-    assert np.array_equal(np.concatenate([i for i, _ in parts]), index)
-    assert np.array_equal(np.concatenate([w for _, w in parts]), weight)
-
-
-def test_equal_bundles_make_batches_of_about_one_size():
-    bundles = np.repeat(np.arange(20), 10)
-    deck = Deck(range(200), 48, np.random.default_rng(0), bundles)
-    sizes = (deal(deck, deck.batches)[1] > 0).sum(axis=1)
-    assert sizes.tolist() == [40] * 5
-
-
-def test_bundles_are_dealt_in_another_order_each_epoch():
-    bundles = np.repeat(np.arange(20), 10)
-    deck = Deck(range(200), 50, np.random.default_rng(0), bundles)
-    first, second = (deal(deck, deck.batches)[0] for _ in range(2))
-    assert not np.array_equal(first, second)
-
-
-def test_more_batches_than_bundles_are_refused():
-    deck = Deck(range(30), 8, np.random.default_rng(0), np.repeat([0, 1, 2], 10))
-    with pytest.raises(ConfigError, match="4 batches of 3 bundles of rows: take larger ones"):
-        deal(deck, deck.batches)
-
-
-def test_without_a_stream_bundles_do_not_matter():
-    plain, bundles = Deck(range(30), 8, None), np.repeat([0, 1, 2], 10)
-    deck = Deck(range(30), 8, None, bundles)
-    assert deck.width == plain.width
-    for found, expected in zip(deal(deck, 4), deal(plain, 4), strict=True):
-        assert np.array_equal(found, expected)
 
 
 @given(sizes=st.lists(st.integers(0, 90), min_size=1, max_size=5))

@@ -30,7 +30,8 @@ from mfairfl.files import others_can_read, toml_text
 from mfairfl.guard.rosters import FEWEST
 from mfairfl.remote.masking import load_members
 from mfairfl.remote.policy import POLICY, Disclosure, Limits, load_policy
-from mfairfl.remote.silo_file import SiloSettings, consented, load_silo
+from mfairfl.remote.silo_file import SiloSettings, load_silo
+from mfairfl.runs.agreed import read_agreement
 
 __all__ = ["examine_federation", "examine_silo"]
 
@@ -44,13 +45,14 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     yield Finding("ok", "limits", _limits(policy.limits))
     yield from _disclosure(policy.disclosure)
     content = read_file(silo.csv, **asdict(silo.format))
-    task = consented(silo)
+    agreement = read_agreement(silo)
+    task = None if agreement is None else agreement.task
     reading = silo if task is None else task.read_as(silo)
     columns = columns_of(content.frame, silo.csv.name, reading)
     found = f"{silo.csv.name}: {len(content.frame):,} rows, {len(columns)} columns"
     yield Finding("ok", "file", found)
     if task is None:
-        yield Finding("warn", "task", "no 'task': any task the coordinator asks for is accepted")
+        yield Finding("warn", "task", "no 'task': whatever the coordinator asks for is accepted")
     else:
         profile = describe_columns(columns, task, silo.name)
         told = describe_columns(columns, task, silo.name, floor=policy.disclosure.min_rows)

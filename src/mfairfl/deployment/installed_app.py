@@ -39,9 +39,9 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.runtime.run_clientapp import push_message, push_task_output
 
+from mfairfl.deployment.client_app import app
 from mfairfl.deployment.processes import silence_flower
 from mfairfl.errors import MessageError
-from mfairfl.flower.app import app
 
 __all__ = ["SiloTasks"]
 

@@ -53,6 +53,7 @@ def audit_local(
             subject,
             silos,
             out,
+            score_range=request.score_range,
             min_rows=min_rows,
             deadline=deadline,
             masked=request.masked,
@@ -68,6 +69,7 @@ def write_audit_deployment(
     silos: Mapping[str, Path],
     out: Path,
     *,
+    score_range: tuple[float, float] = (0.0, 1.0),
     min_rows: int | None = None,
     deadline: float = 600,
     masked: bool = False,
@@ -88,16 +90,15 @@ def write_audit_deployment(
     return write_federation(
         out,
         silos,
-        silo={"audit": _consent(subject)},
+        silo={"audit": _consent(subject, score_range)},
         federation={"deadline": deadline},
         policy=Policy(disclosure=floor),
         masked=masked,
     )
 
 
-def _consent(subject: AuditSubject) -> dict[str, Any]:
+def _consent(subject: AuditSubject, score_range: tuple[float, float]) -> dict[str, Any]:
     if isinstance(subject, SentModel):
         columns = [s.column for s in subject.task.sensitive if s.name in subject.audited]
         return {"label": subject.task.label, "sensitive": columns, "models": True}
-    named = subject.model_dump(mode="json", exclude_none=True)
-    return {key: value for key, value in named.items() if key != "threshold"}
+    return subject.model_dump(mode="json", exclude_none=True) | {"score_range": list(score_range)}

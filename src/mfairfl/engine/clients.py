@@ -10,7 +10,7 @@ local multipliers). They never leave it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -263,8 +263,6 @@ class SoleClient:
         The run's; with round and name it orders the rows.
     slots : Slots
         What it keeps between rounds.
-    bundles : ndarray, optional
-        A number for each train row: rows of one number are always in one batch.
     """
 
     def __init__(
@@ -274,19 +272,14 @@ class SoleClient:
         attributes: tuple[Attribute, ...],
         seed: int,
         slots: Slots,
-        *,
-        bundles: np.ndarray | None = None,
     ) -> None:
         shards = {split: client.shard(split) for split in SPLITS}
         arrays = [(shard.inputs, shard.y, shard.cells) for shard in shards.values()]
         pool, ranges = Pool.from_arrays(arrays, Cells(attributes).size)
         rows = {str(split): {client.name: at} for split, at in zip(shards, ranges, strict=True)}
-        trainers = rows["train"]
-        if bundles is not None:
-            every = np.zeros(len(pool.y), np.int64)
-            every[trainers[client.name].start : trainers[client.name].stop] = bundles
-            pool = replace(pool, bundles=every)
-        run = RunRows(rows=rows, trainers=trainers, attributes=attributes, seed=seed, slots=slots)
+        run = RunRows(
+            rows=rows, trainers=rows["train"], attributes=attributes, seed=seed, slots=slots
+        )
         self._name, self._clients = client.name, LocalClients(model, pool, [run])
 
     def answer(self, ask: Ask) -> Answer:

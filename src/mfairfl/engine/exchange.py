@@ -101,9 +101,6 @@ def let_train(setup: Setup, state: RunState, jobs: Sequence[Job]) -> Generator[A
     """Let clients train, and return the reports that can be used."""
     if not jobs:
         return Reply([])
-    hidden = setup.summary.hidden
-    if hidden:
-        jobs = [job.without_prices(hidden[job.client]) for job in jobs]
     weights = dict.fromkeys((job.client for job in jobs), state.weights)
     if setup.strategy.card.serves == "ensemble":
         members = dict(zip(sorted(setup.summary.counts), state.weights, strict=True))

@@ -8,9 +8,15 @@ from mfairfl.data import FileFormat, Task
 from mfairfl.data.predictions import PredictionColumns
 from mfairfl.data.values import StrictModel, Text
 from mfairfl.errors import MessageError
+from mfairfl.fairness.audit_counts import ScoreGrid
 from mfairfl.files import RelativePath
 
-__all__ = ["AuditConsent", "require_columns_agreed", "require_model_agreed"]
+__all__ = [
+    "AuditConsent",
+    "require_columns_agreed",
+    "require_model_agreed",
+    "require_scores_agreed",
+]
 
 
 class AuditConsent(StrictModel):
@@ -26,6 +32,11 @@ class AuditConsent(StrictModel):
         The columns that may be counted, as in `PredictionColumns`.
     favourable, selected
         How good labels and decisions are written in this file.
+    threshold : float, optional
+        The score above which a decision is good, if an audit may decide by scores: whoever chose
+        it freely could find out every score.
+    score_range : pair of float
+        The lowest and the highest possible score.
     models : bool
         Whether a model that the coordinator sends is applied to these rows, and its decisions are
         counted. The file then needs the columns that the model reads.
@@ -49,6 +60,8 @@ class AuditConsent(StrictModel):
     prediction: str | None = None
     selected: Text | None = None
     score: str | None = None
+    threshold: float | None = None
+    score_range: tuple[float, float] = (0.0, 1.0)
     sensitive: tuple[str, ...] = Field(min_length=1)
     models: bool = False
 
@@ -76,6 +89,20 @@ def require_columns_agreed(own: AuditConsent, asked: PredictionColumns) -> Predi
     return asked.model_copy(update=values)
 
 
+def require_scores_agreed(
+    own: AuditConsent, threshold: float | None, grid: ScoreGrid | None
+) -> None:
+    """Refuse to decide by another threshold, or to count scores between other limits."""
+    if threshold is not None and threshold != own.threshold:
+        agreed = None if own.threshold is None else f"{own.threshold:g}"
+        raise _refusal("threshold", f"{threshold:g}", agreed)
+    if grid is not None and (grid.lowest, grid.highest) != own.score_range:
+        asked, agreed = (
+            f"{low:g} to {high:g}" for low, high in ((grid.lowest, grid.highest), own.score_range)
+        )
+        raise _refusal("score_range", asked, agreed)
+
+
 def require_model_agreed(own: AuditConsent, task: Task, audited: tuple[str, ...]) -> None:
     """Refuse to apply a model unless the silo agreed to that, and to the columns it is about."""
     if not own.models:
@@ -100,7 +127,7 @@ def _require_sensitive(own: AuditConsent, asked: tuple[str, ...]) -> None:
 
 
 def _refusal(key: str, asked: str, own: str | None) -> MessageError:
-    said = "no such column or value" if own is None else f"'{own}'"
+    said = "none" if own is None else f"'{own}'"
     return MessageError(
         f"the audit asks for {key} = '{asked}'; agreed to: {said} ({key} under [audit] of its "
         "silo.toml)"

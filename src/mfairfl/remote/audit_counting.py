@@ -22,7 +22,6 @@ from mfairfl.engine.state import Measure
 from mfairfl.errors import ConfigError, DataError, MessageError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
-from mfairfl.guard.row_sets import NOWHERE, RowClasses
 from mfairfl.models import Model
 from mfairfl.remote.audit_answers import (
     LONGEST_GROUP,
@@ -35,14 +34,15 @@ from mfairfl.remote.audit_consent import (
     AuditConsent,
     require_columns_agreed,
     require_model_agreed,
+    require_scores_agreed,
 )
 from mfairfl.remote.audit_questions import AuditAsk, SentModel, unpack_audit, unpack_groups_ask
 from mfairfl.remote.codec import Packet, Shape
-from mfairfl.remote.disclosed import Disclosed, keyed_sha256, open_account
-from mfairfl.remote.ledger import RowSetFacts
+from mfairfl.remote.consent import Agreement
 from mfairfl.remote.policy import Policy
 from mfairfl.remote.refusals import refuse_absurd, refuse_excess
-from mfairfl.remote.silo_file import SiloSettings, require_consent
+from mfairfl.remote.release import FileMemory
+from mfairfl.remote.silo_file import SiloSettings
 from mfairfl.remote.usage import refuse_beyond
 
 __all__ = ["answer_audit", "answer_groups"]
@@ -101,11 +101,11 @@ class _Rows:
 
 
 def answer_audit(
-    settings: SiloSettings, policy: Policy, packet: Packet
-) -> tuple[Packet, list[RowSetFacts]]:
+    settings: SiloSettings, policy: Policy, agreement: Agreement | None, packet: Packet
+) -> tuple[Packet, NDArray[np.int64]]:
     """Count decisions by group, label and score, but for what is below the silo's floor.
 
-    Returns the answer, and the sets of rows that it is about.
+    Returns the answer, and the rows per group and label that it tells.
     """
     own = _consent(settings)
     try:
@@ -113,20 +113,30 @@ def answer_audit(
     except (ConfigError, DataError) as error:  # about numbers in the message: no rows are read
         raise MessageError(f"an 'audit' message: {error}") from None
     if isinstance(ask.subject, SentModel):
+        if agreement is not None:
+            agreement.require_task(ask.subject.task)
+            agreement.require_model(ask.subject.terms)
         rows = _of_model(settings, policy, ask.subject)
     else:
+        require_scores_agreed(own, ask.subject.threshold, ask.grid)
         rows = _of_predictions(settings, ask, require_columns_agreed(own, ask.subject))
-    floor, sha256 = policy.disclosure.min_rows, rows.content.sha256
-    told = {reason: max(count, floor - 1) for reason, count in rows.left_out.items()}
-    if floor == 1:
-        facts = SiloFacts(floor=floor, sha256=sha256, left_out=told)
-        return pack_counts(SiloCounts(_counts(settings, ask, rows), facts)), []
-    account = open_account(
-        settings.state, _path(settings), sha256, len(rows.content.frame), policy.disclosure
+    disclosure, content = policy.disclosure, rows.content
+    floor = disclosure.min_rows
+    strata = AuditCounts.strata_of(
+        rows.labels,
+        sensitive_features=rows.groups,
+        attributes=ask.attributes,
+        rows=len(rows.decisions),
     )
-    facts = SiloFacts(floor=floor, sha256=keyed_sha256(settings.state, sha256), left_out=told)
-    found = _with_floor(settings, ask, rows, account)
-    return pack_counts(SiloCounts(found, facts)), account.used
+    memory = FileMemory(settings.state, _path(settings), content, disclosure)
+    memory.count_task(rows.places, strata)
+    if floor > 1 and rows.scores is not None and not rows.of_model:
+        rows = replace(rows, scores=_pooled_scores(rows.scores, strata, floor))
+    counts = _counts(settings, ask, rows)
+    counts = counts if floor == 1 else counts.suppress(floor)
+    left_out = {reason: max(count, floor - 1) for reason, count in rows.left_out.items()}
+    facts = SiloFacts(floor=floor, sha256=content.sha256, left_out=left_out)
+    return pack_counts(SiloCounts(counts, facts)), counts.rows
 
 
 def _counts(settings: SiloSettings, ask: AuditAsk, rows: _Rows) -> AuditCounts:
@@ -141,59 +151,18 @@ def _counts(settings: SiloSettings, ask: AuditAsk, rows: _Rows) -> AuditCounts:
     )
 
 
-def _with_floor(
-    settings: SiloSettings, ask: AuditAsk, rows: _Rows, account: Disclosed
-) -> AuditCounts:
-    """Count rows, but for groups and labels that the account does not let out."""
-    size = 3 * Cells(ask.attributes).size
-    if len(rows.decisions) < account.floor:  # nothing is told, so the account need not know
-        every = np.ones((1, size // 3, 3), dtype=bool)
-        return _counts(settings, ask, rows).without(every, account.floor)
-    strata = AuditCounts.strata_of(
-        rows.labels,
-        sensitive_features=rows.groups,
-        attributes=ask.attributes,
-        rows=len(rows.decisions),
-    )
-    candidate = _candidate("groups and labels", account, rows, strata)
-    account.count_task(np.where(candidate.parts == NOWHERE, NOWHERE, candidate.classes))
-    (groups,) = account.admit([candidate])
-    told = np.ones(size, dtype=bool)
-    told[: len(groups)] = groups != NOWHERE
-    if rows.scores is not None and not rows.of_model:
-        rows = replace(rows, scores=_pooled_scores(rows, strata, told, account))
-    hidden = ~told & (np.bincount(strata, minlength=size) > 0)
-    return _counts(settings, ask, rows).without(hidden.reshape(1, -1, 3), account.floor)
-
-
-def _candidate(
-    what: str, account: Disclosed, rows: _Rows, classes: NDArray[np.intp], **options: bool
-) -> RowClasses:
-    """Return classes of the counted rows; those below 0 are in none."""
-    parts, own = np.full(account.rows, NOWHERE, np.int32), np.zeros(account.rows, np.int32)
-    inside = classes >= 0
-    parts[rows.places[inside]], own[rows.places[inside]] = 0, classes[inside]
-    return RowClasses(f"{what} of an audit", parts, own, **options)
-
-
 def _pooled_scores(
-    rows: _Rows, strata: NDArray[np.intp], told: NDArray[np.bool_], account: Disclosed
+    scores: NDArray[np.float64], strata: NDArray[np.intp], floor: int
 ) -> NDArray[np.float64]:
-    """Return scores in which enough rows of a group and label have each one."""
-    scores = np.array(rows.scores, dtype=np.float64)
-    own = [np.flatnonzero(strata == one) for one in np.unique(strata[told[strata]])]
-    candidates, classes = [], []
-    for members in own:
-        found = np.full(len(strata), NOWHERE, dtype=np.intp)
-        found[members] = value_groups(scores[members], account.floor, account.floor)
-        candidates.append(_candidate("scores", account, rows, found, ordered=True))
-        classes.append(found[members])
-    for members, found, groups in zip(own, classes, account.admit(candidates), strict=True):
-        each = groups[found]
-        for group in np.unique(each):
-            same = members[each == group]
-            scores[same] = stand_in(scores[same], account.floor)[0]
-    return scores
+    """Return scores of which each is that of enough rows of a group and label."""
+    pooled = scores.copy()
+    for stratum in np.unique(strata):
+        members = np.flatnonzero(strata == stratum)
+        groups = value_groups(scores[members], floor, floor)
+        for group in np.unique(groups):
+            same = members[groups == group]
+            pooled[same] = stand_in(scores[same], floor)[0]
+    return pooled
 
 
 def _consent(settings: SiloSettings) -> AuditConsent:
@@ -248,7 +217,6 @@ def _known(texts: NDArray[np.object_], attribute: Attribute) -> NDArray[np.objec
 def _of_model(settings: SiloSettings, policy: Policy, sent: SentModel) -> _Rows:
     task = sent.task
     require_model_agreed(_consent(settings), task, sent.audited)
-    require_consent(settings, task)
     model = sent.terms.build(len(sent.encoder.feature_names))
     _refuse_much(policy, sent, model)
     content = _read(settings)

@@ -152,12 +152,6 @@ class Enrolled(StrictModel):
         """Return the rows of a client, with those that it tells nothing more about."""
         return int(self.counts[split][client].sum()) + self.disclosure[client].rows[split]
 
-    @property
-    def hidden(self) -> dict[str, np.ndarray]:
-        """Which (cell, label) pairs of its train rows each client withholds, (C, 2)."""
-        shape = (Cells(self.attributes).size, 2)
-        return {name: own.mask("train", shape) for name, own in self.disclosure.items()}
-
 
 def enrol(
     transport: Transport, names: Sequence[str], terms: EnrolmentTerms, *, minimum: int = 1

@@ -95,21 +95,21 @@ class Disclosure(DocumentedModel):
     model_config = ConfigDict(strict=True)
 
     min_rows: int = Field(default=10, ge=1)
-    """Fewest rows that a count, sum, price or name may be about; 1 withholds nothing."""
+    """Fewest rows that a published name or count may be about; 1 withholds nothing."""
     kinds: tuple[Kind, ...] = Field(default=KINDS, strict=False)
     """Kinds of messages that are answered."""
     models: int = Field(default=64, ge=1)
     """Models of a request for a measurement; each member of an ensemble or a mixture is one."""
     split_seed: int = Field(default=0, ge=0)
-    """Splits the rows of a file into train and test rows, once for all runs."""
+    """Splits a file into train and test rows, once for all runs; unused if min_rows = 1."""
     rounds: int = Field(default=1000, ge=1)
     """Rounds of training in a run."""
     runs: int = Field(default=1000, ge=1)
     """Runs and audits in all, as long as the state folder is kept."""
     tasks: int = Field(default=8, ge=1)
-    """Ways to form groups and labels that rows are counted by: each may show whether few exist."""
+    """Ways to form groups and labels that rows are counted by."""
     versions: int = Field(default=1, ge=1)
-    """Versions of a file that are answered: two that differ in a row tell that row."""
+    """Versions of a file that are answered for: two that differ in a row tell that row."""
     price: float = Field(default=1000.0, gt=0, strict=False)
     """Largest weight of a (group, label) pair in training, in either direction; 1 is neutral."""
 
@@ -123,7 +123,7 @@ class Policy(DocumentedModel):
     """What a coordinator is told."""
 
 
-OPEN = Policy(disclosure=Disclosure(min_rows=1))
+OPEN = Policy(disclosure=Disclosure(min_rows=1, tasks=10**6, versions=10**6))
 """For files that all have one owner: nothing is withheld, and every run has a split of its own."""
 
 

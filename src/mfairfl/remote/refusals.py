@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -16,11 +16,11 @@ from mfairfl.data import Attribute
 from mfairfl.engine.state import Ask, Measure, Score, Train
 from mfairfl.errors import MessageError
 from mfairfl.remote.codec import Shape
-from mfairfl.remote.policy import POLICY, Disclosure, Policy
+from mfairfl.remote.policy import Policy
 from mfairfl.remote.usage import refuse_beyond
-from mfairfl.training.plan import Controller, Job, Optimizer, Table2
+from mfairfl.training.plan import Controller, Job, Optimizer, Plan, Table2
 
-__all__ = ["refuse_absurd", "refuse_disclosing", "refuse_excess"]
+__all__ = ["refuse_absurd", "refuse_excess"]
 
 _NAME = re.compile(r"[A-Za-z][\w.-]{0,59}", re.ASCII)
 _RATES = {"adamw": 10.0, "sgd": 1e3, "gradient": 1e3}  # no training gets anywhere beyond
@@ -31,7 +31,7 @@ _NOTIONS = 16
 
 
 def refuse_excess(ask: Ask, policy: Policy, rows: int) -> None:
-    """Refuse more work, models or rounds than allowed; a job trains on `rows` rows."""
+    """Refuse more work, models, rounds or higher prices than allowed; a job trains on `rows`."""
     limits, disclosure = policy.limits, policy.disclosure
     if isinstance(ask, Train):
         refuse_beyond(disclosure, "rounds", ask.round + 1, "rounds of training")
@@ -39,49 +39,20 @@ def refuse_excess(ask: Ask, policy: Policy, rows: int) -> None:
         for job in ask.jobs:
             refuse_beyond(limits, "epochs", job.plan.epochs, "epochs in a job")
             refuse_beyond(limits, "steps", job.plan.steps(rows), "steps in a job")
+            for price in _largest_prices(job.plan):
+                refuse_beyond(disclosure, "price", price, "as a price")
     else:
         models = ask.weights if isinstance(ask, Measure) else (ask.weights,)
         count = sum(len(np.atleast_2d(one)) for one in models)
         refuse_beyond(disclosure, "models", count, "models in a request")
 
 
-def refuse_disclosing(
-    ask: Ask,
-    policy: Disclosure,
-    rows: int,
-    bundles: int | None,
-    hidden: Collection[tuple[int, int]],
-) -> None:
-    """Refuse jobs whose update would show what too few rows say.
-
-    Parameters
-    ----------
-    rows, bundles : int
-        Rows that are trained on, and of how many bundles batches are made, if they are.
-    hidden : collection of (cell, label)
-        The pairs that are withheld: no price may tell them from the others.
-    """
-    for job in ask.jobs if isinstance(ask, Train) else ():
-        plan = job.plan
-        batches = -(-rows // max(1, min(plan.batch_size, rows)))
-        _require(
-            bundles is None or batches <= bundles,
-            f"batches of {plan.batch_size} rows: rows are trained on in {bundles} bundles, and a "
-            f"batch is made of whole ones (disclosure.min_rows of its {POLICY})",
-        )
-        if plan.controller is not None:
-            most, scale = plan.controller.prices, abs(plan.controller.scale)
-            largest = scale * max(most.cap, most.counter_cap)
-            refuse_beyond(policy, "price", largest, "as a price of multipliers")
-        for table, neutral in ((plan.loss_table, 1.0), (plan.score_table, 0.0)):
-            prices = [abs(price) for pair in table or () for price in pair]
-            refuse_beyond(policy, "price", max(prices, default=0.0), "as a price")
-            priced = [pair for pair in hidden if table and table[pair[0]][pair[1]] != neutral]
-            _require(
-                not priced,
-                f"a price on a group and label of fewer than {policy.min_rows} rows, or withheld "
-                f"with such (disclosure.min_rows of its {POLICY})",
-            )
+def _largest_prices(plan: Plan) -> Iterator[float]:
+    if plan.controller is not None:
+        caps = plan.controller.prices
+        yield abs(plan.controller.scale) * max(caps.cap, caps.counter_cap)
+    for table in (plan.loss_table, plan.score_table):
+        yield from (abs(price) for pair in table or () for price in pair)
 
 
 def refuse_absurd(ask: Ask, shape: Shape, attributes: Sequence[Attribute]) -> None:

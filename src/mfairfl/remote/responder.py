@@ -4,9 +4,9 @@ Every message may reach a new process, so what was agreed and the encoded rows a
 a folder per run. A request that is absurd, or beyond what the silo's own policy.toml allows, is
 refused before any work.
 
-Answers hold names, sums, counts, histograms and weight updates. Which rows they are about does not
-depend on the coordinator: no set of fewer rows than the policy's floor is counted, summed or
-priced, nor can one be had by subtracting answers (`remote/told.py`, `remote/disclosed.py`).
+Answers hold names, sums, counts, histograms and weight updates. Names and counts of few rows are
+kept back (`remote/release.py`), which protects people in what is published. A coordinator that
+makes its requests for the purpose can still read rows: it must be trusted (docs/what-leaves.md).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mfairfl.data.agreement import describe_columns
 from mfairfl.data.columns import columns_of
 from mfairfl.data.federation import SPLITS, Client, Shard, Split
 from mfairfl.data.frame import FileContent, read_file
-from mfairfl.data.table import Table, table_from_content
+from mfairfl.data.table import table_from_content
 from mfairfl.engine.clients import DiskSlots, SoleClient
 from mfairfl.engine.sealed import read_sealed, write_sealed
 from mfairfl.engine.state import Ask, Train
@@ -35,7 +35,7 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.files import make_private_folder
 from mfairfl.remote.audit_counting import answer_audit, answer_groups
 from mfairfl.remote.codec import Packet, Shape, make_packet, pack_answer, read_header, unpack_ask
-from mfairfl.remote.disclosed import Disclosed, keyed_sha256, open_account
+from mfairfl.remote.consent import Agreement
 from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.remote.histograms import pack_histograms, unpack_cuts
 from mfairfl.remote.ledger import (
@@ -47,22 +47,19 @@ from mfairfl.remote.ledger import (
     packet_sha256,
 )
 from mfairfl.remote.policy import KINDS, POLICY, Policy, policy_sha256
-from mfairfl.remote.refusals import refuse_absurd, refuse_disclosing, refuse_excess
+from mfairfl.remote.refusals import refuse_absurd, refuse_excess
+from mfairfl.remote.release import FileMemory, ReleasedRows, SplitTerms, release_rows
 from mfairfl.remote.silo_file import (
     SiloSettings,
     follow_extensions,
-    require_consent,
     require_listed,
-    require_reading,
 )
-from mfairfl.remote.told import SplitTerms, ToldRows, tell_rows
 from mfairfl.remote.usage import Usage, refuse_beyond
 from mfairfl.training.deadline import time_limit
 
 __all__ = ["Responder"]
 
 _ROWS = "rows.safetensors"  # the encoded rows of a run, and in the header what was agreed
-_BUNDLES = "train/bundles"
 _NAME = re.compile(r"[\w.-]{1,100}")
 _ROW = 16  # bytes stored of a row beside its features
 # What may be asked before a run is known here: an enrolment, and audits, which belong to no run.
@@ -78,8 +75,6 @@ class _Agreed(BaseModel):
     seed: int = Field(ge=0)
     model: ModelTerms
     layout: tuple[int, int, int]
-    hidden: tuple[tuple[int, int], ...]
-    """The (cell, label) pairs of train rows that are withheld."""
 
     @property
     def features(self) -> int:
@@ -94,8 +89,6 @@ class _OpenRun(NamedTuple):
     shape: Shape
     attributes: tuple[Attribute, ...]
     train_rows: int
-    bundles: int | None
-    hidden: frozenset[tuple[int, int]]
     row_sets: Mapping[Split, RowSetFacts]
 
 
@@ -108,9 +101,20 @@ class Responder:
         Its silo.toml.
     policy : Policy, optional
         Its policy.toml; by default that of a silo without one.
+    agreement : Agreement, optional
+        What it agreed to, of the file that `settings.task` names (`read_agreement`); without one,
+        whatever the policy allows is done.
     """
 
-    def __init__(self, settings: SiloSettings, policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        settings: SiloSettings,
+        policy: Policy | None = None,
+        agreement: Agreement | None = None,
+    ) -> None:
+        if settings.task is not None and agreement is None:
+            raise ConfigError(f"{settings.task}: what was agreed to was not read")
+        self._agreement = agreement
         self._settings, self._listed = settings, follow_extensions(settings)
         self._policy = policy or Policy()
         self._limits = self._policy.limits
@@ -208,8 +212,8 @@ class Responder:
         except (ConfigError, DataError) as error:  # about numbers in the message: no rows are read
             raise MessageError(f"a '{kind}' message: {error}") from None
         refuse_excess(ask, self._policy, enrolled.train_rows)
-        disclosure = self._policy.disclosure
-        refuse_disclosing(ask, disclosure, enrolled.train_rows, enrolled.bundles, enrolled.hidden)
+        if self._agreement is not None:
+            self._agreement.require(ask, enrolled.attributes)
         splits: tuple[Split, ...] = ("train",) if isinstance(ask, Train) else ask.splits
         self._row_sets += [enrolled.row_sets[split] for split in splits]
         if kept := _kept_bytes(ask, self._settings.state / run, enrolled.shape):
@@ -219,9 +223,8 @@ class Responder:
     def _task(self, header: dict[str, Any]) -> Task:
         """Return the requested task; it must be the one that this silo agreed to."""
         task = Task.model_validate(header["task"])
-        require_consent(self._settings, task)
-        if self._policy.disclosure.min_rows > 1:
-            require_reading(self._settings, task)
+        if self._agreement is not None:
+            self._agreement.require_task(task)
         return task
 
     def _profile(self, header: dict[str, Any]) -> Packet:
@@ -235,56 +238,50 @@ class Responder:
 
     def _sums(self, header: dict[str, Any]) -> Packet:
         """Return what the encoder is fitted from: train rows, and categories of the others."""
-        told = self._told(header)
-        plain = {name: asdict(sums) for name, sums in told.sums().items()}
-        self._row_sets += told.row_sets
-        facts = {"sha256": self._fingerprint(told.table), "rows": len(told.table)}
+        released = self._released(header)
+        plain = {name: asdict(sums) for name, sums in released.sums().items()}
+        facts = {"sha256": released.table.sha256, "rows": len(released.table)}
         return make_packet("sums", {"sums": plain, **facts})
 
     def _histograms(self, header: dict[str, Any], packet: Packet) -> Packet:
         """Count train rows between cuts."""
-        told = self._told(header)
-        cuts = unpack_cuts(packet, told.table.task.numeric or ())
-        found = told.histograms(cuts)
-        self._row_sets += told.row_sets
-        return pack_histograms(found)
+        released = self._released(header)
+        cuts = unpack_cuts(packet, released.table.task.numeric or ())
+        return pack_histograms(released.histograms(cuts))
 
     def _encode(self, run: str, header: dict[str, Any]) -> Packet:
         """Encode the rows, store them for this run, and return counts per (cell, label)."""
-        told = self._told(header)
-        table = told.table
+        released = self._released(header)
+        table = released.table
         encoder = Encoder.from_json(header["encoder"], name="the agreed encoder")
         agreed = _Agreed(
             task=table.task,
             seed=header["seed"],
             model=header["model"],
             layout=encoder.layout,
-            hidden=tuple(map(tuple, np.argwhere(told.hidden["train"]).tolist())),
         )
+        if self._agreement is not None:
+            self._agreement.require_model(agreed.model)
         weights = agreed.model.build(agreed.features).size
         refuse_beyond(self._limits, "weights", weights, "weights of a model")
         self._usage.require_room(len(table) * (encoder.row_bytes + _ROW))
         arrays: dict[str, np.ndarray] = {}
-        features = told.features(encoder)
         for part in SPLITS:
-            rows = told.silo.rows[part]
-            inputs = encoder.encode(features, rows)
+            rows = released.silo.rows[part]
+            inputs = encoder.encode(table.X, rows)
             arrays[f"{part}/numbers"], arrays[f"{part}/codes"] = inputs.numbers, inputs.codes
             arrays[f"{part}/y"] = table.y[rows]
-            arrays[f"{part}/cells"] = told.cells(part).astype(np.int32)
-        if (together := told.bundles()) is not None:
-            arrays[_BUNDLES] = together
+            arrays[f"{part}/cells"] = released.cells(part)
         folder = make_private_folder(make_private_folder(self._settings.state) / run)
         write_sealed(folder / _ROWS, arrays, agreed.model_dump(mode="json"))
         self._runs.pop(run, None)
-        self._row_sets += told.row_sets
-        return self._counts(told)
+        return self._counts(released)
 
-    def _counts(self, told: ToldRows) -> Packet:
+    def _counts(self, released: ReleasedRows) -> Packet:
         """Return the rows per (cell, label) of each split, and what is withheld."""
-        found = {part: told.counts(part) for part in SPLITS}
+        found = {part: released.counts(part) for part in SPLITS}
         arrays: dict[str, np.ndarray] = {part: counts for part, (counts, _) in found.items()}
-        arrays |= {f"hidden/{part}": told.hidden[part].astype(np.int64) for part in SPLITS}
+        arrays |= {f"hidden/{part}": released.hidden[part].astype(np.int64) for part in SPLITS}
         arrays["withheld"] = np.array([rows for _, rows in found.values()], dtype=np.int64)
         policy = self._policy
         facts = {"floor": policy.disclosure.min_rows, "policy": policy_sha256(policy)}
@@ -293,38 +290,26 @@ class Responder:
     def _read(self) -> FileContent:
         return read_file(self._settings.csv, **asdict(self._settings.format))
 
-    def _told(self, header: dict[str, Any]) -> ToldRows:
+    def _released(self, header: dict[str, Any]) -> ReleasedRows:
         """Read the file with the agreed task, and split its rows as they always are."""
         s, task, content = self._settings, self._task(header), self._read()
-        account = self._account(content)
-        read = task if account is None else task.unnamed_as_unrecorded()
+        policy = self._policy.disclosure
+        memory = FileMemory(s.state, s.csv, content, policy)
+        # A group that too few rows are in is named nowhere.
+        read = task if policy.min_rows == 1 else task.unnamed_as_unrecorded()
         table = table_from_content(content, read, name=s.csv.name, reading=s)
         if table.task != read:
             raise DataError(f"{s.csv.name}: does not fit the agreed task; profile it again")
-        given = {key: header[key] for key in ("seed", "test", "validation")}
-        return tell_rows(s.name, replace(table, task=task), account, SplitTerms(**given))
+        terms = SplitTerms(*(header[key] for key in SplitTerms._fields))
+        released = release_rows(s.name, replace(table, task=task), memory, terms, policy)
+        self._row_sets += [_row_sets(split, released.counts(split)[0]) for split in SPLITS]
+        return released
 
     def _audit(self, packet: Packet) -> Packet:
         """Count decisions by group, label and score."""
-        answer, sets = answer_audit(self._settings, self._policy, packet)
-        self._row_sets += sets
+        answer, counts = answer_audit(self._settings, self._policy, self._agreement, packet)
+        self._row_sets.append(_row_sets("audited", counts))
         return answer
-
-    def _account(self, content: FileContent) -> Disclosed | None:
-        """Return what was told about the file before; None if nothing is withheld."""
-        s, policy = self._settings, self._policy.disclosure
-        if policy.min_rows == 1:
-            return None
-        return open_account(s.state, s.csv, content.sha256, len(content.frame), policy)
-
-    def _fingerprint(self, table: Table) -> str:
-        """Return what tells this version of the file from others.
-
-        The file's own hash would tell who knows all rows but one whether a guess at it is right.
-        """
-        if self._policy.disclosure.min_rows == 1:
-            return table.sha256
-        return keyed_sha256(self._settings.state, table.sha256)
 
     def _unknown(self, run: str) -> MessageError:
         name = self._settings.name
@@ -350,17 +335,14 @@ class Responder:
             model = agreed.model.build(agreed.features)
             client = Client(self._settings.name, *shards)
             slots = DiskSlots(folder / "slots")
-            together = arrays.get(_BUNDLES)
-            silo = SoleClient(client, model, attributes, agreed.seed, slots, bundles=together)
+            silo = SoleClient(client, model, attributes, agreed.seed, slots)
             shape = Shape(model.size, Cells(attributes).size)
             self._runs[run] = _OpenRun(
                 silo=silo,
                 shape=shape,
                 attributes=attributes,
                 train_rows=len(client.train.y),
-                bundles=None if together is None else int(together.max(initial=-1)) + 1,
-                hidden=frozenset(agreed.hidden),
-                row_sets={split: _row_sets(client, split, shape.cells) for split in SPLITS},
+                row_sets={split: _shard_sets(client, split, shape.cells) for split in SPLITS},
             )
         return self._runs[run]
 
@@ -372,14 +354,18 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}; the silo's own log says more"
 
 
-def _row_sets(client: Client, split: Split, cells: int) -> RowSetFacts:
+def _shard_sets(client: Client, split: Split, cells: int) -> RowSetFacts:
     """Return the sets of rows that measurements and updates of a run are about."""
     shard = client.shard(split)
     strata = 2 * shard.cells.astype(np.int64) + shard.y
-    sizes = np.bincount(strata[strata < 2 * cells])
-    held = sizes[sizes > 0]
+    return _row_sets(split, np.bincount(strata[strata < 2 * cells]))
+
+
+def _row_sets(which: str, counts: np.ndarray) -> RowSetFacts:
+    """Return what the ledger says about an answer that tells these counts."""
+    held = counts[counts > 0]
     smallest = int(held.min()) if len(held) else 0
-    return RowSetFacts(f"groups and labels of {split} rows", len(held), smallest, int(held.sum()))
+    return RowSetFacts(f"groups and labels of {which} rows", len(held), smallest, int(held.sum()))
 
 
 def _shard(arrays: Mapping[str, np.ndarray], part: Split, width: int) -> Shard:

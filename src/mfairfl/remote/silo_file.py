@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
-from mfairfl.data import MISSING, FileFormat, Reading, Task
-from mfairfl.errors import ConfigError, MessageError, MfairflError, first_problem
+from mfairfl.data import FileFormat, Reading
+from mfairfl.errors import MessageError
 from mfairfl.fairness.notions import REGISTRY, Notion, follow_notion, is_built_in, register_notion
-from mfairfl.files import RelativePath, load_settings, load_toml
+from mfairfl.files import RelativePath, load_settings
 from mfairfl.plugins import MODELS, imported, is_import_string
 from mfairfl.remote.audit_consent import AuditConsent
 from mfairfl.remote.policy import POLICY
@@ -19,22 +19,15 @@ from mfairfl.remote.policy import POLICY
 __all__ = [
     "SILO_NAME",
     "SiloSettings",
-    "consented",
     "follow_extensions",
     "load_silo",
-    "require_consent",
     "require_listed",
-    "require_reading",
 ]
 
 
 SILO_NAME = r"^\w[\w. -]{0,59}$"
 """The names that a silo may have."""
 
-_AS_IT_IS = {
-    key: Task.model_fields[key].get_default(call_default_factory=True)
-    for key in (*Reading.model_fields, "missing", "unknown_category")
-}
 _EXTENSION = r"^([^\W\d][\w.]*:[^\W\d][\w.]*|\w[\w.+-]*)$"
 
 
@@ -52,8 +45,8 @@ class SiloSettings(Reading):
     state : Path
         Its folder for what it stores between messages.
     task : Path, optional
-        A file with the ``[task]`` this silo agreed to: a request for another label, other
-        sensitive columns or a column that it ignores is refused.
+        Its own copy of the run.toml that was agreed on: a request for another task, model,
+        training or method is refused (`mfairfl.remote.consent`).
     extensions : tuple of str
         Notions and models from outside mfairfl that this silo agreed to, each as
         ``package.module:Name`` or by the name that an installed distribution announces. Nothing
@@ -106,61 +99,6 @@ class SiloSettings(Reading):
 def load_silo(file: Path) -> SiloSettings:
     """Read a silo's file; paths in it are relative to its folder."""
     return load_settings(file, SiloSettings)
-
-
-def consented(settings: SiloSettings) -> Task | None:
-    """Return the task that a silo agreed to, if its file names one."""
-    if settings.task is None:
-        return None
-    values = load_toml(settings.task)
-    try:
-        return Task.model_validate(values["task"])
-    except KeyError:
-        raise ConfigError(f"{settings.task}: no [task]; copy the one that was agreed on") from None
-    except ValidationError as error:
-        raise ConfigError(
-            f"{settings.task}: {first_problem(error, Task, prefix='task')}"
-        ) from None
-    except MfairflError as error:
-        raise ConfigError(f"{settings.task}: task: {error}") from None
-
-
-def require_consent(settings: SiloSettings, asked: Task) -> None:
-    """Refuse a task other than the one agreed to; it may be more detailed."""
-    own = consented(settings)
-    if own is None:
-        return
-    for key in ("label", "favourable", "ignore", "sensitive_as_features"):
-        if getattr(asked, key) != getattr(own, key):
-            raise MessageError(
-                f"the coordinator's task has {key} = {getattr(asked, key)!r}; "
-                f"'{settings.name}' agreed to {getattr(own, key)!r}"
-            )
-    mine, theirs = (
-        # Rows without a value may get a group of their own when all files are known.
-        [(s.column, [b for b in s.bins if b.name != MISSING]) for s in task.sensitive]
-        for task in (own, asked)
-    )
-    if mine != theirs:
-        raise MessageError(
-            f"the coordinator's task has sensitive columns {[c for c, _ in theirs]}; "
-            f"'{settings.name}' agreed to {[c for c, _ in mine]}, with its own bins"
-        )
-
-
-def require_reading(settings: SiloSettings, asked: Task) -> None:
-    """Refuse a task that reads cells otherwise than agreed to, or than by default.
-
-    Whoever says which values are missing, or how numbers are written, learns from every answer,
-    and from every refusal, whether some row holds one.
-    """
-    own = consented(settings) or asked.model_copy(update=_AS_IT_IS)
-    for key in _AS_IT_IS:
-        if getattr(asked, key) != getattr(own, key):
-            raise MessageError(
-                f"the coordinator's task has another {key} than '{settings.name}' agreed to (task "
-                "of its silo.toml): how cells are read is agreed beforehand"
-            )
 
 
 def follow_extensions(settings: SiloSettings) -> frozenset[str]:

@@ -104,7 +104,6 @@ def run_federated(
             attributes=enrolled.attributes,
             goal=config.goal(tuple(a.name for a in enrolled.attributes)),
             withheld={name: own.rows["train"] for name, own in enrolled.disclosure.items()},
-            hidden=enrolled.hidden,
             whole=None if enrolled.whole is None else enrolled.whole["train"],
         )
         model = model_of(config, len(enrolled.encoder.feature_names))

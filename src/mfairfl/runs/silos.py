@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import tomli_w
 
 from mfairfl.data import SPLITS, Federation, Sensitive, Table, Task
 from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.files import make_private_folder
 from mfairfl.plugins import MODELS
 from mfairfl.remote.codec import Packet
+from mfairfl.remote.consent import Agreement
 from mfairfl.remote.policy import Policy
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
+from mfairfl.runs.agreed import agreement_of
 from mfairfl.runs.config import ClientsConfig, Config, DataConfig
 from mfairfl.runs.execute import Run, RunRequest
 from mfairfl.runs.federated import FederatedRequest, run_federated, run_name
@@ -63,17 +64,15 @@ def _carried_out(request: RunRequest, out: Path, policy: Policy) -> RunRecord:
     plain = silo_config(config, silo_task(table))
     folder = make_private_folder(make_private_folder(out) / "silos")
     files = write_silo_files(table, federation_of(config, table), folder)
-    agreed = folder / "run.toml"  # of what they agree to, clients need the task alone
-    said = plain.model_dump(mode="json", include={"task"}, exclude_none=True)
-    agreed.write_text(tomli_w.dumps(said), encoding="utf-8")
     settings = {
-        name: SiloSettings(name=name, csv=file, state=file.parent / "state", task=agreed)
+        name: SiloSettings(name=name, csv=file, state=file.parent / "state")
         for name, file in files.items()
     }
     wanted = FederatedRequest(
         config=plain, clients=tuple(sorted(files)), minimum=len(files), out=out
     )
-    transport = _InProcess(settings, policy, run_name(plain))
+    agreement = agreement_of(plain, "the run's settings")
+    transport = _InProcess(settings, policy, agreement, run_name(plain))
     return run_federated(wanted, transport, request.callbacks)
 
 
@@ -83,6 +82,7 @@ class _InProcess:
 
     settings: Mapping[str, SiloSettings]
     policy: Policy
+    agreement: Agreement
     run: str
 
     def exchange(self, asks: Mapping[str, Packet]) -> Mapping[str, Packet | str]:
@@ -91,7 +91,8 @@ class _InProcess:
 
     def _answer(self, name: str, packet: Packet) -> Packet | str:
         try:
-            return Responder(self.settings[name], self.policy).handle(self.run, packet)
+            silo = Responder(self.settings[name], self.policy, self.agreement)
+            return silo.handle(self.run, packet)
         except MfairflError as error:
             return str(error)
 

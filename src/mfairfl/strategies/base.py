@@ -138,8 +138,6 @@ class Summary:
         What is to be fair.
     withheld : mapping of str to float
         Training rows that a client tells nothing more about; they are not in `counts`.
-    hidden : mapping of str to ndarray of bool, (C, 2)
-        Which (cell, label) pairs those are of: no price may be put on them.
     whole : ndarray (C, 2), optional
         Training rows of all clients, where masks hide how each client's are spread over cells;
         `counts` then hold one number each, its rows.
@@ -149,7 +147,6 @@ class Summary:
     attributes: tuple[Attribute, ...]
     goal: Goal
     withheld: Mapping[str, float] = field(default_factory=dict)
-    hidden: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     whole: Floats | None = None
 
     def rows(self, client: str) -> float:

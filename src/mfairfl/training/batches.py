@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from mfairfl.data import Inputs
-from mfairfl.errors import ConfigError
 from mfairfl.models import Workspace
 
 __all__ = ["BLOCK", "LANES", "Deck", "Pool", "padded_batch", "whole_lanes"]
@@ -48,8 +47,6 @@ class Pool:
         told about them and no price is put on them: a silo withholds their cell.
     codes : Tensor, int32 (N, g), optional
         Columns of very many categories as the numbers of the inputs that are 1 (`Inputs`).
-    bundles : ndarray (N,), optional
-        Rows of one number are always in one batch.
     """
 
     X: Tensor
@@ -57,7 +54,6 @@ class Pool:
     strata: Tensor
     cells: int
     codes: Tensor | None = None
-    bundles: np.ndarray | None = None
 
     def take(self, index: Tensor, workspace: Workspace) -> Tensor:
         """Copy the rows of these numbers, (S, B) to (S, B, d), into a buffer.
@@ -165,29 +161,13 @@ class Deck:
     Each epoch is a fresh permutation. Within a batch the weights sum to 1 (its mean); padding has
     weight 0. Without an `rng` rows come in file order with weight 1/n each, so the batches of an
     epoch add up to the full mean. A client without rows has no batches.
-
-    With `bundles`, one number for each row, what is permuted are bundles, and as many batches of
-    about one size are made of whole ones: the weights of an update differ between bundles only,
-    whatever batch size, order and decay a coordinator asks for.
     """
 
-    def __init__(
-        self,
-        rows: range,
-        batch_size: int,
-        rng: np.random.Generator | None,
-        bundles: np.ndarray | None = None,
-    ) -> None:
+    def __init__(self, rows: range, batch_size: int, rng: np.random.Generator | None) -> None:
         self._rows, self._batch, self._rng = rows, max(1, min(batch_size, len(rows))), rng
         self.batches = -(-len(rows) // self._batch)
-        self._bundles = None if rng is None else bundles
         self.width = padded_batch(len(rows), batch_size)
-        if self._bundles is not None:
-            self._sizes = np.bincount(self._bundles)
-            most = -(-len(rows) // max(1, self.batches)) + int(self._sizes.max(initial=0))
-            self.width = padded_batch(len(rows), most)
         self._order, self._dealt = np.empty(0, np.int64), self.batches
-        self._ends = np.empty(0, np.int64)  # of the batches of this epoch
 
     def deal(self, index: np.ndarray, weight: np.ndarray) -> None:
         """Write the next batches, each array (batches, width)."""
@@ -203,39 +183,11 @@ class Deck:
     def _shuffle(self) -> None:
         """Begin an epoch."""
         count = len(self._rows)
-        if self._bundles is not None and self._rng is not None:
-            order = self._shuffled_bundles(self._bundles, self._rng)
-        else:
-            order = np.arange(count) if self._rng is None else self._rng.permutation(count)
+        order = np.arange(count) if self._rng is None else self._rng.permutation(count)
         self._order, self._dealt = order + self._rows.start, 0
-
-    def _shuffled_bundles(self, bundles: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return the rows bundle by bundle, and cut them into batches between bundles."""
-        count, order = len(self._sizes), rng.permutation(len(self._sizes))
-        if count < self.batches:
-            raise ConfigError(
-                f"{self.batches} batches of {count} bundles of rows: take larger ones"
-            )
-        ends = np.cumsum(self._sizes[order])
-        goals = np.arange(1, self.batches) * len(bundles) // self.batches
-        places = np.searchsorted(ends, goals)
-        steps = np.arange(self.batches - 1)
-        places = np.maximum.accumulate(places - steps) + steps  # at least one bundle in each
-        places = np.minimum(places, count - self.batches + steps)
-        self._ends = np.append(ends[places], len(bundles))
-        rank = np.empty(count, np.int64)
-        rank[order] = np.arange(count)
-        return np.argsort(rank[bundles], kind="stable")
 
     def _write(self, index: np.ndarray, weight: np.ndarray) -> None:
         """Write the next batches of this epoch; the last may be smaller than the others."""
-        if self._bundles is not None:
-            for place in range(len(index)):
-                batch = self._dealt + place
-                start = self._ends[batch - 1] if batch else 0
-                rows = self._order[start : self._ends[batch]]
-                index[place, : len(rows)], weight[place, : len(rows)] = rows, 1 / len(rows)
-            return
         size, first = self._batch, self._dealt * self._batch
         rows = self._order[first : first + len(index) * size]
         whole, rest = divmod(len(rows), size)

@@ -276,24 +276,6 @@ class Job:
     keep_control: str | None = None
     send: bool = True
 
-    def without_prices(self, hidden: np.ndarray) -> Job:
-        """Return the job with no price on these (cell, label) pairs: their client refuses one.
-
-        Examples
-        --------
-        >>> plan = Plan(epochs=1, batch_size=8, score_table=((0.5, 0.0), (0.0, -0.5)))
-        >>> job = Job(client="a", plan=plan).without_prices(np.array([[1, 0], [0, 0]], bool))
-        >>> job.plan.score_table
-        ((0.0, 0.0), (0.0, -0.5))
-        """
-        if not hidden.any():
-            return self
-        loss, score = (
-            None if table is None else as_table(np.where(hidden, neutral, table))
-            for table, neutral in ((self.plan.loss_table, 1.0), (self.plan.score_table, 0.0))
-        )
-        return replace(self, plan=replace(self.plan, loss_table=loss, score_table=score))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:

@@ -161,8 +161,7 @@ def run_works(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
     stacks: dict[tuple[object, ...], list[tuple[int, Deck]]] = {}
     for i, work in enumerate(works):
         rng = None if work.plan.optimizer.name == "gradient" else work.rng
-        together = None if pool.bundles is None else pool.bundles[work.rows.start : work.rows.stop]
-        deck = Deck(work.rows, work.plan.batch_size, rng, together)
+        deck = Deck(work.rows, work.plan.batch_size, rng)
         stacks.setdefault(_stack_key(work, deck), []).append((i, deck))
     for members in stacks.values():
         members.sort(key=lambda member: -_steps(works[member[0]]))

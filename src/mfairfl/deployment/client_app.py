@@ -23,6 +23,7 @@ from mfairfl.remote.codec import make_packet, read_header
 from mfairfl.remote.policy import load_policy
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings, load_silo
+from mfairfl.runs.agreed import read_agreement
 
 __all__ = ["app", "settings_of"]
 
@@ -57,7 +58,8 @@ def _reply(message: Message, context: Context) -> RecordDict:
     kind, _ = read_header(packet)
     if kind == "hello":
         return to_records(make_packet("hello", {"name": settings.name}), run)
-    responder = Responder(settings, load_policy(_silo_file(context.node_config)))
+    policy = load_policy(_silo_file(context.node_config))
+    responder = Responder(settings, policy, read_agreement(settings))
     return to_records(responder.handle(run, packet), run)
 
 
