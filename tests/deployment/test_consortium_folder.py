@@ -91,6 +91,9 @@ def test_doctor_leads_through_what_is_missing(folder, tmp_path, capsys):
     assert "unknown column 'hired': did you mean 'hird'" in failing(silo)
     (north / "rows.csv").write_text(rows)
     assert "ca.crt: no such certificate" in failing(silo)
+    assert main(["doctor", silo]) == 2
+    trust = "trust: the coordinator must be trusted as with pseudonymised rows; it can read them"
+    assert f"warn  {trust}" == capsys.readouterr().out.splitlines()[1][: 6 + len(trust)]
     (north / "ca.crt").write_bytes((coordinator / "certificates" / "ca.crt").read_bytes())
     text = (north / "silo.toml").read_text()
     (north / "silo.toml").write_text(text.replace("fl.example.org:9443", "127.0.0.1:9"))
@@ -205,13 +208,12 @@ def test_doctor_says_what_the_server_sees_to_both_sides(folder, tmp_path, capsys
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("", "note  server sees: run.toml names no strategy: what crosses depends on the"),
+        ("", "ok    server sees: file description: "),
         (
             '[strategy]\nname = "evil:Rule"\n',
             "note  server sees: strategy 'evil:Rule' is not buil",
         ),
         ("[strategy]\nname = 3\n", "note  server sees: strategy '3' is not built in"),
-        ('[strategy]\nname = "mfairfl"\nbeta = 7\n', "warn  server sees: not known: "),
         ('[strategy]\nname = "fedavg"\n', "ok    server sees: file description: "),
         ("[strategy]\nweights = 'size'\n", "ok    server sees: file description: "),
     ],
@@ -224,8 +226,7 @@ def test_a_silo_loads_no_code_to_say_what_crosses(
     (tmp_path / "evil.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     task = '[task]\nlabel = "hired"\nfavourable = "yes"\nsensitive = ["sex"]\n'
-    model = '[model]\nkind = "evil:Model"\n[fairness]\nnotion = "evil:Notion"\n'
-    (north / "run.toml").write_text(task + model + section)
+    (north / "run.toml").write_text(task + section)
     found = told(north / "silo.toml", "server sees", capsys)
     assert found[0].startswith(message)
     assert "evil" not in sys.modules

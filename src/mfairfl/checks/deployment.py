@@ -16,7 +16,7 @@ from mfairfl.checks.facts import ColumnFacts, column_facts
 from mfairfl.checks.features import examine_features
 from mfairfl.checks.finding import Finding
 from mfairfl.checks.run import SMALL_GROUP
-from mfairfl.checks.server import agreed_view, configured_view
+from mfairfl.checks.server import TRUST, agreed_view, configured_view
 from mfairfl.data.agreement import Profile, agree, describe_columns
 from mfairfl.data.columns import columns_of, lookalike, require_columns
 from mfairfl.data.frame import FileContent, read_file
@@ -41,6 +41,7 @@ _SOON = timedelta(days=30)
 def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     """Yield findings about a silo; an error is raised where it cannot take part."""
     silo, policy = load_silo(file), load_policy(file)
+    yield TRUST
     yield Finding("ok", "settings", f"{file}: silo '{silo.name}'")
     yield Finding("ok", "limits", _limits(policy.limits))
     yield from _disclosure(policy.disclosure)
@@ -226,6 +227,7 @@ def examine_federation(file: Path) -> Iterator[Finding]:
     about = "no run, audits only"
     if settings.run is not None:
         about = f"strategy {settings.config().strategy.name}"
+    yield TRUST._replace(level="note")
     yield Finding("ok", "settings", f"{file}: {about}")
     if settings.run is not None:
         yield from configured_view(settings.config())
