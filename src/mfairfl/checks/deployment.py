@@ -15,6 +15,7 @@ from cryptography import x509
 from mfairfl.checks.facts import ColumnFacts, column_facts
 from mfairfl.checks.features import examine_features
 from mfairfl.checks.finding import Finding
+from mfairfl.checks.outside import Outside, findings_about, without_outside
 from mfairfl.checks.run import SMALL_GROUP
 from mfairfl.checks.server import agreed_view, configured_view
 from mfairfl.data.agreement import Profile, agree, describe_columns
@@ -26,7 +27,7 @@ from mfairfl.data.traps import traps_of
 from mfairfl.deployment.credentials import require_private_key
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.files import others_can_read, toml_text
+from mfairfl.files import load_toml, others_can_read, toml_text
 from mfairfl.guard.rosters import FEWEST
 from mfairfl.remote.masking import load_members
 from mfairfl.remote.policy import POLICY, Disclosure, Limits, load_policy
@@ -41,6 +42,10 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     """Yield findings about a silo; an error is raised where it cannot take part."""
     silo, policy = load_silo(file), load_policy(file)
     yield Finding("ok", "settings", f"{file}: silo '{silo.name}'")
+    yield from findings_about(
+        [Outside("extensions", one) for one in silo.extensions],
+        "the silo imports {} when it starts",
+    )
     yield Finding("ok", "limits", _limits(policy.limits))
     yield from _disclosure(policy.disclosure)
     content = read_file(silo.csv, **asdict(silo.format))
@@ -221,12 +226,16 @@ def _reach(silo: SiloSettings) -> Finding:
 def examine_federation(file: Path) -> Iterator[Finding]:
     """Yield findings about a coordinator's file; an error is raised where it cannot serve."""
     settings = load_federation(file)
-    about = "no run, audits only"
-    if settings.run is not None:
-        about = f"strategy {settings.config().strategy.name}"
-    yield Finding("ok", "settings", f"{file}: {about}")
-    if settings.run is not None:
-        yield from configured_view(settings.config())
+    if settings.run is None:
+        yield Finding("ok", "settings", f"{file}: no run, audits only")
+    else:
+        known, outside = without_outside(load_toml(settings.run))
+        config, spellings = settings.config(known), dict(outside)
+        yield from findings_about(outside, "the run imports {}")
+        method = spellings.get("strategy.name", config.strategy.name)
+        yield Finding("ok", "settings", f"{file}: strategy {method}")
+        if not spellings:
+            yield from configured_view(config)
     members = settings.members()
     yield Finding("ok", "silos", f"keys of {', '.join(sorted(members.values()))}")
     if gone := sorted(members[key] for key in settings.revoked_keys() & set(members)):
