@@ -23,7 +23,7 @@ ROUNDS = "3"
 def write_files() -> dict[str, Path]:
     """Write Adult as three organisations might hold it: unlike in their shares of women."""
     table = load_dataset("adult")
-    federation = partition(table, "dirichlet", clients=3, on="group", alpha=1.0, seed=0)
+    federation = partition(table, "dirichlet", clients=3, on="group", concentration=1.0, seed=0)
     values = np.array([table.task.unfavourable, table.task.favourable])
     whole = table.X.assign(**{table.task.label: values[table.y]})
     found = {}

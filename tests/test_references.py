@@ -205,6 +205,19 @@ def test_the_thresholded_reference_is_the_boosted_model_with_other_decisions(ger
     )
 
 
+def test_by_default_thresholds_are_fair_to_all_sensitive_attributes():
+    table = fed.people_table()
+    federation = mfairfl.partition(table, "column")
+    names = ("sex", "age")
+
+    def thresholds(goal):
+        fitted = fit_reference("boosting-threshold", table, federation, goal=goal)
+        return repr(fitted.thresholds)
+
+    assert thresholds(None) == thresholds(Goal(attributes=names))
+    assert thresholds(None) != thresholds(Goal(attributes=names[:1]))
+
+
 # ------------------------------------------------------------------ refusals
 
 

@@ -36,6 +36,7 @@ __all__ = [
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
 _LARGEST = 2 << 30  # bytes of a file that is read whole
+_LARGEST_TOML = 4 << 20  # bytes: what people write by hand, and lists of many thousand names
 
 _DATA = (
     *(".csv", ".tsv", ".tab", ".parquet", ".pq", ".feather", ".arrow"),
@@ -107,17 +108,20 @@ def others_can_read(path: Path) -> bool:
     return bool(path.stat().st_mode & 0o077)
 
 
-def read_regular_file(path: Path) -> bytes:
+def read_regular_file(path: Path, most: int = _LARGEST) -> bytes:
     """Read a file whole; what is none (a folder, a pipe, a device) is an `OSError`.
 
-    Reading a pipe would wait for ever, and a device may have no end.
+    Reading a pipe would wait for ever, and a device may have no end. More than `most` bytes are
+    an `OSError` as well.
     """
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         found = os.fstat(opened)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(found.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        if found.st_size > _LARGEST:
+        if found.st_size > most:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
         with os.fdopen(opened, "rb", closefd=False) as file:
             return file.read()
@@ -143,11 +147,18 @@ def load_toml(path: Path) -> dict[str, Any]:
             f"--csv {path} --label … --favourable … --sensitive …"
         )
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_regular_file(path, _LARGEST_TOML).decode())
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file; `mfairfl init` writes one from a CSV") from None
     except IsADirectoryError:
         raise ConfigError(f"{path}: is a folder; give a TOML file") from None
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read ({error.strerror}); give a TOML file of at most "
+            f"{_LARGEST_TOML >> 20} MiB"
+        ) from None
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply; write tables and lists flat") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; TOML must be") from None
     except tomllib.TOMLDecodeError as error:

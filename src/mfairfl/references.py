@@ -119,8 +119,8 @@ def fit_reference(
         From `mfairfl.partition`; its seed is the seed of the fit.
     goal, tolerance
         What the thresholds of ``boosting-threshold`` are fitted for, and the violation that they
-        allow; the other references use neither. By default demographic parity on the first
-        attribute.
+        allow; the other references use neither. By default demographic parity on all sensitive
+        attributes.
 
     Examples
     --------

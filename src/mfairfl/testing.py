@@ -185,14 +185,13 @@ class _SmallRun:
     def setup(self) -> Setup:
         recipe = {"local_epochs": 2, "batch_size": 20, "lr": 0.02, **self.recipe}
         pooled = self.strategy.card.trains_on == "pooled"
-        goal = Goal(attributes=("sex", "age"))
         base = Setup(
             strategy=self.strategy,
             size=self.model.size,
             recipe=Recipe(**recipe),
             rounds=ROUNDS,
             seed=0,
-            summary=summarize(self.federation, goal, pooled=pooled),
+            summary=summarize(self.federation, Goal(), pooled=pooled),
             splits=splits_of(self.federation),
         )
         return replace(base, **self.changes)

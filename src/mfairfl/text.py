@@ -18,6 +18,7 @@ __all__ = [
     "formula_safe",
     "formula_safe_frame",
     "formula_unsafe",
+    "markdown_escaped",
     "one_line",
     "some_of",
     "words_of",
@@ -25,6 +26,9 @@ __all__ = [
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r](?s:.)")
 _QUOTED = re.compile(r"'+[=+\-@\t\r](?s:.)")
+_LONGEST = 2000  # characters of a text in Markdown
+_MARKUP = re.compile(r"[\\`*_\[\]<>|#~&$!]")
+_LINK = re.compile(r"(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE)  # readers make links of these
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)*|[.,]\d+)([eE][+-]?\d+)? ?%?")
 
 
@@ -103,6 +107,20 @@ def formula_unsafe(text: str) -> str:
     ('=1+1', "'quoted'")
     """
     return text[1:] if _QUOTED.match(text) else text
+
+
+def markdown_escaped(text: str) -> str:
+    r"""Return a text that Markdown shows as it is: names and values of others stay text.
+
+    Examples
+    --------
+    >>> print(markdown_escaped("<b>| [x](y) *z*"))
+    \<b\>\| \[x\](y) \*z\*
+    >>> print(markdown_escaped("www.example.org"))
+    www\.example.org
+    """
+    plain = _MARKUP.sub(r"\\\g<0>", one_line(text, _LONGEST))
+    return _LINK.sub(r"\\\g<0>", plain)
 
 
 def one_line(text: str, longest: int = 240) -> str:

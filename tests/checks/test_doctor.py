@@ -8,7 +8,11 @@ import pytest
 
 import mfairfl
 from mfairfl.checks.finding import Finding, by_weight
+from mfairfl.cli import main
+from mfairfl.fairness.notions import REGISTRY as NOTIONS
+from mfairfl.plugins import MODELS
 from mfairfl.runs.config import make_config
+from mfairfl.strategies.registry import METHODS
 
 ROWS = "x,sex,hired\n" + "\n".join(
     f"{i % 7},{'f' if i % 2 else 'm'},{'yes' if i % 3 else 'no'}" for i in range(60)
@@ -79,3 +83,98 @@ def test_findings_come_in_the_order_of_their_weight(config):
         ("note", "data"),
         ("ok", "leakage"),
     ]
+
+
+# ------------------------------------------------------------------ code that a file names
+
+CODE = """
+from dataclasses import dataclass
+from pathlib import Path
+from torch import nn
+from mfairfl.fairness import Event, Notion
+from mfairfl.strategies.fedavg import FedAvg
+
+Path(MARKER).touch()
+
+@dataclass(frozen=True, slots=True)
+class Own(FedAvg):
+    pass
+
+OWN = Notion("own_notion", (Event("y=0", (0,)),), "selection")
+
+def net(inputs):
+    return nn.Linear(inputs, 1)
+"""
+
+
+@pytest.fixture
+def code(write_module, tmp_path):
+    """A module that leaves a mark when it is imported."""
+    marker = tmp_path / "imported"
+    name = write_module(CODE.replace("MARKER", repr(str(marker))))
+    yield name, marker
+    for registry in (METHODS, MODELS, NOTIONS):
+        for added in [n for n in registry.added() if n.startswith(name) or n == "own_notion"]:
+            registry.remove(added)
+
+
+TOML = """
+[data]
+csv = "rows.csv"
+[task]
+label = "hired"
+favourable = "yes"
+sensitive = ["sex"]
+columns."x.y".missing_codes = ["-9"]
+[training]
+rounds = 1
+"""
+NAMING = {
+    "strategy.name": '[strategy]\nname = "{}:Own"\nweights = "uniform"\n',
+    "model.kind": '[model]\nkind = "{}:net"\n',
+    "fairness.notion": '[fairness]\nnotion = ["dp", "{}:OWN"]\n',
+}
+
+
+@pytest.mark.parametrize("key", NAMING)
+def test_code_that_a_file_names_is_said_and_not_imported(tmp_path, code, key, capsys):
+    module, marker = code
+    rows = ROWS.replace("x,sex", "x.y,sex", 1)
+    (tmp_path / "rows.csv").write_text(rows, encoding="utf-8")
+    path = tmp_path / "my.toml"
+    path.write_text(TOML + NAMING[key].format(module), encoding="utf-8")
+    findings = mfairfl.doctor(path)
+    (note,) = [f for f in findings if f.check == "code"]
+    assert note.level == "note"
+    assert note.message.startswith(f"{key} names code outside mfairfl, {module}:")
+    assert f"`mfairfl train` imports {module};" in note.message
+    # The rest goes on as far as it can.
+    assert {"label", "clients", "groups", "noise floor"} <= {f.check for f in findings}
+    assert not {"server sees", "cost"} & {f.check for f in findings}
+    assert main(["doctor", str(path)]) == 0
+    assert str(note) in capsys.readouterr().out
+    assert not marker.exists()
+    mfairfl.train(config=path)
+    assert marker.exists()
+    # Once it is imported, it is known like any other.
+    assert "cost" in {f.check for f in mfairfl.doctor(path)}
+
+
+def test_data_by_code_is_said_and_not_imported(tmp_path, code, capsys):
+    module, marker = code
+    path = tmp_path / "my.toml"
+    path.write_text(f'[data]\nname = "{module}:ROWS"\n', encoding="utf-8")
+    assert main(["doctor", str(path)]) == 0
+    assert f"data.name names code outside mfairfl, {module}:ROWS" in capsys.readouterr().out
+    assert {f.level for f in mfairfl.doctor(path)} == {"note", "ok"}
+    assert not marker.exists()
+
+
+def test_the_other_mistakes_of_a_file_with_code_are_still_found(tmp_path, code):
+    module, marker = code
+    path = tmp_path / "my.toml"
+    path.write_text(f'[strategy]\nname = "{module}:Own"\n[training]\nrouns = 3\n', "utf-8")
+    first, *_ = mfairfl.doctor(path)
+    assert (first.level, first.check) == ("fail", "input")
+    assert "did you mean 'training.rounds'" in first.message
+    assert not marker.exists()

@@ -83,6 +83,22 @@ def same(frame):
         (same, ("--set", "training.rouns=3"), ["did you mean 'training.rounds'?"]),
         (same, ("--set", "strategy.weihgts=size"), ["'weihgts'", "did you mean 'weights'?"]),
         (same, ("--heterogeneity", "iidd"), ["unknown scheme 'iidd'", "did you mean 'iid'?"]),
+        (
+            same,
+            ("--heterogeneity", "dirichlet", "--alpha", "0.1"),
+            ["two things", "--concentration 0.1", "--set fairness.alpha=0.1"],
+        ),
+        (same, ("--concentration", "0.1"), ["scheme 'column'", "'concentration'", "remove it"]),
+        (
+            same,
+            ("--heterogeneity", "iid", "--concentration", "0.1"),
+            ["option of scheme 'iid'", "'concentration'"],
+        ),
+        (
+            same,
+            ("--heterogeneity", "dirichlet", "--concentration", "-1"),
+            ["concentration=-1: give a number above 0"],
+        ),
         (same, ("--rounds", "-1"), ["training.rounds", "(got -1)"]),
         (same, ("--lr", "x"), ["training.lr", "valid number", "(got 'x')"]),
         (same, ("--seed", "1.5"), ["seed", "valid integer", "(got 1.5)"]),

@@ -112,6 +112,24 @@ def test_flags_win_over_the_file_and_set_reaches_every_key(cli, csv, tmp_path):
     assert list(record_of(tmp_path / "r")["metrics"]["test"]["by_group"]) == ["Gender"]
 
 
+def test_dirichlets_parameter_and_the_fairness_slack_are_told_apart(cli, csv, flags, tmp_path):
+    ours = ("train", "--csv", csv, *flags, "--heterogeneity", "dirichlet", "--clients", "3")
+    both = ("--concentration", "2", "--alpha", "0.1")
+    apart = ("--concentration", "2", "--set", "fairness.alpha=0.1")
+    for folder, more in (("a", both), ("b", apart), ("c", ("--set", "fairness.alpha=0.1"))):
+        answer = cli(*ours, *more, "--out", folder)
+        assert answer.code == 0, answer.err
+        record = record_of(tmp_path / folder)
+        assert record["config"]["fairness"]["alpha"] == 0.1
+        assert record["federation"]["options"]["concentration"] == (0.5 if folder == "c" else 2)
+    (tmp_path / "my.toml").write_text('[clients]\nscheme = "dirichlet"\n', encoding="utf-8")
+    refused = cli("train", "my.toml", "--csv", csv, *flags, "--alpha", "0.1")
+    assert refused.code == 2
+    assert "--concentration 0.1" in refused.err
+    tuned = cli("tune", "my.toml", "--csv", csv, *flags, "--alpha", "0.1")
+    assert tuned.err == refused.err
+
+
 def test_config_flag_is_the_argument(cli, csv, tmp_path):
     text = (
         '[data]\ncsv = "people.csv"\n[task]\nlabel = "Hired"\nfavourable = "yes"\n'

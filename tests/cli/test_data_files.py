@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import re
 import sqlite3
 import zipfile
@@ -15,17 +16,21 @@ from datetime import datetime
 import openpyxl
 import pandas as pd
 import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 
 from data_page import GIVEN, TASK, rows_of
 from mfairfl.data import read_table
+from mfairfl.data.limits import memory
 
 
 class Reader:
     """A user with a table who tries `mfairfl init` on the file made of it."""
 
-    def __init__(self, cli, people, folder):
+    def __init__(self, cli, people, folder, monkeypatch):
         self.cli, self.people, self.folder = cli, people, folder
+        self.monkeypatch = monkeypatch
         self.csv = people.to_csv(index=False)
 
     def write(self, name, data):
@@ -83,8 +88,8 @@ class Reader:
 
 
 @pytest.fixture
-def reader(cli, people, tmp_path):
-    return Reader(cli, people, tmp_path)
+def reader(cli, people, tmp_path, monkeypatch):
+    return Reader(cli, people, tmp_path, monkeypatch)
 
 
 def zipped(**files):
@@ -354,6 +359,103 @@ def data_as_settings(r):
     assert (checked.code, checked.out) == (2, f"fail  input: {message}")
 
 
+def sheet_of(r, name, rows):
+    """Write an Excel file with the XML of these rows, which says that it holds one cell."""
+    book, sheet = r.folder / "one-cell.xlsx", "xl/worksheets/sheet1.xml"
+    openpyxl.Workbook().save(book)
+    names = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    around = (
+        f'<worksheet xmlns="{names}"><dimension ref="A1"/><sheetData>%s</sheetData></worksheet>'
+    )
+    target = zipfile.ZipFile(r.folder / name, "w", zipfile.ZIP_DEFLATED, compresslevel=1)
+    with zipfile.ZipFile(book) as old, target as new:
+        for part in old.namelist():
+            new.writestr(part, around % rows if part == sheet else old.read(part))
+    return name
+
+
+def too_wide(r):
+    names = [f"c{i}" for i in range(300_000)]
+    refusal = "columns, more than the 16,384 that are read: leave columns out"
+    r.refuses(r.write("wide.csv", ",".join(names) + "\n"), f"wide.csv has 300,000 {refusal}")
+    record = json.dumps(dict.fromkeys(names, 1))
+    r.refuses(r.write("wide.json", f"[{record}]"), f"wide.json has 300,000 {refusal}")
+    one_each = "\n".join(json.dumps({name: 1}) for name in names)
+    r.refuses(r.write("keys.json", one_each), f"keys.json has 16,385 {refusal}")
+    table = pa.table({name: [1] for name in names[:16_385]})
+    pyarrow.parquet.write_table(table, r.folder / "wide.parquet")
+    r.refuses("wide.parquet", f"wide.parquet has 16,385 {refusal}")
+    pyarrow.feather.write_feather(table, str(r.folder / "wide.feather"))
+    r.refuses("wide.feather", f"wide.feather has 16,385 {refusal}")
+    outside = '<row r="1"><c r="XFE1"><v>1</v></c></row>'
+    r.refuses(sheet_of(r, "wide.xlsx", outside), f"wide.xlsx has 16,385 {refusal}")
+
+
+def claimed_cells(r):
+    refusal = "cells (rows × columns), more than the 1,073,741,824 that are read"
+    first = json.dumps({f"c{i}": 1 for i in range(16_000)})
+    name = r.write("gaps.json", first + '\n{"c1": 1}' * 100_000)
+    r.refuses(name, f"gaps.json has 67,109 × 16,000 {refusal}")
+    nulls = pa.table({"a": pa.nulls(2**30 + 1)})
+    pyarrow.feather.write_feather(
+        nulls, str(r.folder / "nulls.feather"), compression="uncompressed", chunksize=2**31 - 1
+    )
+    assert (r.folder / "nulls.feather").stat().st_size < 1000
+    r.refuses("nulls.feather", f"nulls.feather has 1,073,741,825 × 1 {refusal}")
+    constant = pa.table({f"c{i}": pa.nulls(2**20) for i in range(20)})
+    pyarrow.parquet.write_table(constant, r.folder / "nulls.parquet")
+    r.monkeypatch.setattr("mfairfl.data.limits.MOST_CELLS", 20 * 2**20 - 1)
+    r.refuses("nulls.parquet", "nulls.parquet has 1,048,576 × 20 cells")
+
+
+def claimed_sheets(r):
+    refusal = "sheet 'Sheet' has more than 1,048,576 rows or 67,108,864 cells: save the table as"
+    far = '<row r="1"><c r="A1"><v>1</v></c></row><row r="{0}"><c r="A{0}"><v>1</v></c></row>'
+    r.refuses(sheet_of(r, "far.xlsx", far.format(24_000_000)), f"far.xlsx, {refusal}")
+    aside = "".join(f'<row r="{i}"><c r="XFD{i}"><v>1</v></c></row>' for i in range(1, 5000))
+    r.refuses(sheet_of(r, "aside.xlsx", aside), f"aside.xlsx, {refusal}")
+    name = sheet_of(r, "bomb.xlsx", "<row><c><v>1</v></c></row>" * 4_500_000)
+    assert (r.folder / name).stat().st_size < 2_000_000
+    r.refuses(name, "bomb.xlsx unpacks to 112 MiB, more than 100 times its size: save the table")
+
+
+def larger_than_memory(r):
+    with (r.folder / "huge.csv").open("wb") as file:
+        file.truncate(memory() + 1)  # takes no room on the disk
+    r.refuses("huge.csv", "huge.csv is larger than the memory of this machine (")
+
+
+def no_file(r):
+    os.mkfifo(r.folder / "pipe.csv")
+    r.refuses("pipe.csv", "cannot read pipe.csv: not a regular file: give")
+    r.refuses("/dev/zero", "cannot read /dev/zero: not a regular file: give")
+    settings = (
+        '[task]\nlabel = "y"\nfavourable = "1"\nsensitive = ["s"]\n[data]\ncsv = "pipe.csv"\n'
+    )
+    checked = r.cli("doctor", r.write("pipe.toml", settings))
+    assert checked.code == 2
+    assert "cannot read pipe.csv: not a regular file" in checked.err
+    counted = r.cli("audit", "/dev/zero", "--label", "y", "--prediction", "d", "--sensitive", "s")
+    assert counted.code == 2
+    assert "cannot read /dev/zero: not a regular file" in counted.err
+
+
+def no_settings(r):
+    os.mkfifo(r.folder / "pipe.toml")
+    with (r.folder / "huge.toml").open("wb") as file:
+        file.truncate(5 << 20)
+    for name, why in {
+        "/dev/zero": "not a regular file",
+        "pipe.toml": "not a regular file",
+        "huge.toml": "File too large",
+    }.items():
+        message = f"{name}: cannot be read ({why}); give a TOML file of at most 4 MiB\n"
+        assert r.cli("train", name) == (2, "", f"error: {message}")
+        assert r.cli("doctor", name).out == f"fail  input: {message}"
+    deep = r.write("deep.toml", "x = " + "[" * 100_000)
+    assert "deep.toml: nested too deeply" in r.cli("train", deep).err
+
+
 FILES = {
     "cells between commas, semicolons, tabs or pipes": usual_delimiters,
     "another delimiter": another_delimiter,
@@ -387,6 +489,12 @@ FILES = {
     "a quote that is never closed": open_quote,
     "something else than its name says": other_content,
     "data where settings belong: `mfairfl train people.csv`": data_as_settings,
+    "more than 16,384 columns": too_wide,
+    "JSON, Parquet or Arrow of more than 2³⁰ cells, absent keys included": claimed_cells,
+    "Excel of more rows or cells than a sheet can well have": claimed_sheets,
+    "more bytes than the machine has memory": larger_than_memory,
+    "no file: a device, a pipe": no_file,
+    "settings that are no file, or larger than 4 MiB": no_settings,
 }
 
 

@@ -160,7 +160,7 @@ def test_iid_chunks_are_equal():
 def test_a_flat_dirichlet_is_nearly_even(on):
     # With alpha 1e8 the shares have standard deviation 2e-5: 400 rows a class give 100 ± 1.
     table = crowd(400, 400)
-    facts = partition(table, "dirichlet", on=on, alpha=1e8, clients=4).summary()["clients"]
+    facts = partition(table, "dirichlet", on=on, concentration=1e8, clients=4).summary()["clients"]
     rows = [
         c["favourable"] if on == "label" else c["attributes"]["sex"]["Female"]["rows"]
         for c in facts
@@ -168,8 +168,16 @@ def test_a_flat_dirichlet_is_nearly_even(on):
     assert all(abs(n - 100) <= 1 for n in rows)
 
 
+def test_the_former_name_of_the_concentration_still_works():
+    table = crowd(300, 500)
+    new = partition(table, "dirichlet", concentration=0.3, seed=4)
+    old = partition(table, "dirichlet", alpha=0.3, seed=4)
+    assert new.summary() == old.summary()
+    assert new.options["concentration"] == 0.3
+
+
 def test_dirichlet_on_groups_keeps_each_groups_total():
-    federation = partition(crowd(300, 500), "dirichlet", on="group", alpha=0.8, seed=4)
+    federation = partition(crowd(300, 500), "dirichlet", on="group", concentration=0.8, seed=4)
     assert np.sum(counts(federation), axis=0).tolist() == [300, 500]
 
 
@@ -379,8 +387,11 @@ def test_a_client_with_one_class_is_noted():
         ({"scheme": "iid", "test": 0.8, "validation": 0.3}, "sum below 1"),
         ({"scheme": "iid", "alpha": 1.0}, "unknown option of scheme 'iid' 'alpha'"),
         ({"scheme": "high", "attribute": "sxe"}, "did you mean 'sex'"),
-        ({"scheme": "dirichlet", "alpha": 0}, "alpha=0: give a number above 0"),
-        ({"scheme": "dirichlet", "alpha": 1e-4}, "raise alpha"),
+        ({"scheme": "dirichlet", "concentration": 0}, "concentration=0: give a number above 0"),
+        ({"scheme": "dirichlet", "concentration": 1e-4}, "raise concentration"),
+        ({"scheme": "dirichlet", "concentration": 1, "alpha": 1}, "leave one of them out"),
+        ({"scheme": "iid", "concentration": 1}, "option of scheme 'iid'"),
+        ({"scheme": "iid", "alpha": 1}, "option of scheme 'iid'"),
         ({"scheme": "dirichlet", "on": "labels"}, "did you mean 'label'"),
         ({"scheme": "size-skew", "skew": 60.0}, "no rows: lower skew or clients"),
         ({"scheme": "ratio"}, r"needs ratios=: 2 rows \(Female, Male\)"),

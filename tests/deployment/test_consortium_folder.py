@@ -195,6 +195,29 @@ def test_doctor_shows_what_a_silo_keeps_back_key_by_key(folder, tmp_path, capsys
     assert "min_rows = 25 (of policy.toml): " in found[0]
 
 
+def test_doctor_names_code_and_does_not_import_it(folder, tmp_path, capsys, monkeypatch):
+    coordinator, north = folder / "coordinator", folder / "silos" / "north"
+    (north / "rows.csv").write_bytes(write_files(tmp_path)["north"].read_bytes())
+    (tmp_path / "evil.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    task = '[task]\nlabel = "hired"\nfavourable = "yes"\nsensitive = ["sex"]\n'
+    rule = '[strategy]\nname = "evil:Rule"\n[fairness]\nnotion = "evil:NOTION"\n'
+    (coordinator / "run.toml").write_text("masked = true\n" + task + rule)
+    silo = north / "silo.toml"
+    listed = 'extensions = ["evil:NOTION", "evil:net"]'
+    silo.write_text(silo.read_text().replace("extensions = []", listed))
+    named = "names code outside mfairfl, evil"
+    both = told(coordinator / "federation.toml", "code", capsys)
+    assert [line.partition(named)[0] for line in both] == [
+        "note  code: fairness.notion ",
+        "note  code: strategy.name ",
+    ]
+    for line, name in zip(told(silo, "code", capsys), ("NOTION", "net"), strict=True):
+        assert line.startswith(f"note  code: extensions {named}:{name}: it is not imported here, ")
+        assert "the silo imports evil when it starts" in line
+    assert "evil" not in sys.modules
+
+
 def test_doctor_says_what_the_server_sees_to_both_sides(folder, tmp_path, capsys):
     """The run of the template: mfairfl, robust, which the silo has a copy of."""
     coordinator, north = folder / "coordinator", folder / "silos" / "north"

@@ -9,6 +9,7 @@ import pytest
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.goal import Goal
+from mfairfl.runs.config import make_config
 
 SEX, AGE = Attribute("sex", ("F", "M")), Attribute("age", ("young", "mid", "old"))
 
@@ -17,8 +18,22 @@ def groups(goal):
     return [(name, group) for _, _, name, group in goal.constraints((SEX, AGE)).labels]
 
 
-def test_the_first_attribute_is_the_default():
-    assert groups(Goal()) == [("sex", "F"), ("sex", "M")]
+def test_all_attributes_are_the_default():
+    both = [("sex", "F"), ("sex", "M"), ("age", "young"), ("age", "mid"), ("age", "old")]
+    assert groups(Goal()) == both
+
+
+def test_the_default_in_python_is_that_of_the_configuration():
+    configured = make_config({}).goal(("sex", "age"))
+    assert groups(Goal()) == groups(configured)
+    crossed = make_config({"fairness": {"intersections": True}}).goal(("sex", "age"))
+    assert groups(Goal(intersections=True)) == groups(crossed)
+    assert len(groups(crossed)) == 2 + 3 + 2 * 3
+
+
+def test_an_empty_choice_is_refused():
+    with pytest.raises(ConfigError, match="sensitive attribute"):
+        Goal(attributes=()).constraints((SEX, AGE))
 
 
 def test_attributes_are_taken_as_named():

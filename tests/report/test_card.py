@@ -10,8 +10,8 @@ from markdown_it import MarkdownIt
 from counted_runs import decided, write_counted
 from mfairfl.data import Attribute
 from mfairfl.report import build_report, model_card
-from mfairfl.report.markdown import bullets, escaped, table
-from mfairfl.text import one_line
+from mfairfl.report.markdown import bullets, table
+from mfairfl.text import markdown_escaped, one_line
 
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 HOSTILE = (
@@ -65,7 +65,7 @@ def test_hostile_names_stay_text_in_lists_and_tables(name):
         for end in ("open", "close")
     }
     assert texts(table(["client", name], [[name, "3"]], right=1)) == ["client", name, name, "3"]
-    assert texts(f"Somebody is called {escaped(name)}, then.") == [
+    assert texts(f"Somebody is called {markdown_escaped(name)}, then.") == [
         f"Somebody is called {name}, then."
     ]
 
@@ -73,14 +73,14 @@ def test_hostile_names_stay_text_in_lists_and_tables(name):
 @given(st.text(max_size=60))
 def test_any_text_is_read_back_as_it_was(text):
     shown = one_line(text)
-    assert texts(f"x{escaped(text)}x") == [f"x{shown}x"]
+    assert texts(f"x{markdown_escaped(text)}x") == [f"x{shown}x"]
     assert texts(bullets([text])) == ([shown] if shown else [])
     assert texts(table(["a", "b"], [[text, "3"]], right=1)) == ["a", "b", shown, "3"]
 
 
 def test_autolinks_of_other_readers_find_nothing():
     """GitHub makes links of bare addresses; an escaped dot or slash keeps it from that."""
-    said = escaped("www.example.invalid HTTPS://example.invalid")
+    said = markdown_escaped("www.example.invalid HTTPS://example.invalid")
     assert "www." not in said
     assert "://" not in said
     assert texts(said) == ["www.example.invalid HTTPS://example.invalid"]

@@ -281,7 +281,8 @@ def test_an_unknown_option_is_refused_with_the_nearest():
 
 
 def test_every_short_option_names_a_key():
-    known = {*_keys(), "strategy.weights"}  # FedAvg's hyper-parameter
+    # FedAvg's hyper-parameter, and Dirichlet's.
+    known = {*_keys(), "strategy.weights", "clients.options.concentration"}
     known |= {f"task.{name}" for name in Task.model_fields}
     assert {option.key for option in OPTIONS.values()} <= known
 

@@ -193,6 +193,22 @@ def test_settings_that_could_have_no_effect_are_refused(rows, options, key):
         mfairfl.train(given[rows](), **options)
 
 
+def test_dirichlets_parameter_is_a_keyword():
+    table = fed.people_table()
+    options = {"heterogeneity": "dirichlet", "clients": 3, **QUICK}
+    run = mfairfl.train(table, concentration=3.0, alpha=0.1, **options)
+    expected = mfairfl.partition(table, "dirichlet", concentration=3.0, clients=3)
+    assert run.record.federation.clients == [
+        type(run.record.federation.clients[0]).model_validate(one)
+        for one in expected.summary()["clients"]
+    ]
+    assert run.record.config["fairness"]["alpha"] == 0.1
+    with pytest.raises(ConfigError, match=r"concentration=0\.1 .*fairness\.alpha=0\.1"):
+        mfairfl.train(table, alpha=0.1, **options)
+    # Called what partition once called it, it is Dirichlet's own.
+    mfairfl.train(table, alpha=0.1, **{"clients.options.alpha": 3.0}, **options)
+
+
 def test_callbacks_hear_of_every_round(tmp_path):
     watch = fed.Watch()
     mfairfl.train(fed.people_table(), callbacks=[watch], **QUICK)

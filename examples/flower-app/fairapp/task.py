@@ -37,5 +37,5 @@ def load_clients(count: int) -> Federation:
     turns its sensitive columns into cells.
     """
     table = mfairfl.load_dataset("adult")
-    split = {"clients": count, "on": "group", "alpha": 1.0, "seed": 0}
+    split = {"clients": count, "on": "group", "concentration": 1.0, "seed": 0}
     return mfairfl.partition(table, "dirichlet", encoder=ENCODER, **split)

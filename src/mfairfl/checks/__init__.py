@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from mfairfl.checks.facts import ColumnFacts
 from mfairfl.checks.finding import Finding, by_weight
+from mfairfl.checks.outside import Outside, findings_about, without_outside
 from mfairfl.errors import MfairflError, require_extra
 from mfairfl.files import load_toml
 from mfairfl.runs.config import Config, make_config
@@ -32,6 +33,7 @@ def doctor(source: str | Path | Config) -> list[Finding]:
     ----------
     source : path or Config
         A TOML file for `mfairfl train`, a silo's file, a coordinator's file, or a configuration.
+        Code that a file names (``package.module:Name``) is said, not imported.
 
     Returns
     -------
@@ -76,8 +78,18 @@ def _examine(source: str | Path | Config) -> Iterator[Finding | ColumnFacts]:
     versions = ", ".join(f"{name} {version(name)}" for name in ("mfairfl", "torch", "numpy"))
     yield Finding("ok", "versions", f"{versions}, python {platform.python_version()}")
     where = "configuration" if isinstance(source, Config) else str(source)
-    config = source if isinstance(source, Config) else make_config(settings(source, {}), where)
-    yield Finding("ok", "settings", f"{where}: strategy {config.strategy.name}")
+    outside = list[Outside]()
+    if isinstance(source, Config):
+        config = source
+    else:
+        known, outside = without_outside(settings(source, {}))
+        config = make_config(known, where)
+    yield from findings_about(outside, "`mfairfl train` imports {}")
+    spellings = dict(outside)
+    method = spellings.get("strategy.name", config.strategy.name)
+    yield Finding("ok", "settings", f"{where}: strategy {method}")
+    if "data.name" in spellings:
+        return  # without its code there are no rows to look at
     from mfairfl.checks.run import examine_run  # noqa: PLC0415 - loads PyTorch
 
-    yield from examine_run(config)
+    yield from examine_run(config, unknown=spellings.keys())

@@ -15,6 +15,7 @@ from cryptography import x509
 from mfairfl.checks.facts import ColumnFacts, column_facts
 from mfairfl.checks.features import examine_features
 from mfairfl.checks.finding import Finding
+from mfairfl.checks.outside import Outside, findings_about, without_outside
 from mfairfl.checks.run import SMALL_GROUP
 from mfairfl.checks.server import TRUST, agreed_view, configured_view
 from mfairfl.data.agreement import Profile, agree, describe_columns
@@ -26,12 +27,13 @@ from mfairfl.data.traps import traps_of
 from mfairfl.deployment.credentials import require_private_key
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.files import others_can_read, toml_text
+from mfairfl.files import load_toml, others_can_read, toml_text
 from mfairfl.guard.rosters import FEWEST
 from mfairfl.remote.masking import load_members
 from mfairfl.remote.policy import POLICY, Disclosure, Limits, load_policy
 from mfairfl.remote.silo_file import SiloSettings, load_silo
-from mfairfl.runs.agreed import read_agreement
+from mfairfl.runs.agreed import agreement_of
+from mfairfl.runs.config import make_config
 
 __all__ = ["examine_federation", "examine_silo"]
 
@@ -43,11 +45,14 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     silo, policy = load_silo(file), load_policy(file)
     yield TRUST
     yield Finding("ok", "settings", f"{file}: silo '{silo.name}'")
+    yield from findings_about(
+        [Outside("extensions", one) for one in silo.extensions],
+        "the silo imports {} when it starts",
+    )
     yield Finding("ok", "limits", _limits(policy.limits))
     yield from _disclosure(policy.disclosure)
     content = read_file(silo.csv, **asdict(silo.format))
-    agreement = read_agreement(silo)
-    task = None if agreement is None else agreement.task
+    task = _agreed_task(silo)
     reading = silo if task is None else task.read_as(silo)
     columns = columns_of(content.frame, silo.csv.name, reading)
     found = f"{silo.csv.name}: {len(content.frame):,} rows, {len(columns)} columns"
@@ -69,6 +74,14 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     yield from _members(silo)
     yield from _certificate(silo.ca, "ca")
     yield _reach(silo)
+
+
+def _agreed_task(silo: SiloSettings) -> Task | None:
+    """Return the task of the silo's copy of run.toml; code that it names is not imported."""
+    if silo.task is None:
+        return None
+    known, _ = without_outside(load_toml(silo.task))
+    return agreement_of(make_config(known, str(silo.task)), silo.task.name).task
 
 
 def _limits(limits: Limits) -> str:
@@ -224,13 +237,17 @@ def _reach(silo: SiloSettings) -> Finding:
 def examine_federation(file: Path) -> Iterator[Finding]:
     """Yield findings about a coordinator's file; an error is raised where it cannot serve."""
     settings = load_federation(file)
-    about = "no run, audits only"
-    if settings.run is not None:
-        about = f"strategy {settings.config().strategy.name}"
     yield TRUST._replace(level="note")
-    yield Finding("ok", "settings", f"{file}: {about}")
-    if settings.run is not None:
-        yield from configured_view(settings.config())
+    if settings.run is None:
+        yield Finding("ok", "settings", f"{file}: no run, audits only")
+    else:
+        known, outside = without_outside(load_toml(settings.run))
+        config, spellings = settings.config(known), dict(outside)
+        yield from findings_about(outside, "the run imports {}")
+        method = spellings.get("strategy.name", config.strategy.name)
+        yield Finding("ok", "settings", f"{file}: strategy {method}")
+        if not spellings:
+            yield from configured_view(config)
     members = settings.members()
     yield Finding("ok", "silos", f"keys of {', '.join(sorted(members.values()))}")
     if gone := sorted(members[key] for key in settings.revoked_keys() & set(members)):

@@ -39,8 +39,14 @@ REVEALS = {
 """What a method shows the server, by `Card.reveals`."""
 
 
-def examine_run(config: Config) -> Iterator[Finding | ColumnFacts]:
-    """Yield findings about the data of a run; an error is raised where it cannot be trained."""
+def examine_run(config: Config, unknown: Collection[str] = ()) -> Iterator[Finding | ColumnFacts]:
+    """Yield findings about the data of a run; an error is raised where it cannot be trained.
+
+    Parameters
+    ----------
+    unknown : collection of str
+        Keys for which the configuration has stand-ins: what depends on them is not said.
+    """
     content = None if config.task is None else content_of(config)
     try:
         table = _table(config, content)
@@ -54,15 +60,19 @@ def examine_run(config: Config) -> Iterator[Finding | ColumnFacts]:
     del content  # before all rows are encoded
     yield from _label(table)
     federation = federation_of(config, table)
-    setup = setup_of(config, federation, model_of(config, federation.pool.inputs.width))
+    # Refuses what cannot be trained; so it comes before the findings about the features.
+    setup = None
+    if not unknown:
+        setup = setup_of(config, federation, model_of(config, federation.pool.inputs.width))
     yield _copies(table, federation)
     yield from _features(table, federation)
     yield from (Finding("warn", "data", warning) for warning in table.warnings)
     yield from _clients(federation, known=table.warnings)
     yield from _groups(federation)
     yield from _floor(config, federation)
-    yield from _server(setup, config)
-    yield from _cost(setup)
+    if setup is not None:
+        yield from _server(setup, config)
+        yield from _cost(setup)
 
 
 def _table(config: Config, content: FileContent | None) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import io
 import lzma
@@ -15,11 +16,17 @@ from typing import IO, Any, Literal, NamedTuple
 
 import pyarrow as pa
 
+from mfairfl.data.limits import memory
 from mfairfl.errors import DataError
+from mfairfl.files import read_regular_file
 
 __all__ = ["Contents", "load_contents"]
 
 _LARGEST = 4 * 1024**3  # bytes that a packed file may unpack to
+# An Excel file that unpacks to more bytes than this must not be mostly repetition: sheets of equal
+# rows unpack to 17 times their size, files made to fill the memory to 1,000 times.
+_SUSPECT = 100 * 1024**2
+_FOLD = 100
 _CHUNK = 1024**2
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")  # the second one is an archive without files
 _AS_CSV = "save the table as CSV or .xlsx"
@@ -82,7 +89,7 @@ def load_contents(path: Path) -> Contents:
         if data.startswith(_ZIP):
             with _archive(path, data) as archive:
                 if "xl/workbook.xml" in archive.namelist():
-                    _require_small(path, sum(member.file_size for member in archive.infolist()))
+                    _require_small_parts(path, archive.infolist())
                     return Contents("excel", data)
                 data = _plain(path, _only_member(path, archive))
     if data.startswith(_ZIP) or data[257:262] == b"ustar":
@@ -99,8 +106,9 @@ def load_contents(path: Path) -> Contents:
 
 
 def _raw(path: Path) -> bytes:
+    most = memory()
     try:
-        return path.read_bytes()
+        return read_regular_file(path, most)
     except FileNotFoundError as error:
         siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
         near = get_close_matches(path.name, siblings, n=1)
@@ -109,6 +117,11 @@ def _raw(path: Path) -> bytes:
     except IsADirectoryError as error:
         raise DataError(f"{path} is a folder: {_choice(path)}") from error
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise DataError(
+                f"{path} is larger than the memory of this machine ({most / 1024**3:.3g} GiB): "
+                "leave columns or rows out"
+            ) from error
         raise DataError(f"cannot read {path}: {error.strerror}: give a readable file") from error
 
 
@@ -156,6 +169,17 @@ def _require_small(path: Path, size: int) -> None:
         raise DataError(
             f"{path} unpacks to more than {_LARGEST / 1024**3:.3g} GiB: unpack it, or give the "
             "rows as Parquet"
+        )
+
+
+def _require_small_parts(path: Path, parts: list[zipfile.ZipInfo]) -> None:
+    """Refuse an Excel file by what its directory says; no more is unpacked than it says."""
+    unpacked, packed = sum(p.file_size for p in parts), sum(p.compress_size for p in parts)
+    _require_small(path, unpacked)
+    if unpacked > max(_SUSPECT, _FOLD * packed):
+        raise DataError(
+            f"{path} unpacks to {unpacked / 1024**2:,.0f} MiB, more than {_FOLD} times its size: "
+            "save the table as CSV"
         )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from mfairfl.data.limits import refuse_columns
 from mfairfl.data.records import Record, frame_of_records, names_of_record
 from mfairfl.data.well_formed import read_well_formed
 from mfairfl.errors import DataError
@@ -44,6 +45,7 @@ def read_delimited(
             f"{path}: {found} with delimiter {given!r}: {_DELIMITERS[likely]} seems right, "
             f"give delimiter={likely!r}"
         )
+    refuse_columns(path, len(first[1]))
     frame = read_well_formed(data, delimiter, len(first[1]), header=header is not False)
     if frame is not None:
         frame.columns = names_of_record(path, first[1], header=header)

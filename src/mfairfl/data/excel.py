@@ -17,12 +17,16 @@ from typing import Any
 
 import pandas as pd
 
+from mfairfl.data.limits import refuse_columns
 from mfairfl.data.records import FileFormat, frame_of_records
 from mfairfl.errors import DataError, unknown
 
 __all__ = ["read_excel"]
 
 Row = tuple[Any, ...]
+
+_MOST_ROWS = 1_048_576  # a sheet of Excel has no more
+_MOST_CELLS = 2**26  # 64 columns of as many rows; as values of Python they take a few GiB
 
 
 def read_excel(path: Path, data: bytes, given: FileFormat) -> tuple[pd.DataFrame, str]:
@@ -37,7 +41,7 @@ def read_excel(path: Path, data: bytes, given: FileFormat) -> tuple[pd.DataFrame
         try:
             sheets = {sheet.title: sheet for sheet in _workbook(data).worksheets}
             name = _chosen(path, sheets, given.sheet)
-            rows = list(_rows(sheets[name]))
+            rows = list(_rows(path, sheets[name]))
             _refuse_merged(path, data, name)
             _refuse_uncomputed(path, data, name, rows)
         except DataError:
@@ -66,7 +70,7 @@ def _chosen(path: Path, sheets: Mapping[str, Any], given: str | None) -> str:
     if given is not None and given not in sheets:
         raise DataError(f"{path}: {unknown('sheet', given, sheets)}")
     asked = sheets if given is None else [given]
-    filled = [name for name in asked if any(map(_filled, _rows(sheets[name])))]
+    filled = [name for name in asked if any(map(_filled, _rows(path, sheets[name])))]
     if len(filled) > 1:
         raise DataError(
             f"{path} has {len(filled)} sheets ({', '.join(filled)}): choose one with sheet= "
@@ -78,9 +82,18 @@ def _chosen(path: Path, sheets: Mapping[str, Any], given: str | None) -> str:
     return filled[0]
 
 
-def _rows(sheet: Any) -> Iterator[Row]:
-    rows: Iterator[Row] = sheet.iter_rows(values_only=True)
-    return rows
+def _rows(path: Path, sheet: Any) -> Iterator[Row]:
+    """Yield the rows of a sheet; a file can name a cell far away, and all before it are cells."""
+    cells = 0
+    for line, row in enumerate(sheet.iter_rows(values_only=True), 1):
+        cells += len(row)
+        refuse_columns(path, len(row))
+        if line > _MOST_ROWS or cells > _MOST_CELLS:
+            raise DataError(
+                f"{path}, sheet '{sheet.title}' has more than {_MOST_ROWS:,} rows or "
+                f"{_MOST_CELLS:,} cells: save the table as CSV"
+            )
+        yield row
 
 
 def _filled(row: Row) -> bool:

@@ -18,12 +18,14 @@ import narwhals as nw
 import pandas as pd
 import pyarrow as pa
 import pyarrow.feather
+import pyarrow.parquet
 
 from mfairfl.data.contents import Contents, load_contents
 from mfairfl.data.decode import decode
 from mfairfl.data.delimited import read_delimited
 from mfairfl.data.excel import read_excel
 from mfairfl.data.json_rows import looks_like_json, read_json
+from mfairfl.data.limits import refuse_cells
 from mfairfl.data.records import FileFormat, column_names, first_line_notes
 from mfairfl.errors import DataError
 
@@ -159,9 +161,13 @@ def _notes(path: Path, frame: pd.DataFrame, given: FileFormat) -> tuple[str, ...
 def _arrow(path: Path, contents: Contents) -> pd.DataFrame:
     try:
         if contents.kind == "parquet":
+            footer = pyarrow.parquet.read_metadata(pa.BufferReader(contents.data))
+            refuse_cells(path, footer.num_rows, footer.num_columns)
             frame = pd.read_parquet(io.BytesIO(contents.data))
         else:
-            frame = pyarrow.feather.read_feather(pa.BufferReader(contents.data))
+            table = pyarrow.feather.read_table(pa.BufferReader(contents.data))
+            refuse_cells(path, table.num_rows, table.num_columns)
+            frame = table.to_pandas()
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         kind = contents.kind.capitalize()

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
+from mfairfl.data.limits import refuse_cells
 from mfairfl.data.records import column_names
 from mfairfl.errors import DataError
 
@@ -45,10 +46,14 @@ def read_json(path: Path, text: str) -> pd.DataFrame:
     """Return a frame of text; its index is the line, or the number of the record from 1."""
     unit, found = _documents(path, text)
     places, records = [], []
+    names: set[str] = set()
     for place, value in found:
         where = f"{path}, {unit} {place}"
         records.append(_record(where, value))
         places.append(place)
+        # A key that is absent from a record is a cell of it nonetheless.
+        names.update(records[-1])
+        refuse_cells(path, len(records), len(names))
     if not records:
         raise DataError(f'{path} has no records: expected objects such as {{"age": 31}}')
     frame = pd.DataFrame(records, index=pd.Index(places, name=unit), dtype="str").fillna("")

@@ -112,7 +112,7 @@ def partition(
         10 % of the rest; other rows stay unused.
         ``ratio``: ``ratios=``, a matrix groups × clients whose rows sum to at most 1.
         ``dirichlet``: shares of each label or group (``on="label"`` or ``"group"``) drawn from
-        Dirichlet(``alpha``); a small alpha is a strong skew.
+        Dirichlet(``concentration``); a small one is a strong skew. ``alpha`` is its former name.
         ``iid``: equal random chunks. ``size-skew``: sizes fall as rank ** -``skew``.
         ``column``: the task's client column; the default if the table has one.
     seed
@@ -216,6 +216,10 @@ def _input(
     """Check the given names, and fill in the scheme's defaults."""
     require_known("scheme", [scheme], (*SCHEMES, "column"), DataError)
     known = SCHEMES[scheme].options
+    if scheme == "dirichlet" and "alpha" in options:
+        if "concentration" in options:
+            raise DataError("alpha is the former name of concentration: leave one of them out")
+        options = {("concentration" if k == "alpha" else k): v for k, v in options.items()}
     require_known(f"option of scheme '{scheme}'", options, known, DataError)
     names = [one.name for one in table.attributes]
     if attribute is not None:
@@ -296,13 +300,13 @@ def _ratio(given: SchemeInput) -> Shares:
 
 
 def _dirichlet(given: SchemeInput) -> Shares:
-    on, alpha = given.options["on"], _positive(given.options, "alpha")
+    on, concentration = given.options["on"], _positive(given.options, "concentration")
     require_known("value of on=", [str(on)], ("label", "group"), DataError)
     if on == "label":
         groups, size = given.table.y.astype(np.int64), 2
     else:
         groups, size = given.groups, given.read.size
-    return Shares(groups, given.rng.dirichlet(np.full(given.count, alpha), size=size))
+    return Shares(groups, given.rng.dirichlet(np.full(given.count, concentration), size=size))
 
 
 def _iid(given: SchemeInput) -> Shares:
@@ -331,7 +335,9 @@ SCHEMES: dict[str, Scheme] = {
     "cf-literal": _published(_CF_LITERAL),
     "ratio": Scheme(_ratio, {"ratios": None}, "give the client a share above 0"),
     "dirichlet": Scheme(
-        _dirichlet, {"on": "label", "alpha": 0.5}, "raise alpha, lower clients or change the seed"
+        _dirichlet,
+        {"on": "label", "concentration": 0.5},
+        "raise concentration, lower clients or change the seed",
     ),
     "iid": Scheme(_iid, {}, "lower clients"),
     "size-skew": Scheme(_size_skew, {"skew": 1.0}, "lower skew or clients"),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -120,11 +121,11 @@ class FederationSettings(BaseModel):
             raise ValueError(f"minimum = {self.minimum}, but only {len(self.silos)} silos")
         return self
 
-    def config(self) -> Config:
-        """Read the settings of the run."""
+    def config(self, values: Mapping[str, Any] | None = None) -> Config:
+        """Read the settings of the run, unless they are given."""
         if self.run is None:
             raise ConfigError("no 'run' in federation.toml: name the settings of the run")
-        config = make_config(load_toml(self.run), str(self.run))
+        config = make_config(load_toml(self.run) if values is None else values, str(self.run))
         if config.task is None:
             raise ConfigError(f"{self.run}: no [task]; silos with files of their own need one")
         if config.strategy.create().card.trains_on == "pooled":

@@ -12,6 +12,7 @@ from mfairfl.errors import DataError, RunDirectoryError
 from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.runs.history import number_in, read_rows
 from mfairfl.runs.record import RunRecord
+from mfairfl.text import markdown_escaped
 
 __all__ = [
     "NUMBERS",
@@ -150,7 +151,8 @@ def write_epochs_markdown(frame: pd.DataFrame) -> str:
     for protocol, rows in frame.groupby("protocol", sort=False):
         data = list(dict.fromkeys(rows["data"]))
         heads = [f"{label}: {what}" for label in data for what in ("accuracy", "client std")]
-        lines = [f"| {protocol} | {' | '.join(heads)} |", "| --- |" + " ---: |" * len(heads)]
+        names = [markdown_escaped(head) for head in (str(protocol), *heads)]
+        lines = [f"| {' | '.join(names)} |", "| --- |" + " ---: |" * len(heads)]
         most = rows.groupby("data")["runs"].max()
         for strategy in dict.fromkeys(rows["strategy"]):
             own = rows[rows["strategy"] == strategy].set_index("data")
@@ -159,7 +161,7 @@ def write_epochs_markdown(frame: pd.DataFrame) -> str:
                 for label in data
                 for name in NUMBERS
             ]
-            lines.append(f"| {strategy} | {' | '.join(cells)} |")
+            lines.append(f"| {markdown_escaped(strategy)} | {' | '.join(cells)} |")
         parts.append("\n".join(lines))
     return "\n\n".join(parts) + "\n"
 

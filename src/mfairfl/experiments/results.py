@@ -34,7 +34,7 @@ from mfairfl.runs.figures import save_figure
 from mfairfl.runs.record import Metrics, RunRecord
 from mfairfl.runs.references import ReferenceRecord
 from mfairfl.runs.usefulness import nearly_constant
-from mfairfl.text import formula_safe_frame
+from mfairfl.text import formula_safe_frame, markdown_escaped
 
 __all__ = [
     "FinishedStudy",
@@ -163,7 +163,7 @@ def write_curves(done: FinishedStudy) -> StudyResult:
         figure = plot_convergence(history, data=data, protocol=protocol)
         save_figure(figure, folder / f"{done.name}-{protocol}", kinds=_KINDS)
     epochs = epochs_to_best(history)
-    text = f"# {study.title}\n\n{write_epochs_markdown(epochs)}"
+    text = f"# {markdown_escaped(study.title)}\n\n{write_epochs_markdown(epochs)}"
     write_atomically(folder / f"{done.name}.md", text.encode())
     write_atomically(folder / f"{done.name}.csv", write_csv(epochs).encode())
     return StudyResult(folder=folder, runs=history, table=epochs, text=text)

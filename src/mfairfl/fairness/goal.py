@@ -24,7 +24,7 @@ class Goal:
     notions : tuple of str
         Names or aliases of notions; several hold together.
     attributes : tuple of str, optional
-        Sensitive attributes; None means the first one of the task.
+        Sensitive attributes; None means all of the task.
     intersections : bool
         Whether every intersection of the attributes is constrained as well.
     alpha : float
@@ -35,6 +35,9 @@ class Goal:
     >>> sex = Attribute("sex", ("F", "M"))
     >>> len(Goal(notions=("eo",)).constraints((sex,)))  # two labels × two groups
     4
+    >>> age = Attribute("age", ("young", "old"))
+    >>> len(Goal().constraints((sex, age))), len(Goal(attributes=("sex",)).constraints((sex, age)))
+    (4, 2)
     """
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}  # for whoever reads it from text
@@ -53,6 +56,5 @@ class Goal:
     def constraints(self, attributes: Sequence[Attribute]) -> Constraints:
         """Return the constraints of this goal on a task with these attributes."""
         cells = Cells(tuple(attributes))
-        chosen = self.attributes or tuple(a.name for a in attributes[:1])
-        groupings = cells.groupings(chosen, self.intersections)
+        groupings = cells.groupings(self.attributes, self.intersections)
         return Constraints(cells, [notion(name) for name in self.notions], groupings)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mfairfl.report.document import RunReport, Slice
-from mfairfl.report.markdown import bullets, escaped
+from mfairfl.report.markdown import bullets
 from mfairfl.report.wording import label_of, percent
+from mfairfl.text import markdown_escaped
 
 __all__ = ["ai_act_skeleton"]
 
@@ -33,7 +34,7 @@ def ai_act_skeleton(report: RunReport) -> str:
         "not legal advice.",
     ]
     for point, (lines, left) in points.items():
-        parts += [f"### {point}", f"{bullets(lines)}\n- {escaped(left)}: {_PROVIDER}"]
+        parts += [f"### {point}", f"{bullets(lines)}\n- {markdown_escaped(left)}: {_PROVIDER}"]
     return "\n\n".join(parts)
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 
 from mfairfl.report.ai_act import ai_act_skeleton
 from mfairfl.report.document import Measured, RunReport, Section, Slice
-from mfairfl.report.markdown import bullets, escaped, table
+from mfairfl.report.markdown import bullets, table
 from mfairfl.report.wording import label_of
-from mfairfl.text import some_of
+from mfairfl.text import markdown_escaped, some_of
 
 __all__ = ["model_card"]
 
@@ -42,9 +42,10 @@ def model_card(report: RunReport) -> str:
     >>> print(model_card(build_report(["runs/mfairfl"])))  # doctest: +SKIP
     """
     parts = [
-        f"# Model card: {escaped(report.headline.title)}",
-        f"Written by mfairfl {escaped(report.mfairfl)} from the files of the run "
-        f"{escaped(report.provenance.run)}. What only people know is marked **to be filled in**.",
+        f"# Model card: {markdown_escaped(report.headline.title)}",
+        f"Written by mfairfl {markdown_escaped(report.mfairfl)} from the files of the run "
+        f"{markdown_escaped(report.provenance.run)}. What only people know is marked **to be "
+        "filled in**.",
         *_headline(report),
         "## Intended use",
         bullets_to_fill(_USE),
@@ -68,7 +69,7 @@ def bullets_to_fill(lines: Iterable[tuple[str, str]]) -> str:
 def _headline(report: RunReport) -> list[str]:
     first = report.headline
     said = [first.what, first.verdict, first.cost]
-    found = ["## Verdict", *map(escaped, said)]
+    found = ["## Verdict", *map(markdown_escaped, said)]
     if first.warnings:
         found += ["What makes the numbers doubtful:", bullets(first.warnings)]
     return found
@@ -96,12 +97,12 @@ def _data(report: RunReport) -> list[str]:
     source = "Origin of the rows, and how their labels came about"
     return [
         "## Data",
-        f"{escaped(str(facts.get('name')))}: {data.rows:,} rows, SHA-256 "
-        f"{escaped(str(facts.get('sha256')))}.",
+        f"{markdown_escaped(str(facts.get('name')))}: {data.rows:,} rows, SHA-256 "
+        f"{markdown_escaped(str(facts.get('sha256')))}.",
         bullets_to_fill([(source, "whoever collected the data")]),
         table(["client", *sizes, "base rate"], rows, right=1),
         *lists,
-        escaped(report.group_use.sentence),
+        markdown_escaped(report.group_use.sentence),
         bullets(report.group_use.details),
     ]
 
@@ -113,7 +114,10 @@ def _groups(report: RunReport) -> list[str]:
         "intervals.",
     ]
     for section in report.sections:
-        found += [f"### {escaped(section.attribute)}", _slices("group", section.groups, ())]
+        found += [
+            f"### {markdown_escaped(section.attribute)}",
+            _slices("group", section.groups, ()),
+        ]
         found.append(_measures(section))
     return found
 
@@ -158,7 +162,7 @@ def _server(report: RunReport) -> list[str]:
         [f"{x.what}: {x.holds}", x.seen, x.when, ", ".join(x.rows), x.by, x.why]
         for x in report.server.lines
     ]
-    found = ["## What the server saw", escaped(report.server.sentence)]
+    found = ["## What the server saw", markdown_escaped(report.server.sentence)]
     if rows:
         found.append(table(head, rows, right=len(head)))
     if report.withheld:

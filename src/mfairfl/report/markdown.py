@@ -5,28 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from mfairfl.text import one_line
+from mfairfl.text import markdown_escaped
 
-__all__ = ["bullets", "escaped", "table"]
+__all__ = ["bullets", "table"]
 
-_LONGEST = 2000  # characters of a text
-_SPECIAL = re.compile(r"[\\`*_\[\]<>|#~&$!]")
 _FIRST = re.compile(r"^(?:[-+=]|\d+[.)](?=\s|$))")  # would begin a list, a line or a heading
-_LINK = re.compile(r"(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE)
-
-
-def escaped(text: str) -> str:
-    r"""Return a text that Markdown shows as it is.
-
-    Examples
-    --------
-    >>> print(escaped("<b>| [x](y) *z*"))
-    \<b\>\| \[x\](y) \*z\*
-    >>> print(escaped("www.example.org"))
-    www\.example.org
-    """
-    plain = _SPECIAL.sub(r"\\\g<0>", one_line(text, _LONGEST))
-    return _LINK.sub(r"\\\g<0>", plain)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: int) -> str:
@@ -40,8 +23,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: int) -> 
     | a\|b | 3 |
     """
     ruler = ["---" if i < right else "---:" for i in range(len(head))]
-    lines = [[escaped(cell) for cell in head], ruler]
-    lines += [[escaped(cell) for cell in row] for row in rows]
+    lines = [[markdown_escaped(cell) for cell in head], ruler]
+    lines += [[markdown_escaped(cell) for cell in row] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -57,4 +40,4 @@ def bullets(lines: Iterable[str], nothing: str = "") -> str:
 
 
 def _item(line: str) -> str:
-    return _FIRST.sub(lambda found: f"{found[0][:-1]}\\{found[0][-1]}", escaped(line))
+    return _FIRST.sub(lambda found: f"{found[0][:-1]}\\{found[0][-1]}", markdown_escaped(line))

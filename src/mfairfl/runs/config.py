@@ -130,7 +130,7 @@ class ClientsConfig(DocumentedModel):
     fold: int = Field(default=0, ge=0)
     """Which fold measures, from 0."""
     options: dict[str, Any] = Field(default_factory=dict)
-    """Options of the scheme."""
+    """Options of the scheme: concentration and on of dirichlet, skew of size-skew, ..."""
 
     @model_validator(mode="after")
     def _fold_exists(self) -> Self:

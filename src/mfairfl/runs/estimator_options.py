@@ -14,11 +14,11 @@ from mfairfl.runs.options import OPTIONS, dotted
 __all__ = ["run_options", "seed_of"]
 
 _SAME = (
-    *("notion", "alpha", "tolerance", "output_rule", "weights"),
+    *("notion", "tolerance", "output_rule", "weights"),
     *("hidden", "rounds", "local_epochs", "batch_size", "lr", "weight_decay"),
 )
 _TAKEN = {
-    **{OPTIONS[name].key: f"the parameter {name}" for name in ("strategy", *_SAME)},
+    **{OPTIONS[name].key: f"the parameter {name}" for name in ("strategy", "alpha", *_SAME)},
     "seed": "the parameter random_state",
     "model.kind": "the parameter model",
     "task": "what fit is given",
@@ -57,6 +57,7 @@ def run_options(
     return {
         **{name: parameters[name] for name in _SAME},
         "strategy": strategy,
+        "fairness.alpha": parameters["alpha"],
         "model": parameters["model"],
         "clients.test": 0.0,
         **({"clients.count": 1} if one_client else {}),

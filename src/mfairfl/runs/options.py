@@ -84,6 +84,11 @@ _PANELS: dict[str, dict[str, tuple[str, Kind, str]]] = {
             "How rows are split among clients: high, low, iid, dirichlet, size-skew, column, ...",
         ),
         "clients": ("clients.count", "integer", "Number of clients."),
+        "concentration": (
+            "clients.options.concentration",
+            "number",
+            "With --heterogeneity dirichlet: its parameter, 0.5; the smaller, the less alike.",
+        ),
     },
     "Fairness": {
         "strategy": ("strategy.name", "text", "Method from `mfairfl strategies`."),
@@ -221,9 +226,24 @@ def settings(
         if name not in keys and "." not in name:
             raise ConfigError(unknown("option", name, keys))
     try:
-        return nested({keys.get(name, name): value for name, value in options.items()}, base)
+        merged = nested({keys.get(name, name): value for name, value in options.items()}, base)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from None
+    if "alpha" in options:
+        _refuse_two_meanings(options["alpha"], dotted(merged))
+    return merged
+
+
+def _refuse_two_meanings(alpha: Any, merged: Mapping[str, Any]) -> None:
+    """Refuse `alpha` where it may be meant for Dirichlet's parameter, often called so."""
+    own = {"clients.options.concentration", "clients.options.alpha"}
+    if merged.get("clients.scheme") == "dirichlet" and own.isdisjoint(merged):
+        raise ConfigError(
+            f"alpha={alpha} with heterogeneity 'dirichlet' may mean two things: for Dirichlet's "
+            f"parameter give concentration={alpha} (--concentration {alpha}), for the violation "
+            f"that training leaves uncorrected fairness.alpha={alpha} (--set fairness.alpha="
+            f"{alpha})"
+        )
 
 
 def _anchored(path: Path) -> dict[str, Any]:

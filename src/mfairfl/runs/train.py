@@ -35,6 +35,7 @@ def train(
     csv: str | Path | None = None,
     heterogeneity: str | None = None,
     clients: int | None = None,
+    concentration: float | None = None,
     strategy: str | Strategy | None = None,
     notion: str | Notion | Sequence[str | Notion] | None = None,
     alpha: float | None = None,
@@ -72,8 +73,9 @@ def train(
     csv : path, optional
         A file of your own: CSV, Excel, JSON or Parquet. ``header=False`` and ``sheet="…"`` say
         that its first line is data, and which sheet is meant.
-    heterogeneity, clients
-        How rows are split among simulated clients, and their number.
+    heterogeneity, clients, concentration
+        How rows are split among simulated clients, their number, and the parameter of
+        ``heterogeneity="dirichlet"``, 0.5 by default: the smaller, the less alike they are.
     strategy : str or Strategy, optional
         A name of `mfairfl.strategies.available()`, ``package.module:Name``, or a strategy object.
     notion : str, Notion, or several, optional
@@ -133,6 +135,7 @@ def train(
         "client": client,
         "heterogeneity": heterogeneity,
         "clients": clients,
+        "concentration": concentration,
         "notion": _notions(notion),
         "alpha": alpha,
         "tolerance": tolerance,

@@ -19,7 +19,7 @@ from mfairfl.experiments.tables.layout import (
     short_name,
 )
 from mfairfl.experiments.tables.tabulate import LEVEL
-from mfairfl.text import aligned, formula_safe_frame, formula_unsafe
+from mfairfl.text import aligned, formula_safe_frame, formula_unsafe, markdown_escaped
 
 __all__ = [
     "CellTexts",
@@ -75,16 +75,16 @@ def number(value: float) -> str:
 
 
 def markdown(grid: Sequence[Sequence[str]]) -> str:
-    r"""Write a Markdown table, its first row as heading.
+    """Write a table of cells that are Markdown already, its first row as heading.
 
     Examples
     --------
-    >>> print(markdown([["method", "accuracy"], ["a|b", ".8"]]))
+    >>> print(markdown([["method", "accuracy"], ["fedavg", ".8"]]))
     | method | accuracy |
     | --- | --- |
-    | a\|b | .8 |
+    | fedavg | .8 |
     """
-    head, *lines = ([cell.replace("|", r"\|") for cell in row] for row in grid)
+    head, *lines = grid
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *lines])
 
 
@@ -176,19 +176,24 @@ def write_markdown(
     | mfairfl | .250 ± .000 | .250 ± .000 |
     """
     cells = CellTexts(long)
-    parts = [f"# {layout.title}", *sections]
-    parts += ["## How to read the tables", _legend(long, layout), _MORE]
+    parts = [f"# {markdown_escaped(layout.title)}", *sections]
+    parts += ["## How to read the tables", markdown_escaped(_legend(long, layout)), _MORE]
     for protocol in layout.protocols:
-        parts.append(f"## {protocol} (rounds x local epochs)")
+        parts.append(f"## {markdown_escaped(protocol)} (rounds x local epochs)")
         for data, split in product(layout.data, layout.splits):
             table, names = (protocol, data, split), layout.named_attributes(data)
             shown = [(notion, one) for notion in layout.models for one in measures(notion, names)]
             main = [(notion, one) for notion, one in shown if one.main]
-            parts += [f"### {data}, split {split}", markdown(_grid(cells, table, layout, main))]
+            parts.append(f"### {markdown_escaped(f'{data}, split {split}')}")
+            parts.append(_escaped_table(_grid(cells, table, layout, main)))
             for model in layout.models:
                 more = [(notion, one) for notion, one in shown if notion == model and not one.main]
-                parts.append(markdown(_grid(cells, table, layout, more)))
+                parts.append(_escaped_table(_grid(cells, table, layout, more)))
     return "\n\n".join(parts) + "\n"
+
+
+def _escaped_table(grid: Sequence[Sequence[str]]) -> str:
+    return markdown([[markdown_escaped(cell) for cell in row] for row in grid])
 
 
 def write_text(long: pd.DataFrame, layout: TableLayout) -> str:
