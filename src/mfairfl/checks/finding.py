@@ -8,8 +8,9 @@ from typing import Literal, NamedTuple
 __all__ = ["Finding", "by_weight"]
 
 _LEVELS = ("fail", "warn", "note", "ok")
-# What loses rows or gives the answer away comes first; after these, the order of the checks.
+# Whom to trust, then what loses rows or gives the answer away; after these, as the checks are.
 _FIRST = (
+    "trust",
     "input",
     "data",
     "leakage",
