@@ -7,7 +7,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
 
-.PHONY: help demo test lint format bench wide intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability masks floor
+.PHONY: help demo test lint format bench wide intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability floor
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,10 +61,6 @@ million: $(VENV)/.dev ## a million rows: FILE=a reduced ACSIncome table; time by
 floor: $(VENV)/.dev ## mFairFL with and without the default policy of silos, seed by seed (ten minutes): benchmarks/floor.txt
 	$(ONE_THREAD) $(BIN)/python benchmarks/floor.py > benchmarks/floor.txt
 	cat benchmarks/floor.txt
-
-masks: $(VENV)/.dev ## a masked measurement beside a plain one, at 5, 50 and 500 silos (minutes): benchmarks/masks.txt
-	$(ONE_THREAD) $(BIN)/python benchmarks/masks.py > benchmarks/masks.txt
-	cat benchmarks/masks.txt
 
 peers: $(VENV)/.dev ## a round beside other libraries, each in its own environment (20 minutes, 6 GB): benchmarks/peers.txt
 	$(ONE_THREAD) $(BIN)/python benchmarks/peers.py --out benchmarks/peers.txt

@@ -267,11 +267,10 @@ OTHER_READINGS = {
 def test_how_cells_are_read_is_agreed_whatever_the_file_holds(silos, key):
     """The refusal is the same for any file, even one that cannot be read: nothing is looked at."""
     task = Task(**dict(TASK) | OTHER_READINGS[key])
-    split = {"seed": 1, "test": 0.2, "validation": 0.1}
-    packets = [
-        make_packet(kind, {"task": task.model_dump(mode="json"), **split})
-        for kind in ("profile", "sums", "encode")
-    ]
+    plain = {"task": task.model_dump(mode="json")}
+    split = plain | {"seed": 1, "test": 0.2, "validation": 0.1}
+    headers = {"profile": plain, "sums": split, "encode": split}
+    packets = [make_packet(kind, header) for kind, header in headers.items()]
     said = set()
     for content in (silos["east"].csv.read_bytes(), b"hired,sex\nyes,F\n", b"\xff\x00"):
         silos["east"].csv.write_bytes(content)

@@ -49,14 +49,7 @@ def audit_local(
         for path in silos.values():  # a silo would say no more than that it cannot use its file
             read_predictions(columns_of(read_frame(path), path.name), subject, path.name)
     with sole_use(out / "deployment"):
-        file = write_audit_deployment(
-            subject,
-            silos,
-            out,
-            min_rows=min_rows,
-            deadline=deadline,
-            masked=request.masked,
-        )
+        file = write_audit_deployment(subject, silos, out, min_rows=min_rows, deadline=deadline)
         settings = load_federation(file)
         with servers(settings, file, say), nodes(settings, file.parent, say):
             say("asking for counts")
@@ -70,7 +63,6 @@ def write_audit_deployment(
     *,
     min_rows: int | None = None,
     deadline: float = 600,
-    masked: bool = False,
 ) -> Path:
     """Write the deployment's files, in which every silo agrees to what is asked for.
 
@@ -91,7 +83,6 @@ def write_audit_deployment(
         silo={"audit": _consent(subject)},
         federation={"deadline": deadline},
         policy=Policy(disclosure=floor),
-        masked=masked,
     )
 
 
