@@ -7,7 +7,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
 
-.PHONY: help demo test lint format bench wide intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability masks
+.PHONY: help demo test lint format bench wide intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -57,10 +57,6 @@ million: $(VENV)/.dev ## a million rows: FILE=a reduced ACSIncome table; time by
 	@test -n "$(FILE)" || { echo "give a table of your own: make million FILE=acs.parquet"; exit 2; }
 	$(ONE_THREAD) $(BIN)/python benchmarks/million.py "$(FILE)" > benchmarks/million.txt
 	cat benchmarks/million.txt
-
-masks: $(VENV)/.dev ## a masked measurement beside a plain one, at 5, 50 and 500 silos (minutes): benchmarks/masks.txt
-	$(ONE_THREAD) $(BIN)/python benchmarks/masks.py > benchmarks/masks.txt
-	cat benchmarks/masks.txt
 
 peers: $(VENV)/.dev ## a round beside other libraries, each in its own environment (20 minutes, 6 GB): benchmarks/peers.txt
 	$(ONE_THREAD) $(BIN)/python benchmarks/peers.py --out benchmarks/peers.txt

@@ -76,7 +76,6 @@ OF_EXTRAS = (  # whoever uses these has the extra
     "mfairfl.deployment",
     "mfairfl.checks.deployment",
     "mfairfl.experiments.search.tune",
-    "mfairfl.remote.mask",
 )
 PUBLIC_NAMES = """
 import mfairfl, pandas as pd

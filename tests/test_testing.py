@@ -135,31 +135,9 @@ class Idle(Mean):
     card = Card(title="Nobody trains", steps="none")
 
 
-@dataclass(frozen=True)
-class Prying(Mean):
-    card = Card(title="Clients of fewer errors count more", reads="losses")
-
-    def combine(self, state, round, reports, gram):
-        right = [round.measured[r.client].statistics.positives[:, 1].sum() for r in reports]
-        weights = 1.0 + np.array(right)
-        return Step(weights / weights.sum())
-
-
-@dataclass(frozen=True)
-class Peeping(Mean):
-    card = Card(title="Clients with more cells count more", reads="losses", measures="none")
-
-    def combine(self, state, round, reports, gram):
-        cells = np.array([len(round.summary.counts[r.client]) for r in reports])
-        weights = np.array([len(r.client) for r in reports]) + cells
-        return Step(weights / weights.sum())
-
-
 @pytest.mark.parametrize(
     ("broken", "told"),
     [
-        (Prying, "Prying breaks 'reads no more of single clients.*which masks hide"),
-        (Peeping, "Peeping breaks 'reads no more of single clients.*ends in another model"),
         (Thawed, "Thawed breaks 'describes itself': the dataclass is not frozen"),
         (Anonymous, "Anonymous breaks 'describes itself': .*Anonymous has no card"),
         (Breathless, "Breathless breaks 'describes itself': title, paper and protects"),

@@ -32,6 +32,12 @@ __all__ = [
 ]
 
 _SHOWN = 60  # characters of a value in a message
+_NO_MASKS = (
+    "version 0.8 has no masks; the coordinator sees each silo's answers by itself and must be "
+    "trusted with them (docs/what-leaves.md); remove it"
+)
+_RETIRED = {"masked": _NO_MASKS, "members": _NO_MASKS}
+"""What to know of keys that earlier versions had: none is ever ignored."""
 
 
 class MfairflError(Exception):
@@ -85,6 +91,8 @@ class TimeLimitError(MfairflError):
 def unknown(kind: str, name: str, options: Iterable[str], *, listed: str | None = None) -> str:
     """Say that `name` is not a known `kind`, with the nearest known name.
 
+    Of a key or an option that an earlier version had, say what is no longer done.
+
     Parameters
     ----------
     listed : str, optional
@@ -96,6 +104,8 @@ def unknown(kind: str, name: str, options: Iterable[str], *, listed: str | None 
     "unknown strategy 'fedavgg': did you mean 'fedavg'? (known: fedavg, qffl)"
     """
     known = sorted(options)
+    if kind in ("key", "option") and (why := _RETIRED.get(name.rpartition(".")[2])):
+        return f"{name}: {why}"
     near = get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f": did you mean '{near[0]}'?" if near else ""
     where = f"known: {', '.join(known)}" if listed is None else f"`{listed}` lists all"

@@ -25,7 +25,6 @@ from mfairfl.engine.checkpoint import dump, parse
 from mfairfl.engine.embedded import (
     Member,
     clients_of,
-    counts_of,
     run_all,
     splits_of,
     summarize,
@@ -33,14 +32,11 @@ from mfairfl.engine.embedded import (
 from mfairfl.engine.loop import Result, federate, first_state
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Reply, RoundRecord, RunState, Setup, Train
-from mfairfl.engine.tallies import pooled
 from mfairfl.errors import MfairflError
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.goal import Goal
-from mfairfl.fairness.masked import EVERYBODY, MaskedSums, Single
 from mfairfl.fairness.notions import Notion
-from mfairfl.fairness.scores import pooled_scores
 from mfairfl.models import MLP
 from mfairfl.strategies.base import Card, Strategy
 from mfairfl.strategies.registry import create
@@ -213,39 +209,10 @@ class _SmallRun:
                 answer = clients.answer({0: ask})[0]
                 if tamper is not None and isinstance(ask, Train):
                     answer = tamper(ask.round, answer)
-                answer = _summed(answer) if setup.masked else answer
                 try:
                     ask = loop.send(Reply(answer))
                 except StopIteration as stop:
                     return stop.value, watch
-
-
-def _under_masks(run: _SmallRun) -> _SmallRun:
-    """Return the same run with what is known by cell known of all clients together only."""
-    counts = {split: counts_of(run.federation, split) for split in splits_of(run.federation)}
-    rows = {
-        split: {name: np.array([[table.sum()]]) for name, table in own.items()}
-        for split, own in counts.items()
-    }
-    whole = {split: np.sum(list(own.values()), axis=0) for split, own in counts.items()}
-    summary = replace(run.setup.summary, counts=rows["train"], whole=whole["train"])
-    changes = {"masked": True, "summary": summary, "enrolled": rows, "whole": whole}
-    return replace(run, changes={**run.changes, **changes})
-
-
-def _summed(answer: Any) -> Any:
-    """Return what a server is told under masks: of reports no multipliers, sums over all."""
-    if isinstance(answer, list):
-        return [replace(report, multipliers=(), gaps=()) for report in answer]
-    if isinstance(answer, dict):
-        return {s: {EVERYBODY: pooled_scores(list(own.values()))} for s, own in answer.items()}
-    return tuple(
-        {
-            split: MaskedSums({name: Single.of(one) for name, one in own.items()}, pooled(own))
-            for split, own in model.items()
-        }
-        for model in answer
-    )
 
 
 def _bits(result: Result) -> bytes:
@@ -335,26 +302,6 @@ def learns(strategy: Strategy) -> None:
     )
     how = f"the training loss went from {first:.3f} to {last:.3f} in {ROUNDS} rounds"
     _require(last < first, how)
-
-
-@_promise("reads no more of single clients than its card says")
-def reads_what_it_says(strategy: Strategy) -> None:
-    """With `reads="losses"`, end in the same model where only sums over all clients are known."""
-    card = strategy.card
-    if card.reads == "cells" or card.trains_on == "pooled":
-        return
-    told: list[bool] = []
-
-    def watched(round_: int, replies: list[Report]) -> list[Report]:
-        del round_
-        told.extend(bool(report.multipliers) for report in replies)
-        return replies
-
-    plain = _SmallRun(strategy)
-    expected, found = plain.run(watched)[0], _under_masks(plain).run()[0]
-    # Where clients move multipliers, their means would be known as well.
-    same = any(told) or _bits(found) == _bits(expected)
-    _require(same, 'with sums over all clients it ends in another model; say reads="cells"')
 
 
 @_promise("same seed, same bits")
@@ -542,7 +489,6 @@ STRATEGY_CHECKS: tuple[Callable[[Strategy], None], ...] = (
     says_what_crosses,
     survives_hard_clients,
     learns,
-    reads_what_it_says,
     repeats_itself,
     stands_bad_replies,
     takes_part_of_the_clients,

@@ -81,6 +81,7 @@ def same(frame):
         (same, ("--strategy", "fedvag"), ["unknown strategy 'fedvag'", "did you mean 'fedavg'?"]),
         (same, ("--notion", "equalised_odds"), ["did you mean 'equalized_odds'?"]),
         (same, ("--set", "training.rouns=3"), ["did you mean 'training.rounds'?"]),
+        (same, ("--set", "masked=true"), ["masked: version 0.8 has no masks", "remove it"]),
         (same, ("--set", "strategy.weihgts=size"), ["'weihgts'", "did you mean 'weights'?"]),
         (same, ("--heterogeneity", "iidd"), ["unknown scheme 'iidd'", "did you mean 'iid'?"]),
         (

@@ -286,7 +286,7 @@ def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog
     ask = {name: Packet('{"version": 4, "kind": "x"}', {}) for name in names}
     assert transport.exchange(ask)["west"] == "it is not online"
     grid.nodes[55] = gone
-    assert "knows no run" in str(transport.exchange(ask)["west"])  # it answers again
+    assert "unknown kind 'x'" in str(transport.exchange(ask)["west"])  # it answers again
 
 
 class Listing(LocalGrid):

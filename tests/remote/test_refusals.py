@@ -13,6 +13,7 @@ from mfairfl.data import Task
 from mfairfl.errors import MessageError
 from mfairfl.remote.codec import VERSION, Packet
 from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
+from mfairfl.remote.policy import KINDS
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
 
@@ -242,6 +243,28 @@ def test_absurd_scores_are_refused(silo):
     refused("shares must be 0 or more and sum to 1", ask, silo, "score", once, **model)
     model["shares"] = np.array([0.25, 0.75])
     assert ask(silo, "score", once, **model)["kind"] == "scores"
+
+
+def test_a_message_or_a_key_that_is_not_known_is_refused(silo):
+    for kind in ("mask-keys", "levels", "shell"):
+        refused(f"^a message of unknown kind '{kind}'$", ask, silo, kind, {})
+    _, size = silo
+    split = {"task": TASK.model_dump(mode="json"), "seed": 3, "test": 0.2, "validation": 0.0}
+    headers = {
+        "profile": {"task": split["task"]},
+        **dict.fromkeys(("sums", "cuts", "encode"), split),
+        "measure": {"models": 1, "splits": ["train"], "slot": None, "thresholds": None},
+        "score": {"splits": ["train"], "slot": None, "drawn": False},
+        "train": {"round": 0, "jobs": []},
+    }
+    assert headers.keys() == {*KINDS} - {"audit-groups", "audit"}  # forms of their own
+    model = {"model/0": np.zeros(size, np.float32)}
+    for kind, header in headers.items():
+        refused(
+            f"^a '{kind}' message: unknown key 'mask'$", ask, silo, kind, header | {"mask": {}}
+        )
+    refused(f"unknown key '{'x' * 59}…'", ask, silo, "train", headers["train"] | {"x" * 999: 1})
+    assert ask(silo, "measure", headers["measure"], **model)["kind"] == "sums"
 
 
 def test_prices_are_bounded_in_tables_and_in_multipliers_that_move(silo):

@@ -30,7 +30,7 @@ TASK = Task(label="hired", favourable="yes", sensitive=("sex",))
 def test_a_client_that_was_not_enrolled_says_so(settings):
     responder = Responder(settings["east"])
     with pytest.raises(MessageError, match="'east' knows no run 'run-1'; it must be enrolled"):
-        responder.handle("run-1", make_packet("score", {"split": "train"}))
+        responder.handle("run-1", make_packet("score", {"splits": ["train"]}))
 
 
 @pytest.mark.parametrize("run", ["../up", "", "a/b", ".hidden", "x" * 200])
@@ -62,7 +62,9 @@ def test_a_run_enrolled_with_another_version_is_refused_in_one_line(settings):
     for other in (earlier, header | {"hidden": header.pop("model")}):
         write_sealed(path, arrays, other)
         with pytest.raises(MessageError, match="run 'run-1' with another version"):
-            Responder(settings["east"]).handle("run-1", make_packet("score", {"split": "train"}))
+            Responder(settings["east"]).handle(
+                "run-1", make_packet("score", {"splits": ["train"]})
+            )
     assert responder.handle("run-2", make_packet("profile", {"task": TASK.model_dump()}))
 
 
@@ -70,7 +72,7 @@ def test_no_single_byte_of_the_stored_rows_can_change_unnoticed(settings):
     enrolled(settings["east"])
     folder = settings["east"].state / "run-1"
     path = folder / "rows.safetensors"
-    whole, score = path.read_bytes(), make_packet("score", {"split": "train"})
+    whole, score = path.read_bytes(), make_packet("score", {"splits": ["train"]})
     assert [p.stat().st_mode & 0o777 for p in (folder.parent, folder, path)] == [
         0o700,
         0o700,
@@ -326,11 +328,16 @@ def test_no_message_loosens_a_limit(settings):
     loose = {"limits": {"epochs": 99, "min_rows": 1}, "policy": {"limits": {"epochs": 99}}}
     loose |= {"epochs": 99, "min_rows": 1}
     with beyond("epochs", "3 epochs in a job: this silo allows 2"):
-        train(responder, size, epochs=3, more=loose)
+        train(responder, size, epochs=3)
+    for key, value in loose.items():  # none is read, and none is ignored
+        with pytest.raises(MessageError, match=f"a 'train' message: unknown key '{key}'"):
+            train(responder, size, epochs=3, more={key: value})
     path = settings["east"].csv
     path.write_text(path.read_text().replace("clerk", "astronaut", 3))
     task = {"task": TASK.model_dump(mode="json")}
-    answer = responder.handle("run-1", make_packet("profile", task | loose))
+    with pytest.raises(MessageError, match="a 'profile' message: unknown key 'epochs'"):
+        responder.handle("run-1", make_packet("profile", task | loose))
+    answer = responder.handle("run-1", make_packet("profile", task))
     assert "clerk" in answer.text
     assert "astronaut" not in answer.text
 

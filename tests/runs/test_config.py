@@ -150,7 +150,6 @@ def test_output_rules_have_the_defaults_of_the_design(values, rule, tolerance):
 CHANGES: dict[str, Any] = {
     "seed": 1,
     "robust": "auto",
-    "masked": True,
     "data.name": "adult",
     "data.path": "here",
     "data.sensitive": ("sex",),

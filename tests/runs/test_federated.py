@@ -178,7 +178,7 @@ def test_a_finished_run_is_returned_and_nobody_is_asked(silos, tmp_path):
     assert run_federated(asked, Office({}, "x", closes=0)) == first
 
 
-def test_a_damaged_enrolment_is_refused_in_one_line(silos, tmp_path):
+def test_a_damaged_or_an_old_enrolment_is_refused_in_one_line(silos, tmp_path):
     asked = wanted("fedavg", tmp_path / "run")
     run_federated(asked, Office(silos, run_name(asked.config)))
     path = tmp_path / "run" / "enrolment.json"
@@ -189,9 +189,10 @@ def test_a_damaged_enrolment_is_refused_in_one_line(silos, tmp_path):
         "{}",
         json.dumps(whole | {"counts": 3}),
         json.dumps(whole | {"task": 3}),
+        json.dumps(whole | {"whole": None}),  # as 0.7 wrote it
     ):
         path.write_text(text)
-        with pytest.raises(RunDirectoryError, match=r"enrolment\.json: damaged \(") as caught:
+        with pytest.raises(RunDirectoryError, match=r"enrolment\.json: not what this") as caught:
             run_federated(asked, Office({}, "x", closes=0))
         assert "\n" not in str(caught.value)
 

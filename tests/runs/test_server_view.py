@@ -195,7 +195,7 @@ def assert_named(config, seen, rows, vectors):
     lines = server_view(config)
     told = {(x.what, x.kind, x.when, x.rows, x.by) for x in lines if x.seen != "never"}
     assert told == crossed(seen, rows)
-    assert all(x.seen == "singly" for x in lines if x.seen != "never")  # nothing is masked
+    assert all(x.seen == "singly" for x in lines if x.seen != "never")
     assert {x.what for x in lines if x.seen == "never"} == {SLOTS[slot] for slot in vectors}
     assert len(lines) == len({(x.what, x.when) for x in lines})
     sent = [array for *_, answer in seen.answers for array in answer.arrays.values()]
@@ -254,23 +254,7 @@ def test_the_oracle_sees_what_a_manifest_leaves_out(tmp_path):
             assert_named(wrong, seen, rows, vectors)
 
 
-# ------------------------------------------------------------------ masks, and words
-
-
-def test_masks_leave_sums_of_what_is_told_by_group_and_single_updates():
-    card = create("scaffold").card
-    plain, masked = (manifest(card, Protocol(masked=masked)) for masked in (False, True))
-    assert {line.seen for line in plain} == {"singly", "never"}
-    single = {line.what for line in masked if line.seen == "singly"}
-    assert single == {"file description", "measurements", "updates", "control changes"}
-    told = [line for line in masked if line.what == "measurements" and line.seen == "singly"]
-    assert {(line.by, line.holds) for line in told} == {
-        ("client", "rows, wrong decisions and loss")
-    }
-    summed = {line.what for line in masked if line.seen == "as a sum"}
-    assert summed == {
-        *("encoder sums", "histogram counts", "counts", "measurements", "score histograms")
-    }
+# ------------------------------------------------------------------ words
 
 
 def test_a_reference_on_pooled_rows_shows_them():

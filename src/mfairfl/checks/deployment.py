@@ -28,8 +28,6 @@ from mfairfl.deployment.credentials import require_private_key
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.files import load_toml, others_can_read, toml_text
-from mfairfl.guard.rosters import FEWEST
-from mfairfl.remote.masking import load_members
 from mfairfl.remote.policy import POLICY, Disclosure, Limits, load_policy
 from mfairfl.remote.silo_file import SiloSettings, load_silo
 from mfairfl.runs.agreed import agreement_of
@@ -71,7 +69,6 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     yield from _audit(silo, content, policy.disclosure)
     yield _state(silo)
     yield _key(silo)
-    yield from _members(silo)
     yield from _certificate(silo.ca, "ca")
     yield _reach(silo)
 
@@ -182,17 +179,6 @@ def _key(silo: SiloSettings) -> Finding:
         raise ConfigError("no 'key': create one with `mfairfl deploy key key`")
     require_private_key(silo.key)
     return _key_privacy(silo.key)
-
-
-def _members(silo: SiloSettings) -> Iterator[Finding]:
-    """Say over whom sums are told, if under masks only."""
-    if silo.members is None:
-        return
-    found = sorted(load_members(silo.members))
-    if silo.name not in found:
-        raise ConfigError(f"{silo.members}: no {silo.name}.pub; put this silo's own key there too")
-    said = f"sums are told under masks only, over at least {FEWEST} of {', '.join(found)}"
-    yield Finding("ok", "members", said)
 
 
 def _key_privacy(key: Path) -> Finding:

@@ -61,9 +61,7 @@ def without_outside(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[O
             if others := [one for one in several if one not in outside]:
                 known[name][last] = others
     if any(one.key == "strategy.name" for one in found):
-        # Hyper-parameters of an unknown method; and whether it works under masks, only it says.
-        for name in ("strategy", "masked"):
-            known.pop(name, None)
+        known.pop("strategy")  # with the hyper-parameters of an unknown method
     return known, found
 
 

@@ -49,13 +49,8 @@ def terms_of(request: AuditRequest, most_rows: int | None = None) -> AuditTerms:
     request.check()
     if request.run is not None:
         model = model_to_send(request.run, request.compared)
-        return AuditTerms(subject=model, most_rows=most_rows, masked=request.masked)
-    return AuditTerms(
-        subject=request.columns(),
-        grid=request.grid(),
-        most_rows=most_rows,
-        masked=request.masked,
-    )
+        return AuditTerms(subject=model, most_rows=most_rows)
+    return AuditTerms(subject=request.columns(), grid=request.grid(), most_rows=most_rows)
 
 
 def audit_federation(

@@ -67,8 +67,6 @@ class AuditRequest(DocumentedModel):
     """The column that is race and ethnicity there."""
     small_categories: str | None = None
     """Why categories under 2 % of the rows are left out of ratios."""
-    masked: bool = False
-    """Silos, three or more, tell sums over all of them only."""
     facts: AuditFacts = Field(default_factory=AuditFacts)
     """What is printed beside the tables: tool, dates, source of the data."""
 

@@ -85,8 +85,7 @@ def _run_file(path: Path, run: Path | None) -> None:
     kept = {k: v for k, v in values.get("clients", {}).items() if k in ("test", "validation")}
     values["clients"] = kept
     config = make_config(values, str(run))
-    if not config.masked:
-        values.setdefault("robust", recommended(config.strategy.create().card))
+    values.setdefault("robust", recommended(config.strategy.create().card))
     path.write_text(tomli_w.dumps(values), encoding="utf-8")
 
 

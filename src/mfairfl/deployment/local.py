@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -90,7 +89,7 @@ def write_deployment(
     folder = out / "deployment"
     parts = None if silos is not None else _partition(config)
     plain = silo_config(config, None if parts is None else silo_task(parts[0]))
-    if "robust" not in config.model_fields_set and not config.masked:  # silos may lie
+    if "robust" not in config.model_fields_set:  # silos may lie
         robust = recommended(config.strategy.create().card)
         plain = plain.model_copy(update={"robust": robust})
     run = tomli_w.dumps(plain.model_dump(mode="json", exclude_none=True, exclude_defaults=True))
@@ -108,7 +107,6 @@ def write_deployment(
         files,
         silo={**told, "task": "../../run.toml"},
         federation={"run": "run.toml", "deadline": deadline},
-        masked=config.masked,
         # All files have one owner: by default the same encoding as in one table.
         policy=OPEN if policy is None else policy,
     )
@@ -121,7 +119,6 @@ def write_federation(
     silo: Mapping[str, Any],
     federation: Mapping[str, Any],
     policy: Policy,
-    masked: bool = False,
 ) -> Path:
     """Write keys, certificates and settings of silos on this machine; return federation.toml.
 
@@ -133,8 +130,6 @@ def write_federation(
         What else is in every silo.toml, and in federation.toml.
     policy : Policy
         Of every silo that has none yet.
-    masked : bool
-        Whether silos tell sums under masks only: each is given all members' public keys.
     """
     folder = make_private_folder(out / "deployment")  # the silos' rows and keys are in it
     if not (folder / "certificates").exists():
@@ -146,13 +141,7 @@ def write_federation(
             "server": f"127.0.0.1:{gate}",
             "port": port,
         }
-        own |= {"members": "../../members"} if masked else {}
         _write_silo(folder / "silos" / name, {"name": name, **own, **silo}, policy)
-    if masked:
-        (folder / "members").mkdir(exist_ok=True)
-        for name in files:
-            public = folder / "silos" / name / "key.pub"
-            shutil.copyfile(public, folder / "members" / f"{name}.pub")
     values = {
         **federation,
         "out": str(out.resolve()),

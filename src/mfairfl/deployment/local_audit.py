@@ -56,7 +56,6 @@ def audit_local(
             score_range=request.score_range,
             min_rows=min_rows,
             deadline=deadline,
-            masked=request.masked,
         )
         settings = load_federation(file)
         with servers(settings, file, say), nodes(settings, file.parent, say):
@@ -72,7 +71,6 @@ def write_audit_deployment(
     score_range: tuple[float, float] = (0.0, 1.0),
     min_rows: int | None = None,
     deadline: float = 600,
-    masked: bool = False,
 ) -> Path:
     """Write the deployment's files, in which every silo agrees to what is asked for.
 
@@ -93,7 +91,6 @@ def write_audit_deployment(
         silo={"audit": _consent(subject, score_range)},
         federation={"deadline": deadline},
         policy=Policy(disclosure=floor),
-        masked=masked,
     )
 
 

@@ -13,7 +13,6 @@ from mfairfl.deployment.credentials import read_public_key
 from mfairfl.deployment.revocation import read_revocations
 from mfairfl.errors import ConfigError
 from mfairfl.files import RelativePath, load_settings, load_toml
-from mfairfl.guard.masks import check_masked
 from mfairfl.runs.config import Config, make_config
 
 if TYPE_CHECKING:
@@ -133,20 +132,7 @@ class FederationSettings(BaseModel):
                 f"{self.run}: strategy.name: '{config.strategy.name}' trains on the rows of all "
                 "clients in one place; choose one that leaves them where they are"
             )
-        if config.masked:
-            self._check_masked(config)
         return config
-
-    def _check_masked(self, config: Config) -> None:
-        try:
-            check_masked(
-                config.strategy.create().card,
-                clients=len(self.silos),
-                robust=config.robust,
-                participation=config.training.participation,
-            )
-        except ConfigError as error:
-            raise ConfigError(f"{self.run}: {error}") from None
 
     def federated(self) -> FederatedRequest:
         """Return the run and its clients."""

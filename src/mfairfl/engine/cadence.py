@@ -46,9 +46,7 @@ def ask_after(setup: Setup, state: RunState, ask: Measure) -> Measure | None:
     """Narrow a question about the weights of `state.round` to what has to be known of them."""
     splits = _everybodys(setup, state.round)
     if splits:
-        # Under masks a suspended client measures: sums are over all clients or none.
-        out = frozenset() if setup.masked else state.standing.out(state.round)
-        return replace(ask, splits=splits, without=out)
+        return replace(ask, splits=splits, without=state.standing.out(state.round))
     if setup.plans_from_measurements:
         return replace(ask, splits=("train",), only=frozenset(drawn(setup, state)))
     return None

@@ -58,8 +58,6 @@ def dump(state: RunState, identity: str, bank_files: BankFiles | None = None) ->
     arrays: dict[str, np.ndarray] = {"weights": state.weights}
     if state.average is not None:
         arrays["average"] = state.average
-    if state.released is not None:
-        arrays["released"] = _table(state.released)
     for name, vector in state.vectors.items():
         arrays[f"vectors/{name}"] = vector
     slots: list[list[str]] = []
@@ -92,23 +90,15 @@ def _bank_arrays(bank: Sequence[Candidate]) -> dict[str, np.ndarray]:
     arrays = {}
     for i, candidate in enumerate(bank):
         arrays[f"bank/{i}/weights"] = candidate.weights
-        arrays[f"bank/{i}/sums"] = _table(candidate.statistics)
+        arrays[f"bank/{i}/sums"] = np.stack([getattr(candidate.statistics, s) for s in SUMS])
     return arrays
-
-
-def _table(statistics: Statistics) -> np.ndarray:
-    return np.stack([getattr(statistics, name) for name in SUMS])
-
-
-def _statistics(table: np.ndarray) -> Statistics:
-    return Statistics(**dict(zip(SUMS, table, strict=True)))
 
 
 def _restore_bank(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> list[Candidate]:
     bank = []
     for i, name in enumerate(names):
-        sums = _statistics(arrays[f"bank/{i}/sums"])
-        bank.append(Candidate(name, arrays[f"bank/{i}/weights"], sums))
+        sums = dict(zip(SUMS, arrays[f"bank/{i}/sums"], strict=True))
+        bank.append(Candidate(name, arrays[f"bank/{i}/weights"], Statistics(**sums)))
     return bank
 
 
@@ -163,7 +153,6 @@ def _restore(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Run
         standing=Standing.from_json(header["standing"]),
         undone=header["undone"],
         sound=None if sound is None else Sound(**_put_arrays(sound, arrays)),
-        released=_statistics(arrays["released"]) if "released" in arrays else None,
     )
 
 
@@ -206,9 +195,7 @@ def _require_fit(state: RunState, setup: Setup) -> None:
     if not isinstance(state.strategy, dict) or not isinstance(state.best_loss, int | float):
         raise CheckpointError("its header has values of another type")
     cells = len(setup.summary.pooled)
-    released = [] if state.released is None else [state.released]
-    known = [*(one.statistics for one in state.bank), *released]
-    if any(one.counts.shape != (cells, 2) for one in known):
+    if any(one.statistics.counts.shape != (cells, 2) for one in state.bank):
         raise CheckpointError(f"its sums are not over this run's {cells} cells")
     for name, vector, shape in _vectors(state, setup):
         if shape is not None and (vector.shape != shape or vector.dtype != np.float32):

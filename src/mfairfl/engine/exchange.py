@@ -10,25 +10,10 @@ from collections.abc import Generator, Sequence
 
 from mfairfl.engine.state import Ask, Measure, Reply, RunState, Score, Setup, Train
 from mfairfl.errors import FederationError
-from mfairfl.fairness.masked import EVERYBODY
-from mfairfl.guard.acceptance import (
-    Terms,
-    accept_masked,
-    accept_measured,
-    accept_reports,
-    accept_scored,
-)
+from mfairfl.guard.acceptance import Terms, accept_measured, accept_reports, accept_scored
 from mfairfl.training.plan import Job
 
-__all__ = [
-    "BrokenModelError",
-    "let_train",
-    "measure",
-    "measure_finally",
-    "score",
-    "set_aside",
-    "terms_of",
-]
+__all__ = ["BrokenModelError", "let_train", "measure", "score", "set_aside", "terms_of"]
 
 
 class BrokenModelError(FederationError):
@@ -39,8 +24,6 @@ def measure(setup: Setup, state: RunState, ask: Measure) -> Generator[Ask, Reply
     """Return the measurements that can be believed."""
     reply = yield ask
     at_half = ask.thresholds is None
-    if setup.masked:
-        return _masked(setup, state, reply, at_half)
     answers, refused = accept_measured(reply.found, setup.enrolled, at_half=at_half)
     found = Reply(answers, {**refused, **reply.faults}, reply.absent)
     left = answers[0][setup.held_out if setup.held_out in ask.splits else ask.splits[0]]
@@ -49,44 +32,14 @@ def measure(setup: Setup, state: RunState, ask: Measure) -> Generator[Ask, Reply
     return found
 
 
-def _masked(setup: Setup, state: RunState, reply: Reply, at_half: bool) -> Reply:
-    """Return what was told and, if it can be read and believed, summed."""
-    answers, refused, doubt = accept_masked(
-        reply.found, setup.enrolled, setup.whole, at_half=at_half
-    )
-    found = Reply(answers, {**refused, **reply.faults}, reply.absent, reply.lost or doubt)
-    left = next(iter(answers[0].values()))
-    if not left or len(refused) > len(left):
-        raise BrokenModelError(f"round {state.round}: {_too_few(found, 'measurements')}")
-    return found
-
-
-def measure_finally(setup: Setup, state: RunState, ask: Measure) -> Generator[Ask, Reply, Reply]:
-    """Return measurements of what is served; under masks there is no result without all sums."""
-    return _require_sums((yield from measure(setup, state, ask)))
-
-
 def score(setup: Setup, ask: Score) -> Generator[Ask, Reply, Reply]:
     """Return the scores that can be believed."""
     reply = yield ask
-    enrolled = setup.enrolled
-    if setup.masked:
-        _require_sums(reply)
-        enrolled = {split: {EVERYBODY: rows} for split, rows in setup.whole.items()}
-    answers, refused = accept_scored(reply.found, enrolled)
+    answers, refused = accept_scored(reply.found, setup.enrolled)
     found = Reply(answers, {**refused, **reply.faults}, reply.absent)
     if not any(answers.values()):
         raise FederationError(_too_few(found, "scores"))
     return found
-
-
-def _require_sums(reply: Reply) -> Reply:
-    if reply.lost:
-        raise FederationError(
-            f"the served model needs sums over all silos: {reply.lost}; when all are there, run "
-            "the same command again to resume from the last completed round"
-        )
-    return reply
 
 
 def _too_few(reply: Reply, what: str) -> str:
@@ -109,7 +62,7 @@ def let_train(setup: Setup, state: RunState, jobs: Sequence[Job]) -> Generator[A
     terms = terms_of(setup, state, jobs)
     reports, refused, state.standing.longest = accept_reports(reply.found, terms)
     faults = {n: why for n, why in refused.items() if n not in reply.absent} | {**reply.faults}
-    return Reply(reports, faults, reply.absent, reply.lost)
+    return Reply(reports, faults, reply.absent)
 
 
 def terms_of(setup: Setup, state: RunState, jobs: Sequence[Job]) -> Terms:
@@ -121,7 +74,6 @@ def terms_of(setup: Setup, state: RunState, jobs: Sequence[Job]) -> Terms:
         usual_rows=setup.usual_rows,
         attributes=setup.summary.attributes,
         longest=state.standing.longest,
-        masked=setup.masked,
     )
 
 

@@ -28,7 +28,6 @@ from mfairfl.engine.exchange import (
     BrokenModelError,
     let_train,
     measure,
-    measure_finally,
     score,
     set_aside,
     terms_of,
@@ -50,7 +49,6 @@ from mfairfl.engine.tallies import mean_loss, pooled
 from mfairfl.errors import FederationError
 from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.masked import MaskedSums, of_a_coin
 from mfairfl.fairness.thresholds import fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
 from mfairfl.guard.acceptance import accept_reports
@@ -189,10 +187,7 @@ def _look(setup: Setup, state: RunState, ask: Measure) -> Generator[Ask, Reply, 
             raise
         ask = replace(ask, only=None, without=state.standing.out(state.round))
         reply = yield from measure(setup, state, ask)
-    train = reply.found[0].get("train")
-    if isinstance(train, MaskedSums) and train.whole is not None:
-        state.released = train.whole
-    complete = ask.splits if ask.only is None and not reply.lost else ()
+    complete = ask.splits if ask.only is None else ()
     return _Known(reply, frozenset(ask.asked(sorted(setup.summary.counts))), complete)
 
 
@@ -226,8 +221,6 @@ def _round(
     failpoint("round.advanced", state.round)
     suspended = state.standing.reasons(index)
     log = dict(step.log)
-    if trained.lost:
-        log["multipliers lost"] = trained.lost
     try:
         after = yield from _measure_after(setup, state)
         state.sound = None if after.asked else before
@@ -247,8 +240,6 @@ def _round(
     moved = (step.scale * step.coefficients).tolist()
     if setup.robust != "none":
         log["robust"] = defended.log(setup.robust)
-    if answers.lost:
-        log["measurement lost"] = answers.lost
     record = _record(
         setup,
         state.round,
@@ -273,12 +264,11 @@ def _for_planning(
     if not setup.plans_from_measurements:
         return {}
     missing = frozenset(drawn(setup, state, known.silent)) - known.asked
-    train = known.train
-    if not missing or isinstance(train, MaskedSums) or setup.strategy.card.trains_on == "pooled":
-        return train
+    if not missing or setup.strategy.card.trains_on == "pooled":
+        return known.train
     ask = replace(about(setup, state.weights), splits=("train",), only=missing)
     found = yield from _look(setup, state, ask)
-    return {**train, **found.train}
+    return {**known.train, **found.train}
 
 
 def rehearse(
@@ -360,21 +350,7 @@ def _this_round(
         measurements=known,
         vectors=state.vectors,
         doubted=doubted_losses({m.client: m.loss for m in known}) if robust else {},
-        whole=_last_released(setup, state, train),
     )
-
-
-def _last_released(
-    setup: Setup, state: RunState, train: Mapping[str, Statistics]
-) -> Statistics | None:
-    """Return the newest sums over all clients, under masks; else None.
-
-    Where the latest could not be read, those before it stay in force. Before there are any,
-    nothing is known of the model: no gap moves a multiplier.
-    """
-    if not isinstance(train, MaskedSums):
-        return None
-    return train.whole or state.released or of_a_coin(setup.whole["train"])
 
 
 def _decay(setup: Setup, round_: int) -> float:
@@ -453,7 +429,7 @@ def serve_model(setup: Setup, state: RunState) -> Generator[Ask, Reply, tuple[Se
     constraints, bank = setup.summary.constraints, state.bank
     last = NamedWeights(f"round {state.round}", state.weights)
     if not bank and setup.output.rule in ("select", "mixture"):
-        found = yield from measure_finally(setup, state, about(setup, state.weights))
+        found = yield from measure(setup, state, about(setup, state.weights))
         bank = [Candidate(*last, pooled(found.found[0][setup.held_out]))]
     served = choose(setup.output, last, bank, constraints)
     serves = setup.strategy.card.serves
@@ -461,11 +437,11 @@ def serve_model(setup: Setup, state: RunState) -> Generator[Ask, Reply, tuple[Se
         clients = tuple(sorted(setup.summary.counts))
         served = replace(served, names=served.names * len(clients), clients=clients)
     if serves == "personal":
-        everyone = yield from measure_finally(setup, state, about(setup, state.weights))
+        everyone = yield from measure(setup, state, about(setup, state.weights))
         return _personal(served, state), everyone
     if serves == "ensemble":
         served = replace(served, kind="ensemble", weights=ensemble_shares(setup))
-        return served, (yield from measure_finally(setup, state, about(setup, served.members)))
+        return served, (yield from measure(setup, state, about(setup, served.members)))
     if setup.output.rule == "threshold":
         scored = yield from score(setup, Score(state.weights, (setup.held_out,)))
         sums = scored.found[setup.held_out]
@@ -474,7 +450,7 @@ def serve_model(setup: Setup, state: RunState) -> Generator[Ask, Reply, tuple[Se
         fitted = fit_thresholds(total, constraints, tolerance=setup.output.tolerance)
         served = replace(served, thresholds=fitted)
     request = Measure(tuple(served.members), setup.splits, thresholds=served.thresholds)
-    return served, (yield from measure_finally(setup, state, request))
+    return served, (yield from measure(setup, state, request))
 
 
 def _ask_scores(setup: Setup, state: RunState, served: Served) -> Score:

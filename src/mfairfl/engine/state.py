@@ -16,7 +16,6 @@ from mfairfl.fairness.scores import ScoreSums
 from mfairfl.fairness.thresholds import Thresholds, refuse_losses
 from mfairfl.guard.acceptance import lower_median
 from mfairfl.guard.defence import check_robust
-from mfairfl.guard.masks import check_masked
 from mfairfl.guard.standing import Standing
 from mfairfl.strategies.base import State, Strategy, Summary
 from mfairfl.training.plan import Job, Recipe, Report
@@ -38,10 +37,7 @@ __all__ = [
 ]
 
 Measured = Mapping[Split, Mapping[str, Statistics]]
-"""For each split, each client's sums and counts under one weight vector.
-
-Under masks each split's are `mfairfl.fairness.masked.MaskedSums`.
-"""
+"""For each split, each client's sums and counts under one weight vector."""
 
 Scored = Mapping[Split, Mapping[str, ScoreSums]]
 """For each split, each client's sums and counts of the served model's scores."""
@@ -78,11 +74,6 @@ class Setup:
     robust : str
         How updates of clients that may lie are combined: `none`, `auto` or a rule of
         `guard.defence`.
-    masked : bool
-        Whether what is known by cell is known of all clients together only. `enrolled` and the
-        summary's counts then hold one number for each client, its rows.
-    whole : mapping of split to ndarray (C, 2)
-        Rows per (cell, label) of all clients together, under masks.
     """
 
     strategy: Strategy
@@ -98,8 +89,6 @@ class Setup:
     enrolled: Mapping[Split, Mapping[str, np.ndarray]] = field(default_factory=dict)
     robust: str = "none"
     evaluate_every: int = 1
-    masked: bool = False
-    whole: Mapping[Split, np.ndarray] = field(default_factory=dict)
     trainers: tuple[str, ...] = field(init=False)
     """Who has train rows, in name order."""
     usual_rows: float = field(init=False)
@@ -113,13 +102,6 @@ class Setup:
         usual = lower_median([rows[name] for name in trainers]) if trainers else 0.0
         object.__setattr__(self, "usual_rows", usual)
         check_robust(self.robust, self.strategy.card)
-        if self.masked:
-            check_masked(
-                self.strategy.card,
-                clients=len(rows),
-                robust=self.robust,
-                participation=self.participation,
-            )
         serves, rule = self.strategy.card.serves, self.output.rule
         fitting = _FITTING.get(serves, RULES)
         if rule not in fitting:
@@ -166,8 +148,6 @@ class RunState:
         Rounds whose step was taken back, because it broke the model.
     sound : Sound, optional
         Where to go back to, while the present weights have not been measured.
-    released : Statistics, optional
-        Under masks, the last sums over all clients' train rows that could be read.
     """
 
     round: int
@@ -182,7 +162,6 @@ class RunState:
     standing: Standing = field(default_factory=Standing)
     undone: int = 0
     sound: Sound | None = None
-    released: Statistics | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,14 +291,11 @@ class Reply(NamedTuple):
         Clients whose answer could not be read, with the reason: it counts against them.
     absent : mapping of str to str
         Clients that could not be asked.
-    lost : str
-        Under masks, why the sums over all clients cannot be read; empty if they can.
     """
 
     found: Any
     faults: Mapping[str, str] = {}
     absent: Mapping[str, str] = {}
-    lost: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,18 +9,14 @@ import numpy as np
 from mfairfl.data import Attribute
 from mfairfl.engine.output import Served
 from mfairfl.engine.state import Measured, Split
-from mfairfl.errors import FederationError
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.masked import EVERYBODY, MaskedSums
 from mfairfl.fairness.tally import Tally
 
-__all__ = ["mean_loss", "pooled", "served_singles", "served_tally", "tally_of"]
+__all__ = ["mean_loss", "pooled", "served_tally", "tally_of"]
 
 
 def tally_of(clients: Mapping[str, Statistics], attributes: Sequence[Attribute]) -> Tally:
-    """Return the counts[client, cell, y, ŷ] of one model; under masks all clients are one."""
-    if isinstance(clients, MaskedSums):
-        clients = {EVERYBODY: pooled(clients)}
+    """Return the counts[client, cell, y, ŷ] of one model."""
     names = sorted(clients)
     rows = np.stack([clients[name].counts for name in names])
     positives = np.stack([clients[name].positives for name in names])
@@ -42,28 +38,8 @@ def served_tally(
     return Tally(counts, tallies[0].clients, tallies[0].attributes)
 
 
-def served_singles(served: Served, measured: Sequence[Measured], split: Split) -> Tally | None:
-    """Return each client's right and wrong decisions by the served model, under masks; else None.
-
-    They are counted in one cell, as if all labels were 0 (`Single`).
-    """
-    members = [sums for one in measured if isinstance(sums := one[split], MaskedSums)]
-    if not members:
-        return None
-    tallies = [tally_of(dict(sums), ()) for sums in members]
-    if served.kind != "mixture":
-        return tallies[0]
-    return Tally(
-        np.tensordot(served.weights, [t.counts for t in tallies], axes=1), tallies[0].clients, ()
-    )
-
-
 def pooled(clients: Mapping[str, Statistics]) -> Statistics:
     """Return the sums over all clients, added in name order."""
-    if isinstance(clients, MaskedSums):
-        if clients.whole is None:
-            raise FederationError("the sums over all silos cannot be read: one did not answer")
-        return clients.whole
     return Statistics.total([clients[name] for name in sorted(clients)])
 
 

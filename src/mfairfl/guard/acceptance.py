@@ -7,7 +7,7 @@ were read (`remote/codec.py`, `flower/records.py`). Nothing here raises, whateve
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from mfairfl.data import Attribute, Split
 from mfairfl.fairness.cells import SUMS, Statistics
-from mfairfl.fairness.masked import MaskedSums, Single
 from mfairfl.fairness.scores import ScoreSums
 from mfairfl.training.plan import Controller, Job, Plan, Report
 
@@ -23,7 +22,6 @@ __all__ = [
     "LARGEST_LOSS",
     "LONGEST",
     "Terms",
-    "accept_masked",
     "accept_measured",
     "accept_reports",
     "accept_scored",
@@ -75,65 +73,6 @@ def accept_measured(
         {split: _without(clients, refused) for split, clients in model.items()} for model in found
     )
     return kept, refused
-
-
-def accept_masked(
-    found: Sequence[Mapping[Split, MaskedSums]],
-    enrolled: Rows,
-    whole: Mapping[Split, np.ndarray],
-    *,
-    at_half: bool,
-) -> tuple[tuple[dict[Split, MaskedSums], ...], dict[str, str], str]:
-    """Return masked measurements, whose single numbers cannot be true, and why sums are not used.
-
-    Of a single client no more can be checked than what it tells. Its numbers by cell are inside
-    the sum: only the sum is held against what all clients together were enrolled with, and a lie
-    that leaves it possible is not found. Where the sum is impossible, or holds the numbers of a
-    client that is not believed, it is not used.
-
-    Parameters
-    ----------
-    found : sequence of mapping
-        For each model, each split's sums.
-    enrolled, whole : mapping
-        Rows of each client, and rows per (cell, label) of all of them.
-    at_half : bool
-        As in `accept_measured`.
-    """
-    refused: dict[str, str] = {}
-    lost = ""
-    for model in found:
-        for split, sums in model.items():
-            for name, single in sums.items():
-                rows = float(enrolled[split][name].sum())
-                if fault := _single_fault(Single.of(single), rows, at_half):
-                    refused.setdefault(name, f"its measurement of {split} rows: {fault}")
-            if sums.whole is not None and not lost:
-                faults = _measurement_faults({"": sums.whole}, {"": whole[split]}, at_half)
-                lost = "".join(f"the sum over {split} rows: {why}" for why in faults.values())
-    if refused:
-        lost = f"the sums hold the numbers of {min(refused)}, which cannot be true"
-    kept = tuple(
-        {
-            split: MaskedSums(_without(sums, refused), None if lost else sums.whole)
-            for split, sums in model.items()
-        }
-        for model in found
-    )
-    return kept, refused, lost
-
-
-def _single_fault(single: Single, rows: float, at_half: bool) -> str:
-    """Say why what a client tells of itself cannot be true; empty if it can."""
-    slack = _SLACK * rows
-    if single.rows != rows:
-        return "its rows are not those it was enrolled with"
-    if not -slack <= single.errors <= rows + slack:
-        return "its errors are below 0 or above its rows"
-    least = single.errors * np.log(2) - 1e-4 * rows if at_half else 0.0
-    if not least - slack <= single.loss <= LARGEST_LOSS * rows + slack:
-        return "its loss is lower than its decisions allow, or too high"
-    return ""
 
 
 def accept_scored(
@@ -241,8 +180,6 @@ class Terms:
         The sensitive attributes.
     longest : mapping of str to float
         The largest median norm of updates and control changes in earlier rounds.
-    masked : bool
-        Whether multipliers and gaps are means over all clients, the same in every report, or none.
     """
 
     jobs: Sequence[Job]
@@ -251,7 +188,6 @@ class Terms:
     usual_rows: float
     attributes: tuple[Attribute, ...]
     longest: Mapping[str, float]
-    masked: bool = False
 
 
 def accept_reports(
@@ -262,8 +198,6 @@ def accept_reports(
     A client counts once: of several reports the first sound one is taken.
     """
     asked = {job.client: job for job in terms.jobs if job.send}
-    if terms.masked:
-        answers = [_without_doubtful_means(report, asked, terms) for report in answers]
     accepted: dict[str, Report] = {}
     set_aside: dict[str, str] = {}
     for report in sorted(answers, key=lambda r: r.client):
@@ -301,17 +235,7 @@ def _report_fault(report: Report, job: Job, terms: Terms) -> str:
             f"it reports {report.steps} steps at rate {report.lr:g}; it was asked for {steps} "
             f"at {lr:g}"
         )
-    if terms.masked and not report.multipliers and not report.gaps:
-        return ""
     return _multiplier_fault(report, job, terms)
-
-
-def _without_doubtful_means(report: Report, asked: Mapping[str, Job], terms: Terms) -> Report:
-    """Take impossible means out of a report: some client's lie, and nobody can say whose."""
-    job = asked.get(report.client)
-    if job is None or not _multiplier_fault(report, job, terms):
-        return report
-    return replace(report, multipliers=(), gaps=())
 
 
 def _steps(plan: Plan, rows: float) -> int:

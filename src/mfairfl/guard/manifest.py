@@ -65,9 +65,6 @@ class Protocol:
         Whether numbers are encoded by bins.
     robust : bool
         Whether updates that do not fit the others' are set aside.
-    masked : bool
-        Whether clients mask what they tell by group, level or interval, so that only the sum over
-        all of them can be read; updates are seen singly all the same.
     """
 
     rule: str = "last"
@@ -77,12 +74,6 @@ class Protocol:
     patience: bool = False
     bins: bool = True
     robust: bool = False
-    masked: bool = False
-
-    @property
-    def seen(self) -> Literal["singly", "as a sum"]:
-        """How the server sees what clients tell by group, level or interval."""
-        return "as a sum" if self.masked else "singly"
 
     @property
     def chosen_on(self) -> Split:
@@ -105,8 +96,8 @@ class ManifestLine(DocumentedModel):
     """Its name."""
     kind: Kind
     """The kind of request that it answers; empty for what is kept, and for rows."""
-    seen: Literal["singly", "as a sum", "never"]
-    """Whether the server can read each client's own, only the sum over clients, or nothing."""
+    seen: Literal["singly", "never"]
+    """Whether the server can read each client's own, or nothing."""
     when: When
     """How often: from half-way on is every round of the later half, and at the cadence before."""
     rows: tuple[Split, ...]
@@ -130,10 +121,9 @@ class ManifestLine(DocumentedModel):
         """
         if self.seen == "never":
             return f"{self.what}: never leave the client ({_listed(self.rows)} rows); {self.why}"
-        whose = {"singly": "each client's own", "as a sum": "only summed over clients"}[self.seen]
         return (
-            f"{self.what}: {self.holds}; {whose}, {self.when}, of {_listed(self.rows)} rows, by "
-            f"{self.by}; {self.why}"
+            f"{self.what}: {self.holds}; each client's own, {self.when}, of "
+            f"{_listed(self.rows)} rows, by {self.by}; {self.why}"
         )
 
 
@@ -197,7 +187,7 @@ def _enrolment(terms: Protocol) -> Iterator[ManifestLine]:
     yield ManifestLine(
         what="encoder sums",
         kind="sums",
-        seen=terms.seen,
+        seen="singly",
         when="once",
         rows=terms.splits,
         by="column and value",
@@ -209,7 +199,7 @@ def _enrolment(terms: Protocol) -> Iterator[ManifestLine]:
         yield ManifestLine(
             what="histogram counts",
             kind="cuts",
-            seen=terms.seen,
+            seen="singly",
             when="once",
             rows=("train",),
             by="column and interval",
@@ -220,7 +210,7 @@ def _enrolment(terms: Protocol) -> Iterator[ManifestLine]:
     yield ManifestLine(
         what="counts",
         kind="encode",
-        seen=terms.seen,
+        seen="singly",
         when="once",
         rows=terms.splits,
         by="group and label",
@@ -240,8 +230,8 @@ def _measurements(card: Card, terms: Protocol) -> Iterator[ManifestLine]:
         "after the last",
     }
     for when, splits in by_moment.items():
-        yield from _measured(when, tuple(splits), whys[when], terms)
-    yield from _measured("at the end", terms.splits, "the numbers of the served model", terms)
+        yield _measured(when, tuple(splits), whys[when])
+    yield _measured("at the end", terms.splits, "the numbers of the served model")
 
 
 def _moment(split: Split, card: Card, terms: Protocol) -> When:
@@ -266,23 +256,17 @@ def _planned_from(card: Card, terms: Protocol) -> str:
     return "training may stop early" if terms.patience else "how training goes is followed"
 
 
-def _measured(
-    when: When, rows: tuple[Split, ...], why: str, terms: Protocol
-) -> Iterator[ManifestLine]:
-    line = ManifestLine(
+def _measured(when: When, rows: tuple[Split, ...], why: str) -> ManifestLine:
+    return ManifestLine(
         what="measurements",
         kind="measure",
-        seen=terms.seen,
+        seen="singly",
         when=when,
         rows=rows,
         by="group and label",
         holds="rows, favourable decisions, sums of scores and of losses",
         why=why,
     )
-    yield line
-    if terms.masked:
-        single = {"seen": "singly", "by": "client", "holds": "rows, wrong decisions and loss"}
-        yield line.model_copy(update=single)
 
 
 def _scores(terms: Protocol) -> ManifestLine:
@@ -290,7 +274,7 @@ def _scores(terms: Protocol) -> ManifestLine:
     return ManifestLine(
         what="score histograms",
         kind="score",
-        seen=terms.seen,
+        seen="singly",
         when="at the end",
         rows=terms.splits,
         by="group, label and score",
@@ -333,7 +317,7 @@ def _training(card: Card, terms: Protocol) -> Iterator[ManifestLine]:
             by="constraint",
             holds=f"where multipliers that move inside a round ended, and the gaps then{known}",
             why="the server goes on from their mean",
-            **common | {"seen": terms.seen},
+            **common,
         )
 
 
@@ -358,7 +342,7 @@ def _kept(card: Card) -> Iterator[ManifestLine]:
         "control": (
             "control variates",
             "client",
-            "each client corrects its steps by its own; unmasked changes, added up, tell it",
+            "each client corrects its steps by its own; the changes it sends, added up, tell it",
         ),
         "multipliers": ("own multipliers", "constraint", "each client prices its own rows"),
     }

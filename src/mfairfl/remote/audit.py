@@ -24,7 +24,6 @@ from mfairfl.data.columns import MOST_GROUPS
 from mfairfl.data.predictions import PredictionColumns, ordered_groups
 from mfairfl.errors import FederationError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
-from mfairfl.guard.rosters import FEWEST
 from mfairfl.remote.audit_answers import SiloFacts, read_counts, read_groups
 from mfairfl.remote.audit_questions import (
     AuditAsk,
@@ -55,14 +54,11 @@ class AuditTerms:
         Which scores are possible, where there is a column of them.
     most_rows : int, optional
         Rows that no silo has: one that claims more is left out.
-    masked : bool
-        Whether silos, three or more, tell sums over all of them only.
     """
 
     subject: AuditSubject
     grid: ScoreGrid = field(default_factory=ScoreGrid)
     most_rows: int | None = None
-    masked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,15 +109,13 @@ def gather_counts(
     names : sequence of str
         The silos that may take part.
     """
-    silos = Participants(transport, sorted(names), max(minimum, FEWEST * terms.masked))
+    silos = Participants(transport, sorted(names), minimum)
     subject, grid = terms.subject, terms.grid
     if isinstance(subject, SentModel):
         attributes, grid, scored = audited_attributes(subject), ScoreGrid(), True
     else:
         attributes, scored = _agreed_groups(silos, subject), subject.score is not None
     ask = AuditAsk(subject=subject, attributes=attributes, grid=grid if scored else None)
-    if terms.masked:
-        return _gather_masked(silos, ask)
     found = silos.ask(
         pack_audit(ask),
         lambda name, reply: read_counts(reply, name, ask, most_rows=terms.most_rows),
@@ -134,15 +128,6 @@ def gather_counts(
         silos={name: one.facts for name, one in found.items()},
         left_out=silos.refused,
     )
-
-
-def _gather_masked(silos: Participants, ask: AuditAsk) -> GatheredAudit:
-    from mfairfl.remote.masked_audit import sum_counts  # noqa: PLC0415 - needs an extra
-
-    counts, facts = sum_counts(silos, ask)
-    for name, reason in silos.refused.items():
-        log_left_out(name, reason)
-    return GatheredAudit(counts=_without_unused(counts), silos=facts, left_out=silos.refused)
 
 
 # ------------------------------------------------------------------ groups

@@ -48,7 +48,7 @@ from mfairfl.remote.remarks import (
 from mfairfl.remote.transport import Transport
 from mfairfl.text import one_line
 
-__all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "claimed", "enrol", "note_lines"]
+__all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "enrol"]
 
 _NOTE = 1000  # characters
 
@@ -127,9 +127,6 @@ class Enrolled(StrictModel):
         What makes a client's columns doubtful, as far as sums show it.
     treatment : tuple of Treated
         What was dropped and filled in, as far as profiles and sums show it.
-    whole : dict of split to ndarray (C, 2), optional
-        Rows per (cell, label) of all clients together, under masks; `counts` then hold one number
-        for each client, its rows.
     """
 
     task: Task
@@ -141,7 +138,6 @@ class Enrolled(StrictModel):
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     treatment: tuple[Treated, ...] = ()
-    whole: dict[Split, Counts] | None = None
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -161,7 +157,7 @@ def enrol(
     task = terms.task.model_copy(update={"client": None})
     request = make_packet("profile", {"task": task.model_dump(mode="json")})
     profiles = clients.ask(
-        request, lambda name, reply: claimed(read_profile(name, reply, task), terms.most_rows)
+        request, lambda name, reply: _claimed(read_profile(name, reply, task), terms.most_rows)
     )
     agreement = settle(list(profiles.values()), task)
     clients.refuse({name: "; ".join(why) for name, why in agreement.refused.items()})
@@ -201,17 +197,17 @@ def enrol(
         sha256={name: said[name].sha256 for name in counts},
         refused=clients.refused,
         disclosure={name: one.disclosure for name, one in counts.items()},
-        notes=note_lines(*agreement.notes, *unrecorded(agreement.task, by_part)),
-        warnings=note_lines(
+        notes=_lines(*agreement.notes, *unrecorded(agreement.task, by_part)),
+        warnings=_lines(
             *dominant(by_part),
             *nameless(agreement.task, [profiles[name] for name in counts]),
             *odd_columns(agreement.task, sums),
         ),
-        treatment=tuple(Treated(kind, *note_lines(line)) for kind, line in done),
+        treatment=tuple(Treated(kind, *_lines(line)) for kind, line in done),
     )
 
 
-def claimed(profile: Profile, most_rows: int | None) -> Profile:
+def _claimed(profile: Profile, most_rows: int | None) -> Profile:
     """Refuse a file of more rows than any client has."""
     if most_rows is not None and profile.rows > most_rows:
         raise MessageError(
@@ -221,7 +217,7 @@ def claimed(profile: Profile, most_rows: int | None) -> Profile:
     return profile
 
 
-def note_lines(*lines: str) -> tuple[str, ...]:
+def _lines(*lines: str) -> tuple[str, ...]:
     """Return notes for people; names of columns and values in them were chosen by clients."""
     return tuple(one_line(line, _NOTE) for line in lines)
 

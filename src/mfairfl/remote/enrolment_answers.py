@@ -23,15 +23,12 @@ from mfairfl.strict_json import JsonLimits
 
 __all__ = [
     "DESCRIPTION",
-    "CountsFacts",
     "RowCounts",
     "SiloDisclosure",
     "Sums",
-    "check_scale",
     "read_counts",
     "read_profile",
     "read_sums",
-    "read_withheld",
 ]
 
 DESCRIPTION = JsonLimits(characters=1 << 23, values=1 << 15)
@@ -117,7 +114,7 @@ def read_sums(reply: Packet, task: Task, most_rows: int) -> Sums:
     if task.numeric and sum(n for n in rows if n is not None) != said.rows:
         raise MessageError(f"its sums are not those of {said.rows} rows")
     for column, whole in (train + others).numeric.items():
-        check_scale(column, whole)
+        _check_scale(column, whole)
     return Sums(train, others, said.sha256, said.rows, rows[0])
 
 
@@ -139,7 +136,7 @@ def _rows(sums: EncoderStatistics, task: Task, most: int) -> int | None:
     for name, column in sums.numeric.items():
         if not column.possible:
             raise MessageError(f"no numbers have its sums of '{name}'")
-        check_scale(name, column)
+        _check_scale(name, column)
     for name, levels in sums.categorical.items():
         if sum(levels.values()) > (most if rows is None else rows):
             raise MessageError(f"it counts more rows of '{name}' than it has")
@@ -148,7 +145,7 @@ def _rows(sums: EncoderStatistics, task: Task, most: int) -> int | None:
     return rows
 
 
-def check_scale(name: str, column: NumericStatistics) -> None:
+def _check_scale(name: str, column: NumericStatistics) -> None:
     """Refuse a column whose numbers are too large or too small to be scaled."""
     low, high = _SCALES
     for number in (column.mean, column.deviation):
@@ -156,7 +153,7 @@ def check_scale(name: str, column: NumericStatistics) -> None:
             raise MessageError(f"mean or deviation of '{name}' is {number:g}: correct its unit")
 
 
-class CountsFacts(StrictModel):
+class _CountsFacts(StrictModel):
     """What a client says of its counts in words.
 
     Parameters
@@ -171,7 +168,7 @@ class CountsFacts(StrictModel):
     policy: Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
 
 
-class SiloDisclosure(CountsFacts):
+class SiloDisclosure(_CountsFacts):
     """What a client withholds.
 
     Parameters
@@ -200,7 +197,7 @@ class RowCounts(NamedTuple):
     disclosure: SiloDisclosure
 
 
-def read_withheld(arrays: Mapping[str, np.ndarray], facts: CountsFacts) -> SiloDisclosure:
+def _withheld(arrays: Mapping[str, np.ndarray], facts: _CountsFacts) -> SiloDisclosure:
     """Return what a client withholds; what no floor leaves is refused."""
     rows = dict(zip(SPLITS, arrays["withheld"].tolist(), strict=True))
     hidden = {}
@@ -221,7 +218,7 @@ def read_withheld(arrays: Mapping[str, np.ndarray], facts: CountsFacts) -> SiloD
 def read_counts(reply: Packet, cells: int, said: Sums) -> RowCounts:
     """Return a client's rows per (cell, label) of each split; they are those of its sums."""
     try:
-        facts = CountsFacts.model_validate(expect_answer(reply, "counts"))
+        facts = _CountsFacts.model_validate(expect_answer(reply, "counts"))
     except ValidationError as error:
         raise MessageError(first_problem(error)) from None
     form = ArrayForm(np.int64, (cells, 2))
@@ -236,7 +233,7 @@ def read_counts(reply: Packet, cells: int, said: Sums) -> RowCounts:
             raise MessageError(f"it counts {part} rows that it withholds")
         if ((counts > 0) & (counts < facts.floor)).any():
             raise MessageError(f"it counts fewer than {facts.floor} rows, as it never does")
-    withheld = read_withheld(reply.arrays, facts)
+    withheld = _withheld(reply.arrays, facts)
     totals = {part: int(reply.arrays[part].sum()) + withheld.rows[part] for part in SPLITS}
     _check_totals(totals, said)
     if not reply.arrays["train"].any() and totals["train"]:

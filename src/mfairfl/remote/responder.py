@@ -14,7 +14,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,6 +54,7 @@ from mfairfl.remote.silo_file import (
     require_listed,
 )
 from mfairfl.remote.usage import Usage, refuse_beyond
+from mfairfl.text import one_line
 from mfairfl.training.deadline import time_limit
 
 __all__ = ["Responder"]
@@ -63,7 +63,18 @@ _ROWS = "rows.safetensors"  # the encoded rows of a run, and in the header what 
 _NAME = re.compile(r"[\w.-]{1,100}")
 _ROW = 16  # bytes stored of a row beside its features
 # What may be asked before a run is known here: an enrolment, and audits, which belong to no run.
-_FIRST = ("profile", "sums", "cuts", "encode", "audit-groups", "audit", "mask-keys", "levels")
+_FIRST = ("profile", "sums", "cuts", "encode", "audit-groups", "audit")
+_SPLIT = ("task", "seed", "test", "validation")
+_HEADERS: dict[str, tuple[str, ...]] = {
+    "profile": ("task",),
+    "sums": _SPLIT,
+    "cuts": (*_SPLIT, "columns"),
+    "encode": (*_SPLIT, "encoder", "model"),
+    "measure": ("models", "splits", "slot", "thresholds"),
+    "score": ("splits", "slot", "drawn"),
+    "train": ("round", "jobs"),
+}
+"""What a message may say beside version and kind, but for audits, which are read strictly."""
 
 
 class _Agreed(BaseModel):
@@ -153,12 +164,16 @@ class Responder:
             raise MessageError(f"'{run}' is not a valid name of a run")
         kind, header = read_header(packet)
         require_listed(self._listed, header)  # before anything looks a name up
-        if kind in KINDS and kind not in self._policy.disclosure.kinds:
+        if kind not in KINDS:
+            raise MessageError(f"a message of unknown kind '{one_line(kind)}'")
+        if kind not in self._policy.disclosure.kinds:
             raise MessageError(
                 f"'{kind}' messages are not answered (disclosure.kinds of its {POLICY})"
             )
         if kind not in _FIRST and not (self._settings.state / run / _ROWS).exists():
             raise self._unknown(run)
+        if extra := header.keys() - {"version", "kind", *_HEADERS.get(kind, header)}:
+            raise MessageError(f"a '{kind}' message: unknown key '{one_line(min(extra), 60)}'")
         self._usage.count(run)
         try:
             with time_limit(self._limits.seconds):
@@ -170,21 +185,6 @@ class Responder:
             ) from None
 
     def _answer(self, run: str, kind: str, header: dict[str, Any], packet: Packet) -> Packet:
-        members = self._settings.members
-        if members is None:
-            if "mask" in header or kind in ("mask-keys", "levels"):
-                raise MessageError(
-                    "masks are asked for, and this silo holds no keys of the other members: name "
-                    "their folder in its silo.toml (members)"
-                )
-            return self._plain(run, kind, header, packet)
-        from mfairfl.remote.masked_answers import MaskedSilo  # noqa: PLC0415 - an extra is needed
-
-        plain, rows = partial(self._plain, run), lambda: self._open(run).train_rows
-        return MaskedSilo(self._settings, members, run, plain, rows).answer(kind, header, packet)
-
-    def _plain(self, run: str, kind: str, header: dict[str, Any], packet: Packet) -> Packet:
-        """Answer without masks."""
         settings, policy = self._settings, self._policy
         others: dict[str, Callable[[], Packet]] = {
             "profile": lambda: self._profile(header),

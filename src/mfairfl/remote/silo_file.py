@@ -54,10 +54,6 @@ class SiloSettings(Reading):
     server, ca, key
         Address of the coordinator (``host:port``), the certificate that identifies it, and this
         silo's private key.
-    members : Path, optional
-        Folder with the public keys of all members of the consortium, one file NAME.pub each. With
-        it this silo tells sums over at least three of them only, under masks (`masked = true` in
-        the settings of the run).
     port : int
         Port of Flower's own processes at this silo, on loopback only.
     audit : AuditConsent, optional
@@ -79,7 +75,6 @@ class SiloSettings(Reading):
     server: str | None = Field(default=None, pattern=r"^[^\s:/]+:\d{1,5}$")
     ca: RelativePath | None = None
     key: RelativePath | None = None
-    members: RelativePath | None = None
     port: int = Field(default=9094, ge=1, le=65535)
     audit: AuditConsent | None = None
 

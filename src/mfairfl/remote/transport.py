@@ -18,7 +18,7 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.remote.codec import Packet, Shape, pack_ask, unpack_answer
 from mfairfl.text import one_line
 
-__all__ = ["Absent", "Transport", "ask_clients", "drive", "log_left_out", "read_replies"]
+__all__ = ["Absent", "Transport", "drive", "log_left_out", "read_replies"]
 
 K = TypeVar("K")
 R = TypeVar("R")
@@ -96,25 +96,15 @@ def drive(
             "strategy.name: this method trains on the rows of all clients in one place; choose "
             "one that leaves them where they are (see `mfairfl strategies`)"
         )
-    answered = _questions(setup, transport, minimum)
     loop = federate(setup, state, callbacks)
     ask = next(loop)
     while True:
-        reply = answered(ask)
+        reply = _ask(setup, ask, transport, minimum)
         try:
             ask = loop.send(reply)
         except StopIteration as stop:
             result: Result = stop.value
             return result
-
-
-def _questions(setup: Setup, transport: Transport, minimum: int) -> Callable[[Ask], Reply]:
-    """Return how a loop's questions are answered."""
-    if not setup.masked:
-        return lambda ask: _ask(setup, ask, transport, minimum)
-    from mfairfl.remote.masked_rounds import MaskedRounds  # noqa: PLC0415 - needs an extra
-
-    return MaskedRounds(setup, transport, minimum=minimum).ask
 
 
 def _ask(setup: Setup, ask: Ask, transport: Transport, minimum: int) -> Reply:
@@ -125,34 +115,20 @@ def _ask(setup: Setup, ask: Ask, transport: Transport, minimum: int) -> Reply:
     elif isinstance(ask, Measure):
         names = ask.asked(names)
     shape = Shape(setup.size, Cells(setup.summary.attributes).size)
-    answers, faults, absent = ask_clients(
-        transport,
-        {name: pack_ask(ask, name) for name in names},
-        lambda name, reply: unpack_answer(reply, ask, name, shape),
-        minimum=minimum,
+    replies = transport.exchange({name: pack_ask(ask, name) for name in names})
+    answers, reasons = read_replies(
+        names, replies, lambda name, reply: unpack_answer(reply, ask, name, shape)
     )
-    return Reply(_combined(ask, answers), faults, absent)
-
-
-def ask_clients(
-    transport: Transport,
-    asks: Mapping[str, Packet],
-    read: Callable[[str, Packet], T],
-    *,
-    minimum: int,
-) -> tuple[dict[str, T], dict[str, str], dict[str, str]]:
-    """Return answers that can be read, why others cannot, and who was not there to be asked."""
-    answers, reasons = read_replies(asks, transport.exchange(asks), read)
     for name, reason in reasons.items():
         log_left_out(name, reason)
-    if len(answers) < min(minimum, len(asks)):
+    if len(answers) < min(minimum, len(names)):
         raise FederationError(
-            f"{len(answers)} of {len(asks)} clients answered and at least {minimum} must; run "
+            f"{len(answers)} of {len(names)} clients answered and at least {minimum} must; run "
             "the same command again to resume from the last completed round"
         )
     absent = {name: why for name, why in reasons.items() if isinstance(why, Absent)}
     faults = {name: why for name, why in reasons.items() if name not in absent}
-    return answers, faults, {**absent}
+    return Reply(_combined(ask, answers), faults, absent)
 
 
 def _combined(ask: Ask, answers: Mapping[str, Any]) -> Any:

@@ -25,6 +25,11 @@ def view_of(run: ReportedRun) -> ServerView:
             sentence=f"What crossed is not known: the method {record.strategy} is not installed "
             "here."
         )
+    if record.config.get("masked"):
+        return ServerView(
+            sentence="Silos told counts by group as sums under masks, which mfairfl 0.7 had; "
+            "updates and losses crossed singly. The report of that version lists all that crossed."
+        )
     try:
         terms = protocol_of(record.config, rule=record.served.rule, splits=record.intervals)
     except ValidationError:

@@ -248,8 +248,6 @@ class Config(DocumentedModel):
     """Equal seeds give equal splits and equal results."""
     robust: Literal["none", "auto", "clip", "nnm-gm", "multi-krum", "centred-clip"] = "none"
     """Against clients that lie: auto, or a rule of the literature; none believes everybody."""
-    masked: bool = False
-    """Silos with files of their own, three or more, tell sums over all of them only."""
     data: DataConfig = Field(default_factory=DataConfig)
     task: Task | None = None
     clients: ClientsConfig = Field(default_factory=ClientsConfig)

@@ -18,7 +18,6 @@ from mfairfl.errors import DataError
 from mfairfl.fairness import Tally
 from mfairfl.fairness.arrays import binary_column
 from mfairfl.fairness.cells import Cells
-from mfairfl.fairness.metrics import CLIENT_NUMBERS
 from mfairfl.fairness.score_summary import summarise_scores
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.summary import (
@@ -32,8 +31,6 @@ from mfairfl.fairness.uncertainty import Intervals, NoiseFloor, intervals, noise
 from mfairfl.runs.record import Evaluation, MetricIntervals, Metrics, NoiseFloors
 
 __all__ = ["MeasuredRows", "evaluate", "evaluate_rows", "measure_predictions", "merged"]
-
-_TOLD = ("n", "accuracy")  # of single clients, under masks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +209,6 @@ def evaluate(
     randomised: bool = False,
     majority: Tally | None = None,
     level: float = 0.95,
-    clients: Tally | None = None,
 ) -> Evaluation:
     """Return metrics, intervals, noise floors and the constant classifier.
 
@@ -229,9 +225,6 @@ def evaluate(
         The (training) rows whose commoner label the constant classifier answers.
     level : float
         Confidence level of the intervals.
-    clients : Tally, optional
-        Each client's right and wrong decisions, where the clients in `tally` are one (masks). What
-        compares clients follows from them, and nothing else is known of a single one.
 
     Examples
     --------
@@ -243,39 +236,14 @@ def evaluate(
     if scores is not None:
         found, around = summarise_scores(tally, scores, randomised=randomised, level=level)
         metrics, limits = merged(metrics, _flat(found)), merged(limits, _flat(around))
-    floors = _flat(noise_floor(tally))
-    constant = defined_values(overall_numbers(constant_classifier(tally, majority=majority)))
-    if clients is not None:
-        metrics = _told_by_clients(metrics, _flat(summarise(clients)))
-        limits = _told_by_clients(limits, _flat(intervals(clients, level=level)))
-        floors = _told_by_clients(floors, _flat(noise_floor(clients)))
-        constant |= dict.fromkeys(CLIENT_NUMBERS)  # their labels are not told
     return Evaluation(
         metrics=Metrics(**metrics),
         intervals=MetricIntervals(**limits),
-        noise_floor=NoiseFloors(**floors),
-        constant_classifier=constant,
+        noise_floor=NoiseFloors(**_flat(noise_floor(tally))),
+        constant_classifier=defined_values(
+            overall_numbers(constant_classifier(tally, majority=majority))
+        ),
     )
-
-
-def _told_by_clients(found: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Return numbers with what compares clients, and the clients' table, from their own tally."""
-    both = found | {name: own[name] for name in CLIENT_NUMBERS if name in found}
-    if "by_client" in found:
-        both["by_client"] = {
-            client: {name: value for name, value in numbers.items() if name in _TOLD}
-            for client, numbers in own["by_client"].items()
-        }
-    if "undefined" in found:
-        known = {k: why for k, why in found["undefined"].items() if not _of_clients(k)}
-        both["undefined"] = known | {
-            k: why for k, why in own["undefined"].items() if k in CLIENT_NUMBERS
-        }
-    return both
-
-
-def _of_clients(name: str) -> bool:
-    return name in CLIENT_NUMBERS or name.startswith("by_client.")
 
 
 def _flat(found: TallySummary | Intervals | NoiseFloor) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from mfairfl.data import SPLITS
 from mfairfl.engine.loop import Callback, Result, first_state
 from mfairfl.errors import ConfigError, MfairflError, RunDirectoryError, first_problem
 from mfairfl.files import write_atomically
-from mfairfl.guard.masks import check_masked
 from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.transport import Transport, drive
 from mfairfl.runs.config import Config
@@ -104,16 +103,9 @@ def run_federated(
             attributes=enrolled.attributes,
             goal=config.goal(tuple(a.name for a in enrolled.attributes)),
             withheld={name: own.rows["train"] for name, own in enrolled.disclosure.items()},
-            whole=None if enrolled.whole is None else enrolled.whole["train"],
         )
         model = model_of(config, len(enrolled.encoder.feature_names))
-        setup = setup_for(
-            config,
-            size=model.size,
-            summary=summary,
-            enrolled=enrolled.counts,
-            whole=enrolled.whole,
-        )
+        setup = setup_for(config, size=model.size, summary=summary, enrolled=enrolled.counts)
         checkpoints = directory.checkpoints(started.identity)
         state = checkpoints.latest(setup) or first_state(setup, model)
         watchers = (*callbacks, History(directory.path), checkpoints)
@@ -143,17 +135,7 @@ def _enrol(request: FederatedRequest, transport: Transport) -> Enrolled:
         validation=config.clients.validation,
         most_rows=request.most_rows,
     )
-    if not config.masked:
-        return enrol(transport, request.clients, terms, minimum=request.minimum)
-    check_masked(
-        config.strategy.create().card,
-        clients=len(request.clients),
-        robust=config.robust,
-        participation=config.training.participation,
-    )
-    from mfairfl.remote.masked_enrolment import enrol_masked  # noqa: PLC0415 - needs an extra
-
-    return enrol_masked(transport, request.clients, terms, minimum=request.minimum)
+    return enrol(transport, request.clients, terms, minimum=request.minimum)
 
 
 def _read_enrolment(path: Path) -> Enrolled:
@@ -163,7 +145,9 @@ def _read_enrolment(path: Path) -> Enrolled:
         problem = first_problem(error)
     except MfairflError as error:  # a task that contradicts itself
         problem = str(error)
-    raise RunDirectoryError(f"{path}: damaged ({problem}); restore it or choose another out")
+    raise RunDirectoryError(
+        f"{path}: not what this version agrees on ({problem}); restore it or choose another out"
+    )
 
 
 def _started(config: Config, enrolled: Enrolled) -> StartedRecord:
@@ -201,8 +185,7 @@ def _disclosed(enrolled: Enrolled, client: str) -> DisclosureFacts:
     own = enrolled.disclosure[client]
     withheld = {}
     for split, counts in enrolled.counts.items():
-        whole = None if enrolled.whole is None else enrolled.whole[split]
-        told = (np.sum(list(counts.values()), axis=0) if whole is None else whole) > 0
+        told = np.sum(list(counts.values()), axis=0) > 0
         withheld[split] = told & own.mask(split, told.shape)
     return disclosure_facts(
         policy_sha256=own.policy,

@@ -26,8 +26,6 @@ from mfairfl.errors import RunDirectoryError
 from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.masked import MaskedSums
-from mfairfl.fairness.metrics import client_number
 from mfairfl.fairness.notions import NOTIONS, Notion, notion
 from mfairfl.fairness.summary import overall_numbers
 from mfairfl.files import naming, write_atomically
@@ -83,8 +81,6 @@ def _split_numbers(
     attributes = setup.summary.attributes
     whole, tally = pooled(clients), tally_of(clients, attributes)
     found = {name: value for name, (value, _) in overall_numbers(tally, notions=notions).items()}
-    if isinstance(clients, MaskedSums):  # of whom the tally has made one
-        found |= {name: client_number(name, tally_of(dict(clients), ()))[0] for name in _CLIENTS}
     found |= {
         f"{item.name}_violation": Constraints(Cells(attributes), item).violation(whole)
         for item in notions

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from mfairfl.data import Task
 from mfairfl.engine.loop import Result
 from mfairfl.engine.state import Setup
-from mfairfl.engine.tallies import served_singles, served_tally
+from mfairfl.engine.tallies import served_tally
 from mfairfl.failpoints import failpoint
 from mfairfl.models import Model
 from mfairfl.runs.config import Config
@@ -84,18 +84,12 @@ def finish_run(
         split: served_tally(result.served, result.measured, split, attributes)
         for split in setup.splits
     }
-    singles = {
-        split: told
-        for split in setup.splits
-        if (told := served_singles(result.served, result.measured, split)) is not None
-    }
     found = {
         split: evaluate(
             tally,
             scores=result.scored[split],
             randomised=result.served.kind == "mixture",
             majority=tallies["train"],
-            clients=singles.get(split),
         )
         for split, tally in tallies.items()
     }
@@ -126,7 +120,6 @@ def finish_run(
         noise_floor={split: one.noise_floor for split, one in found.items()},
         constant_classifier={split: one.constant_classifier for split, one in found.items()},
         tallies=tallies,
-        client_tallies=singles,
         timing=timing,
         machine=MachineFacts(system=platform.system(), machine=platform.machine()),
         files=files,

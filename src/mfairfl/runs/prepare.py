@@ -100,11 +100,6 @@ def model_of(config: Config, inputs: int, module: ModuleFactory | None = None) -
 
 def setup_of(config: Config, federation: Federation, model: Model) -> Setup:
     """Put together what the loop needs, for clients whose rows are here."""
-    if config.masked:
-        raise ConfigError(
-            "masked = true: rows in one place need no masks; leave it out, or let silos with "
-            "files of their own take part (`mfairfl deploy`)"
-        )
     names = tuple(attribute.name for attribute in federation.attributes)
     pooled = config.strategy.create().card.trains_on == "pooled"
     return Setup(
@@ -122,22 +117,10 @@ def setup_for(
     size: int,
     summary: Summary,
     enrolled: Mapping[Split, Mapping[str, np.ndarray]],
-    whole: Mapping[Split, np.ndarray] | None = None,
 ) -> Setup:
-    """Put together what the loop needs, for clients elsewhere with these rows.
-
-    `whole` are those of all clients together, under masks.
-    """
+    """Put together what the loop needs, for clients elsewhere with these rows."""
     splits = tuple(s for s in SPLITS if any(rows.sum() for rows in enrolled[s].values()))
-    return Setup(
-        size=size,
-        summary=summary,
-        splits=splits,
-        enrolled=enrolled,
-        masked=config.masked,
-        whole=whole or {},
-        **_decided(config),
-    )
+    return Setup(size=size, summary=summary, splits=splits, enrolled=enrolled, **_decided(config))
 
 
 def _decided(config: Config) -> dict[str, Any]:

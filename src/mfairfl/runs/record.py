@@ -415,9 +415,6 @@ class RunRecord(_Record):
     """By split: the metrics of deciding the commoner train label for everyone."""
     tallies: dict[Split, StoredTally]
     """By split: the counts that every other number was computed from."""
-    client_tallies: dict[Split, StoredTally] = Field(default_factory=dict)
-    """By split, where masks hide all else of single clients, who then are one in `tallies`: each
-    client's right and wrong decisions, as if all labels were 0."""
     timing: Timing
     machine: MachineFacts
     files: dict[str, str] = Field(default_factory=dict)
@@ -497,6 +494,7 @@ def read_record(path: str | Path, *, to_resume: bool = False) -> StartedRecord |
             f"{file}: written by mfairfl 0.1; it can be read, but not resumed: choose another "
             "--out"
         )
+    plain.pop("client_tallies", None)  # of runs of 0.7 under masks; no number is read from it
     started = plain.get("status") == "running"
     kind: type[StartedRecord | RunRecord] = StartedRecord if started else RunRecord
     try:

@@ -50,7 +50,6 @@ class _Asked(BaseModel):
     training: _TrainingAsked = _TrainingAsked()
     encoder: _EncoderAsked = _EncoderAsked()
     robust: str = "none"
-    masked: bool = False
 
 
 def protocol_of(settings: Mapping[str, Any], *, rule: str, splits: Iterable[Split]) -> Protocol:
@@ -79,5 +78,4 @@ def protocol_of(settings: Mapping[str, Any], *, rule: str, splits: Iterable[Spli
         patience=asked.training.patience is not None,
         bins=asked.encoder.numeric == "bins",
         robust=asked.robust != "none",
-        masked=asked.masked,
     )

@@ -47,7 +47,6 @@ class AFL(Strategy):
         title="Best for the worst mix of clients",
         paper="Mohri et al. 2019",
         protects="clients",
-        reads="losses",
     )
 
     def start(self, summary: Summary) -> State:

@@ -21,7 +21,6 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.goal import Goal
-from mfairfl.fairness.masked import Single
 from mfairfl.training.plan import Job, Optimizer, Plan, Report
 
 __all__ = [
@@ -65,10 +64,6 @@ class Card:
     measures : {"participants", "none"}
         Whether `plan` or `combine` reads the participants' measurements (losses, rates) at the
         server's weights; "none" spares clients a pass over their train rows in every round.
-    reads : {"cells", "losses"}
-        What `start`, `plan` and `combine` read of single clients: counts and rates by cell, or no
-        more than losses and numbers of rows beside what is pooled. The latter works under masks,
-        where only sums over all clients are known by cell.
     reveals : {"individual", "sums"}
         Whether the server must see single clients' updates or only their weighted sum.
     trains_on : {"clients", "pooled"}
@@ -105,7 +100,6 @@ class Card:
     protects: str = "nothing"
     needs: Literal["gram", "norms", "none"] = "none"
     measures: Literal["participants", "none"] = "participants"
-    reads: Literal["cells", "losses"] = "cells"
     reveals: Literal["individual", "sums"] = "sums"
     trains_on: Literal["clients", "pooled"] = "clients"
     serves: Literal["global", "personal", "ensemble"] = "global"
@@ -138,16 +132,12 @@ class Summary:
         What is to be fair.
     withheld : mapping of str to float
         Training rows that a client tells nothing more about; they are not in `counts`.
-    whole : ndarray (C, 2), optional
-        Training rows of all clients, where masks hide how each client's are spread over cells;
-        `counts` then hold one number each, its rows.
     """
 
     counts: Mapping[str, Floats]
     attributes: tuple[Attribute, ...]
     goal: Goal
     withheld: Mapping[str, float] = field(default_factory=dict)
-    whole: Floats | None = None
 
     def rows(self, client: str) -> float:
         """Return how many rows a client trains on."""
@@ -156,8 +146,6 @@ class Summary:
     @property
     def pooled(self) -> Floats:
         """Training rows per (cell, label) of the whole federation."""
-        if self.whole is not None:
-            return self.whole
         return np.asarray(np.sum(list(self.counts.values()), axis=0), dtype=np.float64)
 
     @property
@@ -177,31 +165,21 @@ class Measurement:
     """One client's sums and counts on its training rows, under the model that would answer them.
 
     That is the server's model; the whole ensemble, or the client's own model, for methods that
-    serve those. Under masks no more is known of a client than a `Single`.
+    serve those.
     """
 
     client: str
-    sums: Statistics
-
-    @property
-    def statistics(self) -> Statistics:
-        """Its sums by cell, which masks hide."""
-        if isinstance(self.sums, Single):
-            raise ConfigError(
-                "masked = true: the strategy reads the rates of a single client, which masks "
-                'hide; its card must say reads="cells"'
-            )
-        return self.sums
+    statistics: Statistics
 
     @property
     def rows(self) -> float:
         """Number of rows."""
-        return float(self.sums.counts.sum())
+        return float(self.statistics.counts.sum())
 
     @property
     def loss(self) -> float:
         """Mean cross-entropy."""
-        return float(self.sums.losses.sum() / self.rows)
+        return float(self.statistics.losses.sum() / self.rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,8 +207,6 @@ class Round:
         Named server vectors (SCAFFOLD's c).
     doubted : mapping of str to float
         The loss to take instead of one that does not fit the others' (robust runs only).
-    whole : Statistics, optional
-        The sums over all clients that were last told, under masks.
     """
 
     index: int
@@ -243,7 +219,6 @@ class Round:
     decay: float = 1.0
     vectors: Mapping[str, np.ndarray] = field(default_factory=dict)
     doubted: Mapping[str, float] = field(default_factory=dict)
-    whole: Statistics | None = None
 
     def jobs(self, plan: Plan | None = None) -> list[Job]:
         """Return one job per participant, all with the same plan: the shared one by default."""
@@ -262,8 +237,6 @@ class Round:
     @property
     def pooled(self) -> Statistics:
         """The sums over all measured clients."""
-        if self.whole is not None:
-            return self.whole
         return reduce(add, (m.statistics for m in self.measurements))
 
     @property

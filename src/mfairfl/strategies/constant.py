@@ -32,7 +32,6 @@ class Constant(Strategy):
         title="The commoner label for everyone",
         paper="none",
         protects="nothing",
-        reads="losses",
         measures="none",
         starts="constant",
         steps="none",

@@ -47,7 +47,6 @@ class Ditto(FedAvg):
         title="Personal models near the average",
         paper="Li et al. 2021",
         protects="clients",
-        reads="losses",
         measures="none",
         serves="personal",
         keeps=("model",),

@@ -50,7 +50,6 @@ class DRFL(Tilted):
         title="Clients count by their loss",
         paper="Zhao & Joshi 2022",
         protects="clients",
-        reads="losses",
     )
 
     def exponents(self, losses: Floats) -> Floats:

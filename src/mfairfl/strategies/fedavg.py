@@ -39,7 +39,6 @@ class FedAvg(Strategy):
         title="Federated averaging",
         paper="McMahan et al. 2017",
         protects="nothing",
-        reads="losses",
         measures="none",
     )
 

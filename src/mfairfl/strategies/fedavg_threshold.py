@@ -45,7 +45,6 @@ class FedAvgThreshold(FedAvg):
         title="FedAvg with a threshold per group",
         paper="Hardt et al. 2016",
         protects="groups",
-        reads="losses",
         measures="none",
         output="threshold",
     )

@@ -64,7 +64,6 @@ class FedFV(Strategy):
         title="Conflicting updates are projected",
         paper="Wang et al. 2021",
         protects="clients",
-        reads="losses",
         needs="gram",
         reveals="individual",
     )

@@ -72,7 +72,6 @@ class FedMGDA(Strategy):
         title="Common descent of normed updates",
         paper="Hu et al. 2022",
         protects="clients",
-        reads="losses",
         measures="none",
         needs="gram",
         reveals="individual",

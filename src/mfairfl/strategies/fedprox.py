@@ -45,7 +45,6 @@ class FedProx(FedAvg):
         title="Averaging with a proximal pull",
         paper="Li et al. 2020",
         protects="nothing",
-        reads="losses",
         measures="none",
     )
 

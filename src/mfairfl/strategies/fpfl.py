@@ -81,7 +81,6 @@ class FPFL(Strategy):
             title="Damped multipliers on pooled gaps",
             paper="Rodríguez-Gálvez 2021",
             protects="groups",
-            reads="losses",
             steps=self.update,
             constrained=True,
         )

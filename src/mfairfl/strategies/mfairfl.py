@@ -170,20 +170,11 @@ class MFairFL(Strategy):
             protects="groups and clients",
             needs="gram",
             reveals="individual",
-            reads="cells" if self._reads_cells else "losses",
             steps=self.update,
             keeps=("multipliers",) if moving and self.scope == "local" else (),
             moves_every=self.every if moving and self.scope == "global" else None,
             constrained=self.constraint,
         )
-
-    @property
-    def _reads_cells(self) -> bool:
-        """Whether a client's own rates, or multipliers priced by its own share, are needed."""
-        local = self.constraint and self.scope == "local"
-        moving = self.constraint and self.update == "local" and self.multiplier == "signed"
-        own_prices = moving and self.weights == "uniform"
-        return local or own_prices or self.client_parity > 0 or self.order == "objective"
 
     def __post_init__(self) -> None:
         """Check bounds, and what clients that keep their multipliers to themselves exclude."""

@@ -79,7 +79,6 @@ class QFFL(Strategy):
             title="Clients count by loss and curvature",
             paper="Li et al. 2020",
             protects="clients",
-            reads="losses",
             needs="norms",
             reveals="individual",
             steps=self.update,

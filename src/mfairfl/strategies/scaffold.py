@@ -57,7 +57,6 @@ class Scaffold(Strategy):
         title="Averaging with control variates",
         paper="Karimireddy et al. 2020",
         protects="nothing",
-        reads="losses",
         measures="none",
         keeps=("control",),
     )

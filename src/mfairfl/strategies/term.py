@@ -49,7 +49,6 @@ class TERM(Tilted):
         title="Clients count by exp of their loss",
         paper="Li et al. 2021",
         protects="clients",
-        reads="losses",
     )
 
     def exponents(self, losses: Floats) -> Floats:
