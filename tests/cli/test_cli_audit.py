@@ -235,24 +235,88 @@ def test_hostile_names(cli, tmp_path):
                     assert not cell.startswith(("=", "+", "@", "\t", "\r")), (path.name, cell)
 
 
-def test_what_predict_wrote(cli, csv, flags, tmp_path):
-    """Kept columns beside score, decision and favourable: nothing has to be explained."""
-    assert cli("train", "--csv", csv, *flags, "--seed", "4", "--out", "run").code == 0
-    keep = ("--keep", "Gender,Site,Hired")
-    assert cli("predict", "run", "--csv", csv, "--out", "p.csv", *keep).code == 0
-    answer = cli(
-        "audit", "p.csv", "--label", "Hired", "--prediction", "decision", "--score", "score",
-        "--sensitive", "Gender", "--client", "Site", "--out", "A", "--json",
-    )  # fmt: skip
-    assert answer.code == 0, answer.err
+LABELS = [  # the favourable value as given and as files hold it, and the other one
+    ("yes", "yes", "no"),
+    ("No", "No", "Yes"),
+    ("no", "No", "Yes"),
+    (">50K", ">50K", "<=50K"),
+    ("<=50K", "<=50K", ">50K"),
+    ("0", 0, 1),
+    ("1.0", 1.0, 0.0),
+    ("0.0", 0.0, 1.0),
+    ("-1", -1, 1),
+    ("True", True, False),
+    ("False", False, True),
+    ("false", False, True),
+    ("2", 2, 1),
+]
+DECIDES = ("--strategy", "fedavg", "--rounds", "20", "--seed", "4")
+BY_FLAG = {"Hired": "label", "score": "score", "Gender": "sensitive", "Site": "client"}
+
+
+def check_binary(cli, favourable, bad, told):
+    """Of 0 and 1, predict refuses to write them, or the audit knows, or asks, what they mean."""
+    written = ("--csv", "new.csv", "--out", "b.csv", "--keep", "Gender,Hired")
+    answer = cli("predict", "run", *written, "--decisions", "binary")
+    if str(bad) in ("Yes", "1", "1.0", "True"):
+        assert (answer.code, answer.err.count("\n")) == (2, 1)
+        assert "decision 1 would stand for" in answer.err
+        return
+    columns = ("--label", "Hired", "--prediction", "decision", "--sensitive", "Gender")
+    answer = cli("audit", "b.csv", *columns, "--json")
+    if answer.code:
+        assert "which value of 'Hired' is good for a person" in answer.err
+        answer = cli("audit", "b.csv", *columns, "--favourable", favourable, "--json")
     found = {one["name"]: one["value"] for one in json.loads(answer.out)["overall"]}
-    told = json.loads(
-        cli("predict", "run", "--csv", csv, "--out", "p.csv", "--force", "--json").out
-    )["metrics"]
-    for name in ("accuracy", "demographic_parity_violation", "equalized_odds_ratio", "loss"):
-        assert found[name] == pytest.approx(told[name], abs=1e-6), name  # scores are written short
-    meaning = json.loads(answer.out)["settings"]["meaning"]
-    assert (meaning["favourable"], meaning["selected"]) == ("yes", "yes")
+    assert found["accuracy"] == told["accuracy"]
+
+
+@pytest.mark.parametrize(("favourable", "good", "bad"), LABELS, ids=[one[0] for one in LABELS])
+def test_what_predict_wrote(cli, people, flags, favourable, good, bad):
+    """Kept columns beside score, decision and favourable: nothing has to be explained."""
+    was_hired = people["Hired"] == "yes"
+    people["Hired"] = [good if hired else bad for hired in was_hired]
+    people.to_csv("people.csv", index=False)
+    new = people.sample(200, random_state=3)
+    new.to_csv("new.csv", index=False)
+    given = ("--favourable", favourable, *DECIDES, "--out", "run")
+    assert cli("train", "--csv", "people.csv", *flags, *given).code == 0
+    keep = ("--keep", "Gender,Site,Hired")
+    answer = cli("predict", "run", "--csv", "new.csv", "--out", "p.csv", *keep, "--json")
+    assert answer.code == 0, answer.err
+    told = json.loads(answer.out)["metrics"]
+    decided = pd.read_csv("p.csv", dtype=str)["decision"]
+    selected = pd.read_csv("p.csv")["favourable"].to_numpy() == 1
+    right = selected == was_hired[new.index].to_numpy()
+    assert 0 < selected.mean() < 1
+    for column in ("decision", "favourable"):
+        named = [word for name, role in BY_FLAG.items() for word in (f"--{role}", name)]
+        answer = cli("audit", "p.csv", *named, "--prediction", column, "--json")
+        assert answer.code == 0, answer.err
+        document = json.loads(answer.out)
+        found = {one["name"]: one["value"] for one in document["overall"]}
+        assert found["accuracy"] == right.mean()
+        for name in ("demographic_parity_violation", "equalized_odds_ratio", "loss"):
+            assert found[name] == pytest.approx(told[name], abs=1e-6), name  # scores are short
+        meaning = document["settings"]["meaning"]
+        assert {meaning["favourable"]} == set(decided[selected])
+        assert meaning["selected"] == (meaning["favourable"] if column == "decision" else "1")
+        roles = {role: name for name, role in BY_FLAG.items()}
+        in_python = mfairfl.audit(pd.read_csv("p.csv"), prediction=column, **roles)
+        assert in_python.counts == AuditDocument.model_validate(document).counts
+    check_binary(cli, favourable, bad, told)
+
+
+def test_decisions_that_contradict_the_favourable_label_are_refused(cli, tmp_path):
+    (tmp_path / "p.csv").write_text("sex,left,decision,favourable\nF,No,No,1\nM,Yes,Yes,0\n")
+    given = ("--label", "left", "--prediction", "decision", "--sensitive", "sex")
+    assert cli("audit", "p.csv", *given, "--favourable", "no").code == 0
+    answer = cli("audit", "p.csv", *given, "--favourable", "yes")
+    assert answer.code == 2
+    assert answer.err == (
+        "error: p.csv: favourable is 'yes', but the column 'favourable' says that deciding 'yes' "
+        "is not; leave favourable (--favourable) out, or say which decision is (--selected)\n"
+    )
 
 
 def test_excel(cli, predictions, tmp_path):

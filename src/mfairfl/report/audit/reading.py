@@ -234,6 +234,9 @@ def _meaning(columns: Columns, named: PredictionColumns, read: PredictionColumns
         column = columns[named.prediction]
         alike = {spelling(text): text for text in column.levels}
         stated = named.selected or alike.get(spelling(read.favourable or ""), "")
+        if read.selected != named.selected:  # found beside the decisions
+            worth = columns[str(read.prediction)].texts == read.selected
+            stated = str(column.texts[worth][0]) if worth.any() else label
         selected = stated or _second(column) or label
     return AuditMeaning(
         label=named.label or "",
