@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import mfairfl
+from mfairfl.errors import ConfigError, DataError
 from mfairfl.report.audit.document import AuditDocument
 
 GIVEN = ("--label", "Y", "--prediction", "D", "--sensitive", "sex", "--sensitive", "race")
@@ -317,6 +318,87 @@ def test_decisions_that_contradict_the_favourable_label_are_refused(cli, tmp_pat
         "error: p.csv: favourable is 'yes', but the column 'favourable' says that deciding 'yes' "
         "is not; leave favourable (--favourable) out, or say which decision is (--selected)\n"
     )
+
+
+# ------------------------------------------------------------------ rows that were trained on
+
+OF_PEOPLE = ("--label", "Hired", "--prediction", "decision", "--sensitive", "Gender")
+
+
+@pytest.fixture
+def scores(cli, csv, flags, tmp_path):
+    """What predict wrote of the file that the run was trained on; and the run's record."""
+    given = (*flags, *DECIDES, "--set", "clients.validation=0.1")
+    assert cli("train", "--csv", csv, *given, "--out", "run").code == 0
+    keep = ("--keep", "Gender,Site,Hired")
+    assert cli("predict", "run", "--csv", csv, "--out", "p.csv", *keep).code == 0
+    return json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+
+
+def test_train_rows_are_refused_unless_they_are_accepted(cli, scores, tmp_path):
+    trained = sum(client["train"] for client in scores["federation"]["clients"])
+    answer = cli("audit", "p.csv", *OF_PEOPLE, "--tolerance", "0.05", "--out", "A")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == (
+        f"error: p.csv: {trained} of 240 rows are train rows (column 'split'), on which a model "
+        "looks better than on new ones: audit only test rows, split='test' (--split test), or "
+        "accept train rows, split='all' (--split all)\n"
+    )
+    assert not (tmp_path / "A").exists()
+    columns = {"label": "Hired", "prediction": "decision", "sensitive": "Gender"}
+    with pytest.raises(DataError, match=f"{trained} of 240 rows are train rows"):
+        mfairfl.audit("p.csv", **columns)
+    for split in ("test", "validation", "train"):
+        answer = cli("audit", "p.csv", *OF_PEOPLE, "--score", "score", "--split", split, "--json")
+        assert answer.code == 0, answer.err
+        document = AuditDocument.model_validate_json(answer.out)
+        found = {one.name: one.value for one in document.overall}
+        for name in ("accuracy", "demographic_parity_violation", "loss"):
+            expected = scores["metrics"][split][name]
+            assert found[name] == pytest.approx(expected, abs=1e-6), (split, name)
+        count = document.rows.counted
+        note = f"only rows of split '{split}' are counted: {count} of 240"
+        assert note in document.sources[0].notes
+        warned = [
+            f"{count} of {count} rows are train rows" in w for w in document.headline.warnings
+        ]
+        assert any(warned) == (split == "train")
+        in_python = mfairfl.audit("p.csv", **columns, score="score", split=split)
+        assert in_python.to_json() == answer.out
+    answer = cli("audit", "p.csv", *OF_PEOPLE, "--split", "all")
+    assert answer.code == 0
+    said = " ".join(answer.out.split())
+    warning = f"{trained} of 240 rows are train rows: a model looks better on them than on new"
+    assert warning in said
+    assert said.index(warning) < said.index("accuracy")
+
+
+def test_predict_and_audit_of_test_rows_need_no_flag_twice(cli, scores, csv):
+    keep = ("--keep", "Gender,Hired", "--split", "test")
+    assert cli("predict", "run", "--csv", csv, "--out", "t.csv", *keep).code == 0
+    answer = cli("audit", "t.csv", *OF_PEOPLE, "--json")
+    assert answer.code == 0, answer.err
+    found = {one["name"]: one["value"] for one in json.loads(answer.out)["overall"]}
+    assert found["accuracy"] == scores["metrics"]["test"]["accuracy"]
+
+
+def test_a_column_split_of_one_s_own_is_not_misread(cli, predictions, tmp_path):
+    plain = cli("audit", "P.csv", *GIVEN, "--json")
+    predictions["split"] = ["train", "A/B"] * 300
+    predictions.to_csv(tmp_path / "P.csv", index=False)
+    same = cli("audit", "P.csv", *GIVEN, "--json")
+    assert json.loads(same.out)["counts"] == json.loads(plain.out)["counts"]
+    answer = cli("audit", "P.csv", *GIVEN, "--split", "test")
+    assert answer.code == 2
+    assert "no column 'split' that holds train, validation, test and nothing else" in answer.err
+    predictions["split"] = ["train", "test"] * 300
+    predictions.to_csv(tmp_path / "P.csv", index=False)
+    assert cli("audit", "P.csv", *GIVEN).code == 2
+    assert cli("audit", "P.csv", *GIVEN, "--split", "validation").code == 2
+    named = cli("audit", "P.csv", "--prediction", "D", "--sensitive", "split")
+    assert named.code == 0, named.err
+    with pytest.raises(ConfigError, match="unknown split 'tset': did you mean 'test'"):
+        mfairfl.audit("P.csv", prediction="D", sensitive="sex", split="tset")
 
 
 def test_excel(cli, predictions, tmp_path):

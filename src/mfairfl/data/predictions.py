@@ -11,15 +11,25 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from mfairfl.data.columns import Column, Columns, require_columns
+from mfairfl.data.federation import SPLITS
 from mfairfl.data.labels import ORDERED_LABELS, label_codes, spelling
 from mfairfl.data.task import Sensitive, Task
 from mfairfl.data.values import MISSING, StrictModel, Text
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.text import some_of
 
-__all__ = ["PredictedRows", "PredictionColumns", "ordered_groups", "read_predictions"]
+__all__ = [
+    "SPLIT",
+    "PredictedRows",
+    "PredictionColumns",
+    "as_predicted",
+    "ordered_groups",
+    "read_predictions",
+    "split_column",
+]
 
-_DECISION, _FAVOURABLE = "decision", "favourable"  # as `mfairfl predict` calls its columns
+# As `mfairfl predict` calls its columns.
+_DECISION, _FAVOURABLE, SPLIT = "decision", "favourable", "split"
 
 _Name = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -115,7 +125,8 @@ class PredictedRows:
 def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> PredictedRows:
     """Read predictions; rows without a decision or a score are left out, and counted.
 
-    What `mfairfl predict` writes is understood as it is (`as_predicted`).
+    What `mfairfl predict` writes is understood as it is (`as_predicted`). Train rows
+    (`split_column`) are refused: take them, or the column, away before.
 
     Parameters
     ----------
@@ -137,6 +148,13 @@ def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> 
     ([1, None], [1, 0])
     """
     require_columns(columns, roles.named, table)
+    splits = split_column(columns, roles)
+    if splits is not None and (trained := int((splits.texts == "train").sum())):
+        raise DataError(
+            f"{table}: {trained:,} of {len(splits.series):,} rows are train rows (column "
+            f"'{SPLIT}'), on which a model looks better than on new ones: audit only test rows, "
+            "split='test' (--split test), or accept train rows, split='all' (--split all)"
+        )
     roles = as_predicted(columns, roles)
     rows = len(columns[roles.sensitive[0]].series)
     gaps = {
@@ -182,6 +200,27 @@ def ordered_groups(groups: Iterable[str]) -> list[str]:
     texts = sorted(groups)
     numbers = all(text.removeprefix("-").replace(".", "", 1).isdecimal() for text in texts)
     return sorted(texts, key=float) if numbers else texts
+
+
+def split_column(columns: Columns, roles: PredictionColumns) -> Column | None:
+    """Return the column that tells train rows from others, if there is one.
+
+    It is called `split` and holds train, validation, test and empty cells, nothing else; a column
+    that is read for something else is none.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from mfairfl.data.columns import columns_of
+    >>> roles = PredictionColumns(sensitive=("sex",), prediction="decision")
+    >>> own = columns_of(pd.DataFrame({"split": ["train", "A/B"]}), "people")
+    >>> split_column(own, roles) is None
+    True
+    """
+    column = None if SPLIT in roles.named else columns.get(SPLIT)
+    if column is None or not column.levels or not set(column.levels) <= set(SPLITS):
+        return None
+    return column
 
 
 def as_predicted(columns: Columns, roles: PredictionColumns) -> PredictionColumns:
