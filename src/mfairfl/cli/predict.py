@@ -68,7 +68,8 @@ def predict(
         typer.Option(help="Whose model decides every row, if each client has its own."),
     ] = None,
     split: Annotated[
-        RowSplit, typer.Option(help="Rows of the file that the run was trained on.")
+        RowSplit,
+        typer.Option(help="Rows to decide, of the file that the run was trained on."),
     ] = RowSplit.all,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
