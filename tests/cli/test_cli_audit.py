@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 
 import mfairfl
+from mfairfl.errors import ConfigError, DataError
 from mfairfl.report.audit.document import AuditDocument
 
 GIVEN = ("--label", "Y", "--prediction", "D", "--sensitive", "sex", "--sensitive", "race")
@@ -235,24 +236,169 @@ def test_hostile_names(cli, tmp_path):
                     assert not cell.startswith(("=", "+", "@", "\t", "\r")), (path.name, cell)
 
 
-def test_what_predict_wrote(cli, csv, flags, tmp_path):
+LABELS = [  # the favourable value as given and as files hold it, and the other one
+    ("yes", "yes", "no"),
+    ("No", "No", "Yes"),
+    ("no", "No", "Yes"),
+    (">50K", ">50K", "<=50K"),
+    ("<=50K", "<=50K", ">50K"),
+    ("0", 0, 1),
+    ("1.0", 1.0, 0.0),
+    ("0.0", 0.0, 1.0),
+    ("-1", -1, 1),
+    ("True", True, False),
+    ("False", False, True),
+    ("false", False, True),
+    ("2", 2, 1),
+]
+DECIDES = ("--strategy", "fedavg", "--rounds", "20", "--seed", "4")
+BY_FLAG = {"Hired": "label", "score": "score", "Gender": "sensitive", "Site": "client"}
+
+
+def check_binary(cli, favourable, bad, told):
+    """Of 0 and 1, predict refuses to write them, or the audit knows, or asks, what they mean."""
+    written = ("--csv", "new.csv", "--out", "b.csv", "--keep", "Gender,Hired")
+    answer = cli("predict", "run", *written, "--decisions", "binary")
+    if str(bad) in ("Yes", "1", "1.0", "True"):
+        assert (answer.code, answer.err.count("\n")) == (2, 1)
+        assert "decision 1 would stand for" in answer.err
+        return
+    columns = ("--label", "Hired", "--prediction", "decision", "--sensitive", "Gender")
+    answer = cli("audit", "b.csv", *columns, "--json")
+    if answer.code:
+        assert "which value of 'Hired' is good for a person" in answer.err
+        answer = cli("audit", "b.csv", *columns, "--favourable", favourable, "--json")
+    found = {one["name"]: one["value"] for one in json.loads(answer.out)["overall"]}
+    assert found["accuracy"] == told["accuracy"]
+
+
+@pytest.mark.parametrize(("favourable", "good", "bad"), LABELS, ids=[one[0] for one in LABELS])
+def test_what_predict_wrote(cli, people, flags, favourable, good, bad):
     """Kept columns beside score, decision and favourable: nothing has to be explained."""
-    assert cli("train", "--csv", csv, *flags, "--seed", "4", "--out", "run").code == 0
+    was_hired = people["Hired"] == "yes"
+    people["Hired"] = [good if hired else bad for hired in was_hired]
+    people.to_csv("people.csv", index=False)
+    new = people.sample(200, random_state=3)
+    new.to_csv("new.csv", index=False)
+    given = ("--favourable", favourable, *DECIDES, "--out", "run")
+    assert cli("train", "--csv", "people.csv", *flags, *given).code == 0
+    keep = ("--keep", "Gender,Site,Hired")
+    answer = cli("predict", "run", "--csv", "new.csv", "--out", "p.csv", *keep, "--json")
+    assert answer.code == 0, answer.err
+    told = json.loads(answer.out)["metrics"]
+    decided = pd.read_csv("p.csv", dtype=str)["decision"]
+    selected = pd.read_csv("p.csv")["favourable"].to_numpy() == 1
+    right = selected == was_hired[new.index].to_numpy()
+    assert 0 < selected.mean() < 1
+    for column in ("decision", "favourable"):
+        named = [word for name, role in BY_FLAG.items() for word in (f"--{role}", name)]
+        answer = cli("audit", "p.csv", *named, "--prediction", column, "--json")
+        assert answer.code == 0, answer.err
+        document = json.loads(answer.out)
+        found = {one["name"]: one["value"] for one in document["overall"]}
+        assert found["accuracy"] == right.mean()
+        for name in ("demographic_parity_violation", "equalized_odds_ratio", "loss"):
+            assert found[name] == pytest.approx(told[name], abs=1e-6), name  # scores are short
+        meaning = document["settings"]["meaning"]
+        assert {meaning["favourable"]} == set(decided[selected])
+        assert meaning["selected"] == (meaning["favourable"] if column == "decision" else "1")
+        roles = {role: name for name, role in BY_FLAG.items()}
+        in_python = mfairfl.audit(pd.read_csv("p.csv"), prediction=column, **roles)
+        assert in_python.counts == AuditDocument.model_validate(document).counts
+    check_binary(cli, favourable, bad, told)
+
+
+def test_decisions_that_contradict_the_favourable_label_are_refused(cli, tmp_path):
+    (tmp_path / "p.csv").write_text("sex,left,decision,favourable\nF,No,No,1\nM,Yes,Yes,0\n")
+    given = ("--label", "left", "--prediction", "decision", "--sensitive", "sex")
+    assert cli("audit", "p.csv", *given, "--favourable", "no").code == 0
+    answer = cli("audit", "p.csv", *given, "--favourable", "yes")
+    assert answer.code == 2
+    assert answer.err == (
+        "error: p.csv: favourable is 'yes', but the column 'favourable' says that deciding 'yes' "
+        "is not; leave favourable (--favourable) out, or say which decision is (--selected)\n"
+    )
+
+
+# ------------------------------------------------------------------ rows that were trained on
+
+OF_PEOPLE = ("--label", "Hired", "--prediction", "decision", "--sensitive", "Gender")
+
+
+@pytest.fixture
+def scores(cli, csv, flags, tmp_path):
+    """What predict wrote of the file that the run was trained on; and the run's record."""
+    given = (*flags, *DECIDES, "--set", "clients.validation=0.1")
+    assert cli("train", "--csv", csv, *given, "--out", "run").code == 0
     keep = ("--keep", "Gender,Site,Hired")
     assert cli("predict", "run", "--csv", csv, "--out", "p.csv", *keep).code == 0
-    answer = cli(
-        "audit", "p.csv", "--label", "Hired", "--prediction", "decision", "--score", "score",
-        "--sensitive", "Gender", "--client", "Site", "--out", "A", "--json",
-    )  # fmt: skip
+    return json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+
+
+def test_train_rows_are_refused_unless_they_are_accepted(cli, scores, tmp_path):
+    trained = sum(client["train"] for client in scores["federation"]["clients"])
+    answer = cli("audit", "p.csv", *OF_PEOPLE, "--tolerance", "0.05", "--out", "A")
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err == (
+        f"error: p.csv: {trained} of 240 rows are train rows (column 'split'), on which a model "
+        "looks better than on new ones: audit only test rows, split='test' (--split test), or "
+        "accept train rows, split='all' (--split all)\n"
+    )
+    assert not (tmp_path / "A").exists()
+    columns = {"label": "Hired", "prediction": "decision", "sensitive": "Gender"}
+    with pytest.raises(DataError, match=f"{trained} of 240 rows are train rows"):
+        mfairfl.audit("p.csv", **columns)
+    for split in ("test", "validation", "train"):
+        answer = cli("audit", "p.csv", *OF_PEOPLE, "--score", "score", "--split", split, "--json")
+        assert answer.code == 0, answer.err
+        document = AuditDocument.model_validate_json(answer.out)
+        found = {one.name: one.value for one in document.overall}
+        for name in ("accuracy", "demographic_parity_violation", "loss"):
+            expected = scores["metrics"][split][name]
+            assert found[name] == pytest.approx(expected, abs=1e-6), (split, name)
+        count = document.rows.counted
+        note = f"only rows of split '{split}' are counted: {count} of 240"
+        assert note in document.sources[0].notes
+        warned = [
+            f"{count} of {count} rows are train rows" in w for w in document.headline.warnings
+        ]
+        assert any(warned) == (split == "train")
+        in_python = mfairfl.audit("p.csv", **columns, score="score", split=split)
+        assert in_python.to_json() == answer.out
+    answer = cli("audit", "p.csv", *OF_PEOPLE, "--split", "all")
+    assert answer.code == 0
+    said = " ".join(answer.out.split())
+    warning = f"{trained} of 240 rows are train rows: a model looks better on them than on new"
+    assert warning in said
+    assert said.index(warning) < said.index("accuracy")
+
+
+def test_predict_and_audit_of_test_rows_need_no_flag_twice(cli, scores, csv):
+    keep = ("--keep", "Gender,Hired", "--split", "test")
+    assert cli("predict", "run", "--csv", csv, "--out", "t.csv", *keep).code == 0
+    answer = cli("audit", "t.csv", *OF_PEOPLE, "--json")
     assert answer.code == 0, answer.err
     found = {one["name"]: one["value"] for one in json.loads(answer.out)["overall"]}
-    told = json.loads(
-        cli("predict", "run", "--csv", csv, "--out", "p.csv", "--force", "--json").out
-    )["metrics"]
-    for name in ("accuracy", "demographic_parity_violation", "equalized_odds_ratio", "loss"):
-        assert found[name] == pytest.approx(told[name], abs=1e-6), name  # scores are written short
-    meaning = json.loads(answer.out)["settings"]["meaning"]
-    assert (meaning["favourable"], meaning["selected"]) == ("yes", "yes")
+    assert found["accuracy"] == scores["metrics"]["test"]["accuracy"]
+
+
+def test_a_column_split_of_one_s_own_is_not_misread(cli, predictions, tmp_path):
+    plain = cli("audit", "P.csv", *GIVEN, "--json")
+    predictions["split"] = ["train", "A/B"] * 300
+    predictions.to_csv(tmp_path / "P.csv", index=False)
+    same = cli("audit", "P.csv", *GIVEN, "--json")
+    assert json.loads(same.out)["counts"] == json.loads(plain.out)["counts"]
+    answer = cli("audit", "P.csv", *GIVEN, "--split", "test")
+    assert answer.code == 2
+    assert "no column 'split' that holds train, validation, test and nothing else" in answer.err
+    predictions["split"] = ["train", "test"] * 300
+    predictions.to_csv(tmp_path / "P.csv", index=False)
+    assert cli("audit", "P.csv", *GIVEN).code == 2
+    assert cli("audit", "P.csv", *GIVEN, "--split", "validation").code == 2
+    named = cli("audit", "P.csv", "--prediction", "D", "--sensitive", "split")
+    assert named.code == 0, named.err
+    with pytest.raises(ConfigError, match="unknown split 'tset': did you mean 'test'"):
+        mfairfl.audit("P.csv", prediction="D", sensitive="sex", split="tset")
 
 
 def test_excel(cli, predictions, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 import tomli_w
 
@@ -67,6 +68,15 @@ def test_what_cannot_be_audited_is_refused_before_a_process_starts(cli, files, w
     answer = cli("deploy", "audit", *files, *words, "--out", "audit")
     assert answer.code == 2
     assert message in answer.err
+    assert "starting" not in answer.err
+
+
+def test_train_rows_at_a_silo_are_refused(cli, files, tmp_path):
+    frame = pd.read_csv(tmp_path / "east.csv").assign(split="train")
+    frame.to_csv(tmp_path / "east.csv", index=False)
+    answer = cli("deploy", "audit", *files, *GOOD, "--out", "audit")
+    assert answer.code == 2
+    assert "east.csv: 60 of 60 rows are train rows (column 'split')" in answer.err
     assert "starting" not in answer.err
 
 

@@ -15,7 +15,8 @@ from records import as_running
 
 @pytest.fixture
 def run(cli, csv, flags, tmp_path):
-    assert cli("train", "--csv", csv, *flags, "--seed", "4", "--out", "run").code == 0
+    decides = ("--strategy", "fedavg", "--rounds", "20", "--seed", "4")
+    assert cli("train", "--csv", csv, *flags, *decides, "--out", "run").code == 0
     return json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
 
 
@@ -23,7 +24,7 @@ def test_test_rows_have_the_recorded_accuracy(cli, run, csv, people, tmp_path):
     answer = cli("predict", "run", "--csv", csv, "--out", "p.csv")
     assert answer.code == 0, answer.err
     found = pd.read_csv(tmp_path / "p.csv")
-    assert list(found.columns) == ["row", "score", "decision", "favourable"]
+    assert list(found.columns) == ["row", "score", "decision", "favourable", "split"]
     assert found["row"].tolist() == list(range(240))
     assert found["score"].between(0, 1).all()
     assert (found["decision"] == np.where(found["favourable"] == 1, "yes", "no")).all()
@@ -32,11 +33,87 @@ def test_test_rows_have_the_recorded_accuracy(cli, run, csv, people, tmp_path):
     right = (found["decision"] == people["Hired"]).to_numpy()[rows]
     assert right.mean() == run["metrics"]["test"]["accuracy"]
     assert 0 < right.mean() < 1
+    assert np.flatnonzero(found["split"] == "test").tolist() == sorted(rows)
+    assert set(found["split"].drop(rows)) == {"train"}
 
 
-def test_a_labelled_file_is_measured(cli, run, csv, people, tmp_path):
-    answer = cli("predict", "run", "--csv", csv, "--out", "p.csv", "--json")
+def test_of_the_training_file_the_test_rows_are_measured(cli, run, csv, tmp_path):
+    """First of all the reader is warned; the numbers are those that the run recorded."""
+    answer = cli("predict", "run", "--csv", csv, "--out", "p.csv")
+    split = pd.read_csv(tmp_path / "p.csv")["split"]
+    trained, tested = (split == "train").sum(), (split == "test").sum()
+    lines = " ".join(answer.out.split())
+    assert lines.startswith(
+        f"warning: {csv} is the file that the run was trained on, and {trained} of 240 rows are "
+        "train rows, on which a model looks better than on new ones. The numbers below are of the "
+        "test rows alone"
+    )
+    assert f"measured on {tested} test rows (" in lines
+    told = json.loads(cli("predict", "run", "--csv", csv, "--out", "q.csv", "--json").out)
+    assert (told["rows"], told["measured_rows"], told["measured_split"]) == (240, tested, "test")
+    assert f"{trained} of 240 rows are train rows" in told["warnings"][0]
+    recorded = {name: number for name, number in run["metrics"]["test"].items() if number}
+    assert recorded["accuracy"] != run["metrics"]["train"]["accuracy"]
+    assert recorded.keys() > {"accuracy", "demographic_parity_violation", "loss"}
+    for name in recorded.keys() - {"by_attribute", "by_client", "by_group", "undefined"}:
+        assert told["metrics"][name] == pytest.approx(recorded[name], abs=1e-12), name
+
+
+def test_the_test_rows_alone(cli, run, csv, tmp_path):
+    given = ("--csv", csv, "--keep", "Hired")
+    assert cli("predict", "run", *given, "--out", "all.csv").code == 0
+    answer = cli("predict", "run", *given, "--out", "test.csv", "--split", "test")
+    every, some = pd.read_csv(tmp_path / "all.csv"), pd.read_csv(tmp_path / "test.csv")
+    expected = every[every["split"] == "test"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(some, expected, rtol=0, atol=1e-6)
+    assert "trained on" not in answer.out
+    assert f"measured on {len(some)} test rows" in answer.out
+    answer = cli("predict", "run", *given, "--out", "train.csv", "--split", "train", "--json")
+    told = json.loads(answer.out)
+    assert told["measured_split"] == "train"
+    assert told["metrics"]["accuracy"] == run["metrics"]["train"]["accuracy"]
+    assert "The numbers below are of the train rows alone" in told["warnings"][0]
+
+
+def test_splits_that_cannot_be_had_are_refused(cli, run, csv, people, tmp_path):
+    people.assign(split="A").to_csv(tmp_path / "new.csv", index=False)
+    for words, message in {
+        ("--csv", csv, "--split", "validation"): "the run has no validation rows",
+        ("--csv", "new.csv", "--split", "test"): "new.csv: not the file that the run was trained",
+    }.items():
+        answer = cli("predict", "run", *words, "--out", "p.csv")
+        assert (answer.code, answer.err.count("\n")) == (2, 1)
+        assert message in answer.err
+    assert cli("predict", "run", "--csv", "new.csv", "--out", "p.csv", "--keep", "split").code == 0
+    assert set(pd.read_csv(tmp_path / "p.csv")["split"]) == {"A"}
+
+
+def test_a_column_split_of_the_training_file_is_not_mixed_up(cli, people, flags, tmp_path):
+    people.assign(split="A").to_csv(tmp_path / "own.csv", index=False)
+    assert cli("train", "--csv", "own.csv", *flags, "--out", "run").code == 0
+    answer = cli("predict", "run", "--csv", "own.csv", "--out", "p.csv", "--keep", "split")
+    assert answer.code == 2
+    assert "the column 'split' cannot be kept" in answer.err
+
+
+def test_a_file_whose_rows_cannot_be_told_is_measured_with_a_warning(cli, people, flags, tmp_path):
+    """Another sheet of the workbook: the same bytes, other rows."""
+    with pd.ExcelWriter(tmp_path / "two.xlsx") as book:
+        people.to_excel(book, sheet_name="a", index=False)
+        people[::2].to_excel(book, sheet_name="b", index=False)
+    assert cli("train", "--csv", "two.xlsx", "--sheet", "a", *flags, "--out", "run").code == 0
+    answer = cli("predict", "run", "--csv", "two.xlsx", "--sheet", "b", "--out", "p.csv")
+    assert answer.code == 0, answer.err
+    warning = "warning: two.xlsx: the run was trained on this file, but on which of its rows"
+    assert " ".join(answer.out.split()).startswith(warning)
+    assert "split" not in pd.read_csv(tmp_path / "p.csv")
+
+
+def test_a_labelled_file_is_measured(cli, run, people, tmp_path):
+    people.to_csv(tmp_path / "new.csv", index=False)
+    answer = cli("predict", "run", "--csv", "new.csv", "--out", "p.csv", "--json")
     found = json.loads(answer.out)
+    assert (found["measured_split"], found["warnings"]) == (None, [])
     decided = pd.read_csv(tmp_path / "p.csv")["decision"]
     assert found["rows"] == found["measured_rows"] == 240
     assert found["favourable"] == (decided == "yes").sum()

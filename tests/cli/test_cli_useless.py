@@ -114,7 +114,8 @@ def test_predict_says_it_of_the_rows_of_the_file(cli, train):
     answer = cli("predict", "run", "--csv", "new.csv", "--out", "q.csv", "--json")
     (warning,) = json.loads(answer.out)["warnings"]
     assert "on 3,000 labelled rows" in warning
-    answer = cli("predict", "run", "--csv", "good.csv", "--out", "r.csv")
+    FILES["good"][::-1].to_csv("new.csv", index=False)
+    answer = cli("predict", "run", "--csv", "new.csv", "--out", "r.csv")
     assert answer.out.startswith("r.csv: 3,000 rows")
 
 

@@ -302,7 +302,7 @@ def no_header(r):
         assert (trained.code, trained.err) == (0, "")
         scored = r.cli("predict", out, "--csv", "people.csv", "--no-header", "--out", f"{out}.csv")
         assert (scored.code, scored.err) == (0, "")
-        assert "measured on 240 labelled rows" in scored.out
+        assert "measured on 48 test rows" in scored.out
 
 
 def no_header_unsaid(r):

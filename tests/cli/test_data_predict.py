@@ -27,7 +27,8 @@ class Model:
 
     def train(self, *flags, **changes):
         """Train on the table, changed; without it, one model serves all cases."""
-        self.people.assign(**changes).to_csv(self.folder / "train.csv", index=False)
+        # With another delimiter: the same rows in another file are not known again.
+        self.people.assign(**changes).to_csv(self.folder / "train.csv", sep=";", index=False)
         flags = (*TRAINED, "--lr", "0.05", *flags, "--seed", "4", "--out", "run")
         answer = self.cli("train", "--csv", "train.csv", *GIVEN, *flags)
         assert answer.code == 0, answer.err
@@ -265,6 +266,37 @@ def decisions(m):
     answer = m.predict(m.people, "--decisions", "perhaps")
     assert answer.code == 2
     assert "'perhaps' is not one of 'labels', 'binary'" in answer.err
+    for name in ("run", "scores.csv"):
+        (m.folder / name).rename(m.folder / f"first-{name}")
+    m.train("--favourable", "no")
+    message = "decision 1 would stand for 'no', but reads as 'yes'"
+    m.refuses(m.people, message, "--decisions", "binary")
+
+
+def training_file(m):
+    m.train()
+    answer = m.cli("predict", "run", "--csv", "train.csv", "--out", "scores.csv")
+    assert answer.out.startswith("warning: train.csv is the file that the run was trained on")
+    written = pd.read_csv(m.folder / "scores.csv")
+    rows = (
+        partition(read_table(m.folder / "train.csv", TASK), "column", seed=4).pooled("test").rows
+    )
+    assert written.index[written["split"] == "test"].tolist() == sorted(rows)
+    assert f"measured on {len(rows)} test rows" in answer.out
+    assert "split" not in m.scores(m.people)[0]
+
+
+def split_test(m):
+    m.train()
+    flags = ("--csv", "train.csv", "--split", "test", "--out", "scores.csv", "--json")
+    found = json.loads(m.cli("predict", "run", *flags).out)
+    written = pd.read_csv(m.folder / "scores.csv")
+    record = json.loads((m.folder / "run" / "run.json").read_text())
+    assert set(written["split"]) == {"test"}
+    assert found["rows"] == found["measured_rows"] == len(written)
+    assert found["metrics"]["accuracy"] == record["metrics"]["test"]["accuracy"]
+    (m.folder / "scores.csv").unlink()
+    m.refuses(m.people, "new.csv: not the file that the run was trained on", "--split", "test")
 
 
 PREDICTED = {
@@ -277,12 +309,14 @@ PREDICTED = {
     "a column is missing": missing_column,
     "columns that the model does not use": unused_columns,
     "labels": labels,
+    "the file that the run was trained on": training_file,
     "rows without a label": some_labels,
     "a label of a third value": third_label,
     "a missing group, and decisions depend on it": missing_group,
 }
 OPTIONS = {
     "`--out scores.parquet`": parquet_out,
+    "`--split test`": split_test,
     "`--threshold 0.3`": threshold,
     "`--threshold`, and decisions are random or depend on the group": no_threshold,
     "`--decisions binary`": decisions,

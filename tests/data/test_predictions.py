@@ -71,6 +71,61 @@ def test_a_file_in_which_nobody_is_selected_can_be_read():
     assert read(["0", "0"], ["0", "0"]).decisions.tolist() == [0, 0]
 
 
+def predicted(labels, decisions, worth, **roles):
+    """Read a file with the column that predict writes beside decisions."""
+    frame = pd.DataFrame({"sex": ["f", "m"], "hired": labels, "decision": decisions})
+    frame["favourable"] = worth
+    given = {"sensitive": ("sex",), "label": "hired", "prediction": "decision"} | roles
+    return read_predictions(columns_of(frame, "p.csv"), PredictionColumns(**given), "p.csv")
+
+
+@pytest.mark.parametrize(
+    ("labels", "decisions", "worth", "codes"),
+    [
+        (["No", "Yes"], ["Yes", "Yes"], [0, 0], [1, 0]),
+        (["0", "1"], ["1", "1"], [0, 0], [1, 0]),
+        (["0", "1"], ["0", "0"], [1, 1], [1, 0]),
+        (["1", "1"], ["0", "1"], [1, 0], [0, 0]),
+        (["NO", "yes"], ["Yes", "No"], [0, 1], [1, 0]),
+        (["0", "1"], ["0", "0"], [0, 0], [0, 1]),
+    ],
+)
+def test_what_predict_wrote_is_read_where_values_are_lacking(labels, decisions, worth, codes):
+    found = predicted(labels, decisions, worth)
+    assert found.labels.tolist() == codes
+    assert found.decisions.tolist() == worth
+
+
+@pytest.mark.parametrize(
+    ("labels", "decisions", "worth", "said", "message"),
+    [
+        (["1", "1"], ["1", "1"], [0, 0], {}, "which value of 'hired' is good"),
+        (["No", "Yes"], ["0", "1"], [0, 1], {}, "which value of 'hired' is good"),
+        (["0", "1"], ["0", "1"], [0, 1], {"favourable": "0"}, "says that deciding '0' is not"),
+        (["0", "1"], ["0", "1"], [1, 0], {"favourable": "1"}, "says that deciding '1' is not"),
+        (["No", "Yes"], ["No", "Yes"], [1, 0], {"favourable": "yes"}, "deciding 'yes' is not"),
+    ],
+)
+def test_a_favourable_label_that_is_unknown_or_contradicted_is_refused(
+    labels, decisions, worth, said, message
+):
+    with pytest.raises(DataError, match=message) as caught:
+        predicted(labels, decisions, worth, **said)
+    assert one_line(caught).startswith("p.csv: ")
+
+
+def test_0_and_1_beside_words_say_who_is_favoured_once_the_label_is_named():
+    found = predicted(["No", "Yes"], ["1", "0"], [1, 0], favourable="No")
+    assert (found.labels.tolist(), found.decisions.tolist()) == ([1, 0], [1, 0])
+
+
+def test_a_column_favourable_of_another_kind_is_not_looked_at():
+    found = predicted(["yes", "no"], ["yes", "no"], ["3", "4"], favourable="yes")
+    assert found.decisions.tolist() == [1, 0]
+    assert predicted([1, 0], ["yes", "no"], [0, 1], selected="yes").decisions.tolist() == [1, 0]
+    assert predicted([1, 0], ["1", "0"], [0, 1], label="favourable").labels.tolist() == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("labels", "said", "message"),
     [

@@ -39,7 +39,11 @@ def frame():
 
 @pytest.fixture
 def laid(tmp_path, frame):
-    """A federation of three silos with predictions, and the request of an audit."""
+    return lay(tmp_path, frame, ASKED)
+
+
+def lay(tmp_path, frame, asked):
+    """Return a federation of three silos with predictions, and the request of an audit."""
     files = {}
     for name, part in frame.groupby("silo"):
         files[name] = tmp_path / f"{name}.csv"
@@ -53,7 +57,7 @@ def laid(tmp_path, frame):
     )
     out = tmp_path / "audit"
     out.mkdir()
-    (out / REQUEST).write_text(ASKED.model_dump_json())
+    (out / REQUEST).write_text(asked.model_dump_json())
     return load_federation(file).model_copy(update={"minimum": 2}), file.parent, out / REQUEST
 
 
@@ -78,6 +82,22 @@ def test_the_app_writes_the_counts_of_all_rows(laid, frame):
     assert built.model_dump(exclude={"sources"}) == every.model_dump(exclude={"sources"})
     (state,) = (folder / "silos" / "east" / "state").glob("audit-*")
     assert json.loads((state / "requests.json").read_text())["requests"] == 2
+
+
+@pytest.mark.parametrize(("good", "bad"), [("No", "Yes"), ("0", "1"), (">50K", "<=50K")])
+def test_what_predict_wrote_needs_no_favourable_value(tmp_path, frame, good, bad):
+    words = {"yes": good, "no": bad, "": ""}
+    written = frame.assign(
+        hired=frame["hired"].map(words),
+        decision=frame["decision"].map(words),
+        favourable=(frame["decision"] == "yes").astype(int),
+    )
+    asked = ASKED.model_copy(update={"favourable": None})
+    settings, folder, request = lay(tmp_path, written, asked)
+    carry_out_audit(grid(settings, folder)[0], settings, request, run="7")
+    found = read_gathered(request.parent)
+    assert found.left_out == {}
+    assert_same(found.counts, pooled(frame, floor=10))
 
 
 def test_a_silo_that_does_not_answer_is_named_in_journal_and_result(laid, frame):

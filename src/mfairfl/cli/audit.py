@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mfairfl.cli.flags import Delimiter, Encoding, Header, Json, Sheet, split_names
+from mfairfl.cli.flags import Delimiter, Encoding, Header, Json, RowSplit, Sheet, split_names
 from mfairfl.errors import ConfigError
 from mfairfl.runs.options import comma_list
 
@@ -72,6 +72,13 @@ def audit(
         list[str] | None,
         typer.Option(metavar="VALUE", help="Value that means `not known`; may be repeated."),
     ] = None,
+    split: Annotated[
+        RowSplit | None,
+        typer.Option(
+            help="Rows to audit, by the column split that `mfairfl predict` writes; without it "
+            "train rows are refused."
+        ),
+    ] = None,
     notion: Annotated[
         list[str] | None,
         _option(help="What the verdict is about: dp, eo, eopp, ap; may be repeated."),
@@ -125,6 +132,7 @@ def audit(
     mfairfl audit P.csv --label hired --prediction decision --sensitive sex --out audits/may
     mfairfl audit P.csv --prediction D --sex sex --race race --tolerance 0.05 --out audits/may
     mfairfl audit P.csv --score S --threshold 0.5 --sensitive age --bins age=40,60 --out audits/may
+    mfairfl audit P.csv --label hired --prediction decision --sensitive sex --split test
     mfairfl audit new.csv --prediction D --sensitive sex --baseline audits/may --out audits/june
     """
     facts = {
@@ -156,6 +164,7 @@ def audit(
         score_range=ends,
         bins=cuts,
         unknown=unknown or (),
+        split=split,
         notions=[name for one in notion or ["dp"] for name in comma_list(one)],
         tolerance=tolerance,
         level=level,

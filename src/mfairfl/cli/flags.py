@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import StrEnum
 from functools import partial, wraps
 from inspect import Parameter, Signature, getdoc, signature
 from pathlib import Path
@@ -22,6 +23,7 @@ __all__ = [
     "Encoding",
     "Header",
     "Json",
+    "RowSplit",
     "RunJson",
     "Sheet",
     "check_data",
@@ -53,6 +55,15 @@ Sheet = Annotated[str | None, typer.Option(help="Sheet of an Excel file with sev
 run_option = partial(typer.Option, rich_help_panel="Run")
 RunJson = Annotated[bool, run_option("--json", help="Print only run.json.")]
 Command = Callable[..., None]
+
+
+class RowSplit(StrEnum):
+    """Rows of a file that a run was trained on."""
+
+    test = "test"
+    validation = "validation"
+    train = "train"
+    all = "all"
 
 
 def examples(*lines: str) -> str:

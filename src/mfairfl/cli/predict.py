@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -13,6 +14,7 @@ from mfairfl.cli.flags import (
     Encoding,
     Header,
     Json,
+    RowSplit,
     Sheet,
     check_target,
     split_names,
@@ -21,12 +23,17 @@ from mfairfl.cli.show import HINT, group_sizes, print_json, print_numbers, print
 from mfairfl.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
+    from numpy.typing import NDArray
 
-    from mfairfl.runs.record import Evaluation
+    from mfairfl.data import Split
+    from mfairfl.data.frame import FileContent
+    from mfairfl.runs.record import Evaluation, RunRecord
 
 __all__ = ["predict"]
 
+_SPLIT = "split"
 _CSV, _PARQUET = ("", ".csv", ".txt"), (".parquet", ".pq")
 
 
@@ -60,6 +67,10 @@ def predict(
         str | None,
         typer.Option(help="Whose model decides every row, if each client has its own."),
     ] = None,
+    split: Annotated[
+        RowSplit,
+        typer.Option(help="Rows to decide, of the file that the run was trained on."),
+    ] = RowSplit.all,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
     header: Header = None,
@@ -74,14 +85,19 @@ def predict(
 
     Columns: row (from 0), those to keep, score (probability of the favourable label, or of a
     favourable decision if decisions are random or depend on the group), decision (a label value),
-    favourable (0 or 1). What is missing or was not seen in training is counted and said. In CSV,
-    text that a spreadsheet would run as a formula gets an apostrophe in front.
+    favourable (1 for the favourable decision, else 0). What is missing or was not seen in training
+    is counted and said. In CSV, text that a spreadsheet would run as a formula gets an apostrophe
+    in front.
+
+    The file that the run was trained on is recognised by its SHA-256. A column split then says
+    which rows are train, validation and test rows, and the numbers are those of the test rows.
 
     Examples
     --------
     mfairfl predict runs/adult --csv new.csv --out scores.csv
     mfairfl predict runs/adult --csv new.parquet --out scores.parquet --keep id
     mfairfl predict runs/adult --csv new.csv --out scores.csv --force --json
+    mfairfl predict runs/people --csv people.csv --split test --keep sex,hired --out scores.csv
     """
     check_target(out, "choose another --out, or add --force to replace it", replace=force)
     if out.suffix.lower() not in (*_CSV, *_PARQUET):
@@ -95,41 +111,47 @@ def predict(
     from mfairfl.runs.usefulness import asked_of, doubts  # noqa: PLC0415
 
     predictor = load(run, trust=trust)
-    rows = predictor.read(content.frame, name=str(csv))
     kept = split_names(keep or (), content.frame.columns)
+    chosen = _chosen_rows(record, content, csv, split=split, kept=kept)
+    rows = predictor.read(chosen.frame, name=str(csv))
     table = predictor.predict_frame(
         rows,
         keep=kept,
         labels=decisions is Decisions.labels,
         threshold=threshold,
         client=client,
-    )
+    ).assign(row=chosen.places)
+    measurable = rows
+    if chosen.splits is not None:
+        table[_SPLIT] = chosen.splits
+        measurable = predictor.read(chosen.frame[chosen.splits == chosen.measured], name=str(csv))
     _write(out, table)
     try:
-        measured = predictor.measure(rows, threshold=threshold, client=client)
+        measured = predictor.measure(measurable, threshold=threshold, client=client)
     except DataError as error:
         say(f"warning: scores are written but not measured: {error}")
         measured = None
+    warnings = chosen.warnings
     # Beside the constant classifier of the run's train rows.
     found = None if measured is None else measured.evaluate(majority=record.tallies["train"])
-    warnings: list[str] = []
     if measured is not None and found is not None:
-        warnings = doubts(found, measured.tally, asked_of(record), rows="labelled rows")
+        what = f"{chosen.measured or 'labelled'} rows"
+        warnings += doubts(found, measured.tally, asked_of(record), rows=what)
     decided = int(table["favourable"].sum())
     if json:
         facts = {"out": str(out), "rows": len(table), "favourable": decided, "kept": kept}
         facts |= {"threshold": threshold, "missing": rows.missing, "unseen": rows.unseen}
         facts |= {"notes": [*content.notes, *rows.notes], "kind": predictor.served.kind}
+        facts |= {"warnings": warnings, "measured_split": chosen.measured}
         numbers: dict[str, Any] = {"metrics": None}
         if measured is not None and found is not None:
-            numbers = {"measured_rows": measured.tally.n, "warnings": warnings}
-            numbers |= found.model_dump(mode="json")
+            numbers = {"measured_rows": measured.tally.n} | found.model_dump(mode="json")
         print_json(facts | numbers)
         return
-    task = predictor.task
     for warning in warnings:
         print_text(f"warning: {warning}")
-    typer.echo(f"{out}: {len(table):,} rows, {decided:,} decided {task.label} = {task.favourable}")
+    favoured = f"{predictor.task.label} = {predictor.task.favourable}"
+    typer.echo(f"{out}: {len(table):,} rows, {decided:,} decided {favoured}")
     for note in rows.notes:
         typer.echo(f"note: {note}")
     if threshold is not None:
@@ -137,7 +159,62 @@ def predict(
     if predictor.randomised:
         typer.echo("the model is randomised: decisions were drawn at random with seed 0")
     if measured is not None and found is not None:
-        _print_measured(measured.tally.n, found)
+        _print_measured(f"{measured.tally.n:,} {what}", found)
+
+
+class _ChosenRows(NamedTuple):
+    """Rows to decide, and where they are in the file.
+
+    Of the file that the run was trained on: their splits, and the one to measure.
+    """
+
+    frame: pd.DataFrame
+    places: Sequence[int]
+    warnings: list[str]
+    splits: NDArray[np.object_] | None = None
+    measured: Split | None = None
+
+
+def _chosen_rows(
+    record: RunRecord,
+    content: FileContent,
+    csv: Path,
+    *,
+    split: RowSplit,
+    kept: Sequence[str],
+) -> _ChosenRows:
+    from mfairfl.runs.record import reported  # noqa: PLC0415 - only when called
+    from mfairfl.runs.trained_rows import splits_of_rows  # noqa: PLC0415
+
+    frame = content.frame
+    places: Sequence[int] = range(len(frame))
+    try:
+        splits = splits_of_rows(record, content, name=str(csv))
+    except DataError as error:
+        if split is not RowSplit.all:
+            raise
+        return _ChosenRows(frame, places, [str(error)])
+    if splits is None:
+        if split is not RowSplit.all:
+            raise DataError(f"{csv}: not the file that the run was trained on; leave --split out")
+        return _ChosenRows(frame, places, [])
+    if _SPLIT in kept:
+        raise DataError(
+            f"{csv}: the column '{_SPLIT}' cannot be kept: the scores have one of that name; "
+            "rename it"
+        )
+    if split is not RowSplit.all:
+        places = [place for place in places if splits[place] == split]
+        if not places:
+            raise DataError(f"{csv}: the run has no {split} rows; choose another --split")
+        frame, splits = frame.iloc[places], splits[places]
+    measured, trained = reported(set(splits)), int((splits == "train").sum())
+    warning = (
+        f"{csv} is the file that the run was trained on, and {trained:,} of {len(frame):,} rows "
+        "are train rows, on which a model looks better than on new ones. The numbers below are of "
+        f"the {measured} rows alone"
+    )
+    return _ChosenRows(frame, places, [warning] * bool(trained), splits, measured)
 
 
 def _write(out: Path, table: pd.DataFrame) -> None:
@@ -151,9 +228,9 @@ def _write(out: Path, table: pd.DataFrame) -> None:
     write_atomically(out, data)
 
 
-def _print_measured(rows: int, found: Evaluation) -> None:
+def _print_measured(rows: str, found: Evaluation) -> None:
     groups = group_sizes(found.metrics)
-    typer.echo(f"measured on {rows:,} labelled rows" + f" ({groups})" * bool(groups))
+    typer.echo(f"measured on {rows}" + f" ({groups})" * bool(groups))
     if len(found.metrics.by_client) == 1:  # nothing to compare
         kept = {name: value for name, value in found.metrics if "client_acc" not in name}
         found = found.model_copy(update={"metrics": type(found.metrics)(**kept)})

@@ -11,15 +11,25 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from mfairfl.data.columns import Column, Columns, require_columns
+from mfairfl.data.federation import SPLITS
 from mfairfl.data.labels import ORDERED_LABELS, label_codes, spelling
 from mfairfl.data.task import Sensitive, Task
 from mfairfl.data.values import MISSING, StrictModel, Text
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.text import some_of
 
-__all__ = ["PredictedRows", "PredictionColumns", "ordered_groups", "read_predictions"]
+__all__ = [
+    "SPLIT",
+    "PredictedRows",
+    "PredictionColumns",
+    "as_predicted",
+    "ordered_groups",
+    "read_predictions",
+    "split_column",
+]
 
-_DECISION, _FAVOURABLE = "decision", "favourable"  # as `mfairfl predict` calls its columns
+# As `mfairfl predict` calls its columns.
+_DECISION, _FAVOURABLE, SPLIT = "decision", "favourable", "split"
 
 _Name = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -115,7 +125,8 @@ class PredictedRows:
 def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> PredictedRows:
     """Read predictions; rows without a decision or a score are left out, and counted.
 
-    What `mfairfl predict` writes is understood as it is (`as_predicted`).
+    What `mfairfl predict` writes is understood as it is (`as_predicted`). Train rows
+    (`split_column`) are refused: take them, or the column, away before.
 
     Parameters
     ----------
@@ -137,6 +148,13 @@ def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> 
     ([1, None], [1, 0])
     """
     require_columns(columns, roles.named, table)
+    splits = split_column(columns, roles)
+    if splits is not None and (trained := int((splits.texts == "train").sum())):
+        raise DataError(
+            f"{table}: {trained:,} of {len(splits.series):,} rows are train rows (column "
+            f"'{SPLIT}'), on which a model looks better than on new ones: audit only test rows, "
+            "split='test' (--split test), or accept train rows, split='all' (--split all)"
+        )
     roles = as_predicted(columns, roles)
     rows = len(columns[roles.sensitive[0]].series)
     gaps = {
@@ -184,41 +202,95 @@ def ordered_groups(groups: Iterable[str]) -> list[str]:
     return sorted(texts, key=float) if numbers else texts
 
 
-def as_predicted(columns: Columns, roles: PredictionColumns) -> PredictionColumns:
-    """Take what a decision is worth from the column that `mfairfl predict` puts beside it.
+def split_column(columns: Columns, roles: PredictionColumns) -> Column | None:
+    """Return the column that tells train rows from others, if there is one.
 
-    Columns of other tools, and roles that say it themselves, stay as they are.
+    It is called `split` and holds train, validation, test and empty cells, nothing else; a column
+    that is read for something else is none.
 
     Examples
     --------
     >>> import pandas as pd
     >>> from mfairfl.data.columns import columns_of
-    >>> frame = pd.DataFrame({"decision": [">50K", "<=50K"], "favourable": [1, 0]})
     >>> roles = PredictionColumns(sensitive=("sex",), prediction="decision")
-    >>> as_predicted(columns_of(frame, "people"), roles).prediction
-    'favourable'
+    >>> own = columns_of(pd.DataFrame({"split": ["train", "A/B"]}), "people")
+    >>> split_column(own, roles) is None
+    True
     """
-    stated = roles.selected is not None or roles.prediction != _DECISION
-    if stated or _FAVOURABLE not in columns or _FAVOURABLE in roles.named:
+    column = None if SPLIT in roles.named else columns.get(SPLIT)
+    if column is None or not column.levels or not set(column.levels) <= set(SPLITS):
+        return None
+    return column
+
+
+def as_predicted(columns: Columns, roles: PredictionColumns) -> PredictionColumns:
+    """Read decisions by the column that `mfairfl predict` writes beside them.
+
+    Its `favourable` says of every decision whether it is the favourable one, so nothing has to be
+    guessed from how labels and decisions are written. Columns of other tools, and roles that name
+    the favourable decision themselves, stay as they are.
+
+    Raises
+    ------
+    DataError
+        If the favourable label is one that the file decides as unfavourable, or cannot be told.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from mfairfl.data.columns import columns_of
+    >>> decided = {"decision": ["No", "Yes"], "favourable": [1, 0]}
+    >>> frame = pd.DataFrame(decided | {"left": ["Yes", "No"]})
+    >>> roles = PredictionColumns(sensitive=("sex",), prediction="decision", label="left")
+    >>> read = as_predicted(columns_of(frame, "people"), roles)
+    >>> read.prediction, read.selected, read.favourable
+    ('favourable', '1', 'No')
+    """
+    others = {*roles.named} - {roles.prediction}
+    if roles.selected is not None or roles.prediction not in (_DECISION, _FAVOURABLE):
+        return roles
+    if not {_DECISION, _FAVOURABLE} <= columns.keys() or {_DECISION, _FAVOURABLE} & others:
         return roles
     decided, worth = columns[_DECISION].texts.tolist(), columns[_FAVOURABLE].texts.tolist()
     pairs = set(zip(decided, worth, strict=True)) - {(MISSING, MISSING)}
     code = dict(pairs)
     if len(code) < len(pairs) or not set(code.values()) <= {"0", "1"}:
         return roles
-    update = {"prediction": _FAVOURABLE}
-    if roles.favourable is None and roles.label is not None:
-        update |= {"favourable": good} if (good := _good_label(columns[roles.label], code)) else {}
+    good = roles.favourable
+    if roles.label is not None:
+        good = _favourable_label(columns[roles.label], code, good)
+    update = {"prediction": _FAVOURABLE, "selected": "1", "favourable": good}
     return roles.model_copy(update=update)
 
 
-def _good_label(column: Column, code: Mapping[str, str]) -> str:
-    """Return the label that decisions call favourable, or the one they never do; else nothing."""
-    levels = set(column.levels)
-    good = {text for text, value in code.items() if value == "1"}
-    rest = levels - {text for text, value in code.items() if value == "0"}
-    found = good & levels if good else rest if len(levels) == 2 else set()
-    return found.pop() if len(found) == 1 else ""
+def _favourable_label(column: Column, code: Mapping[str, str], stated: str | None) -> str | None:
+    """Return the favourable label of decisions with these codes; None if they do not tell it."""
+    binary = all(text == value for text, value in code.items())
+    good = [text for text, value in code.items() if value == "1"]
+    # Decisions that are 0 and 1 may stand beside labels in words, where 0 is not "no".
+    said = str if code.keys() <= {"0", "1"} else spelling
+    bad = {said(text) for text, value in code.items() if value == "0"}
+    if stated is not None:
+        if said(stated) in bad:
+            raise DataError(
+                f"{column.table}: favourable is '{stated}', but the column '{_FAVOURABLE}' says "
+                f"that deciding '{stated}' is not; leave favourable (--favourable) out, or say "
+                "which decision is (--selected)"
+            )
+        return stated
+    if binary or len(good) > 1:
+        return None
+    rest = [text for text in column.levels if said(text) not in bad]
+    if not good and len(rest) != 1:
+        raise _which_is_favourable(column)
+    return (good or rest)[0]
+
+
+def _which_is_favourable(column: Column) -> DataError:
+    return DataError(
+        f"{column.table}: which value of '{column.name}' is good for a person? Set favourable "
+        f"(values: {some_of(list(column.levels))})"
+    )
 
 
 def _coded(column: Column, codes: Mapping[str, int]) -> npt.NDArray[np.object_]:
@@ -231,10 +303,7 @@ def _labels(column: Column, roles: PredictionColumns) -> Mapping[str, int]:
     if roles.favourable is None:
         if (found := _pair(levels)) is not None:
             return found
-        raise DataError(
-            f"{column.table}: which value of '{column.name}' is good for a person? Set favourable "
-            f"(values: {some_of(levels)})"
-        )
+        raise _which_is_favourable(column)
     found = label_codes(levels, _as_task(column, roles, roles.favourable))
     if len(found) < len(levels):
         found = _only_other(levels, roles.favourable)
@@ -267,7 +336,7 @@ def _decisions(columns: Columns, roles: PredictionColumns) -> Mapping[str, int]:
     if pair is not None and like_labels not in (None, pair):
         raise DataError(
             f"{column.table}: '{column.name}' holds {some_of(levels)}, and the favourable label "
-            f"is '{roles.favourable}': say which decision is favourable (selected)"
+            f"is '{roles.favourable}': say which decision is favourable: selected (--selected)"
         )
     found = pair or like_labels
     if found is None and roles.favourable is not None:

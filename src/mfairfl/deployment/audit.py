@@ -98,8 +98,7 @@ def build_silo_audit(
     ]
     built = build_audit(found.counts, _settings(request), sources=sources, baseline=baseline)
     absent = [f"{name} is not counted: {why}" for name, why in sorted(found.left_out.items())]
-    told = built.headline.model_copy(update={"warnings": [*absent, *built.headline.warnings]})
-    return built.model_copy(update={"headline": told})
+    return built.with_warnings(absent)
 
 
 def _source(name: str, rows: int, facts: SiloFacts) -> AuditSource:

@@ -14,6 +14,7 @@ from scipy.special import expit, logit
 
 from mfairfl.data import Encoder, Task, canonical_text, cells_of
 from mfairfl.data.columns import require_present
+from mfairfl.data.labels import spelling
 from mfairfl.engine.output import Served
 from mfairfl.engine.serving import decision_chance, draw_decisions, served_logits
 from mfairfl.errors import DataError, RunDirectoryError, unknown
@@ -216,6 +217,12 @@ class Predictor:
         >>> model = mfairfl.load("runs/adult")  # doctest: +SKIP
         >>> model.predict_frame("people.csv", keep=["id"])  # doctest: +SKIP
         """
+        if not labels and spelling(self.classes[0]) == "true":
+            raise DataError(
+                f"decision 1 would stand for '{self.classes[1]}', but reads as "
+                f"'{self.classes[0]}'; leave labels=False (--decisions binary) out: the column "
+                f"favourable holds 1 for '{self.classes[1]}'"
+            )
         rows = self.read(frame, name=name)
         kept = _kept(rows, [keep] if isinstance(keep, str) else keep)
         score = self.predict_proba(rows, client=client)[:, 1]

@@ -7,6 +7,7 @@ docs/audit.md describes it in words, docs/audit.schema.json as a JSON schema.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -231,6 +232,11 @@ class AuditDocument(DocumentedModel):
     def read(cls, path: str | Path) -> AuditDocument:
         """Read audit.json; `path` is the file or its folder."""
         return read_audit(Path(path))
+
+    def with_warnings(self, lines: Sequence[str]) -> AuditDocument:
+        """Return the document with these warnings before its own."""
+        warned = self.headline.model_copy(update={"warnings": [*lines, *self.headline.warnings]})
+        return self.model_copy(update={"headline": warned})
 
     def to_json(self) -> str:
         """Return the text of audit.json; nan has no place in it."""

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mfairfl.data import MISSING, Attribute
+from mfairfl.data import MISSING, SPLITS, Attribute
 from mfairfl.data.agreement import MOST_CELLS
 from mfairfl.data.columns import MOST_GROUPS, Column, Columns, columns_of, require_columns
 from mfairfl.data.labels import ORDERED_LABELS, spelling
 from mfairfl.data.predictions import (
+    SPLIT,
     PredictedRows,
     PredictionColumns,
     as_predicted,
     read_predictions,
+    split_column,
 )
 from mfairfl.data.reading import Reading
 from mfairfl.errors import ConfigError, DataError
@@ -27,8 +29,10 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.report.audit.medians import AboveMedian
 from mfairfl.report.audit.settings import AuditMeaning
 
-__all__ = ["CountedFrame", "RowReading", "count_frame"]
+__all__ = ["ALL", "CountedFrame", "RowReading", "count_frame"]
 
+ALL = "all"
+"""Rows of every split, those a model was trained on among them."""
 MOST_COUNTS = 5_000
 """Clients times combinations of groups: intervals draw each of them two thousand times."""
 _MOST_NUMBERS = 20  # values of a column of numbers that are taken for groups
@@ -53,12 +57,16 @@ class RowReading:
         Texts that mean "not known", in any column.
     grid
         Which scores are possible.
+    split
+        The rows to count where a column tells train rows from others (`split_column`): those of
+        one split, or ``all``. Without it train rows are refused.
     """
 
     roles: PredictionColumns
     bins: Mapping[str, Sequence[float]] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     grid: ScoreGrid = field(default_factory=ScoreGrid)
+    split: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +84,9 @@ class CountedFrame:
     left_out
         Rows that could not be counted, by reason.
     notes
-        What was guessed.
+        What was guessed or chosen.
+    warnings
+        What makes the numbers doubtful.
     """
 
     counts: AuditCounts
@@ -84,6 +94,7 @@ class CountedFrame:
     meaning: AuditMeaning
     left_out: Mapping[str, int]
     notes: list[str]
+    warnings: list[str]
 
 
 def count_frame(frame: pd.DataFrame, reading: RowReading, *, name: str) -> CountedFrame:
@@ -107,6 +118,7 @@ def count_frame(frame: pd.DataFrame, reading: RowReading, *, name: str) -> Count
     """
     require_columns(frame.columns, [*reading.roles.named, *reading.bins], name)
     columns = dict(columns_of(frame, name, Reading(missing_codes=reading.unknown)))
+    columns, notes, warnings = _of_split(columns, reading, name)
     _check_bins(reading)
     for column, cuts in reading.bins.items():
         columns[column] = _binned(columns[column], cuts)
@@ -128,8 +140,40 @@ def count_frame(frame: pd.DataFrame, reading: RowReading, *, name: str) -> Count
         above_median=above,
         meaning=_meaning(columns, reading.roles, roles),
         left_out=rows.left_out,
-        notes=_doubtful_groups(attributes),
+        notes=[*notes, *_doubtful_groups(attributes)],
+        warnings=warnings,
     )
+
+
+# ------------------------------------------------------------------ splits
+
+
+def _of_split(
+    columns: dict[str, Column], reading: RowReading, name: str
+) -> tuple[dict[str, Column], list[str], list[str]]:
+    """Return the columns with the rows that were chosen, a note and a warning about them."""
+    split, column = reading.split, split_column(columns, reading.roles)
+    if split is None or (column is None and split == ALL):
+        return columns, [], []
+    if column is None:
+        raise DataError(
+            f"{name}: no column '{SPLIT}' that holds {', '.join(SPLITS)} and nothing else; leave "
+            "split= (--split) out"
+        )
+    splits = column.texts
+    kept = np.ones(len(splits), dtype=bool) if split == ALL else splits == split
+    if not kept.any():
+        raise DataError(f"{name}: no row of split '{split}'; choose another (--split)")
+    notes, warnings = [], []
+    if split != ALL:
+        notes.append(f"only rows of split '{split}' are counted: {kept.sum():,} of {len(kept):,}")
+    if trained := int((splits[kept] == "train").sum()):
+        warnings.append(
+            f"{trained:,} of {kept.sum():,} rows are train rows: a model looks better on them "
+            "than on new ones"
+        )
+    chosen = {key: one.take(kept) for key, one in columns.items() if key != SPLIT}
+    return chosen, notes, warnings
 
 
 # ------------------------------------------------------------------ groups
@@ -234,6 +278,9 @@ def _meaning(columns: Columns, named: PredictionColumns, read: PredictionColumns
         column = columns[named.prediction]
         alike = {spelling(text): text for text in column.levels}
         stated = named.selected or alike.get(spelling(read.favourable or ""), "")
+        if read.selected != named.selected:  # found beside the decisions
+            worth = columns[str(read.prediction)].texts == read.selected
+            stated = str(column.texts[worth][0]) if worth.any() else label
         selected = stated or _second(column) or label
     return AuditMeaning(
         label=named.label or "",

@@ -12,17 +12,17 @@ import numpy as np
 import pandas as pd
 from pydantic import BaseModel, ValidationError
 
-from mfairfl.data import canonical_text
+from mfairfl.data import SPLITS, canonical_text
 from mfairfl.data.frame import FileContent, read_file, read_frame
 from mfairfl.data.predictions import PredictionColumns
-from mfairfl.errors import ConfigError, DataError, first_problem
+from mfairfl.errors import ConfigError, DataError, first_problem, require_known
 from mfairfl.fairness.arrays import named_columns
 from mfairfl.fairness.audit_counts import ScoreGrid
 from mfairfl.fairness.notions import notion
 from mfairfl.report.audit.build import build_audit
 from mfairfl.report.audit.document import AuditDocument, read_audit
 from mfairfl.report.audit.numbers import needs_label
-from mfairfl.report.audit.reading import RowReading, count_frame
+from mfairfl.report.audit.reading import ALL, RowReading, count_frame
 from mfairfl.report.audit.settings import NOT_STATED, AuditFacts, AuditSettings, AuditSource
 
 __all__ = ["audit", "audit_content", "stated"]
@@ -52,6 +52,7 @@ def audit(
     score_range: tuple[float, float] = (0.0, 1.0),
     bins: Mapping[str, Sequence[float]] | None = None,
     unknown: Sequence[object] = (),
+    split: str | None = None,
     notions: str | Sequence[str] = ("demographic_parity",),
     tolerance: float | None = None,
     level: float = 0.95,
@@ -85,6 +86,9 @@ def audit(
         Cuts of sensitive columns of numbers: ``{"age": [40, 60]}``.
     unknown : sequence
         Values that mean "not known", in any column, besides empty cells and ``?``.
+    split : {"test", "validation", "train", "all"}
+        Which rows to audit, where a column `split` holds train, validation and test (as `mfairfl
+        predict` writes it); train rows are refused unless "train" or "all" is said.
     notions : str or sequence of str
         What the verdict is about.
     tolerance : float
@@ -132,6 +136,7 @@ def audit(
         score_range=score_range,
         bins=bins or {},
         unknown=unknown,
+        split=split,
         notions=notions,
         tolerance=tolerance,
         level=level,
@@ -157,6 +162,7 @@ def stated(
     score_range: tuple[float, float] = (0.0, 1.0),
     bins: Mapping[str, Sequence[float]],
     unknown: Sequence[object] = (),
+    split: str | None = None,
     notions: str | Sequence[str] = ("demographic_parity",),
     facts: AuditFacts | Mapping[str, str] | None = None,
     **others: Any,
@@ -170,6 +176,8 @@ def stated(
     groups += [name for name in (sex, race) if name is not None]
     if not groups:
         raise ConfigError("fair for whom? Name the columns of groups: sensitive= (--sensitive)")
+    if split is not None:
+        require_known("split", [split], (*SPLITS, ALL))
     chosen = (notions,) if isinstance(notions, str) else tuple(notions)
     of_columns = {name: others.pop(name, None) for name in PredictionColumns.model_fields}
     roles = _validated(PredictionColumns, of_columns | {"sensitive": tuple(dict.fromkeys(groups))})
@@ -187,6 +195,7 @@ def stated(
         bins=bins,
         unknown=tuple(map(canonical_text, unknown)),
         grid=ScoreGrid(*score_range),
+        split=split,
     ), settings
 
 
@@ -217,13 +226,14 @@ def audit_content(
         left_out=dict(found.left_out),
         notes=[*content.notes, *found.notes],
     )
-    return build_audit(
+    built = build_audit(
         found.counts,
         settings.model_copy(update={"meaning": found.meaning}),
         sources=[source],
         above_median=found.above_median,
         baseline=baseline,
     )
+    return built.with_warnings(found.warnings)
 
 
 def _from_arrays(
