@@ -202,29 +202,16 @@ def test_whatever_was_added_before_a_kill_is_there(tmp_path):
 # ------------------------------------------------------------------ bounds
 
 
-def test_long_reasons_names_and_lists_of_sets_are_cut_to_a_line(tmp_path):
+def test_long_reasons_and_names_are_cut_to_a_line(tmp_path):
     ledger = Ledger(tmp_path)
-    sets = tuple(RowSetFacts(f"set {i} " + "ß" * 999, 2, 100 - i, 10) for i in range(90))
     reason = "no\nrow\x1b " + "é" * 10**6
-    ledger.add(entry("k" * 500, run="r" * 500, refusal=reason, row_sets=sets))
+    ledger.add(entry("k" * 500, run="r" * 500, refusal=reason))
     ledger.add(entry("train"))
     first, _ = ledger.entries()
     assert len(first.refusal) == 500
     assert first.refusal.startswith("no row? éé")
     assert (len(first.run), len(first.kind)) == (100, 100)
-    assert len(first.row_sets) == 64
-    assert max(len(one.what) for one in first.row_sets) == 200
-    # The last stands for the sets 63 to 89: 27 of 2 sets and 10 rows, the smallest of 11.
-    last = first.row_sets[-1]
-    assert last.what.startswith("27 others, the first of them set 63 ß")
-    assert (last.sets, last.smallest, last.rows) == (54, 11, 270)
     assert len(ledger.path.read_bytes().splitlines()[0]) < 1 << 17
-
-
-def test_exactly_as_many_sets_as_fit_are_kept_as_they_are(tmp_path):
-    sets = tuple(RowSetFacts(f"set {i}", 1, 20, 20) for i in range(64))
-    Ledger(tmp_path).add(entry(row_sets=sets, answer_sha256="c" * 64))
-    assert Ledger(tmp_path).entries()[0].row_sets == sets
 
 
 def test_a_full_ledger_takes_no_line_and_says_what_to_do(tmp_path, monkeypatch):

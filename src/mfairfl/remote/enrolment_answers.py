@@ -7,7 +7,7 @@ were asked for, counts are whole and fit each other, and sums are those of possi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -179,15 +179,8 @@ class SiloDisclosure(_CountsFacts):
         How many rows those hold together.
     """
 
-    hidden: dict[Split, tuple[tuple[int, int], ...]]
+    hidden: dict[Split, tuple[tuple[int, Literal[0, 1]], ...]]
     rows: dict[Split, int]
-
-    def mask(self, split: Split, shape: tuple[int, ...]) -> np.ndarray:
-        """Return which (cell, label) pairs are withheld, (C, 2)."""
-        found = np.zeros(shape, dtype=bool)
-        for pair in self.hidden[split]:
-            found[pair] = True
-        return found
 
 
 class RowCounts(NamedTuple):

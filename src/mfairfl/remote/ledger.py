@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Annotated, Any, NamedTuple
@@ -46,8 +45,7 @@ LEDGER = "ledger.jsonl"
 """Name of the file."""
 
 _FIRST = "0" * 64  # what the first line carries in place of the SHA-256 of one before
-_NAME, _REASON, _WHAT = 100, 500, 200  # characters
-_ROW_SETS = 64  # of one answer; if there are more, the last stands for the others
+_NAME, _REASON = 100, 500  # characters
 _LONGEST = 1 << 17  # bytes of a line: all of the above, each character at its longest
 _LARGEST = 1 << 30  # bytes of the file
 
@@ -62,9 +60,9 @@ class RowSetFacts:
     Parameters
     ----------
     what : str
-        In words, for example ``levels of 'race' in train and other rows``.
+        In words, for example ``groups and labels of train rows``.
     sets : int
-        How many sets were counted, summed or priced.
+        How many sets were counted.
     smallest : int
         Rows of the smallest of them.
     rows : int
@@ -72,7 +70,7 @@ class RowSetFacts:
 
     Examples
     --------
-    >>> RowSetFacts("labels of 'sex' in train rows", sets=4, smallest=12, rows=96).smallest
+    >>> RowSetFacts("groups and labels of train rows", sets=4, smallest=12, rows=96).smallest
     12
     """
 
@@ -291,20 +289,7 @@ def _follows_nothing(number: int) -> str:
 
 def _bounded(entry: LedgerEntry) -> LedgerEntry:
     """Cut what is too long: names and reasons come from messages."""
-    sets, others = entry.row_sets[: _ROW_SETS - 1], entry.row_sets[_ROW_SETS - 1 :]
-    if len(others) > 1:
-        whole = RowSetFacts(
-            what=f"{len(others):,} others, the first of them {others[0].what}",
-            sets=sum(one.sets for one in others),
-            smallest=min(one.smallest for one in others),
-            rows=sum(one.rows for one in others),
-        )
-        others = (whole,)
-    cut: dict[str, Any] = {
-        "run": one_line(entry.run, _NAME),
-        "kind": one_line(entry.kind, _NAME),
-        "row_sets": tuple(replace(one, what=one_line(one.what, _WHAT)) for one in sets + others),
-    }
+    cut = {"run": one_line(entry.run, _NAME), "kind": one_line(entry.kind, _NAME)}
     if entry.refusal is not None:
         cut["refusal"] = one_line(entry.refusal, _REASON)
     return entry.model_copy(update=cut)

@@ -205,7 +205,10 @@ def release_rows(
         return ReleasedRows(silo, floor, {s: np.zeros((size, 2), dtype=bool) for s in SPLITS})
     silo = memory.split(name, table, terms.test, terms.validation)
     names = [Cells(table.attributes).decode(cell) for cell in range(size)]
-    hidden = {split: hidden_cells(_counts(silo, split), names, floor) for split in SPLITS}
+    hidden = {}
+    for split in SPLITS:
+        counts = _counts(silo, split)
+        hidden[split] = hidden_cells(counts, names, floor) & (counts > 0)
     return ReleasedRows(silo, floor, hidden)
 
 

@@ -20,12 +20,12 @@ from pydantic import ValidationError
 from mfairfl.data import SPLITS
 from mfairfl.engine.loop import Callback, Result, first_state
 from mfairfl.errors import ConfigError, MfairflError, RunDirectoryError, first_problem
+from mfairfl.fairness.cells import Cells
 from mfairfl.files import write_atomically
 from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.transport import Transport, drive
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
-from mfairfl.runs.disclosure import disclosure_facts
 from mfairfl.runs.history import History
 from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.prepare import model_of, setup_for
@@ -37,6 +37,7 @@ from mfairfl.runs.record import (
     StartedRecord,
     Timing,
     TreatedFacts,
+    WithheldCell,
 )
 from mfairfl.strategies.base import Summary
 
@@ -181,18 +182,20 @@ def _started(config: Config, enrolled: Enrolled) -> StartedRecord:
 
 
 def _disclosed(enrolled: Enrolled, client: str) -> DisclosureFacts:
-    """Return what a client withholds of what others tell."""
-    own = enrolled.disclosure[client]
-    withheld = {}
-    for split, counts in enrolled.counts.items():
-        told = np.sum(list(counts.values()), axis=0) > 0
-        withheld[split] = told & own.mask(split, told.shape)
-    return disclosure_facts(
-        policy_sha256=own.policy,
-        min_rows=own.floor,
-        attributes=enrolled.attributes,
-        withheld=withheld,
-        rows=own.rows,
+    """Return what a client withholds."""
+    silo, cells = enrolled.disclosure[client], Cells(enrolled.attributes)
+    names = [attribute.name for attribute in enrolled.attributes]
+    return DisclosureFacts(
+        policy_sha256=silo.policy,
+        min_rows=silo.floor,
+        withheld=[
+            WithheldCell(
+                split=split, cell=dict(zip(names, cells.decode(cell), strict=True)), label=label
+            )
+            for split in SPLITS
+            for cell, label in silo.hidden[split]
+        ],
+        rows_withheld=silo.rows,
     )
 
 

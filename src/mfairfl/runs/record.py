@@ -155,7 +155,7 @@ class DisclosureFacts(DocumentedModel):
     policy_sha256: str = Field(pattern="^[0-9a-f]{64}$")
     """SHA-256 of the section `disclosure` of the silo's policy, as its ledger has it."""
     min_rows: PositiveInt
-    """The silo's floor: fewer rows are not counted, summed or priced by themselves."""
+    """The silo's floor: groups and labels of fewer rows are not counted by themselves."""
     withheld: list[WithheldCell] = Field(default_factory=list)
     """The sets of rows that it withheld."""
     rows_withheld: dict[Split, NonNegativeInt] = Field(default_factory=dict)
