@@ -36,7 +36,12 @@ _NO_MASKS = (
     "version 0.8 has no masks; the coordinator sees each silo's answers by itself and must be "
     "trusted with them (docs/what-leaves.md); remove it"
 )
-_RETIRED = {"masked": _NO_MASKS, "members": _NO_MASKS}
+_RETIRED = {
+    "masked": _NO_MASKS,
+    "members": _NO_MASKS,
+    "min_count": "it is min_rows under [disclosure] of policy.toml",
+    "limits.models": "it is models under [disclosure]",
+}
 """What to know of keys that earlier versions had: none is ever ignored."""
 
 
@@ -104,8 +109,10 @@ def unknown(kind: str, name: str, options: Iterable[str], *, listed: str | None 
     "unknown strategy 'fedavgg': did you mean 'fedavg'? (known: fedavg, qffl)"
     """
     known = sorted(options)
-    if kind in ("key", "option") and (why := _RETIRED.get(name.rpartition(".")[2])):
-        return f"{name}: {why}"
+    if kind in ("key", "option"):
+        for retired in (name, name.rpartition(".")[2]):
+            if retired in _RETIRED:
+                return f"{name}: {_RETIRED[retired]}"
     near = get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f": did you mean '{near[0]}'?" if near else ""
     where = f"known: {', '.join(known)}" if listed is None else f"`{listed}` lists all"

@@ -202,7 +202,7 @@ def test_doctor_names_code_and_does_not_import_it(folder, tmp_path, capsys, monk
     monkeypatch.syspath_prepend(str(tmp_path))
     task = '[task]\nlabel = "hired"\nfavourable = "yes"\nsensitive = ["sex"]\n'
     rule = '[strategy]\nname = "evil:Rule"\n[fairness]\nnotion = "evil:NOTION"\n'
-    (coordinator / "run.toml").write_text("masked = true\n" + task + rule)
+    (coordinator / "run.toml").write_text(task + rule)
     silo = north / "silo.toml"
     listed = 'extensions = ["evil:NOTION", "evil:net"]'
     silo.write_text(silo.read_text().replace("extensions = []", listed))
@@ -229,28 +229,27 @@ def test_doctor_says_what_the_server_sees_to_both_sides(folder, tmp_path, capsys
 
 
 @pytest.mark.parametrize(
-    ("section", "message"),
-    [
-        ("", "ok    server sees: file description: "),
-        (
-            '[strategy]\nname = "evil:Rule"\n',
-            "note  server sees: strategy 'evil:Rule' is not buil",
-        ),
-        ('[strategy]\nname = "fedavg"\n', "ok    server sees: file description: "),
-        ("[strategy]\nweights = 'size'\n", "ok    server sees: file description: "),
-    ],
+    "section", ["", '[strategy]\nname = "fedavg"\n', "[strategy]\nweights = 'size'\n"]
 )
-def test_a_silo_loads_no_code_to_say_what_crosses(
-    folder, tmp_path, section, message, capsys, monkeypatch
-):
+def test_a_silo_says_what_crosses_by_its_copy_of_the_settings(folder, tmp_path, section, capsys):
+    north = folder / "silos" / "north"
+    (north / "rows.csv").write_bytes(write_files(tmp_path)["north"].read_bytes())
+    task = '[task]\nlabel = "hired"\nfavourable = "yes"\nsensitive = ["sex"]\n'
+    (north / "run.toml").write_text(task + section)
+    (first, *_) = told(north / "silo.toml", "server sees", capsys)
+    assert first.startswith("ok    server sees: file description: ")
+
+
+def test_a_silo_loads_no_code_to_say_what_crosses(folder, tmp_path, capsys, monkeypatch):
     north = folder / "silos" / "north"
     (north / "rows.csv").write_bytes(write_files(tmp_path)["north"].read_bytes())
     (tmp_path / "evil.py").write_text("raise SystemExit('imported')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     task = '[task]\nlabel = "hired"\nfavourable = "yes"\nsensitive = ["sex"]\n'
-    (north / "run.toml").write_text(task + section)
-    found = told(north / "silo.toml", "server sees", capsys)
-    assert found[0].startswith(message)
+    (north / "run.toml").write_text(task + '[strategy]\nname = "evil:Rule"\n')
+    (line,) = told(north / "silo.toml", "code", capsys)
+    assert line.startswith("note  code: strategy.name names code outside mfairfl, evil:Rule")
+    assert not told(north / "silo.toml", "server sees", capsys)
     assert "evil" not in sys.modules
 
 

@@ -52,8 +52,11 @@ def test_without_a_file_the_defaults_hold(tmp_path):
         ("[limits]\nsteps = 0\n", "limits.steps: Input should be greater than or equal to 1"),
         ("[limits]\nseconds = inf\n", "limits.seconds: Input should be a valid integer (got inf)"),
         ("[limits]\nmegabytes = -1\n", "limits.megabytes: Input should be greater than or equal"),
-        ("[limits]\nmin_count = 3\n", "limits: min_count is no limit of work: set min_rows under"),
-        ("[limits]\nmodels = 3\n", "limits: models is no limit of work: set models under"),
+        (
+            "[limits]\nmin_count = 3\n",
+            "limits.min_count: it is min_rows under [disclosure] of policy.toml",
+        ),
+        ("[limits]\nmodels = 3\n", "limits.models: it is models under [disclosure]"),
         ('[disclosure]\nkinds = ["shell"]\n', "disclosure.kinds.0: Input should be 'profile'"),
         ("[disclosure]\nprice = 0\n", "disclosure.price: Input should be greater than 0"),
         ("[disclosure]\nversions = 0\n", "disclosure.versions: Input should be greater than"),
@@ -77,7 +80,7 @@ def test_min_count_in_a_silo_s_own_file_is_sent_to_the_policy(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load_silo(path)
     assert str(caught.value) == (
-        f"{path}: min_count is min_rows in policy.toml beside this file: [disclosure]"
+        f"{path}: min_count: it is min_rows under [disclosure] of policy.toml"
     )
 
 

@@ -17,7 +17,7 @@ from mfairfl.checks.features import examine_features
 from mfairfl.checks.finding import Finding
 from mfairfl.checks.outside import Outside, findings_about, without_outside
 from mfairfl.checks.run import SMALL_GROUP
-from mfairfl.checks.server import TRUST, agreed_view, configured_view
+from mfairfl.checks.server import TRUST, configured_view
 from mfairfl.data.agreement import Profile, agree, describe_columns
 from mfairfl.data.columns import columns_of, lookalike, require_columns
 from mfairfl.data.frame import FileContent, read_file
@@ -50,7 +50,17 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     yield Finding("ok", "limits", _limits(policy.limits))
     yield from _disclosure(policy.disclosure)
     content = read_file(silo.csv, **asdict(silo.format))
-    task = _agreed_task(silo)
+    task, crossing = None, list[Finding]()
+    if silo.task is not None:
+        known, outside = without_outside(load_toml(silo.task))
+        config = make_config(known, str(silo.task))
+        task = agreement_of(config, str(silo.task)).task
+        # What crosses is not known of a method whose code is not here.
+        method_is_known = all(key != "strategy.name" for key, _ in outside)
+        crossing = [
+            *findings_about(outside, "the run imports {}"),
+            *(configured_view(config) if method_is_known else ()),
+        ]
     reading = silo if task is None else task.read_as(silo)
     columns = columns_of(content.frame, silo.csv.name, reading)
     found = f"{silo.csv.name}: {len(content.frame):,} rows, {len(columns)} columns"
@@ -64,21 +74,12 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
             agreed = agreed if told.floor == 1 else agreed.unnamed_as_unrecorded()
             yield from column_facts(content.frame, agreed, silo.csv.name, silo)
             yield from _features(silo, content, agreed)
-    if silo.task is not None:
-        yield from agreed_view(silo.task)
+    yield from crossing
     yield from _audit(silo, content, policy.disclosure)
     yield _state(silo)
     yield _key(silo)
     yield from _certificate(silo.ca, "ca")
     yield _reach(silo)
-
-
-def _agreed_task(silo: SiloSettings) -> Task | None:
-    """Return the task of the silo's copy of run.toml; code that it names is not imported."""
-    if silo.task is None:
-        return None
-    known, _ = without_outside(load_toml(silo.task))
-    return agreement_of(make_config(known, str(silo.task)), silo.task.name).task
 
 
 def _limits(limits: Limits) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
 from mfairfl.data.values import DocumentedModel
 from mfairfl.errors import ConfigError
@@ -43,7 +43,6 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 _FIRST_LINE = (
     f"# {POLICY}: what this silo does for the coordinator at most. Nothing else sets it.\n"
 )
-_MOVED = {"models": "models", "min_count": "min_rows"}  # from [limits], where 0.6 had them
 
 
 class Limits(DocumentedModel):
@@ -73,14 +72,6 @@ class Limits(DocumentedModel):
     """Runs that begin within 24 hours; one that is resumed has begun already."""
     megabytes: int = Field(default=10_000, ge=1)
     """Megabytes in the state folder, all runs together."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _moved(cls, values: Any) -> Any:
-        for old, new in _MOVED.items():
-            if isinstance(values, dict) and old in values:
-                raise ValueError(f"{old} is no limit of work: set {new} under [disclosure]")
-        return values
 
 
 class Disclosure(DocumentedModel):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
 from mfairfl.data import FileFormat, Reading
 from mfairfl.errors import MessageError
@@ -14,7 +14,6 @@ from mfairfl.fairness.notions import REGISTRY, Notion, follow_notion, is_built_i
 from mfairfl.files import RelativePath, load_settings
 from mfairfl.plugins import MODELS, imported, is_import_string
 from mfairfl.remote.audit_consent import AuditConsent
-from mfairfl.remote.policy import POLICY
 
 __all__ = [
     "SILO_NAME",
@@ -77,13 +76,6 @@ class SiloSettings(Reading):
     key: RelativePath | None = None
     port: int = Field(default=9094, ge=1, le=65535)
     audit: AuditConsent | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _limits_elsewhere(cls, values: Any) -> Any:
-        if isinstance(values, dict) and "min_count" in values:
-            raise ValueError(f"min_count is min_rows in {POLICY} beside this file: [disclosure]")
-        return values
 
     @property
     def format(self) -> FileFormat:
