@@ -13,12 +13,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from mfairfl.data import Encoder
 from mfairfl.fairness.scores import LOGIT_BINS
 from readouts.silo import HIGH, LABEL, LOW, RARE, Run
 
@@ -46,21 +46,29 @@ class Bin(NamedTuple):
     rows: np.ndarray
 
 
+class Projection(NamedTuple):
+    """A weight for each input, and the bins that hold rows."""
+
+    direction: np.ndarray
+    bins: list[Bin]
+
+
 class Table:
     """What the coordinator knows beforehand: its encoder, and the range of each number.
 
     Parameters
     ----------
-    exact : bool
-        Whether numbers are inputs as they are and every level has one; else a row may have no
-        input of a column, and numbers are rounded.
+    run : Run
+        The silo is enrolled in it. With an encoder that is not `exact` a row may have no input of
+        a column, and numbers are rounded.
+    sizes : mapping of str to int
+        Numbers are whole, from 0 to below this.
     most : float
         Bound of the whole numbers that columns are put into.
     """
 
-    def __init__(
-        self, encoder: Encoder, sizes: Mapping[str, int], *, exact: bool, most: float
-    ) -> None:
+    def __init__(self, run: Run, sizes: Mapping[str, int], *, most: float) -> None:
+        encoder, exact = run.encoder, run.exact
         self.encoder = encoder.model_copy(update={"unknown_category": "ignore"})
         self.names = encoder.feature_names
         self.levels = {
@@ -193,20 +201,19 @@ def reading_model(
 # ------------------------------------------------------------------ 1. place
 
 
-def projected_bins(run: Run, direction: np.ndarray, windows: int) -> list[Bin]:
-    """Return the bins of a projection that hold rows, from 1 + `windows` scores."""
-    low, high = -60.0, 60.0
-    whole = run.logit_counts(linear_model(run, direction, 0.0, 2 * REACH / (high - low)))
+def place_rows(run: Run, table: Table, rng: np.random.Generator) -> Projection:
+    """Return a random projection and its bins, from one score of all rows and one a window."""
+    direction = random_direction(table, rng)
+    reach = 60.0  # no row is further out
+    whole = run.logit_counts(linear_model(run, direction, 0.0, REACH / reach))
     rows = whole.sum(axis=(0, 1, 2))
-    share = np.cumsum(rows)[:-1] / rows.sum()
-    edges = (np.arange(1, LOGIT_BINS) - LOGIT_BINS / 2) / PER_LOGIT * (high - low) / (2 * REACH)
+    edges = (np.arange(1, LOGIT_BINS) - LOGIT_BINS / 2) / PER_LOGIT * reach / REACH
     held = np.flatnonzero(rows)
-    ends = [edges[max(held[0] - 1, 0)], edges[min(held[-1], len(edges) - 1)]]
-    inner = np.interp(np.arange(1, windows) / windows, share, edges)
-    found: list[Bin] = []
-    for left, right in zip([ends[0], *inner], [*inner, ends[1]], strict=True):
-        found += _window(run, direction, left, right)
-    return found
+    left, right = edges[max(held[0] - 1, 0)], edges[min(held[-1], len(edges) - 1)]
+    share = np.cumsum(rows)[:-1] / rows.sum()
+    inner = np.interp(np.arange(1, WINDOWS) / WINDOWS, share, edges)
+    windows = pairwise([left, *inner, right])
+    return Projection(direction, [b for ends in windows for b in _window(run, direction, *ends)])
 
 
 def _window(run: Run, direction: np.ndarray, left: float, right: float) -> Iterator[Bin]:
@@ -215,7 +222,9 @@ def _window(run: Run, direction: np.ndarray, left: float, right: float) -> Itera
     inside = counts[..., 1:-1].reshape(-1, LOGIT_BINS - 2)
     for place in np.flatnonzero(inside.any(axis=0)):
         low = (place + 1 - LOGIT_BINS / 2) / PER_LOGIT
-        yield Bin(centre + low / zoom, centre + (low + 1 / PER_LOGIT) / zoom, zoom, inside[:, place])
+        yield Bin(
+            centre + low / zoom, centre + (low + 1 / PER_LOGIT) / zoom, zoom, inside[:, place]
+        )
 
 
 def random_direction(table: Table, rng: np.random.Generator) -> np.ndarray:
@@ -253,17 +262,13 @@ def assigned(strata: Sequence[set[int]], units: int) -> list[list[tuple[int, int
 
 
 def read_bins(
-    run: Run,
-    table: Table,
-    direction: np.ndarray,
-    bins: Sequence[Bin],
-    known: np.ndarray,
-    chosen: Sequence[int],
+    run: Run, table: Table, projection: Projection, known: np.ndarray, chosen: Sequence[int]
 ) -> Iterator[tuple[int, int, np.ndarray]]:
     """Yield bin, stratum and the sums of its rows' whole numbers, for each bin that is chosen.
 
     One label of a bin can be read: the one that more rows have that are not known yet.
     """
+    direction, bins = projection
     label = [_larger_label(bins[i].rows - known[i]) for i in chosen]
     wanted = [
         {int(s) for s in np.flatnonzero(bins[i].rows) if s % 2 == y}
@@ -295,16 +300,14 @@ def _larger_label(rows: np.ndarray) -> int:
 
 
 def read_rows(
-    run: Run, sizes: Mapping[str, int], seed: int, *, exact: bool, passes: int = 2
+    run: Run, seed: int, *, sizes: Mapping[str, int], passes: int = 2
 ) -> Iterator[pd.DataFrame]:
     """Yield what is claimed after each pass about the rows of a silo that is enrolled."""
-    table = Table(run.encoder, sizes, exact=exact, most=WHOLE - 1 if exact else WHOLE / 4)
+    table = Table(run, sizes, most=WHOLE - 1 if run.exact else WHOLE / 4)
     rng, claims = np.random.default_rng(seed), pd.DataFrame()
     for _ in range(passes):
-        direction = random_direction(table, rng)
-        bins = projected_bins(run, direction, WINDOWS)
-        found = _new_claims(run, table, direction, bins, claims)
-        claims = found if claims.empty else pd.concat([claims, found], ignore_index=True)
+        found = _new_claims(run, table, place_rows(run, table, rng), claims)
+        claims = pd.concat([claims, found], ignore_index=True)
         yield claims.drop(columns=_STRATUM)
 
 
@@ -312,19 +315,20 @@ _STRATUM = "split, group and label"
 
 
 def _new_claims(
-    run: Run, table: Table, direction: np.ndarray, bins: Sequence[Bin], claims: pd.DataFrame
+    run: Run, table: Table, projection: Projection, claims: pd.DataFrame
 ) -> pd.DataFrame:
     """Read the bins that hold rows not claimed yet."""
+    bins = projection.bins
     known = np.zeros((len(bins), len(bins[0].rows)), np.int64)
     told = np.zeros((*known.shape, len(table.digits)), np.int64)
     if len(claims):
-        place = bin_of(table, direction, bins, claims)
+        place = bin_of(table, projection, claims)
         at = place[place >= 0], claims[_STRATUM].to_numpy(np.int64)[place >= 0]
         np.add.at(known, at, 1)
         np.add.at(told, at, table.numbers(claims)[place >= 0])
     new = [i for i, one in enumerate(bins) if (one.rows > known[i]).any()]
     numbers, strata, places = [], [], []
-    for i, stratum, total in read_bins(run, table, direction, bins, known, new):
+    for i, stratum, total in read_bins(run, table, projection, known, new):
         count = int(bins[i].rows[stratum] - known[i, stratum])
         each, rest = np.divmod(total - told[i, stratum], max(count, 1))
         if count > 0 and (each >= 0).all() and not rest.any():  # several rows: only if all alike
@@ -334,16 +338,13 @@ def _new_claims(
     found = table.rows(np.array(numbers, np.int64).reshape(-1, len(table.digits)))
     found[LABEL] = np.where(np.array(strata) % 2 == 1, HIGH, LOW)
     found[_STRATUM] = strata
-    return found[bin_of(table, direction, bins, found) == np.array(places)]
+    return found[bin_of(table, projection, found) == np.array(places)]
 
 
-def bin_of(
-    table: Table, direction: np.ndarray, bins: Sequence[Bin], rows: pd.DataFrame
-) -> np.ndarray:
+def bin_of(table: Table, projection: Projection, rows: pd.DataFrame) -> np.ndarray:
     """Return the bin that each row lies in, below 0 if in none that holds rows."""
-    projection = table.inputs(rows) @ direction
-    order = np.argsort([one.low for one in bins])
-    low = np.array([bins[i].low for i in order])
-    near = np.maximum(np.searchsorted(low, projection, side="right") - 1, 0)
-    inside = projection < np.array([bins[i].high for i in order])[near]
-    return np.where(inside, order[near], -1)
+    places = table.inputs(rows) @ projection.direction
+    low, high = (np.array([getattr(b, end) for b in projection.bins]) for end in ("low", "high"))
+    order = np.argsort(low)
+    near = np.maximum(np.searchsorted(low[order], places, side="right") - 1, 0)
+    return np.where((places >= low[order[near]]) & (places < high[order[near]]), order[near], -1)

@@ -79,12 +79,24 @@ def exact_encoder() -> Encoder:
     )
 
 
-def line_to(folder: Path, frame: pd.DataFrame, **settings: Any) -> Line:
-    """Write the silo's file; return the line to it, under the default policy."""
-    path = folder / "silo.csv"
-    frame.to_csv(path, index=False)
-    silo = SiloSettings(name=NAME, csv=path, state=folder / "state", **settings)
-    return Line(silo, Policy(), budget=10**6)
+_AGREED = f"""[task]
+label = "{LABEL}"
+favourable = "{HIGH}"
+sensitive = [{{column = "sex"}}]
+"""
+
+
+def line_to(folder: Path, frame: pd.DataFrame, *, agreed: bool = False, audit: Any = None) -> Line:
+    """Write the silo's file; return the line to it, under the default policy.
+
+    With `agreed` it also holds a run.toml: the task, and defaults for all else.
+    """
+    csv, task = folder / "silo.csv", folder / "run.toml"
+    frame.to_csv(csv, index=False)
+    task.write_text(_AGREED, encoding="utf-8")
+    own = {"task": task} if agreed else {}
+    settings = SiloSettings(name=NAME, csv=csv, state=folder / "state", audit=audit, **own)
+    return Line(settings, Policy(), budget=10**6)
 
 
 class RefusedError(Exception):
@@ -92,21 +104,24 @@ class RefusedError(Exception):
 
 
 class Run(Coordinator):
-    """One run with a silo: enrolment, scores and sums of train and test rows together."""
+    """One run with a silo: enrolment, scores and sums of train and test rows together.
 
-    def enrol_freely(
-        self, task: Task, encoder: Encoder, hidden: Sequence[int] = HIDDEN
-    ) -> None:
+    `exact` says whether numbers are inputs as they are, and every level has one.
+    """
+
+    exact: bool
+
+    def enrol_freely(self, task: Task, encoder: Encoder, hidden: Sequence[int] = HIDDEN) -> None:
         """Enrol with an encoder and a model that nobody agreed to."""
         said = {"task": task.model_dump(mode="json"), "seed": 0, "test": 0.2, "validation": 0.0}
         said |= {"encoder": encoder.to_json(), "model": {"kind": "mlp", "hidden": [*hidden]}}
         self._answer(make_packet("encode", said))
-        self._begin(encoder, hidden)
+        self._begin(encoder, hidden, exact=True)
 
     def enrol_as_agreed(self, task: Task) -> None:
         """Enrol as an honest coordinator does: default encoder and model, fitted to answers."""
         terms = EnrolmentTerms(task=task, seed=0, model=ModelTerms(hidden=HIDDEN))
-        self._begin(enrol(self, [NAME], terms).encoder, HIDDEN)
+        self._begin(enrol(self, [NAME], terms).encoder, HIDDEN, exact=False)
 
     def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet]:
         """Carry the messages of an honest enrolment."""
@@ -129,8 +144,8 @@ class Run(Coordinator):
             ]
         return np.array(found)
 
-    def _begin(self, encoder: Encoder, hidden: Sequence[int]) -> None:
-        self.encoder = encoder
+    def _begin(self, encoder: Encoder, hidden: Sequence[int], *, exact: bool) -> None:
+        self.encoder, self.exact = encoder, exact
         self.model = mfairfl.models.MLP(len(encoder.feature_names), tuple(hidden))
 
     def _answer(self, packet: Packet) -> Packet:
@@ -141,24 +156,34 @@ class Run(Coordinator):
 
 
 class Reading(NamedTuple):
-    """What of a file was read: rows right in every column, claims that fit no further row."""
+    """What of a file was read.
+
+    Parameters
+    ----------
+    right : int
+        Rows right in every column; a level without an input of its own is told to be rare.
+    named : int
+        Those of them without such a level.
+    wrong : int
+        Claims that fit no further row.
+    """
 
     right: int
+    named: int
     wrong: int
 
 
 def judge_rows(claims: pd.DataFrame, rows: pd.DataFrame, encoder: Encoder) -> Reading:
-    """Compare claims with the rows of the file, all columns; each row is found once at most.
-
-    A level without an input of its own counts as read if it is told to be one of those.
-    """
+    """Compare claims with the rows of the file, all columns; each row is found once at most."""
     true = rows.copy()
     for column in encoder.categorical:
         told = true[column.name].isin(column.levels)
         true[column.name] = true[column.name].where(told, RARE)
     held, claimed = _counted(true), _counted(claims[true.columns])
-    right = sum(min(count, held[row]) for row, count in claimed.items())
-    return Reading(right, sum(claimed.values()) - right)
+    found = {row: min(count, held[row]) for row, count in claimed.items()}
+    named = sum(count for row, count in found.items() if RARE not in row)
+    right = sum(found.values())
+    return Reading(right, named, claimed.total() - right)
 
 
 def _counted(frame: pd.DataFrame) -> Counter[tuple[Any, ...]]:

@@ -12,34 +12,24 @@ the head is chosen by the row's label so that a step closes the trap rather than
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from readouts.chosen_models import (
-    WINDOWS,
-    Bin,
-    Table,
-    bin_of,
-    layers,
-    projected_bins,
-    random_direction,
-)
-from readouts.silo import HIGH, LABEL, LOW, Run
+from readouts.chosen_models import Bin, Projection, Table, bin_of, layers, place_rows
+from readouts.silo import HIGH, LABEL, LOW, RefusedError, Run
 
 MOST = 2.0**17  # quotients of float32 tell whole numbers below this apart
 OPEN, SHUT = 1e-15, 1e-11  # the bias of a trap; what closes it 1e-4 of a logit outside its bin
 HEAD = 1e-12
 
 
-def trap_model(
-    run: Run, table: Table, direction: np.ndarray, bins: Sequence[Bin]
-) -> np.ndarray:
+def trap_model(run: Run, table: Table, projection: Projection) -> np.ndarray:
     """Return weights with a trap for each bin."""
-    inputs = run.model.inputs
-    passed = [np.append(np.zeros(inputs), 1.0)]
+    direction, bins = projection
+    passed = [np.append(np.zeros(run.model.inputs), 1.0)]
     passed += [table.number(digit) / MOST for digit in table.digits]
     edges = [
         edge
@@ -73,41 +63,44 @@ def _label(one: Bin) -> int:
 
 
 def read_by_training(
-    run: Run,
-    sizes: Mapping[str, int],
-    seed: int,
-    plan: Mapping[str, Any],
-    *,
-    exact: bool,
-    rounds: int,
+    run: Run, seed: int, *, sizes: Mapping[str, int], plans: Iterable[Mapping[str, Any]]
 ) -> Iterator[pd.DataFrame]:
-    """Yield what is claimed about train rows after each round of training."""
-    table, rng = Table(run.encoder, sizes, exact=exact, most=MOST), np.random.default_rng(seed)
+    """Yield what is claimed about train rows after each round; every round has its plan."""
+    table, rng = Table(run, sizes, most=MOST), np.random.default_rng(seed)
     one, two = run.model.hidden
     traps = min((one - 1 - len(table.digits)) // 2, two)
     claims, left = pd.DataFrame(), list[Bin]()
-    for round_ in range(rounds):
+    for round_, plan in enumerate(plans):
         if not left:
-            direction = random_direction(table, rng)
-            left = _single(table, direction, projected_bins(run, direction, WINDOWS), claims)
-        chosen, left = left[:traps], left[traps:]
-        if chosen:
-            weights = trap_model(run, table, direction, chosen)
-            answer = run.train([plan], weights, round_)
-            assert answer is not None, run.line.reason
-            numbers = trapped(run, answer[1][0], table, len(chosen))
-            whole = np.isfinite(numbers).all(axis=1) & (numbers > -0.5).all(axis=1)
-            found = table.rows(np.rint(np.where(whole[:, None], numbers, 0)).astype(np.int64))
-            found[LABEL] = [HIGH if _label(one) else LOW for one in chosen]
-            right = bin_of(table, direction, chosen, found) == np.arange(len(chosen))
-            claims = pd.concat([claims, found[whole & right]], ignore_index=True)
+            projection = place_rows(run, table, rng)
+            left = _single(table, projection, claims)
+        if left:
+            chosen = Projection(projection.direction, left[:traps])
+            found = _spring(run, table, chosen, plan, round_)
+            claims, left = pd.concat([claims, found], ignore_index=True), left[traps:]
         yield claims
 
 
-def _single(
-    table: Table, direction: np.ndarray, bins: Sequence[Bin], claims: pd.DataFrame
-) -> list[Bin]:
+def _spring(
+    run: Run, table: Table, traps: Projection, plan: Mapping[str, Any], round_: int
+) -> pd.DataFrame:
+    """Have one round trained; return the rows that were caught where they were expected."""
+    answer = run.train([plan], trap_model(run, table, traps), round_)
+    if answer is None:
+        raise RefusedError(run.line.reason)
+    numbers = trapped(run, answer[1][0], table, len(traps.bins))
+    whole = np.isfinite(numbers).all(axis=1) & (numbers > -0.5).all(axis=1)
+    found = table.rows(np.rint(np.where(whole[:, None], numbers, 0)).astype(np.int64))
+    found[LABEL] = [HIGH if _label(one) else LOW for one in traps.bins]
+    return found[whole & (bin_of(table, traps, found) == np.arange(len(traps.bins)))]
+
+
+def _single(table: Table, projection: Projection, claims: pd.DataFrame) -> list[Bin]:
     """Return the bins in which one train row lies that is not claimed yet."""
-    known = set(bin_of(table, direction, bins, claims).tolist()) if len(claims) else set()
-    half = len(bins[0].rows) // 2  # train rows come first, then test rows
-    return [one for i, one in enumerate(bins) if one.rows[:half].sum() == 1 and i not in known]
+    known = set(bin_of(table, projection, claims).tolist()) if len(claims) else set()
+    half = len(projection.bins[0].rows) // 2  # train rows come first, then test rows
+    return [
+        one
+        for i, one in enumerate(projection.bins)
+        if one.rows[:half].sum() == 1 and i not in known
+    ]
