@@ -61,7 +61,7 @@ def main() -> None:
     """Print one section after the other."""
     print(OPENING)
     for title, note, section in SECTIONS:
-        print(f"{title}\n{note}\n")
+        print(title, note, sep="\n", end="\n\n")
         header, *rows = section()
         print("\n".join(aligned([header, *rows], right=range(1, len(header)))) + "\n", flush=True)
 
@@ -199,7 +199,7 @@ def honest() -> Iterator[list[str]]:
     """Rows that an honest enrolment isolates."""
     yield ["", "silos", "rows they differ by"]
     floor = Policy().disclosure.min_rows
-    for policy, rule in ((Policy(), "default policy"), (OPEN, f"counts of {floor} rows or more")):
+    for policy, rule in ((Policy(), "default policy"), (OPEN, "small counts withheld")):
         for name in ("adult", "bank"):
             with tempfile.TemporaryDirectory() as folder:
                 found = isolated_by_enrolment(name, Path(folder), policy, floor)
@@ -225,8 +225,9 @@ SECTIONS: tuple[tuple[str, str, Callable[[], Iterator[list[str]]]], ...] = (
     (
         "1. Chosen models: scores and measurements only",
         "Train and test rows. Each pass takes a random projection, places rows in its bins by "
-        "scores and\nreads them by measurements of 64 models a message. With a fitted encoder "
-        "some levels\nhave no input of their own and are read as rare.",
+        "scores and\nreads them by measurements of 64 models a message. An own encoder has the "
+        "numbers as\nthey are and each level that Adult is known to have. In a fitted one some "
+        "levels have no input\nof their own and are read as rare.",
         chosen_models,
     ),
     (
@@ -235,7 +236,11 @@ SECTIONS: tuple[tuple[str, str, Callable[[], Iterator[list[str]]]], ...] = (
         "scores that\nplace the rows of a projection.",
         training,
     ),
-    ("3. Audits: scores in a silo's file, of four decimals, bisected by counts", "", audits),
+    (
+        "3. Audits: scores in a silo's file, bisected by counts",
+        "Scores of four decimals. An audit counts the rows above a threshold by group and label.",
+        audits,
+    ),
     (
         "4. Crafted requests: what the floor and the counters stop, and what not",
         "Fifteen ways to isolate rows of a made-up file by splits, groups, prices and batches;\n"
@@ -245,7 +250,8 @@ SECTIONS: tuple[tuple[str, str, Callable[[], Iterator[list[str]]]], ...] = (
     (
         "5. An honest run: rows that its counts isolate",
         "Five silos. Two counts of ten rows or more that every run tells, one set within the "
-        "other, that\ndiffer by fewer than ten.",
+        "other, that\ndiffer by fewer than ten; under the default policy, and if nothing but "
+        "counts of fewer than\nten were withheld.",
         honest,
     ),
     (

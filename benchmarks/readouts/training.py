@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from readouts.chosen_models import Bin, Projection, Table, bin_of, layers, place_rows
+from readouts.chosen_models import Bin, Projection, bin_of, layers, place_rows
+from readouts.columns import Table
 from readouts.silo import HIGH, LABEL, LOW, RefusedError, Run
 
 MOST = 2.0**17  # quotients of float32 tell whole numbers below this apart
