@@ -187,7 +187,7 @@ deploy-kills: $(VENV)/.dev ## kill -9 the processes of real deployments, 20 time
 	cd tests && PYTHONPATH=.:deployment ../$(BIN)/python deployment/kills.py > ../results/deployment-kills.txt
 	cat results/deployment-kills.txt
 
-disclosure: $(VENV)/.dev ## what a coordinator still learns under the default policy: models, rounds, membership (minutes)
+disclosure: $(VENV)/.dev ## what a coordinator can read out of a silo: rows, scores, who took part (5 minutes)
 	PYTHONPATH=tests $(ONE_THREAD) $(BIN)/python benchmarks/disclosure.py > benchmarks/disclosure.txt
 	cat benchmarks/disclosure.txt
 

@@ -1,0 +1,89 @@
+"""Scores from audits whose threshold the coordinator names: bisected by counts.
+
+An audit counts, by group and label, the rows with a score above a threshold. Counts at two
+thresholds differ by the rows between them, so thresholds moved together leave one value that a
+score can have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from attackers import Line
+from mfairfl.remote.codec import make_packet
+from readouts.silo import HIGH, LABEL, RefusedError, adult_rows, line_to
+
+ROWS = 200
+STEPS = 10_000  # scores have four decimals
+CONSENT = {"label": LABEL, "favourable": HIGH, "score": "score", "sensitive": ("sex",)}
+
+
+class Bisected(NamedTuple):
+    """Scores that are counted and that were read, wrong claims, and messages that this took."""
+
+    counted: int
+    right: int
+    wrong: int
+    messages: int
+
+
+def read_scores(
+    folder: Path, seed: int, *, agreed: float | None = None, rows: int = ROWS
+) -> Bisected:
+    """Bisect the scores in a silo's file, or ask at the agreed threshold alone."""
+    frame = adult_rows(seed, rows)
+    frame["score"] = np.random.default_rng(seed).integers(0, STEPS + 1, rows) / STEPS
+    line = line_to(folder, frame, audit=CONSENT)
+    first = STEPS // 2 if agreed is None else round(agreed * STEPS)
+    everyone, above = _counts(line, first)
+    told = {-1: everyone, first: above, STEPS: np.zeros_like(everyone)}  # rows above each step
+    while agreed is None and (step := _next_step(told)) is not None:
+        told[step] = _counts(line, step)[1]
+    true = Counter(
+        (sex == "Male", y == HIGH, round(score * STEPS))
+        for sex, y, score in zip(frame["sex"], frame[LABEL], frame["score"], strict=True)
+    )
+    claims = Counter(_claims(told))
+    right = sum(min(count, true[one]) for one, count in claims.items())
+    return Bisected(int(everyone.sum()), right, claims.total() - right, line.sent)
+
+
+def _counts(line: Line, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows by group and label, and those with a score above a step."""
+    columns = CONSENT | {"threshold": step / STEPS, "prediction": None, "client": None}
+    columns |= {"selected": None}
+    attributes = [{"name": "sex", "groups": ["Female", "Male", "?"]}]
+    said = {"columns": columns, "attributes": attributes, "score_range": [0.0, 1.0]}
+    answer = line.ask(make_packet("audit", said), "audit")
+    if answer is None:
+        raise RefusedError(line.reason)
+    decided = answer.arrays["decided"][:2, :2]
+    return decided.sum(axis=-1), decided[..., 1]
+
+
+def _next_step(told: dict[int, np.ndarray]) -> int | None:
+    """Return the middle of the gap between steps that most is to be learnt in."""
+    gaps = [
+        (int((told[low] - told[high]).sum()) * (high - low), low, high)
+        for low, high in pairwise(sorted(told))
+        if high - low > 1 and (told[low] > told[high]).any()
+    ]
+    if not gaps:
+        return None
+    _, low, high = max(gaps)
+    return (low + high) // 2
+
+
+def _claims(told: dict[int, np.ndarray]) -> Iterator[tuple[bool, bool, int]]:
+    """Yield group, label and score of each row between two neighbouring steps."""
+    for low, high in pairwise(sorted(told)):
+        if high - low == 1:
+            for sex, y in np.ndindex(2, 2):
+                for _ in range(int(told[low][sex, y] - told[high][sex, y])):
+                    yield bool(sex), bool(y), high
