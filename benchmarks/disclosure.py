@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from attackers import BUDGET, OPEN, by_steps
+from attackers import BUDGET, by_steps
 from attackers import ROWS as PEOPLE
 from mfairfl.remote.policy import Policy
 from mfairfl.text import aligned
@@ -179,16 +179,15 @@ def summary(points: Sequence[Point], rows: int) -> list[str]:
 
 def audits() -> Iterator[list[str]]:
     """Scores by the threshold of audits."""
-    yield ["", f"of {SCORES} scores", "wrong claims", "messages"]
-    for name, agreed in (("any threshold", None), ("the agreed threshold, 0.5, alone", 0.5)):
-        with tempfile.TemporaryDirectory() as folder:
-            found = read_scores(Path(folder), SEEDS[0], agreed=agreed)
-        yield [name, str(found.right), str(found.wrong), f"{found.messages:,}"]
+    yield ["", f"of {SCORES} scores", "wrong claims", "messages", "refused"]
+    with tempfile.TemporaryDirectory() as folder:
+        found = read_scores(Path(folder), SEEDS[0])
+    yield ["bisected", *map(str, (found.right, found.wrong, found.messages, found.refused))]
 
 
 def crafted() -> Iterator[list[str]]:
     """Rows by requests that isolate them."""
-    yield ["", f"of {PEOPLE} rows", "messages", "with an agreed task", "messages"]
+    yield ["", f"of {PEOPLE} rows", "messages", "with an agreed run.toml", "messages"]
     for name in ATTACKS:
         free, agreed = (crafted_requests(name, Policy(), agreed=held) for held in (False, True))
         cells = [str(x) for v in (free, agreed) for x in (v.recovered, v.messages)]
@@ -198,18 +197,16 @@ def crafted() -> Iterator[list[str]]:
 def honest() -> Iterator[list[str]]:
     """Rows that an honest enrolment isolates."""
     yield ["", "silos", "rows they differ by"]
-    floor = Policy().disclosure.min_rows
-    for policy, rule in ((Policy(), "default policy"), (OPEN, "small counts withheld")):
-        for name in ("adult", "bank"):
-            with tempfile.TemporaryDirectory() as folder:
-                found = isolated_by_enrolment(name, Path(folder), policy, floor)
-            pairs = sorted({(one.inner, one.outer) for one in found})
-            for pair in pairs:
-                rows = [one.rows for one in found if (one.inner, one.outer) == pair]
-                told = f"{name}, {rule}: {pair[0]} within {pair[1]}"
-                yield [told, str(len(rows)), ", ".join(map(str, rows))]
-            if not pairs:
-                yield [f"{name}, {rule}: none", "0", ""]
+    for name in ("adult", "bank"):
+        with tempfile.TemporaryDirectory() as folder:
+            found = isolated_by_enrolment(name, Path(folder), Policy())
+        pairs = sorted({(one.inner, one.outer) for one in found})
+        for pair in pairs:
+            rows = [one.rows for one in found if (one.inner, one.outer) == pair]
+            told = f"{name}: {pair[0]} within {pair[1]}"
+            yield [told, str(len(rows)), ", ".join(map(str, rows))]
+        if not pairs:
+            yield [f"{name}: none", "0", ""]
 
 
 def members() -> Iterator[list[str]]:
@@ -238,7 +235,8 @@ SECTIONS: tuple[tuple[str, str, Callable[[], Iterator[list[str]]]], ...] = (
     ),
     (
         "3. Audits: scores in a silo's file, bisected by counts",
-        "Scores of four decimals. An audit counts the rows above a threshold by group and label.",
+        "Scores of four decimals. An audit counts the rows above a threshold by group and label; "
+        "the silo's\n`[audit]` states the threshold, and another is refused.",
         audits,
     ),
     (
@@ -250,8 +248,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[], Iterator[list[str]]]], ...] = (
     (
         "5. An honest run: rows that its counts isolate",
         "Five silos. Two counts of ten rows or more that every run tells, one set within the "
-        "other, that\ndiffer by fewer than ten; under the default policy, and if nothing but "
-        "counts of fewer than\nten were withheld.",
+        "other, that\ndiffer by fewer than ten.",
         honest,
     ),
     (

@@ -29,6 +29,7 @@ from mfairfl.remote.histograms import pack_cuts
 from mfairfl.remote.policy import Disclosure, Policy
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
+from mfairfl.runs.agreed import read_agreement
 
 NAME = "clinic"
 NUMERIC = ("age", "income", "tenure")
@@ -157,7 +158,8 @@ class Line:
             raise SpentError
         self.sent += 1
         try:
-            return Responder(self.settings, self.policy).handle(run, packet)
+            agreement = read_agreement(self.settings)
+            return Responder(self.settings, self.policy, agreement).handle(run, packet)
         except (MessageError, ConfigError) as error:
             self.reason = str(error)
         except MfairflError as error:  # its text may quote the file and stays there

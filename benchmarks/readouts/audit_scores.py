@@ -2,11 +2,12 @@
 
 An audit counts, by group and label, the rows with a score above a threshold. Counts at two
 thresholds differ by the rows between them, so thresholds moved together leave one value that a
-score can have.
+score can have. A silo that states the threshold in its `[audit]` refuses every other.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -21,42 +22,43 @@ from readouts.silo import HIGH, LABEL, RefusedError, adult_rows, line_to
 
 ROWS = 200
 STEPS = 10_000  # scores have four decimals
-CONSENT = {"label": LABEL, "favourable": HIGH, "score": "score", "sensitive": ("sex",)}
+AGREED = STEPS // 2
+COLUMNS = {"label": LABEL, "favourable": HIGH, "score": "score", "sensitive": ("sex",)}
 
 
 class Bisected(NamedTuple):
-    """Scores that are counted and that were read, wrong claims, and messages that this took."""
+    """Scores that are counted and that were read, wrong claims, messages, and refusals."""
 
     counted: int
     right: int
     wrong: int
     messages: int
+    refused: int
 
 
-def read_scores(
-    folder: Path, seed: int, *, agreed: float | None = None, rows: int = ROWS
-) -> Bisected:
-    """Bisect the scores in a silo's file, or ask at the agreed threshold alone."""
+def read_scores(folder: Path, seed: int, *, rows: int = ROWS) -> Bisected:
+    """Bisect the scores in a silo's file, as far as it answers."""
     frame = adult_rows(seed, rows)
     frame["score"] = np.random.default_rng(seed).integers(0, STEPS + 1, rows) / STEPS
-    line = line_to(folder, frame, audit=CONSENT)
-    first = STEPS // 2 if agreed is None else round(agreed * STEPS)
-    everyone, above = _counts(line, first)
-    told = {-1: everyone, first: above, STEPS: np.zeros_like(everyone)}  # rows above each step
-    while agreed is None and (step := _next_step(told)) is not None:
-        told[step] = _counts(line, step)[1]
+    line = line_to(folder, frame, audit=COLUMNS | {"threshold": AGREED / STEPS})
+    everyone, above = _counts(line, AGREED)
+    told = {-1: everyone, AGREED: above, STEPS: np.zeros_like(everyone)}  # rows above each step
+    with contextlib.suppress(RefusedError):
+        while (step := _next_step(told)) is not None:
+            told[step] = _counts(line, step)[1]
     true = Counter(
         (sex == "Male", y == HIGH, round(score * STEPS))
         for sex, y, score in zip(frame["sex"], frame[LABEL], frame["score"], strict=True)
     )
     claims = Counter(_claims(told))
     right = sum(min(count, true[one]) for one, count in claims.items())
-    return Bisected(int(everyone.sum()), right, claims.total() - right, line.sent)
+    wrong = claims.total() - right
+    return Bisected(int(everyone.sum()), right, wrong, line.sent, line.refused)
 
 
 def _counts(line: Line, step: int) -> tuple[np.ndarray, np.ndarray]:
     """Return rows by group and label, and those with a score above a step."""
-    columns = CONSENT | {"threshold": step / STEPS, "prediction": None, "client": None}
+    columns = COLUMNS | {"threshold": step / STEPS, "prediction": None, "client": None}
     columns |= {"selected": None}
     attributes = [{"name": "sex", "groups": ["Female", "Male", "?"]}]
     said = {"columns": columns, "attributes": attributes, "score_range": [0.0, 1.0]}

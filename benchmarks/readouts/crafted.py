@@ -1,8 +1,7 @@
 """Crafted requests: fifteen ways to isolate rows by splits, groups, prices, batches and audits.
 
 Each takes a made-up file of ninety people and sends at most a thousand messages; what it says it
-read is compared with the file. They are those of version 0.7 (`tests/attackers.py`), which a floor
-by leverage stopped.
+read is compared with the file (`tests/attackers.py`, `tests/further_attackers.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ sensitive = [{column = "sex"}, {column = "country"}]
 
 
 def crafted_requests(name: str, policy: Policy, *, agreed: bool) -> Verdict:
-    """Let one attack ask a silo; with `agreed`, one that holds an agreed task."""
+    """Let one attack ask a silo; with `agreed`, one that holds a run.toml."""
     frame = attackers.made_up_file()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)

@@ -73,7 +73,7 @@ def _values(columns: list[str], answer: Packet) -> Iterator[ToldSet]:
         yield from (ToldSet(column, float(v), int(n)) for n, v in told if not np.isnan(v))
 
 
-def isolated_by_enrolment(name: str, folder: Path, policy: Policy, floor: int) -> list[Isolated]:
+def isolated_by_enrolment(name: str, folder: Path, policy: Policy) -> list[Isolated]:
     """Enrol the clients of a bundled data set; return the differences below the floor.
 
     Whether one set contains the other is looked up in the client's file: a coordinator knows it
@@ -94,8 +94,8 @@ def isolated_by_enrolment(name: str, folder: Path, policy: Policy, floor: int) -
     return [
         found
         for client, told in ear.told.items()
-        for found in _nested(client, [one for one in told if one.rows >= floor], files[client])
-        if found.rows < floor
+        for found in _nested(client, list(told), files[client])
+        if found.rows < policy.disclosure.min_rows
     ]
 
 

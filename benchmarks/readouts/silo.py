@@ -20,7 +20,7 @@ from attackers import NAME, Coordinator, Line
 from mfairfl.data import Encoder, Task
 from mfairfl.data.encoder import CategoricalColumn, NumericColumn
 from mfairfl.engine.state import Measure, Score
-from mfairfl.fairness.cells import SUMS
+from mfairfl.fairness.cells import SUMS, Cells
 from mfairfl.remote.codec import Packet, make_packet, pack_ask
 from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
 from mfairfl.remote.policy import Policy
@@ -106,10 +106,12 @@ class RefusedError(Exception):
 class Run(Coordinator):
     """One run with a silo: enrolment, scores and sums of train and test rows together.
 
-    `exact` says whether numbers are inputs as they are, and every level has one.
+    `exact` says whether numbers are inputs as they are, and every level has one; `cells` is how
+    many combinations of groups an honest enrolment agreed on.
     """
 
     exact: bool
+    cells: int
 
     def enrol_freely(self, task: Task, encoder: Encoder, hidden: Sequence[int] = HIDDEN) -> None:
         """Enrol with an encoder and a model that nobody agreed to."""
@@ -121,7 +123,9 @@ class Run(Coordinator):
     def enrol_as_agreed(self, task: Task) -> None:
         """Enrol as an honest coordinator does: default encoder and model, fitted to answers."""
         terms = EnrolmentTerms(task=task, seed=0, model=ModelTerms(hidden=HIDDEN))
-        self._begin(enrol(self, [NAME], terms).encoder, HIDDEN, exact=False)
+        enrolled = enrol(self, [NAME], terms)
+        self.cells = Cells(enrolled.attributes).size
+        self._begin(enrolled.encoder, HIDDEN, exact=False)
 
     def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet]:
         """Carry the messages of an honest enrolment."""

@@ -86,6 +86,9 @@ def _spring(
     run: Run, table: Table, traps: Projection, plan: Mapping[str, Any], round_: int
 ) -> pd.DataFrame:
     """Have one round trained; return the rows that were caught where they were expected."""
+    if not run.exact:  # the agreed method prices groups: prices that change nothing
+        neutral = {"loss_table": [[1.0, 1.0]] * run.cells, "score_table": [[0.0, 0.0]] * run.cells}
+        plan = {**plan, **neutral}
     answer = run.train([plan], trap_model(run, table, traps), round_)
     if answer is None:
         raise RefusedError(run.line.reason)

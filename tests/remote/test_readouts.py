@@ -9,7 +9,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from attackers import OPEN
+from mfairfl.remote import audit_counting
+from mfairfl.remote.policy import Policy
 from mfairfl.training.plan import Recipe
 
 ROWS = 1000
@@ -60,18 +61,20 @@ def test_default_training_gives_every_row_that_is_trapped(tmp_path):
         assert reading.wrong == 0
 
 
-def test_audits_at_any_threshold_give_the_scores(tmp_path):
+def test_audits_at_any_threshold_would_give_the_scores(tmp_path, monkeypatch):
     audits = module("audit_scores")
+    (tmp_path / "agreed").mkdir()
     (tmp_path / "any").mkdir()
-    (tmp_path / "one").mkdir()
+    found = audits.read_scores(tmp_path / "agreed", 0, rows=40)
+    assert (found.right, found.refused) == (0, 1)
+    monkeypatch.setattr(audit_counting, "require_scores_agreed", lambda *_: None)
     found = audits.read_scores(tmp_path / "any", 0, rows=40)
     assert found.right == found.counted >= 10
-    assert found.wrong == 0
-    assert audits.read_scores(tmp_path / "one", 0, rows=40, agreed=0.5).right == 0
+    assert (found.wrong, found.refused) == (0, 0)
 
 
 def test_counts_of_an_honest_enrolment_isolate_who_has_a_workclass_but_no_occupation(tmp_path):
-    found = module("honest").isolated_by_enrolment("adult", tmp_path, OPEN, 10)
+    found = module("honest").isolated_by_enrolment("adult", tmp_path, Policy())
     assert {(one.inner, one.outer) for one in found} == {("workclass = ?", "occupation = ?")}
     assert 1 in {one.rows for one in found}
 
