@@ -219,8 +219,8 @@ def main() -> int:
             thread.start()
             time.sleep(3)  # a few heartbeats before anything else
             with (
-                Memory(psutil.Process(gate.pid)) as of_gate,
-                Memory(psutil.Process(superlink.pid)) as of_superlink,
+                Memory(psutil.Process(gate.process.pid)) as of_gate,
+                Memory(psutil.Process(superlink.process.pid)) as of_superlink,
             ):
                 try:
                     met = attack(settings.server, keys["hostile"], of_gate, of_superlink)

@@ -315,7 +315,10 @@ def main():
     quiet = world.settings
     with ExitStack() as serving, ExitStack() as taking_part:
         superlink, _ = serving.enter_context(servers(quiet, world.file, lambda line: None))
-        silos = taking_part.enter_context(nodes(quiet, world.file.parent, lambda line: None))
+        silo_programs = taking_part.enter_context(
+            nodes(quiet, world.file.parent, lambda line: None)
+        )
+        silos = {name: program.process for name, program in silo_programs.items()}
         for fault, arguments in (
             (untroubled, ()),
             (raising, ()),
@@ -329,7 +332,7 @@ def main():
             with timed():
                 fault(world, *arguments)
         with timed():
-            file, out, first = server_killed(world, superlink)
+            file, out, first = server_killed(world, superlink.process)
             serving.close()
             with servers(quiet, world.file, lambda line: None):
                 server_resumed(world, file, out, first)
