@@ -214,6 +214,7 @@ def main() -> int:
         settings = load_federation(file)
         keys = {silo: private_key(path.with_suffix("")) for silo, path in settings.silos.items()}
         with servers(settings, file, lambda _: None) as (superlink, gate):
+            time.sleep(1.5)  # the gate looks for new keys every second
             silo = Silo(settings.server, keys["honest"])
             thread = threading.Thread(target=silo.run)
             thread.start()
