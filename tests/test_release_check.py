@@ -104,6 +104,16 @@ def test_every_target_is_one_of_the_makefile(release_check):
     assert set(release_check.FIGURES) == set(OUTPUTS) <= known
 
 
+def test_what_is_kept_with_tee_fails_when_the_program_does(tmp_path):
+    makefile = (ROOT / "Makefile").read_text()
+    (shell,) = re.findall(r"^SHELL := .*$", makefile, flags=re.MULTILINE)
+    (tmp_path / "Makefile").write_text(f"{shell}\nkept:\n\tfalse | tee output\n")
+    done = subprocess.run(["make", "kept"], cwd=tmp_path, capture_output=True, check=False)
+    assert done.returncode == 2
+    hidden = re.findall(r"^\t.*benchmarks/\w+\.txt; .*$", makefile, flags=re.MULTILINE)
+    assert hidden == []  # `; cat` would hide it as well
+
+
 def test_a_failure_does_not_stop_the_others_and_decides_the_exit_code(
     release_check, repository, capsys
 ):
