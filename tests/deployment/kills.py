@@ -111,7 +111,7 @@ class Deployment:
 
     def said(self):
         lines = (self.folder / "said").read_text(encoding="utf-8").splitlines()
-        return lines[-1] if lines else "nothing"
+        return lines[-1].replace(f"{self.folder}/", "") if lines else "nothing"
 
     def ended(self, command):
         """Wait for the command; end it if it does not, and return its exit code."""
