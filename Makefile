@@ -6,8 +6,11 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 JOBS ?= 2
 
+# What is kept with `| tee` fails when the program does, and is written as it comes.
+SHELL := /usr/bin/env bash -o pipefail
+export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test lint format bench wide intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
+.PHONY: help demo test lint format bench wide intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults release-check federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -46,7 +49,7 @@ bench: $(VENV)/.dev ## side-by-side timings; the output is kept in benchmarks/
 
 wide: $(VENV)/.dev ## rows with hundreds of categories beside a narrow form; kept in benchmarks/, but for a table of your own (FILE=)
 	$(ONE_THREAD) $(BIN)/python benchmarks/wide.py $(if $(FILE),"$(FILE)",> benchmarks/wide.txt)
-	$(if $(FILE),,$(ONE_THREAD) $(BIN)/python benchmarks/wide.py --layer >> benchmarks/wide.txt; cat benchmarks/wide.txt)
+	$(if $(FILE),,$(ONE_THREAD) $(BIN)/python benchmarks/wide.py --layer >> benchmarks/wide.txt && cat benchmarks/wide.txt)
 
 scale: $(VENV)/.dev ## clients at rest, two workers, the default run beside version 0.5.0 (minutes, on a quiet machine)
 	test -d .base-0.5.0 || git worktree add --detach .base-0.5.0 dbf6acc
@@ -115,8 +118,7 @@ deploy-demo: $(VENV)/.dev ## three silos with a CSV each, over TLS on loopback; 
 	$(BIN)/python scripts/deploy_demo.py
 
 deploy-faults: $(VENV)/.dev ## kill, stop, starve and mislead a real deployment (ten minutes): results/
-	cd tests && PYTHONPATH=.:deployment ../$(BIN)/python deployment/faults.py > ../results/deployment-faults.txt
-	cat results/deployment-faults.txt
+	cd tests && PYTHONPATH=.:deployment ../$(BIN)/python deployment/faults.py | tee ../results/deployment-faults.txt
 
 federation-cost: $(VENV)/.dev ## seconds and bytes of a federation over Flower (minutes): benchmarks/ and its page
 	$(ONE_THREAD) $(BIN)/python benchmarks/federation.py > benchmarks/federation.txt
@@ -160,7 +162,7 @@ kill-sweep: $(VENV)/.dev ## kill -9 a training run at many moments; every resume
 	$(ONE_THREAD) $(BIN)/python benchmarks/kill_sweep.py | tee benchmarks/kill_sweep.txt
 
 gate-attacks: $(VENV)/.dev ## unfinished bodies and half-open requests against a real gate (a minute); the output is kept in benchmarks/
-	$(ONE_THREAD) $(BIN)/python benchmarks/gate.py > benchmarks/gate.txt; code=$$?; cat benchmarks/gate.txt; exit $$code
+	$(ONE_THREAD) $(BIN)/python benchmarks/gate.py | tee benchmarks/gate.txt
 
 clean: ## remove environments, caches and built files
 	rm -rf .venv .venv-wheel .venv-lowest .venv-py* .base .base-* .cache/peers dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
@@ -171,21 +173,16 @@ byzfl: $(VENV)/.dev ## the robust rules against ByzFL's on random inputs; stores
 
 COUNT ?= 100000
 fuzz: $(VENV)/.dev ## one answer of one client mutated, COUNT times over twelve strategies (minutes): benchmarks/fuzz.txt
-	PYTHONPATH=tests $(ONE_THREAD) $(BIN)/python benchmarks/fuzz.py --count $(COUNT) > benchmarks/fuzz.txt; \
-	status=$$?; cat benchmarks/fuzz.txt; exit $$status
-
+	PYTHONPATH=tests $(ONE_THREAD) $(BIN)/python benchmarks/fuzz.py --count $(COUNT) | tee benchmarks/fuzz.txt
 
 failpoints: $(VENV)/.dev ## kill -9 a run at 12 places of each of 10 rounds; every one must end in the same bits (minutes)
-	$(ONE_THREAD) $(BIN)/python benchmarks/failpoints.py > benchmarks/failpoints.txt
-	cat benchmarks/failpoints.txt
+	$(ONE_THREAD) $(BIN)/python benchmarks/failpoints.py | tee benchmarks/failpoints.txt
 
 durability: $(VENV)/.dev ## damaged checkpoints, full and read-only disks, several processes on one folder (minutes)
-	$(ONE_THREAD) $(BIN)/python benchmarks/durability.py > benchmarks/durability.txt
-	cat benchmarks/durability.txt
+	$(ONE_THREAD) $(BIN)/python benchmarks/durability.py | tee benchmarks/durability.txt
 
-deploy-kills: $(VENV)/.dev ## kill -9 the processes of real deployments, 20 times (half an hour): results/
-	cd tests && PYTHONPATH=.:deployment ../$(BIN)/python deployment/kills.py > ../results/deployment-kills.txt
-	cat results/deployment-kills.txt
+deploy-kills: $(VENV)/.dev ## kill -9 the processes of real deployments, 10 times (20 minutes): results/
+	cd tests && PYTHONPATH=.:deployment ../$(BIN)/python deployment/kills.py | tee ../results/deployment-kills.txt
 
 disclosure: $(VENV)/.dev ## what a coordinator can read out of a silo: rows, scores, who took part (5 minutes)
 	PYTHONPATH=tests $(ONE_THREAD) $(BIN)/python benchmarks/disclosure.py > benchmarks/disclosure.txt
@@ -196,4 +193,8 @@ attacks: $(VENV)/.dev ## what liars achieve, all attacks and defences (two hours
 	$(BIN)/mfairfl attack --suite wider --out results/attacks.csv > /dev/null
 	$(BIN)/python benchmarks/attacks_page.py results/attacks.csv
 
-reliability: failpoints durability gate-attacks fuzz ## kills, damage, full disks, the gate, 100,000 mutated answers (twenty minutes)
+release-check: $(VENV)/.dev ## all that is asked of a release but test-pythons (up to 90 minutes): results/release-check.txt
+	$(BIN)/python scripts/release_check.py
+
+reliability: $(VENV)/.dev ## kills, damage, full disks, the gate, 100,000 mutated answers (twenty minutes): results/reliability.txt
+	$(BIN)/python scripts/release_check.py gate-attacks durability failpoints fuzz --out results/reliability.txt

@@ -126,9 +126,12 @@ BYTES: dict[str, Damage] = {
 
 
 def damaged(kind: str, older: Path, newer: Path, stranger: bytes, draw: random.Random) -> None:
-    """Damage the newer of two checkpoints, or both."""
+    """Damage the newer of two checkpoints, or both, or a file of models that they refer to."""
     first, second = older.read_bytes(), newer.read_bytes()
-    if kind == "swapped with the older":
+    if kind == MODELS:
+        bank = draw.choice(sorted(newer.parent.glob("bank-*.ckpt")))
+        bank.write_bytes(draw.choice(list(BYTES.values()))(bank.read_bytes(), draw))
+    elif kind == "swapped with the older":
         older.write_bytes(second)
         newer.write_bytes(first)
     elif kind == "replaced by the older":
@@ -141,7 +144,8 @@ def damaged(kind: str, older: Path, newer: Path, stranger: bytes, draw: random.R
             older.write_bytes(BYTES[kind](first, draw))
 
 
-KINDS = (*BYTES, "swapped with the older", "replaced by the older", "of another run")
+MODELS = "file of models damaged"
+KINDS = (*BYTES, MODELS, "swapped with the older", "replaced by the older", "of another run")
 
 
 def outcome(folder: Path, identity: str, sound: bytes) -> str:
@@ -162,8 +166,12 @@ def damaged_checkpoints(command: Command, folder: Path, expected: dict[str, obje
     command.run(stopped, failpoint="round.planned@7")
     command.run(other, seed=1, failpoint="round.planned@7")
     identity = read_record(stopped / "run.json", to_resume=True).identity
-    names = [path.name for path in sorted((stopped / "checkpoint").iterdir())]
-    sound = (stopped / "checkpoint" / names[0]).read_bytes()
+    names = [path.name for path in sorted((stopped / "checkpoint").glob("round-*.ckpt"))]
+    shutil.copytree(stopped / "checkpoint", folder / "older alone")
+    (folder / "older alone" / names[1]).unlink()
+    state = Checkpoints(folder / "older alone", identity).latest()
+    assert state is not None
+    sound = dump(state, identity)
     stranger = (other / "checkpoint" / names[1]).read_bytes()
     draw, found, same = random.Random(0), Counter[str](), 0  # noqa: S311 - nothing secret
     for i in range(MUTATIONS):

@@ -63,11 +63,13 @@ def play(stages: dict[str, Stage], count: int, first: int) -> int:
     seconds = time.process_time() - began
     show(outcomes)
     slowest = max(outcome.seconds for _, _, outcome in outcomes)
-    print(f"\n{count:,} cases, {count / seconds:.0f} a second of processor time")
+    problems = sum(bool(outcome.problem) for _, _, outcome in outcomes)
+    print(f"\n{count:,} cases, {problems:,} problems")
+    print(f"{count / seconds:.0f} cases a second of processor time")
     print(f"slowest case: {slowest:.2f} s (limit {SECONDS:g})")
     print(f"largest growth of memory: {growth:.2f} times the largest answer read (limit 2)")
     print(f"resident memory: {before} MB before, at most {high_water()} MB")
-    return int(any(outcome.problem for _, _, outcome in outcomes) or growth > 2)
+    return int(problems > 0 or growth > 2)
 
 
 def show(outcomes: list[tuple[str, int, Outcome]]) -> None:

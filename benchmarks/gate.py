@@ -214,13 +214,14 @@ def main() -> int:
         settings = load_federation(file)
         keys = {silo: private_key(path.with_suffix("")) for silo, path in settings.silos.items()}
         with servers(settings, file, lambda _: None) as (superlink, gate):
+            time.sleep(1.5)  # the gate looks for new keys every second
             silo = Silo(settings.server, keys["honest"])
             thread = threading.Thread(target=silo.run)
             thread.start()
             time.sleep(3)  # a few heartbeats before anything else
             with (
-                Memory(psutil.Process(gate.pid)) as of_gate,
-                Memory(psutil.Process(superlink.pid)) as of_superlink,
+                Memory(psutil.Process(gate.process.pid)) as of_gate,
+                Memory(psutil.Process(superlink.process.pid)) as of_superlink,
             ):
                 try:
                     met = attack(settings.server, keys["hostile"], of_gate, of_superlink)

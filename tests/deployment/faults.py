@@ -24,7 +24,7 @@ from mfairfl.deployment.commands import silo_command, supernode_command
 from mfairfl.deployment.coordinator import APP, FlowerCli, run_federation
 from mfairfl.deployment.credentials import make_key
 from mfairfl.deployment.local import nodes, servers, write_deployment
-from mfairfl.deployment.processes import Command, descendants, free_ports, start, stop
+from mfairfl.deployment.processes import Command, Program, descendants, free_ports, start, stop
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import FederationError
 from mfairfl.remote.silo_file import load_silo
@@ -75,7 +75,7 @@ class World:
     def start_silo(self, name):
         command = silo_command(load_silo(self.silo_file(name)), self.silo_file(name))
         log = self.settings.server.state / "logs" / f"{name}.log"
-        return start(command, log=log)
+        return Program(f"silo {name}", start(command, log=log), log)
 
     def run(self, name, at=None, **changes):
         """Carry out a run; `at` says what happens after which round. Return its journal too."""
@@ -118,8 +118,8 @@ def killed_and_restarted(world, silos):
     back = {}
 
     def kill():
-        whole(silos["north"].pid, signal.SIGKILL)
-        silos["north"].wait()
+        whole(silos["north"].process.pid, signal.SIGKILL)
+        silos["north"].process.wait()
         silos["north"] = world.start_silo("north")
         back["at"] = time.monotonic()
 
@@ -167,11 +167,11 @@ def sleeping(world, silos):
     """A silo sleeps past the deadline: left out, and back when it wakes."""
 
     def wake():
-        whole(silos["west"].pid, signal.SIGCONT)
+        whole(silos["west"].process.pid, signal.SIGCONT)
 
     record, lines, _ = world.run(
         "sleeping",
-        at={1: lambda: whole(silos["west"].pid, signal.SIGSTOP), 3: wake},
+        at={1: lambda: whole(silos["west"].process.pid, signal.SIGSTOP), 3: wake},
         rounds=LONG,
         seed=4,
     )
@@ -316,7 +316,7 @@ def main():
     with ExitStack() as serving, ExitStack() as taking_part:
         superlink, _ = serving.enter_context(servers(quiet, world.file, lambda line: None))
         silos = taking_part.enter_context(nodes(quiet, world.file.parent, lambda line: None))
-        for fault, arguments in (
+        faults = (
             (untroubled, ()),
             (raising, ()),
             (sleeping, (silos,)),
@@ -325,17 +325,18 @@ def main():
             (plaintext, ()),
             (foreign_code, ()),
             (killed_and_restarted, (silos,)),
-        ):
+        )
+        for fault, arguments in faults:
             with timed():
                 fault(world, *arguments)
         with timed():
-            file, out, first = server_killed(world, superlink)
+            file, out, first = server_killed(world, superlink.process)
             serving.close()
             with servers(quiet, world.file, lambda line: None):
                 server_resumed(world, file, out, first)
     left = mine(folder)
     assert left == [], f"left behind: {left}"
-    say("at the end", "no process left behind")
+    say("at the end", f"{len(faults) + 1} faults end as documented; no process left behind")
     shutil.rmtree(folder)
 
 

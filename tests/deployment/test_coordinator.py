@@ -1,17 +1,128 @@
-"""What is said when no server runs."""
+"""What is said when no server runs, or when a process that a run needs ends."""
 
 from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
 
 import pytest
 from consortium import config, write_files
 
-from mfairfl.deployment.coordinator import run_federation
-from mfairfl.deployment.local import write_deployment
+from answers import one_line
+from mfairfl.cli import main
+from mfairfl.deployment import local, local_audit
+from mfairfl.deployment.audit_request import AuditRequest
+from mfairfl.deployment.coordinator import FlowerCli, run_federation, submit_and_follow
+from mfairfl.deployment.journal import JOURNAL, Journal
+from mfairfl.deployment.local import run_local, write_deployment
+from mfairfl.deployment.local_audit import audit_local
+from mfairfl.deployment.processes import Program
+from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import FederationError
 
 
-def test_without_a_server_one_line_says_what_to_start(tmp_path):
-    file = write_deployment(config(), tmp_path / "run", silos=write_files(tmp_path), deadline=5)
+@pytest.fixture
+def files(tmp_path):
+    return write_files(tmp_path)
+
+
+def test_without_a_server_one_line_says_what_to_start(tmp_path, files):
+    file = write_deployment(config(), tmp_path / "run", silos=files, deadline=5)
     with pytest.raises(FederationError, match="start `mfairfl deploy server`") as caught:
         run_federation(file, lambda line: None)
     assert "\n" not in str(caught.value)
+
+
+# ------------------------------------------------------------------ a process that ends
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Stand-ins for a deployment's processes, and a SuperLink that accepts a run and goes on."""
+    monkeypatch.setattr(FlowerCli, "update_keys", lambda self, settings: None)
+    monkeypatch.setattr(FlowerCli, "submit", lambda self, file, audit=None: "7")
+    sleep = [sys.executable, "-c", "import time; time.sleep(300)"]
+    names = ("the SuperLink", "the gate", "silo east")
+    started = {
+        name: Program(name, subprocess.Popen(sleep), tmp_path / f"{name.split()[-1].lower()}.log")
+        for name in names
+    }
+
+    @contextmanager
+    def servers(*_):
+        yield [started["the SuperLink"], started["the gate"]]
+
+    @contextmanager
+    def nodes(*_):
+        yield {"east": started["silo east"]}
+
+    for module in (local, local_audit):
+        monkeypatch.setattr(module, "servers", servers)
+        monkeypatch.setattr(module, "nodes", nodes)
+    yield started
+    for program in started.values():
+        program.process.kill()
+        program.process.wait()
+
+
+def train(tmp_path, files, follower):
+    return run_local(config(), tmp_path / "run", follower=follower, say=follower, silos=files)
+
+
+def audit(tmp_path, files, follower):
+    asked = AuditRequest(sensitive=("sex",), prediction="hired", favourable="yes")
+    return audit_local(asked, files, tmp_path / "audit", follower=follower, say=follower)
+
+
+@pytest.mark.parametrize("name", ["the SuperLink", "the gate", "silo east"])
+@pytest.mark.parametrize("command", [train, audit])
+def test_a_process_that_ends_is_named_at_once(tmp_path, files, programs, command, name):
+    def kill(said):
+        if said in ("submitting the run", "asking for counts"):
+            programs[name].process.kill()
+
+    began = time.monotonic()
+    with pytest.raises(FederationError) as caught:
+        command(tmp_path, files, kill)
+    assert one_line(caught) == (
+        f"{name} ended with code -9: see {programs[name].log}, then repeat the command; "
+        "a run resumes from its last completed round"
+    )
+    assert time.monotonic() - began < 5
+
+
+def test_what_followed_from_the_end_of_a_process_does_not_hide_it(
+    tmp_path, files, programs, monkeypatch
+):
+    def submit(*_):
+        programs["the SuperLink"].process.kill()
+        programs["the SuperLink"].process.wait()
+        raise FederationError("no SuperLink answers")
+
+    monkeypatch.setattr(FlowerCli, "submit", submit)
+    with pytest.raises(FederationError, match=r"^the SuperLink ended with code -9"):
+        train(tmp_path, files, lambda said: None)
+
+
+def test_a_run_that_has_finished_needs_its_processes_no_more(tmp_path, files, programs):
+    file = write_deployment(config(), tmp_path / "run", silos=files, deadline=5)
+    Journal(tmp_path / "run" / JOURNAL, "7").add("finished", rounds=1)
+    for program in programs.values():
+        program.process.kill()
+        program.process.wait()
+    followed = []
+    submit_and_follow(
+        load_federation(file), file, tmp_path / "run", followed.append, list(programs.values())
+    )
+    assert [line["event"] for line in followed] == ["finished"]
+
+
+def test_deploy_server_names_the_process_that_ends(tmp_path, files, programs, capsys):
+    file = write_deployment(config(), tmp_path / "run", silos=files, deadline=5)
+    programs["the gate"].process.kill()
+    assert main(["deploy", "server", str(file)]) == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("error: the gate ended with code -9: see ")
+    assert "gate.log" in last

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import subprocess
@@ -11,7 +12,16 @@ import time
 import psutil
 import pytest
 import tomli_w
-from consortium import SITES, TASK, mfairfl_cli, mine, settings, write_files
+from consortium import (
+    SITES,
+    TASK,
+    digests,
+    embedded,
+    mfairfl_cli,
+    mine,
+    settings,
+    write_files,
+)
 
 from mfairfl.deployment.processes import descendants, is_alive
 
@@ -95,3 +105,37 @@ def open_to_others(out):
         if mode & 0o077 and not stat.S_ISLNK(mode):
             found.append(path)
     return found
+
+
+def test_a_killed_server_is_named_nothing_is_left_and_the_same_command_resumes(tmp_path):
+    files, out = write_files(tmp_path), tmp_path / "out"
+    (tmp_path / "run.toml").write_text(tomli_w.dumps(settings(rounds=4) | {"task": TASK}))
+    silos = [word for site in SITES for word in ("--silo", f"{site}={files[site]}")]
+    words = ["deploy", "local", str(tmp_path / "run.toml"), *silos, "--out", str(out)]
+    log, journal = tmp_path / "log", out / "journal.jsonl"
+    with log.open("w") as file:
+        running = subprocess.Popen([sys.executable, "-c", CLI, *words], stdout=file, stderr=file)
+    try:
+        wait_for(lambda: journal.exists() and '"round": 1,' in journal.read_text(), running, log)
+        (superlink,) = (
+            process
+            for process in descendants(running.pid)
+            if any(word.endswith("flower-superlink") for word in words_of(process))
+        )
+        assert "flwr-serverapp" in str([words_of(p) for p in superlink.children(recursive=True)])
+        superlink.kill()
+        assert running.wait(40) == 2
+    finally:
+        running.kill()
+        running.wait()
+    assert mine(tmp_path) == []
+    said = log.read_text().splitlines()[-1]
+    named = out / "deployment" / "state" / "logs" / "superlink.log"
+    assert said.startswith(f"error: the SuperLink ended with code -9: see {named}, then repeat")
+    again = mfairfl_cli(*words)
+    assert again.returncode == 0, again.stderr
+    embedded(tmp_path / "here", rounds=4)
+    assert digests(out) == digests(tmp_path / "here")
+    starts = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert [line["round"] for line in starts if line["event"] == "started"][-1] >= 1  # resumed
+    assert mine(tmp_path) == []

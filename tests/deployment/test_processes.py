@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from answers import one_line
@@ -17,6 +18,8 @@ from mfairfl.deployment import processes
 from mfairfl.deployment.credentials import make_certificates
 from mfairfl.deployment.processes import (
     Command,
+    Program,
+    adopted_orphans,
     descendants,
     environment,
     free_ports,
@@ -76,11 +79,14 @@ def test_ports_are_free_and_unlike():
 
 
 def test_a_server_that_ends_is_not_waited_for(tmp_path):
-    ended = start(Command([sys.executable, "-c", "raise SystemExit(3)"], {}), log=tmp_path / "log")
+    log = tmp_path / "gate.log"
+    ended = start(Command([sys.executable, "-c", "raise SystemExit(3)"], {}), log=log)
     ended.wait()
     make_certificates(tmp_path / "certificates", [])
-    with pytest.raises(FederationError, match="ended with code 3"):
-        processes.wait_until_healthy("127.0.0.1:9", tmp_path / "certificates" / "ca.crt", ended)
+    ca, gate = tmp_path / "certificates" / "ca.crt", Program("the gate", ended, log)
+    with pytest.raises(FederationError) as caught:
+        processes.wait_until_healthy("127.0.0.1:9", ca, gate)
+    assert one_line(caught).startswith(f"the gate ended with code 3: see {log}, then repeat")
 
 
 def test_nothing_is_shared_with_other_flower_programs_of_this_user(tmp_path):
@@ -163,6 +169,47 @@ def test_nothing_is_started_without_a_watchdog(monkeypatch):
         processes.watched_group(),
     ):
         pass
+
+
+# ------------------------------------------------------------------ the end of a server
+
+# A server, its helper in a session of its own, and what the helper starts.
+SERVER = """
+import subprocess, sys, time
+sleep = "import time; time.sleep(300)"
+helper = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]])\\n" + sleep
+subprocess.Popen([sys.executable, "-c", helper, sleep], start_new_session=True)
+time.sleep(300)
+"""
+
+
+def server_of(state):
+    words = [sys.executable, "-c", SERVER]
+    server = start(Command(words, environment(state)), log=state / "log")
+    wait_for(lambda: len(descendants(server.pid)) == 2)
+    return server, descendants(server.pid)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux alone")
+def test_what_a_killed_server_started_is_ended_and_what_others_started_is_not(tmp_path):
+    with adopted_orphans(tmp_path / "state"):
+        server, helpers = server_of(tmp_path / "state")
+        other, spared = server_of(tmp_path / "another")
+        for process in (server, other):
+            process.kill()
+            process.wait()
+        assert all(map(is_alive, helpers))
+        stop([server])  # by now nothing leads from it to them
+        assert all(map(is_alive, helpers))
+    assert not any(psutil.pid_exists(process.pid) for process in helpers)  # nor a zombie
+    try:
+        assert all(map(is_alive, spared))
+    finally:
+        for process in spared:
+            process.kill()
+    left_alone = "import subprocess; subprocess.Popen(['sleep', '2'])"
+    subprocess.run([sys.executable, "-c", left_alone], check=True)
+    assert "sleep" not in [child.name() for child in descendants(os.getpid())]  # as before
 
 
 # ------------------------------------------------------------------ a folder in use

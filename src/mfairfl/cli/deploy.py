@@ -23,7 +23,7 @@ from mfairfl.cli.flags import (
     run_option,
 )
 from mfairfl.cli.show import print_run, say, terminal
-from mfairfl.errors import ConfigError, FederationError, require_extra
+from mfairfl.errors import ConfigError, require_extra
 
 if TYPE_CHECKING:
     from mfairfl.cli.progress import JournalProgress
@@ -191,17 +191,18 @@ def server(file: Federation) -> None:
     require_extra("flwr", "flower")
     from mfairfl.cli.progress import terminable  # noqa: PLC0415
     from mfairfl.deployment.local import servers  # noqa: PLC0415 - loads Flower
+    from mfairfl.deployment.processes import require_running  # noqa: PLC0415
     from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
 
     settings = load_federation(file)
-    with terminable(), servers(settings, file, say) as processes:
+    with terminable(), servers(settings, file, say) as programs:
         say(f"silos reach this server at port {settings.server.port}; stop with Ctrl-C")
         try:
-            while all(process.poll() is None for process in processes):
+            while True:
+                require_running(programs)
                 time.sleep(0.5)
         except KeyboardInterrupt:
             return
-        raise FederationError(f"a server ended; see {settings.server.state / 'logs'}")
 
 
 @command(app)

@@ -6,6 +6,7 @@ out and writes the counts beside it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from mfairfl.data import Attribute
 from mfairfl.data.values import StrictModel
 from mfairfl.deployment.audit_request import REQUEST, AuditRequest
 from mfairfl.deployment.coordinator import Follower, submit_and_follow
+from mfairfl.deployment.processes import Program
 from mfairfl.deployment.settings import load_federation
 from mfairfl.engine.sealed import read_sealed, write_sealed
 from mfairfl.errors import CheckpointError, MfairflError
@@ -54,7 +56,11 @@ def terms_of(request: AuditRequest, most_rows: int | None = None) -> AuditTerms:
 
 
 def audit_federation(
-    file: Path, request: AuditRequest, out: Path, follower: Follower
+    file: Path,
+    request: AuditRequest,
+    out: Path,
+    follower: Follower,
+    needs: Sequence[Program] = (),
 ) -> GatheredAudit:
     """Ask the silos of a running federation for counts.
 
@@ -66,6 +72,8 @@ def audit_federation(
         Folder for the request, the counts and the journal.
     follower : callable
         Called with every line of the journal.
+    needs : sequence of Program
+        What must run on this machine meanwhile.
     """
     settings = load_federation(file)
     if request.run is not None:  # the server app runs elsewhere
@@ -73,7 +81,7 @@ def audit_federation(
     settings.members(), terms_of(request)  # so that mistakes in the files are reported here
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / REQUEST, request.model_dump_json(indent=1).encode())
-    submit_and_follow(settings, file, out, follower, audit=out / REQUEST)
+    submit_and_follow(settings, file, out, follower, needs, audit=out / REQUEST)
     return read_gathered(out)
 
 

@@ -7,7 +7,7 @@ import json
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,9 @@ from mfairfl.deployment.journal import JOURNAL, read_journal
 from mfairfl.deployment.key_ring import read_registered
 from mfairfl.deployment.processes import (
     PRIVATE,
+    Program,
     environment,
+    require_running,
     silence_flower,
     watched_group,
 )
@@ -202,17 +204,19 @@ def revoke_key(settings: FederationSettings, file: Path, name: str) -> str:
     return said
 
 
-def run_federation(file: Path, follower: Follower) -> RunRecord:
+def run_federation(file: Path, follower: Follower, needs: Sequence[Program] = ()) -> RunRecord:
     """Carry out a run, or resume it, and return its record.
 
     Parameters
     ----------
     follower : callable
         Called with every line of the journal.
+    needs : sequence of Program
+        What must run on this machine meanwhile.
     """
     settings = load_federation(file)
     settings.federated(), settings.members()  # so that mistakes in the files are reported here
-    submit_and_follow(settings, file, settings.out, follower)
+    submit_and_follow(settings, file, settings.out, follower, needs)
     return RunRecord.read(settings.out)
 
 
@@ -221,6 +225,7 @@ def submit_and_follow(
     file: Path,
     out: Path,
     follower: Follower,
+    needs: Sequence[Program] = (),
     *,
     audit: Path | None = None,
 ) -> None:
@@ -232,20 +237,28 @@ def submit_and_follow(
         Where the settings are from.
     out : Path
         The folder with the journal.
+    needs : sequence of Program
+        What must run on this machine meanwhile: if one of them ends, that is raised.
     audit : Path, optional
         What is audited (`AuditRequest`).
     """
     flower = FlowerCli(settings.server)
-    flower.update_keys(settings)
-    run = flower.submit(file, audit)
     try:
-        _follow(flower, out / JOURNAL, run, follower)
-    except KeyboardInterrupt:
-        flower.stop(run)
+        flower.update_keys(settings)
+        run = flower.submit(file, audit)
+        try:
+            _follow(flower, out / JOURNAL, run, follower, needs)
+        except KeyboardInterrupt:
+            flower.stop(run)
+            raise
+    except FederationError:
+        require_running(needs)  # that is the cause, and the rest followed from it
         raise
 
 
-def _follow(flower: FlowerCli, journal: Path, run: str, follower: Follower) -> None:
+def _follow(
+    flower: FlowerCli, journal: Path, run: str, follower: Follower, needs: Sequence[Program]
+) -> None:
     seen, looks, over = 0, 0, False
     while True:
         for line in read_journal(journal, run, seen):
@@ -260,6 +273,7 @@ def _follow(flower: FlowerCli, journal: Path, run: str, follower: Follower) -> N
                 f"run {run} ended without a result; see the SuperLink's log, and give the same "
                 "command again: a run resumes from its last completed round"
             )
+        require_running(needs)
         time.sleep(_POLL)
         looks += 1
         if looks % _STATUS_EVERY == 0:

@@ -15,7 +15,8 @@ from mfairfl.deployment.commands import gate_command, silo_command, superlink_co
 from mfairfl.deployment.coordinator import FlowerCli, Follower, run_federation
 from mfairfl.deployment.credentials import make_certificates, make_key
 from mfairfl.deployment.processes import (
-    Process,
+    Program,
+    adopted_orphans,
     free_ports,
     sole_use,
     start,
@@ -72,9 +73,13 @@ def run_local(
             if isinstance(record, RunRecord):
                 say(f"{out}: already complete; this is its result")
                 return record
-        with servers(settings, file, say), nodes(settings, file.parent, say):
+        with (
+            servers(settings, file, say) as server_programs,
+            nodes(settings, file.parent, say) as silo_programs,
+        ):
             say("submitting the run")
-            return run_federation(file, follower)
+            needs = [*server_programs, *silo_programs.values()]
+            return run_federation(file, follower, needs)
 
 
 def write_deployment(
@@ -176,44 +181,48 @@ def _partition(config: Config) -> tuple[Table, Federation]:
 
 
 @contextmanager
-def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list[Process]]:
+def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list[Program]]:
     """Run SuperLink and gate while the block lasts, with the silos' keys registered.
 
     They end with this process, however it ends.
     """
     server, logs = settings.server, settings.server.state / "logs"
-    started: list[Process] = []
-    with sole_use(server.state), watched_group() as group:
+    started: list[Program] = []
+    with sole_use(server.state), adopted_orphans(server.state), watched_group() as group:
         try:
             public = "127.0.0.1" if server.host in _EVERYWHERE else server.host
             addresses = (f"127.0.0.1:{server.superlink_port}", f"{public}:{server.port}")
             commands = {
-                "superlink": superlink_command(server),
+                "SuperLink": superlink_command(server),
                 "gate": gate_command(server, file),
             }
             for (name, command), address in zip(commands.items(), addresses, strict=True):
                 say(f"starting the {name} at {address}")
-                started.append(start(command, log=logs / f"{name}.log", group=group.id))
+                log = logs / f"{name.lower()}.log"
+                process = start(command, log=log, group=group.id)
+                started.append(Program(f"the {name}", process, log))
             wait_until_healthy(addresses[0], server.ca, started[0])
             FlowerCli(server).update_keys(settings)  # while the gate starts
             wait_until_healthy(addresses[1], server.ca, started[1])
             yield started
         finally:
-            stop(started[::-1])
+            stop([program.process for program in started[::-1]])
 
 
 @contextmanager
-def nodes(settings: FederationSettings, folder: Path, say: Say) -> Iterator[dict[str, Process]]:
+def nodes(settings: FederationSettings, folder: Path, say: Say) -> Iterator[dict[str, Program]]:
     """Run a SuperNode for each silo while the block lasts; they end with this process."""
     logs = settings.server.state / "logs"
-    started: dict[str, Process] = {}
+    started: dict[str, Program] = {}
     with watched_group() as group:
         try:
             say(f"starting {len(settings.silos)} silos: {', '.join(sorted(settings.silos))}")
             for name in sorted(settings.silos):
                 file = folder / "silos" / name / "silo.toml"
                 command = silo_command(load_silo(file), file)
-                started[name] = start(command, log=logs / f"{name}.log", group=group.id)
+                log = logs / f"{name}.log"
+                process = start(command, log=log, group=group.id)
+                started[name] = Program(f"silo {name}", process, log)
             yield started
         finally:
-            stop(list(started.values()))
+            stop([program.process for program in started.values()])

@@ -58,9 +58,13 @@ def audit_local(
             deadline=deadline,
         )
         settings = load_federation(file)
-        with servers(settings, file, say), nodes(settings, file.parent, say):
+        with (
+            servers(settings, file, say) as server_programs,
+            nodes(settings, file.parent, say) as silo_programs,
+        ):
             say("asking for counts")
-            return audit_federation(file, request, out, follower)
+            needs = [*server_programs, *silo_programs.values()]
+            return audit_federation(file, request, out, follower, needs)
 
 
 def write_audit_deployment(

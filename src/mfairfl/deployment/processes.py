@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import socket
 import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,11 +25,14 @@ __all__ = [
     "PRIVATE",
     "Command",
     "Process",
+    "Program",
     "WatchedGroup",
+    "adopted_orphans",
     "descendants",
     "environment",
     "free_ports",
     "is_alive",
+    "require_running",
     "silence_flower",
     "sole_use",
     "start",
@@ -43,6 +47,7 @@ PRIVATE = 0o077
 """The umask of processes whose files nobody else may read."""
 _UMASK = "MFAIRFL_UMASK"
 _HOME = "FLWR_HOME"
+_GET_SUBREAPER, _SET_SUBREAPER = 37, 36  # of Linux's <sys/prctl.h>
 _LEAVING = 5.0  # seconds that processes which were killed may take to be gone
 # Whatever the user's own Flower programs may tell: those of mfairfl tell nobody anything.
 _SILENT = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
@@ -62,6 +67,31 @@ class Command:
 
     words: Sequence[str]
     env: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A process that a deployment cannot do without.
+
+    Parameters
+    ----------
+    name : str
+        What messages call it.
+    """
+
+    name: str
+    process: Process
+    log: Path
+
+
+def require_running(programs: Iterable[Program]) -> None:
+    """Raise if one of the programs has ended."""
+    for program in programs:
+        if (code := program.process.poll()) is not None:
+            raise FederationError(
+                f"{program.name} ended with code {code}: see {program.log}, then repeat the "
+                "command; a run resumes from its last completed round"
+            )
 
 
 def environment(state: Path) -> dict[str, str]:
@@ -162,6 +192,36 @@ def watched_group() -> Iterator[WatchedGroup]:
             os.close(writing)
 
 
+@contextlib.contextmanager
+def adopted_orphans(state: Path) -> Iterator[None]:
+    """Become the parent of processes that lose theirs, and end those of `state` with the block.
+
+    Flower's server has helpers in sessions of their own. Once it was killed, neither its process
+    number nor its group leads to them. Elsewhere than on Linux they cannot be adopted: they end
+    when they notice, and until then `sole_use` names them.
+
+    Parameters
+    ----------
+    state : Path
+        The folder with the Flower files of the processes to end.
+    """
+    prctl, before = getattr(ctypes.CDLL(None), "prctl", None), ctypes.c_int()
+    if prctl is None:
+        yield
+        return
+    prctl(_GET_SUBREAPER, ctypes.byref(before))
+    prctl(_SET_SUBREAPER, ctypes.c_ulong(1))
+    try:
+        yield
+    finally:
+        orphans = [child for child in descendants(os.getpid()) if _keeps_files_in(state, child)]
+        for orphan in orphans:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                orphan.kill()
+        _await_end(orphans, seconds=_LEAVING)
+        prctl(_SET_SUBREAPER, ctypes.c_ulong(before.value))
+
+
 def start(command: Command, *, log: Path, group: int = 0) -> Process:
     """Start a program outside our process group, so that Ctrl-C does not reach it directly.
 
@@ -223,12 +283,20 @@ def _users(folder: Path) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):  # it has just ended, or is another user's
-            home = process.environ().get(_HOME, "")
-            inside = bool(home) and Path(home).is_relative_to(folder.resolve())
-            holds = inside or any(file.path == lock for file in process.open_files())
+            holds = _keeps_files_in(folder, process) or any(
+                file.path == lock for file in process.open_files()
+            )
             if process.pid != os.getpid() and holds and is_alive(process):
                 found.append(process)
     return found
+
+
+def _keeps_files_in(folder: Path, process: psutil.Process) -> bool:
+    try:
+        home = process.environ().get(_HOME, "")
+    except psutil.Error:  # it has just ended, or is another user's
+        return False
+    return bool(home) and Path(home).is_relative_to(folder.resolve())
 
 
 def _program(process: psutil.Process) -> str:
@@ -261,11 +329,24 @@ def stop(processes: Sequence[Process], *, seconds: float = 15) -> None:
             process.kill()
             process.wait()
     # Flower's helpers watch their parent and end by themselves, a few seconds later.
-    while any(map(is_alive, children)) and time.monotonic() < end:
-        time.sleep(0.1)
-    for child in filter(is_alive, children):
+    left = _await_end(children, seconds=end - time.monotonic())
+    for child in left:
         with contextlib.suppress(psutil.NoSuchProcess):
             child.kill()
+    _await_end(left, seconds=_LEAVING)
+
+
+def _await_end(processes: Sequence[psutil.Process], *, seconds: float) -> list[psutil.Process]:
+    """Wait for processes that others started; return those that are still alive."""
+    end = time.monotonic() + seconds
+    while True:
+        for process in processes:
+            with contextlib.suppress(ChildProcessError):  # adopted ones are ours to wait for
+                os.waitpid(process.pid, os.WNOHANG)
+        left = [process for process in processes if is_alive(process)]
+        if not left or time.monotonic() >= end:
+            return left
+        time.sleep(0.1)
 
 
 def descendants(pid: int) -> list[psutil.Process]:
@@ -284,19 +365,20 @@ def is_alive(process: psutil.Process) -> bool:
         return False
 
 
-def wait_until_healthy(address: str, ca: Path, process: Process, *, seconds: float = 90) -> None:
-    """Wait until a server answers over TLS; raise if its process ends or the time is up."""
+def wait_until_healthy(address: str, ca: Path, server: Program, *, seconds: float = 90) -> None:
+    """Wait until a server answers over TLS; raise if it ends or the time is up."""
     known, end = ssl.create_default_context(cafile=str(ca)), time.monotonic() + seconds
     known.check_hostname = False  # it is our own server, whatever name silos use for it
     page = f"https://{address}/health"
     while time.monotonic() < end:
-        if process.poll() is not None:
-            raise FederationError(f"the server at {address} ended with code {process.returncode}")
+        require_running([server])
         with contextlib.suppress(httpx.HTTPError):
             if httpx.get(page, verify=known, timeout=2, trust_env=False).is_success:
                 return
         time.sleep(0.1)
-    raise FederationError(f"the server at {address} does not answer after {seconds:g} s")
+    raise FederationError(
+        f"{server.name} does not answer at {address} after {seconds:g} s; see {server.log}"
+    )
 
 
 def free_ports(count: int) -> list[int]:
