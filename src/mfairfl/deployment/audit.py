@@ -33,14 +33,6 @@ from mfairfl.report.audit.settings import AuditMeaning, AuditSettings, AuditSour
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.sending import model_to_send
 
-__all__ = [
-    "audit_federation",
-    "build_silo_audit",
-    "read_gathered",
-    "terms_of",
-    "write_gathered",
-]
-
 _COUNTS, _MODEL = "counts.safetensors", "model.safetensors"
 _SCORE_SUMS = ("rows", "sums", "losses")  # of `ScoreSums`, beside its histogram
 _PARTS = ("decided", "hidden", "withheld")

@@ -18,8 +18,6 @@ from mfairfl.files import RelativePath
 from mfairfl.report.audit.numbers import needs_label
 from mfairfl.report.audit.settings import NOT_STATED, AuditFacts, AuditMeaning, AuditSettings
 
-__all__ = ["REQUEST", "AuditRequest", "load_request"]
-
 REQUEST = "request.json"
 """Name of the file in which the server app finds it."""
 

@@ -25,8 +25,6 @@ from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings, load_silo
 from mfairfl.runs.agreed import read_agreement
 
-__all__ = ["app", "settings_of"]
-
 _RAISED = 2  # Flower's code for an app that raised
 _log = logging.getLogger("mfairfl")
 

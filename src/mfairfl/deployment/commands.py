@@ -11,8 +11,6 @@ from mfairfl.deployment.settings import ServerSettings
 from mfairfl.errors import ConfigError
 from mfairfl.remote.silo_file import SiloSettings
 
-__all__ = ["gate_command", "silo_command", "superlink_command", "supernode_command"]
-
 
 def superlink_command(server: ServerSettings) -> Command:
     """Return Flower's server: on loopback, with TLS, a database and registered keys only."""

@@ -18,8 +18,6 @@ from mfairfl.remote.policy import POLICY, Policy, load_policy, policy_text
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import make_config
 
-__all__ = ["write_consortium"]
-
 _TEMPLATES = Path(__file__).parent / "templates"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _SILO_PORT = 9094

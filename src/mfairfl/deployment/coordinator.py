@@ -33,8 +33,6 @@ from mfairfl.runs.record import RunRecord
 if TYPE_CHECKING:
     from flwr.supercore.control import ControlHttpClient
 
-__all__ = ["APP", "FlowerCli", "revoke_key", "run_federation", "submit_and_follow"]
-
 APP = Path(__file__).parent / "templates" / "app"
 """The Flower app that runs are started with."""
 

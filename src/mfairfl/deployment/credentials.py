@@ -17,8 +17,6 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from mfairfl.errors import ConfigError
 
-__all__ = ["make_certificates", "make_key", "read_public_key", "require_private_key"]
-
 _DAYS = 730
 _USES = (
     *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),

@@ -25,8 +25,6 @@ from mfairfl.deployment.signals import Signals
 from mfairfl.deployment.waiting_room import WaitingRoom
 from mfairfl.errors import MfairflError
 
-__all__ = ["OPEN_PATHS", "make_gate", "serve_gate"]
-
 OPEN_PATHS = frozenset(
     f"/v1/fleet/{name}"
     for name in (

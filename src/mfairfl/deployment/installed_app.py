@@ -43,8 +43,6 @@ from mfairfl.deployment.client_app import app
 from mfairfl.deployment.processes import silence_flower
 from mfairfl.errors import MessageError
 
-__all__ = ["SiloTasks"]
-
 _RAISED = 2  # Flower's code for an app that raised
 # A SuperNode offers a message before it has fetched its arrays. Who asks for them too early tries
 # again after so many seconds, at most; Flower's own programs wait for one, then two, then four.

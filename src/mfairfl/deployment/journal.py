@@ -21,8 +21,6 @@ from mfairfl.errors import MfairflError
 from mfairfl.failpoints import failpoint
 from mfairfl.runs.history import round_numbers
 
-__all__ = ["JOURNAL", "Journal", "journalled", "read_journal"]
-
 JOURNAL = "journal.jsonl"
 """Name of the file."""
 

@@ -23,8 +23,6 @@ from mfairfl.deployment.listener import Exchange, Refused
 from mfairfl.deployment.revocation import read_revocations
 from mfairfl.errors import ConfigError
 
-__all__ = ["KeyRing", "read_registered"]
-
 _EVERY = 1.0  # seconds between two looks at the files
 _OLDEST, _AHEAD = 305, 5  # seconds between a silo's clock and ours, as Flower allows
 _KEY, _SIGNATURE, _TIME = b"flwr-public-key", b"flwr-signature", b"flwr-timestamp"

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 
 import h11
 
-__all__ = ["ConnectionLimits", "Exchange", "Handler", "Headers", "Listener", "Refused"]
-
 _PIECE = 16 << 10  # bytes read at once: what a connection holds beside the body itself
 _LINGER = 1.0  # seconds for a refused request to end, so that its sender can read why
 _NO_MORE_FILES = 0.2  # seconds before the next connection is taken when this one could not be

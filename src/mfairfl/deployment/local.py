@@ -36,8 +36,6 @@ from mfairfl.runs.prepare import federation_of, table_of
 from mfairfl.runs.record import RunRecord, read_record
 from mfairfl.runs.silos import silo_config, silo_task, write_silo_files
 
-__all__ = ["nodes", "run_local", "servers", "write_deployment", "write_federation"]
-
 Say = Callable[[str], None]
 _EVERYWHERE = ("0.0.0.0", "")  # noqa: S104 - compared with, not bound to
 

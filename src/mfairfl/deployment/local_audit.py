@@ -20,8 +20,6 @@ from mfairfl.remote.audit import GatheredAudit
 from mfairfl.remote.audit_questions import AuditSubject, SentModel
 from mfairfl.remote.policy import POLICY, Disclosure, Policy
 
-__all__ = ["audit_local", "write_audit_deployment"]
-
 
 def audit_local(
     request: AuditRequest,

@@ -21,27 +21,6 @@ from filelock import FileLock, Timeout
 from mfairfl.errors import FederationError
 from mfairfl.files import make_private_folder
 
-__all__ = [
-    "PRIVATE",
-    "Command",
-    "Process",
-    "Program",
-    "WatchedGroup",
-    "adopted_orphans",
-    "descendants",
-    "environment",
-    "free_ports",
-    "is_alive",
-    "require_running",
-    "silence_flower",
-    "sole_use",
-    "start",
-    "stop",
-    "use_given_umask",
-    "wait_until_healthy",
-    "watched_group",
-]
-
 Process = subprocess.Popen[bytes]
 PRIVATE = 0o077
 """The umask of processes whose files nobody else may read."""

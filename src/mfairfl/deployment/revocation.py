@@ -11,8 +11,6 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from mfairfl.errors import ConfigError, first_problem
 from mfairfl.files import write_atomically
 
-__all__ = ["Revocation", "add_revocation", "read_revocations"]
-
 
 class Revocation(BaseModel):
     """A key that was revoked.

@@ -18,8 +18,6 @@ from mfairfl.flower.grid import GridTransport
 from mfairfl.remote.audit import audit_name, gather_counts
 from mfairfl.runs.federated import run_federated, run_name
 
-__all__ = ["app", "carry_out", "carry_out_audit"]
-
 app = ServerApp()
 
 

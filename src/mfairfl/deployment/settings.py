@@ -18,9 +18,6 @@ from mfairfl.runs.config import Config, make_config
 if TYPE_CHECKING:
     from mfairfl.runs.federated import FederatedRequest
 
-__all__ = ["FederationSettings", "ServerSettings", "load_federation"]
-
-
 _STRICT = ConfigDict(
     frozen=True,
     extra="forbid",

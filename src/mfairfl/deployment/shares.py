@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 from mfairfl.deployment.listener import Refused
 
-__all__ = ["MemoryShares"]
-
 _PERIOD = 600.0  # seconds in which a key may send its allowance
 
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from mfairfl.files import make_private_folder
 
-__all__ = ["Signals"]
-
 _MESSAGES = "messages"
 _SIZE = 16  # bytes of a mark; those of two rings are never the same
 

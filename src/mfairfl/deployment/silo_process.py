@@ -30,8 +30,6 @@ from mfairfl.remote.silo_file import load_silo
 if TYPE_CHECKING:
     from mfairfl.deployment.installed_app import SiloTasks
 
-__all__ = ["run_silo"]
-
 _PAUSE = 10.0  # seconds before a SuperNode that ended is started again
 _POLL = 0.2  # seconds between two questions for work, which do not leave this machine
 _log = logging.getLogger("mfairfl")

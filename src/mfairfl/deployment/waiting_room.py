@@ -13,8 +13,6 @@ from contextlib import contextmanager
 
 from mfairfl.deployment.signals import Signals
 
-__all__ = ["WaitingRoom"]
-
 _LOOK = 0.05  # seconds between two looks at a file while somebody waits; no request is made
 
 

@@ -16,8 +16,6 @@ from collections.abc import Iterator
 
 import psutil
 
-__all__ = ["end_group"]
-
 
 def end_group(group: int) -> None:
     """Kill the processes of a group and their descendants, except the caller.

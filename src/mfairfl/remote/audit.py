@@ -36,8 +36,6 @@ from mfairfl.remote.audit_questions import (
 from mfairfl.remote.participants import Participants
 from mfairfl.remote.transport import Transport, log_left_out
 
-__all__ = ["AuditTerms", "GatheredAudit", "audit_name", "gather_counts"]
-
 Named = Mapping[str, tuple[str, ...]]
 """Names of groups by column."""
 

@@ -22,16 +22,6 @@ from mfairfl.remote.audit_questions import AuditAsk
 from mfairfl.remote.codec import ArrayForm, Packet, expect_answer, make_packet, require_arrays
 from mfairfl.strict_json import JsonLimits
 
-__all__ = [
-    "LONGEST_GROUP",
-    "SiloCounts",
-    "SiloFacts",
-    "pack_counts",
-    "pack_groups",
-    "read_counts",
-    "read_groups",
-]
-
 _LARGEST_LOSS = 40.0  # of a row: a probability of 0 that fails loses 36
 _FACTS = JsonLimits(characters=4096, values=64)
 _SCORE_SUMS = ("rows", "sums", "losses")  # of `ScoreSums`, beside its histogram

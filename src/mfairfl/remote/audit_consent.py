@@ -11,13 +11,6 @@ from mfairfl.errors import MessageError
 from mfairfl.fairness.audit_counts import ScoreGrid
 from mfairfl.files import RelativePath
 
-__all__ = [
-    "AuditConsent",
-    "require_columns_agreed",
-    "require_model_agreed",
-    "require_scores_agreed",
-]
-
 
 class AuditConsent(StrictModel):
     """What a silo agrees to have counted; without this section it answers no audit.

@@ -45,8 +45,6 @@ from mfairfl.remote.release import FileMemory
 from mfairfl.remote.silo_file import SiloSettings
 from mfairfl.remote.usage import refuse_beyond
 
-__all__ = ["answer_audit", "answer_groups"]
-
 
 def answer_groups(settings: SiloSettings, policy: Policy, header: Mapping[str, Any]) -> Packet:
     """Name the groups of sensitive columns that enough rows are in."""

@@ -27,17 +27,6 @@ from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.remote.codec import ArrayForm, Packet, make_packet, read_header, require_arrays
 from mfairfl.remote.enrolment import ModelTerms
 
-__all__ = [
-    "AuditAsk",
-    "AuditSubject",
-    "SentModel",
-    "audited_attributes",
-    "pack_audit",
-    "pack_groups_ask",
-    "unpack_audit",
-    "unpack_groups_ask",
-]
-
 _MOST_MEMBERS = 4096
 
 _Value = Annotated[str, Field(strict=True, min_length=1, max_length=1000)]

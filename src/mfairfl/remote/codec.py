@@ -26,21 +26,6 @@ from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.strict_json import JsonLimits, parse_json
 from mfairfl.training.plan import Job, Report
 
-__all__ = [
-    "ArrayForm",
-    "Packet",
-    "Shape",
-    "check_statistics",
-    "expect_answer",
-    "make_packet",
-    "pack_answer",
-    "pack_ask",
-    "read_header",
-    "require_arrays",
-    "unpack_answer",
-    "unpack_ask",
-]
-
 VERSION = 4
 Arrays = Mapping[str, np.ndarray]
 _SAME_VERSION = "install the same mfairfl on server and clients"

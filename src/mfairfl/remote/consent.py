@@ -27,8 +27,6 @@ from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.strategies.base import Measurement, Round, Strategy, Summary
 from mfairfl.training.plan import Job, Recipe
 
-__all__ = ["Agreement"]
-
 _TASK_KEYS = (
     *("label", "favourable", "ignore", "sensitive_as_features"),
     *(*Reading.model_fields, "missing", "unknown_category"),

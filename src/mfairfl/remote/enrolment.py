@@ -48,8 +48,6 @@ from mfairfl.remote.remarks import (
 from mfairfl.remote.transport import Transport
 from mfairfl.text import one_line
 
-__all__ = ["Enrolled", "EnrolmentTerms", "ModelTerms", "enrol"]
-
 _NOTE = 1000  # characters
 
 

@@ -21,16 +21,6 @@ from mfairfl.errors import MessageError, first_problem
 from mfairfl.remote.codec import ArrayForm, Packet, expect_answer, require_arrays
 from mfairfl.strict_json import JsonLimits
 
-__all__ = [
-    "DESCRIPTION",
-    "RowCounts",
-    "SiloDisclosure",
-    "Sums",
-    "read_counts",
-    "read_profile",
-    "read_sums",
-]
-
 DESCRIPTION = JsonLimits(characters=1 << 23, values=1 << 15)
 """The largest description of a file: Adult's profile has 3,300 characters and 210 values."""
 

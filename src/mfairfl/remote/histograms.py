@@ -19,8 +19,6 @@ from mfairfl.remote.codec import (
     require_arrays,
 )
 
-__all__ = ["pack_cuts", "pack_histograms", "unpack_cuts", "unpack_histograms"]
-
 Cuts = Mapping[str, np.ndarray]
 """Cuts by column."""
 

@@ -29,18 +29,6 @@ from mfairfl.files import make_private_folder, naming
 from mfairfl.remote.codec import Packet
 from mfairfl.text import one_line
 
-__all__ = [
-    "LEDGER",
-    "Chain",
-    "Ledger",
-    "LedgerEntry",
-    "LedgerLine",
-    "RowSetFacts",
-    "about_request",
-    "packet_bytes",
-    "packet_sha256",
-]
-
 LEDGER = "ledger.jsonl"
 """Name of the file."""
 

@@ -11,8 +11,6 @@ from mfairfl.remote.codec import Packet
 from mfairfl.remote.transport import Transport, read_replies
 from mfairfl.text import one_line
 
-__all__ = ["Participants"]
-
 T = TypeVar("T")
 _REASON = 500  # characters
 

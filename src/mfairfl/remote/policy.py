@@ -17,20 +17,6 @@ from mfairfl.data.values import DocumentedModel
 from mfairfl.errors import ConfigError
 from mfairfl.files import load_settings, toml_text
 
-__all__ = [
-    "KINDS",
-    "OPEN",
-    "POLICY",
-    "Disclosure",
-    "Kind",
-    "Limits",
-    "Policy",
-    "load_policy",
-    "policy_sha256",
-    "policy_text",
-    "read_policy",
-]
-
 POLICY = "policy.toml"
 """Name of the file."""
 

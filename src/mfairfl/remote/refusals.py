@@ -20,8 +20,6 @@ from mfairfl.remote.policy import Policy
 from mfairfl.remote.usage import refuse_beyond
 from mfairfl.training.plan import Controller, Job, Optimizer, Plan, Table2
 
-__all__ = ["refuse_absurd", "refuse_excess"]
-
 _NAME = re.compile(r"[A-Za-z][\w.-]{0,59}", re.ASCII)
 _RATES = {"adamw": 10.0, "sgd": 1e3, "gradient": 1e3}  # no training gets anywhere beyond
 _LARGEST = 1e9  # a price, a multiplier or a pull; far below what float32 can hold

@@ -31,8 +31,6 @@ from mfairfl.randomness import stream
 from mfairfl.remote.policy import POLICY, Disclosure
 from mfairfl.remote.usage import DISCLOSED, refuse_beyond
 
-__all__ = ["FileMemory", "ReleasedRows", "SplitTerms", "release_rows"]
-
 _FILE = "told.safetensors"  # its name in 0.7, whose splits still hold
 _UNUSED = -1
 

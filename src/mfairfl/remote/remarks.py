@@ -14,8 +14,6 @@ from mfairfl.data.values import MISSING
 from mfairfl.fairness.cells import Cells
 from mfairfl.text import some_of
 
-__all__ = ["dominant", "filled_in", "left_out", "nameless", "odd_columns", "unrecorded"]
-
 
 def unrecorded(task: Task, counts: Mapping[Split, Mapping[str, np.ndarray]]) -> Iterator[str]:
     """Yield a note for each attribute that is not recorded in all rows of all clients."""

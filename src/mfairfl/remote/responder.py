@@ -57,8 +57,6 @@ from mfairfl.remote.usage import Usage, refuse_beyond
 from mfairfl.text import one_line
 from mfairfl.training.deadline import time_limit
 
-__all__ = ["Responder"]
-
 _ROWS = "rows.safetensors"  # the encoded rows of a run, and in the header what was agreed
 _NAME = re.compile(r"[\w.-]{1,100}")
 _ROW = 16  # bytes stored of a row beside its features

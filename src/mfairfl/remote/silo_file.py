@@ -15,15 +15,6 @@ from mfairfl.files import RelativePath, load_settings
 from mfairfl.plugins import MODELS, imported, is_import_string
 from mfairfl.remote.audit_consent import AuditConsent
 
-__all__ = [
-    "SILO_NAME",
-    "SiloSettings",
-    "follow_extensions",
-    "load_silo",
-    "require_listed",
-]
-
-
 SILO_NAME = r"^\w[\w. -]{0,59}$"
 """The names that a silo may have."""
 

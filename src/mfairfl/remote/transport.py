@@ -18,8 +18,6 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.remote.codec import Packet, Shape, pack_ask, unpack_answer
 from mfairfl.text import one_line
 
-__all__ = ["Absent", "Transport", "drive", "log_left_out", "read_replies"]
-
 K = TypeVar("K")
 R = TypeVar("R")
 T = TypeVar("T")

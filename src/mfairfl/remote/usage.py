@@ -18,8 +18,6 @@ from mfairfl.errors import ConfigError, MessageError
 from mfairfl.files import make_private_folder, write_atomically
 from mfairfl.remote.policy import POLICY, Disclosure, Limits, Policy
 
-__all__ = ["DISCLOSED", "Usage", "refuse_beyond"]
-
 DISCLOSED = ".disclosed"
 """Folder, within the state folder, of what a silo remembers for good; no run has such a name."""
 
