@@ -140,6 +140,19 @@ def test_other_training_is_refused_by_its_key(key):
         foreign.require(ask(**OTHER_PLANS[key]), PEOPLE.attributes)
 
 
+@pytest.mark.parametrize(("name", "jobs"), [("constant", 0), ("fedavg", 1), ("ditto", 2)])
+def test_no_more_jobs_are_done_than_the_method_has(name, jobs):
+    setup = fed.setup_for(PEOPLE, name, rounds=4)
+    plan = Plan(**SHARED, optimizer=Optimizer(**ADAMW))
+    weights = {"east": np.zeros(setup.size, np.float32)}
+    ask = Train(0, weights, (Job(client="east", plan=plan),) * (jobs + 1))
+    with pytest.raises(MessageError) as caught:
+        agreement(setup).require(ask, PEOPLE.attributes)
+    assert str(caught.value) == (
+        f"the coordinator asks for {jobs + 1} jobs in a round; agreed to: {jobs} (run.toml)"
+    )
+
+
 def test_the_goal_of_multipliers_that_move_is_the_agreed_one():
     setup = fed.setup_for(PEOPLE, "indfair", rounds=2)
     agreed = agreement(setup, goal=GOAL)

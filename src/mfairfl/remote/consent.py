@@ -105,9 +105,14 @@ class Agreement:
                 f"({self.source})"
             )
         agreed = [_settings(job) for job in self._jobs(ask.round, tuple(attributes))]
+        if len(ask.jobs) > len(agreed):
+            raise MessageError(
+                f"the coordinator asks for {len(ask.jobs)} jobs in a round; agreed to: "
+                f"{len(agreed)} ({self.source})"
+            )
         for job in ask.jobs:
             asked = _settings(job)
-            differences = [list(self._different(asked, one)) for one in agreed]
+            differences = [list(self._different(asked, settings)) for settings in agreed]
             if all(differences):
                 key, theirs, ours = min(differences, key=len)[0]
                 self._require(key, theirs, ours)
