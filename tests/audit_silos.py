@@ -20,6 +20,7 @@ from mfairfl.remote.codec import Packet
 from mfairfl.remote.policy import Policy
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
+from mfairfl.runs.agreed import read_agreement
 
 SILOS = ("east", "north", "west")
 COLUMNS = PredictionColumns(
@@ -86,7 +87,10 @@ class Silos:
         policies: Policy | Mapping[str, Policy] | None = None,
     ) -> None:
         each = policies if isinstance(policies, dict) else dict.fromkeys(settings, policies)
-        self.responders = {name: Responder(one, each[name]) for name, one in settings.items()}
+        self.responders = {
+            name: Responder(silo, each[name], read_agreement(silo))
+            for name, silo in settings.items()
+        }
         self.kept: list[dict[str, Packet | str]] = []
 
     def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | str]:

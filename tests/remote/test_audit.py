@@ -398,6 +398,43 @@ def test_no_model_is_applied_without_the_silo_s_word(runs, tmp_path):
         gather(Silos(settings, policy()), terms)
 
 
+AGREED = """
+[task]
+label = "hired"
+favourable = "yes"
+sensitive = ["sex", "age"]
+
+[model]
+hidden = [4]
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "section", "refused"),
+    [
+        ("single", "", None),
+        ("single", "\n[output]\nrule = 'threshold'\n", None),
+        ("thresholds", "\n[output]\nrule = 'threshold'\n", None),
+        ("thresholds", "", r"output\.rule = 'threshold'; agreed to: 'select' \(run\.toml\)"),
+    ],
+)
+def test_a_model_is_applied_as_agreed_in_the_silo_s_run_toml(
+    runs, tmp_path, kind, section, refused
+):
+    (tmp_path / "run.toml").write_text(AGREED + section)
+    settings = {
+        name: silo.model_copy(update={"task": tmp_path / "run.toml"})
+        for name, silo in write_silos(tmp_path, people(), OPEN).items()
+    }
+    terms = AuditTerms(subject=model_to_send(runs / kind))
+    if refused is None:
+        assert gather(Silos(settings, policy()), terms).counts.decided.sum() > 0
+        (tmp_path / "run.toml").write_text(AGREED.replace("[4]", "[8]") + section)
+        refused = r"model\.hidden = \(4,\); agreed to: \(8,\)"
+    with pytest.raises(FederationError, match=refused):
+        gather(Silos(settings, policy()), terms)
+
+
 @pytest.mark.parametrize(
     ("kind", "limits", "key"),
     [

@@ -111,10 +111,7 @@ def answer_audit(
     except (ConfigError, DataError) as error:  # about numbers in the message: no rows are read
         raise MessageError(f"an 'audit' message: {error}") from None
     if isinstance(ask.subject, SentModel):
-        if agreement is not None:
-            agreement.require_task(ask.subject.task)
-            agreement.require_model(ask.subject.terms)
-        rows = _of_model(settings, policy, ask.subject)
+        rows = _of_model(settings, policy, agreement, ask.subject)
     else:
         require_scores_agreed(own, ask.subject.threshold, ask.grid)
         rows = _of_predictions(settings, ask, require_columns_agreed(own, ask.subject))
@@ -212,11 +209,20 @@ def _known(texts: NDArray[np.object_], attribute: Attribute) -> NDArray[np.objec
 # ------------------------------------------------------------------ decisions of a model
 
 
-def _of_model(settings: SiloSettings, policy: Policy, sent: SentModel) -> _Rows:
+def _of_model(
+    settings: SiloSettings, policy: Policy, agreement: Agreement | None, sent: SentModel
+) -> _Rows:
     task = sent.task
     require_model_agreed(_consent(settings), task, sent.audited)
+    asked = Measure(
+        (sent.served.members,), ("test",), sent.served.weights, None, sent.served.thresholds
+    )
+    if agreement is not None:
+        agreement.require_task(task)
+        agreement.require_model(sent.terms)
+        agreement.require(asked, task.attributes)
     model = sent.terms.build(len(sent.encoder.feature_names))
-    _refuse_much(policy, sent, model)
+    _refuse_much(policy, sent, model, asked)
     content = _read(settings)
     # The silo's own rules of reading come first, as in training.
     task = task.model_copy(update=dict(task.read_as(settings)))
@@ -244,13 +250,12 @@ def _of_model(settings: SiloSettings, policy: Policy, sent: SentModel) -> _Rows:
     )
 
 
-def _refuse_much(policy: Policy, sent: SentModel, model: Model) -> None:
+def _refuse_much(policy: Policy, sent: SentModel, model: Model, asked: Measure) -> None:
     """Refuse a model that is too large, or that no honest coordinator sends."""
     refuse_beyond(policy.limits, "weights", model.size, "weights of a model")
-    members, rule = sent.served.members, sent.served.thresholds
+    members = sent.served.members
     if members.shape[1] != model.size:
         raise MessageError(f"a model of {members.shape[1]} weights; it has {model.size}")
-    asked = Measure((members,), ("test",), sent.served.weights, None, rule)
     refuse_excess(asked, policy, rows=0)
     refuse_absurd(asked, Shape(model.size, Cells(sent.task.attributes).size), sent.task.attributes)
 
