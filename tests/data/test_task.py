@@ -143,3 +143,8 @@ def test_unknown_keys_and_options_are_refused(changes):
 def test_a_task_cannot_be_changed():
     with pytest.raises(ValidationError):
         task().label = "z"
+
+
+def test_one_sensitive_column_needs_no_list():
+    listed = Task(label="hired", favourable="yes", sensitive=("sex",))
+    assert Task(label="hired", favourable="yes", sensitive="sex") == listed

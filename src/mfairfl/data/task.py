@@ -280,8 +280,9 @@ class Task(Reading):
     @model_validator(mode="before")
     @classmethod
     def _plain_names(cls, data: Any) -> Any:
-        if isinstance(data, dict) and isinstance(data.get("sensitive"), (list, tuple)):
-            given = data["sensitive"]
+        given = data.get("sensitive") if isinstance(data, dict) else None
+        given = (given,) if isinstance(given, str) else given  # one name needs no list
+        if isinstance(given, list | tuple):
             named = [{"column": one} if isinstance(one, str) else one for one in given]
             return {**data, "sensitive": tuple(named)}
         return data
