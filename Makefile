@@ -146,7 +146,8 @@ compare-bytes: $(VENV)/.dev ## whether served models of every strategy equal tho
 	@test -n "$(BASE)" || { echo "name a commit: make compare-bytes BASE=HEAD~1"; exit 2; }
 	rm -rf .base && git worktree prune && git worktree add --detach .base $(BASE)
 	$(PYTHON) -m venv .base/.venv
-	.base/.venv/bin/python -m pip --quiet install --constraint .base/constraints.txt --editable .base
+	# with an extra, which version 0.7.0 could not do without
+	.base/.venv/bin/python -m pip --quiet install --constraint .base/constraints.txt --editable '.base[flower]'
 	$(ONE_THREAD) .base/.venv/bin/python scripts/model_bytes.py > .base/bytes.json
 	$(ONE_THREAD) $(BIN)/python scripts/model_bytes.py > .base/bytes-now.json
 	$(BIN)/python scripts/model_bytes.py .base/bytes.json .base/bytes-now.json
