@@ -10,6 +10,7 @@ import federations as fed
 import mfairfl
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
+from mfairfl.remote.policy import load_policy
 from mfairfl.remote.silo_file import load_silo
 from mfairfl.report import build_report
 from mfairfl.runs.record import read_record
@@ -32,6 +33,21 @@ def test_members_of_a_silo(tmp_path):
     path = tmp_path / "silo.toml"
     path.write_text('name = "a"\ncsv = "a.csv"\nstate = "s"\nmembers = "members"\n')
     assert refusal(load_silo, path) == f"{path}: members: {NO_MASKS}"
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("masked = true\n", "masked"),
+        ('members = "members"\n', "members"),
+        ("[disclosure]\nmasked = false\n", "disclosure.masked"),
+        ('[disclosure]\nmembers = "members"\n', "disclosure.members"),
+    ],
+)
+def test_masks_in_a_policy(tmp_path, text, key):
+    path = tmp_path / "policy.toml"
+    path.write_text(text)
+    assert refusal(load_policy, tmp_path / "silo.toml") == f"{path}: {key}: {NO_MASKS}"
 
 
 @pytest.mark.parametrize("value", ["true", "false"])

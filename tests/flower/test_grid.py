@@ -283,7 +283,7 @@ def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog
     names = ["east", "north", "west"]
     assert transport.wait_for(names, minimum=3, seconds=0) == names
     gone = grid.nodes.pop(7919)
-    ask = {name: Packet('{"version": 4, "kind": "x"}', {}) for name in names}
+    ask = {name: Packet('{"version": 5, "kind": "x"}', {}) for name in names}
     assert transport.exchange(ask)["west"] == "it is not online"
     grid.nodes[55] = gone
     assert "unknown kind 'x'" in str(transport.exchange(ask)["west"])  # it answers again

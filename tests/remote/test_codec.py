@@ -97,7 +97,7 @@ def changed(packet, **changes):
     [
         (Packet("{", {}), "not JSON"),
         (Packet("[" * 100_000, {}), "nested more than 32 deep"),
-        (Packet("[]", {}), "format None, this mfairfl reads 4"),
+        (Packet("[]", {}), "format None, this mfairfl reads 5"),
         (changed(pack_ask(MEASURE, "a"), version=1), "format 1"),
         (changed(pack_ask(MEASURE, "a"), kind="shell"), "unknown kind 'shell'"),
         (changed(pack_ask(MEASURE, "a"), splits=["all"]), "splits.0: Input should be 'train'"),
@@ -153,7 +153,7 @@ def test_a_bad_request_is_refused_in_one_line(packet, message):
 SUMS = np.ones((4, 2, 2))
 
 
-def sums(array, text='{"version": 4, "kind": "sums", "models": 1}'):
+def sums(array, text='{"version": 5, "kind": "sums", "models": 1}'):
     return Packet(text, {"0/train": array})
 
 
@@ -166,13 +166,13 @@ def sums(array, text='{"version": 4, "kind": "sums", "models": 1}'):
         (sums(SUMS / 2), "impossible counts"),
         (sums(SUMS * 2.0**60), "impossible counts"),
         (Packet(sums(SUMS).text, {"0/train": SUMS, "x": SUMS}), "'x' was not asked for"),
-        (sums(SUMS, '{"version": 4, "kind": "sums", "models": 2}'), "sums of 2 models; 1 were"),
-        (sums(SUMS, '{"version": 4, "kind": "sums"}'), "models: Field required"),
+        (sums(SUMS, '{"version": 5, "kind": "sums", "models": 2}'), "sums of 2 models; 1 were"),
+        (sums(SUMS, '{"version": 5, "kind": "sums"}'), "models: Field required"),
         (sums(SUMS * [[[1]], [[2]], [[1]], [[1]]]), "impossible counts"),
         (sums(SUMS * [[[1]], [[1]], [[np.nan]], [[1]]]), "not finite"),
         (sums(SUMS * [[[1]], [[1]], [[1]], [[np.inf]]]), "not finite"),
         (Packet(sums(SUMS).text, {}), "'0/train' is missing"),
-        (sums(SUMS, '{"version": 4, "kind": "reports", "reports": []}'), "'sums' was asked for"),
+        (sums(SUMS, '{"version": 5, "kind": "reports", "reports": []}'), "'sums' was asked for"),
     ],
 )
 def test_a_bad_answer_is_refused_and_names_the_client(packet, message):

@@ -316,7 +316,7 @@ def largest_profile():
     levels = {f"{i:06d}" + "x" * (size - 6): 1 for i in range(many)}
     column = ONE_COLUMN | {"values": many, "texts": many, "levels": levels}
     said = {"client": "west", "rows": many, "columns": [column]}
-    return json.dumps({"version": 4, "kind": "profile", "profile": said})
+    return json.dumps({"version": 5, "kind": "profile", "profile": said})
 
 
 def test_the_largest_profile_takes_little_time_and_twice_its_memory():

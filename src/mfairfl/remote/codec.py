@@ -26,7 +26,7 @@ from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.strict_json import JsonLimits, parse_json
 from mfairfl.training.plan import Job, Report
 
-VERSION = 4
+VERSION = 5
 Arrays = Mapping[str, np.ndarray]
 _SAME_VERSION = "install the same mfairfl on server and clients"
 _MOST = 4096  # models, jobs or members in one message; no honest request has more
