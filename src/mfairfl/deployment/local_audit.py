@@ -18,7 +18,7 @@ from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.remote.audit import GatheredAudit
 from mfairfl.remote.audit_questions import AuditSubject, SentModel
-from mfairfl.remote.policy import POLICY, Disclosure, Policy
+from mfairfl.remote.policy import OPEN, POLICY, Disclosure, Policy
 
 
 def audit_local(
@@ -86,13 +86,15 @@ def write_audit_deployment(
         raise ConfigError(f"{out}: holds a run over silos; choose another --out")
     for old in folder.glob(f"silos/*/{POLICY}"):  # of an earlier audit, perhaps with another floor
         old.unlink()
-    floor = Disclosure() if min_rows is None else Disclosure(min_rows=min_rows)
+    # All files have one owner, who may change them between two audits.
+    floor = Disclosure().min_rows if min_rows is None else min_rows
+    disclosure = OPEN.disclosure.model_copy(update={"min_rows": floor})
     return write_federation(
         out,
         silos,
         silo={"audit": _consent(subject, score_range)},
         federation={"deadline": deadline},
-        policy=Policy(disclosure=floor),
+        policy=Policy(disclosure=disclosure),
     )
 
 
