@@ -29,7 +29,7 @@ from mfairfl.remote.histograms import pack_cuts
 from mfairfl.remote.policy import Disclosure, Policy
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
-from mfairfl.runs.agreed import read_agreement
+from mfairfl.runs.consent import read_consent
 
 NAME = "clinic"
 NUMERIC = ("age", "income", "tenure")
@@ -158,8 +158,8 @@ class Line:
             raise SpentError
         self.sent += 1
         try:
-            agreement = read_agreement(self.settings)
-            return Responder(self.settings, self.policy, agreement).handle(run, packet)
+            consent = read_consent(self.settings)
+            return Responder(self.settings, self.policy, consent).handle(run, packet)
         except (MessageError, ConfigError) as error:
             self.reason = str(error)
         except MfairflError as error:  # its text may quote the file and stays there

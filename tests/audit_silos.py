@@ -20,7 +20,7 @@ from mfairfl.remote.codec import Packet
 from mfairfl.remote.policy import Policy
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
-from mfairfl.runs.agreed import read_agreement
+from mfairfl.runs.consent import read_consent
 
 SILOS = ("east", "north", "west")
 COLUMNS = PredictionColumns(
@@ -88,7 +88,7 @@ class Silos:
     ) -> None:
         each = policies if isinstance(policies, dict) else dict.fromkeys(settings, policies)
         self.responders = {
-            name: Responder(silo, each[name], read_agreement(silo))
+            name: Responder(silo, each[name], read_consent(silo))
             for name, silo in settings.items()
         }
         self.kept: list[dict[str, Packet | str]] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,12 +24,14 @@ from mfairfl.engine.embedded import (
 from mfairfl.engine.loop import Result, federate, first_state
 from mfairfl.engine.output import Output, Rule
 from mfairfl.engine.state import Ask, Reply, RoundRecord, RunState, Score, Setup, Split, Train
+from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, Model
+from mfairfl.remote.codec import Shape, pack_ask, unpack_ask
 from mfairfl.remote.enrolment import EnrolmentTerms
 from mfairfl.remote.policy import OPEN, Disclosure, Limits, Policy
 from mfairfl.strategies import Summary, create
-from mfairfl.testing import SITES, TASK, people, people_federation  # noqa: F401 - for all tests
+from mfairfl.testing import SITES, TASK, people, people_federation
 from mfairfl.training.plan import Recipe, Report
 
 # A run that takes long enough to be killed in the middle of it.
@@ -135,6 +137,25 @@ def setup_for(
         robust=robust,
         evaluate_every=evaluate_every,
     )
+
+
+def shape_of(federation: Federation, setup: Setup) -> Shape:
+    return Shape(setup.size, Cells(federation.attributes).size)
+
+
+def honest_asks(federation: Federation, setup: Setup) -> Iterator[Ask]:
+    """Yield what a run asks of clients, as each of them reads it; all answer."""
+    clients, state = clients_and_state(setup, federation)
+    shape, loop = shape_of(federation, setup), federate(setup, state)
+    ask = next(loop)
+    while True:
+        jobs = {job.client for job in ask.jobs} if isinstance(ask, Train) else SITES
+        for name in jobs:
+            yield unpack_ask(pack_ask(ask, name), name, shape)
+        try:
+            ask = loop.send(Reply(clients.answer({0: ask})[0]))
+        except StopIteration:
+            return
 
 
 def enrolled_setup(

@@ -9,19 +9,16 @@ import pytest
 
 import federations as fed
 from mfairfl.data import Task
-from mfairfl.engine.loop import federate
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import Measure, Reply, Train
+from mfairfl.engine.state import Measure, Train
 from mfairfl.errors import ConfigError, MessageError
-from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.thresholds import Thresholds
-from mfairfl.remote.codec import Shape, pack_ask, unpack_ask
-from mfairfl.remote.consent import Agreement
+from mfairfl.remote.consent import RunConsent
 from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
-from mfairfl.runs.agreed import read_agreement
+from mfairfl.runs.consent import read_consent
 from mfairfl.strategies import available, create
 from mfairfl.training.plan import Controller, Job, Optimizer, Plan
 
@@ -40,8 +37,8 @@ local_epochs = 1
 """
 
 
-def agreement(setup, **changes):
-    agreed = Agreement(
+def consent(setup, **changes):
+    agreed = RunConsent(
         source="run.toml",
         task=TASK,
         model=ModelTerms(hidden=(4,)),
@@ -54,22 +51,6 @@ def agreement(setup, **changes):
     return replace(agreed, **changes)
 
 
-def honest_asks(setup):
-    """Yield what a run asks of clients, as each of them reads it; all answer."""
-    clients, state = fed.clients_and_state(setup, PEOPLE)
-    shape = Shape(setup.size, Cells(PEOPLE.attributes).size)
-    loop = federate(setup, state)
-    ask = next(loop)
-    while True:
-        jobs = {job.client for job in ask.jobs} if isinstance(ask, Train) else fed.SITES
-        for name in jobs:
-            yield unpack_ask(pack_ask(ask, name), name, shape)
-        try:
-            ask = loop.send(Reply(clients.answer({0: ask})[0]))
-        except StopIteration:
-            return
-
-
 def require_all(agreed, asks):
     for ask in asks:
         agreed.require(ask, PEOPLE.attributes)
@@ -80,8 +61,8 @@ def require_all(agreed, asks):
 def test_every_method_keeps_to_what_was_agreed_on(name, epochs):
     rule = Output(rule=create(name).card.output or "last")
     setup = fed.setup_for(PEOPLE, name, rounds=4, local_epochs=epochs, output=rule)
-    agreed, trained = agreement(setup), 0
-    for ask in honest_asks(setup):
+    agreed, trained = consent(setup), 0
+    for ask in fed.honest_asks(PEOPLE, setup):
         agreed.require(ask, PEOPLE.attributes)
         trained += isinstance(ask, Train)
     assert trained >= 4 * (len(fed.SITES) - 1) or name == "constant"
@@ -90,9 +71,9 @@ def test_every_method_keeps_to_what_was_agreed_on(name, epochs):
 @pytest.mark.parametrize("name", ["mfairfl", "fedavg", "scaffold", "ditto"])
 @pytest.mark.parametrize("other", ["mfairfl-paper", "fedprox", "qffl", "fedfb", "indfair"])
 def test_another_method_is_refused(name, other):
-    agreed = agreement(fed.setup_for(PEOPLE, name, rounds=4))
+    agreed = consent(fed.setup_for(PEOPLE, name, rounds=4))
     with pytest.raises(MessageError, match=r"the coordinator asks for .*; agreed to: .*run\.toml"):
-        require_all(agreed, honest_asks(fed.setup_for(PEOPLE, other, rounds=4)))
+        require_all(agreed, fed.honest_asks(PEOPLE, fed.setup_for(PEOPLE, other, rounds=4)))
 
 
 SHARED = {"epochs": 2, "batch_size": 20}
@@ -123,7 +104,7 @@ def test_other_training_is_refused_by_its_key(key):
         job = Job(client="east", plan=replace(plan, **changes))
         return Train(0, weights, (job,))
 
-    agreed = agreement(setup)
+    agreed = consent(setup)
     agreed.require(ask(), PEOPLE.attributes)
     with pytest.raises(MessageError) as caught:
         agreed.require(ask(**OTHER_PLANS[key]), PEOPLE.attributes)
@@ -132,7 +113,7 @@ def test_other_training_is_refused_by_its_key(key):
     if key != "plan.controller.every":
         assert f"asks for {key} = " in str(caught.value)
     # Of a method whose code is not here only the training is known.
-    foreign = agreement(setup, strategy=None)
+    foreign = consent(setup, strategy=None)
     if key.startswith(("plan.epochs", "plan.batch_size", "plan.optimizer")):
         with pytest.raises(MessageError):
             foreign.require(ask(**OTHER_PLANS[key]), PEOPLE.attributes)
@@ -147,7 +128,7 @@ def test_no_more_jobs_are_done_than_the_method_has(name, jobs):
     weights = {"east": np.zeros(setup.size, np.float32)}
     ask = Train(0, weights, (Job(client="east", plan=plan),) * (jobs + 1))
     with pytest.raises(MessageError) as caught:
-        agreement(setup).require(ask, PEOPLE.attributes)
+        consent(setup).require(ask, PEOPLE.attributes)
     assert str(caught.value) == (
         f"the coordinator asks for {jobs + 1} jobs in a round; agreed to: {jobs} (run.toml)"
     )
@@ -155,17 +136,19 @@ def test_no_more_jobs_are_done_than_the_method_has(name, jobs):
 
 def test_the_goal_of_multipliers_that_move_is_the_agreed_one():
     setup = fed.setup_for(PEOPLE, "indfair", rounds=2)
-    agreed = agreement(setup, goal=GOAL)
+    agreed = consent(setup, goal=GOAL)
     with pytest.raises(MessageError, match=r"plan\.controller\.goal\.notions = \('demographic_p"):
-        require_all(agreed, honest_asks(setup))
+        require_all(agreed, fed.honest_asks(PEOPLE, setup))
 
 
 def test_rounds_have_an_end_and_a_rate_each():
     setup = fed.setup_for(PEOPLE, "fedavg", rounds=4)
-    agreed = agreement(setup, rounds=3)
+    agreed = consent(setup, rounds=3)
     with pytest.raises(MessageError, match=r"plan\.optimizer\.lr"):  # its schedule is shorter
-        require_all(agreed, honest_asks(setup))
-    late = replace(next(a for a in honest_asks(setup) if isinstance(a, Train)), round=3)
+        require_all(agreed, fed.honest_asks(PEOPLE, setup))
+    late = replace(
+        next(a for a in fed.honest_asks(PEOPLE, setup) if isinstance(a, Train)), round=3
+    )
     with pytest.raises(MessageError, match=r"round 4; agreed to: 3 rounds \(run\.toml\)"):
         agreed.require(late, PEOPLE.attributes)
 
@@ -175,8 +158,8 @@ def test_thresholds_of_groups_are_measured_only_where_agreed():
     rule = Thresholds(np.zeros((4, 1)), np.ones((4, 1)))
     ask = Measure((np.zeros(setup.size, np.float32),), ("test",), thresholds=rule)
     with pytest.raises(MessageError, match=r"output\.rule = 'threshold'; agreed to: 'last'"):
-        agreement(setup).require(ask, PEOPLE.attributes)
-    agreement(setup, rule="threshold").require(ask, PEOPLE.attributes)
+        consent(setup).require(ask, PEOPLE.attributes)
+    consent(setup, rule="threshold").require(ask, PEOPLE.attributes)
 
 
 @pytest.mark.parametrize(
@@ -197,14 +180,14 @@ def test_thresholds_of_groups_are_measured_only_where_agreed():
     ],
 )
 def test_another_task_or_reading_of_cells_is_refused(changes):
-    agreed = agreement(fed.setup_for(PEOPLE, "fedavg"))
+    agreed = consent(fed.setup_for(PEOPLE, "fedavg"))
     agreed.require_task(TASK.model_copy(update={"numeric": ("skill",), "categorical": ()}))
     with pytest.raises(MessageError, match=rf"asks for task\.{next(iter(changes))} = "):
         agreed.require_task(Task(**dict(TASK) | changes))
 
 
 def test_another_model_is_refused():
-    agreed = agreement(fed.setup_for(PEOPLE, "fedavg"))
+    agreed = consent(fed.setup_for(PEOPLE, "fedavg"))
     agreed.require_model(ModelTerms(hidden=(4,)))
     with pytest.raises(MessageError, match=r"model\.hidden = \(1024,\); agreed to: \(4,\)"):
         agreed.require_model(ModelTerms(hidden=(1024,)))
@@ -219,13 +202,13 @@ def silo(tmp_path):
     return SiloSettings(name="a", csv="a.csv", state=tmp_path, task=tmp_path / "run.toml")
 
 
-def test_the_whole_file_is_the_agreement(silo):
-    agreed = read_agreement(silo)
+def test_the_whole_file_is_the_consent(silo):
+    agreed = read_consent(silo)
     assert (agreed.rounds, agreed.recipe.local_epochs, agreed.recipe.batch_size) == (3, 1, 512)
     assert agreed.model == ModelTerms(hidden=(64, 64))
     assert agreed.goal.attributes == ("sex",)
     assert (agreed.strategy, agreed.rule) == (create("mfairfl"), "select")
-    assert read_agreement(silo.model_copy(update={"task": None})) is None
+    assert read_consent(silo.model_copy(update={"task": None})) is None
 
 
 def test_a_responder_without_what_was_agreed_on_is_none(silo):
@@ -241,13 +224,13 @@ def test_code_that_the_silo_does_not_list_is_not_imported(silo, write_module, se
     module = write_module("raise RuntimeError('imported')\n")
     silo.task.write_text(RUN + section.format(module))
     with pytest.raises(ConfigError, match=rf"{key}.* is not part of mfairfl: .* extensions"):
-        read_agreement(silo)
+        read_consent(silo)
 
 
 def test_a_method_of_others_is_held_to_the_training(silo, write_module):
     module = write_module("raise RuntimeError('imported')\n")
     silo.task.write_text(RUN + f"[strategy]\nname = '{module}:Mine'\nbeta = 3\n")
-    agreed = read_agreement(silo)
+    agreed = read_consent(silo)
     assert agreed.strategy is None
     assert agreed.recipe.local_epochs == 1
 
@@ -263,4 +246,4 @@ def test_a_method_of_others_is_held_to_the_training(silo, write_module):
 def test_a_mistake_in_the_file_names_it(silo, text, problem):
     silo.task.write_text(text)
     with pytest.raises(ConfigError, match=problem):
-        read_agreement(silo)
+        read_consent(silo)

@@ -9,12 +9,9 @@ from pathlib import Path
 import pytest
 
 import federations as fed
-from mfairfl.engine.loop import federate
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import Reply, Train
+from mfairfl.engine.state import Train
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.cells import Cells
-from mfairfl.remote.codec import Shape, pack_ask, unpack_ask
 from mfairfl.remote.policy import KINDS, Disclosure, Limits, Policy, load_policy, policy_text
 from mfairfl.remote.refusals import refuse_absurd, refuse_excess
 from mfairfl.remote.silo_file import load_silo
@@ -121,22 +118,6 @@ def test_a_floor_is_a_whole_number_from_1(tmp_path, rows):
 # ------------------------------------------------------------------ honest requests
 
 
-def honest_asks(setup):
-    """Yield what a run asks of clients, as each of them reads it; all answer."""
-    clients, state = fed.clients_and_state(setup, PEOPLE)
-    shape = Shape(setup.size, Cells(PEOPLE.attributes).size)
-    loop = federate(setup, state)
-    ask = next(loop)
-    while True:
-        jobs = {job.client for job in ask.jobs} if isinstance(ask, Train) else fed.SITES
-        for name in jobs:
-            yield unpack_ask(pack_ask(ask, name), name, shape), shape
-        try:
-            ask = loop.send(Reply(clients.answer({0: ask})[0]))
-        except StopIteration:
-            return
-
-
 FEDERATED = [name for name in available() if create(name).card.trains_on == "clients"]
 ROWS = 1_000_000  # of one silo: a large one
 
@@ -153,8 +134,8 @@ def test_no_method_asks_for_more_than_the_defaults_allow(name, epochs):
         **{key: getattr(recipe, key) for key in ("local_epochs", "batch_size", "lr")},
     )
     asked = 0
-    for ask, shape in honest_asks(setup):
-        refuse_absurd(ask, shape, PEOPLE.attributes)
+    for ask in fed.honest_asks(PEOPLE, setup):
+        refuse_absurd(ask, fed.shape_of(PEOPLE, setup), PEOPLE.attributes)
         refuse_excess(ask, Policy(), ROWS)
         asked += 1
     assert asked >= 4 * len(fed.SITES)
@@ -165,17 +146,17 @@ def test_no_output_rule_asks_for_more_than_the_defaults_allow(rule):
     output = Output(rule=rule, tolerance=0.02)
     batch = Recipe().batch_size
     setup = fed.setup_for(PEOPLE, "mfairfl", rounds=8, output=output, batch_size=batch)
-    for ask, shape in honest_asks(setup):
-        refuse_absurd(ask, shape, PEOPLE.attributes)
+    for ask in fed.honest_asks(PEOPLE, setup):
+        refuse_absurd(ask, fed.shape_of(PEOPLE, setup), PEOPLE.attributes)
         refuse_excess(ask, Policy(), ROWS)
 
 
 def test_a_schedule_that_ends_at_rate_0_is_honest():
     setup = fed.setup_for(PEOPLE, "fedavg", rounds=2, lr_final=0.0)
-    trained = [ask for ask, _ in honest_asks(setup) if isinstance(ask, Train)]
+    trained = [ask for ask in fed.honest_asks(PEOPLE, setup) if isinstance(ask, Train)]
     assert min(ask.jobs[0].plan.optimizer.lr for ask in trained) == 0
-    for ask, shape in honest_asks(setup):
-        refuse_absurd(ask, shape, PEOPLE.attributes)
+    for ask in fed.honest_asks(PEOPLE, setup):
+        refuse_absurd(ask, fed.shape_of(PEOPLE, setup), PEOPLE.attributes)
 
 
 def test_the_longest_recipe_stays_within_the_requests_of_a_run():

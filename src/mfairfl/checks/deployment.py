@@ -30,8 +30,8 @@ from mfairfl.errors import ConfigError, DataError
 from mfairfl.files import load_toml, others_can_read, toml_text
 from mfairfl.remote.policy import POLICY, Disclosure, Limits, load_policy
 from mfairfl.remote.silo_file import SiloSettings, load_silo
-from mfairfl.runs.agreed import agreement_of
 from mfairfl.runs.config import make_config
+from mfairfl.runs.consent import consent_of
 
 __all__ = ["examine_federation", "examine_silo"]
 
@@ -54,7 +54,7 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     if silo.task is not None:
         known, outside = without_outside(load_toml(silo.task))
         config = make_config(known, str(silo.task))
-        task = agreement_of(config, str(silo.task)).task
+        task = consent_of(config, str(silo.task)).task
         # What crosses is not known of a method whose code is not here.
         method_is_known = all(key != "strategy.name" for key, _ in outside)
         crossing = [

@@ -23,7 +23,7 @@ from mfairfl.remote.codec import make_packet, read_header
 from mfairfl.remote.policy import load_policy
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings, load_silo
-from mfairfl.runs.agreed import read_agreement
+from mfairfl.runs.consent import read_consent
 
 _RAISED = 2  # Flower's code for an app that raised
 _log = logging.getLogger("mfairfl")
@@ -57,7 +57,7 @@ def _reply(message: Message, context: Context) -> RecordDict:
     if kind == "hello":
         return to_records(make_packet("hello", {"name": settings.name}), run)
     policy = load_policy(_silo_file(context.node_config))
-    responder = Responder(settings, policy, read_agreement(settings))
+    responder = Responder(settings, policy, read_consent(settings))
     return to_records(responder.handle(run, packet), run)
 
 

@@ -38,7 +38,7 @@ from mfairfl.remote.audit_consent import (
 )
 from mfairfl.remote.audit_questions import AuditAsk, SentModel, unpack_audit, unpack_groups_ask
 from mfairfl.remote.codec import Packet, Shape
-from mfairfl.remote.consent import Agreement
+from mfairfl.remote.consent import RunConsent
 from mfairfl.remote.policy import Policy
 from mfairfl.remote.refusals import refuse_absurd, refuse_excess
 from mfairfl.remote.release import FileMemory
@@ -99,7 +99,7 @@ class _Rows:
 
 
 def answer_audit(
-    settings: SiloSettings, policy: Policy, agreement: Agreement | None, packet: Packet
+    settings: SiloSettings, policy: Policy, consent: RunConsent | None, packet: Packet
 ) -> tuple[Packet, NDArray[np.int64]]:
     """Count decisions by group, label and score, but for what is below the silo's floor.
 
@@ -111,7 +111,7 @@ def answer_audit(
     except (ConfigError, DataError) as error:  # about numbers in the message: no rows are read
         raise MessageError(f"an 'audit' message: {error}") from None
     if isinstance(ask.subject, SentModel):
-        rows = _of_model(settings, policy, agreement, ask.subject)
+        rows = _of_model(settings, policy, consent, ask.subject)
     else:
         require_scores_agreed(own, ask.subject.threshold, ask.grid)
         rows = _of_predictions(settings, ask, require_columns_agreed(own, ask.subject))
@@ -210,17 +210,17 @@ def _known(texts: NDArray[np.object_], attribute: Attribute) -> NDArray[np.objec
 
 
 def _of_model(
-    settings: SiloSettings, policy: Policy, agreement: Agreement | None, sent: SentModel
+    settings: SiloSettings, policy: Policy, consent: RunConsent | None, sent: SentModel
 ) -> _Rows:
     task = sent.task
     require_model_agreed(_consent(settings), task, sent.audited)
     asked = Measure(
         (sent.served.members,), ("test",), sent.served.weights, None, sent.served.thresholds
     )
-    if agreement is not None:
-        agreement.require_task(task)
-        agreement.require_model(sent.terms)
-        agreement.require(asked, task.attributes)
+    if consent is not None:
+        consent.require_task(task)
+        consent.require_model(sent.terms)
+        consent.require(asked, task.attributes)
     model = sent.terms.build(len(sent.encoder.feature_names))
     _refuse_much(policy, sent, model, asked)
     content = _read(settings)

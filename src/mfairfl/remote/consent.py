@@ -41,7 +41,7 @@ _OF_TRAINING = ("plan.epochs", "plan.batch_size", "plan.optimizer.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class RunConsent:
     """The settings in a silo's own copy of run.toml.
 
     Parameters

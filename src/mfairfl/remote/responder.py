@@ -34,7 +34,7 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.files import make_private_folder
 from mfairfl.remote.audit_counting import answer_audit, answer_groups
 from mfairfl.remote.codec import Packet, Shape, make_packet, pack_answer, read_header, unpack_ask
-from mfairfl.remote.consent import Agreement
+from mfairfl.remote.consent import RunConsent
 from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.remote.histograms import pack_histograms, unpack_cuts
 from mfairfl.remote.ledger import (
@@ -110,8 +110,8 @@ class Responder:
         Its silo.toml.
     policy : Policy, optional
         Its policy.toml; by default that of a silo without one.
-    agreement : Agreement, optional
-        What it agreed to, of the file that `settings.task` names (`read_agreement`); without one,
+    consent : RunConsent, optional
+        What it agreed to, of the file that `settings.task` names (`read_consent`); without one,
         whatever the policy allows is done.
     """
 
@@ -119,11 +119,11 @@ class Responder:
         self,
         settings: SiloSettings,
         policy: Policy | None = None,
-        agreement: Agreement | None = None,
+        consent: RunConsent | None = None,
     ) -> None:
-        if settings.task is not None and agreement is None:
+        if settings.task is not None and consent is None:
             raise ConfigError(f"{settings.task}: what was agreed to was not read")
-        self._agreement = agreement
+        self._consent = consent
         self._settings, self._listed = settings, follow_extensions(settings)
         self._policy = policy or Policy()
         self._limits = self._policy.limits
@@ -210,8 +210,8 @@ class Responder:
         except (ConfigError, DataError) as error:  # about numbers in the message: no rows are read
             raise MessageError(f"a '{kind}' message: {error}") from None
         refuse_excess(ask, self._policy, enrolled.train_rows)
-        if self._agreement is not None:
-            self._agreement.require(ask, enrolled.attributes)
+        if self._consent is not None:
+            self._consent.require(ask, enrolled.attributes)
         splits: tuple[Split, ...] = ("train",) if isinstance(ask, Train) else ask.splits
         self._row_sets += [enrolled.row_sets[split] for split in splits]
         if kept := _kept_bytes(ask, self._settings.state / run, enrolled.shape):
@@ -221,8 +221,8 @@ class Responder:
     def _task(self, header: dict[str, Any]) -> Task:
         """Return the requested task; it must be the one that this silo agreed to."""
         task = Task.model_validate(header["task"])
-        if self._agreement is not None:
-            self._agreement.require_task(task)
+        if self._consent is not None:
+            self._consent.require_task(task)
         return task
 
     def _profile(self, header: dict[str, Any]) -> Packet:
@@ -258,8 +258,8 @@ class Responder:
             model=header["model"],
             layout=encoder.layout,
         )
-        if self._agreement is not None:
-            self._agreement.require_model(agreed.model)
+        if self._consent is not None:
+            self._consent.require_model(agreed.model)
         weights = agreed.model.build(agreed.features).size
         refuse_beyond(self._limits, "weights", weights, "weights of a model")
         self._usage.require_room(len(table) * (encoder.row_bytes + _ROW))
@@ -305,7 +305,7 @@ class Responder:
 
     def _audit(self, packet: Packet) -> Packet:
         """Count decisions by group, label and score."""
-        answer, counts = answer_audit(self._settings, self._policy, self._agreement, packet)
+        answer, counts = answer_audit(self._settings, self._policy, self._consent, packet)
         self._row_sets.append(_row_sets("audited", counts))
         return answer
 

@@ -21,12 +21,12 @@ from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.files import make_private_folder
 from mfairfl.plugins import MODELS
 from mfairfl.remote.codec import Packet
-from mfairfl.remote.consent import Agreement
+from mfairfl.remote.consent import RunConsent
 from mfairfl.remote.policy import Policy
 from mfairfl.remote.responder import Responder
 from mfairfl.remote.silo_file import SiloSettings
-from mfairfl.runs.agreed import agreement_of
 from mfairfl.runs.config import ClientsConfig, Config, DataConfig
+from mfairfl.runs.consent import consent_of
 from mfairfl.runs.execute import Run, RunRequest
 from mfairfl.runs.federated import FederatedRequest, run_federated, run_name
 from mfairfl.runs.predictor import load
@@ -71,8 +71,8 @@ def _carried_out(request: RunRequest, out: Path, policy: Policy) -> RunRecord:
     wanted = FederatedRequest(
         config=plain, clients=tuple(sorted(files)), minimum=len(files), out=out
     )
-    agreement = agreement_of(plain, "the run's settings")
-    transport = _InProcess(settings, policy, agreement, run_name(plain))
+    consent = consent_of(plain, "the run's settings")
+    transport = _InProcess(settings, policy, consent, run_name(plain))
     return run_federated(wanted, transport, request.callbacks)
 
 
@@ -82,7 +82,7 @@ class _InProcess:
 
     settings: Mapping[str, SiloSettings]
     policy: Policy
-    agreement: Agreement
+    consent: RunConsent
     run: str
 
     def exchange(self, asks: Mapping[str, Packet]) -> Mapping[str, Packet | str]:
@@ -91,7 +91,7 @@ class _InProcess:
 
     def _answer(self, name: str, packet: Packet) -> Packet | str:
         try:
-            silo = Responder(self.settings[name], self.policy, self.agreement)
+            silo = Responder(self.settings[name], self.policy, self.consent)
             return silo.handle(self.run, packet)
         except MfairflError as error:
             return str(error)

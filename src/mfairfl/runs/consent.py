@@ -1,4 +1,4 @@
-"""The agreement of a silo, from a configuration or from its own copy of run.toml."""
+"""What a silo agreed to, from a configuration or from its own copy of run.toml."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.notions import is_built_in
 from mfairfl.files import load_toml
 from mfairfl.plugins import MODELS
-from mfairfl.remote.consent import Agreement
+from mfairfl.remote.consent import RunConsent
 from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.remote.silo_file import SiloSettings, follow_extensions
 from mfairfl.runs.config import Config, make_config
 from mfairfl.strategies.registry import METHODS
 
-__all__ = ["agreement_of", "read_agreement"]
+__all__ = ["consent_of", "read_consent"]
 
 
-def agreement_of(config: Config, source: str) -> Agreement:
+def consent_of(config: Config, source: str) -> RunConsent:
     """Return what clients agree to that take part in a run with this configuration.
 
     Examples
     --------
     >>> config = make_config({"task": {"label": "y", "favourable": 1, "sensitive": ["sex"]}})
-    >>> agreement_of(config, "run.toml").rounds
+    >>> consent_of(config, "run.toml").rounds
     40
     """
     if config.task is None:
         raise ConfigError(f"{source}: no [task]; copy the one that was agreed on")
-    return Agreement(
+    return RunConsent(
         source=source,
         task=config.task,
         model=ModelTerms(kind=config.model.kind, hidden=config.model.widths),
@@ -42,7 +42,7 @@ def agreement_of(config: Config, source: str) -> Agreement:
     )
 
 
-def read_agreement(silo: SiloSettings) -> Agreement | None:
+def read_consent(silo: SiloSettings) -> RunConsent | None:
     """Return what a silo agreed to; None if its silo.toml names no file (``task``).
 
     Nothing is imported but what the silo lists in its ``extensions``. A method of others runs at
@@ -60,9 +60,9 @@ def read_agreement(silo: SiloSettings) -> Agreement | None:
             )
     method = values.get("strategy", {}).get("name")
     if method is None or METHODS.is_builtin(method):
-        return agreement_of(make_config(values, str(silo.task)), source)
+        return consent_of(make_config(values, str(silo.task)), source)
     plain = values | {"strategy": {"name": "fedavg"}}
-    return replace(agreement_of(make_config(plain, str(silo.task)), source), strategy=None)
+    return replace(consent_of(make_config(plain, str(silo.task)), source), strategy=None)
 
 
 def _named(values: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
