@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,10 +62,10 @@ class Result:
 
 def key_figures(target: str, output: str) -> str:
     """Return the figures of a target's output, in the order of its patterns."""
-    found = []
+    times = Counter[str]()
     for pattern in FIGURES[target]:
-        found += re.findall(pattern, output, flags=re.MULTILINE)
-    return "; ".join(dict.fromkeys(found))
+        times.update(re.findall(pattern, output, flags=re.MULTILINE))
+    return "; ".join(f"{n} × {figure}" if n > 1 else figure for figure, n in times.items())
 
 
 def run_target(target: str, make: list[str]) -> Result:

@@ -47,8 +47,9 @@ class World:
 
     def federation(self, name, **changes):
         """Write a federation.toml for a run of its own beside the first, with other settings."""
-        values = settings(**changes) | {"task": TASK}
-        (self.folder / f"{name}.run.toml").write_text(tomli_w.dumps(values))
+        text = tomli_w.dumps(settings(**changes) | {"task": TASK})
+        (self.folder / f"{name}.run.toml").write_text(text)
+        (self.file.parent / "run.toml").write_text(text)  # the silos agree to it
         server = self.settings.server
         path = self.folder / f"{name}.toml"
         plain = {
