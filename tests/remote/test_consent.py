@@ -239,6 +239,8 @@ def test_a_method_of_others_is_held_to_the_training(silo, write_module):
     ("text", "problem"),
     [
         ("[training]\nrounds = 3\n", r"run\.toml: no \[task\]"),
+        ("strategy = 3\nmodel = 4\nfairness = 5\n" + RUN, r"run\.toml: model: "),
+        (RUN + "[strategy]\nname = 3\n", r"run\.toml: strategy\.name: "),
         (RUN + "[model]\nwidth = 3\n", r"run\.toml: unknown key 'model\.width'"),
         (RUN.replace("label", "labell"), r"run\.toml: unknown key 'task\.labell'"),
     ],

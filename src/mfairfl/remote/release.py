@@ -32,6 +32,7 @@ from mfairfl.remote.policy import POLICY, Disclosure
 from mfairfl.remote.usage import DISCLOSED, refuse_beyond
 
 _FILE = "told.safetensors"  # its name in 0.7, whose splits still hold
+_SPLIT = "split"
 _UNUSED = -1
 
 
@@ -73,7 +74,8 @@ class FileMemory:
         self._path = make_private_folder(folder / version) / _FILE
         self._remembered, self._arrays = _Remembered(), dict[str, np.ndarray]()
         if self._path.exists():
-            self._arrays, header = read_sealed(self._path, remedy="restore it from a backup")
+            arrays, header = read_sealed(self._path, remedy="restore it from a backup")
+            self._arrays = {name: arrays[name] for name in arrays if name == _SPLIT}
             self._remembered = _Remembered.model_validate(header)
 
     def count_task(self, table_rows: NDArray[np.intp], strata: NDArray[np.integer]) -> None:
@@ -100,13 +102,13 @@ class FileMemory:
         part. A part of too few rows is joined to the train rows.
         """
         places = _places(table)
-        if "split" not in self._arrays:
+        if _SPLIT not in self._arrays:
             rng = stream(self._policy.split_seed, "split", name)
             split = split_rows(_strata(table), test=test, validation=validation, rng=rng)
             parts = np.full(self._rows, _UNUSED, np.int8)
             for part, rows in enumerate(split):
                 parts[places[rows]] = part if len(rows) >= self._policy.min_rows else 0
-            self._arrays["split"] = parts
+            self._arrays[_SPLIT] = parts
             self._write({"shares": (test, validation)})
         elif self._remembered.shares != (test, validation):
             known = self._remembered.shares or (0.0, 0.0)
@@ -116,7 +118,7 @@ class FileMemory:
                 f"(disclosure.split_seed of its {POLICY})"
             )
         # Rows that the first run had no use for have no part yet.
-        parts = np.maximum(self._arrays["split"][places], 0)
+        parts = np.maximum(self._arrays[_SPLIT][places], 0)
         return ClientRows(
             name, table, {s: np.flatnonzero(parts == part) for part, s in enumerate(SPLITS)}
         )

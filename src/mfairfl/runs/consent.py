@@ -58,8 +58,8 @@ def read_consent(silo: SiloSettings) -> RunConsent | None:
                 f"{silo.task}: {key} = '{name}' is not part of mfairfl: install it here and list "
                 "it in extensions of silo.toml, if you agree to it"
             )
-    method = values.get("strategy", {}).get("name")
-    if method is None or METHODS.is_builtin(method):
+    method = _value(values, "strategy", "name")
+    if not isinstance(method, str) or METHODS.is_builtin(method):
         return consent_of(make_config(values, str(silo.task)), source)
     plain = values | {"strategy": {"name": "fedavg"}}
     return replace(consent_of(make_config(plain, str(silo.task)), source), strategy=None)
@@ -67,10 +67,15 @@ def read_consent(silo: SiloSettings) -> RunConsent | None:
 
 def _named(values: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
     """Yield what settings name that may be code from outside, and whether it is built in."""
-    kind = values.get("model", {}).get("kind")
+    kind, notions = _value(values, "model", "kind"), _value(values, "fairness", "notion")
     if isinstance(kind, str):
         yield "model.kind", kind, MODELS.is_builtin(kind)
-    notions = values.get("fairness", {}).get("notion", ())
-    for name in (notions,) if isinstance(notions, str) else notions:
+    for name in notions if isinstance(notions, list) else [notions]:
         if isinstance(name, str):
             yield "fairness.notion", name, is_built_in(name)
+
+
+def _value(values: dict[str, Any], section: str, key: str) -> Any:
+    """Return a value of settings that nobody has checked yet; None if it is not there."""
+    held = values.get(section)
+    return held.get(key) if isinstance(held, dict) else None
