@@ -121,16 +121,6 @@ def _rows_with(frame: pd.DataFrame, part: Mapping[str, Any], columns: Sequence[s
     return set(np.flatnonzero(same).tolist())
 
 
-def rare_values(told: Mapping[str, set[float]], frame: pd.DataFrame, floor: int = 10) -> int:
-    """Return how many values were told that fewer than `floor` rows hold."""
-    return sum(
-        1
-        for column, values in told.items()
-        for value in values
-        if 0 < np.isclose(frame[column], value, rtol=1e-9, atol=0).sum() < floor
-    )
-
-
 # ------------------------------------------------------------------ the line to a silo
 
 
