@@ -101,7 +101,7 @@ def test_tables_for_people_hold_no_formula():
 def test_frames_keep_numbers_and_gaps():
     frame = pd.DataFrame(
         {"=t": ["=1", None, "-2"], "n": [-1, 2, 3], "f": [-0.5, None, 1.0]}
-    ).astype({"=t": "str"})
+    ).astype({"=t": "string"})
     safe = formula_safe_frame(frame)
     assert safe.to_csv(index=False) == "'=t,n,f\n'=1,-1,-0.5\n,2,\n-2,3,1.0\n"
     assert frame.columns[0] == "=t"  # the given one is not changed

@@ -113,7 +113,7 @@ def result(study):
 
 
 def test_the_row_of_a_reference_is_scikit_learn_s_on_the_same_rows(result):
-    rows = result.runs.set_index(["strategy", "seed"])
+    rows = result.runs.set_index(["strategy", "seed"]).sort_index()
     task = mfairfl.data.Task(label="hired", favourable="yes", sensitive=("sex",), client="site")
     table = mfairfl.data.table_from_frame(fed.people(), task)
     for seed in (0, 1):

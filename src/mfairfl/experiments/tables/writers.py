@@ -137,7 +137,11 @@ def write_csv(long: pd.DataFrame) -> str:
 def read_csv(path: Path) -> pd.DataFrame:
     """Read what `write_csv` wrote: an empty notion, attribute or mark is text, not missing."""
     frame = pd.read_csv(
-        path, keep_default_na=False, na_values=[""], dtype=dict.fromkeys(_TEXT, str)
+        path,
+        keep_default_na=False,
+        na_values=[""],
+        dtype=dict.fromkeys(_TEXT, str),
+        float_precision="round_trip",  # the default of pandas 3
     )
     frame = frame.fillna(dict.fromkeys(_TEXT, ""))
     return frame.assign(
