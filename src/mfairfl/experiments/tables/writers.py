@@ -141,7 +141,7 @@ def read_csv(path: Path) -> pd.DataFrame:
         keep_default_na=False,
         na_values=[""],
         dtype=dict.fromkeys(_TEXT, str),
-        float_precision="round_trip",  # the default of pandas 3
+        float_precision="round_trip",
     )
     frame = frame.fillna(dict.fromkeys(_TEXT, ""))
     return frame.assign(
