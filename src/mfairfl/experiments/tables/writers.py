@@ -137,11 +137,7 @@ def write_csv(long: pd.DataFrame) -> str:
 def read_csv(path: Path) -> pd.DataFrame:
     """Read what `write_csv` wrote: an empty notion, attribute or mark is text, not missing."""
     frame = pd.read_csv(
-        path,
-        keep_default_na=False,
-        na_values=[""],
-        dtype=dict.fromkeys(_TEXT, str),
-        float_precision="round_trip",
+        path, keep_default_na=False, na_values=[""], dtype=dict.fromkeys(_TEXT, str)
     )
     frame = frame.fillna(dict.fromkeys(_TEXT, ""))
     return frame.assign(
