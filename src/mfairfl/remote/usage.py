@@ -70,7 +70,7 @@ class Usage:
         """Let one request at a time pass, whatever process answers it."""
         make_private_folder(self._state)
         try:
-            with FileLock(self._state / ".request.lock", timeout=self._limits.seconds):
+            with FileLock(self._state / ".request.lock", timeout=self._limits.seconds, mode=0o600):
                 yield
         except Timeout:
             raise MessageError("this silo is still busy with another request") from None
