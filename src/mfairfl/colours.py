@@ -9,8 +9,6 @@ Colour is never alone: series also differ in mark, dashes or hatching.
 
 from __future__ import annotations
 
-__all__ = ["DASHES", "GRID", "INK", "MUTED", "PALETTE", "tint"]
-
 PALETTE: tuple[str, ...] = (
     "#042a76",  # navy
     "#d18100",  # orange

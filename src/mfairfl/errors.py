@@ -14,23 +14,6 @@ from typing import TYPE_CHECKING, Any, get_args
 if TYPE_CHECKING:  # whoever catches its errors has imported it
     from pydantic import BaseModel, ValidationError
 
-__all__ = [
-    "CheckpointError",
-    "ConfigError",
-    "DataError",
-    "EstimatorError",
-    "FederationError",
-    "LedgerError",
-    "MessageError",
-    "MfairflError",
-    "RunDirectoryError",
-    "TimeLimitError",
-    "first_problem",
-    "require_extra",
-    "require_known",
-    "unknown",
-]
-
 _SHOWN = 60  # characters of a value in a message
 _NO_MASKS = (
     "version 0.8 has no masks; the coordinator sees each silo's answers by itself and must be "

@@ -37,8 +37,6 @@ from mfairfl.runs.record import RunRecord
 from mfairfl.runs.train import train
 from mfairfl.strategies.base import Strategy
 
-__all__ = ["FairFederatedClassifier"]
-
 _TRAINING, _MODEL, _FAIRNESS = TrainingConfig(), ModelConfig(), FairnessConfig()
 
 _ASKED = {"sensitive_features": True, "clients": True}

@@ -13,8 +13,6 @@ import signal
 
 from mfairfl.errors import ConfigError, require_known
 
-__all__ = ["FAILPOINTS", "VARIABLE", "failpoint"]
-
 VARIABLE = "MFAIRFL_FAILPOINT"
 
 FAILPOINTS = (

@@ -20,19 +20,6 @@ from pydantic import AfterValidator, BaseModel, ValidationError, ValidationInfo
 from mfairfl.errors import ConfigError, first_problem
 from mfairfl.failpoints import failpoint
 
-__all__ = [
-    "RelativePath",
-    "load_settings",
-    "load_toml",
-    "make_private_folder",
-    "naming",
-    "others_can_read",
-    "read_regular_file",
-    "toml_key",
-    "toml_text",
-    "write_atomically",
-]
-
 _Settings = TypeVar("_Settings", bound=BaseModel)
 
 _LARGEST = 2 << 30  # bytes of a file that is read whole

@@ -31,8 +31,6 @@ from torch import Tensor, nn
 from mfairfl.errors import ConfigError
 from mfairfl.one_hot import add_looked_up, sums_by_code, with_one_hot
 
-__all__ = ["MLP", "Model", "ModuleModel", "Pullback", "Workspace", "logistic"]
-
 Pullback = Callable[[Tensor, Tensor], Tensor]
 """pullback(dlogits (S, B), out (S, m)) fills and returns `out` with the weights' gradients."""
 

@@ -11,8 +11,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-__all__ = ["add_looked_up", "sums_by_code", "with_one_hot"]
-
 
 def add_looked_up(out: Tensor, weights: Tensor, codes: Tensor) -> None:
     """Add to each row of `out` the rows of a matrix that its codes name; negative ones name none.

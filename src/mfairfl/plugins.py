@@ -20,8 +20,6 @@ from typing import Any, Generic, TypeVar
 
 from mfairfl.errors import ConfigError, MfairflError, unknown
 
-__all__ = ["MODELS", "Registry", "import_string", "imported", "is_import_string"]
-
 T = TypeVar("T")
 
 _NAME = re.compile(r"\w[\w.+ -]{0,59}")

@@ -12,8 +12,6 @@ import json
 
 import numpy as np
 
-__all__ = ["stream"]
-
 
 def stream(seed: int, *keys: str | int) -> np.random.Generator:
     """Return the random generator that belongs to `keys` under `seed`.

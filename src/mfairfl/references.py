@@ -34,16 +34,6 @@ from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.thresholds import Thresholds, fit_thresholds, refuse_losses
 from mfairfl.randomness import stream
 
-__all__ = [
-    "REFERENCES",
-    "FittedReference",
-    "PooledRows",
-    "ReferenceName",
-    "fit_reference",
-    "known_reference",
-    "reference_settings",
-]
-
 ReferenceName = Literal["boosting", "boosting-threshold", "logistic"]
 REFERENCES: tuple[ReferenceName, ...] = get_args(ReferenceName)
 

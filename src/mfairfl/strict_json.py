@@ -8,8 +8,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["JsonLimits", "parse_json"]
-
 _DEPTH = 32  # of lists and objects within each other; no message has more than twelve
 _DIGITS = 40  # of a number that is written without an exponent; 2⁶⁴ has 20
 # The closing quote is optional, so that every opening one is looked at once only.

@@ -43,16 +43,6 @@ from mfairfl.strategies.registry import create
 from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.plan import Job, Recipe, Report
 
-__all__ = [
-    "NOTION_CHECKS",
-    "STRATEGY_CHECKS",
-    "BrokenPromiseError",
-    "check_notion",
-    "check_strategy",
-    "people",
-    "people_federation",
-]
-
 TASK = Task(label="hired", favourable="yes", sensitive=("sex", "age"), client="site")
 SITES = {"east": 90, "north": 70, "south": 40, "west": 60}
 ROUNDS = 3

@@ -12,18 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "aligned",
-    "csv_text",
-    "formula_safe",
-    "formula_safe_frame",
-    "formula_unsafe",
-    "markdown_escaped",
-    "one_line",
-    "some_of",
-    "words_of",
-]
-
 _FORMULA = re.compile(r"'*[=+\-@\t\r](?s:.)")
 _QUOTED = re.compile(r"'+[=+\-@\t\r](?s:.)")
 _LONGEST = 2000  # characters of a text in Markdown

@@ -11,8 +11,6 @@ import pandas as pd
 
 from mfairfl.text import some_of, words_of
 
-__all__ = ["CodeColumn", "code_lines", "find_codes"]
-
 _WORDS = frozenset(
     {
         "education",

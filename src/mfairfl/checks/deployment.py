@@ -33,8 +33,6 @@ from mfairfl.remote.silo_file import SiloSettings, load_silo
 from mfairfl.runs.config import make_config
 from mfairfl.runs.consent import consent_of
 
-__all__ = ["examine_federation", "examine_silo"]
-
 _SOON = timedelta(days=30)
 
 

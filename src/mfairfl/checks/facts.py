@@ -14,8 +14,6 @@ from mfairfl.data import MISSING, Table, Task
 from mfairfl.data.columns import Column
 from mfairfl.data.reading import Reading
 
-__all__ = ["ColumnFacts", "column_facts", "frame_of"]
-
 Role = Literal["label", "client", "sensitive", "feature", "ignored"]
 _DATE = re.compile(r"\d{4}[-/.]\d\d?[-/.]\d\d?([T ].*)?|\d\d?[-/.]\d\d?[-/.]\d{4}([T ].*)?")
 _MOST_LEVELS = 0.5  # of the rows: more distinct texts are names

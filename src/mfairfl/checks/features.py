@@ -14,8 +14,6 @@ from mfairfl.data import Table
 from mfairfl.data.differences import difference_lines
 from mfairfl.data.traps import Trap, TrapKind, trap_lines
 
-__all__ = ["examine_features"]
-
 _CHECKS: dict[TrapKind, tuple[Literal["note", "warn"], str]] = {
     "label": ("warn", "leakage"),
     "proxy": ("warn", "leakage"),

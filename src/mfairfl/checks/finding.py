@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-__all__ = ["Finding", "by_weight"]
-
 _LEVELS = ("fail", "warn", "note", "ok")
 # Whom to trust, then what loses rows or gives the answer away; after these, as the checks are.
 _FIRST = (

@@ -13,8 +13,6 @@ from mfairfl.data import canonical_text
 from mfairfl.files import toml_key, toml_text
 from mfairfl.text import some_of
 
-__all__ = ["MissingCodes", "find_missing_codes", "missing_code_lines"]
-
 Floats = npt.NDArray[np.float64]
 
 _NEGATIVE = frozenset({-1, *(-int(digit * n) for digit in "789" for n in range(1, 8))})

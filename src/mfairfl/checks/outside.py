@@ -14,8 +14,6 @@ from mfairfl.fairness.notions import REGISTRY as NOTIONS
 from mfairfl.plugins import MODELS, Registry, is_import_string
 from mfairfl.strategies.registry import METHODS
 
-__all__ = ["Outside", "findings_about", "without_outside"]
-
 _KEYS: Mapping[str, Registry[Any]] = {
     "data.name": DATASETS,
     "model.kind": MODELS,

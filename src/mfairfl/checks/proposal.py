@@ -25,16 +25,6 @@ from mfairfl.data.table import table_from_columns
 from mfairfl.data.traps import Trap, traps_of
 from mfairfl.errors import DataError
 
-__all__ = [
-    "Proposal",
-    "label_values",
-    "likely_client",
-    "likely_sensitive",
-    "propose",
-    "tercile_bins",
-    "two_valued",
-]
-
 _SENSITIVE = re.compile(
     r"(^|[^a-z])(sex|gender|race|ethnic\w*|age|marital\w*|religion|nation\w*|disab\w*)([^a-z]|$)"
 )

@@ -26,8 +26,6 @@ from mfairfl.runs.config import Config
 from mfairfl.runs.prepare import content_of, federation_of, model_of, setup_of, table_of
 from mfairfl.text import some_of
 
-__all__ = ["REVEALS", "SMALL_GROUP", "examine_run"]
-
 SMALL_GROUP = 30
 RARE_LABEL = 0.05
 

@@ -8,8 +8,6 @@ from mfairfl.checks.finding import Finding
 from mfairfl.runs.config import Config
 from mfairfl.runs.server_view import server_view
 
-__all__ = ["SEES", "TRUST", "configured_view"]
-
 SEES = "server sees"
 """Name of the check."""
 

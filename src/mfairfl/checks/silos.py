@@ -13,8 +13,6 @@ from mfairfl.data import SPLITS, Federation, Table
 from mfairfl.data.differences import FEW_ROWS, Difference, Held, find_differences
 from mfairfl.data.partition import rows_by_name
 
-__all__ = ["ClientRowNumbers", "compare_clients", "missing_codes_by_client", "rows_by_client"]
-
 ClientRowNumbers = Mapping[str, npt.NDArray[np.int64]]
 """The numbers of each client's rows in the table."""
 

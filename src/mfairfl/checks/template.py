@@ -16,8 +16,6 @@ from mfairfl.data import Reading
 from mfairfl.files import toml_key, toml_text
 from mfairfl.runs.config import Config, make_config
 
-__all__ = ["write_toml"]
-
 _WIDTH = 90
 _LEFT_OUT = {"columns", "fold", "options"}  # blocks of their own; keys that hardly anybody sets
 

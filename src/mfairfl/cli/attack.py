@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from mfairfl.experiments.attacks.suite import Case
     from mfairfl.experiments.attacks.tables import AttackLine
 
-__all__ = ["attack"]
-
 _SUITES = ("core", "wider")
 
 

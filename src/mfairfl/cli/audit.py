@@ -17,8 +17,6 @@ from mfairfl.runs.options import comma_list
 if TYPE_CHECKING:
     from mfairfl.report.audit.document import AuditDocument
 
-__all__ = ["audit", "score_ends", "show_audit"]
-
 _option = partial(typer.Option, rich_help_panel="Audit")
 _table = partial(typer.Option, rich_help_panel="Tables in the form of 6 RCNY §5-301")
 

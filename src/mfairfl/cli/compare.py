@@ -14,8 +14,6 @@ from mfairfl.cli.flags import Json
 from mfairfl.cli.show import print_json, say, terminal
 from mfairfl.errors import ConfigError
 
-__all__ = ["compare"]
-
 
 def compare(
     what: Annotated[

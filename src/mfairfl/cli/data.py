@@ -15,8 +15,6 @@ from mfairfl.cli.flags import Json, command, examples, parse_sets
 from mfairfl.cli.show import print_json, print_table
 from mfairfl.errors import DataError
 
-__all__ = ["app"]
-
 app = typer.Typer(
     help="Data sets known by name: list, describe, fetch, verify.",
     epilog=examples("mfairfl data list", "mfairfl data describe adult", "mfairfl data verify"),

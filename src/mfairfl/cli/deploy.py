@@ -28,8 +28,6 @@ from mfairfl.errors import ConfigError, require_extra
 if TYPE_CHECKING:
     from mfairfl.cli.progress import JournalProgress
 
-__all__ = ["app", "journal_progress", "silo_files"]
-
 app = typer.Typer(
     help="Silos on machines of their own, over TLS (needs the extra 'flower').",
     epilog=examples(

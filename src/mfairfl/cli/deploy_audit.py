@@ -18,8 +18,6 @@ from mfairfl.runs.options import comma_list
 if TYPE_CHECKING:
     from mfairfl.deployment.audit_request import AuditRequest
 
-__all__ = ["deploy_audit", "requested_audit"]
-
 _FACTS = ("tool", "data_source", "data_kind", "distribution_date", "audit_date")
 _LISTS = {"sensitive": "sensitive", "notion": "notions"}
 _SHARED = (

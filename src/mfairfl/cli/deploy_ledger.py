@@ -15,8 +15,6 @@ from mfairfl.errors import ConfigError, unknown
 if TYPE_CHECKING:
     from mfairfl.remote.ledger import LedgerLine
 
-__all__ = ["deploy_ledger"]
-
 
 def deploy_ledger(
     file: Annotated[Path, typer.Argument(metavar="SILO.toml", help="The silo's own file.")],

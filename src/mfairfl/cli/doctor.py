@@ -12,8 +12,6 @@ from mfairfl.cli.flags import Json
 from mfairfl.cli.show import print_columns, print_json
 from mfairfl.errors import MfairflError
 
-__all__ = ["doctor"]
-
 
 def doctor(
     file: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Settings to check.")],

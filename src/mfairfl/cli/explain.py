@@ -10,8 +10,6 @@ import typer
 from mfairfl.cli.flags import Json
 from mfairfl.cli.show import print_json, print_table, print_text
 
-__all__ = ["explain"]
-
 
 def explain(
     word: Annotated[

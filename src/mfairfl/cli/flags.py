@@ -17,28 +17,6 @@ from mfairfl.runs.options import OPTIONS, Option, comma_list, settings, toml_val
 if TYPE_CHECKING:
     from mfairfl.runs.config import Config
 
-__all__ = [
-    "ConfigFile",
-    "Delimiter",
-    "Encoding",
-    "Header",
-    "Json",
-    "RowSplit",
-    "RunJson",
-    "Sheet",
-    "check_data",
-    "check_target",
-    "command",
-    "configuration",
-    "default_folder",
-    "examples",
-    "parse_sets",
-    "run_flags",
-    "run_option",
-    "split_names",
-    "with_flags",
-]
-
 ConfigFile = Annotated[
     Path | None, typer.Argument(metavar="CONFIG.toml", help="Settings; flags override them.")
 ]

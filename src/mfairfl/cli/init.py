@@ -18,8 +18,6 @@ from mfairfl.runs.options import comma_list
 if TYPE_CHECKING:
     from mfairfl.checks.proposal import Proposal
 
-__all__ = ["init"]
-
 _NONE = "-"
 
 

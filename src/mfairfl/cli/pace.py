@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["Pace"]
-
 MEMORY = 0.5  # of the time gone, or of that left if it is less
 LEAST_MEMORY = 30.0  # seconds
 FOLLOWS = 0.25  # of the time left: how long what is shown takes to follow the estimate

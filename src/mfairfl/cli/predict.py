@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from mfairfl.data.frame import FileContent
     from mfairfl.runs.record import Evaluation, RunRecord
 
-__all__ = ["predict"]
-
 _SPLIT = "split"
 _CSV, _PARQUET = ("", ".csv", ".txt"), (".parquet", ".pq")
 

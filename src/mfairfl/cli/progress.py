@@ -23,16 +23,6 @@ if TYPE_CHECKING:
     from mfairfl.experiments.search.trials import SearchTrial
     from mfairfl.runs.workers import PlannedRun
 
-__all__ = [
-    "Bar",
-    "JournalProgress",
-    "ManyRuns",
-    "RoundProgress",
-    "TrialProgress",
-    "stoppable",
-    "terminable",
-]
-
 _BAR = 10  # characters
 _SHOWN = {
     "loss": "train_loss",

@@ -10,8 +10,6 @@ import typer
 from mfairfl.cli.show import say, terminal
 from mfairfl.errors import ConfigError
 
-__all__ = ["reproduce"]
-
 
 def reproduce(
     what: Annotated[

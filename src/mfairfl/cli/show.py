@@ -25,21 +25,6 @@ if TYPE_CHECKING:  # `mfairfl --help` shows no run
     from mfairfl.checks.facts import ColumnFacts
     from mfairfl.runs.record import Evaluation, Metrics, RunRecord, ServedFacts
 
-__all__ = [
-    "HINT",
-    "group_sizes",
-    "number",
-    "print_columns",
-    "print_json",
-    "print_note",
-    "print_numbers",
-    "print_run",
-    "print_table",
-    "print_text",
-    "say",
-    "terminal",
-]
-
 PIPE_WIDTH, READABLE = 120, 90
 INTERRUPTED = 130  # exit code
 HINT = "see: mfairfl explain noise-floor (any word above; without a word: all)"

@@ -16,8 +16,6 @@ from mfairfl.runs.options import dotted
 if TYPE_CHECKING:
     from mfairfl.strategies import Card
 
-__all__ = ["strategies"]
-
 
 def strategies(
     name: Annotated[

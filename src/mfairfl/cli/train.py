@@ -18,8 +18,6 @@ from mfairfl.cli.flags import (
 from mfairfl.cli.show import print_run, say, terminal
 from mfairfl.errors import ConfigError
 
-__all__ = ["train"]
-
 
 @run_flags()
 def train(

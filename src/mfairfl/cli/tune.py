@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from mfairfl.experiments.search.space import Choices, Range
     from mfairfl.experiments.search.trials import SearchResult, SearchTrial
 
-__all__ = ["parse_search", "tune"]
-
 _search = partial(typer.Option, rich_help_panel="Search")
 _study = partial(typer.Option, rich_help_panel="Study")
 

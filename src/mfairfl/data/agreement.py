@@ -27,17 +27,6 @@ from mfairfl.data.treatment import Treated, treated
 from mfairfl.data.values import MISSING, StrictModel, canonical_text
 from mfairfl.errors import DataError, unknown
 
-__all__ = [
-    "MOST_CELLS",
-    "MOST_COLUMNS",
-    "Agreement",
-    "ColumnProfile",
-    "Profile",
-    "agree",
-    "describe_columns",
-    "settle",
-]
-
 MOST_COLUMNS = 4096
 """Columns of a file."""
 

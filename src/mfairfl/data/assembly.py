@@ -29,16 +29,6 @@ from mfairfl.errors import DataError
 from mfairfl.randomness import stream
 from mfairfl.text import some_of
 
-__all__ = [
-    "ClientRows",
-    "assemble",
-    "check_seed",
-    "federation_from_tables",
-    "hold_out",
-    "split_client",
-    "split_rows",
-]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientRows:

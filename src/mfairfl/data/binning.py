@@ -18,18 +18,6 @@ import numpy.typing as npt
 from mfairfl.data.sums import NumericStatistics
 from mfairfl.errors import DataError
 
-__all__ = [
-    "MOST_CUTS",
-    "Bins",
-    "Histogram",
-    "agree_bins",
-    "bins_of",
-    "finer_cuts",
-    "first_cuts",
-    "stand_in",
-    "value_groups",
-]
-
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 

@@ -24,8 +24,6 @@ from mfairfl.data.task import Task
 from mfairfl.errors import ConfigError, DataError, require_known
 from mfairfl.plugins import Registry
 
-__all__ = ["DATASETS", "Check", "Dataset", "describe", "list_datasets", "load_dataset", "verify"]
-
 
 @dataclass(frozen=True, slots=True)
 class Dataset:

@@ -33,8 +33,6 @@ from mfairfl.data.values import StrictModel
 from mfairfl.errors import DataError, require_known
 from mfairfl.files import write_atomically
 
-__all__ = ["CensusDataset"]
-
 _log = logging.getLogger(__name__)
 
 _FIRST_YEAR = 2014  # earlier files have other columns

@@ -22,8 +22,6 @@ from mfairfl.data.task import Bin, Sensitive, Task
 from mfairfl.data.values import canonical_text
 from mfairfl.errors import DataError, require_known
 
-__all__ = ["STATES", "IncomeTable", "fitted_task", "income_table", "read_archive", "read_people"]
-
 _NUMBERS = """
 AL 1, AK 2, AZ 4, AR 5, CA 6, CO 8, CT 9, DE 10, DC 11, FL 12, GA 13, HI 15, ID 16, IL 17,
 IN 18, IA 19, KS 20, KY 21, LA 22, ME 23, MD 24, MA 25, MI 26, MN 27, MS 28, MO 29, MT 30,

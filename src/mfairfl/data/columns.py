@@ -29,18 +29,6 @@ from mfairfl.data.task import Sensitive
 from mfairfl.data.values import MISSING, canonical_text
 from mfairfl.errors import DataError, require_known, unknown
 
-__all__ = [
-    "MOST_GROUPS",
-    "Column",
-    "Columns",
-    "columns_of",
-    "group_codes",
-    "group_gaps",
-    "lookalike",
-    "require_columns",
-    "require_present",
-]
-
 MOST_GROUPS = 50
 """Values of a sensitive column; more are a number or an identifier that was meant to be binned."""
 

@@ -20,8 +20,6 @@ from mfairfl.data.limits import memory
 from mfairfl.errors import DataError
 from mfairfl.files import read_regular_file
 
-__all__ = ["Contents", "load_contents"]
-
 _LARGEST = 4 * 1024**3  # bytes that a packed file may unpack to
 # An Excel file that unpacks to more bytes than this must not be mostly repetition: sheets of equal
 # rows unpack to 17 times their size, files made to fill the memory to 1,000 times.

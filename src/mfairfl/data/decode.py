@@ -10,8 +10,6 @@ import charset_normalizer
 
 from mfairfl.errors import DataError
 
-__all__ = ["decode"]
-
 _BOMS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16: its mark begins with UTF-16's

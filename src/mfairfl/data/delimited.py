@@ -16,8 +16,6 @@ from mfairfl.data.records import Record, frame_of_records, names_of_record
 from mfairfl.data.well_formed import read_well_formed
 from mfairfl.errors import DataError
 
-__all__ = ["careful_records", "read_delimited"]
-
 _DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 _PLAIN_COMMA = re.compile(r"(?<!\d),|,(?!\d)")  # not between digits, where it may be a decimal
 _SAMPLE = 1_000_000  # characters in which the delimiter must show

@@ -19,8 +19,6 @@ from mfairfl.data.values import MISSING, canonical_text
 from mfairfl.files import toml_key, toml_text
 from mfairfl.text import some_of
 
-__all__ = ["FEW_ROWS", "Difference", "Held", "difference_lines", "find_differences", "held_in"]
-
 FEW_ROWS = 30
 """A client with fewer rows is too small to be judged."""
 

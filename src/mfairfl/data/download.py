@@ -21,8 +21,6 @@ import platformdirs
 
 from mfairfl.errors import DataError
 
-__all__ = ["Unavailable", "cache_folder", "download", "locked", "read_manifest"]
-
 _TIMEOUT = 60.0
 _LOCK_TIMEOUT = 900.0
 _CHUNK = 2**20

@@ -23,8 +23,6 @@ from mfairfl.data.task import Task
 from mfairfl.data.values import MISSING, DocumentedModel, StrictModel, canonical_text
 from mfairfl.errors import DataError, first_problem, unknown
 
-__all__ = ["CategoricalColumn", "Encoder", "EncoderConfig", "NumericColumn", "fit_encoder"]
-
 _COMPACT = 256  # one-hot inputs from which indices are faster, and much smaller, than numbers
 
 

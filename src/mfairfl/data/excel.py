@@ -21,8 +21,6 @@ from mfairfl.data.limits import refuse_columns
 from mfairfl.data.records import FileFormat, frame_of_records
 from mfairfl.errors import DataError, unknown
 
-__all__ = ["read_excel"]
-
 Row = tuple[Any, ...]
 
 _MOST_ROWS = 1_048_576  # a sheet of Excel has no more

@@ -24,8 +24,6 @@ from mfairfl.text import aligned
 if TYPE_CHECKING:  # drawing is rare, and matplotlib loads slowly
     from matplotlib.figure import Figure
 
-__all__ = ["SPLITS", "Client", "Federation", "Shard", "Split"]
-
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 

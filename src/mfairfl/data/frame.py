@@ -29,8 +29,6 @@ from mfairfl.data.limits import refuse_cells
 from mfairfl.data.records import FileFormat, column_names, first_line_notes
 from mfairfl.errors import DataError
 
-__all__ = ["FileContent", "read_file", "read_frame"]
-
 _log = logging.getLogger(__name__)
 
 

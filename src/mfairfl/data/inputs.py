@@ -7,8 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["NO_INPUT", "Inputs"]
-
 NO_INPUT = -1
 """The code of a row whose category has no input: all inputs of its column are 0."""
 

@@ -18,8 +18,6 @@ from mfairfl.data.limits import refuse_cells
 from mfairfl.data.records import column_names
 from mfairfl.errors import DataError
 
-__all__ = ["looks_like_json", "read_json"]
-
 _START = re.compile(r'\s*(\{\s*["}]|\[\s*[\[{\]"\d])')
 _CONSTANTS = {"NaN": None, "Infinity": "inf", "-Infinity": "-inf"}
 # Objects become tuples of pairs, in which a repeated key is still seen, and arrays lists.

@@ -12,8 +12,6 @@ from mfairfl.data.columns import Column
 from mfairfl.data.task import Task
 from mfairfl.errors import DataError
 
-__all__ = ["ORDERED_LABELS", "coded_labels", "label_codes", "listed", "spelling"]
-
 ORDERED_LABELS = (["0", "1"], ["-1", "1"], ["False", "True"], ["false", "true"])
 """Labels whose second value is the favourable one, whatever they are about."""
 

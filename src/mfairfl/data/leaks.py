@@ -12,8 +12,6 @@ import pandas as pd
 from mfairfl.data.federation import Federation
 from mfairfl.data.table import Table
 
-__all__ = ["Alone", "Copies", "Distinct", "alone", "copies_of"]
-
 Codes = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int8]

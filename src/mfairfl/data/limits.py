@@ -11,8 +11,6 @@ from pathlib import Path
 
 from mfairfl.errors import DataError
 
-__all__ = ["MOST_CELLS", "MOST_COLUMNS", "memory", "refuse_cells", "refuse_columns"]
-
 MOST_COLUMNS = 16_384
 """As many as a sheet of Excel can have. Every column is looked at alone, which takes a while."""
 

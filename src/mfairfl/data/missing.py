@@ -14,16 +14,6 @@ from mfairfl.data.task import Sensitive, Task
 from mfairfl.data.values import MISSING
 from mfairfl.errors import DataError
 
-__all__ = [
-    "MANY_ROWS",
-    "MOVED_RATE",
-    "Gap",
-    "WithoutGaps",
-    "feature_gaps",
-    "refuse_missing",
-    "without_missing",
-]
-
 Gap = tuple[Column, npt.NDArray[np.bool_]]
 """A column, and which of its rows have no value."""
 

@@ -20,8 +20,6 @@ import pandas as pd
 from mfairfl.data.reading import ColumnRules
 from mfairfl.data.values import MISSING
 
-__all__ = ["LARGEST", "MISSING_NUMBERS", "Recognised", "are_numbers", "parse", "recognise"]
-
 Floats = npt.NDArray[np.float64]
 
 LARGEST = 1e100

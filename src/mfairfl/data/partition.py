@@ -24,8 +24,6 @@ from mfairfl.data.treatment import treated
 from mfairfl.errors import DataError, require_known
 from mfairfl.randomness import stream
 
-__all__ = ["SCHEMES", "Scheme", "SchemeInput", "Shares", "partition", "rows_by_name"]
-
 _Integers = npt.NDArray[np.int64]
 
 _HIGH = ((0.5, 0.1, 0.1, 0.2, 0.1), (0.1, 0.4, 0.3, 0.1, 0.1))

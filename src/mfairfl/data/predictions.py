@@ -18,16 +18,6 @@ from mfairfl.data.values import MISSING, StrictModel, Text
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.text import some_of
 
-__all__ = [
-    "SPLIT",
-    "PredictedRows",
-    "PredictionColumns",
-    "as_predicted",
-    "ordered_groups",
-    "read_predictions",
-    "split_column",
-]
-
 # As `mfairfl predict` calls its columns.
 _DECISION, _FAVOURABLE, SPLIT = "decision", "favourable", "split"
 

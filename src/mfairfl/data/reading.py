@@ -10,8 +10,6 @@ from pydantic import Field, model_validator
 from mfairfl.data.values import DocumentedModel, StrictModel, Text
 from mfairfl.errors import ConfigError
 
-__all__ = ["ColumnRules", "Policy", "Reading"]
-
 _FORMAT = re.compile(r"%[YymdHMSjbBp]")
 
 Policy = Literal["level", "drop", "error"]

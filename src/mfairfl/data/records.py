@@ -14,8 +14,6 @@ import pandas as pd
 
 from mfairfl.errors import DataError
 
-__all__ = ["FileFormat", "column_names", "first_line_notes", "frame_of_records", "names_of_record"]
-
 Record = tuple[int, Sequence[str]]
 """The line on which a record begins, and its cells."""
 

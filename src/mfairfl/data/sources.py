@@ -34,22 +34,6 @@ from mfairfl.data.values import StrictModel
 from mfairfl.errors import DataError
 from mfairfl.files import write_atomically
 
-__all__ = [
-    "CachedTable",
-    "Check",
-    "LoadRequest",
-    "OfficialFile",
-    "OptionValue",
-    "PublishedDataset",
-    "RowsRead",
-    "Wheel",
-    "bundled_bytes",
-    "check_sum",
-    "fetch",
-    "read_cache",
-    "read_wheel",
-]
-
 _log = logging.getLogger(__name__)
 
 _PIP_TIMEOUT = 600.0

@@ -21,8 +21,6 @@ from mfairfl.data.columns import Column, require_columns
 from mfairfl.data.task import Task
 from mfairfl.errors import ConfigError, DataError
 
-__all__ = ["MOST_ROWS", "EncoderStatistics", "NumericStatistics", "statistics"]
-
 MOST_ROWS = 2**40
 """Rows of one client: counts of thousands of clients add up exactly, as integers and floats."""
 

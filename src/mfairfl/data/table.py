@@ -38,17 +38,6 @@ from mfairfl.data.treatment import Treated, treated
 from mfairfl.data.values import MISSING
 from mfairfl.errors import ConfigError, DataError, first_problem
 
-__all__ = [
-    "Table",
-    "cells_of",
-    "features_frame",
-    "read_table",
-    "table_from_columns",
-    "table_from_content",
-    "table_from_frame",
-    "task_from_roles",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Table:

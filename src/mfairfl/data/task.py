@@ -13,8 +13,6 @@ from mfairfl.data.reading import Policy, Reading
 from mfairfl.data.values import MISSING, StrictModel, Text
 from mfairfl.errors import ConfigError, require_known
 
-__all__ = ["Attribute", "Bin", "Sensitive", "Task"]
-
 
 def _repeated(names: tuple[str, ...]) -> str | None:
     seen: set[str] = set()

@@ -15,8 +15,6 @@ from mfairfl.data.table import Table
 from mfairfl.data.values import MISSING
 from mfairfl.text import some_of, words_of
 
-__all__ = ["SERIOUS", "Trap", "TrapKind", "find_traps", "trap_lines", "traps_of"]
-
 TrapKind = Literal["label", "proxy", "identifier", "unique", "duplicate", "constant"]
 SERIOUS: frozenset[TrapKind] = frozenset({"label", "proxy", "identifier"})
 """Kinds that make results doubtful; the others do no harm."""

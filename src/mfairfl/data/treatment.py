@@ -5,8 +5,6 @@
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-__all__ = ["Treated", "TreatmentKind", "treated"]
-
 TreatmentKind = Literal["dropped", "filled", "merged", "proxy"]
 """Rows or columns left out; values filled in; values made one; a feature that tells the group."""
 

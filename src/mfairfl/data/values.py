@@ -15,8 +15,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from mfairfl.errors import ConfigError
 
-__all__ = ["MISSING", "DocumentedModel", "StrictModel", "Text", "canonical_text"]
-
 MISSING = "?"
 """The text of a missing value: an empty cell, a null and a literal ``?`` are the same."""
 

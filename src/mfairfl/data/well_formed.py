@@ -17,8 +17,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-__all__ = ["read_well_formed"]
-
 _Positions = npt.NDArray[np.int64]
 _Octets = npt.NDArray[np.uint8]
 

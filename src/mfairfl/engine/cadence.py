@@ -20,8 +20,6 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.randomness import stream
 from mfairfl.training.plan import PERSONAL
 
-__all__ = ["about", "ask_after", "drawn", "ensemble_shares", "may_be_served", "taking_part"]
-
 
 def about(setup: Setup, *models: np.ndarray) -> Measure:
     """Ask everybody how models do on all splits, as they would be served."""

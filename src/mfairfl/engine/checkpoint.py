@@ -30,8 +30,6 @@ from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.files import make_private_folder, read_regular_file, write_atomically
 from mfairfl.guard.standing import Standing
 
-__all__ = ["CheckpointWarning", "Checkpoints", "dump", "parse"]
-
 _VERSION = 3
 _KEEP = 2
 

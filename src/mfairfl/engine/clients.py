@@ -31,8 +31,6 @@ from mfairfl.training.measure import Probe, measure, score_sums
 from mfairfl.training.plan import Job, Report
 from mfairfl.training.trainer import Work, run_works
 
-__all__ = ["DiskSlots", "LocalClients", "MemorySlots", "RunRows", "Slots", "SoleClient"]
-
 _KEEP = 2  # a server is never more than one completed round behind its clients
 
 Held = dict[str, np.ndarray]

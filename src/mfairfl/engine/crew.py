@@ -17,8 +17,6 @@ from typing import Self, TypeVar
 from mfairfl.training.arithmetic import compute_steadily
 from mfairfl.training.deadline import stoppable_by
 
-__all__ = ["Crew", "shared_out"]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -24,8 +24,6 @@ from mfairfl.models import Model
 from mfairfl.strategies.base import Summary
 from mfairfl.training.batches import Pool
 
-__all__ = ["Member", "clients_of", "counts_of", "run_all", "splits_of", "summarize"]
-
 
 @dataclass(slots=True, kw_only=True)
 class Member:

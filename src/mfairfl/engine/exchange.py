@@ -13,8 +13,6 @@ from mfairfl.errors import FederationError
 from mfairfl.guard.acceptance import Terms, accept_measured, accept_reports, accept_scored
 from mfairfl.training.plan import Job
 
-__all__ = ["BrokenModelError", "let_train", "measure", "score", "set_aside", "terms_of"]
-
 
 class BrokenModelError(FederationError):
     """Most clients cannot measure the new weights: it is the model that is broken."""

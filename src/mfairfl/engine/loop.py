@@ -58,9 +58,6 @@ from mfairfl.randomness import stream
 from mfairfl.strategies.base import Measurement, Round, Step
 from mfairfl.training.plan import PERSONAL, Report
 
-__all__ = ["Callback", "Loop", "Result", "federate", "first_state", "rehearse"]
-
-
 Loop = Generator[Ask, Any, "Result"]
 _THRESHOLDS = 512  # bins of the logit between which a group's threshold is chosen
 

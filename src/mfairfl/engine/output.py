@@ -18,18 +18,6 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.thresholds import Thresholds
 
-__all__ = [
-    "RULES",
-    "Candidate",
-    "Kind",
-    "NamedWeights",
-    "Output",
-    "Rule",
-    "Served",
-    "accuracy",
-    "choose",
-]
-
 Rule = Literal["last", "average", "select", "mixture", "threshold"]
 RULES: tuple[Rule, ...] = ("last", "average", "select", "mixture", "threshold")
 

@@ -20,8 +20,6 @@ from mfairfl.errors import CheckpointError
 from mfairfl.files import read_regular_file, write_atomically
 from mfairfl.strict_json import parse_json
 
-__all__ = ["parse_tensors", "read_sealed", "seal", "unseal", "write_sealed"]
-
 _DIGEST = 32
 _KEY = "state"
 # The last two: element types that numpy does not have.

@@ -16,8 +16,6 @@ from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.batches import Pool
 from mfairfl.training.measure import Probe, logits
 
-__all__ = ["decision_chance", "draw_decisions", "served_logits"]
-
 Floats = NDArray[np.float64]
 
 

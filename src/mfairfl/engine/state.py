@@ -20,22 +20,6 @@ from mfairfl.guard.standing import Standing
 from mfairfl.strategies.base import State, Strategy, Summary
 from mfairfl.training.plan import Job, Recipe, Report
 
-__all__ = [
-    "Answer",
-    "Ask",
-    "Measure",
-    "Measured",
-    "Measures",
-    "Reply",
-    "RoundRecord",
-    "RunState",
-    "Score",
-    "Scored",
-    "Setup",
-    "Split",
-    "Train",
-]
-
 Measured = Mapping[Split, Mapping[str, Statistics]]
 """For each split, each client's sums and counts under one weight vector."""
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mfairfl.data import Attribute
+from mfairfl.data import Attribute, Split
 from mfairfl.engine.output import Served
-from mfairfl.engine.state import Measured, Split
+from mfairfl.engine.state import Measured
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.tally import Tally
 

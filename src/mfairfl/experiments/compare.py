@@ -28,8 +28,6 @@ from mfairfl.runs.execute import Run
 from mfairfl.runs.references import ReferenceRequest
 from mfairfl.runs.workers import PlannedRun, planned_runs, run_and_fit
 
-__all__ = ["StudyWatcher", "compare", "run_study"]
-
 
 class StudyWatcher(Protocol):
     """Receives the progress of a list of runs."""

@@ -20,8 +20,6 @@ from mfairfl.runs.references import ReferenceRecord, fit_on_rows_of
 from mfairfl.runs.side_by_side import different_rows, distinct_names
 from mfairfl.text import aligned
 
-__all__ = ["Comparison", "Line", "Number", "compare_runs"]
-
 GROUP_METRICS = ("accuracy", "selection_rate", "true_positive_rate")
 _SCORES = ("roc_auc", "loss", "expected_calibration_error")  # not in records of earlier versions
 _LABELS = {"loss": "log-loss"}

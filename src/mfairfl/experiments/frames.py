@@ -8,8 +8,6 @@ import pandas as pd
 
 from mfairfl.errors import DataError
 
-__all__ = ["require_columns", "require_unique"]
-
 
 def require_columns(frame: pd.DataFrame, columns: Sequence[str]) -> None:
     """Refuse a frame that has no rows or lacks one of the columns."""

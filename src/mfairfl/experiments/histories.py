@@ -14,15 +14,6 @@ from mfairfl.runs.history import number_in, read_rows
 from mfairfl.runs.record import RunRecord
 from mfairfl.text import markdown_escaped
 
-__all__ = [
-    "NUMBERS",
-    "epochs_to_best",
-    "multiplier_history",
-    "read_history",
-    "trained_rounds",
-    "write_epochs_markdown",
-]
-
 NUMBERS = ("accuracy", "client_accuracy_std")
 
 _RUN = ("protocol", "data", "strategy", "seed")

@@ -13,8 +13,6 @@ from mfairfl.references import ReferenceName
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.options import nested
 
-__all__ = ["ReferenceTrial", "reference_trials"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceTrial:

@@ -36,15 +36,6 @@ from mfairfl.runs.references import ReferenceRecord
 from mfairfl.runs.usefulness import nearly_constant
 from mfairfl.text import formula_safe_frame, markdown_escaped
 
-__all__ = [
-    "FinishedStudy",
-    "PublishedFor",
-    "Sections",
-    "StudyResult",
-    "write_curves",
-    "write_table",
-]
-
 _OVERALL = ("accuracy", "balanced_accuracy", "true_positive_rate", "selection_rate")
 _SCORES = ("roc_auc", "loss", "expected_calibration_error")  # not in records of earlier versions
 _CLIENTS = ("client_accuracy_std", "client_accuracy_gap")

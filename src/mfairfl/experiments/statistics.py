@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-__all__ = ["Paired", "holm", "paired", "summary"]
-
 Floats = NDArray[np.float64]
 
 

@@ -31,19 +31,6 @@ from mfairfl.references import ReferenceName
 from mfairfl.runs.config import Config, StrategyConfig, StrategyName, make_config
 from mfairfl.runs.options import nested, settings
 
-__all__ = [
-    "DataVariant",
-    "Lock",
-    "StrategyVariant",
-    "Study",
-    "Trial",
-    "base_settings",
-    "load_study",
-    "row_settings",
-    "run_name",
-    "trials",
-]
-
 Lock = Mapping[str, Mapping[str, Mapping[str, Any]]]
 """Chosen values: data label → strategy → dotted key of the configuration → value."""
 

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from mfairfl.data import MISSING, Attribute
 from mfairfl.errors import DataError, require_known
 
-__all__ = ["binary_column", "coded_column", "group_column", "named_columns"]
-
 
 def binary_column(values: Any, name: str) -> NDArray[np.intp]:
     """Return `values` as an array of 0 and 1, or say which row is neither.

@@ -23,8 +23,6 @@ from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.tally import CodedRows, Tally, hidden_cells
 
-__all__ = ["UNKNOWN", "AuditCounts", "ScoreGrid"]
-
 UNKNOWN = 2
 """The place of rows without a label on the label axis, after 0 and 1."""
 

@@ -19,8 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from mfairfl.data import MISSING, Attribute
 from mfairfl.errors import DataError, require_known
 
-__all__ = ["SUMS", "Cells", "Grouping", "Statistics"]
-
 Floats = NDArray[np.float64]
 SUMS = ("counts", "positives", "scores", "losses")  # of `Statistics`, in this order
 

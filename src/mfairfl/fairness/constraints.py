@@ -21,8 +21,6 @@ from mfairfl.errors import ConfigError, DataError, require_known
 from mfairfl.fairness.cells import Cells, Grouping, Statistics
 from mfairfl.fairness.notions import Notion
 
-__all__ = ["Constraints"]
-
 Floats = NDArray[np.float64]
 Kind = Literal["hard", "smooth"]
 

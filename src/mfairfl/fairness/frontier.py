@@ -20,8 +20,6 @@ from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.notions import notion
 from mfairfl.fairness.tally import Tally
 
-__all__ = ["FrontierPoint", "frontier"]
-
 Floats = NDArray[np.float64]
 
 

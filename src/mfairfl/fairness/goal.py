@@ -12,8 +12,6 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.notions import notion
 
-__all__ = ["Goal"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:

@@ -17,8 +17,6 @@ from mfairfl.fairness.rates import compared_counts, group_measure, violation_of
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import Interval, Resampling, fair_kind, simulated_fair
 
-__all__ = ["GoalViolation", "goal_violation"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoalViolation:

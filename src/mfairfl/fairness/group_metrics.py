@@ -23,22 +23,6 @@ from mfairfl.fairness.notions import notion
 from mfairfl.fairness.rates import Aggregate, Kind, Method, group_measure, measured_groupings
 from mfairfl.fairness.tally import Tally
 
-__all__ = [
-    "accuracy_parity_difference",
-    "accuracy_parity_loss_violation",
-    "accuracy_parity_ratio",
-    "accuracy_parity_violation",
-    "demographic_parity_difference",
-    "demographic_parity_ratio",
-    "demographic_parity_violation",
-    "equal_opportunity_difference",
-    "equal_opportunity_ratio",
-    "equal_opportunity_violation",
-    "equalized_odds_difference",
-    "equalized_odds_ratio",
-    "equalized_odds_violation",
-]
-
 
 def demographic_parity_violation(
     y_true: Any,

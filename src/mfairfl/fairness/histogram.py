@@ -15,8 +15,6 @@ from numpy.typing import ArrayLike, NDArray
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.arrays import binary_column
 
-__all__ = ["ScoreHistogram", "checked_rows", "pooled_histogram"]
-
 Floats = NDArray[np.float64]
 
 _REACH = 8.0  # |logit| up to which bins are narrow: probabilities from .0003 to .9997

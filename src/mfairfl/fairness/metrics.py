@@ -18,25 +18,6 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.rates import CLIENT_SPREADS, PROPORTIONS, client_accuracies, pooled_table
 from mfairfl.fairness.tally import Tally
 
-__all__ = [
-    "CLIENT_NUMBERS",
-    "UndefinedMetricWarning",
-    "accuracy",
-    "as_tally",
-    "balanced_accuracy",
-    "best_client_accuracy",
-    "client_accuracy_gap",
-    "client_accuracy_std",
-    "client_number",
-    "defined",
-    "f1",
-    "false_positive_rate",
-    "performance",
-    "selection_rate",
-    "true_positive_rate",
-    "worst_client_accuracy",
-]
-
 Floats = NDArray[np.float64]
 
 

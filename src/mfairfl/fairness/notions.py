@@ -14,19 +14,6 @@ from typing import Any, Literal
 from mfairfl.errors import ConfigError, require_known
 from mfairfl.plugins import Registry
 
-__all__ = [
-    "NOTIONS",
-    "REGISTRY",
-    "Event",
-    "Notion",
-    "Statistic",
-    "available_notions",
-    "follow_notion",
-    "is_built_in",
-    "notion",
-    "register_notion",
-]
-
 Statistic = Literal["selection", "error", "loss"]
 
 _VALUE: dict[Statistic, str] = {"selection": "P(ŷ=1{})", "error": "P(ŷ≠y{})", "loss": "E[ℓ{}]"}

@@ -18,29 +18,6 @@ from mfairfl.errors import ConfigError, require_known
 from mfairfl.fairness.cells import Cells, Grouping
 from mfairfl.fairness.notions import Notion, available_notions
 
-__all__ = [
-    "CLIENT_SPREADS",
-    "KINDS",
-    "PROPORTIONS",
-    "Aggregate",
-    "Kind",
-    "Method",
-    "Proportion",
-    "Spread",
-    "client_accuracies",
-    "compared_counts",
-    "decision_notions",
-    "divide",
-    "group_measure",
-    "group_rates",
-    "measured_groupings",
-    "pooled_table",
-    "single_groupings",
-    "violation_of",
-    "why_each_undefined",
-    "why_undefined",
-]
-
 Floats = NDArray[np.float64]
 Kind = Literal["violation", "difference", "ratio"]
 Method = Literal["between_groups", "to_overall"]

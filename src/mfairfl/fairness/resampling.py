@@ -16,17 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaln, xlog1py, xlogy
 
-__all__ = [
-    "OWN_STRATA",
-    "accuracy_spreads",
-    "decided",
-    "each_resampled",
-    "resampled",
-    "resampled_together",
-    "smoothed",
-    "strata",
-]
-
 Floats = NDArray[np.float64]
 Counter = Callable[[Floats], NDArray[np.uint8]]
 

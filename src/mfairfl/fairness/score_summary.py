@@ -30,8 +30,6 @@ from mfairfl.fairness.summary import (
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import Interval, Intervals
 
-__all__ = ["SCORE_NUMBERS", "summarise_scores"]
-
 Floats = NDArray[np.float64]
 
 SCORE_NUMBERS = ("roc_auc", "loss", "expected_calibration_error")

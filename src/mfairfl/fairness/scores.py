@@ -33,16 +33,6 @@ from mfairfl.fairness.arrays import binary_column
 from mfairfl.fairness.histogram import ScoreHistogram, pooled_histogram
 from mfairfl.fairness.rates import divide
 
-__all__ = [
-    "CALIBRATION_BINS",
-    "LOGIT_BINS",
-    "RowScores",
-    "ScoreSums",
-    "pooled_scores",
-    "roc_auc_interval",
-    "roc_aucs",
-]
-
 Floats = NDArray[np.float64]
 
 CALIBRATION_BINS = 15

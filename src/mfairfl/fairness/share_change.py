@@ -6,8 +6,6 @@ import math
 
 from mfairfl.fairness.uncertainty import Interval, wilson
 
-__all__ = ["share_change"]
-
 Counted = tuple[float, float]
 """Rows that count as hits, and all rows."""
 

@@ -27,21 +27,6 @@ from mfairfl.fairness.rates import (
 )
 from mfairfl.fairness.tally import Tally
 
-__all__ = [
-    "OVERALL_NUMBERS",
-    "TABLE_NUMBERS",
-    "Found",
-    "TallySummary",
-    "constant_classifier",
-    "defined_values",
-    "each_table",
-    "overall_numbers",
-    "reported_groupings",
-    "summarise",
-    "table_rows",
-    "undefined_numbers",
-]
-
 OVERALL_NUMBERS = (
     "accuracy",
     "balanced_accuracy",

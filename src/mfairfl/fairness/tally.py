@@ -14,8 +14,6 @@ from mfairfl.errors import ConfigError, DataError, require_known
 from mfairfl.fairness.arrays import binary_column, coded_column, group_column, named_columns
 from mfairfl.fairness.cells import Cells
 
-__all__ = ["CodedRows", "Suppressed", "Tally", "hidden_cells"]
-
 
 def hidden_cells(
     rows: NDArray[np.int64], names: Sequence[tuple[str, ...]], minimum: int

@@ -23,8 +23,6 @@ from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.histogram import ScoreHistogram, checked_rows
 
-__all__ = ["Thresholds", "fit_thresholds", "refuse_losses"]
-
 Floats = NDArray[np.float64]
 
 _NEGLIGIBLE = 1e-9  # a probability below this is the solver's rounding

@@ -67,20 +67,6 @@ from mfairfl.fairness.summary import (
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.violation_limits import DrawnGroups, violation_limits
 
-__all__ = [
-    "Interval",
-    "Intervals",
-    "NoiseFloor",
-    "Resampling",
-    "Verdict",
-    "fair_kind",
-    "intervals",
-    "noise_floor",
-    "simulated_fair",
-    "verdict",
-    "wilson",
-]
-
 Floats = NDArray[np.float64]
 Numbers = Mapping[str, float | None]
 Drawn = dict[str, NDArray[np.int64]]

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.notions import Notion
 
-__all__ = ["DrawnGroups", "violation_limits"]
-
 Floats = NDArray[np.float64]
 
 

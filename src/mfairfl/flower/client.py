@@ -25,15 +25,6 @@ from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.flower.records import sums_record
 from mfairfl.training.plan import Plan, Table2
 
-__all__ = [
-    "attributes_of",
-    "cells_of",
-    "fair_loss",
-    "make_optimizer",
-    "measurement_record",
-    "proximal_term",
-]
-
 Groups = Mapping[str, Sequence[str]]
 """Sensitive attributes: the names of each one's groups, in the order of their codes."""
 

@@ -19,8 +19,6 @@ from mfairfl.remote.codec import Packet, expect_answer, make_packet
 from mfairfl.remote.silo_file import SILO_NAME
 from mfairfl.remote.transport import Absent, read_replies
 
-__all__ = ["GridTransport", "MessageSignals", "match_replies"]
-
 K = TypeVar("K")
 _log = logging.getLogger("mfairfl")
 _UNREADABLE = 0  # Flower's code of an error that it has no other for

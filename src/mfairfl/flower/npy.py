@@ -14,8 +14,6 @@ import numpy as np
 
 from mfairfl.errors import MessageError
 
-__all__ = ["LONGEST_HEADER", "read_npy"]
-
 LONGEST_HEADER = 1024
 """Bytes that a file may have beside its numbers."""
 

@@ -21,17 +21,6 @@ from mfairfl.flower.npy import read_npy
 from mfairfl.remote.codec import Packet, check_statistics
 from mfairfl.training.plan import GLOBAL, Job, Plan, Table2
 
-__all__ = [
-    "PLAN",
-    "ModelLayout",
-    "from_records",
-    "plan_record",
-    "read_measurement",
-    "read_plan",
-    "sums_record",
-    "to_records",
-]
-
 PLAN = "plan"
 """The record of a training message that holds the plan."""
 

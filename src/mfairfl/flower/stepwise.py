@@ -20,8 +20,6 @@ from mfairfl.flower.records import ModelLayout
 from mfairfl.strategies.base import Strategy, Summary
 from mfairfl.training.plan import Job, Recipe, Report
 
-__all__ = ["AppSettings", "StepwiseLoop"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppSettings:

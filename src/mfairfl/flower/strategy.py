@@ -34,8 +34,6 @@ from mfairfl.strategies import base as methods
 from mfairfl.strategies.registry import hyper_parameters_of
 from mfairfl.training.plan import Job, Recipe, Report
 
-__all__ = ["FairStrategy"]
-
 T = TypeVar("T")
 
 

@@ -26,8 +26,6 @@ from numpy.typing import ArrayLike, NDArray
 from mfairfl.errors import ConfigError, require_known
 from mfairfl.geometry.gram import Floats, checked, checked_goals, checked_gram, checked_weights
 
-__all__ = ["Conflicts", "adjusted_count", "cosines", "diminish_conflicts", "rescaling"]
-
 Order = Literal["loss", "reversed", "random", "fixed"]
 Convention = Literal["paper", "gradvac"]
 Kept = Literal["loss", "order"]

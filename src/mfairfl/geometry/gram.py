@@ -9,15 +9,6 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from mfairfl.errors import DataError
 
-__all__ = [
-    "checked",
-    "checked_goals",
-    "checked_gram",
-    "checked_weights",
-    "gram_matrix",
-    "weighted_sum",
-]
-
 Floats = NDArray[np.float64]
 
 

@@ -18,8 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.geometry.gram import Floats, checked, checked_gram, checked_weights
 
-__all__ = ["min_norm_coefficients", "project_box_simplex"]
-
 # Relative to the lengths that are multiplied in it, a duality gap that is rounding.
 _CERTAIN = 1e-12
 # Per client: eigenvalues of the cosines, and lengths of differences, that are rounding errors.

@@ -20,17 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.geometry.gram import Floats, checked, checked_gram, checked_weights
 
-__all__ = [
-    "centred_clipping",
-    "distances",
-    "geometric_median",
-    "krum",
-    "mixed_gram",
-    "multi_krum",
-    "nearest_neighbour_mixing",
-    "norm_clipping",
-]
-
 # A float32 Gram matrix is right to 1e-6 of the squared norms (gram.py), so a distance that it
 # takes for 0 may be a thousandth of them.
 _RESOLUTION = 1e-3

@@ -9,8 +9,6 @@ from typing import TypeVar
 from mfairfl.errors import ConfigError, unknown
 from mfairfl.glossary.words import Entry, fixed_entries, key_of
 
-__all__ = ["entries", "explain"]
-
 T = TypeVar("T")
 
 

@@ -6,8 +6,6 @@ from mfairfl.fairness.notions import Notion
 from mfairfl.fairness.rates import KINDS, Kind
 from mfairfl.glossary.words import Entry
 
-__all__ = ["kinds_of", "measure_entry", "notion_entry"]
-
 _PAGE = "docs/decisions/0012-one-name-one-number.md"
 _SHORT: dict[Kind, str] = {
     "violation": "Largest gap between a group and everyone in {}; 0 is equal.",

@@ -7,8 +7,6 @@ from inspect import getdoc
 from mfairfl.glossary.words import Entry
 from mfairfl.strategies import Card, create, describe
 
-__all__ = ["method_entry"]
-
 _SERVED = {
     "global": "One model serves everybody.",
     "personal": "Every client is served by a model of its own.",

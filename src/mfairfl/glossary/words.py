@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-__all__ = ["Entry", "fixed_entries", "key_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:

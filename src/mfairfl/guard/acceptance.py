@@ -18,16 +18,6 @@ from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.scores import ScoreSums
 from mfairfl.training.plan import Controller, Job, Plan, Report
 
-__all__ = [
-    "LARGEST_LOSS",
-    "LONGEST",
-    "Terms",
-    "accept_measured",
-    "accept_reports",
-    "accept_scored",
-    "lower_median",
-]
-
 Floats = NDArray[np.float64]
 Rows = Mapping[Split, Mapping[str, np.ndarray]]
 """Rows per (cell, label) that clients were enrolled with."""

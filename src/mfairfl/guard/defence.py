@@ -46,16 +46,6 @@ from mfairfl.geometry.robust import (
 from mfairfl.guard.acceptance import lower_median
 from mfairfl.strategies.base import Card
 
-__all__ = [
-    "ROBUST",
-    "Defended",
-    "Updates",
-    "check_robust",
-    "defend",
-    "doubted_losses",
-    "recommended",
-]
-
 LIARS = 0.2
 """The share of clients that rules of the literature assume to lie."""
 

@@ -14,8 +14,6 @@ from mfairfl.data import Split
 from mfairfl.data.values import DocumentedModel
 from mfairfl.strategies.base import Card
 
-__all__ = ["ManifestLine", "Protocol", "manifest"]
-
 What = Literal[
     "rows",
     "file description",

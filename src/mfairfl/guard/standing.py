@@ -12,8 +12,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-__all__ = ["STRIKES", "TERM", "Standing"]
-
 STRIKES = 3
 """Rounds in a row with a refused answer after which a client is suspended."""
 

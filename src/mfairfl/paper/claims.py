@@ -17,8 +17,6 @@ from mfairfl.experiments.tables.tabulate import LEVEL
 from mfairfl.experiments.tables.writers import markdown, number, spread
 from mfairfl.paper.verdicts import SLACK, error_of, verdict
 
-__all__ = ["dominating", "write_claims"]
-
 _GROUP_TABLES = ("table-1", "table-s2", "table-s3")
 REFERENCE = "mfairfl"
 

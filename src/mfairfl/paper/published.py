@@ -9,8 +9,6 @@ from itertools import product
 from mfairfl.experiments.tables.layout import TableLayout
 from mfairfl.experiments.tables.tabulate import Published
 
-__all__ = ["PUBLISHED_TABLES", "published_for"]
-
 _DATA = ("adult", "compas", "bank")
 _VIOLATIONS = tuple(
     f"{notion}_violation" for notion in ("demographic_parity", "equalized_odds", "accuracy_parity")

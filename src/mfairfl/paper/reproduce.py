@@ -19,8 +19,6 @@ from mfairfl.paper.claims import write_claims
 from mfairfl.paper.published import PUBLISHED_TABLES, published_for
 from mfairfl.paper.verdicts import write_verdicts
 
-__all__ = ["reproduce", "studies_folder"]
-
 
 def studies_folder() -> Path:
     """Return the folder of the paper's study files."""

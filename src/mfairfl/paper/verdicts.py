@@ -14,8 +14,6 @@ from scipy.stats import t as student
 from mfairfl.experiments.tables.layout import TableLayout, TableMeasure, measures
 from mfairfl.experiments.tables.writers import CellTexts, Place, markdown, number, spread
 
-__all__ = ["SLACK", "error_of", "verdict", "write_verdicts"]
-
 SLACK = 1.3
 
 

@@ -12,8 +12,6 @@ from mfairfl.report.markdown import bullets
 from mfairfl.report.wording import label_of, percent
 from mfairfl.text import markdown_escaped
 
-__all__ = ["ai_act_skeleton"]
-
 _PROVIDER = "**to be filled in by the provider of the system**"
 
 

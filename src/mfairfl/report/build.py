@@ -23,8 +23,6 @@ from mfairfl.report.treatment import data_treatment
 from mfairfl.runs.references import fit_on_rows_of
 from mfairfl.text import one_line
 
-__all__ = ["build_report"]
-
 _LONGEST = 2000  # characters of a text
 
 

@@ -13,8 +13,6 @@ from mfairfl.report.markdown import bullets, table
 from mfairfl.report.wording import label_of
 from mfairfl.text import markdown_escaped, some_of
 
-__all__ = ["model_card"]
-
 _RATES = (
     "accuracy",
     "selection_rate",

@@ -13,8 +13,6 @@ from mfairfl.report.document import Change
 from mfairfl.report.reported_run import ReportedRun
 from mfairfl.runs.record import Bounds, Number
 
-__all__ = ["changes_between"]
-
 _ALL = ("accuracy", "balanced_accuracy", "selection_rate", "roc_auc", "worst_client_accuracy")
 _SLICE = ("accuracy", "selection_rate", "true_positive_rate", "false_positive_rate")
 

@@ -13,8 +13,6 @@ from mfairfl.runs.record import Evaluation
 from mfairfl.runs.references import ReferenceRecord
 from mfairfl.runs.side_by_side import different_rows
 
-__all__ = ["baseline_of", "compared_models"]
-
 _BEFORE = (
     "accuracy",
     "balanced_accuracy",

@@ -8,8 +8,6 @@ from mfairfl.report.document import Change
 from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.wording import and_list, percent, points, range_of_points
 
-__all__ = ["cost_sentence"]
-
 
 def cost_sentence(
     run: ReportedRun, baseline: ReportedRun | None, changes: Sequence[Change]

@@ -18,8 +18,6 @@ from mfairfl.report.wording import known_notion, plain_name
 from mfairfl.runs.history import number_in, read_rows
 from mfairfl.runs.record import Number, ServedFacts
 
-__all__ = ["HISTORY", "training_course"]
-
 HISTORY = ("rounds.csv", "clients.csv")
 """The files that training is read from."""
 

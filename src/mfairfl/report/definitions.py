@@ -10,8 +10,6 @@ from mfairfl.glossary import explain
 from mfairfl.report.document import Definition, RunReport
 from mfairfl.report.wording import known_notion, label_of, plain_name
 
-__all__ = ["define", "numbers_in"]
-
 _TERMS = ("interval", "noise_floor")
 _COURSE = ("multipliers", "conflicts", "coefficients")
 

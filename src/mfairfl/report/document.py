@@ -16,25 +16,6 @@ from mfairfl.fairness.uncertainty import Verdict
 from mfairfl.guard.manifest import ManifestLine
 from mfairfl.runs.record import Bounds, Number, schema_text
 
-__all__ = [
-    "Change",
-    "ComparedModel",
-    "DataTreatment",
-    "Definition",
-    "GroupUse",
-    "Headline",
-    "Judgement",
-    "Measured",
-    "Provenance",
-    "RunReport",
-    "Section",
-    "ServerView",
-    "Slice",
-    "TrainingCourse",
-    "Withheld",
-    "json_schema",
-]
-
 SCHEMA_VERSION = 1
 
 Outcome = Verdict | Literal["no verdict"]

@@ -6,8 +6,6 @@ from mfairfl.report.document import GroupUse
 from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.wording import and_list
 
-__all__ = ["group_use"]
-
 
 def group_use(run: ReportedRun) -> GroupUse:
     """Say whether a decision needs the group, as an input or to choose a threshold."""

@@ -11,8 +11,6 @@ from mfairfl.report.verdict import judgements, verdict_sentence
 from mfairfl.report.wording import and_list, compared_in
 from mfairfl.text import some_of
 
-__all__ = ["make_headline"]
-
 
 def make_headline(
     run: ReportedRun,

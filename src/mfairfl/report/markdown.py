@@ -7,8 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from mfairfl.text import markdown_escaped
 
-__all__ = ["bullets", "table"]
-
 _FIRST = re.compile(r"^(?:[-+=]|\d+[.)](?=\s|$))")  # would begin a list, a line or a heading
 
 

@@ -8,8 +8,6 @@ from mfairfl.fairness.rates import KINDS, PROPORTIONS
 from mfairfl.report.document import Measured, Section, Slice
 from mfairfl.runs.record import Bounds, Evaluation, Number
 
-__all__ = ["client_slices", "group_sections", "overall_numbers"]
-
 
 def overall_numbers(found: Evaluation) -> list[Measured]:
     """Return every number of all rows together."""

@@ -13,8 +13,6 @@ from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.wording import and_list
 from mfairfl.runs.options import dotted
 
-__all__ = ["altered_files", "provenance_of", "read_encoder"]
-
 _ENCODER = "encoder.json"
 _FILES = ("run.json", "model.safetensors", _ENCODER)
 

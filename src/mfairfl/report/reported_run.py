@@ -20,8 +20,6 @@ from mfairfl.strategies import Card
 from mfairfl.strategies.registry import METHODS, describe
 from mfairfl.text import one_line
 
-__all__ = ["Aim", "FairnessAsked", "ReportedRun", "read_runs"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:

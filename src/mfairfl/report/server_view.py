@@ -12,8 +12,6 @@ from mfairfl.runs.record import WithheldCell
 from mfairfl.runs.server_view import protocol_of
 from mfairfl.strategies import Card, create
 
-__all__ = ["view_of", "withheld_by_silos"]
-
 _SILOS = "silos"  # the scheme of clients with files of their own
 
 

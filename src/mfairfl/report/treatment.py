@@ -12,8 +12,6 @@ from mfairfl.report.reported_run import ReportedRun
 from mfairfl.runs.record import ClientFacts
 from mfairfl.text import some_of
 
-__all__ = ["data_treatment"]
-
 _MANY = 5  # values that a line names
 
 

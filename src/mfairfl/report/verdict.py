@@ -24,8 +24,6 @@ from mfairfl.report.wording import (
 )
 from mfairfl.runs.usefulness import asked_of, doubts
 
-__all__ = ["judgements", "verdict_sentence"]
-
 
 def judgements(run: ReportedRun) -> list[Judgement]:
     """Judge every notion of a run's goal."""

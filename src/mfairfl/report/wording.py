@@ -8,19 +8,6 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.notions import Notion, notion
 from mfairfl.runs.record import Bounds
 
-__all__ = [
-    "and_list",
-    "compared_in",
-    "digits_apart",
-    "is_loss",
-    "known_notion",
-    "label_of",
-    "percent",
-    "plain_name",
-    "points",
-    "range_of_points",
-]
-
 _LABELS = {
     "loss": "log-loss",
     "roc_auc": "ROC-AUC",

@@ -11,8 +11,6 @@ from mfairfl.files import read_regular_file, write_atomically
 from mfairfl.report.document import RunReport
 from mfairfl.strict_json import parse_json
 
-__all__ = ["ReportFiles", "report_files", "write_report"]
-
 _SUFFIXES = (".html", ".htm")
 _OURS = {"schema_version", "headline", "provenance", "definitions"}  # keys of report.json
 

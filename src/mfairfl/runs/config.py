@@ -35,9 +35,6 @@ from mfairfl.strategies.base import Strategy
 from mfairfl.strategies.registry import METHODS
 from mfairfl.training.plan import Recipe
 
-__all__ = ["Config", "make_config"]
-
-
 T = TypeVar("T")
 
 

@@ -16,8 +16,6 @@ from mfairfl.remote.silo_file import SiloSettings, follow_extensions
 from mfairfl.runs.config import Config, make_config
 from mfairfl.strategies.registry import METHODS
 
-__all__ = ["consent_of", "read_consent"]
-
 
 def consent_of(config: Config, source: str) -> RunConsent:
     """Return what clients agree to that take part in a run with this configuration.

@@ -19,8 +19,6 @@ from mfairfl.runs.options import dotted
 from mfairfl.runs.record import RunRecord, StartedRecord, read_record
 from mfairfl.runs.served_file import dump_served, parse_served
 
-__all__ = ["RunDirectory"]
-
 _MODEL_FILES = ("model.safetensors", "encoder.json")
 # Files that may exist before a run does: its lock, and what a local deployment writes first.
 _EXPECTED = {".lock", "deployment", "journal.jsonl", "silos"}

@@ -21,8 +21,6 @@ from mfairfl.runs.record import RunRecord
 from mfairfl.strategies.base import Weights
 from mfairfl.strict_json import parse_json
 
-__all__ = ["FILE", "EstimatorFile", "SavedClasses", "SavedParameters"]
-
 FILE = "estimator.json"
 _RESTORE = "the file was altered: restore it or fit again"
 

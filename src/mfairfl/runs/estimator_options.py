@@ -11,8 +11,6 @@ from sklearn.utils import check_random_state
 from mfairfl.errors import ConfigError, unknown
 from mfairfl.runs.options import OPTIONS, dotted
 
-__all__ = ["run_options", "seed_of"]
-
 _SAME = (
     *("notion", "tolerance", "output_rule", "weights"),
     *("hidden", "rounds", "local_epochs", "batch_size", "lr", "weight_decay"),

@@ -30,8 +30,6 @@ from mfairfl.fairness.summary import (
 from mfairfl.fairness.uncertainty import Intervals, NoiseFloor, intervals, noise_floor
 from mfairfl.runs.record import Evaluation, MetricIntervals, Metrics, NoiseFloors
 
-__all__ = ["MeasuredRows", "evaluate", "evaluate_rows", "measure_predictions", "merged"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRows:

@@ -33,8 +33,6 @@ from mfairfl.runs.record import FederationFacts, RunRecord, StartedRecord, Timin
 from mfairfl.runs.workers import processors
 from mfairfl.training.arithmetic import steady_arithmetic
 
-__all__ = ["Run", "RunRequest", "run_requests"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:

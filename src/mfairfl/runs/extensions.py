@@ -17,8 +17,6 @@ from mfairfl.runs.config import Config
 from mfairfl.strategies.base import Strategy
 from mfairfl.strategies.registry import METHODS
 
-__all__ = ["exported", "register", "restore"]
-
 _REGISTRIES: Mapping[str, Registry[Any]] = {
     registry.kind: registry for registry in (METHODS, DATASETS, MODELS)
 }

@@ -41,8 +41,6 @@ from mfairfl.runs.record import (
 )
 from mfairfl.strategies.base import Summary
 
-__all__ = ["FederatedRequest", "run_federated", "run_name"]
-
 _LONGEST_NAME = 80  # characters of a strategy's name in that of a run
 
 

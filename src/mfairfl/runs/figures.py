@@ -23,8 +23,6 @@ from mfairfl.files import write_atomically
 from mfairfl.runs.history import number_in, read_rows
 from mfairfl.runs.record import RunRecord, ServedFacts
 
-__all__ = ["MARKERS", "STYLE", "plot_clients", "plot_rounds", "save_figure"]
-
 # A client may be called "$A$": names are text, never formulas.
 STYLE: Any = {
     "svg.hashsalt": "mfairfl",

@@ -32,8 +32,6 @@ from mfairfl.files import naming, write_atomically
 from mfairfl.runs.version_1 import current_name
 from mfairfl.text import formula_safe, formula_unsafe
 
-__all__ = ["History", "number_in", "read_rows", "round_numbers"]
-
 _LONGEST = 1 << 26  # characters of a field
 _OVERALL = ("accuracy", "balanced_accuracy")
 _CLIENTS = ("client_accuracy_std", "client_accuracy_gap", "worst_client_accuracy")

@@ -19,17 +19,6 @@ from mfairfl.data.records import column_names
 from mfairfl.errors import DataError
 from mfairfl.fairness.arrays import named_columns
 
-__all__ = [
-    "Labels",
-    "features_of",
-    "is_frame",
-    "label_column",
-    "label_texts",
-    "labelled_table",
-    "labels_of",
-    "raw_rows",
-]
-
 _NESTED = (dict, list, tuple, set, frozenset, np.ndarray)
 
 Values = NDArray[np.object_]

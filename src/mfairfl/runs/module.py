@@ -14,8 +14,6 @@ from mfairfl.errors import DataError, unknown
 from mfairfl.models import Model
 from mfairfl.runs.reading import read_rows
 
-__all__ = ["ServedModule"]
-
 
 class ServedModule(nn.Module):
     """From encoded rows to the probability of the favourable label, as `predict_proba` gives it.

@@ -14,8 +14,6 @@ from typing import Any, Literal, NamedTuple
 from mfairfl.errors import ConfigError, unknown
 from mfairfl.files import load_toml
 
-__all__ = ["OPTIONS", "Option", "comma_list", "dotted", "nested", "settings", "toml_value"]
-
 Kind = Literal["text", "integer", "number", "names", "integers", "switch"]
 
 

@@ -29,8 +29,6 @@ from mfairfl.runs.record import (
 )
 from mfairfl.runs.usefulness import Asked, doubts
 
-__all__ = ["finish_run", "started_record"]
-
 _LIBRARIES = ("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors")
 
 

@@ -30,8 +30,6 @@ from mfairfl.runs.prepare import ModuleFactory
 from mfairfl.runs.reading import ReadRows, read_rows
 from mfairfl.runs.record import RunRecord
 
-__all__ = ["Predictor", "load"]
-
 _WRITTEN = ("row", "score", "decision", "favourable")
 
 

@@ -10,28 +10,18 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from mfairfl.data import SPLITS, Federation, Table, load_dataset, partition, read_table
+from mfairfl.data import SPLITS, Federation, Split, Table, load_dataset, partition, read_table
 from mfairfl.data.frame import FileContent, read_file
 from mfairfl.data.leaks import copies_of
 from mfairfl.data.traps import SERIOUS, trap_lines, traps_of
 from mfairfl.data.treatment import treated
 from mfairfl.engine.embedded import counts_of, splits_of, summarize
-from mfairfl.engine.state import Setup, Split
+from mfairfl.engine.state import Setup
 from mfairfl.errors import ConfigError
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
 from mfairfl.runs.config import Config
 from mfairfl.strategies.base import Summary
-
-__all__ = [
-    "ModuleFactory",
-    "content_of",
-    "federation_of",
-    "model_of",
-    "setup_of",
-    "table_of",
-    "with_traps",
-]
 
 ModuleFactory = Callable[[int], nn.Module]
 

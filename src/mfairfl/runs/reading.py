@@ -15,8 +15,6 @@ from mfairfl.data import MISSING, Encoder, Inputs, Task, features_frame, read_fr
 from mfairfl.data.columns import columns_of
 from mfairfl.data.frame import read_file
 
-__all__ = ["ReadRows", "read_rows"]
-
 _SHOWN = 3  # unseen values that a note names
 
 

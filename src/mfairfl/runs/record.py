@@ -35,30 +35,6 @@ from mfairfl.files import read_regular_file, write_atomically
 from mfairfl.runs.version_1 import upgraded
 from mfairfl.strict_json import parse_json
 
-__all__ = [
-    "ClientFacts",
-    "DataFacts",
-    "DisclosureFacts",
-    "Evaluation",
-    "FederationFacts",
-    "MachineFacts",
-    "MetricIntervals",
-    "Metrics",
-    "MetricsBySplit",
-    "ModelFacts",
-    "NoiseFloors",
-    "RunRecord",
-    "ServedFacts",
-    "StartedRecord",
-    "Timing",
-    "TreatedFacts",
-    "WithheldCell",
-    "json_schema",
-    "read_record",
-    "reported",
-    "schema_text",
-]
-
 SCHEMA_VERSION = 2
 _SHOWN = 300  # characters of a problem in a message
 

@@ -42,8 +42,6 @@ from mfairfl.runs.record import (
 )
 from mfairfl.runs.side_by_side import different_rows
 
-__all__ = ["ReferenceRecord", "ReferenceRequest", "fit_on_rows_of", "fit_references"]
-
 _FILE = "reference.json"
 _LIBRARIES = ("mfairfl", "scikit-learn", "numpy", "scipy", "pandas")
 

@@ -11,8 +11,6 @@ from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.record import RunRecord
 
-__all__ = ["model_to_send"]
-
 
 def model_to_send(run: str | Path, sensitive: Sequence[str] = ()) -> SentModel:
     """Return the model that a run serves, for an audit over silos.

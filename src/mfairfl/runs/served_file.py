@@ -15,8 +15,6 @@ from mfairfl.engine.sealed import parse_tensors
 from mfairfl.errors import RunDirectoryError, first_problem
 from mfairfl.fairness.thresholds import Thresholds
 
-__all__ = ["dump_served", "parse_served"]
-
 _KEY = "served"
 _DTYPES: dict[str, np.dtype[Any]] = {
     "members": np.dtype(np.float32),

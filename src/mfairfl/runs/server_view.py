@@ -11,8 +11,6 @@ from mfairfl.data import SPLITS, Split
 from mfairfl.guard.manifest import ManifestLine, Protocol, manifest
 from mfairfl.runs.config import Config
 
-__all__ = ["protocol_of", "server_view"]
-
 
 def server_view(config: Config) -> tuple[ManifestLine, ...]:
     """Return what the server sees of each client in a run with this configuration.

@@ -9,8 +9,6 @@ from typing import Protocol
 from mfairfl.data import Task
 from mfairfl.runs.record import DataFacts, FederationFacts, RunRecord
 
-__all__ = ["MeasuredRecord", "different_rows", "distinct_names"]
-
 
 class MeasuredRecord(Protocol):
     """A record of a model that was measured on rows: of a run or of a reference."""

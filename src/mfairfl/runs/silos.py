@@ -33,8 +33,6 @@ from mfairfl.runs.predictor import load
 from mfairfl.runs.prepare import federation_of, table_of
 from mfairfl.runs.record import RunRecord
 
-__all__ = ["run_under_policy", "silo_config", "silo_task", "write_silo_files"]
-
 
 def run_under_policy(request: RunRequest, policy: Policy) -> Run:
     """Carry out a run whose clients let out what a policy says, or resume it.

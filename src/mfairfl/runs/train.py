@@ -22,8 +22,6 @@ from mfairfl.runs.silos import run_under_policy
 from mfairfl.strategies.base import Strategy
 from mfairfl.strategies.registry import spelled
 
-__all__ = ["train"]
-
 
 def train(
     data: str | Table | Federation | Dataset | Any = None,

@@ -11,8 +11,6 @@ from mfairfl.data.table import table_from_content
 from mfairfl.errors import DataError, MfairflError
 from mfairfl.runs.record import FederationFacts, RunRecord
 
-__all__ = ["splits_of_rows"]
-
 _SHOWN = 300  # characters of a reason, which may quote the file
 
 

@@ -20,8 +20,6 @@ from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import wilson
 from mfairfl.runs.record import Evaluation, Metrics, RunRecord
 
-__all__ = ["Asked", "asked_of", "doubts", "nearly_constant"]
-
 NEAR_CONSTANT = 0.01  # a model that selects fewer (or all but fewer) hardly decides anything
 _FEW = 100  # rows: below, an interval is wide whatever the model
 

@@ -12,8 +12,6 @@ from typing import Any
 from mfairfl.fairness.summary import summarise
 from mfairfl.fairness.tally import Tally
 
-__all__ = ["current_name", "upgraded"]
-
 
 def upgraded(old: Mapping[str, Any]) -> dict[str, Any]:
     """Return the contents of a run.json of schema 1 in schema 2."""

@@ -37,8 +37,6 @@ from mfairfl.runs.references import ReferenceRecord, ReferenceRequest, fit_refer
 if TYPE_CHECKING:  # only a worker trains
     from mfairfl.engine.state import RoundRecord, RunState, Setup
 
-__all__ = ["PlannedRun", "Progress", "planned_runs", "processors", "run_and_fit", "run_many"]
-
 Worker = subprocess.Popen[str]
 Progress = Callable[[str, int, int], None]
 """Called with the run directory, its completed rounds and their number."""

@@ -28,8 +28,6 @@ from mfairfl.geometry.min_norm import project_box_simplex
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Summary, parameter
 from mfairfl.training.plan import Report
 
-__all__ = ["AFL"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AFL(Strategy):

@@ -23,20 +23,6 @@ from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.goal import Goal
 from mfairfl.training.plan import Job, Optimizer, Plan, Report
 
-__all__ = [
-    "Card",
-    "Gram",
-    "Measurement",
-    "Round",
-    "State",
-    "Step",
-    "Strategy",
-    "Summary",
-    "Weights",
-    "by_client",
-    "parameter",
-]
-
 Floats = NDArray[np.float64]
 
 Gram = Floats

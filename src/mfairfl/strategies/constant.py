@@ -21,8 +21,6 @@ import numpy as np
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy
 from mfairfl.training.plan import Job, Report
 
-__all__ = ["Constant"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Constant(Strategy):

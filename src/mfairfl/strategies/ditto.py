@@ -26,8 +26,6 @@ from mfairfl.strategies.base import Card, Round, State, parameter
 from mfairfl.strategies.fedavg import FedAvg
 from mfairfl.training.plan import PERSONAL, Job
 
-__all__ = ["Ditto"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ditto(FedAvg):

@@ -25,8 +25,6 @@ from numpy.typing import NDArray
 from mfairfl.strategies.base import Card, parameter
 from mfairfl.strategies.tilting import Tilted
 
-__all__ = ["DRFL"]
-
 Floats = NDArray[np.float64]
 
 _LEAST = 1e-10  # q-FFL's floor: a loss of 0 has no logarithm

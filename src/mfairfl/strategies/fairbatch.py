@@ -36,8 +36,6 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.notions import Statistic
 
-__all__ = ["Driver", "loss_table", "masses", "moved", "moves", "surrogate", "with_sum"]
-
 Floats = NDArray[np.float64]
 Driver = Literal["loss", "rates"]
 

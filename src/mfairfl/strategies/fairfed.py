@@ -49,8 +49,6 @@ from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Su
 from mfairfl.strategies.fairbatch import Driver, loss_table, masses, moved
 from mfairfl.training.plan import Job, Report, as_table
 
-__all__ = ["FairFed", "distance", "reweighting"]
-
 Floats = NDArray[np.float64]
 
 

@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights
 from mfairfl.training.plan import Report
 
-__all__ = ["FedAvg"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedAvg(Strategy):

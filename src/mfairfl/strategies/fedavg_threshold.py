@@ -26,8 +26,6 @@ from dataclasses import dataclass
 from mfairfl.strategies.base import Card
 from mfairfl.strategies.fedavg import FedAvg
 
-__all__ = ["FedAvgThreshold"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedAvgThreshold(FedAvg):

@@ -42,8 +42,6 @@ from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Su
 from mfairfl.strategies.fairbatch import Driver, loss_table, masses, moved, moves, with_sum
 from mfairfl.training.plan import Job, Report, as_table
 
-__all__ = ["FedFB"]
-
 Floats = NDArray[np.float64]
 
 

@@ -35,8 +35,6 @@ from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, We
 from mfairfl.strategies.logs import conflict_log
 from mfairfl.training.plan import Report
 
-__all__ = ["FedFV"]
-
 Floats = NDArray[np.float64]
 
 _NOISE = 1e-6  # relative error to be expected of a float32 Gram matrix

@@ -38,8 +38,6 @@ from mfairfl.geometry.min_norm import min_norm_coefficients
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights, parameter
 from mfairfl.training.plan import Report
 
-__all__ = ["FedMGDA"]
-
 Floats = NDArray[np.float64]
 
 

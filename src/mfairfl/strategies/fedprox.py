@@ -24,8 +24,6 @@ from mfairfl.strategies.base import Card, Round, State, parameter
 from mfairfl.strategies.fedavg import FedAvg
 from mfairfl.training.plan import Job
 
-__all__ = ["FedProx"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FedProx(FedAvg):

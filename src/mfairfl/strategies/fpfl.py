@@ -42,8 +42,6 @@ from mfairfl.strategies.lagrangian import Lagrangian
 from mfairfl.strategies.logs import fairness_log
 from mfairfl.training.plan import Job, Prices, Report, as_table
 
-__all__ = ["FPFL"]
-
 Floats = NDArray[np.float64]
 
 

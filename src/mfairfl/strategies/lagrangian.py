@@ -28,8 +28,6 @@ from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.goal import Goal
 from mfairfl.training.plan import Controller, Prices
 
-__all__ = ["Lagrangian", "local_controller"]
-
 Floats = NDArray[np.float64]
 
 

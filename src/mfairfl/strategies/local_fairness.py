@@ -36,8 +36,6 @@ from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, We
 from mfairfl.strategies.lagrangian import local_controller
 from mfairfl.training.plan import Job, Prices, Report
 
-__all__ = ["CenFair", "FedAvgFair", "IndFair"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LocalFair(Strategy):

@@ -12,8 +12,6 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.geometry.conflicts import Conflicts, cosines
 from mfairfl.strategies.lagrangian import Lagrangian
 
-__all__ = ["conflict_log", "fairness_log"]
-
 Floats = NDArray[np.float64]
 _SHOWN = 50  # clients
 

@@ -56,8 +56,6 @@ from mfairfl.strategies.lagrangian import Lagrangian, local_controller
 from mfairfl.strategies.logs import conflict_log, fairness_log
 from mfairfl.training.plan import Controller, Job, Plan, Prices, Report, adapted_gain, as_table
 
-__all__ = ["Goals", "MFairFL"]
-
 Floats = NDArray[np.float64]
 
 _TARGETS: dict[str, dict[str, Any]] = {

@@ -44,8 +44,6 @@ from mfairfl.strategies.base import (
 )
 from mfairfl.training.plan import Job, Report
 
-__all__ = ["QFFL"]
-
 _LEAST = 1e-10
 
 

@@ -31,17 +31,6 @@ from mfairfl.strategies.qffl import QFFL
 from mfairfl.strategies.scaffold import Scaffold
 from mfairfl.strategies.term import TERM
 
-__all__ = [
-    "METHODS",
-    "Method",
-    "available",
-    "create",
-    "describe",
-    "grids",
-    "hyper_parameters_of",
-    "spelled",
-]
-
 
 class Method(NamedTuple):
     """A registered name: a strategy class, and what the name presets of its hyper-parameters."""

@@ -29,8 +29,6 @@ import numpy as np
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights, parameter
 from mfairfl.training.plan import Job, Report
 
-__all__ = ["Scaffold"]
-
 _CONTROL = "control"  # c at the server, c_k in the client's slot of the same name
 
 

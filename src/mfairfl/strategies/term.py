@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 from mfairfl.strategies.base import Card, parameter
 from mfairfl.strategies.tilting import Tilted
 
-__all__ = ["TERM"]
-
 Floats = NDArray[np.float64]
 
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from mfairfl.strategies.base import Gram, Round, State, Step, Strategy, Weights, by_client
 from mfairfl.training.plan import Report
 
-__all__ = ["Tilted", "tilted"]
-
 Floats = NDArray[np.float64]
 
 

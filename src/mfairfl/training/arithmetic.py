@@ -13,8 +13,6 @@ from contextlib import contextmanager
 import torch
 from threadpoolctl import threadpool_limits
 
-__all__ = ["compute_steadily", "steady_arithmetic"]
-
 
 @contextmanager
 def steady_arithmetic() -> Iterator[None]:

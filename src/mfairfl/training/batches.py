@@ -19,8 +19,6 @@ from torch import Tensor
 from mfairfl.data import Inputs
 from mfairfl.models import Workspace
 
-__all__ = ["BLOCK", "LANES", "Deck", "Pool", "padded_batch", "whole_lanes"]
-
 LANES = 32
 """Padding unit. Elementwise kernels treat whole vectors (up to 2 × 16 numbers) and a tail
 differently in the last bit; with every row a multiple of this there is no tail."""

@@ -16,8 +16,6 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.training.plan import Controller, adapted_gain
 
-__all__ = ["Multipliers"]
-
 
 @dataclass(slots=True)
 class Multipliers:

@@ -11,8 +11,6 @@ from contextvars import ContextVar
 
 from mfairfl.errors import TimeLimitError
 
-__all__ = ["check_time", "stoppable_by", "time_limit"]
-
 _end: ContextVar[float] = ContextVar("end", default=math.inf)
 _stop: ContextVar[threading.Event | None] = ContextVar("stop", default=None)
 

@@ -17,8 +17,6 @@ from mfairfl.training.controller import Multipliers
 from mfairfl.training.plan import GLOBAL, Job, Plan, Report
 from mfairfl.training.trainer import Outcome, Work
 
-__all__ = ["batch_stream", "finish", "work_of"]
-
 
 def batch_stream(seed: int, round_: int, job: Job) -> np.random.Generator:
     """Return the stream that orders a job's rows."""

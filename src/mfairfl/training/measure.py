@@ -20,8 +20,6 @@ from mfairfl.models import Model, Workspace
 from mfairfl.training.batches import BLOCK, Pool, padded_batch, whole_lanes
 from mfairfl.training.deadline import check_time
 
-__all__ = ["Probe", "logits", "measure", "score_sums"]
-
 _FORWARD_ROWS = 16 * BLOCK  # evaluated at once: the activations stay in the caches
 _COUNTED_ROWS = 512 * BLOCK  # counted at once: bounds memory
 

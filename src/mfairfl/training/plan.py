@@ -16,21 +16,6 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.goal import Goal
 
-__all__ = [
-    "GLOBAL",
-    "PERSONAL",
-    "Controller",
-    "Job",
-    "Optimizer",
-    "Plan",
-    "Prices",
-    "Recipe",
-    "Report",
-    "Table2",
-    "adapted_gain",
-    "as_table",
-]
-
 Table2 = tuple[tuple[float, float], ...]
 """A number for each (cell, label): one pair (label 0, label 1) per cell."""
 

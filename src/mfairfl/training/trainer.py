@@ -29,8 +29,6 @@ from mfairfl.training.deadline import check_time
 from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import Optimizer, Plan, Table2
 
-__all__ = ["Outcome", "StepRule", "Work", "make_rule", "run_works"]
-
 
 class StepRule(Protocol):
     """Moves the first rows of a stack; rows that are done are simply left out."""

@@ -24,8 +24,6 @@ from mfairfl.guard.acceptance import accept_measured
 from mfairfl.randomness import stream
 from mfairfl.training.plan import Report
 
-__all__ = ["ATTACKS", "Attack", "Liars", "Scene", "poisoned"]
-
 STRENGTHS = (0.1, 0.3, 1.0, 1.5, 2.0, 3.0, 10.0)
 """Strengths that an optimal attack tries, with either sign."""
 

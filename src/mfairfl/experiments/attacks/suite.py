@@ -33,17 +33,6 @@ from mfairfl.runs.prepare import federation_of, model_of, setup_of, table_of
 from mfairfl.strategies.registry import create, hyper_parameters_of
 from mfairfl.training.arithmetic import steady_arithmetic
 
-__all__ = [
-    "ROUNDS",
-    "AttackOutcome",
-    "Case",
-    "core",
-    "fits",
-    "read_outcomes",
-    "run_cases",
-    "wider",
-]
-
 ROUNDS = 20
 """Rounds of an attacked run: half of the default, so that a suite ends within the hour."""
 

@@ -13,8 +13,6 @@ from scipy.stats import t as student
 from mfairfl.experiments.attacks.lies import ATTACKS
 from mfairfl.experiments.attacks.suite import AttackOutcome, Case
 
-__all__ = ["MEASURES", "AttackLine", "MeanChange", "Setting", "lines"]
-
 MEASURES = ("accuracy", "violation", "worst")
 """What honest clients get: accuracy, violation, accuracy of the worst of them."""
 

@@ -17,8 +17,6 @@ from mfairfl.experiments.figures.style import DPI, MethodStyle, legend_below, me
 from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.runs.figures import STYLE
 
-__all__ = ["plot_client_bars"]
-
 
 @rc_context(STYLE)
 def plot_client_bars(clients: pd.DataFrame) -> Figure:

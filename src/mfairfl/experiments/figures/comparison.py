@@ -15,8 +15,6 @@ from mfairfl.experiments.comparison import Comparison, Line
 from mfairfl.experiments.figures.style import legend_below
 from mfairfl.runs.figures import MARKERS, STYLE
 
-__all__ = ["plot_comparison"]
-
 
 @rc_context(STYLE)
 def plot_comparison(comparison: Comparison) -> Figure:

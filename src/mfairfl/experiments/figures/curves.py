@@ -18,8 +18,6 @@ from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.experiments.histories import NUMBERS, trained_rounds
 from mfairfl.runs.figures import STYLE
 
-__all__ = ["plot_convergence", "plot_multipliers"]
-
 
 @rc_context(STYLE)
 def plot_convergence(history: pd.DataFrame, *, data: Sequence[str], protocol: str) -> Figure:

@@ -21,8 +21,6 @@ from mfairfl.experiments.tables.layout import POOLED, POOLED_NOTE
 from mfairfl.fairness import notion as notion_of
 from mfairfl.runs.figures import STYLE
 
-__all__ = ["Frontiers", "plot_pareto"]
-
 Frontiers = Mapping[str, tuple[ArrayLike, ArrayLike]]
 """For a data set, violations (rising) and the best accuracy any classifier has at them."""
 

@@ -11,8 +11,6 @@ from matplotlib.figure import Figure
 from mfairfl.colours import DASHES, INK, PALETTE, tint
 from mfairfl.runs.figures import MARKERS
 
-__all__ = ["DPI", "MethodStyle", "legend_below", "line_style", "method_styles"]
-
 DPI = 160
 
 _POOLED_MARKERS = ("<", ">", "p")

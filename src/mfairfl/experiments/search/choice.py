@@ -13,8 +13,6 @@ import numpy as np
 
 from mfairfl.errors import ConfigError
 
-__all__ = ["Choice", "Scored", "allowed", "choose", "mean_of"]
-
 FLOOR_FACTOR = 1.3  # a violation this close to its noise floor cannot be told from chance
 USEFUL = 0.01  # accuracy a model must gain on the constant classifier to be of use
 

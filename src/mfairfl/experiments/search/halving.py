@@ -36,18 +36,6 @@ from mfairfl.runs.options import nested
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.workers import planned_runs, run_many
 
-__all__ = [
-    "LEARNING_RATES",
-    "RUNGS",
-    "Rung",
-    "Subject",
-    "TunedSubject",
-    "candidates",
-    "halve",
-    "make_lock",
-    "write_lock",
-]
-
 LEARNING_RATES = (0.001, 0.002, 0.005, 0.01, 0.02)
 """The paper's grid (Table S1); .002, our default, it has for FedAvg only."""
 

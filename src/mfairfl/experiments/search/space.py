@@ -15,18 +15,6 @@ from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.options import dotted, nested
 from mfairfl.strategies import grids
 
-__all__ = [
-    "Choices",
-    "Range",
-    "Search",
-    "Space",
-    "applied",
-    "check_space",
-    "default_metrics",
-    "default_space",
-    "own_values",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Choices:

@@ -21,8 +21,6 @@ from mfairfl.files import toml_text, write_atomically
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.figures import STYLE, save_figure
 
-__all__ = ["SearchResult", "SearchTrial", "best_toml", "plot_trials", "trials_csv"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchTrial:

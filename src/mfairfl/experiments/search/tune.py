@@ -43,8 +43,6 @@ from mfairfl.runs.options import settings
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.workers import run_many
 
-__all__ = ["SearchWatcher", "tune"]
-
 _WAIT = 60.0  # seconds a process waits while another one writes to the SQLite file
 _OWNER = "owner"
 

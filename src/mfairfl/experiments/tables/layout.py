@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from mfairfl.errors import require_known
 
-__all__ = ["POOLED", "POOLED_NOTE", "TableLayout", "TableMeasure", "measures", "short_name"]
-
 POOLED = "†"  # marks a pooled reference
 POOLED_NOTE = f"{POOLED} pooled: sees all rows; a reference, not federated"
 

@@ -17,8 +17,6 @@ from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.experiments.statistics import holm, paired, summary
 from mfairfl.experiments.tables.layout import POOLED, TableLayout, TableMeasure, measures
 
-__all__ = ["LEVEL", "Published", "tabulate"]
-
 LEVEL = 0.05
 _METHOD = ["protocol", "data", "split", "strategy", "notion"]
 _RUN = [*_METHOD, "seed"]

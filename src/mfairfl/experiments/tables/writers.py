@@ -21,19 +21,6 @@ from mfairfl.experiments.tables.layout import (
 from mfairfl.experiments.tables.tabulate import LEVEL
 from mfairfl.text import aligned, formula_safe_frame, formula_unsafe, markdown_escaped
 
-__all__ = [
-    "CellTexts",
-    "Place",
-    "markdown",
-    "number",
-    "read_csv",
-    "spread",
-    "write_csv",
-    "write_latex",
-    "write_markdown",
-    "write_text",
-]
-
 Place = tuple[str, str, str]
 """Protocol, data and split: one table."""
 

@@ -26,8 +26,6 @@ from mfairfl.report.audit.settings import AuditSettings
 from mfairfl.report.audit.significance import Share, fisher, holm, ratio_interval
 from mfairfl.report.document import Measured
 
-__all__ = ["SMALL_SHARE", "bias_tables"]
-
 SMALL_SHARE = 0.02
 """Categories with a smaller share of the rows may be left out of the ratios."""
 

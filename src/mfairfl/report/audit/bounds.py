@@ -27,8 +27,6 @@ from mfairfl.fairness.notions import Notion
 from mfairfl.fairness.rates import Kind, Proportion, divide
 from mfairfl.fairness.uncertainty import Interval
 
-__all__ = ["Outcomes", "RateBounds", "fitting", "measure_bounds"]
-
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 

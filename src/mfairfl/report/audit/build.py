@@ -22,8 +22,6 @@ from mfairfl.report.audit.sweep import sweep
 from mfairfl.report.definitions import define
 from mfairfl.report.document import Measured, Section, Slice
 
-__all__ = ["build_audit"]
-
 _TERMS = ("interval", "noise_floor", "bounds")
 _OF_TABLES = ("impact_ratio", "p-value", "holm correction")
 

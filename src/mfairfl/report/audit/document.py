@@ -23,21 +23,6 @@ from mfairfl.runs.record import Bounds, Number, Numbers, schema_text
 from mfairfl.strict_json import parse_json
 from mfairfl.text import one_line
 
-__all__ = [
-    "NOTICE",
-    "AuditDocument",
-    "AuditHeadline",
-    "BiasRow",
-    "BiasTable",
-    "Drift",
-    "DriftRow",
-    "RowFacts",
-    "Sweep",
-    "SweepRow",
-    "json_schema",
-    "read_audit",
-]
-
 SCHEMA_VERSION = 1
 
 NOTICE = "This is not an independent bias audit, and not legal advice."

@@ -30,8 +30,6 @@ from mfairfl.report.audit.settings import AuditSettings
 from mfairfl.report.audit.significance import Share, fisher, holm, mover
 from mfairfl.text import some_of
 
-__all__ = ["drift_since"]
-
 _RATES = {
     "selection_rate": False,
     "accuracy": True,

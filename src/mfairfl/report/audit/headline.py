@@ -22,8 +22,6 @@ from mfairfl.runs.record import Evaluation
 from mfairfl.runs.usefulness import nearly_constant
 from mfairfl.text import some_of
 
-__all__ = ["headline"]
-
 FEW_ROWS = 30
 """Groups with fewer rows are warned of: a rate of theirs has an interval of a third or more."""
 MANY_LEFT_OUT = 0.05

@@ -13,8 +13,6 @@ from mfairfl.report.document import Measured, Section, Slice
 from mfairfl.report.numbers import client_slices, group_sections, overall_numbers
 from mfairfl.runs.record import Evaluation
 
-__all__ = ["client_numbers", "everyone_numbers", "section_numbers"]
-
 _FIRST = ("selection_rate", *OVERALL_NUMBERS, "base_rate", *SCORE_NUMBERS)
 _Bounds = Mapping[str, Interval | None]
 

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.audit_counts import AuditCounts
 
-__all__ = ["AboveMedian", "MedianSplit", "lower_median", "split_at_median"]
-
 MedianKind = Literal["sample median", "edge of the score grid"]
 
 

@@ -16,8 +16,6 @@ from mfairfl.fairness.summary import TABLE_NUMBERS, reported_groupings
 from mfairfl.fairness.uncertainty import Interval
 from mfairfl.report.audit.bounds import Outcomes, RateBounds, fitting, measure_bounds
 
-__all__ = ["NumberBounds", "number_bounds", "of_client"]
-
 Found = dict[str, Interval | None]
 
 

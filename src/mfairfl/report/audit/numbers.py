@@ -11,8 +11,6 @@ from mfairfl.fairness.rates import KINDS, decision_notions
 from mfairfl.runs.evaluation import evaluate, merged
 from mfairfl.runs.record import Evaluation
 
-__all__ = ["evaluate_counts", "measured_notions", "needs_label"]
-
 
 def needs_label(notion: Notion) -> bool:
     """Say whether labels enter what a notion compares.

@@ -29,8 +29,6 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.report.audit.medians import AboveMedian
 from mfairfl.report.audit.settings import AuditMeaning
 
-__all__ = ["ALL", "CountedFrame", "RowReading", "count_frame"]
-
 ALL = "all"
 """Rows of every split, those a model was trained on among them."""
 MOST_COUNTS = 5_000

@@ -25,8 +25,6 @@ from mfairfl.report.audit.numbers import needs_label
 from mfairfl.report.audit.reading import ALL, RowReading, count_frame
 from mfairfl.report.audit.settings import NOT_STATED, AuditFacts, AuditSettings, AuditSource
 
-__all__ = ["audit", "audit_content", "stated"]
-
 _Model = TypeVar("_Model", bound=BaseModel)
 
 _ARRAYS = {"label": "y_true", "prediction": "y_pred", "score": "scores", "client": "clients"}

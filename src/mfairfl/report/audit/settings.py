@@ -10,8 +10,6 @@ from mfairfl.data.values import DocumentedModel
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.notions import notion
 
-__all__ = ["NOT_STATED", "AuditFacts", "AuditMeaning", "AuditSettings", "AuditSource"]
-
 NOT_STATED = "not stated"
 _LONGEST = 2000  # characters of a text that somebody typed
 

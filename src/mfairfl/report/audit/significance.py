@@ -11,14 +11,6 @@ from scipy.special import ndtri
 
 from mfairfl.fairness.uncertainty import Interval
 
-__all__ = [
-    "Share",
-    "fisher",
-    "holm",
-    "mover",
-    "ratio_interval",
-]
-
 _HALVINGS = 200  # of an interval of the logarithm: to the last digit of a float
 
 

@@ -13,8 +13,6 @@ from mfairfl.errors import DataError, MfairflError
 from mfairfl.fairness.audit_counts import UNKNOWN, AuditCounts, ScoreGrid
 from mfairfl.fairness.cells import Cells
 
-__all__ = ["CountedRows", "StoredAttribute", "StoredCounts"]
-
 _BINS = len(ScoreGrid().edges) + 1
 _Bin = Annotated[int, Field(ge=0, lt=_BINS)]
 _MOST_CELLS = 1_000_000  # a damaged file must not ask for all memory

@@ -11,8 +11,6 @@ from mfairfl.report.wording import label_of
 from mfairfl.runs.record import Bounds, Number
 from mfairfl.text import aligned, one_line
 
-__all__ = ["summary"]
-
 _WIDTH = 90
 _EVERY = 10  # edges of the score grid between rows of the sweep
 _RATES = {

@@ -21,8 +21,6 @@ from mfairfl.report.audit.numbers import needs_label
 from mfairfl.report.audit.settings import AuditSettings
 from mfairfl.runs.record import Number, Numbers
 
-__all__ = ["sweep"]
-
 
 def sweep(counts: AuditCounts, settings: AuditSettings) -> Sweep | None:
     """Return the numbers of the chosen notions at every edge of the grid; None without scores.

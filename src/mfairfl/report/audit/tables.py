@@ -10,8 +10,6 @@ from mfairfl.report.document import Measured, Slice
 from mfairfl.runs.record import Bounds
 from mfairfl.text import csv_text
 
-__all__ = ["CsvTable", "csv_tables"]
-
 Cell = str | float | int | bool | None
 
 

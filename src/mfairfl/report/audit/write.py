@@ -10,8 +10,6 @@ from mfairfl.report.audit.document import AuditDocument
 from mfairfl.report.audit.tables import csv_tables
 from mfairfl.report.page import render_audit
 
-__all__ = ["check_folder", "write_audit"]
-
 _FIXED = ("audit.html", "audit.json", "measures.csv", "groups.csv", "clients.csv")
 _SOMETIMES = ("sweep.csv", "drift.csv")
 _TABLES = tuple(

@@ -25,8 +25,6 @@ from mfairfl.report.charts.marks import (
 )
 from mfairfl.report.charts.scales import Scale, fitted, text_width, ticks
 
-__all__ = ["IntervalRow", "interval_chart"]
-
 _BESIDE = 126  # wider labels stand above their row
 _GAP = 10
 _FEW = 12  # of more rows, long labels are cut instead

@@ -25,8 +25,6 @@ from mfairfl.report.charts.marks import (
 )
 from mfairfl.report.charts.scales import Scale, fitted, text_width, ticks
 
-__all__ = ["Series", "line_chart"]
-
 _PLOT = 150  # height of the plot
 _MARKERS = 6  # on each curve
 _STYLES = len(SHAPES)  # as many as colours

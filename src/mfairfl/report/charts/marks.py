@@ -12,27 +12,6 @@ from mfairfl.colours import GRID, INK, MUTED, PALETTE, tint
 from mfairfl.report.charts.scales import Scale, shortened, text_width
 from mfairfl.text import one_line
 
-__all__ = [
-    "LINE",
-    "SHADES",
-    "SHAPES",
-    "SIZE",
-    "WIDTH",
-    "Anchor",
-    "Form",
-    "Guide",
-    "chart_style",
-    "coordinate",
-    "line",
-    "marker",
-    "path",
-    "picture",
-    "readable",
-    "rectangle",
-    "text",
-    "upright",
-]
-
 WIDTH = 340
 SIZE = 12  # of all texts
 LINE = 16  # from one line of text to the next

@@ -25,8 +25,6 @@ from mfairfl.report.charts.marks import (
 )
 from mfairfl.report.charts.scales import Scale, fitted, shortened, text_width, ticks
 
-__all__ = ["PlanePoint", "plane_chart"]
-
 _PLOT = 200
 _TICKS = 5
 _LONGEST = 160  # of a name beside its point

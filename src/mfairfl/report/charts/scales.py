@@ -7,8 +7,6 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Scale", "fitted", "shortened", "text_width", "ticks"]
-
 _STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 _APART = 1e-9  # what is nearer is one place
 _NARROW = frozenset("fijlrtIJ .,:;!|'`-()[]{}/\\·")

@@ -24,8 +24,6 @@ from mfairfl.report.charts.marks import (
 )
 from mfairfl.report.charts.scales import Scale, text_width, ticks
 
-__all__ = ["strip_chart"]
-
 _LEVELS = len(SHADES)
 _PITCH = 15
 _CELL = 12

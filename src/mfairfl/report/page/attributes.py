@@ -10,8 +10,6 @@ from mfairfl.report.page.shared_figures import Figure
 from mfairfl.report.page.tables import PageTable
 from mfairfl.report.page.wording import Words
 
-__all__ = ["AttributePart", "attributes"]
-
 
 @dataclass(frozen=True, slots=True)
 class AttributePart:

@@ -12,8 +12,6 @@ from mfairfl.report.page.shared_figures import Figure, tolerance_guide
 from mfairfl.report.page.wording import PLAIN, POINTS, SHARE, Unit, Words, unit_of
 from mfairfl.runs.record import Number
 
-__all__ = ["drift_figures", "ratio_figure", "sweep_figures"]
-
 FOUR_FIFTHS = 0.8
 _GAP = "Largest gap between a group and everyone, in percentage points."
 _MOST = 40

@@ -24,15 +24,6 @@ from mfairfl.report.page.tables import (
 )
 from mfairfl.report.page.wording import NO_VALUE, SHARE, Words, capital, count, unit_of
 
-__all__ = [
-    "bias_table",
-    "drift_tables",
-    "rows_table",
-    "sources_table",
-    "stated_table",
-    "sweep_table",
-]
-
 _MOST_THRESHOLDS = 25
 _FEW_CHANGES = 10
 

@@ -8,8 +8,6 @@ from typing import Literal
 
 from mfairfl.report.document import Judgement, Outcome
 
-__all__ = ["Badge", "badge"]
-
 _WORST_FIRST: tuple[Outcome, ...] = ("not met", "too few rows to tell", "no verdict", "met")
 
 

@@ -9,8 +9,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from mfairfl.report.charts import chart_style
 from mfairfl.report.charts.marks import readable
 
-__all__ = ["fill"]
-
 
 def _readable(value: Any) -> Any:
     """Texts of a document may turn the direction of writing; what is markup already may not."""

@@ -11,8 +11,6 @@ from mfairfl.report.page.shared_figures import Figure
 from mfairfl.report.page.tables import PageTable
 from mfairfl.report.page.wording import Words
 
-__all__ = ["render"]
-
 
 def render(report: RunReport) -> str:
     """Return the page of a run: one HTML file that loads nothing and runs nothing.

@@ -20,8 +20,6 @@ from mfairfl.report.page.run_tables import curve_unit
 from mfairfl.report.page.shared_figures import Figure, tolerance_guide, written
 from mfairfl.report.page.wording import COUNT, PLAIN, POINTS, SHARE, Unit, Words, capital, unit_of
 
-__all__ = ["change_figures", "course_figures", "plane_figures"]
-
 _OF_GROUPS = ("selection_rate", "true_positive_rate", "accuracy")
 _MOST_ROWS = 60
 _MOST_CURVES = 12

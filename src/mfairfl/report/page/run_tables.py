@@ -31,17 +31,6 @@ from mfairfl.report.page.wording import (
 )
 from mfairfl.text import some_of
 
-__all__ = [
-    "changes_tables",
-    "coefficients_table",
-    "compared_tables",
-    "course_table",
-    "curve_unit",
-    "server_table",
-    "silos_table",
-    "withheld_table",
-]
-
 _FIRST = ("accuracy", "selection_rate", "roc_auc")
 _LAST = ("worst_client_accuracy", "client_accuracy_gap")
 _MOST_ROUNDS = 60

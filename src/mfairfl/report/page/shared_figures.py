@@ -13,15 +13,6 @@ from mfairfl.report.charts.marks import Form
 from mfairfl.report.document import Judgement, Measured, Section, Slice
 from mfairfl.report.page.wording import POINTS, SHARE, Unit, Words, capital, unit_of
 
-__all__ = [
-    "Figure",
-    "client_figures",
-    "goal_figures",
-    "group_figures",
-    "tolerance_guide",
-    "written",
-]
-
 _RATES = (
     "selection_rate",
     "scoring_rate",

@@ -19,16 +19,6 @@ from mfairfl.report.page.tables import (
 )
 from mfairfl.report.page.wording import NO_VALUE, Unit, Words, capital, count, unit_of
 
-__all__ = [
-    "clients_tables",
-    "facts_table",
-    "groups_tables",
-    "judgements_table",
-    "measures_table",
-    "overall_tables",
-    "plain_text",
-]
-
 _KINDS = ("violation", "difference", "ratio")
 _QUALITY = ("accuracy", "balanced_accuracy", "selection_rate", "scoring_rate", "roc_auc")
 _BETWEEN_CLIENTS = ("worst_client_accuracy", "client_accuracy_gap", "expected_calibration_error")

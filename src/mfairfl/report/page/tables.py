@@ -10,18 +10,6 @@ from typing import Literal
 from mfairfl.report.document import Measured
 from mfairfl.report.page.wording import NO_VALUE, Words, unit_of
 
-__all__ = [
-    "Cell",
-    "Notes",
-    "PageColumn",
-    "PageTable",
-    "Row",
-    "evenly",
-    "first_and_others",
-    "measured_cell",
-    "number_columns",
-]
-
 _FEW_ROWS, _FEW_COLUMNS, _LONG = 4, 3, 15
 
 

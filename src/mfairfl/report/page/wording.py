@@ -8,19 +8,6 @@ from dataclasses import dataclass
 from mfairfl.fairness.notions import available_notions
 from mfairfl.report.document import Definition
 
-__all__ = [
-    "COUNT",
-    "NO_VALUE",
-    "PLAIN",
-    "POINTS",
-    "SHARE",
-    "Unit",
-    "Words",
-    "capital",
-    "count",
-    "unit_of",
-]
-
 NO_VALUE = "–"
 _MINUS = "−"
 
