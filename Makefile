@@ -118,7 +118,7 @@ deploy-demo: $(VENV)/.dev ## three silos with a CSV each, over TLS on loopback; 
 	$(BIN)/python scripts/deploy_demo.py
 
 deploy-faults: $(VENV)/.dev ## kill, stop, starve and mislead a real deployment (ten minutes): results/
-	cd tests && PYTHONPATH=.:deployment ../$(BIN)/python deployment/faults.py | tee ../results/deployment-faults.txt
+	cd tests && PYTHONPATH=.:helpers:adversary:deployment ../$(BIN)/python deployment/faults.py | tee ../results/deployment-faults.txt
 
 federation-cost: $(VENV)/.dev ## seconds and bytes of a federation over Flower (minutes): benchmarks/ and its page
 	$(ONE_THREAD) $(BIN)/python benchmarks/federation.py > benchmarks/federation.txt
@@ -174,7 +174,7 @@ byzfl: $(VENV)/.dev ## the robust rules against ByzFL's on random inputs; stores
 
 COUNT ?= 100000
 fuzz: $(VENV)/.dev ## one answer of one client mutated, COUNT times over twelve strategies (minutes): benchmarks/fuzz.txt
-	PYTHONPATH=tests $(ONE_THREAD) $(BIN)/python benchmarks/fuzz.py --count $(COUNT) | tee benchmarks/fuzz.txt
+	PYTHONPATH=tests:tests/helpers:tests/adversary $(ONE_THREAD) $(BIN)/python benchmarks/fuzz.py --count $(COUNT) | tee benchmarks/fuzz.txt
 
 failpoints: $(VENV)/.dev ## kill -9 a run at 12 places of each of 10 rounds; every one must end in the same bits (minutes)
 	$(ONE_THREAD) $(BIN)/python benchmarks/failpoints.py | tee benchmarks/failpoints.txt
@@ -183,10 +183,10 @@ durability: $(VENV)/.dev ## damaged checkpoints, full and read-only disks, sever
 	$(ONE_THREAD) $(BIN)/python benchmarks/durability.py | tee benchmarks/durability.txt
 
 deploy-kills: $(VENV)/.dev ## kill -9 the processes of real deployments, 10 times (20 minutes): results/
-	cd tests && PYTHONPATH=.:deployment ../$(BIN)/python deployment/kills.py | tee ../results/deployment-kills.txt
+	cd tests && PYTHONPATH=.:helpers:adversary:deployment ../$(BIN)/python deployment/kills.py | tee ../results/deployment-kills.txt
 
 disclosure: $(VENV)/.dev ## what a coordinator can read out of a silo: rows, scores, who took part (5 minutes)
-	PYTHONPATH=tests $(ONE_THREAD) $(BIN)/python benchmarks/disclosure.py > benchmarks/disclosure.txt
+	PYTHONPATH=tests:tests/helpers:tests/adversary $(ONE_THREAD) $(BIN)/python benchmarks/disclosure.py > benchmarks/disclosure.txt
 	cat benchmarks/disclosure.txt
 
 attacks: $(VENV)/.dev ## what liars achieve, all attacks and defences (two hours; it resumes): results/attacks.md

@@ -1,6 +1,6 @@
 """What a coordinator can read out of a silo: rows, scores and who took part, measured on Adult.
 
-    PYTHONPATH=tests python benchmarks/disclosure.py > benchmarks/disclosure.txt
+    make disclosure
 
 All in this process, on data that ship with mfairfl. `readouts/` has one module for each section.
 """
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-
 from attackers import BUDGET, by_steps
 from attackers import ROWS as PEOPLE
-from mfairfl.remote.policy import Policy
+
+from mfairfl.silo.policy import Policy
 from mfairfl.text import aligned
 from mfairfl.training.plan import Optimizer, Plan, Recipe
 from readouts.audit_scores import ROWS as SCORES

@@ -53,6 +53,7 @@ from flwr.supercore.inflatable.inflatable_object import (
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
 
+from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Attribute, Federation
 from mfairfl.deployment import client_app
 from mfairfl.deployment.local import write_deployment
@@ -68,17 +69,17 @@ from mfairfl.files import write_atomically
 from mfairfl.flower import grid
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.models import MLP
-from mfairfl.remote import responder, transport
-from mfairfl.remote.codec import Shape, pack_answer, read_header, unpack_ask
-from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.history import History
 from mfairfl.runs.prepare import federation_of, model_of, setup_for, setup_of, table_of
 from mfairfl.runs.record import RunRecord
+from mfairfl.silo import responder, transport
 from mfairfl.strategies import available, create
 from mfairfl.strategies.base import Summary
 from mfairfl.training.arithmetic import steady_arithmetic
 from mfairfl.training.plan import Report
+from mfairfl.wire.codec import Shape, pack_answer, read_header, unpack_ask
+from mfairfl.wire.enrolment_answers import ModelTerms
 
 HERE = Path(__file__).resolve()
 KEPT = HERE.with_suffix(".txt")

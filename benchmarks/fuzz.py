@@ -1,6 +1,6 @@
 """Play many runs in which one answer of one client was mutated; count what must not happen.
 
-    PYTHONPATH=tests python benchmarks/fuzz.py --count 100000 > benchmarks/fuzz.txt
+    make fuzz COUNT=100000
 
 Every case replays the valid answers of a short run but for one, which is mutated: bytes, texts,
 structure, types, shapes, names, numbers. Counted are cases that end the run, that take more than
@@ -26,6 +26,7 @@ from collections import Counter
 from pathlib import Path
 
 from fuzzing import SECONDS, Case, Outcome, Stage, all_stages, judged, unchanged
+
 from mfairfl.text import aligned
 
 MEMORY_EVERY = 100

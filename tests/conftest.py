@@ -6,12 +6,13 @@ import sys
 
 import pytest
 import torch
+from federations import SITES, people, people_federation
 from hypothesis import HealthCheck, settings
 
-from federations import people_federation
 from mfairfl.data import DATASETS
 from mfairfl.fairness.notions import REGISTRY as NOTIONS
 from mfairfl.plugins import MODELS
+from mfairfl.silo.silo_file import SiloSettings
 from mfairfl.strategies.registry import METHODS
 
 settings.register_profile(
@@ -29,6 +30,18 @@ def one_thread():
 def federation():
     """Four sites, one without women and one without a favourable label."""
     return people_federation()
+
+
+@pytest.fixture(name="settings")
+def silo_settings(tmp_path):
+    """Every site's rows in a file of its own, and a folder for its state."""
+    frame = people()
+    silos = {}
+    for site in SITES:
+        path = tmp_path / f"{site}.csv"
+        frame[frame["site"] == site].drop(columns="site").to_csv(path, index=False)
+        silos[site] = SiloSettings(name=site, csv=path, state=tmp_path / "state" / site)
+    return silos
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ OF_EXTRAS = (  # whoever uses these has the extra
 )
 PUBLIC_NAMES = """
 import mfairfl, pandas as pd
-from mfairfl.remote.policy import Policy
+from mfairfl.silo.policy import Policy
 rows = pd.read_csv("rows.csv")
 roles = {"label": "hired", "favourable": "yes", "sensitive": "sex"}
 short = {"rounds": 1, "local_epochs": 1}

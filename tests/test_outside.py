@@ -112,7 +112,7 @@ def test_it_runs_over_the_in_process_grid_if_the_silos_list_it(python, tmp_path)
     (tmp_path / "grid.py").write_text(
         f"""
 import sys, json
-sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(Path(__file__).parent / "helpers")!r})
 from pathlib import Path
 import numpy as np
 import federations as fed
@@ -156,9 +156,9 @@ def test_a_silo_refuses_what_it_does_not_list(python, tmp_path):
         """
 from pathlib import Path
 from mfairfl.errors import MessageError
-from mfairfl.remote.codec import make_packet
-from mfairfl.remote.responder import Responder
-from mfairfl.remote.silo_file import SiloSettings
+from mfairfl.wire.codec import make_packet
+from mfairfl.silo.responder import Responder
+from mfairfl.silo.silo_file import SiloSettings
 import sys
 silo = Responder(SiloSettings(name="east", csv=Path("x.csv"), state=Path("state")))
 job = {"client": "east", "plan": {"controller": {"goal": {"notions": ["predictive_equality"]}}}}

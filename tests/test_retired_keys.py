@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 
+import federations as fed
 import pytest
 
-import federations as fed
 import mfairfl
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
-from mfairfl.remote.policy import load_policy
-from mfairfl.remote.silo_file import load_silo
 from mfairfl.report import build_report
 from mfairfl.runs.record import read_record
+from mfairfl.silo.policy import load_policy
+from mfairfl.silo.silo_file import load_silo
 
 NO_MASKS = (
     "version 0.8 has no masks; the coordinator sees each silo's answers by itself and must be "

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
 from attackers import Line
-from mfairfl.remote.codec import make_packet
+
+from mfairfl.wire.codec import make_packet
 from readouts.silo import HIGH, LABEL, RefusedError, adult_rows, line_to
 
 ROWS = 200

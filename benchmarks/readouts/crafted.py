@@ -12,8 +12,9 @@ from pathlib import Path
 import attackers
 import further_attackers
 from attackers import CATEGORICAL, NAME, Line, Verdict, carry_out
-from mfairfl.remote.policy import Policy
-from mfairfl.remote.silo_file import SiloSettings
+
+from mfairfl.silo.policy import Policy
+from mfairfl.silo.silo_file import SiloSettings
 
 ATTACKS = attackers.ATTACKS | further_attackers.FURTHER
 

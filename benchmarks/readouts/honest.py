@@ -17,13 +17,14 @@ import numpy as np
 import pandas as pd
 
 import mfairfl
+from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Table, Task
 from mfairfl.models import MLP
-from mfairfl.remote.codec import Packet, read_header
-from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
-from mfairfl.remote.policy import Policy
-from mfairfl.remote.responder import Responder
-from mfairfl.remote.silo_file import SiloSettings
+from mfairfl.silo.policy import Policy
+from mfairfl.silo.responder import Responder
+from mfairfl.silo.silo_file import SiloSettings
+from mfairfl.wire.codec import Packet, read_header
+from mfairfl.wire.enrolment_answers import ModelTerms
 
 
 class ToldSet(NamedTuple):

@@ -13,18 +13,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from attackers import NAME, Coordinator, Line
 
 import mfairfl
 import mfairfl.models
-from attackers import NAME, Coordinator, Line
+from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Encoder, Task
 from mfairfl.data.encoder import CategoricalColumn, NumericColumn
 from mfairfl.engine.state import Measure, Score
 from mfairfl.fairness.cells import SUMS, Cells
-from mfairfl.remote.codec import Packet, make_packet, pack_ask
-from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
-from mfairfl.remote.policy import Policy
-from mfairfl.remote.silo_file import SiloSettings
+from mfairfl.silo.policy import Policy
+from mfairfl.silo.silo_file import SiloSettings
+from mfairfl.wire.codec import Packet, make_packet, pack_ask
+from mfairfl.wire.enrolment_answers import ModelTerms
 
 LABEL, HIGH, LOW = "income", "high", "low"
 SPLITS = ("train", "test")

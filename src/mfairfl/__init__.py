@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mfairfl import data, fairness, geometry, models, references, strategies, testing, training
     from mfairfl.checks import doctor
     from mfairfl.data import load_dataset, partition
-    from mfairfl.estimator import FairFederatedClassifier
+    from mfairfl.estimator.classifier import FairFederatedClassifier
     from mfairfl.experiments.compare import compare
     from mfairfl.experiments.search.tune import tune
     from mfairfl.report.audit.rows import audit
@@ -49,7 +49,7 @@ __version__ = "0.8.0"
 
 # Names are imported when first used, so that `mfairfl --help` need not wait for PyTorch.
 _HOME = {
-    "FairFederatedClassifier": "mfairfl.estimator",
+    "FairFederatedClassifier": "mfairfl.estimator.classifier",
     "Run": "mfairfl.runs.execute",
     "audit": "mfairfl.report.audit.rows",
     "compare": "mfairfl.experiments.compare",

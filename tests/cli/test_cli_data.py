@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-
 from census_records import edition
+
 from mfairfl.data import DATASETS
-from mfairfl.guard.manifest import manifest
+from mfairfl.runs.manifest import manifest
 from mfairfl.strategies import available, describe
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mfairfl.remote.ledger import Ledger, LedgerEntry, RowSetFacts
+from mfairfl.silo.ledger import Ledger, LedgerEntry, RowSetFacts
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KNOWN = {"request_sha256": "a" * 64, "policy_sha256": "b" * 64}

@@ -27,7 +27,7 @@ from mfairfl.deployment.local import nodes, servers, write_deployment
 from mfairfl.deployment.processes import Command, Program, descendants, free_ports, start, stop
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import FederationError
-from mfairfl.remote.silo_file import load_silo
+from mfairfl.silo.silo_file import load_silo
 
 DEADLINE = 40.0
 LONG = 30  # rounds within which a silo that was gone is back

@@ -7,9 +7,9 @@ from datetime import date
 
 import pytest
 import tomli_w
-
 from audit_silos import CONSENT, SILOS, assert_same, pooled, predictions
 from grids import LocalGrid
+
 from mfairfl.deployment.audit import build_silo_audit, read_gathered
 from mfairfl.deployment.audit_request import REQUEST, AuditRequest, load_request
 from mfairfl.deployment.client_app import app
@@ -20,8 +20,8 @@ from mfairfl.deployment.server_app import carry_out_audit
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import CheckpointError, ConfigError, FederationError
 from mfairfl.flower.records import from_records
-from mfairfl.remote.policy import Disclosure, Policy
 from mfairfl.report.audit.build import build_audit
+from mfairfl.silo.policy import Disclosure, Policy
 
 ASKED = AuditRequest(
     sensitive=("sex", "race"),

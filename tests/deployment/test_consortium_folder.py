@@ -14,10 +14,10 @@ from mfairfl.cli import main
 from mfairfl.data import frame
 from mfairfl.deployment.settings import load_federation
 from mfairfl.files import load_toml
-from mfairfl.remote.policy import Disclosure, Policy, load_policy
-from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import make_config
 from mfairfl.runs.server_view import server_view
+from mfairfl.silo.policy import Disclosure, Policy, load_policy
+from mfairfl.silo.silo_file import load_silo
 
 NAMES = ["--silo", "north", "--silo", "west", "--silo", "east"]
 

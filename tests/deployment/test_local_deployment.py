@@ -5,6 +5,7 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from consortium import config, write_files
+from records import make_record
 
 from mfairfl.data import FileFormat, load_dataset
 from mfairfl.data.predictions import PredictionColumns
@@ -12,11 +13,10 @@ from mfairfl.deployment.local import run_local, write_deployment
 from mfairfl.deployment.local_audit import write_audit_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
-from mfairfl.remote.audit_consent import require_columns_agreed
-from mfairfl.remote.policy import OPEN, Policy, load_policy
-from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import make_config
-from records import make_record
+from mfairfl.silo.audit_consent import require_columns_agreed
+from mfairfl.silo.policy import OPEN, Policy, load_policy
+from mfairfl.silo.silo_file import load_silo
 
 ADULT = {"data": {"name": "adult"}, "clients": {"count": 2, "scheme": "iid"}, "seed": 3}
 

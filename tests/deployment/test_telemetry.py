@@ -13,7 +13,7 @@ from mfairfl.deployment import commands
 from mfairfl.deployment.coordinator import FlowerCli
 from mfairfl.deployment.local import write_deployment
 from mfairfl.deployment.settings import load_federation
-from mfairfl.remote.silo_file import load_silo
+from mfairfl.silo.silo_file import load_silo
 
 # What Flower's programs do when they begin and when they end.
 PING = (

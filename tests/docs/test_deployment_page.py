@@ -10,7 +10,7 @@ import pytest
 from mfairfl.cli import main
 from mfairfl.deployment.listener import ConnectionLimits
 from mfairfl.deployment.settings import FederationSettings, ServerSettings
-from mfairfl.remote.ledger import LedgerLine
+from mfairfl.silo.ledger import LedgerLine
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "deployment.md").read_text(encoding="utf-8")

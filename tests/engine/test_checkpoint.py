@@ -8,23 +8,23 @@ import warnings
 from dataclasses import fields, replace
 from pathlib import Path
 
+import federations as fed
 import numpy as np
 import pytest
+from answers import one_line
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save
 
-import federations as fed
-from answers import one_line
 from mfairfl.engine.checkpoint import Checkpoints, CheckpointWarning, dump, parse
 from mfairfl.engine.output import Candidate
 from mfairfl.engine.sealed import seal, unseal
+from mfairfl.engine.standing import Standing
 from mfairfl.engine.state import RunState, Sound
 from mfairfl.errors import CheckpointError
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.files import write_atomically
-from mfairfl.guard.standing import Standing
 
 IDENTITY = "5f" * 32
 

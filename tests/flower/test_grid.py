@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import federations as fed
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
-
-import federations as fed
 from grids import LocalGrid
+
+from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
+from mfairfl.coordinator.transport import drive
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
 from mfairfl.deployment.client_app import app, settings_of
 from mfairfl.engine.embedded import splits_of, summarize
@@ -17,11 +19,10 @@ from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.goal import Goal
 from mfairfl.flower.grid import GridTransport
 from mfairfl.flower.records import from_records, to_records
-from mfairfl.remote.codec import Packet, make_packet
-from mfairfl.remote.enrolment import EnrolmentTerms, ModelTerms, enrol
-from mfairfl.remote.transport import drive
 from mfairfl.strategies import available, create
 from mfairfl.strategies.base import Summary
+from mfairfl.wire.codec import Packet, make_packet
+from mfairfl.wire.enrolment_answers import ModelTerms
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex",))
 TERMS = EnrolmentTerms(task=TASK, seed=5, model=ModelTerms(hidden=(4,)))

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from mfairfl import fairness, strategies
 from mfairfl.cli import app
 from mfairfl.data.partition import SCHEMES
+from mfairfl.engine.defence import ROBUST
 from mfairfl.engine.output import RULES
+from mfairfl.engine.standing import STRIKES, TERM
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import Event, Notion, Tally, noise_floor, register_notion, summarise
 from mfairfl.fairness.scores import CALIBRATION_BINS, LOGIT_BINS
 from mfairfl.glossary import entries, explain
 from mfairfl.glossary.words import fixed_entries, key_of
-from mfairfl.guard.defence import ROBUST
-from mfairfl.guard.standing import STRIKES, TERM
 from mfairfl.references import REFERENCES
 from mfairfl.runs.config import make_config
 

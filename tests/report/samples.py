@@ -9,7 +9,6 @@ from random import Random
 import numpy as np
 
 from mfairfl.fairness.audit_counts import AuditCounts
-from mfairfl.guard.manifest import manifest
 from mfairfl.report.audit.build import build_audit
 from mfairfl.report.audit.settings import AuditFacts, AuditMeaning, AuditSettings, AuditSource
 from mfairfl.report.document import (
@@ -29,6 +28,7 @@ from mfairfl.report.document import (
     TrainingCourse,
     Withheld,
 )
+from mfairfl.runs.manifest import manifest
 from mfairfl.strategies import describe
 
 NOTIONS = ("demographic_parity", "equalized_odds", "equal_opportunity", "accuracy_parity")

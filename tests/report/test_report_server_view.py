@@ -6,15 +6,15 @@ import json
 import re
 
 import pytest
+from counted_runs import decided, write_counted
+from federations import people_table
 from samples import rich_report
 
 import mfairfl
-from counted_runs import decided, write_counted
-from federations import people_table
-from mfairfl.guard.manifest import Protocol, manifest
 from mfairfl.report import build_report, model_card
 from mfairfl.report.page import render
 from mfairfl.runs.config import make_config
+from mfairfl.runs.manifest import Protocol, manifest
 from mfairfl.runs.server_view import server_view
 from mfairfl.strategies import create
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import federations as fed
 import pandas as pd
 import pytest
 
-import federations as fed
-from mfairfl.remote.responder import Responder
-from mfairfl.remote.silo_file import SiloSettings
 from mfairfl.report import build_report, model_card
 from mfairfl.report.page import render
 from mfairfl.runs.config import make_config
 from mfairfl.runs.federated import FederatedRequest, run_federated, run_name
+from mfairfl.silo.responder import Responder
+from mfairfl.silo.silo_file import SiloSettings
 
 SETTINGS = {
     "seed": 2,

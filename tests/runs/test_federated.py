@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 
+import federations as fed
 import numpy as np
 import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
-import federations as fed
 import mfairfl
 from mfairfl.data import table_from_frame
 from mfairfl.errors import ConfigError, FederationError, MfairflError, RunDirectoryError
-from mfairfl.remote.responder import Responder
-from mfairfl.remote.silo_file import SiloSettings
 from mfairfl.runs.config import make_config
 from mfairfl.runs.federated import FederatedRequest, run_federated, run_name
+from mfairfl.silo.responder import Responder
+from mfairfl.silo.silo_file import SiloSettings
 
 TASK = {"label": "hired", "favourable": "yes", "sensitive": ["sex"]}
 SETTINGS = {

@@ -10,13 +10,13 @@ import sys
 import time
 from pathlib import Path
 
+import federations as fed
 import pytest
 
-import federations as fed
 import mfairfl
 from mfairfl.runs.record import RunRecord
 
-TESTS = Path(__file__).parent.parent
+TESTS = Path(__file__).parents[1] / "helpers"
 SHORT = {"rounds": 3, "hidden": (4,), "batch_size": 20, "local_epochs": 1, "strategy": "scaffold"}
 # Imports take longer than the run: one process imports, and forks a new one for every start.
 STARTER = """

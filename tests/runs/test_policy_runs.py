@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import re
 
+import federations as fed
 import numpy as np
 import pytest
 
-import federations as fed
 import mfairfl
 from mfairfl.data import table_from_frame
 from mfairfl.errors import ConfigError
 from mfairfl.models import MLP
-from mfairfl.remote.ledger import Ledger
-from mfairfl.remote.policy import OPEN, Disclosure, Policy, policy_sha256, policy_text
+from mfairfl.silo.ledger import Ledger
+from mfairfl.silo.policy import OPEN, Disclosure, Policy, policy_sha256, policy_text
 
 SITES = {"east": 160, "north": 260, "west": 150}
 HOW = {"rounds": 2, "local_epochs": 1, "hidden": (4,), "batch_size": 64, "seed": 3}

@@ -9,18 +9,18 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
+import federations as fed
 import numpy as np
 import pytest
 
-import federations as fed
 from mfairfl.data import SPLITS
 from mfairfl.engine.sealed import read_sealed
-from mfairfl.guard.manifest import Protocol, manifest
-from mfairfl.remote.responder import Responder
-from mfairfl.remote.silo_file import SiloSettings
 from mfairfl.runs.config import make_config
 from mfairfl.runs.federated import FederatedRequest, run_federated, run_name
+from mfairfl.runs.manifest import Protocol, manifest
 from mfairfl.runs.server_view import protocol_of, server_view
+from mfairfl.silo.responder import Responder
+from mfairfl.silo.silo_file import SiloSettings
 from mfairfl.strategies import Card, available, create
 
 ROUNDS, CADENCE = 6, 4  # after rounds 0, 4 and 6 all is measured; 4, 5 and 6 may be served

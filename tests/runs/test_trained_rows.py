@@ -7,15 +7,15 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from answers import one_line
 
 import mfairfl
-from answers import one_line
 from mfairfl.data import Task, partition, read_table
 from mfairfl.data.frame import read_file
 from mfairfl.errors import DataError
-from mfairfl.remote.policy import Policy
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.trained_rows import splits_of_rows
+from mfairfl.silo.policy import Policy
 
 QUICK = {"strategy": "fedavg", "rounds": 8, "hidden": (8,), "local_epochs": 2, "seed": 5}
 ROLES = {"label": "hired", "favourable": "no", "sensitive": ["sex"]}

@@ -85,7 +85,7 @@ def local(
 
     with journal_progress(quiet=json) as progress:
         from mfairfl.deployment.local import run_local  # noqa: PLC0415 - loads Flower
-        from mfairfl.remote.policy import read_policy  # noqa: PLC0415
+        from mfairfl.silo.policy import read_policy  # noqa: PLC0415
 
         options: dict[str, Any] = {"silos": files or None, "deadline": deadline}
         options["policy"] = None if policy is None else read_policy(policy)
@@ -215,7 +215,7 @@ def silo(
     """
     require_extra("flwr", "flower")
     from mfairfl.deployment import commands  # noqa: PLC0415 - loads Flower
-    from mfairfl.remote.silo_file import load_silo  # noqa: PLC0415
+    from mfairfl.silo.silo_file import load_silo  # noqa: PLC0415
 
     settings = load_silo(file)
     commands.supernode_command(settings, file)  # reports what its file lacks

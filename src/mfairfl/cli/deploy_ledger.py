@@ -13,7 +13,7 @@ from mfairfl.cli.show import print_json, print_table, print_text
 from mfairfl.errors import ConfigError, unknown
 
 if TYPE_CHECKING:
-    from mfairfl.remote.ledger import LedgerLine
+    from mfairfl.silo.ledger import LedgerLine
 
 
 def deploy_ledger(
@@ -35,8 +35,8 @@ def deploy_ledger(
     mfairfl deploy ledger silo.toml
     mfairfl deploy ledger silo.toml --run mfairfl-0c5e1f2a9b8d7c60 --json
     """
-    from mfairfl.remote.ledger import Ledger  # noqa: PLC0415 - only when called
-    from mfairfl.remote.silo_file import load_silo  # noqa: PLC0415
+    from mfairfl.silo.ledger import Ledger  # noqa: PLC0415 - only when called
+    from mfairfl.silo.silo_file import load_silo  # noqa: PLC0415
 
     ledger = Ledger(load_silo(file).state)
     chain = ledger.read()

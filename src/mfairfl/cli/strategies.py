@@ -73,7 +73,7 @@ def _seen(card: Card) -> str:
 
 def _explain(name: str, *, as_json: bool) -> None:
     """Print a method's rule, its hyper-parameters, and what the server sees."""
-    from mfairfl.guard.manifest import manifest  # noqa: PLC0415 - only when called
+    from mfairfl.runs.manifest import manifest  # noqa: PLC0415 - only when called
     from mfairfl.strategies import create, describe, grids  # noqa: PLC0415 - only when called
 
     strategy, card, tuned = create(name), describe(name), grids(name)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, ValidationError
 
+from mfairfl.coordinator.audit import AuditTerms, GatheredAudit
 from mfairfl.data import Attribute
 from mfairfl.data.values import StrictModel
 from mfairfl.deployment.audit_request import REQUEST, AuditRequest
@@ -25,13 +26,12 @@ from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
 from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.scores import ScoreSums
 from mfairfl.files import write_atomically
-from mfairfl.remote.audit import AuditTerms, GatheredAudit
-from mfairfl.remote.audit_answers import SiloFacts
 from mfairfl.report.audit.build import build_audit
 from mfairfl.report.audit.document import AuditDocument
 from mfairfl.report.audit.settings import AuditMeaning, AuditSettings, AuditSource
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.sending import model_to_send
+from mfairfl.wire.audit_answers import SiloFacts
 
 _COUNTS, _MODEL = "counts.safetensors", "model.safetensors"
 _SCORE_SUMS = ("rows", "sums", "losses")  # of `ScoreSums`, beside its histogram

@@ -19,11 +19,11 @@ from flwr.clientapp import ClientApp
 
 from mfairfl.errors import CheckpointError, ConfigError, DataError, MessageError
 from mfairfl.flower.records import from_records, to_records
-from mfairfl.remote.codec import make_packet, read_header
-from mfairfl.remote.policy import load_policy
-from mfairfl.remote.responder import Responder
-from mfairfl.remote.silo_file import SiloSettings, load_silo
 from mfairfl.runs.consent import read_consent
+from mfairfl.silo.policy import load_policy
+from mfairfl.silo.responder import Responder
+from mfairfl.silo.silo_file import SiloSettings, load_silo
+from mfairfl.wire.codec import make_packet, read_header
 
 _RAISED = 2  # Flower's code for an app that raised
 _log = logging.getLogger("mfairfl")

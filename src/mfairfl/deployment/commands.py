@@ -9,7 +9,7 @@ from pathlib import Path
 from mfairfl.deployment.processes import Command, environment
 from mfairfl.deployment.settings import ServerSettings
 from mfairfl.errors import ConfigError
-from mfairfl.remote.silo_file import SiloSettings
+from mfairfl.silo.silo_file import SiloSettings
 
 
 def superlink_command(server: ServerSettings) -> Command:

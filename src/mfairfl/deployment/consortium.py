@@ -11,12 +11,12 @@ from string import Template
 import tomli_w
 
 from mfairfl.deployment.settings import load_federation
+from mfairfl.engine.defence import recommended
 from mfairfl.errors import ConfigError
 from mfairfl.files import load_toml
-from mfairfl.guard.defence import recommended
-from mfairfl.remote.policy import POLICY, Policy, load_policy, policy_text
-from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import make_config
+from mfairfl.silo.policy import POLICY, Policy, load_policy, policy_text
+from mfairfl.silo.silo_file import load_silo
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")

@@ -25,16 +25,16 @@ from mfairfl.deployment.processes import (
     watched_group,
 )
 from mfairfl.deployment.settings import FederationSettings, load_federation
+from mfairfl.engine.defence import recommended
 from mfairfl.errors import ConfigError
 from mfairfl.files import make_private_folder
-from mfairfl.guard.defence import recommended
-from mfairfl.remote.policy import OPEN, POLICY, Policy, policy_text
-from mfairfl.remote.silo_file import load_silo
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.prepare import federation_of, table_of
 from mfairfl.runs.record import RunRecord, read_record
 from mfairfl.runs.silos import silo_config, silo_task, write_silo_files
+from mfairfl.silo.policy import OPEN, POLICY, Policy, policy_text
+from mfairfl.silo.silo_file import load_silo
 
 Say = Callable[[str], None]
 _EVERYWHERE = ("0.0.0.0", "")  # noqa: S104 - compared with, not bound to

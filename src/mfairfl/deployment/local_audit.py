@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mfairfl.coordinator.audit import GatheredAudit
 from mfairfl.data import read_frame
 from mfairfl.data.columns import columns_of
 from mfairfl.data.predictions import PredictionColumns, read_predictions
@@ -16,9 +17,8 @@ from mfairfl.deployment.local import Say, nodes, servers, write_federation
 from mfairfl.deployment.processes import sole_use
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
-from mfairfl.remote.audit import GatheredAudit
-from mfairfl.remote.audit_questions import AuditSubject, SentModel
-from mfairfl.remote.policy import OPEN, POLICY, Disclosure, Policy
+from mfairfl.silo.policy import OPEN, POLICY, Disclosure, Policy
+from mfairfl.wire.audit_questions import AuditSubject, SentModel
 
 
 def audit_local(

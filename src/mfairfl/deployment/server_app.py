@@ -7,6 +7,7 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
+from mfairfl.coordinator.audit import audit_name, gather_counts
 from mfairfl.deployment.audit import terms_of, write_gathered
 from mfairfl.deployment.audit_request import load_request
 from mfairfl.deployment.journal import Journal, journalled
@@ -15,7 +16,6 @@ from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.deployment.signals import Signals
 from mfairfl.errors import ConfigError
 from mfairfl.flower.grid import GridTransport
-from mfairfl.remote.audit import audit_name, gather_counts
 from mfairfl.runs.federated import run_federated, run_name
 
 app = ServerApp()

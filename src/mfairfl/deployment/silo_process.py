@@ -24,8 +24,8 @@ from mfairfl.deployment.processes import (
     watched_group,
 )
 from mfairfl.errors import ConfigError, MfairflError
-from mfairfl.remote.policy import load_policy
-from mfairfl.remote.silo_file import load_silo
+from mfairfl.silo.policy import load_policy
+from mfairfl.silo.silo_file import load_silo
 
 if TYPE_CHECKING:
     from mfairfl.deployment.installed_app import SiloTasks

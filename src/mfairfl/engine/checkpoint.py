@@ -23,12 +23,12 @@ import numpy as np
 
 from mfairfl.engine.output import Candidate
 from mfairfl.engine.sealed import seal, unseal
+from mfairfl.engine.standing import Standing
 from mfairfl.engine.state import RoundRecord, RunState, Setup, Sound
 from mfairfl.errors import CheckpointError, MfairflError
 from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.files import make_private_folder, read_regular_file, write_atomically
-from mfairfl.guard.standing import Standing
 
 _VERSION = 3
 _KEEP = 2

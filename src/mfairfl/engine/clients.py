@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from mfairfl.data import SPLITS, Attribute, Client
-from mfairfl.engine.crew import Crew
+from mfairfl.engine.executor import Crew
 from mfairfl.engine.sealed import read_sealed, write_sealed
 from mfairfl.engine.state import Answer, Ask, Measure, Measured, Score, Scored, Train
 from mfairfl.failpoints import failpoint

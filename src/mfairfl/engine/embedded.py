@@ -15,7 +15,7 @@ import numpy as np
 
 from mfairfl.data import SPLITS, Federation, Split
 from mfairfl.engine.clients import LocalClients, MemorySlots, RunRows
-from mfairfl.engine.crew import Crew
+from mfairfl.engine.executor import Crew
 from mfairfl.engine.loop import Callback, Loop, Result, federate, first_state
 from mfairfl.engine.state import Ask, Reply, RunState, Setup
 from mfairfl.fairness.cells import Cells

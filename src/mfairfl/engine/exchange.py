@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 
+from mfairfl.engine.acceptance import Terms, accept_measured, accept_reports, accept_scored
 from mfairfl.engine.state import Ask, Measure, Reply, RunState, Score, Setup, Train
 from mfairfl.errors import FederationError
-from mfairfl.guard.acceptance import Terms, accept_measured, accept_reports, accept_scored
 from mfairfl.training.plan import Job
 
 

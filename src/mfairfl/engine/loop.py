@@ -16,14 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from mfairfl.data import Split
-from mfairfl.engine.cadence import (
-    about,
-    ask_after,
-    drawn,
-    ensemble_shares,
-    may_be_served,
-    taking_part,
-)
+from mfairfl.engine.acceptance import accept_reports
+from mfairfl.engine.defence import Defended, Updates, defend, doubted_losses
 from mfairfl.engine.exchange import (
     BrokenModelError,
     let_train,
@@ -33,6 +27,14 @@ from mfairfl.engine.exchange import (
     terms_of,
 )
 from mfairfl.engine.output import AVERAGE_DECAY, Candidate, NamedWeights, Served, choose
+from mfairfl.engine.schedule import (
+    about,
+    ask_after,
+    drawn,
+    ensemble_shares,
+    may_be_served,
+    taking_part,
+)
 from mfairfl.engine.state import (
     Ask,
     Measure,
@@ -51,8 +53,6 @@ from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.thresholds import fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
-from mfairfl.guard.acceptance import accept_reports
-from mfairfl.guard.defence import Defended, Updates, defend, doubted_losses
 from mfairfl.models import Model
 from mfairfl.randomness import stream
 from mfairfl.strategies.base import Measurement, Round, Step

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mfairfl.data import Split
+from mfairfl.engine.acceptance import lower_median
+from mfairfl.engine.defence import check_robust
 from mfairfl.engine.output import RULES, Candidate, Output
+from mfairfl.engine.standing import Standing
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.scores import ScoreSums
 from mfairfl.fairness.thresholds import Thresholds, refuse_losses
-from mfairfl.guard.acceptance import lower_median
-from mfairfl.guard.defence import check_robust
-from mfairfl.guard.standing import Standing
 from mfairfl.strategies.base import State, Strategy, Summary
 from mfairfl.training.plan import Job, Recipe, Report
 

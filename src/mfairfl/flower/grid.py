@@ -12,12 +12,12 @@ from flwr.app import Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from pydantic import Field, ValidationError
 
+from mfairfl.coordinator.transport import Absent, read_replies
 from mfairfl.data.values import StrictModel
 from mfairfl.errors import FederationError, MessageError, first_problem
 from mfairfl.flower.records import from_records, to_records
-from mfairfl.remote.codec import Packet, expect_answer, make_packet
-from mfairfl.remote.silo_file import SILO_NAME
-from mfairfl.remote.transport import Absent, read_replies
+from mfairfl.silo.silo_file import SILO_NAME
+from mfairfl.wire.codec import Packet, expect_answer, make_packet
 
 K = TypeVar("K")
 _log = logging.getLogger("mfairfl")

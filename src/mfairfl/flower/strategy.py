@@ -18,7 +18,9 @@ from flwr.common import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
+from mfairfl.coordinator.transport import log_left_out, read_replies
 from mfairfl.data import Attribute, Split
+from mfairfl.engine.defence import check_robust
 from mfairfl.engine.state import Measured, RoundRecord
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.cells import Cells, Statistics
@@ -27,8 +29,6 @@ from mfairfl.flower.client import Groups, attributes_of
 from mfairfl.flower.grid import match_replies
 from mfairfl.flower.records import PLAN, plan_record, read_measurement
 from mfairfl.flower.stepwise import AppSettings, StepwiseLoop
-from mfairfl.guard.defence import check_robust
-from mfairfl.remote.transport import log_left_out, read_replies
 from mfairfl.strategies import available, create
 from mfairfl.strategies import base as methods
 from mfairfl.strategies.registry import hyper_parameters_of

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from mfairfl.data.values import DocumentedModel
 from mfairfl.fairness.uncertainty import Verdict
-from mfairfl.guard.manifest import ManifestLine
+from mfairfl.runs.manifest import ManifestLine
 from mfairfl.runs.record import Bounds, Number, schema_text
 
 SCHEMA_VERSION = 1

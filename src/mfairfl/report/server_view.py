@@ -5,9 +5,9 @@ from __future__ import annotations
 from pydantic import ValidationError
 
 from mfairfl.errors import ConfigError
-from mfairfl.guard.manifest import manifest
 from mfairfl.report.document import ServerView, Withheld
 from mfairfl.report.reported_run import ReportedRun
+from mfairfl.runs.manifest import manifest
 from mfairfl.runs.record import WithheldCell
 from mfairfl.runs.server_view import protocol_of
 from mfairfl.strategies import Card, create

@@ -10,11 +10,11 @@ from mfairfl.errors import ConfigError
 from mfairfl.fairness.notions import is_built_in
 from mfairfl.files import load_toml
 from mfairfl.plugins import MODELS
-from mfairfl.remote.consent import RunConsent
-from mfairfl.remote.enrolment import ModelTerms
-from mfairfl.remote.silo_file import SiloSettings, follow_extensions
 from mfairfl.runs.config import Config, make_config
+from mfairfl.silo.consent import RunConsent
+from mfairfl.silo.silo_file import SiloSettings, follow_extensions
 from mfairfl.strategies.registry import METHODS
+from mfairfl.wire.enrolment_answers import ModelTerms
 
 
 def consent_of(config: Config, source: str) -> RunConsent:

@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 from pydantic import ValidationError
 
+from mfairfl.coordinator.enrolment import Enrolled, EnrolmentTerms, enrol
+from mfairfl.coordinator.transport import Transport, drive
 from mfairfl.data import SPLITS
 from mfairfl.engine.loop import Callback, Result, first_state
 from mfairfl.errors import ConfigError, MfairflError, RunDirectoryError, first_problem
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import write_atomically
-from mfairfl.remote.enrolment import Enrolled, EnrolmentTerms, ModelTerms, enrol
-from mfairfl.remote.transport import Transport, drive
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import History
@@ -40,6 +40,7 @@ from mfairfl.runs.record import (
     WithheldCell,
 )
 from mfairfl.strategies.base import Summary
+from mfairfl.wire.enrolment_answers import ModelTerms
 
 _LONGEST_NAME = 80  # characters of a strategy's name in that of a run
 

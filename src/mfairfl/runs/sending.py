@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mfairfl.errors import RunDirectoryError, require_known
-from mfairfl.remote.audit_questions import SentModel
-from mfairfl.remote.enrolment import ModelTerms
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.record import RunRecord
+from mfairfl.wire.audit_questions import SentModel
+from mfairfl.wire.enrolment_answers import ModelTerms
 
 
 def model_to_send(run: str | Path, sensitive: Sequence[str] = ()) -> SentModel:

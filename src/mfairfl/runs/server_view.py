@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel, PositiveInt
 
 from mfairfl.data import SPLITS, Split
-from mfairfl.guard.manifest import ManifestLine, Protocol, manifest
 from mfairfl.runs.config import Config
+from mfairfl.runs.manifest import ManifestLine, Protocol, manifest
 
 
 def server_view(config: Config) -> tuple[ManifestLine, ...]:

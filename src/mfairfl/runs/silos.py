@@ -20,11 +20,6 @@ from mfairfl.data import SPLITS, Federation, Sensitive, Table, Task
 from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.files import make_private_folder
 from mfairfl.plugins import MODELS
-from mfairfl.remote.codec import Packet
-from mfairfl.remote.consent import RunConsent
-from mfairfl.remote.policy import Policy
-from mfairfl.remote.responder import Responder
-from mfairfl.remote.silo_file import SiloSettings
 from mfairfl.runs.config import ClientsConfig, Config, DataConfig
 from mfairfl.runs.consent import consent_of
 from mfairfl.runs.execute import Run, RunRequest
@@ -32,6 +27,11 @@ from mfairfl.runs.federated import FederatedRequest, run_federated, run_name
 from mfairfl.runs.predictor import load
 from mfairfl.runs.prepare import federation_of, table_of
 from mfairfl.runs.record import RunRecord
+from mfairfl.silo.consent import RunConsent
+from mfairfl.silo.policy import Policy
+from mfairfl.silo.responder import Responder
+from mfairfl.silo.silo_file import SiloSettings
+from mfairfl.wire.codec import Packet
 
 
 def run_under_policy(request: RunRequest, policy: Policy) -> Run:

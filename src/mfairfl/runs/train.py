@@ -13,12 +13,12 @@ from mfairfl.engine.output import Rule
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.notions import Notion, register_notion
 from mfairfl.plugins import is_import_string
-from mfairfl.remote.policy import Policy, read_policy
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import Run, RunRequest, run_requests
 from mfairfl.runs.options import settings
 from mfairfl.runs.prepare import ModuleFactory
 from mfairfl.runs.silos import run_under_policy
+from mfairfl.silo.policy import Policy, read_policy
 from mfairfl.strategies.base import Strategy
 from mfairfl.strategies.registry import spelled
 

@@ -10,20 +10,20 @@ import tomllib
 from contextlib import contextmanager
 from pathlib import Path
 
+import federations as fed
 import optuna
 import pytest
-from tuning_records import DP, EO, Pretence, by_rate, record
-
-import federations as fed
-import mfairfl
 from answers import csv_rows
 from eyes import contrast, drawn_colours
+from records import make_record
+from tuning_records import DP, EO, Pretence, by_rate, record
+
+import mfairfl
 from mfairfl.errors import ConfigError, DataError, MfairflError, RunDirectoryError
 from mfairfl.experiments.search.space import Choices, Range, default_metrics, default_space
 from mfairfl.experiments.search.trials import SearchTrial, plot_trials
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import RunRequest, run_requests
-from records import make_record
 
 RATES = {"training.lr": Range(0.001, 0.02, log=True)}
 
@@ -256,8 +256,9 @@ tune(search(), sys.argv[1], trials=3)
 def test_killed_for_real_and_taken_up(pretend, tmp_path):
     pretend(by_rate)
     straight = tune(search(), tmp_path / "straight", trials=3)
-    here = Path(__file__).parent  # and tests/, two folders up
-    command = [sys.executable, "-c", KILLED, tmp_path / "killed", here, here.parents[1]]
+    here = Path(__file__).parent
+    helpers = here.parents[1] / "helpers"
+    command = [sys.executable, "-c", KILLED, tmp_path / "killed", here, helpers]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     asked = pretend(by_rate).asked
     resumed = tune(search(), tmp_path / "killed", trials=3)

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from mfairfl.data import Client, Federation, Shard
+from mfairfl.engine.acceptance import accept_measured
 from mfairfl.engine.loop import rehearse
 from mfairfl.engine.state import Ask, Measure, Measured, RunState, Setup, Train
 from mfairfl.errors import FederationError
 from mfairfl.fairness.cells import Statistics
-from mfairfl.guard.acceptance import accept_measured
 from mfairfl.randomness import stream
 from mfairfl.training.plan import Report
 

@@ -1,0 +1,197 @@
+"""The audit over silos, at the coordinator: agree on the groups, gather counts. No row moves.
+
+A silo that refuses, or whose answer cannot be true, is left out with the reason, and the audit
+goes on with the others.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+import operator
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from mfairfl.coordinator.participants import Participants
+from mfairfl.coordinator.transport import Transport, log_left_out
+from mfairfl.data import MISSING, Attribute
+from mfairfl.data.agreement import MOST_CELLS
+from mfairfl.data.columns import MOST_GROUPS
+from mfairfl.data.predictions import PredictionColumns, ordered_groups
+from mfairfl.errors import FederationError
+from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
+from mfairfl.wire.audit_answers import SiloFacts, read_counts, read_groups
+from mfairfl.wire.audit_questions import (
+    AuditAsk,
+    AuditSubject,
+    SentModel,
+    audited_attributes,
+    pack_audit,
+    pack_groups_ask,
+)
+
+Named = Mapping[str, tuple[str, ...]]
+"""Names of groups by column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditTerms:
+    """What the coordinator asks silos for.
+
+    Parameters
+    ----------
+    subject : PredictionColumns or SentModel
+        Whose decisions: those in each silo's file, or those of a model that they are sent.
+    grid : ScoreGrid
+        Which scores are possible, where there is a column of them.
+    most_rows : int, optional
+        Rows that no silo has: one that claims more is left out.
+    """
+
+    subject: AuditSubject
+    grid: ScoreGrid = field(default_factory=ScoreGrid)
+    most_rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatheredAudit:
+    """What silos told.
+
+    Parameters
+    ----------
+    counts : AuditCounts
+        Of the silos that answered; each is a client under its name.
+    silos : mapping of str to SiloFacts
+        What each of them said beside its counts: its floor, the hash of its file.
+    left_out : mapping of str to str
+        Why others are not counted.
+    """
+
+    counts: AuditCounts
+    silos: Mapping[str, SiloFacts]
+    left_out: Mapping[str, str]
+
+
+def audit_name(terms: AuditTerms) -> str:
+    """Return the name under which silos count the requests of an audit: equal terms, equal name.
+
+    Examples
+    --------
+    >>> columns = PredictionColumns(sensitive=("sex",), prediction="decision")
+    >>> len(audit_name(AuditTerms(subject=columns)))
+    22
+    """
+    subject = terms.subject
+    said: dict[str, Any]
+    if isinstance(subject, PredictionColumns):
+        said = {"columns": subject.model_dump(mode="json")}
+    else:
+        said = {"model": subject.sha256, "audited": list(subject.audited)}
+    text = json.dumps({**said, "grid": [terms.grid.lowest, terms.grid.highest]}, sort_keys=True)
+    return f"audit-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+
+def gather_counts(
+    transport: Transport, names: Sequence[str], terms: AuditTerms, *, minimum: int = 1
+) -> GatheredAudit:
+    """Ask silos for counts; raise if fewer than `minimum` tell them.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The silos that may take part.
+    """
+    silos = Participants(transport, sorted(names), minimum)
+    subject, grid = terms.subject, terms.grid
+    if isinstance(subject, SentModel):
+        attributes, grid, scored = audited_attributes(subject), ScoreGrid(), True
+    else:
+        attributes, scored = _agreed_groups(silos, subject), subject.score is not None
+    ask = AuditAsk(subject=subject, attributes=attributes, grid=grid if scored else None)
+    found = silos.ask(
+        pack_audit(ask),
+        lambda name, reply: read_counts(reply, name, ask, most_rows=terms.most_rows),
+    )
+    for name, reason in silos.refused.items():
+        log_left_out(name, reason)
+    counts = functools.reduce(operator.add, [one.counts for one in found.values()])
+    return GatheredAudit(
+        counts=_without_unused(counts),
+        silos={name: one.facts for name, one in found.items()},
+        left_out=silos.refused,
+    )
+
+
+# ------------------------------------------------------------------ groups
+
+
+def _agreed_groups(silos: Participants, columns: PredictionColumns) -> tuple[Attribute, ...]:
+    """Return the groups that any silo names, and ``?`` for all other rows.
+
+    Whoever names so many that they cannot all be counted is left out, the worst one first.
+    """
+    sensitive = columns.sensitive
+    named = silos.ask(
+        pack_groups_ask(columns), lambda _, reply: dict(read_groups(reply, sensitive))
+    )
+    while (fault := _excess(sensitive, named.values())) and len(named) > 1:
+        alone = _named_alone(named)
+        worst = max(alone, key=lambda name: (alone[name], name))
+        silos.refuse({worst: f"{fault}; it alone names {alone[worst]:,} groups"})
+        silos.require_minimum()
+        del named[worst]
+    if fault:
+        raise FederationError(f"{fault}: leave a sensitive column out, or form larger groups")
+    return tuple(Attribute(c, (*_union(c, named.values()), MISSING)) for c in sensitive)
+
+
+def _union(column: str, named: Collection[Named]) -> list[str]:
+    return ordered_groups({group for one in named for group in one[column]})
+
+
+def _excess(sensitive: Sequence[str], named: Collection[Named]) -> str:
+    """Say what is too much of these groups; empty if they can be counted."""
+    sizes = {column: len(_union(column, named)) for column in sensitive}
+    for column, size in sizes.items():
+        if size > MOST_GROUPS:
+            return f"'{column}' has {size} groups, at most {MOST_GROUPS} are counted"
+    cells = math.prod(size + 1 for size in sizes.values())
+    return f"{cells:,} combinations of groups, at most {MOST_CELLS:,} are counted" * (
+        cells > MOST_CELLS
+    )
+
+
+def _named_alone(named: Mapping[str, Named]) -> dict[str, int]:
+    """Return how many groups each silo names that no other one does."""
+    said = Counter((c, g) for one in named.values() for c, groups in one.items() for g in groups)
+    return {
+        name: sum(said[c, group] == 1 for c, groups in one.items() for group in groups)
+        for name, one in named.items()
+    }
+
+
+def _without_unused(counts: AuditCounts) -> AuditCounts:
+    """Take groups out that no row is in, counted or withheld: as in an audit of all rows."""
+    shape = counts.cells.shape
+    held = np.asarray(((counts.rows > 0) | counts.hidden).any(axis=(0, 2))).reshape(shape)
+    kept, attributes = np.ones(shape, dtype=bool), []
+    for axis, attribute in enumerate(counts.attributes):
+        used = np.asarray(np.moveaxis(held, axis, 0).reshape(attribute.size, -1).any(axis=1))
+        np.moveaxis(kept, axis, 0)[~used] = False
+        groups = tuple(group for group, some in zip(attribute.groups, used, strict=True) if some)
+        attributes.append(Attribute(attribute.name, groups))
+    cells = np.flatnonzero(kept.reshape(-1))
+    return replace(
+        counts,
+        attributes=tuple(attributes),
+        decided=counts.decided[:, cells],
+        scored=None if counts.scored is None else counts.scored[:, cells],
+        sums=None if counts.sums is None else tuple(one.of_cells(cells) for one in counts.sums),
+        hidden=counts.hidden[:, cells],
+    )

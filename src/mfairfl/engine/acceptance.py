@@ -1,0 +1,310 @@
+"""Which answers count: one that cannot be true is set aside with a reason, and the round goes on.
+
+What is checked here is what numbers mean; that they have the agreed form was checked when they
+were read (`wire/codec.py`, `flower/records.py`). Nothing here raises, whatever clients say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mfairfl.data import Attribute, Split
+from mfairfl.fairness.cells import SUMS, Statistics
+from mfairfl.fairness.scores import ScoreSums
+from mfairfl.training.plan import Controller, Job, Plan, Report
+
+Floats = NDArray[np.float64]
+Rows = Mapping[Split, Mapping[str, np.ndarray]]
+"""Rows per (cell, label) that clients were enrolled with."""
+
+Sums = Mapping[Split, Mapping[str, Statistics]]
+T = TypeVar("T")
+
+LARGEST_LOSS = 1e4
+"""Mean loss of a cell's rows beyond which a measurement is refused: logits of ten thousand."""
+
+LONGEST = 10.0
+"""An update may be this many times as long as the median of its round, or of an earlier one."""
+
+_SLACK = 1e-6  # rounding of sums over rows, per row
+_OTHER_COUNTS = "its counts are not those it was enrolled with"
+_LEAST_SHARE = 1e-6  # scores round to 0 and 1; a loss is not bounded by what was rounded away
+
+
+# ------------------------------------------------------------------ measurements and scores
+
+
+def accept_measured(
+    found: Sequence[Sums], enrolled: Rows, *, at_half: bool
+) -> tuple[tuple[Sums, ...], dict[str, str]]:
+    """Return the measurements of clients that can be believed, and why the others cannot.
+
+    Parameters
+    ----------
+    found : sequence of mapping
+        For each model, each split's sums by client.
+    enrolled : mapping
+        Counts must equal these, for the splits and clients it has.
+    at_half : bool
+        Whether decisions were made at score ½: a wrong one then has a loss of at least ln 2.
+    """
+    refused: dict[str, str] = {}
+    for model in found:
+        for split, clients in model.items():
+            faults = _measurement_faults(clients, enrolled.get(split, {}), at_half)
+            for name, fault in faults.items():
+                refused.setdefault(name, f"its measurement of {split} rows: {fault}")
+    kept = tuple(
+        {split: _without(clients, refused) for split, clients in model.items()} for model in found
+    )
+    return kept, refused
+
+
+def accept_scored(
+    found: Mapping[Split, Mapping[str, ScoreSums]], enrolled: Rows
+) -> tuple[dict[Split, dict[str, ScoreSums]], dict[str, str]]:
+    """Return the scores of clients that can be believed, and why the others cannot."""
+    refused: dict[str, str] = {}
+    for split, clients in found.items():
+        for name, scores in clients.items():
+            fault = _score_fault(scores, enrolled.get(split, {}).get(name))
+            if fault:
+                refused.setdefault(name, f"its scores of {split} rows: {fault}")
+    return {split: _without(clients, refused) for split, clients in found.items()}, refused
+
+
+def _without(clients: Mapping[str, T], refused: Collection[str]) -> dict[str, T]:
+    return {name: value for name, value in clients.items() if name not in refused}
+
+
+def _measurement_faults(
+    clients: Mapping[str, Statistics], enrolled: Mapping[str, np.ndarray], at_half: bool
+) -> dict[str, str]:
+    """Say why sums cannot be true, of those that cannot.
+
+    All clients are looked at in one go: they may be thousands, and every check is of single
+    (cell, label) pairs.
+    """
+    rows = {name: enrolled.get(name, sums.counts) for name, sums in clients.items()}
+    fitting = [name for name, sums in clients.items() if sums.counts.shape == rows[name].shape]
+    faults = dict.fromkeys(set(clients) - set(fitting), _OTHER_COUNTS)
+    if not fitting:
+        return faults
+    joined = Statistics(
+        **{each: np.concatenate([getattr(clients[n], each) for n in fitting]) for each in SUMS}
+    )
+    with np.errstate(invalid="ignore", over="ignore"):  # numbers may be anything
+        checks = _checks(joined, np.concatenate([rows[name] for name in fitting]), at_half)
+    ends = np.cumsum([len(rows[name]) for name in fitting])
+    for wrong, reason in checks:
+        for cell in np.flatnonzero(wrong.any(axis=1)):
+            faults.setdefault(fitting[int(np.searchsorted(ends, cell, side="right"))], reason)
+    return faults
+
+
+def _checks(sums: Statistics, rows: Floats, at_half: bool) -> list[tuple[NDArray[np.bool_], str]]:
+    """Return what must not be, (cells, 2) each, with its reason; the first that is counts."""
+    n, slack = sums.counts, _SLACK * sums.counts
+    finite = np.all([np.isfinite(getattr(sums, name)) for name in SUMS], axis=0)
+    least = _least_losses(sums, at_half) - 1e-4 * n - slack
+    return [
+        (~finite, "a number is not finite"),
+        (n != rows, _OTHER_COUNTS),
+        (n < 0, "a count is negative"),
+        *(
+            ((value < -slack) | (value > n + slack), f"its {name} are below 0 or above its counts")
+            for name, value in (("positives", sums.positives), ("scores", sums.scores))
+        ),
+        (sums.losses > LARGEST_LOSS * n + slack, f"its mean loss is above {LARGEST_LOSS:g}"),
+        (sums.losses < least, "its loss is lower than its scores and decisions allow"),
+    ]
+
+
+def _least_losses(sums: Statistics, at_half: bool) -> Floats:
+    """Return the least losses that these scores and decisions can have, per (cell, label).
+
+    −ln is convex, so n rows whose probabilities of their own label have mean p lose at least
+    −n ln p (Jensen); and a row that is decided wrongly at ½ loses at least ln 2.
+    """
+    n = np.maximum(sums.counts, 1.0)
+    right = np.stack([1 - sums.scores[:, 0] / n[:, 0], sums.scores[:, 1] / n[:, 1]], axis=1)
+    least = -sums.counts * np.log(np.clip(right + _LEAST_SHARE, _LEAST_SHARE, 1.0))
+    if at_half:
+        negatives = sums.counts[:, 1] - sums.positives[:, 1]
+        wrong = np.stack([sums.positives[:, 0], negatives], axis=1)
+        least = np.maximum(least, wrong * np.log(2))
+    return np.asarray(least)
+
+
+def _score_fault(scores: ScoreSums, rows: np.ndarray | None) -> str:
+    if rows is not None and not np.array_equal(scores.counts, rows):
+        return "its histogram does not hold the rows it was enrolled with"
+    if (scores.losses > LARGEST_LOSS * np.maximum(scores.counts, 1)).any():
+        return f"its mean loss is above {LARGEST_LOSS:g}"
+    return ""
+
+
+# ------------------------------------------------------------------ reports
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What reports are held against.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        What clients were asked.
+    size : int
+        Number of the model's weights.
+    rows : mapping of str to float
+        Train rows of those who were asked, as enrolled.
+    usual_rows : float
+        The lower median of all trainers' rows, whether they were asked or not.
+    attributes : tuple of Attribute
+        The sensitive attributes.
+    longest : mapping of str to float
+        The largest median norm of updates and control changes in earlier rounds.
+    """
+
+    jobs: Sequence[Job]
+    size: int
+    rows: Mapping[str, float]
+    usual_rows: float
+    attributes: tuple[Attribute, ...]
+    longest: Mapping[str, float]
+
+
+def accept_reports(
+    answers: Sequence[Report], terms: Terms
+) -> tuple[list[Report], dict[str, str], dict[str, float]]:
+    """Return sound reports by client name, why others are set aside, and the new `longest`.
+
+    A client counts once: of several reports the first sound one is taken.
+    """
+    asked = {job.client: job for job in terms.jobs if job.send}
+    accepted: dict[str, Report] = {}
+    set_aside: dict[str, str] = {}
+    for report in sorted(answers, key=lambda r: r.client):
+        if report.client not in asked:
+            set_aside[report.client] = "it was not asked to train"
+        elif fault := _report_fault(report, asked[report.client], terms):
+            set_aside.setdefault(report.client, fault)
+        else:
+            accepted.setdefault(report.client, report)
+    too_long, longest = _too_long(list(accepted.values()), asked, terms)
+    for client, reason in too_long.items():
+        set_aside[client] = reason
+        del accepted[client]
+    for client in asked:
+        set_aside.setdefault(client, "it sent no report")
+    reasons = {c: reason for c, reason in sorted(set_aside.items()) if c not in accepted}
+    return list(accepted.values()), reasons, longest
+
+
+def _report_fault(report: Report, job: Job, terms: Terms) -> str:
+    """Say why a report cannot be used; empty if it can."""
+    vectors = {"update": report.update, "control change": report.control_change}
+    for name, vector in vectors.items():
+        if vector is None:
+            continue
+        if vector.shape != (terms.size,):
+            return f"its {name} has shape {vector.shape}; the model has {terms.size} weights"
+        if not np.isfinite(vector).all():
+            return f"its {name} holds a number that is not finite"
+    if (report.control_change is None) != (job.keep_control is None):
+        return "it sends a control change that was not asked for, or lacks one that was"
+    steps, lr = job.plan.steps(int(terms.rows[job.client])), job.plan.optimizer.lr
+    if (report.steps, report.lr) != (steps, lr):
+        return (
+            f"it reports {report.steps} steps at rate {report.lr:g}; it was asked for {steps} "
+            f"at {lr:g}"
+        )
+    return _multiplier_fault(report, job, terms)
+
+
+def _steps(plan: Plan, rows: float) -> int:
+    return plan.steps(int(rows))
+
+
+def _multiplier_fault(report: Report, job: Job, terms: Terms) -> str:
+    """Say why multipliers or gaps cannot be what the agreed controller ended in."""
+    controller = job.plan.controller
+    if controller is None or controller.slot is not None:
+        return "it sends multipliers nobody asked for" if report.multipliers or report.gaps else ""
+    for name in ("multipliers", "gaps"):
+        numbers = np.array(getattr(report, name))
+        if numbers.shape != (len(controller.multipliers),):
+            return f"it sends {numbers.size} {name}; {len(controller.multipliers)} were asked for"
+        if not np.isfinite(numbers).all():
+            return f"a number of its {name} is not finite"
+    widest, most = _reach(controller, job.plan.epochs, terms)
+    if (np.abs(report.gaps) > widest + _SLACK).any():
+        return "a gap is larger than rates can differ"
+    if (np.abs(report.multipliers) > most + _SLACK).any():
+        return "a multiplier is larger than its steps and its price allow"
+    return ""
+
+
+def _reach(controller: Controller, epochs: int, terms: Terms) -> tuple[Floats, Floats]:
+    """Return how large the gaps and the multipliers of a controller can be after a job."""
+    constraints = controller.goal.constraints(terms.attributes)
+    losses = any(notion.statistic == "loss" for notion in constraints.notions)
+    apart = 2 * LARGEST_LOSS if losses else 2.0  # two differences of rates
+    widest = apart + np.abs(controller.offset or np.zeros(len(constraints)))
+    start, step = np.abs(controller.multipliers), np.abs(controller.step)
+    most = start + epochs // controller.every * step * widest
+    if controller.counts is not None:
+        limits = constraints.limits(np.array(controller.counts), controller.prices.cap)
+        most = np.minimum(most, np.maximum(limits, start))
+    return widest, np.asarray(most)
+
+
+def _too_long(
+    reports: Sequence[Report], asked: Mapping[str, Job], terms: Terms
+) -> tuple[dict[str, str], dict[str, float]]:
+    """Say whose vectors are far longer than the others', for the steps they took.
+
+    The bound follows the honest ones: `LONGEST` times the lower median of this round's norms or
+    of an earlier round's, whichever is larger, more for clients that took more steps. It is there
+    to stop what no training gives; a robust rule decides about the rest.
+    """
+    wrong: dict[str, str] = {}
+    longest = dict(terms.longest)
+    for name, vectors in (
+        ("update", {r.client: r.update for r in reports}),
+        ("control change", {r.client: r.control_change for r in reports}),
+    ):
+        norms = {client: _norm(vector) for client, vector in vectors.items() if vector is not None}
+        if len(norms) > 1:  # alone, a client is held against earlier rounds only
+            longest[name] = max(longest.get(name, 0.0), lower_median(list(norms.values())))
+        for client, norm in norms.items():
+            bound = LONGEST * longest.get(name, 0.0) * _effort(client, asked[client].plan, terms)
+            if norm > bound > 0:
+                wrong[client] = f"its {name} has length {norm:.3g}; {bound:.3g} is the longest"
+    return wrong, longest
+
+
+def _effort(client: str, plan: Plan, terms: Terms) -> float:
+    """Return how many times the usual client's steps a client takes, at least 1."""
+    return max(1.0, _steps(plan, terms.rows[client]) / _steps(plan, terms.usual_rows))
+
+
+def _norm(vector: np.ndarray) -> float:
+    return float(np.linalg.norm(vector.astype(np.float64)))
+
+
+def lower_median(values: Sequence[float]) -> float:
+    """Return the median, of two middle ones the lower: of two clients the larger cannot set it.
+
+    Examples
+    --------
+    >>> lower_median([3.0, 1.0]), lower_median([3.0, 1.0, 2.0])
+    (1.0, 2.0)
+    """
+    return sorted(values)[(len(values) - 1) // 2]

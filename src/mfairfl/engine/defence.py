@@ -1,0 +1,281 @@
+"""What the server does about updates that may be lies, before the strategy combines them.
+
+A rule answers with the updates that the strategy shall see, each as a mixture of those that were
+sent: a matrix R, so that the Gram matrix of what it sees is R M Rᵀ and coefficients c on it are
+Rᵀ c on the originals. Every strategy works with every rule, and an auditor still reads how much
+each client counted.
+
+- `none`: everything as it was sent.
+- `clip`: no update longer than the median of the round.
+- `nnm-gm`: each update replaced by the mean of its nearest, and weighted as in the geometric
+  median of these.
+- `multi-krum`: those nearest to their neighbours are kept.
+- `centred-clip`: what is farther from a moving centre than the median counts less.
+- `auto`: who works against an agreement of the others is set aside, and no update is longer than
+  `SPREAD` times the median.
+
+Rules of the literature assume `LIARS` of the clients to lie. They count whoever is unlike the
+others less, and in a federation of unlike clients that costs accuracy and fairness without any
+attack (results/attacks.md). `auto` therefore acts only where there is agreement to work against.
+With u_k = g_k/|g_k|, it first takes out of u what the clients' shares of favourable labels explain
+(a ridge regression over clients: one with mostly unfavourable cases has good reasons to pull the
+other way). Then, as long as there is one, the client is set aside whose cosine with the sum of the
+others is lowest and below `AGAINST`, if the rest agree: their median cosine with the sum of their
+others is at least `AGREEMENT`. Always fewer than half are set aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mfairfl.engine.acceptance import lower_median
+from mfairfl.errors import ConfigError, require_known
+from mfairfl.geometry.conflicts import cosines
+from mfairfl.geometry.gram import Floats
+from mfairfl.geometry.robust import (
+    centred_clipping,
+    geometric_median,
+    mixed_gram,
+    multi_krum,
+    nearest_neighbour_mixing,
+    norm_clipping,
+)
+from mfairfl.strategies.base import Card
+
+LIARS = 0.2
+"""The share of clients that rules of the literature assume to lie."""
+
+AGREEMENT, AGAINST = 0.3, -0.3
+"""Cosines from which clients agree, and below which one works against them."""
+
+SPREAD = 2.0
+"""Times the median norm that `auto` leaves an update."""
+
+EXPLAINED = 0.1
+"""How far shares of favourable labels must differ before `auto` lets them explain directions."""
+
+TYPICAL = 5.0
+"""A loss this many times the median, or this small a part of it, does not order clients."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updates:
+    """What a rule sees of a round's updates.
+
+    Parameters
+    ----------
+    clients : sequence of str
+        Who sent them.
+    gram : ndarray (K, K)
+        Their inner products.
+    weights : ndarray (K,)
+        The clients' shares of the rows.
+    favourable : ndarray (K,)
+        Share of favourable labels in each client's train rows.
+    """
+
+    clients: Sequence[str]
+    gram: Floats
+    weights: Floats
+    favourable: Floats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defended:
+    """What the strategy shall see.
+
+    Parameters
+    ----------
+    kept : list of int
+        Places of the clients that it sees.
+    rows : ndarray (K, K)
+        R: what takes the place of each update, in terms of the originals.
+    reasons : dict of str to str
+        Why the others are set aside.
+    accused : bool
+        Whether that counts against them: a rule that always leaves some out accuses nobody.
+    clipped : dict of str to float
+        By which factor an update was shortened or weighted, where it was.
+    """
+
+    kept: list[int]
+    rows: Floats
+    reasons: dict[str, str] = field(default_factory=dict)
+    accused: bool = False
+    clipped: dict[str, float] = field(default_factory=dict)
+
+    def gram(self, gram: Floats) -> Floats:
+        """Return the Gram matrix of what the strategy sees."""
+        return mixed_gram(gram, self.rows)[np.ix_(self.kept, self.kept)]
+
+    def on_originals(self, coefficients: Floats) -> Floats:
+        """Return coefficients on what was sent."""
+        return np.asarray(self.rows[self.kept].T @ coefficients)
+
+    def log(self, rule: str) -> dict[str, Any]:
+        """Return what was done, for the round's log."""
+        return {"rule": rule, "set_aside": self.reasons, "clipped": self.clipped}
+
+
+def check_robust(name: str, card: Card) -> None:
+    """Refuse a rule that does not exist, or one for a method that averages no updates."""
+    require_known("value of robust", [name], list(ROBUST))
+    if name != "none" and (why := _obstacle(card)):
+        raise ConfigError(f"robust = '{name}': {why} in this strategy; use robust = 'none'")
+
+
+def recommended(card: Card) -> str:
+    """Return the rule for clients that could lie: `auto`, wherever updates are averaged."""
+    return "none" if _obstacle(card) else "auto"
+
+
+def _obstacle(card: Card) -> str:
+    if card.serves == "ensemble":
+        return "every client's update moves a model of its own"
+    return "one trainer has all rows" if card.trains_on == "pooled" else ""
+
+
+def defend(rule: str, updates: Updates) -> Defended:
+    """Apply a rule to a round's updates.
+
+    Examples
+    --------
+    Nine clients agree, and one sends the opposite:
+
+    >>> signs = np.array([1.0] * 9 + [-1.0])
+    >>> gram = np.outer(signs, signs) + np.eye(10)
+    >>> names, same = list("abcdefghij"), np.full(10, 0.1)
+    >>> sent = Updates(clients=names, gram=gram, weights=same, favourable=same)
+    >>> defend("auto", sent).reasons
+    {'j': "its update works against the others' (cosine -0.67, they agree by 0.67)"}
+    """
+    return ROBUST[rule](updates)
+
+
+def _none(sent: Updates) -> Defended:
+    count = len(sent.clients)
+    return Defended(kept=list(range(count)), rows=np.eye(count))
+
+
+def _shortened(sent: Updates, factors: Floats, rows: Floats | None = None) -> Defended:
+    """Multiply every update by a factor; one that is 0 leaves its client out."""
+    kept = np.flatnonzero(factors > 0).tolist()
+    return Defended(
+        kept=kept,
+        rows=factors[:, None] * (np.eye(len(factors)) if rows is None else rows),
+        reasons={
+            sent.clients[i]: "the robust rule gives its update no weight"
+            for i in np.flatnonzero(factors <= 0).tolist()
+        },
+        clipped={sent.clients[i]: float(factors[i]) for i in kept if factors[i] != 1},
+    )
+
+
+def _clip(sent: Updates) -> Defended:
+    return _shortened(sent, norm_clipping(sent.gram))
+
+
+def _nnm_gm(sent: Updates) -> Defended:
+    mixing = nearest_neighbour_mixing(sent.gram, _liars(sent))
+    weights = geometric_median(mixed_gram(sent.gram, mixing), sent.weights)
+    return _shortened(sent, weights / sent.weights, mixing)
+
+
+def _multi_krum(sent: Updates) -> Defended:
+    return _shortened(sent, np.sign(multi_krum(sent.gram, _liars(sent))))
+
+
+def _centred_clip(sent: Updates) -> Defended:
+    tau = lower_median(np.sqrt(np.diag(sent.gram)).tolist())
+    found = centred_clipping(sent.gram, tau, rounds=3) if tau > 0 else sent.weights
+    return _shortened(sent, len(found) * found if tau > 0 else np.ones(len(found)))
+
+
+def _liars(sent: Updates) -> int:
+    """Return f, the number of liars to expect: a fifth, but always short of one half."""
+    count = len(sent.clients)
+    return min(max(1, round(LIARS * count)), (count - 1) // 2)
+
+
+def _auto(sent: Updates) -> Defended:
+    against = _against(sent)
+    kept = [i for i in range(len(sent.clients)) if i not in against]
+    norms = np.sqrt(np.diag(sent.gram))
+    bound = SPREAD * lower_median(norms[kept].tolist())
+    factors = np.minimum(1.0, bound / np.where(norms > 0, norms, np.inf))
+    factors[norms == 0] = 1.0
+    return Defended(
+        kept=kept,
+        rows=np.diag(factors),
+        reasons={sent.clients[i]: reason for i, reason in sorted(against.items())},
+        accused=True,
+        clipped={sent.clients[i]: float(factors[i]) for i in kept if factors[i] < 1},
+    )
+
+
+def _against(sent: Updates) -> dict[int, str]:
+    """Find who works against an agreement of the others; symbols at the top of the module."""
+    U = _unexplained(np.nan_to_num(cosines(sent.gram)), sent.favourable)
+    left = list(range(len(U)))
+    found: dict[int, str] = {}
+    while 2 * (len(found) + 1) < len(U):
+        towards = _towards_others(U[np.ix_(left, left)])
+        worst = int(np.argmin(towards))
+        rest = left[:worst] + left[worst + 1 :]
+        agreement = float(np.median(_towards_others(U[np.ix_(rest, rest)])))
+        if not (towards[worst] < AGAINST and agreement >= AGREEMENT):
+            break
+        found[left[worst]] = (
+            f"its update works against the others' (cosine {towards[worst]:.2f}, they agree by "
+            f"{agreement:.2f})"
+        )
+        left = rest
+    return found
+
+
+def _unexplained(U: Floats, shares: Floats) -> Floats:
+    """Return the Gram matrix of unit updates without what label shares explain of them."""
+    z = shares - shares.mean()
+    slope = z / (z @ z + len(z) * EXPLAINED**2)
+    H = np.eye(len(z)) - np.outer(z, slope)
+    return np.asarray(H @ U @ H.T)
+
+
+def _towards_others(U: Floats) -> Floats:
+    """Return each one's cosine with the sum of the others; 0 where one has no length."""
+    own, rows, total = np.diag(U), U.sum(axis=1), U.sum()
+    inner, others = rows - own, total - 2 * rows + own
+    length = np.sqrt(np.maximum(own, 0) * np.maximum(others, 0))
+    return np.asarray(np.divide(inner, length, out=np.zeros(len(U)), where=length > 1e-9))
+
+
+ROBUST: dict[str, Callable[[Updates], Defended]] = {
+    "none": _none,
+    "auto": _auto,
+    "clip": _clip,
+    "nnm-gm": _nnm_gm,
+    "multi-krum": _multi_krum,
+    "centred-clip": _centred_clip,
+}
+"""The rules by name."""
+
+
+def doubted_losses(losses: dict[str, float]) -> dict[str, float]:
+    """Return the losses to order clients by where one does not fit the others': the median.
+
+    A loss far from the others' may be true, but it may not decide who gives way to whom.
+
+    Examples
+    --------
+    >>> doubted_losses({"a": 0.4, "b": 0.5, "c": 0.6, "d": 9.0})
+    {'d': 0.5}
+    """
+    if len(losses) < 3:
+        return {}
+    usual = lower_median(list(losses.values()))
+    low, high = usual / TYPICAL, TYPICAL * max(usual, float(np.log(2)))
+    return {name: usual for name, loss in losses.items() if not low <= loss <= high}

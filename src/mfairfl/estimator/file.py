@@ -1,0 +1,200 @@
+"""estimator.json: what a saved estimator knows beside its run; anyone may have written it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError, model_validator
+
+from mfairfl.data.values import StrictModel
+from mfairfl.engine.output import Rule
+from mfairfl.errors import RunDirectoryError, first_problem
+from mfairfl.estimator.in_memory import label_texts
+from mfairfl.files import read_regular_file, write_atomically
+from mfairfl.plugins import is_import_string
+from mfairfl.runs.record import RunRecord
+from mfairfl.strategies.base import Weights
+from mfairfl.strict_json import parse_json
+
+FILE = "estimator.json"
+_RESTORE = "the file was altered: restore it or fit again"
+
+_DTYPE = r"<U\d{1,4}|bool|object|u?int(8|16|32|64)|float(16|32|64)"
+Label = bool | int | float | str
+
+
+class SavedClasses(StrictModel):
+    """The two values of the label, ascending, with their type.
+
+    Examples
+    --------
+    >>> SavedClasses.of(np.array(["no", "yes"])).array()
+    array(['no', 'yes'], dtype='<U3')
+    """
+
+    dtype: Annotated[str, Field(pattern=f"^({_DTYPE})$")]
+    values: tuple[Label, Label]
+
+    @model_validator(mode="after")
+    def _two(self) -> Self:
+        try:
+            array = self.array()
+        except (OverflowError, TypeError, ValueError) as error:
+            raise ValueError(f"values that are no {self.dtype} ({error})") from None
+        if array.tolist() != list(self.values) or self.values[0] == self.values[1]:
+            raise ValueError(f"values that are not two of type {self.dtype}")
+        return self
+
+    @classmethod
+    def of(cls, classes: NDArray[Any]) -> SavedClasses:
+        """Take the classes of an estimator; objects must be text, numbers or booleans."""
+        values = classes.tolist()
+        for value in values:
+            # A time in nanoseconds is a number to `tolist`.
+            kind = classes.dtype if classes.dtype.kind in "mM" else type(value).__name__
+            if kind not in ("bool", "int", "float", "str"):
+                raise RunDirectoryError(
+                    f"a class is a {kind} ({value!r}): use text, numbers or booleans as labels to "
+                    "save the estimator"
+                )
+        try:
+            return cls(dtype=_name(classes.dtype), values=tuple(values))
+        except ValidationError as error:
+            raise RunDirectoryError(f"classes: {first_problem(error, cls)}") from None
+
+    def array(self) -> NDArray[Any]:
+        """Return the classes as they were."""
+        return np.array(self.values, dtype=self.dtype)
+
+
+def _name(dtype: np.dtype[Any]) -> str:
+    return dtype.str if dtype.kind == "U" else dtype.name
+
+
+class SavedParameters(StrictModel):
+    """The constructor's parameters, as far as they are data; `fit` checks what they say."""
+
+    strategy: str
+    notion: str | tuple[str, ...]
+    rounds: int
+    local_epochs: int
+    hidden: tuple[int, ...]
+    batch_size: int
+    lr: float
+    weight_decay: float
+    alpha: float
+    tolerance: float | None
+    output_rule: Rule | None
+    weights: Weights | None
+    model: str | None
+    favourable: Label | None
+    config: dict[str, Any] | None
+    random_state: int | None
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any], record: RunRecord) -> SavedParameters:
+        """Take an estimator's; in place of an object, what the run says about it.
+
+        A model that is code is left out: whoever loads the estimator has to give it again.
+        """
+        given = dict(parameters)
+        if not isinstance(given["strategy"], str):
+            said = dict(record.config["strategy"])
+            given |= {"strategy": said.pop("name"), "weights": said.pop("weights", None)}
+            own = {f"strategy.{name}": value for name, value in said.items()}
+            given["config"] = dict(given["config"] or {}) | own
+        given["notion"] = _plain_notion(given["notion"], record)
+        if not isinstance(given["model"], str):
+            given["model"] = None
+        if not isinstance(given["random_state"], int | np.integer | None):
+            given["random_state"] = record.seed
+        try:
+            return cls.model_validate(parse_json(json.dumps(given, default=_number)))
+        except ValidationError as error:
+            raise RunDirectoryError(f"cannot be saved: {first_problem(error, cls)}") from None
+        except (TypeError, ValueError) as error:
+            raise RunDirectoryError(
+                f"a parameter cannot be saved as JSON ({error}): use text and numbers"
+            ) from None
+
+    @property
+    def code(self) -> list[str]:
+        """The names that are code to be imported."""
+        notions = (self.notion,) if isinstance(self.notion, str) else self.notion
+        names = (self.strategy, *notions, self.model or "")
+        return [name for name in names if is_import_string(name)]
+
+
+def _plain_notion(notion: Any, record: RunRecord) -> Any:
+    several = notion if isinstance(notion, list | tuple) else [notion]
+    plain = all(isinstance(one, str) for one in several)
+    return notion if plain else record.config["fairness"]["notion"]
+
+
+def _number(value: Any) -> Any:
+    """Return a number of numpy's as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a {type(value).__name__} is neither text nor number")
+
+
+class EstimatorFile(StrictModel):
+    """What estimator.json holds."""
+
+    schema_version: Literal[1] = 1
+    run: str
+    """Identity of the run beside it."""
+    parameters: SavedParameters
+    """The constructor's."""
+    classes: SavedClasses
+    favourable: Literal[0, 1]
+    """Which of the classes."""
+    columns: tuple[str, ...] = Field(min_length=1)
+    """What the run calls the features, in the order of X."""
+    feature_names: tuple[str, ...] | None = None
+    """What X calls them, if it has names."""
+
+    def write(self, folder: Path) -> None:
+        """Write the file."""
+        text = json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False)
+        write_atomically(folder / FILE, text.encode() + b"\n")
+
+    @classmethod
+    def read(cls, folder: Path, record: RunRecord) -> EstimatorFile:
+        """Read and check the file of a folder, whose run is known already."""
+        path = folder / FILE
+        try:
+            found = cls.model_validate(parse_json(read_regular_file(path)))
+        except OSError as error:
+            raise RunDirectoryError(f"{path}: cannot be read ({error.strerror})") from None
+        except ValidationError as error:
+            problem = " ".join(first_problem(error, cls).split())[:300]
+            raise RunDirectoryError(f"{path}: {problem}; {_RESTORE}") from None
+        except ValueError as error:
+            raise RunDirectoryError(f"{path}: not readable JSON ({error}); {_RESTORE}") from None
+        if problem := found._contradiction(record):
+            raise RunDirectoryError(f"{path}: {problem}; {_RESTORE}")
+        return found
+
+    def _contradiction(self, record: RunRecord) -> str:
+        """Say where the file does not fit the run beside it."""
+        task = record.task
+        if self.run != record.identity:
+            return "belongs to another run than run.json"
+        texts = label_texts(self.classes.values)
+        if (texts[self.favourable], texts[1 - self.favourable]) != (
+            task.favourable,
+            task.unfavourable,
+        ):
+            return "has other classes than the task in run.json"
+        features = sorted([*(task.numeric or ()), *(task.categorical or ())])
+        if sorted(self.columns) != features:
+            return "has other columns than the task in run.json"
+        if self.feature_names is not None and len(self.feature_names) != len(self.columns):
+            return f"has {len(self.feature_names)} names of {len(self.columns)} features"
+        return ""

@@ -1,1 +1,0 @@
-"""Messages between the round loop and clients on other machines, for any transport."""

@@ -1,0 +1,228 @@
+"""A silo's rows as its answers tell them: split once for all runs, small counts kept back.
+
+The floor, `min_rows` of policy.toml, protects people in what is published: no level, bin or
+(cell, label) count in run.json or in a report is about fewer of them. It does not protect rows
+from a coordinator that makes its requests for the purpose (docs/what-leaves.md).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel
+
+from mfairfl.data import SPLITS, EncoderStatistics, Split
+from mfairfl.data.assembly import ClientRows, split_client, split_rows
+from mfairfl.data.binning import Histogram
+from mfairfl.data.frame import FileContent
+from mfairfl.data.table import Table
+from mfairfl.engine.sealed import read_sealed, write_sealed
+from mfairfl.errors import MessageError
+from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.tally import hidden_cells
+from mfairfl.files import make_private_folder
+from mfairfl.randomness import stream
+from mfairfl.silo.policy import POLICY, Disclosure
+from mfairfl.silo.usage import DISCLOSED, refuse_beyond
+
+_FILE = "told.safetensors"  # its name in 0.7, whose splits still hold
+_SPLIT = "split"
+_UNUSED = -1
+
+
+class SplitTerms(NamedTuple):
+    """How a run asks for rows to be split."""
+
+    seed: int
+    test: float
+    validation: float
+
+
+class _Remembered(BaseModel):  # what else 0.7 wrote is not used
+    shares: tuple[float, float] | None = None
+    tasks: tuple[str, ...] = ()
+
+
+class FileMemory:
+    """What a silo remembers about one version of a file, whatever the run or audit.
+
+    Parameters
+    ----------
+    state : Path
+        The silo's state folder.
+    file : Path
+    content : FileContent
+        What the file holds now; too many versions of it are refused.
+    policy : Disclosure
+        The silo's.
+    """
+
+    def __init__(self, state: Path, file: Path, content: FileContent, policy: Disclosure) -> None:
+        self._policy, self._rows = policy, len(content.frame)
+        folder = make_private_folder(make_private_folder(state) / DISCLOSED)
+        place = hashlib.sha256(str(file.resolve()).encode()).hexdigest()[:16]
+        folder = make_private_folder(folder / place)
+        version = content.sha256[:32]
+        versions = {path.name for path in folder.iterdir()} | {version}
+        refuse_beyond(policy, "versions", len(versions), "versions of its file, which has changed")
+        self._path = make_private_folder(folder / version) / _FILE
+        self._remembered, self._arrays = _Remembered(), dict[str, np.ndarray]()
+        if self._path.exists():
+            arrays, header = read_sealed(self._path, remedy="restore it from a backup")
+            self._arrays = {name: arrays[name] for name in arrays if name == _SPLIT}
+            self._remembered = _Remembered.model_validate(header)
+
+    def count_task(self, table_rows: NDArray[np.intp], strata: NDArray[np.integer]) -> None:
+        """Count a way to form groups and labels; one too many is refused.
+
+        Parameters
+        ----------
+        table_rows : ndarray (n,)
+            Where the rows that are used are in the file.
+        strata : ndarray (n,)
+            The group and label of each.
+        """
+        of_file = np.full(self._rows, _UNUSED, np.int32)
+        of_file[table_rows] = strata
+        digest, known = hashlib.sha256(of_file.tobytes()).hexdigest(), self._remembered.tasks
+        if digest not in known:
+            refuse_beyond(self._policy, "tasks", len(known) + 1, "ways to form groups and labels")
+            self._write({"tasks": (*known, digest)})
+
+    def split(self, name: str, table: Table, test: float, validation: float) -> ClientRows:
+        """Return a table's rows in the parts that they are in for good.
+
+        The first request of any run decides: whatever a later one asks for, a row stays in its
+        part. A part of too few rows is joined to the train rows.
+        """
+        places = _places(table)
+        if _SPLIT not in self._arrays:
+            rng = stream(self._policy.split_seed, "split", name)
+            split = split_rows(_strata(table), test=test, validation=validation, rng=rng)
+            parts = np.full(self._rows, _UNUSED, np.int8)
+            for part, rows in enumerate(split):
+                parts[places[rows]] = part if len(rows) >= self._policy.min_rows else 0
+            self._arrays[_SPLIT] = parts
+            self._write({"shares": (test, validation)})
+        elif self._remembered.shares != (test, validation):
+            known = self._remembered.shares or (0.0, 0.0)
+            raise MessageError(
+                f"a split into {test:g} test and {validation:g} validation rows: the rows of this "
+                f"file were split once for all runs, into {known[0]:g} and {known[1]:g} "
+                f"(disclosure.split_seed of its {POLICY})"
+            )
+        # Rows that the first run had no use for have no part yet.
+        parts = np.maximum(self._arrays[_SPLIT][places], 0)
+        return ClientRows(
+            name, table, {s: np.flatnonzero(parts == part) for part, s in enumerate(SPLITS)}
+        )
+
+    def _write(self, update: Mapping[str, object]) -> None:
+        self._remembered = self._remembered.model_copy(update=update)
+        write_sealed(self._path, self._arrays, self._remembered.model_dump(mode="json"))
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasedRows:
+    """The rows of a silo, split, with what is told about them.
+
+    Parameters
+    ----------
+    silo : ClientRows
+        The rows of each split.
+    floor : int
+        Fewest rows that a level, a bin or a count may be of.
+    hidden : mapping of split to ndarray (C, 2)
+        Which (cell, label) pairs are withheld: those of few rows, and the smallest others, until
+        the withheld rows are enough.
+    """
+
+    silo: ClientRows
+    floor: int
+    hidden: Mapping[Split, NDArray[np.bool_]]
+
+    @property
+    def table(self) -> Table:
+        """The rows."""
+        return self.silo.table
+
+    def cells(self, split: Split) -> NDArray[np.int32]:
+        """Return each row's cell; of a pair that is withheld, the number of cells."""
+        rows, hidden = self.silo.rows[split], self.hidden[split]
+        cells = self.table.cells_of(rows).astype(np.int32)
+        return np.where(hidden[cells, self.table.y[rows]], len(hidden), cells)
+
+    def counts(self, split: Split) -> tuple[NDArray[np.int64], int]:
+        """Return the rows per (cell, label) that are told, (C, 2), and how many are withheld."""
+        counts = _counts(self.silo, split)
+        return np.where(self.hidden[split], 0, counts), int(counts[self.hidden[split]].sum())
+
+    def sums(self) -> dict[str, EncoderStatistics]:
+        """Return what the encoder is fitted from: of the train rows, and of the others.
+
+        Levels that few rows hold are not named; they are read as one.
+        """
+        parts = {
+            "train": self.silo.statistics("train"),
+            "others": self.silo.statistics("validation", "test"),
+        }
+        return {
+            name: EncoderStatistics(
+                numeric=sums.numeric,
+                categorical={
+                    column: {level: n for level, n in levels.items() if n >= self.floor}
+                    for column, levels in sums.categorical.items()
+                },
+            )
+            for name, sums in parts.items()
+        }
+
+    def histograms(self, cuts: Mapping[str, NDArray[np.float64]]) -> list[Histogram]:
+        """Count train rows between cuts; intervals of few rows are joined to the next."""
+        return [
+            self.silo.histogram(column, given).with_floor(self.floor)
+            for column, given in cuts.items()
+        ]
+
+
+def release_rows(
+    name: str, table: Table, memory: FileMemory, terms: SplitTerms, policy: Disclosure
+) -> ReleasedRows:
+    """Split a silo's rows, and say which (cell, label) pairs are withheld.
+
+    Without a floor the split is that of the run, as in the embedded engine.
+    """
+    memory.count_task(_places(table), _strata(table))
+    size, floor = Cells(table.attributes).size, policy.min_rows
+    if floor == 1:
+        silo = split_client(name, table, **terms._asdict())
+        return ReleasedRows(silo, floor, {s: np.zeros((size, 2), dtype=bool) for s in SPLITS})
+    silo = memory.split(name, table, terms.test, terms.validation)
+    names = [Cells(table.attributes).decode(cell) for cell in range(size)]
+    hidden = {}
+    for split in SPLITS:
+        counts = _counts(silo, split)
+        hidden[split] = hidden_cells(counts, names, floor) & (counts > 0)
+    return ReleasedRows(silo, floor, hidden)
+
+
+def _counts(silo: ClientRows, split: Split) -> NDArray[np.int64]:
+    """Return the rows per (cell, label) of a split, (C, 2)."""
+    size = Cells(silo.table.attributes).size
+    strata = _strata(silo.table)[silo.rows[split]]
+    return np.bincount(strata, minlength=2 * size).reshape(size, 2)
+
+
+def _strata(table: Table) -> NDArray[np.int64]:
+    return 2 * table.cells.astype(np.int64) + table.y
+
+
+def _places(table: Table) -> NDArray[np.intp]:
+    """Return where the rows of a table are in its file."""
+    return np.arange(len(table)) if table.places is None else table.places

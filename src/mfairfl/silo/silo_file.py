@@ -1,0 +1,123 @@
+"""A silo's own settings: silo.toml."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from mfairfl.data import FileFormat, Reading
+from mfairfl.errors import MessageError
+from mfairfl.fairness.notions import REGISTRY, Notion, follow_notion, is_built_in, register_notion
+from mfairfl.files import RelativePath, load_settings
+from mfairfl.plugins import MODELS, imported, is_import_string
+from mfairfl.silo.audit_consent import AuditConsent
+
+SILO_NAME = r"^\w[\w. -]{0,59}$"
+"""The names that a silo may have."""
+
+_EXTENSION = r"^([^\W\d][\w.]*:[^\W\d][\w.]*|\w[\w.+-]*)$"
+
+
+class SiloSettings(Reading):
+    """A silo's own settings; those of `Reading` say how its own file is written.
+
+    Parameters
+    ----------
+    name : str
+        The name it is enrolled under.
+    csv : Path
+        Its file.
+    delimiter, encoding, header, sheet
+        What is to be known about the file, as in `FileFormat`.
+    state : Path
+        Its folder for what it stores between messages.
+    task : Path, optional
+        Its own copy of the run.toml that was agreed on: a request for another task, model,
+        training or method is refused (`mfairfl.silo.consent`).
+    extensions : tuple of str
+        Notions and models from outside mfairfl that this silo agreed to, each as
+        ``package.module:Name`` or by the name that an installed distribution announces. Nothing
+        else is ever imported on behalf of a message.
+    server, ca, key
+        Address of the coordinator (``host:port``), the certificate that identifies it, and this
+        silo's private key.
+    port : int
+        Port of Flower's own processes at this silo, on loopback only.
+    audit : AuditConsent, optional
+        Which columns of which file may be counted for an audit; without it none is answered.
+    """
+
+    # Its fields are described above: nothing is read from the source.
+    model_config = ConfigDict(use_attribute_docstrings=False)
+
+    name: str = Field(pattern=SILO_NAME)
+    csv: RelativePath
+    state: RelativePath
+    delimiter: str | None = None
+    encoding: str | None = None
+    header: bool | None = None
+    sheet: str | None = None
+    task: RelativePath | None = None
+    extensions: tuple[Annotated[str, Field(pattern=_EXTENSION)], ...] = ()
+    server: str | None = Field(default=None, pattern=r"^[^\s:/]+:\d{1,5}$")
+    ca: RelativePath | None = None
+    key: RelativePath | None = None
+    port: int = Field(default=9094, ge=1, le=65535)
+    audit: AuditConsent | None = None
+
+    @property
+    def format(self) -> FileFormat:
+        """What is said about the file."""
+        return FileFormat(self.delimiter, self.encoding, self.header, self.sheet)
+
+
+def load_silo(file: Path) -> SiloSettings:
+    """Read a silo's file; paths in it are relative to its folder."""
+    return load_settings(file, SiloSettings)
+
+
+def follow_extensions(settings: SiloSettings) -> frozenset[str]:
+    """Import what this silo's own file lists; return the names that messages may then use."""
+    names: set[str] = set()
+    for listed in settings.extensions:
+        if is_import_string(listed):
+            thing = imported(listed)
+            own = register_notion(thing) if isinstance(thing, Notion) else None
+            names |= {own} if own else {MODELS.add(listed, thing)}
+        elif listed in REGISTRY.names():
+            names.add(follow_notion(listed).name)
+        else:
+            MODELS.get(listed)
+            names.add(listed)
+    return frozenset(names)
+
+
+def require_listed(listed: Collection[str], header: Mapping[str, Any]) -> None:
+    """Refuse a message that names a notion or model neither built in nor listed by this silo."""
+    model = header.get("model")
+    kind = model.get("kind") if isinstance(model, Mapping) else None
+    outside = [("notion", n) for n in _notions(header.get("jobs")) if not is_built_in(n)]
+    if isinstance(kind, str) and not MODELS.is_builtin(kind):
+        outside.append(("model", kind))
+    for what, name in outside:
+        if name not in listed:
+            raise MessageError(
+                f"the coordinator asks for {what} '{name}', which is not built in and not listed "
+                "in extensions of silo.toml"
+            )
+
+
+def _notions(value: Any) -> Iterator[str]:
+    """Yield the notions of every goal inside a value read from JSON."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _notions(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            if key == "notions" and isinstance(item, list):
+                yield from (name for name in item if isinstance(name, str))
+            else:
+                yield from _notions(item)

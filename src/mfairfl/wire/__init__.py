@@ -1,0 +1,1 @@
+"""Messages between a coordinator and its silos: packed once, read without trust."""

@@ -1,0 +1,119 @@
+"""Cuts and counts as they cross: exact, and nothing that cannot be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from mfairfl.data import Task
+from mfairfl.data.binning import MOST_CUTS, Histogram
+from mfairfl.errors import MessageError, MfairflError
+from mfairfl.silo.responder import Responder
+from mfairfl.wire.codec import make_packet
+from mfairfl.wire.histograms import (
+    pack_cuts,
+    pack_histograms,
+    unpack_cuts,
+    unpack_histograms,
+)
+
+CUTS = {"age": np.array([0.0, 0.1, 5.0]), "pay": np.array([7.0])}
+ROWS = {"age": 4, "pay": 3}
+FOUND = [
+    Histogram.of(np.array([0.05, 0.05, 3.0, 4.0]), CUTS["age"]),
+    Histogram.of(np.array([8.0, 8.0, 9.0, np.nan]), CUTS["pay"]),
+]
+
+
+def test_nothing_is_lost_on_the_way():
+    again = unpack_cuts(pack_cuts(CUTS, {"seed": 1}), ["pay", "age", "other"])
+    assert list(again) == ["age", "pay"]
+    assert all(again[name].tobytes() == CUTS[name].tobytes() for name in CUTS)
+    told = unpack_histograms(pack_histograms(FOUND), CUTS, ROWS)
+    for one, name in zip(FOUND, CUTS, strict=True):
+        assert told[name].counts.tolist() == one.counts.tolist()
+        assert told[name].values.tobytes() == one.values.tobytes()
+
+
+def request(columns=("age",), **arrays):
+    named = {name.replace("_", "/"): np.array(array) for name, array in arrays.items()}
+    return make_packet("cuts", {"columns": columns}, named)
+
+
+@pytest.mark.parametrize(
+    ("packet", "message"),
+    [
+        (make_packet("cuts", {}), "columns: Field required"),
+        (request(()), "columns: "),
+        (request("age"), "columns: "),
+        (request(["agee"]), "unknown numeric column 'agee': did you mean 'age'"),
+        (request(["age", "age"]), "twice"),
+        (request(), "the cuts of 'age' are not a list"),
+        (request(cuts_0=[[1.0]]), "not a list"),
+        (request(cuts_0=[1]), "not a list of float64"),
+        (request(cuts_0=np.zeros(0)), f"0 cuts of 'age'; 1 to {MOST_CUTS}"),
+        (request(cuts_0=np.arange(MOST_CUTS + 1.0)), f"{MOST_CUTS + 1} cuts"),
+        (request(cuts_0=[0.0, np.inf]), "not finite"),
+        (request(cuts_0=[np.nan]), "not finite"),
+        (request(cuts_0=[1.0, 1.0]), "ascending"),
+        (request(cuts_0=[2.0, 1.0]), "ascending"),
+        (request(["age", "pay"], cuts_0=[1.0]), "the cuts of 'pay'"),
+    ],
+)
+def test_absurd_cuts_are_refused(packet, message):
+    with pytest.raises(MessageError, match=message) as caught:
+        unpack_cuts(packet, ["age", "pay"])
+    assert "\n" not in str(caught.value)
+
+
+def answer(kind="histograms", **arrays):
+    given = {"counts_0": [0, 2, 2, 0], "values_0": [np.nan, 0.05, np.nan, np.nan]} | arrays
+    named = {k.replace("_", "/"): np.array(v) for k, v in given.items() if v is not None}
+    return make_packet(kind, {}, named)
+
+
+@pytest.mark.parametrize(
+    ("packet", "message"),
+    [
+        (answer(kind="sums"), "it answered with 'sums'"),
+        (answer(counts_0=None), "'counts/0' is missing"),
+        (answer(counts_0=[4, 0, 0]), r"expected int64 \(4,\)"),
+        (answer(counts_0=[0.0, 2, 2, 0]), "'counts/0' is float64"),
+        (answer(counts_0=[-1, 3, 2, 0]), "not those of 4 rows"),
+        (answer(counts_0=[0, 2, 1, 0]), "not those of 4 rows"),
+        (answer(counts_0=[2**62, 2**62, 2**62, 2**62 + 4]), "not those of 4 rows"),
+        (answer(values_0=None), "'values/0' is missing"),
+        (answer(counts_1=[1]), "'counts/1' was not asked for"),
+        (answer(values_0=[0.0]), r"'values/0' is float64 \(1,\)"),
+        (answer(values_0=[np.nan, 0.1, np.nan, np.nan]), "between their cuts"),
+        (answer(values_0=[np.nan, 0.05, np.nan, 9.0]), "between their cuts"),  # of no row
+        (answer(counts_0=[2, 2, 0, 0], values_0=[-np.inf, 0.05, np.nan, np.nan]), "between"),
+    ],
+)
+def test_impossible_counts_are_refused(packet, message):
+    with pytest.raises(MessageError, match=message):
+        unpack_histograms(packet, {"age": CUTS["age"]}, ROWS)
+
+
+def test_the_good_answer_is_good():
+    found = unpack_histograms(answer(), {"age": CUTS["age"]}, ROWS)["age"]
+    assert found.counts.tolist() == FOUND[0].counts.tolist()
+
+
+def test_a_silo_counts_its_train_rows_of_agreed_columns_only(settings):
+    task = Task(
+        label="hired",
+        favourable="yes",
+        unfavourable="no",
+        sensitive=({"column": "sex", "groups": ("F", "M")},),
+        numeric=("skill",),
+        categorical=("job",),
+    )
+    header = {"task": task.model_dump(mode="json"), "seed": 3, "test": 0.2, "validation": 0.0}
+    responder = Responder(settings["east"])
+    reply = responder.handle("r", pack_cuts({"skill": np.array([0.0])}, header))
+    assert reply.arrays["counts/0"].sum() == 72  # 80 % of 90
+    with pytest.raises(MessageError, match="unknown numeric column 'years'"):
+        responder.handle("r", pack_cuts({"years": np.array([0.0])}, header))
+    with pytest.raises(MfairflError, match="lacks 'task'"):
+        responder.handle("r", pack_cuts({"skill": np.array([0.0])}, {}))
