@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+
 from attackers import BUDGET, by_steps
 from attackers import ROWS as PEOPLE
-
 from mfairfl.silo.policy import Policy
 from mfairfl.text import aligned
 from mfairfl.training.plan import Optimizer, Plan, Recipe

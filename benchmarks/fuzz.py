@@ -26,7 +26,6 @@ from collections import Counter
 from pathlib import Path
 
 from fuzzing import SECONDS, Case, Outcome, Stage, all_stages, judged, unchanged
-
 from mfairfl.text import aligned
 
 MEMORY_EVERY = 100

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 import torch
-from federations import SITES, people, people_federation
 from hypothesis import HealthCheck, settings
 
+from federations import SITES, people, people_federation
 from mfairfl.data import DATASETS
 from mfairfl.fairness.notions import REGISTRY as NOTIONS
 from mfairfl.plugins import MODELS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-import federations as fed
 import pytest
 
+import federations as fed
 import mfairfl
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from attackers import Line
 
+from attackers import Line
 from mfairfl.wire.codec import make_packet
 from readouts.silo import HIGH, LABEL, RefusedError, adult_rows, line_to
 

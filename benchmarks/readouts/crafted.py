@@ -12,7 +12,6 @@ from pathlib import Path
 import attackers
 import further_attackers
 from attackers import CATEGORICAL, NAME, Line, Verdict, carry_out
-
 from mfairfl.silo.policy import Policy
 from mfairfl.silo.silo_file import SiloSettings
 

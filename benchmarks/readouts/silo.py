@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from attackers import NAME, Coordinator, Line
 
 import mfairfl
 import mfairfl.models
+from attackers import NAME, Coordinator, Line
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Encoder, Task
 from mfairfl.data.encoder import CategoricalColumn, NumericColumn

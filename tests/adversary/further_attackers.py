@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+
 from attackers import (
     CATEGORICAL,
     DECISION,
@@ -36,7 +37,6 @@ from attackers import (
     plain_task,
     totals,
 )
-
 from mfairfl.data import Encoder, Task
 from mfairfl.data.encoder import CategoricalColumn, NumericColumn
 from mfairfl.wire.codec import make_packet, read_header

@@ -19,13 +19,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import audit_silos as audited
-import federations as fed
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from grids import LocalGrid
-from mutations import mutated, mutated_reply
 
+import audit_silos as audited
+import federations as fed
+from grids import LocalGrid
 from mfairfl.coordinator.audit import AuditTerms, gather_counts
 from mfairfl.coordinator.enrolment import Enrolled, EnrolmentTerms, enrol
 from mfairfl.coordinator.transport import drive, read_replies
@@ -45,6 +44,7 @@ from mfairfl.silo.silo_file import SiloSettings
 from mfairfl.strategies import create
 from mfairfl.wire.codec import Packet, Shape, make_packet, pack_answer, unpack_ask
 from mfairfl.wire.enrolment_answers import DESCRIPTION, ModelTerms
+from mutations import mutated, mutated_reply
 
 STRATEGIES: dict[str, Any] = {
     "fedavg": create("fedavg"),

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from census_records import edition
 
+from census_records import edition
 from mfairfl.data import DATASETS
 from mfairfl.runs.manifest import manifest
 from mfairfl.strategies import available, describe

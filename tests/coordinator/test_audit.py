@@ -6,10 +6,12 @@ import json
 import re
 from dataclasses import replace
 
-import federations as fed
 import numpy as np
 import pandas as pd
 import pytest
+
+import federations as fed
+import mfairfl
 from answers import one_line
 from audit_silos import (
     COLUMNS,
@@ -22,8 +24,6 @@ from audit_silos import (
     predictions,
     write_silos,
 )
-
-import mfairfl
 from mfairfl.coordinator.audit import AuditTerms, audit_name, gather_counts
 from mfairfl.data.predictions import PredictionColumns
 from mfairfl.engine import loop

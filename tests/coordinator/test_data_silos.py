@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-from data_page import rows_of
 from test_enrolment import TERMS, Fresh
 
+from data_page import rows_of
 from mfairfl.coordinator.enrolment import enrol
 from mfairfl.errors import FederationError
 

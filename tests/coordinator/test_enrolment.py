@@ -6,11 +6,11 @@ import itertools
 import json
 from dataclasses import replace
 
-import federations as fed
 import numpy as np
 import pandas as pd
 import pytest
 
+import federations as fed
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.coordinator.transport import drive
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame

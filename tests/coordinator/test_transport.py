@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import federations as fed
 import numpy as np
 import pytest
 
+import federations as fed
 from mfairfl.coordinator.transport import Absent, drive, read_replies
 from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.clients import DiskSlots, SoleClient

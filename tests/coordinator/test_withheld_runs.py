@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-import federations as fed
 import numpy as np
 import pandas as pd
 import pytest
 
+import federations as fed
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.coordinator.transport import drive
 from mfairfl.data import SPLITS, Task

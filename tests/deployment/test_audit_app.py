@@ -7,9 +7,9 @@ from datetime import date
 
 import pytest
 import tomli_w
+
 from audit_silos import CONSENT, SILOS, assert_same, pooled, predictions
 from grids import LocalGrid
-
 from mfairfl.deployment.audit import build_silo_audit, read_gathered
 from mfairfl.deployment.audit_request import REQUEST, AuditRequest, load_request
 from mfairfl.deployment.client_app import app

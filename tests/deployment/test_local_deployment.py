@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 from consortium import config, write_files
-from records import make_record
 
 from mfairfl.data import FileFormat, load_dataset
 from mfairfl.data.predictions import PredictionColumns
@@ -17,6 +16,7 @@ from mfairfl.runs.config import make_config
 from mfairfl.silo.audit_consent import require_columns_agreed
 from mfairfl.silo.policy import OPEN, Policy, load_policy
 from mfairfl.silo.silo_file import load_silo
+from records import make_record
 
 ADULT = {"data": {"name": "adult"}, "clients": {"count": 2, "scheme": "iid"}, "seed": 3}
 

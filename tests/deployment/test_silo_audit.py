@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from audit_silos import CONSENT, SILOS, Silos, policy, pooled, predictions, write_silos
 
 import mfairfl
+from audit_silos import CONSENT, SILOS, Silos, policy, pooled, predictions, write_silos
 from mfairfl.coordinator.audit import gather_counts
 from mfairfl.deployment.audit import build_silo_audit, terms_of
 from mfairfl.deployment.audit_request import AuditRequest

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from rounds import SEX
 from scipy.special import expit
 
 from mfairfl.engine.acceptance import (
@@ -24,6 +23,7 @@ from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.training.plan import Controller, Job, Optimizer, Plan, Prices, Report
+from rounds import SEX
 
 NOT_FINITE = [np.nan, np.inf, -np.inf]
 

@@ -8,15 +8,15 @@ import warnings
 from dataclasses import fields, replace
 from pathlib import Path
 
-import federations as fed
 import numpy as np
 import pytest
-from answers import one_line
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save
 
+import federations as fed
+from answers import one_line
 from mfairfl.engine.checkpoint import Checkpoints, CheckpointWarning, dump, parse
 from mfairfl.engine.output import Candidate
 from mfairfl.engine.sealed import seal, unseal

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rounds import NAMES, close
 from scipy.optimize import minimize
 
 from mfairfl.engine.defence import (
@@ -17,6 +16,7 @@ from mfairfl.engine.defence import (
 )
 from mfairfl.errors import ConfigError
 from mfairfl.strategies import create
+from rounds import NAMES, close
 
 SIZES = [3, 5, 10]
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import federations as fed
 import numpy as np
 import pytest
-from rounds import close
 
+import federations as fed
 from mfairfl.engine.acceptance import LONGEST
 from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.defence import ROBUST
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Score, Train
 from mfairfl.strategies import available, create
+from rounds import close
 
 PEOPLE, ALIKE = fed.people_federation(validation=0.2), fed.alike()
 CARDS = {name: create(name).card for name in available()}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-import federations as fed
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+import federations as fed
 from mfairfl.engine.embedded import Member, run_all
 from mfairfl.engine.executor import Crew, shared_out
 from mfairfl.errors import TimeLimitError

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import federations as fed
 import numpy as np
 import pytest
 
+import federations as fed
 from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.embedded import run_all
 from mfairfl.engine.output import Output

@@ -5,13 +5,11 @@ from __future__ import annotations
 import inspect
 import pickle
 
-import federations as fed
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from answers import one_line
 from fairlearn.metrics import (
     demographic_parity_difference,
     equal_opportunity_difference,
@@ -29,7 +27,9 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
+import federations as fed
 import mfairfl
+from answers import one_line
 from mfairfl import FairFederatedClassifier
 from mfairfl.data import Task, table_from_frame
 from mfairfl.errors import EstimatorError, MfairflError

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import random
 
-import federations as fed
 import numpy as np
 import pandas as pd
 import pytest
-from answers import csv_rows, one_line
 from safetensors import safe_open
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
+import federations as fed
 import mfairfl
+from answers import csv_rows, one_line
 from mfairfl import FairFederatedClassifier
 from mfairfl.cli import main
 from mfairfl.errors import MfairflError, RunDirectoryError

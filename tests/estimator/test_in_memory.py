@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from answers import one_line
 from hypothesis import given
 from hypothesis import strategies as st
 
+from answers import one_line
 from mfairfl.data import Task
 from mfairfl.errors import DataError
 from mfairfl.estimator.in_memory import features_of, labelled_table, labels_of, raw_rows

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import federations as fed
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
-from grids import LocalGrid
 
+import federations as fed
+from grids import LocalGrid
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.coordinator.transport import drive
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import federations as fed
 import numpy as np
 import pandas as pd
 
+import federations as fed
 from mfairfl.data.binning import stand_in
 from mfairfl.data.columns import columns_of
 from mfairfl.data.predictions import PredictedRows, PredictionColumns, read_predictions

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from finished_runs import CLIENTS, ROUNDS
-from records import CLIENT, make_record
 
+from finished_runs import CLIENTS, ROUNDS
 from mfairfl.data import Attribute
 from mfairfl.fairness import Tally
 from mfairfl.runs.evaluation import evaluate
+from records import CLIENT, make_record
 
 SEX = Attribute("sex", ("F", "M"))
 

@@ -9,6 +9,7 @@ from random import Random
 import numpy as np
 
 from mfairfl.fairness.audit_counts import AuditCounts
+from mfairfl.fairness.results import Measured
 from mfairfl.report.audit.build import build_audit
 from mfairfl.report.audit.settings import AuditFacts, AuditMeaning, AuditSettings, AuditSource
 from mfairfl.report.document import (
@@ -19,7 +20,6 @@ from mfairfl.report.document import (
     GroupUse,
     Headline,
     Judgement,
-    Measured,
     Provenance,
     RunReport,
     Section,

@@ -19,7 +19,8 @@ from samples import (
     rich_report,
 )
 
-from mfairfl.report.document import Definition, Measured
+from mfairfl.fairness.results import Measured
+from mfairfl.report.document import Definition
 from mfairfl.report.page import render, render_audit
 from mfairfl.report.page.badges import badge
 from mfairfl.report.page.run_tables import coefficients_table, course_table

@@ -6,11 +6,11 @@ import json
 import re
 
 import pytest
-from counted_runs import decided, write_counted
-from federations import people_table
 from samples import rich_report
 
 import mfairfl
+from counted_runs import decided, write_counted
+from federations import people_table
 from mfairfl.report import build_report, model_card
 from mfairfl.report.page import render
 from mfairfl.runs.config import make_config

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import federations as fed
 import pandas as pd
 import pytest
 
+import federations as fed
 from mfairfl.report import build_report, model_card
 from mfairfl.report.page import render
 from mfairfl.runs.config import make_config

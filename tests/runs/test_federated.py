@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-import federations as fed
 import numpy as np
 import pandas as pd
 import pytest
 from safetensors.numpy import load_file
 
+import federations as fed
 import mfairfl
 from mfairfl.data import table_from_frame
 from mfairfl.errors import ConfigError, FederationError, MfairflError, RunDirectoryError

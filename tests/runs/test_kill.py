@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
-import federations as fed
 import pytest
 
+import federations as fed
 import mfairfl
 from mfairfl.runs.record import RunRecord
 

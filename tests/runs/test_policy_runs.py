@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 
-import federations as fed
 import numpy as np
 import pytest
 
+import federations as fed
 import mfairfl
 from mfairfl.data import table_from_frame
 from mfairfl.errors import ConfigError

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-import federations as fed
 import numpy as np
 import pytest
 
+import federations as fed
 from mfairfl.data import SPLITS
 from mfairfl.engine.sealed import read_sealed
 from mfairfl.runs.config import make_config

@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from answers import one_line
 
 import mfairfl
+from answers import one_line
 from mfairfl.data import Task, partition, read_table
 from mfairfl.data.frame import read_file
 from mfairfl.errors import DataError

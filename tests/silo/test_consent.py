@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import federations as fed
 import numpy as np
 import pytest
 
+import federations as fed
 from mfairfl.data import Task
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Train

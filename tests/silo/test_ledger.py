@@ -12,10 +12,10 @@ import sys
 import time
 from datetime import UTC, datetime
 
-import federations as fed
 import numpy as np
 import pytest
 
+import federations as fed
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Task
 from mfairfl.errors import DataError, LedgerError, MessageError

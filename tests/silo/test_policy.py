@@ -6,9 +6,9 @@ import re
 import tomllib
 from pathlib import Path
 
-import federations as fed
 import pytest
 
+import federations as fed
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Train
 from mfairfl.errors import ConfigError

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import math
 
-import federations as fed
 import numpy as np
 import pytest
 
+import federations as fed
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Task
 from mfairfl.errors import MessageError

@@ -8,12 +8,12 @@ import re
 import sys
 from contextlib import nullcontext
 
-import federations as fed
 import numpy as np
 import pandas as pd
 import pytest
-from answers import one_line
 
+import federations as fed
+from answers import one_line
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Task
 from mfairfl.engine.sealed import read_sealed, write_sealed

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 
-import federations as fed
 import pytest
 from filelock import FileLock
 
+import federations as fed
 from mfairfl.errors import ConfigError, MessageError
 from mfairfl.silo.usage import Usage
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from answers import one_line
 from audit_silos import COLUMNS, Silos, policy, predictions, write_silos
-
 from mfairfl.coordinator.audit import AuditTerms, gather_counts
 from mfairfl.data import Attribute
 from mfairfl.errors import MessageError

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import federations as fed
 import numpy as np
 import pytest
 
+import federations as fed
 from mfairfl.engine.loop import federate
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Reply, Score, Train

@@ -6,12 +6,12 @@ import json
 import time
 import tracemalloc
 
-import federations as fed
 import numpy as np
 import pandas as pd
 import pytest
 from test_enrolment import TASK, TERMS, Fresh
 
+import federations as fed
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import SPLITS, EncoderConfig
 from mfairfl.errors import FederationError

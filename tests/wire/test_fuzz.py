@@ -9,9 +9,10 @@ import logging
 import random
 
 import pytest
-from fuzzing import Hung, all_stages, deadline, judged, model_problem, unchanged
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fuzzing import Hung, all_stages, deadline, judged, model_problem, unchanged
 
 STAGES = (
     "fedavg",

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mfairfl.fairness.rates import PROPORTIONS, pooled_table
+from mfairfl.fairness.results import Bounds, Number
 from mfairfl.fairness.share_change import share_change
 from mfairfl.fairness.summary import each_table
 from mfairfl.report.document import Change
 from mfairfl.report.reported_run import ReportedRun
-from mfairfl.runs.record import Bounds, Number
 
 _ALL = ("accuracy", "balanced_accuracy", "selection_rate", "roc_auc", "worst_client_accuracy")
 _SLICE = ("accuracy", "selection_rate", "true_positive_rate", "false_positive_rate")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from mfairfl.fairness.goal_violation import goal_violation
+from mfairfl.fairness.results import Measured
 from mfairfl.fairness.summary import constant_classifier
-from mfairfl.report.document import ComparedModel, Measured
+from mfairfl.report.document import ComparedModel
 from mfairfl.report.reported_run import Aim, ReportedRun
 from mfairfl.report.wording import known_notion
 from mfairfl.runs.record import Evaluation

@@ -12,11 +12,12 @@ from typing import Any
 from mfairfl.data import SPLITS
 from mfairfl.errors import RunDirectoryError
 from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.results import Number
 from mfairfl.report.document import TrainingCourse
 from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.wording import known_notion, plain_name
 from mfairfl.runs.history import number_in, read_rows
-from mfairfl.runs.record import Number, ServedFacts
+from mfairfl.runs.record import ServedFacts
 
 HISTORY = ("rounds.csv", "clients.csv")
 """The files that training is read from."""

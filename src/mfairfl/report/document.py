@@ -12,33 +12,16 @@ from typing import Any, Literal
 from pydantic import Field
 
 from mfairfl.data.values import DocumentedModel
+from mfairfl.fairness.results import Bounds, Measured, Number
 from mfairfl.fairness.uncertainty import Verdict
 from mfairfl.runs.manifest import ManifestLine
-from mfairfl.runs.record import Bounds, Number, schema_text
+from mfairfl.runs.record import schema_text
 
 SCHEMA_VERSION = 1
 
 Outcome = Verdict | Literal["no verdict"]
 """`no verdict`: no tolerance was set before training, or no rows were kept that only measure, or
 the measure has no interval."""
-
-
-class Measured(DocumentedModel):
-    """One number, with what is needed to read it."""
-
-    name: str
-    """Its name, as in run.json."""
-    value: Number
-    """None if it is undefined."""
-    interval: Bounds = None
-    """Lower and upper end, if it has an interval."""
-    noise_floor: Number = None
-    """Its mean on as many rows if decisions were exactly fair."""
-    bounds: Bounds = None
-    """Between which it is, whatever is true of rows whose group or label is not known; an audit
-    has them where there are such rows."""
-    undefined: str = ""
-    """Why there is no value."""
 
 
 class Definition(DocumentedModel):

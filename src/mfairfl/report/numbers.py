@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from mfairfl.fairness.rates import KINDS, PROPORTIONS
-from mfairfl.report.document import Measured, Section, Slice
-from mfairfl.runs.record import Bounds, Evaluation, Number
+from mfairfl.fairness.results import Bounds, Measured, Number
+from mfairfl.report.document import Section, Slice
+from mfairfl.runs.record import Evaluation
 
 
 def overall_numbers(found: Evaluation) -> list[Measured]:

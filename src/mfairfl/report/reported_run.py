@@ -11,8 +11,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from mfairfl.data import Split, Task
 from mfairfl.errors import ConfigError, RunDirectoryError, first_problem
 from mfairfl.fairness.goal_violation import goal_violation
+from mfairfl.fairness.results import Measured
 from mfairfl.fairness.tally import Tally
-from mfairfl.report.document import Measured
 from mfairfl.report.wording import and_list, known_notion
 from mfairfl.runs.record import Evaluation, RunRecord
 from mfairfl.runs.side_by_side import distinct_names

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mfairfl.fairness.results import Measured
 from mfairfl.fairness.uncertainty import Interval
 from mfairfl.fairness.uncertainty import verdict as judge
-from mfairfl.report.document import Judgement, Measured, Outcome
+from mfairfl.report.document import Judgement, Outcome
 from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.wording import (
     and_list,

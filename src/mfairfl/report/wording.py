@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.notions import Notion, notion
-from mfairfl.runs.record import Bounds
+from mfairfl.fairness.results import Bounds
 
 _LABELS = {
     "loss": "log-loss",

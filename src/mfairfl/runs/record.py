@@ -30,6 +30,7 @@ from mfairfl.data.treatment import TreatmentKind
 from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Kind, Rule
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
+from mfairfl.fairness.results import Bounds, Number, Numbers
 from mfairfl.fairness.tally import Tally
 from mfairfl.files import read_regular_file, write_atomically
 from mfairfl.runs.version_1 import upgraded
@@ -37,12 +38,6 @@ from mfairfl.strict_json import parse_json
 
 SCHEMA_VERSION = 2
 _SHOWN = 300  # characters of a problem in a message
-
-Number = int | float | None
-"""None where a number is undefined, for example the accuracy of a client without rows."""
-Numbers = dict[str, Number]
-Bounds = tuple[float, float] | None
-"""The lower and upper end of an interval."""
 
 
 def _tally(value: Any) -> Tally:

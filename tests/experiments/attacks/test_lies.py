@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import federations as fed
 import numpy as np
 import pytest
-from rounds import close
 
+import federations as fed
 from mfairfl.data import Inputs, Shard
 from mfairfl.engine.acceptance import accept_measured
 from mfairfl.engine.embedded import run_all
@@ -16,6 +15,7 @@ from mfairfl.engine.loop import federate, rehearse
 from mfairfl.engine.state import Measure, Reply, Train
 from mfairfl.experiments.attacks.lies import ATTACKS, STRENGTHS, Attack, Liars, Scene, poisoned
 from mfairfl.fairness.cells import Statistics
+from rounds import close
 
 HONEST = np.array([[1.0, 2.0, 0.0], [3.0, 2.0, 4.0]])
 

@@ -10,20 +10,20 @@ import tomllib
 from contextlib import contextmanager
 from pathlib import Path
 
-import federations as fed
 import optuna
 import pytest
-from answers import csv_rows
-from eyes import contrast, drawn_colours
-from records import make_record
 from tuning_records import DP, EO, Pretence, by_rate, record
 
+import federations as fed
 import mfairfl
+from answers import csv_rows
+from eyes import contrast, drawn_colours
 from mfairfl.errors import ConfigError, DataError, MfairflError, RunDirectoryError
 from mfairfl.experiments.search.space import Choices, Range, default_metrics, default_space
 from mfairfl.experiments.search.trials import SearchTrial, plot_trials
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import RunRequest, run_requests
+from records import make_record
 
 RATES = {"training.lr": Range(0.001, 0.02, log=True)}
 

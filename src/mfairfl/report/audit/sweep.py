@@ -15,11 +15,11 @@ from mfairfl.fairness.rates import (
     measured_groupings,
     pooled_table,
 )
+from mfairfl.fairness.results import Number, Numbers
 from mfairfl.fairness.tally import Tally
 from mfairfl.report.audit.document import Sweep, SweepRow
 from mfairfl.report.audit.numbers import needs_label
 from mfairfl.report.audit.settings import AuditSettings
-from mfairfl.runs.record import Number, Numbers
 
 
 def sweep(counts: AuditCounts, settings: AuditSettings) -> Sweep | None:

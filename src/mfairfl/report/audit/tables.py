@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from mfairfl.fairness.results import Bounds, Measured
 from mfairfl.report.audit.document import AuditDocument, BiasTable, Drift, Sweep
-from mfairfl.report.document import Measured, Slice
-from mfairfl.runs.record import Bounds
+from mfairfl.report.document import Slice
 from mfairfl.text import csv_text
 
 Cell = str | float | int | bool | None

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mfairfl.fairness.results import Number
 from mfairfl.report.audit.document import BiasTable, DriftRow, Sweep
 from mfairfl.report.charts import Guide, IntervalRow, Series, interval_chart, line_chart
 from mfairfl.report.page.shared_figures import Figure, tolerance_guide
 from mfairfl.report.page.wording import PLAIN, POINTS, SHARE, Unit, Words, unit_of
-from mfairfl.runs.record import Number
 
 FOUR_FIFTHS = 0.8
 _GAP = "Largest gap between a group and everyone, in percentage points."

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from mfairfl.fairness.results import Measured
 from mfairfl.report.charts import Guide, IntervalRow, interval_chart
 from mfairfl.report.charts.marks import Form
-from mfairfl.report.document import Judgement, Measured, Section, Slice
+from mfairfl.report.document import Judgement, Section, Slice
 from mfairfl.report.page.wording import POINTS, SHARE, Unit, Words, capital, unit_of
 
 _RATES = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Literal
 
-from mfairfl.report.document import Measured
+from mfairfl.fairness.results import Measured
 from mfairfl.report.page.wording import NO_VALUE, Words, unit_of
 
 _FEW_ROWS, _FEW_COLUMNS, _LONG = 4, 3, 15
