@@ -10,7 +10,7 @@ JOBS ?= 2
 SHELL := /usr/bin/env bash -o pipefail
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test lint format bench wide intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults release-check federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
+.PHONY: help demo test test-quick lint format bench wide intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults release-check federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -32,6 +32,9 @@ demo: $(VENV)/.core ## FedAvg and mFairFL on Adult side by side: what fairness c
 test: $(VENV)/.dev lint ## lint, types, import rules, all tests
 	$(ONE_THREAD) $(BIN)/pytest -q --doctest-modules src
 	$(ONE_THREAD) $(BIN)/pytest -n $(JOBS) -m 'not network'
+
+test-quick: $(VENV)/.dev ## the tests that take neither long nor processes of their own
+	$(ONE_THREAD) $(BIN)/pytest -q -n $(JOBS) -m 'not (slow or deployment or network)'
 
 lint: $(VENV)/.dev ## ruff, mypy --strict, import rules
 	$(BIN)/ruff check .
