@@ -193,9 +193,8 @@ disclosure: $(VENV)/.dev ## what a coordinator can read out of a silo: rows, sco
 	cat benchmarks/disclosure.txt
 
 attacks: $(VENV)/.dev ## what liars achieve, all attacks and defences (two hours; it resumes): results/attacks.md
-	$(BIN)/mfairfl attack --suite core --out results/attacks.csv > /dev/null
-	$(BIN)/mfairfl attack --suite wider --out results/attacks.csv > /dev/null
-	$(BIN)/python benchmarks/attacks_page.py results/attacks.csv
+	PYTHONPATH=benchmarks $(BIN)/python -m attacks --suite core wider --out results/attacks.csv \
+	  --page results/attacks.md > /dev/null
 
 release-check: $(VENV)/.dev ## all that is asked of a release but test-pythons (up to 90 minutes): results/release-check.txt
 	$(BIN)/python scripts/release_check.py

@@ -50,7 +50,6 @@ VERBS = {  # in this order: later ones read what earlier ones wrote
     "audit": "new.csv --label hired --favourable yes --prediction decided --sensitive sex "
     "--out audited",
     "compare": "run run",
-    "attack": "sign-flip --data adult --clients 5 --liars 1 --rounds 1 --robust none",
     "explain": "violation",
     "strategies": "mfairfl",
     "data list": "",

@@ -17,7 +17,6 @@ from typing import Annotated, Any
 import typer
 
 from mfairfl import __version__
-from mfairfl.cli.attack import attack
 from mfairfl.cli.audit import audit
 from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
@@ -57,7 +56,6 @@ _VERBS = (
     compare,
     reproduce,
     tune,
-    attack,
     init,
     doctor,
     explain,

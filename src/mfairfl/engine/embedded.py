@@ -43,7 +43,7 @@ class Member:
         Watchers of this run.
     tamper : callable, optional
         Given a request, its answers and the run's state, it returns the answers that reach the
-        server: how attacks are tried (`mfairfl attack`).
+        server: how benchmarks/attacks tries attacks.
     """
 
     setup: Setup

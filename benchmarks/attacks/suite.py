@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from attacks.lies import ATTACKS, Liars, poisoned
 from mfairfl.data import Federation
 from mfairfl.engine.embedded import Member, run_all
 from mfairfl.engine.loop import Result
@@ -26,7 +27,6 @@ from mfairfl.engine.output import accuracy
 from mfairfl.engine.state import RoundRecord, RunState, Setup
 from mfairfl.engine.tallies import pooled
 from mfairfl.errors import MfairflError, RunDirectoryError, require_known
-from mfairfl.experiments.attacks.lies import ATTACKS, Liars, poisoned
 from mfairfl.randomness import stream
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.prepare import federation_of, model_of, setup_of, table_of

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from mfairfl.cli import main
-from mfairfl.errors import RunDirectoryError
-from mfairfl.experiments.attacks.lies import ATTACKS
-from mfairfl.experiments.attacks.suite import (
+from attacks.__main__ import main
+from attacks.lies import ATTACKS
+from attacks.suite import (
     AttackOutcome,
     Case,
     core,
@@ -21,7 +19,8 @@ from mfairfl.experiments.attacks.suite import (
     run_case,
     wider,
 )
-from mfairfl.experiments.attacks.tables import change, lines
+from attacks.tables import change, lines
+from mfairfl.errors import RunDirectoryError
 
 BANK = Case("bank", "fedavg", "sign-flip", "auto", rounds=2)
 
@@ -51,7 +50,7 @@ def test_a_run_that_ends_is_an_outcome_too(monkeypatch):
     def ended(_):
         raise RunDirectoryError("ended")
 
-    monkeypatch.setattr("mfairfl.experiments.attacks.suite.run_all", ended)
+    monkeypatch.setattr("attacks.suite.run_all", ended)
     found = run_case(BANK)
     assert found.error == "ended"
     assert math.isnan(found.accuracy)
@@ -98,39 +97,39 @@ def test_a_run_that_ended_is_never_harmless():
     assert (line.ended, line.harmless()) == (1, False)
 
 
-def test_the_command_shows_a_table_keeps_a_file_and_goes_on_from_it(tmp_path, capsys):
+def test_the_command_prints_a_table_and_continues_from_its_file(tmp_path, capsys):
     out = tmp_path / "attacks.csv"
-    out.touch()  # as good as none
-    asked = ["attack", "sign-flip", "--data", "bank", "--strategy", "fedavg", "--rounds", "1"]
-    asked += ["--robust", "auto", "--out", str(out)]
-    assert main([*asked, "--json"]) == 0
-    first = json.loads(capsys.readouterr().out)
-    assert [line["attack"] for line in first] == ["none", "sign-flip"]
+    out.touch()  # an empty file counts as none
+    command = ["sign-flip", "--data", "bank", "--strategy", "fedavg", "--rounds", "1"]
+    command += ["--robust", "auto", "--out", str(out)]
+    assert main(command) == 0
+    table = capsys.readouterr().out
+    assert "sign-flip" in table
     written = out.read_bytes()
     assert {outcome.case.attack for outcome in read_outcomes(out)} == {"none", "sign-flip"}
-    assert main(asked) == 0
-    assert "sign-flip" in capsys.readouterr().out
+    assert main(command) == 0
+    assert capsys.readouterr().out == table
     assert out.read_bytes() == written  # nothing was repeated
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["nonsense"], "unknown attack 'nonsense'"),
         (["--suite", "huge"], "unknown suite 'huge'"),
-        (["--liars", "10"], "somebody must be honest"),
+        (["--liars", "10"], "at least one of 10 must be honest"),
         (["sign-flip", "--data", "bank", "--robust", "magic"], "robust"),
     ],
 )
-def test_wrong_words_are_one_line(words, said, capsys, tmp_path):
-    assert main(["attack", *words, "--out", str(tmp_path / "a.csv")]) == 2
+def test_errors_are_one_line(words, message, capsys, tmp_path):
+    assert main([*words, "--out", str(tmp_path / "a.csv")]) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert error.count("\n") == 1
 
 
 def test_a_file_of_something_else_is_refused(tmp_path, capsys):
     out = tmp_path / "other.csv"
     out.write_text("a,b\n1,2\n")
-    assert main(["attack", "sign-flip", "--data", "bank", "--out", str(out)]) == 2
+    assert main(["sign-flip", "--data", "bank", "--out", str(out)]) == 2
     assert "line 2 is not a result of this suite" in capsys.readouterr().err

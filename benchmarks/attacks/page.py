@@ -1,16 +1,14 @@
-"""The page of the attack suite, from the CSV file that `mfairfl attack --suite …` writes."""
+"""The page of both suites: results/attacks.md, from the lines of results/attacks.csv."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from string import Template
 
-from mfairfl.experiments.attacks.lies import ATTACKS
-from mfairfl.experiments.attacks.suite import ROUNDS, read_outcomes
-from mfairfl.experiments.attacks.tables import AttackLine, lines
-from mfairfl.files import write_atomically
+from attacks.lies import ATTACKS
+from attacks.suite import ROUNDS
+from attacks.tables import AttackLine
 
 FOLDER = Path(__file__).parent
 MOST = 0.03  # accuracy lost, or violation gained, under an attack that is meant to be harmless
@@ -22,7 +20,7 @@ BOTH, PLAIN = ("fedavg", "mfairfl"), ("none", "auto")
 def page(found: Sequence[AttackLine]) -> str:
     """Return the page's text."""
     core = [line for line in found if _is_core(line)]
-    text = (FOLDER / "attacks_template.md").read_text(encoding="utf-8")
+    text = (FOLDER / "page_template.md").read_text(encoding="utf-8")
     return Template(text).substitute(
         rounds=ROUNDS,
         seeds=max(line.seeds for line in core),
@@ -176,16 +174,3 @@ def _skewed(found: Sequence[AttackLine]) -> str:
         f"{_side_by_side(_chosen(found, strategy=s, split='dirichlet'), PLAIN, 'robust')}"
         for s in BOTH
     )
-
-
-def main() -> None:
-    """Write the page beside the CSV file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("csv", type=Path)
-    file = parser.parse_args().csv
-    found = lines(read_outcomes(file))
-    write_atomically(file.with_suffix(".md"), page(found).encode())
-
-
-if __name__ == "__main__":
-    main()

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import federations as fed
+from attacks.lies import ATTACKS, STRENGTHS, Attack, Liars, Scene, poisoned
 from mfairfl.data import Inputs, Shard
 from mfairfl.engine.acceptance import accept_measured
 from mfairfl.engine.embedded import run_all
 from mfairfl.engine.loop import federate, rehearse
 from mfairfl.engine.state import Measure, Reply, Train
-from mfairfl.experiments.attacks.lies import ATTACKS, STRENGTHS, Attack, Liars, Scene, poisoned
 from mfairfl.fairness.cells import Statistics
 from rounds import close
 

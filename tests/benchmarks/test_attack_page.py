@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from mfairfl.experiments.attacks.lies import ATTACKS
-from mfairfl.experiments.attacks.suite import core, fits, read_outcomes, wider
-from mfairfl.experiments.attacks.tables import lines
+from attacks.lies import ATTACKS
+from attacks.page import page
+from attacks.suite import core, fits, read_outcomes, wider
+from attacks.tables import lines
 
 ROOT = Path(__file__).parents[2]
 CSV = ROOT / "results" / "attacks.csv"
@@ -20,13 +20,8 @@ def outcomes():
     return read_outcomes(CSV)
 
 
-def test_the_page_is_made_of_the_runs(outcomes, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    import attacks_page  # noqa: PLC0415 - from the folder above
-
-    page = attacks_page.page(lines(outcomes))
-    sys.modules.pop("attacks_page")
-    assert page == (ROOT / "results" / "attacks.md").read_text(encoding="utf-8")
+def test_the_page_is_made_of_the_runs(outcomes):
+    assert page(lines(outcomes)) == (ROOT / "results" / "attacks.md").read_text(encoding="utf-8")
 
 
 def test_every_case_of_both_suites_was_run_to_its_end(outcomes):

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import t as student
 
-from mfairfl.experiments.attacks.lies import ATTACKS
-from mfairfl.experiments.attacks.suite import AttackOutcome, Case
+from attacks.lies import ATTACKS
+from attacks.suite import AttackOutcome, Case
 
 MEASURES = ("accuracy", "violation", "worst")
 """What honest clients get: accuracy, violation, accuracy of the worst of them."""
