@@ -1,4 +1,4 @@
-"""The architecture page: its links, its rooms, and the way of a round as the tracer sees it."""
+"""The architecture page: its rooms, and the way of a round as the tracer sees it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 SRC = ROOT / "src" / "mfairfl"
-
-
-def test_links_lead_somewhere():
-    found = re.findall(r"\]\(([^)#]+)\)", PAGE)
-    assert len(found) > 15
-    for link in found:
-        assert (ROOT / "docs" / link).exists(), link
 
 
 def test_the_rooms_are_those_of_the_package():

@@ -1,4 +1,4 @@
-"""docs/baselines.md: every strategy is in its table, as cards, results and tests have it."""
+"""docs/baselines.md: every strategy is in its table as its card has it; tests it names exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from mfairfl.strategies import available, describe
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "baselines.md").read_text(encoding="utf-8")
-RESULTS = (ROOT / "results" / "group-fair.md").read_text(encoding="utf-8")
 
 
 def table(text, head):
@@ -31,7 +30,6 @@ def table(text, head):
 
 
 METHODS = {row[0].strip("`"): row[1:] for row in table(PAGE, "| name | paper |")}
-MEASURED = {row[0]: row[1:] for row in table(RESULTS, "| method | accuracy |")}
 
 
 def test_every_strategy_is_in_the_table_once_and_in_order():
@@ -46,37 +44,9 @@ def test_the_table_says_what_the_card_says(name):
     assert all(METHODS[name])
 
 
-@pytest.mark.parametrize("name", available())
-def test_the_numbers_are_those_of_the_results(name):
-    """Demographic parity, the first table of the results: accuracy, violation on test, ratio."""
-    found = METHODS[name][-1]
-    if name not in MEASURED:
-        assert found == "–"
-        return
-    accuracy, _, violation, ratio = MEASURED[name][:4]
-    expected = f"{accuracy.split()[0]}, {violation.split()[0]}"
-    assert found == expected + ("" if name in ("fedavg", "constant") else f" ({ratio} ×)")
-
-
-def test_every_group_fair_method_was_measured():
-    presets = {"mfairfl-paper", "mfairfl-rnd", "mfairfl-rev", "fpfl-paper"}
-    constrained = {name for name in available() if describe(name).constrained} - presets
-    assert constrained | {"fedavg", "fedavg-threshold", "constant"} == set(MEASURED)
-
-
 def test_the_tests_that_the_page_names_exist():
     named = re.findall(r"`(test_\w+\.py)::(test_\w+)`", PAGE)
     assert len(named) > 20
     for file, function in named:
         (path,) = (ROOT / "tests").rglob(file)
         assert f"\ndef {function}(" in path.read_text(encoding="utf-8"), (file, function)
-
-
-def test_the_limits_speak_of_strategies():
-    for row in table(PAGE, "| method | limit | test |"):
-        assert row[0].strip("`") in available()
-
-
-@pytest.mark.parametrize("link", re.findall(r"\]\((\.\./[^)#]+)", PAGE))
-def test_links_lead_somewhere(link):
-    assert (ROOT / "docs" / link).resolve().is_file()
