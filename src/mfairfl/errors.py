@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, get_args
 
-if TYPE_CHECKING:  # whoever catches its errors has imported it
+if TYPE_CHECKING:  # callers that catch its errors have imported it
     from pydantic import BaseModel, ValidationError
 
 _SHOWN = 60  # characters of a value in a message
@@ -25,7 +25,7 @@ _RETIRED = {
     "min_count": "it is min_rows under [disclosure] of policy.toml",
     "limits.models": "it is models under [disclosure]",
 }
-"""What to know of keys that earlier versions had: none is ever ignored."""
+"""Keys of earlier versions, with the reason why they are refused; none is ever ignored."""
 
 
 class MfairflError(Exception):
@@ -73,13 +73,13 @@ class RunDirectoryError(MfairflError):
 
 
 class TimeLimitError(MfairflError):
-    """A computation took longer than whoever asked for it allows."""
+    """A computation took longer than its caller allows."""
 
 
 def unknown(kind: str, name: str, options: Iterable[str], *, listed: str | None = None) -> str:
-    """Say that `name` is not a known `kind`, with the nearest known name.
+    """Return the message that `name` is not a known `kind`, with the nearest known name.
 
-    Of a key or an option that an earlier version had, say what is no longer done.
+    For a key or an option of an earlier version, the message says why it was removed.
 
     Parameters
     ----------
@@ -91,14 +91,14 @@ def unknown(kind: str, name: str, options: Iterable[str], *, listed: str | None 
     >>> unknown("strategy", "fedavgg", ["fedavg", "qffl"])
     "unknown strategy 'fedavgg': did you mean 'fedavg'? (known: fedavg, qffl)"
     """
-    known = sorted(options)
+    names = sorted(options)
     if kind in ("key", "option"):
         for retired in (name, name.rpartition(".")[2]):
             if retired in _RETIRED:
                 return f"{name}: {_RETIRED[retired]}"
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f": did you mean '{near[0]}'?" if near else ""
-    where = f"known: {', '.join(known)}" if listed is None else f"`{listed}` lists all"
+    where = f"known: {', '.join(names)}" if listed is None else f"`{listed}` lists all"
     return f"unknown {kind} '{name}'{hint} ({where})"
 
 
@@ -124,7 +124,7 @@ def require_known(
 def first_problem(
     error: ValidationError, model: type[BaseModel] | None = None, *, prefix: str = ""
 ) -> str:
-    """Say the first problem that validation found: "dotted.key: message (got value)".
+    """Return the first problem that validation found: "dotted.key: message (got value)".
 
     Parameters
     ----------
@@ -151,8 +151,8 @@ def first_problem(
     where = ".".join([prefix, *path] if prefix else path)
     if first["type"] == "extra_forbidden" and model is not None:
         section = where.rpartition(".")[0]
-        known = [f"{section}.{key}".lstrip(".") for key in _keys(model, path[:-1])]
-        return unknown("key", where, known)
+        keys = [f"{section}.{key}".lstrip(".") for key in _keys(model, path[:-1])]
+        return unknown("key", where, keys)
     message, value = first["msg"].removeprefix("Value error, "), first["input"]
     # Not the whole section in which a key is missing, nor the whole text that is not JSON.
     plain = path and not isinstance(value, dict) and len(repr(value)) <= _SHOWN

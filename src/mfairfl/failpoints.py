@@ -17,10 +17,10 @@ VARIABLE = "MFAIRFL_FAILPOINT"
 
 FAILPOINTS = (
     # A round, at the server; @ its number.
-    "round.planned",  # jobs are made, nobody trains yet
+    "round.planned",  # jobs are made, no client trains yet
     "round.trained",  # the clients' answers are here
     "round.combined",  # coefficients are known, the weights are the old ones
-    "round.advanced",  # the weights are the new ones, nobody has measured them
+    "round.advanced",  # the weights are the new ones, not yet measured
     "round.measured",  # all of the round is in memory, nothing on disk
     # What is written after a round; @ its number.
     "journal.round",  # the journal of a deployment has its line

@@ -91,24 +91,24 @@ def make_private_folder(path: Path) -> Path:
 
 
 def others_can_read(path: Path) -> bool:
-    """Say whether a file or folder is open to other users in any way."""
+    """Return whether a file or folder is open to other users in any way."""
     return bool(path.stat().st_mode & 0o077)
 
 
 def read_regular_file(path: Path, most: int = _LARGEST) -> bytes:
-    """Read a file whole; what is none (a folder, a pipe, a device) is an `OSError`.
+    """Read a regular file whole; a folder, a pipe or a device is an `OSError`.
 
     Reading a pipe would wait for ever, and a device may have no end. More than `most` bytes are
     an `OSError` as well.
     """
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        found = os.fstat(opened)
-        if stat.S_ISDIR(found.st_mode):
+        status = os.fstat(opened)
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        if found.st_size > most:
+        if status.st_size > most:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
         with os.fdopen(opened, "rb", closefd=False) as file:
             return file.read()
@@ -118,7 +118,7 @@ def read_regular_file(path: Path, most: int = _LARGEST) -> bytes:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Let an error name the file: one of a full disk does not by itself."""
+    """Make an `OSError` name the file, which the error of a full disk does not do by itself."""
     try:
         yield
     except OSError as error:
@@ -173,7 +173,7 @@ def toml_text(value: Any) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{toml_key(k)} = {toml_text(v)}" for k, v in value.items()) + " }"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(toml_text(one) for one in value) + "]"
+        return "[" + ", ".join(map(toml_text, value)) + "]"
     if isinstance(value, str):
         # JSON's escapes are TOML's; TOML wants DEL escaped as well.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -25,6 +25,6 @@ def stream(seed: int, *keys: str | int) -> np.random.Generator:
     >>> bool(a == b)
     True
     """
-    # JSON tells 1 from "1" and one key from two, on every platform alike.
+    # JSON distinguishes 1 from "1" and one key from two, on every platform alike.
     digest = hashlib.sha256(json.dumps([int(seed), *keys]).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))

@@ -1,4 +1,4 @@
-"""JSON from somebody who is not trusted: bounded before it is parsed, and without surprises."""
+"""JSON from an untrusted sender: bounded before it is parsed, and without surprises."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FILE = JsonLimits(characters=1 << 30, values=1 << 26)
 
 
 def parse_json(text: str | bytes, limits: JsonLimits = FILE) -> Any:
-    """Return what a text says; one that is too large, too deep or not plain JSON is refused.
+    """Return the value of a JSON text; a text that is too large or too deep is refused.
 
     Numbers are finite and have at most 40 digits, and no object names a key twice.
 
@@ -84,14 +84,14 @@ def _check_depth(bare: str) -> None:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         raise ValueError("a text in which an object names a key twice")
-    return found
+    return mapping
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"a text with {name}, which is no number")
+    raise ValueError(f"a text with {name}, which is not a number")
 
 
 def _finite(digits: str) -> float:

@@ -32,9 +32,9 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
     a       9,769
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    kept = [(i, width) for i, width in enumerate(widths) if width]
+    shown = [(i, width) for i, width in enumerate(widths) if width]
     return [
-        "  ".join(row[i].rjust(w) if i in right else row[i].ljust(w) for i, w in kept).rstrip()
+        "  ".join(row[i].rjust(w) if i in right else row[i].ljust(w) for i, w in shown).rstrip()
         for row in rows
     ]
 
@@ -98,7 +98,7 @@ def formula_unsafe(text: str) -> str:
 
 
 def markdown_escaped(text: str) -> str:
-    r"""Return a text that Markdown shows as it is: names and values of others stay text.
+    r"""Return a text that Markdown shows as it is: untrusted names and values stay text.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def markdown_escaped(text: str) -> str:
 
 
 def one_line(text: str, longest: int = 240) -> str:
-    r"""Return what somebody else wrote as one short line that is safe to print and to store.
+    r"""Return text from an untrusted source as one short line, safe to print and to store.
 
     Spaces and line breaks become one space; control characters, marks that turn the direction of
     writing and halves of characters become ``?``. Of a long text the beginning is kept.

@@ -162,8 +162,8 @@ def shifted_rows(said, arrays):
 
 
 SUMS = {
-    "nan": (raw("NaN"), "NaN, which is no number"),
-    "infinity": (raw("Infinity"), "Infinity, which is no number"),
+    "nan": (raw("NaN"), "NaN, which is not a number"),
+    "infinity": (raw("Infinity"), "Infinity, which is not a number"),
     "1e400": (raw("1e400"), "a number that is too large"),
     "5,000 digits": (raw("9" * 5000), "a number of 5000 digits"),
     "1e308": (numbers(total=[1e308]), "total.0: Input should be less"),
