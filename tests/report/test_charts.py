@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mfairfl.colours import PALETTE
+from mfairfl.fairness.results import Measured
 from mfairfl.report.charts import (
     Guide,
     IntervalRow,
@@ -22,8 +23,14 @@ from mfairfl.report.charts import (
     plane_chart,
     strip_chart,
 )
-from mfairfl.report.charts.marks import SHADES
-from mfairfl.report.charts.scales import Scale, fitted, shortened, text_width, ticks
+from mfairfl.report.charts.drawing import (
+    SHADES,
+    Scale,
+    fitted,
+    shortened,
+    text_width,
+    ticks,
+)
 
 WORDS = {"name": "one", "title": "A title", "description": "What it shows."}
 BAD = "<script>alert(1)</script> & \"'"
@@ -35,6 +42,19 @@ def parsed(chart):
 
 def texts(chart):
     return [node.text for node in parsed(chart).iter("text")]
+
+
+def row(label, value, *, before=None, **more):
+    return IntervalRow(label=label, number=Measured(name="n", value=value, **more), before=before)
+
+
+def point(label, across, up, *, interval=None, comparable=True):
+    return PlanePoint(
+        label=label,
+        across=Measured(name="x", value=across),
+        up=Measured(name="y", value=up, interval=interval),
+        comparable=comparable,
+    )
 
 
 def intervals(rows, **more):
@@ -55,13 +75,13 @@ def strips(places, values, **more):
 
 
 EVERY = {
-    "intervals": lambda: intervals([IntervalRow(label=BAD, point=0.5, interval=(0.4, 0.6))]),
+    "intervals": lambda: intervals([row(BAD, 0.5, interval=(0.4, 0.6))]),
     "lines": lambda: curves([0, 1], [Series(label=BAD, values=[1.0, 2.0]),
                                      Series(label="b", values=[2.0, None])]),
-    "plane": lambda: plane([PlanePoint(label=BAD, across=0.1, up=0.8)]),
+    "plane": lambda: plane([point(BAD, 0.1, 0.8)]),
     "strip": lambda: strips([1, 2], {BAD: [0.1, None], "b": [0.2, -0.3]}),
     "no rows": lambda: intervals([]),
-    "no values": lambda: intervals([IntervalRow(label="a", point=None)]),
+    "no values": lambda: intervals([row("a", None)]),
     "no curves": lambda: curves([0], [Series(label="a", values=[None])]),
     "no points": lambda: plane([]),
     "no strips": lambda: strips([], {}),
@@ -87,13 +107,13 @@ def test_names_are_text(kind):
 
 
 def test_a_name_cannot_turn_the_direction_of_writing():
-    assert "\u202e" not in intervals([IntervalRow(label="a\u202eb", point=1.0)])
+    assert "\u202e" not in intervals([row("a\u202eb", 1.0)])
 
 
 def test_a_point_and_its_interval_lie_where_the_scale_puts_them():
     """Label ab: 2 · .62 · 12 = 14.88, then 10; bold 0.5: 1.1 · 1.61 · 12 = 21.252, after 10."""
-    row = IntervalRow(label="ab", point=0.5, interval=(0.25, 0.75))
-    root = parsed(intervals([row], zero=True))
+    shown = row("ab", 0.5, interval=(0.25, 0.75))
+    root = parsed(intervals([shown], zero=True))
     start, end, high = 24.88, 340 - 31.252, 0.75 * 1.05
     x = {value: start + value / high * (end - start) for value in (0.25, 0.5, 0.75)}
     (circle,) = root.iter("circle")
@@ -105,8 +125,8 @@ def test_a_point_and_its_interval_lie_where_the_scale_puts_them():
 
 
 def test_tolerance_noise_floor_bounds_and_earlier_value_are_marked_and_named():
-    row = IntervalRow(label="a", point=0.5, floor=0.2, before=0.9, bounds=(0.1, 1.0))
-    chart = intervals([row], guides=[Guide(value=0.6, label="tolerance 0.6", kind="limit")],
+    shown = row("a", 0.5, noise_floor=0.2, before=0.9, bounds=(0.1, 1.0))
+    chart = intervals([shown], guides=[Guide(value=0.6, label="tolerance 0.6", kind="limit")],
                       zero=True, before="fedavg")  # fmt: skip
     kinds = [node.get("class") for node in parsed(chart).iter() if node.get("class")]
     assert {"limit", "floor", "floor-end", "open s2", "full s1", "bracket"} <= set(kinds)
@@ -115,15 +135,15 @@ def test_tolerance_noise_floor_bounds_and_earlier_value_are_marked_and_named():
 
 
 def test_an_undefined_value_is_written_out():
-    chart = intervals([IntervalRow(label="a", point=None), IntervalRow(label="b", point=1.0)])
+    chart = intervals([row("a", None), row("b", 1.0)])
     assert "undefined" in texts(chart)
     assert chart.count("<circle") == 1
 
 
 def test_a_few_long_labels_stand_above_their_rows_and_many_are_cut():
     long = "a group with a name that is rather long"
-    few = [IntervalRow(label=f"{long} {i}", point=0.5) for i in range(3)]
-    many = [IntervalRow(label=f"{long} {i}", point=0.5) for i in range(30)]
+    few = [row(f"{long} {i}", 0.5) for i in range(3)]
+    many = [row(f"{long} {i}", 0.5) for i in range(30)]
     assert f"{long} 2" in texts(intervals(few))
     cut = [text for text in texts(intervals(many)) if text.startswith("a group")]
     assert len(cut) == 30
@@ -170,8 +190,8 @@ def test_whole_numbers_only():
 def test_points_of_the_plane():
     """Across from 0 to 0.11 (10 % and 5 % more); better is up and to the left."""
     points = [
-        PlanePoint(label="ours", across=0.0, up=0.8, up_interval=(0.78, 0.82)),
-        PlanePoint(label="theirs", across=0.1, up=0.9, comparable=False),
+        point("ours", 0.0, 0.8, interval=(0.78, 0.82)),
+        point("theirs", 0.1, 0.9, comparable=False),
     ]
     chart = plane(points, floor=0.05, guides=[Guide(value=0.02, label="tolerance", kind="limit")])
     root = parsed(chart)
@@ -189,7 +209,7 @@ def test_points_of_the_plane():
 
 
 def test_points_too_close_for_names_are_numbered():
-    points = [PlanePoint(label=f"model {i}", across=0.1, up=0.8) for i in range(7)]
+    points = [point(f"model {i}", 0.1, 0.8) for i in range(7)]
     assert {f"{i} model {i - 1}" for i in range(1, 8)} <= set(texts(plane(points)))
 
 

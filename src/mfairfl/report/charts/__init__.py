@@ -4,13 +4,12 @@ Every chart is drawn 340 units wide with text of 12 units, so that it fills a ph
 about one pixel a unit. Meaning never rests on colour alone: markers, dashes and labels repeat it.
 """
 
-from mfairfl.report.charts.intervals import IntervalRow, interval_chart
-from mfairfl.report.charts.lines import Series, line_chart
-from mfairfl.report.charts.marks import Guide, chart_style
-from mfairfl.report.charts.plane import PlanePoint, plane_chart
-from mfairfl.report.charts.strip import strip_chart
+from mfairfl.report.charts.curves import Series, line_chart, strip_chart
+from mfairfl.report.charts.drawing import Form, Guide, chart_style, readable
+from mfairfl.report.charts.points import IntervalRow, PlanePoint, interval_chart, plane_chart
 
 __all__ = [
+    "Form",
     "Guide",
     "IntervalRow",
     "PlanePoint",
@@ -19,5 +18,6 @@ __all__ = [
     "interval_chart",
     "line_chart",
     "plane_chart",
+    "readable",
     "strip_chart",
 ]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mfairfl.fairness.results import Number
+from mfairfl.fairness.results import Measured, Number
 from mfairfl.report.audit.document import BiasTable, DriftRow, Sweep
 from mfairfl.report.charts import Guide, IntervalRow, Series, interval_chart, line_chart
 from mfairfl.report.page.shared_figures import Figure, tolerance_guide
@@ -22,19 +22,14 @@ _MOST_CHANGES = 12
 def ratio_figure(table: BiasTable, words: Words, name: str) -> list[Figure]:
     """Return the impact ratios of a table; none if no category has one."""
     rows = [
-        IntervalRow(
-            label=row.category,
-            point=row.impact_ratio.value,
-            interval=row.impact_ratio.interval,
-            bounds=row.impact_ratio.bounds,
-        )
+        IntervalRow(label=row.category, number=row.impact_ratio)
         for row in table.rows
         if not row.left_out
     ]
-    known = [row for row in rows if row.point is not None]
+    known = [row for row in rows if row.number.value is not None]
     if not known:
         return []
-    spoken = "; ".join(f"{row.label} {PLAIN.one(row.point)}" for row in known[:_MOST])
+    spoken = "; ".join(f"{row.label} {PLAIN.one(row.number.value)}" for row in known[:_MOST])
     chart = interval_chart(
         rows[:_MOST],
         name=name,
@@ -134,12 +129,15 @@ def drift_figures(changes: Sequence[DriftRow], words: Words) -> list[Figure]:
     """Return the changes that chance hardly explains, with their intervals."""
     known = [c for c in changes if c.beyond_chance and unit_of(c.number) in (SHARE, POINTS)]
     rows = [
-        IntervalRow(label=_label(change, words), point=change.change, interval=change.interval)
+        IntervalRow(
+            label=_label(change, words),
+            number=Measured(name=change.number, value=change.change, interval=change.interval),
+        )
         for change in known[:_MOST_CHANGES]
     ]
     if not rows:
         return []
-    spoken = "; ".join(f"{row.label} {SHARE.change(row.point)}" for row in rows)
+    spoken = "; ".join(f"{row.label} {SHARE.change(row.number.value)}" for row in rows)
     chart = interval_chart(
         rows,
         name="drift",

@@ -6,8 +6,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from mfairfl.report.charts import chart_style
-from mfairfl.report.charts.marks import readable
+from mfairfl.report.charts import chart_style, readable
 
 
 def _readable(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from mfairfl.fairness.results import Measured
 from mfairfl.report.charts import (
     Guide,
     IntervalRow,
@@ -57,14 +58,7 @@ def _plane_point(model: ComparedModel, number: str) -> PlanePoint | None:
     violation, accuracy = model.numbers.get(number), model.numbers.get("accuracy")
     if violation is None or accuracy is None or violation.value is None or accuracy.value is None:
         return None
-    return PlanePoint(
-        label=model.name,
-        across=violation.value,
-        up=accuracy.value,
-        across_interval=violation.interval,
-        up_interval=accuracy.interval,
-        comparable=model.same_rows,
-    )
+    return PlanePoint(label=model.name, across=violation, up=accuracy, comparable=model.same_rows)
 
 
 def change_figures(report: RunReport, words: Words) -> list[Figure]:
@@ -83,7 +77,10 @@ def _change_figure(changes: Sequence[Change], baseline: str, words: Words) -> Fi
     number, part = changes[0].number, changes[0].part
     unit = unit_of(number)
     known = [change for change in changes if change.after is not None]
-    rows = [IntervalRow(label=c.whom, point=c.after, before=c.before) for c in known]
+    rows = [
+        IntervalRow(label=c.whom, number=Measured(name=number, value=c.after), before=c.before)
+        for c in known
+    ]
     spoken = "; ".join(
         f"{c.whom}: {unit.one(c.before)} before, {unit.one(c.after)} now" for c in known[:10]
     )
@@ -201,7 +198,8 @@ def _spoken_served(course: TrainingCourse) -> str:
 def _spoken_plane(points: Sequence[PlanePoint], unit: Unit) -> str:
     accuracy = unit_of("accuracy")
     return "; ".join(
-        f"{point.label}: accuracy {accuracy.one(point.up)}, violation {unit.one(point.across)}"
+        f"{point.label}: accuracy {accuracy.one(point.up.value)}, "
+        f"violation {unit.one(point.across.value)}"
         for point in points[:12]
     ) + "."  # fmt: skip
 

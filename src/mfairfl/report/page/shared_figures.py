@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from mfairfl.fairness.results import Measured
-from mfairfl.report.charts import Guide, IntervalRow, interval_chart
-from mfairfl.report.charts.marks import Form
+from mfairfl.report.charts import Form, Guide, IntervalRow, interval_chart
 from mfairfl.report.document import Judgement, Section, Slice
 from mfairfl.report.page.wording import POINTS, SHARE, Unit, Words, capital, unit_of
 
@@ -74,7 +73,7 @@ def goal_figures(
         }
         guides = tolerance_guide(judgement.tolerance, unit)
         chart = interval_chart(
-            [_row(label, measured) for label, measured in rows.items()],
+            [IntervalRow(label=label, number=measured) for label, measured in rows.items()],
             name=f"goal-{i}",
             title=words.label(number.name),
             description=_spoken(list(rows.values()), list(rows))
@@ -115,7 +114,10 @@ def _violations(section: Section, name: str) -> list[Figure]:
         return []
     labels = [_notion_label(number.name) for number in numbers]
     chart = interval_chart(
-        [_row(label, number) for label, number in zip(labels, numbers, strict=True)],
+        [
+            IntervalRow(label=label, number=number)
+            for label, number in zip(labels, numbers, strict=True)
+        ],
         name=f"{name}-violations",
         title=f"Violations by {section.attribute}",
         description=_spoken(numbers, labels),
@@ -166,7 +168,7 @@ def _slices_figure(
     few = len(shown) < len(known)
     fewer = f"The {len(shown)} most extreme of {len(known)} are shown." if few else ""
     chart = interval_chart(
-        [_row(part, measured) for part, measured in shown],
+        [IntervalRow(label=part, number=measured) for part, measured in shown],
         name=name,
         title=f"{label} by {by}",
         description=f"{_spoken([m for _, m in known], [part for part, _ in known])} {fewer}",
@@ -178,16 +180,6 @@ def _slices_figure(
     )
     meaning = [words.meaning(number), _IN_POINTS * (unit is POINTS), fewer]
     return Figure(title=label, meaning=" ".join(filter(None, meaning)), chart=chart)
-
-
-def _row(label: str, number: Measured) -> IntervalRow:
-    return IntervalRow(
-        label=label,
-        point=number.value,
-        interval=number.interval,
-        floor=number.noise_floor,
-        bounds=number.bounds,
-    )
 
 
 def tolerance_guide(tolerance: float | None, unit: Unit) -> list[Guide]:

@@ -25,12 +25,11 @@ from mfairfl.engine.standing import STRIKES, TERM
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import Event, Notion, Tally, noise_floor, register_notion, summarise
 from mfairfl.fairness.scores import CALIBRATION_BINS, LOGIT_BINS
-from mfairfl.glossary import entries, explain
-from mfairfl.glossary.words import fixed_entries, key_of
+from mfairfl.glossary import entries, explain, fixed_entries, key_of
 from mfairfl.references import REFERENCES
 from mfairfl.runs.config import make_config
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 ENTRIES = {entry.name: entry for entry in entries()}
 KINDS = ("violation", "difference", "ratio")
 
@@ -62,7 +61,7 @@ def test_an_entry_is_a_sentence_some_more_and_targets_that_exist(entry):
 
 
 def test_no_two_words_are_spelt_alike():
-    words = tomllib.loads(files("mfairfl.glossary").joinpath("words.toml").read_text("utf-8"))
+    words = tomllib.loads(files("mfairfl").joinpath("glossary.toml").read_text("utf-8"))
     names = [n for word in words["word"] for n in [word["name"], *word.get("aliases", ())]]
     generated = [name for name in ENTRIES if name not in fixed_entries()]
     keys = [key_of(name) for name in [*names, *generated, "dp", "eo", "eopp", "ap", "ap-loss"]]

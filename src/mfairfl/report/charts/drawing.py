@@ -1,7 +1,9 @@
-"""What all charts are drawn with: texts, lines, markers, and the frame that says it in words."""
+"""What all charts are drawn with: scales, texts, lines, markers, and the frame around them."""
 
 from __future__ import annotations
 
+import math
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -9,13 +11,11 @@ from typing import Literal
 from markupsafe import Markup
 
 from mfairfl.colours import GRID, INK, MUTED, PALETTE, tint
-from mfairfl.report.charts.scales import Scale, shortened, text_width
 from mfairfl.text import one_line
 
 WIDTH = 340
 SIZE = 12  # of all texts
 LINE = 16  # from one line of text to the next
-MARGIN = 2
 
 SHADES = tuple(tint(PALETTE[0], share) for share in (0.08, 0.22, 0.37, 0.52, 0.68, 0.84, 1.0))
 """From the lightest to the darkest."""
@@ -24,6 +24,11 @@ SHAPES = ("circle", "square", "triangle", "diamond", "cross", "down")
 Anchor = Literal["start", "middle", "end"]
 Form = Callable[[float], str]
 """Writes a number for people."""
+
+_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+_APART = 1e-9  # what is nearer is one place
+_NARROW = frozenset("fijlrtIJ .,:;!|'`-()[]{}/\\·")
+_WIDE = frozenset("mwMW@%…—→")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,9 +126,7 @@ def text(
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
     """Return a straight line."""
-    return path(
-        f"M{coordinate(x1)} {coordinate(y1)}L{coordinate(x2)} {coordinate(y2)}", kind
-    )  # fmt: skip
+    return path(f"M{coordinate(x1)} {coordinate(y1)}L{coordinate(x2)} {coordinate(y2)}", kind)
 
 
 def path(shape: str, kind: str, dashes: str = "") -> Markup:
@@ -195,14 +198,13 @@ def upright(
 def picture(
     name: str, height: float, title: str, description: str, parts: Iterable[Markup]
 ) -> Markup:
-    """Return the chart around its parts, with a title and a description for those who hear it.
+    """Return the chart around its parts, with a title and a description for screen readers.
 
     Parameters
     ----------
     name
         Unlike that of any other chart of the page.
     """
-    inside: Sequence[Markup] = list(parts)
     return Markup(
         '<svg class="chart" viewBox="0 0 {width} {height}" role="img" '
         'aria-labelledby="{name}-title {name}-text">'
@@ -214,5 +216,140 @@ def picture(
         name=name,
         title=readable(title),
         description=readable(description),
-        inside=Markup("").join(inside),
+        inside=Markup("").join(parts),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A linear scale: `low` lies at `start`, `high` at `end`.
+
+    Examples
+    --------
+    >>> Scale(low=0.0, high=1.0, start=10.0, end=110.0).at(0.25)
+    35.0
+    """
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        """Return where a value lies."""
+        share = (value - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
+
+
+def fitted(
+    values: Iterable[float | None],
+    start: float,
+    end: float,
+    *,
+    zero: bool = False,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> Scale:
+    """Return a scale that shows all values, with a little room around them.
+
+    Parameters
+    ----------
+    values
+        None are left out.
+    start, end
+        Where the scale begins and ends.
+    zero
+        Whether it must contain zero.
+    bounds
+        What no value can exceed; there is no room beyond.
+
+    Examples
+    --------
+    >>> fitted([0.2, None, 0.4], 0, 100, bounds=(0, 1))
+    Scale(low=0.19, high=0.41, start=0, end=100)
+    >>> fitted([], 0, 100)
+    Scale(low=0.0, high=1.0, start=0, end=100)
+    """
+    known = [float(value) for value in values if value is not None]
+    if zero or not known:
+        known.append(0.0)
+    low, high = min(known), max(known)
+    if high - low <= _APART * max(1.0, abs(low)):  # one value in the middle, zero at the edge
+        nothing = abs(low) <= _APART
+        room = 1.0 if nothing else abs(low) / 10
+        low, high = (low, low + room) if zero or nothing else (low - room, high + room)
+    else:
+        room = (high - low) / 20
+        low, high = (low if zero and low == 0 else low - room), high + room
+    low, high = max(low, bounds[0]), min(high, bounds[1])
+    return Scale(round(low, 12), round(high, 12), start, end)
+
+
+def ticks(low: float, high: float, most: int = 4) -> list[float]:
+    """Return round numbers between two values, `most` at most if there are that few.
+
+    Examples
+    --------
+    >>> ticks(0.19, 0.41)
+    [0.2, 0.3, 0.4]
+    >>> ticks(0, 40, most=5)
+    [0.0, 10.0, 20.0, 30.0, 40.0]
+    """
+    raw = (high - low) / max(most, 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    for step in (factor * power * ten for ten in (1, 10) for factor in _STEPS):
+        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        if last - first < most:
+            return [round(i * step, 12) + 0.0 for i in range(first, last + 1)]
+    return []
+
+
+def text_width(text: str, size: float) -> float:
+    """Return about how wide a text is in a wide sans-serif, which few fonts exceed.
+
+    Examples
+    --------
+    >>> text_width("abc", 10.0), text_width("ill", 10.0), text_width("日本", 10.0)
+    (18.6, 11.1, 20.0)
+    """
+    return round(size * sum(map(_width, text)), 6)
+
+
+def _width(character: str) -> float:
+    if unicodedata.east_asian_width(character) in "WF":
+        return 1.0
+    if character in _NARROW:
+        return 0.37
+    if character in _WIDE:
+        return 0.94
+    return 0.72 if character.isupper() else 0.62
+
+
+def shortened(text: str, width: float, size: float) -> str:
+    """Return the text, cut with an ellipsis where it is wider than `width`.
+
+    Examples
+    --------
+    >>> shortened("Amsterdam", 40.0, 10.0), shortened("Ams", 40.0, 10.0)
+    ('Amst…', 'Ams')
+    """
+    if text_width(text, size) <= width:
+        return text
+    kept = text
+    while kept and text_width(kept + "…", size) > width:
+        kept = kept[:-1]
+    return kept.rstrip() + "…"
+
+
+def bottom_axis(
+    scale: Scale, y: float, across: str, form: Form = "{:g}".format, *, whole: bool
+) -> Iterator[Markup]:
+    """Draw the ticks of a horizontal axis at height `y`, and at its end what it is."""
+    room = WIDTH - text_width(across, SIZE) - 4
+    yield text(WIDTH, y + LINE, across, anchor="end", kind="dim")
+    for value in ticks(scale.low, scale.high, most=6):
+        if whole and value != int(value):
+            continue
+        x = scale.at(value)
+        yield line(x, y, x, y + 4, "axis")
+        if x + text_width(form(value), SIZE) / 2 < room:
+            yield text(x, y + LINE, form(value), anchor="middle", kind="dim")
