@@ -76,7 +76,7 @@ from mfairfl.runs.record import RunRecord
 from mfairfl.silo import responder, transport
 from mfairfl.strategies import available, create
 from mfairfl.strategies.base import Summary
-from mfairfl.training.arithmetic import steady_arithmetic
+from mfairfl.training.execution import steady_arithmetic
 from mfairfl.training.plan import Report
 from mfairfl.wire.codec import Shape, pack_answer, read_header, unpack_ask
 from mfairfl.wire.enrolment_answers import ModelTerms

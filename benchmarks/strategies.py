@@ -34,7 +34,7 @@ from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.execute import Run, RunRequest, run_requests
 from mfairfl.runs.prepare import federation_of, model_of, setup_of, table_of
 from mfairfl.strategies import available
-from mfairfl.training.arithmetic import steady_arithmetic
+from mfairfl.training.execution import steady_arithmetic
 
 SEED = 100
 TASKS: dict[str, tuple[str, str, tuple[str, ...] | None]] = {

@@ -29,8 +29,8 @@ from torch import nn
 import mfairfl
 from mfairfl.models import MLP
 from mfairfl.randomness import stream
-from mfairfl.training.arithmetic import steady_arithmetic
-from mfairfl.training.batches import Deck, Pool
+from mfairfl.training.batches import Deck, RowStore
+from mfairfl.training.execution import steady_arithmetic
 from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import Plan, Recipe
 from mfairfl.training.trainer import Work, run_works
@@ -52,11 +52,13 @@ def works_for(model: MLP, plan: Plan, ranges: Sequence[range]) -> list[Work]:
     ]
 
 
-def stacked(model: MLP, plan: Plan, ranges: Sequence[range], pool: Pool) -> None:
-    run_works(works_for(model, plan, ranges), model, pool)
+def stacked(model: MLP, plan: Plan, ranges: Sequence[range], store: RowStore) -> None:
+    run_works(works_for(model, plan, ranges), model, store)
 
 
-def sequential(model: MLP, plan: Plan, ranges: Sequence[range], pool: Pool) -> list[np.ndarray]:
+def sequential(
+    model: MLP, plan: Plan, ranges: Sequence[range], store: RowStore
+) -> list[np.ndarray]:
     """Train client after client, as one would without a framework."""
     ends, o = [], plan.optimizer
     loss_of = nn.BCEWithLogitsLoss()
@@ -66,7 +68,7 @@ def sequential(model: MLP, plan: Plan, ranges: Sequence[range], pool: Pool) -> l
         order = torch.from_numpy(work.rng.permutation(len(work.rows)) + work.rows.start)
         for index in order.split(plan.batch_size):
             optimizer.zero_grad()
-            loss_of(net(pool.X[index]).squeeze(1), pool.y[index]).backward()
+            loss_of(net(store.X[index]).squeeze(1), store.y[index]).backward()
             optimizer.step()
         ends.append(flatten(net))
     return ends
@@ -121,15 +123,15 @@ def best(repeats: int, *functions: Callable[[], object]) -> list[float]:
     return times
 
 
-def adult_pool() -> tuple[Pool, list[range], int]:
+def adult_pool() -> tuple[RowStore, list[range], int]:
     federation = mfairfl.partition(mfairfl.load_dataset("adult"), "high", seed=0)
     shards = [(c.train.X, c.train.y, c.train.cells) for c in federation.clients]
-    pool, ranges = Pool.from_arrays(shards, 2)
-    return pool, ranges, federation.pool.inputs.width
+    store, ranges = RowStore.from_arrays(shards, 2)
+    return store, ranges, federation.pool.inputs.width
 
 
 def compare(repeats: int) -> None:
-    pool, ranges, width = adult_pool()
+    store, ranges, width = adult_pool()
     rows = sum(map(len, ranges))
     print(f"Adult, split high: {rows:,} train rows, {width} features, 5 clients; milliseconds")
     print(f"{'layers':>14} {'batch':>5} {'ours':>8} {'(a) loop':>9} {'(b) limit':>9}", end=" ")
@@ -138,8 +140,8 @@ def compare(repeats: int) -> None:
         model = MLP(width, hidden)
         plan = Recipe(local_epochs=1, batch_size=batch).plan(0, 1)
         limit = products(model, plan, ranges)
-        apart = difference(model, plan, ranges, pool)
-        arguments = (model, plan, ranges, pool)
+        apart = difference(model, plan, ranges, store)
+        arguments = (model, plan, ranges, store)
         ours, bare, loop = best(
             repeats,
             partial(steadily, partial(stacked, *arguments)),
@@ -153,7 +155,7 @@ def compare(repeats: int) -> None:
         )
 
 
-def difference(model: MLP, plan: Plan, ranges: Sequence[range], pool: Pool) -> float:
+def difference(model: MLP, plan: Plan, ranges: Sequence[range], store: RowStore) -> float:
     """Return the largest difference of weights to (a) after three batches of every client.
 
     Later the two drift apart, as any two orders of summation do: Adam divides tiny gradients of
@@ -161,18 +163,18 @@ def difference(model: MLP, plan: Plan, ranges: Sequence[range], pool: Pool) -> f
     """
     short = [rows[: 3 * plan.batch_size] for rows in ranges]
     works = works_for(model, plan, short)
-    ours = [w.start - o.update for w, o in zip(works, run_works(works, model, pool), strict=True)]
-    loop = sequential(model, plan, short, pool)
+    ours = [w.start - o.update for w, o in zip(works, run_works(works, model, store), strict=True)]
+    loop = sequential(model, plan, short, store)
     return max(float(np.abs(a - b).max()) for a, b in zip(ours, loop, strict=True))
 
 
-def random_pool(clients: int, rows: int) -> tuple[Pool, list[range]]:
+def random_pool(clients: int, rows: int) -> tuple[RowStore, list[range]]:
     """Return so many rows, the same for any number of clients, in equal shards."""
     rng, size = np.random.default_rng(0), rows // clients
     X = rng.random((rows, FEATURES), dtype=np.float32)
     y, cells = rng.integers(0, 2, rows), rng.integers(0, 2, rows)
     parts = [slice(k * size, (k + 1) * size) for k in range(clients)]
-    return Pool.from_arrays([(X[part], y[part], cells[part]) for part in parts], 2)
+    return RowStore.from_arrays([(X[part], y[part], cells[part]) for part in parts], 2)
 
 
 def training_growth(repeats: int) -> None:
@@ -183,8 +185,8 @@ def training_growth(repeats: int) -> None:
         print(f"\nTraining, 64×64, batch {batch}, {ROWS:,} rows")
         pools = [(clients, *random_pool(clients, ROWS)) for clients in (5, 50, 500)]
         runs = [
-            partial(steadily, partial(stacked, model, plan, ranges, pool))
-            for _, pool, ranges in pools
+            partial(steadily, partial(stacked, model, plan, ranges, store))
+            for _, store, ranges in pools
         ]
         times = best(repeats, *runs)
         for (clients, _, _), seconds in zip(pools, times, strict=True):
@@ -200,8 +202,10 @@ def measuring_growth(repeats: int) -> None:
     shapes = [(5, ROWS), (500, ROWS), (5000, 100_000)]
     pools = [random_pool(*shape) for shape in shapes]
     runs = [
-        partial(steadily, partial(measure, [Probe(weights, rows) for rows in ranges], model, pool))
-        for pool, ranges in pools
+        partial(
+            steadily, partial(measure, [Probe(weights, rows) for rows in ranges], model, store)
+        )
+        for store, ranges in pools
     ]
     times = best(repeats, *runs)
     for (clients, rows), seconds in zip(shapes, times, strict=True):

@@ -40,8 +40,8 @@ from mfairfl.data import (
 from mfairfl.models import MLP
 from mfairfl.one_hot import add_looked_up, sums_by_code, with_one_hot
 from mfairfl.randomness import stream
-from mfairfl.training.arithmetic import steady_arithmetic
-from mfairfl.training.batches import Pool
+from mfairfl.training.batches import RowStore
+from mfairfl.training.execution import steady_arithmetic
 from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import Recipe
 from mfairfl.training.trainer import Work, run_works
@@ -59,7 +59,7 @@ class Form:
     """A way to hold the rows."""
 
     name: str
-    pool: Pool
+    store: RowStore
     ranges: list[range]
     inputs: int
     nbytes: int
@@ -75,9 +75,9 @@ class Form:
                 (Inputs.of(whole[a:b]), y, cells)
                 for (_, y, cells), a, b in zip(held, ends[:-1], ends[1:], strict=True)
             ]
-        pool, ranges = Pool.from_arrays(held, cells=2)
+        store, ranges = RowStore.from_arrays(held, cells=2)
         nbytes = sum(one.nbytes for one, _, _ in held)
-        return cls(name, pool, ranges, federation.pool.inputs.width, nbytes)
+        return cls(name, store, ranges, federation.pool.inputs.width, nbytes)
 
     def train(self) -> None:
         """Take one epoch of every client."""
@@ -88,14 +88,14 @@ class Form:
             for k, rows in enumerate(self.ranges)
         ]
         with steady_arithmetic():
-            run_works(works, model, self.pool)
+            run_works(works, model, self.store)
 
     def measure(self) -> None:
         """Measure one model on the rows of every client."""
         model = MLP(self.inputs)
         weights = model.init(stream(0, "init"))
         with steady_arithmetic():
-            measure([Probe(weights, rows) for rows in self.ranges], model, self.pool)
+            measure([Probe(weights, rows) for rows in self.ranges], model, self.store)
 
 
 def made_up(rows: int) -> pd.DataFrame:
@@ -238,8 +238,10 @@ def break_even(repeats: int) -> None:
         forms = []
         for one in (whole, Inputs.of(whole.dense())):
             cut = [slice(k * rows, (k + 1) * rows) for k in range(clients)]
-            pool, ranges = Pool.from_arrays([(one[at], y[at], cells[at]) for at in cut], cells=1)
-            forms.append(Form("", pool, ranges, one.width, one.nbytes))
+            store, ranges = RowStore.from_arrays(
+                [(one[at], y[at], cells[at]) for at in cut], cells=1
+            )
+            forms.append(Form("", store, ranges, one.width, one.nbytes))
         asked = [f for form in forms for f in (form.train, form.measure)]
         train, measured, dense_train, dense_measured = best(repeats, asked)
         print(

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from mfairfl import fairness, strategies
 from mfairfl.cli import app
 from mfairfl.data.partition import SCHEMES
-from mfairfl.engine.defence import ROBUST
+from mfairfl.engine.defence import ROBUST, STRIKES, TERM
 from mfairfl.engine.output import RULES
-from mfairfl.engine.standing import STRIKES, TERM
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import Event, Notion, Tally, noise_floor, register_notion, summarise
 from mfairfl.fairness.scores import CALIBRATION_BINS, LOGIT_BINS

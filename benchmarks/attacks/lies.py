@@ -18,7 +18,8 @@ import numpy as np
 from mfairfl.data import Client, Federation, Shard
 from mfairfl.engine.acceptance import accept_measured
 from mfairfl.engine.loop import rehearse
-from mfairfl.engine.state import Ask, Measure, Measured, RunState, Setup, Train
+from mfairfl.engine.output import ClientSums
+from mfairfl.engine.state import Ask, Measure, RunState, Setup, Train
 from mfairfl.errors import FederationError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.randomness import stream
@@ -276,7 +277,7 @@ class Liars:
 
     def __init__(self, setup: Setup, attack: Attack, names: Sequence[str]) -> None:
         self._setup, self._attack, self._names = setup, attack, frozenset(names)
-        self._measured: Measured | None = None
+        self._measured: ClientSums | None = None
 
     def __call__(self, ask: Ask, found: Any, state: RunState) -> Any:
         """Return what reaches the server."""
@@ -287,7 +288,7 @@ class Liars:
             return said
         return self._trained(found, state) if isinstance(ask, Train) else found
 
-    def _said(self, measured: Measured) -> Measured:
+    def _said(self, measured: ClientSums) -> ClientSums:
         say = self._attack.say or (lambda sums: sums)
         return {
             split: {n: say(sums) if n in self._names else sums for n, sums in clients.items()}

@@ -23,15 +23,14 @@ from attacks.lies import ATTACKS, Liars, poisoned
 from mfairfl.data import Federation
 from mfairfl.engine.embedded import Member, run_all
 from mfairfl.engine.loop import Result
-from mfairfl.engine.output import accuracy
 from mfairfl.engine.state import RoundRecord, RunState, Setup
-from mfairfl.engine.tallies import pooled
 from mfairfl.errors import MfairflError, RunDirectoryError, require_known
+from mfairfl.fairness.cells import Statistics
 from mfairfl.randomness import stream
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.prepare import federation_of, model_of, setup_of, table_of
 from mfairfl.strategies.registry import create, hyper_parameters_of
-from mfairfl.training.arithmetic import steady_arithmetic
+from mfairfl.training.execution import steady_arithmetic
 
 ROUNDS = 20
 """Rounds of an attacked run: half of the default, so that a suite ends within the hour."""
@@ -264,11 +263,11 @@ def _liars(case: Case, names: Sequence[str]) -> list[str]:
 def _numbers(setup: Setup, result: Result, liars: Sequence[str]) -> dict[str, float]:
     measured = result.measured[0]["test"]
     honest = {name: sums for name, sums in measured.items() if name not in liars}
-    whole = pooled(honest)
+    whole = Statistics.pooled(honest)
     return {
-        "accuracy": accuracy(whole),
+        "accuracy": whole.accuracy,
         "violation": setup.summary.constraints.violation(whole),
-        "worst": min(accuracy(sums) for sums in honest.values()),
+        "worst": min(sums.accuracy for sums in honest.values()),
     }
 
 

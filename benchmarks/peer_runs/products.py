@@ -13,7 +13,7 @@ from math import ceil
 
 import torch
 
-from mfairfl.training.arithmetic import steady_arithmetic
+from mfairfl.training.execution import steady_arithmetic
 from peer_runs.pace import Pace
 from peer_runs.work import Work
 

@@ -40,7 +40,7 @@ from mfairfl.fairness.notions import Notion
 from mfairfl.models import MLP
 from mfairfl.strategies.base import Card, Strategy
 from mfairfl.strategies.registry import create
-from mfairfl.training.arithmetic import steady_arithmetic
+from mfairfl.training.execution import steady_arithmetic
 from mfairfl.training.plan import Job, Recipe, Report
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex", "age"), client="site")

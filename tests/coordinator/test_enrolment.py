@@ -14,8 +14,8 @@ import federations as fed
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.coordinator.transport import drive
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
+from mfairfl.engine.checkpoint import read_sealed
 from mfairfl.engine.embedded import splits_of, summarize
-from mfairfl.engine.sealed import read_sealed
 from mfairfl.errors import FederationError, MfairflError
 from mfairfl.fairness.goal import Goal
 from mfairfl.silo.responder import Responder

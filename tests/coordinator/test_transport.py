@@ -11,8 +11,8 @@ import federations as fed
 from mfairfl.coordinator.transport import Absent, drive, read_replies
 from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.clients import DiskSlots, SoleClient
+from mfairfl.engine.defence import Standing
 from mfairfl.engine.output import Output
-from mfairfl.engine.standing import Standing
 from mfairfl.engine.state import Measure, Score, Train
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells

@@ -17,11 +17,11 @@ from mfairfl.engine.acceptance import (
     accept_measured,
     accept_reports,
     accept_scored,
-    lower_median,
 )
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.scores import RowScores, ScoreSums
+from mfairfl.geometry.robust import lower_median
 from mfairfl.training.plan import Controller, Job, Optimizer, Plan, Prices, Report
 from rounds import SEX
 

@@ -17,11 +17,10 @@ from safetensors.numpy import save
 
 import federations as fed
 from answers import one_line
-from mfairfl.engine.checkpoint import Checkpoints, CheckpointWarning, dump, parse
+from mfairfl.engine.checkpoint import Checkpoints, CheckpointWarning, dump, parse, seal, unseal
+from mfairfl.engine.defence import Standing
 from mfairfl.engine.output import Candidate
-from mfairfl.engine.sealed import seal, unseal
-from mfairfl.engine.standing import Standing
-from mfairfl.engine.state import RunState, Sound
+from mfairfl.engine.state import LastGoodState, RunState
 from mfairfl.errors import CheckpointError
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.files import write_atomically
@@ -74,7 +73,7 @@ def full_state(round_: int = 7) -> RunState:
             longest={"update": 0.1 + 0.2, "control change": 5e-324},
         ),
         undone=2,
-        sound=Sound(
+        last_good=LastGoodState(
             round=5,
             weights=rng.normal(size=11).astype(np.float32),
             strategy={"multipliers": np.array([np.pi]), "name": "Zoë"},
@@ -99,7 +98,7 @@ def assert_same(a: object, b: object, where: str = "state") -> None:
         assert len(a) == len(b), where
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
             assert_same(x, y, f"{where}[{i}]")
-    elif isinstance(a, RunState | Candidate | Statistics | Standing | Sound):
+    elif isinstance(a, RunState | Candidate | Statistics | Standing | LastGoodState):
         for one in fields(a):
             assert_same(getattr(a, one.name), getattr(b, one.name), f"{where}.{one.name}")
     else:

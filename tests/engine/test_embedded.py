@@ -20,7 +20,7 @@ from mfairfl.engine.state import Reply, Train
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import ModuleModel
 from mfairfl.strategies.base import Card, Step, Strategy
-from mfairfl.training.batches import Pool
+from mfairfl.training.batches import RowStore
 from mfairfl.training.plan import Job, Optimizer
 from rounds import close
 
@@ -66,15 +66,15 @@ def test_a_federations_rows_are_in_memory_once(strategy, validation, monkeypatch
     made = []
 
     def from_arrays(shards, cells):
-        made.append(Pool.from_arrays(shards, cells))
+        made.append(RowStore.from_arrays(shards, cells))
         return made[-1]
 
-    monkeypatch.setattr(embedded, "Pool", SimpleNamespace(from_arrays=from_arrays))
+    monkeypatch.setattr(embedded, "RowStore", SimpleNamespace(from_arrays=from_arrays))
     setup = fed.setup_for(federation, strategy=strategy, hidden=(4,), rounds=1)
     run_all([fed.member_of(setup, federation)])
-    ((pool, _),) = made
-    assert pool.X.data_ptr() == federation.pool.X.__array_interface__["data"][0]
-    assert len(pool.X) == len(federation.pool)
+    ((store, _),) = made
+    assert store.X.data_ptr() == federation.pool.X.__array_interface__["data"][0]
+    assert len(store.X) == len(federation.pool)
 
 
 def test_no_runs_no_results():

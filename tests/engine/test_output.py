@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mfairfl.engine.output import Candidate, Output, choose
+from mfairfl.engine.output import Candidate, Output, Served, choose
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
-from rounds import SEX
+from rounds import SEX, statistics
 
 PARITY = Goal(notions=("demographic_parity",)).constraints(SEX)
 # Ten rows in each of F/0, F/1, M/0, M/1.
@@ -201,3 +201,18 @@ def test_the_tolerance_must_be_a_share():
     for wrong in (-0.1, 1.5, float("nan")):
         with pytest.raises(ConfigError, match=r"output\.tolerance"):
             Output(rule="select", tolerance=wrong)
+
+
+def test_a_mixtures_tally_is_the_expected_one():
+    sums = statistics([[4, 6], [3, 7]], [[1, 5], [0, 7]])
+    other = statistics([[4, 6], [3, 7]], [[4, 6], [3, 7]])
+    mixed = Served(
+        kind="mixture",
+        members=np.zeros((2, 1), np.float32),
+        weights=np.array([0.25, 0.75]),
+        names=("x", "y"),
+    )
+    tally = mixed.tally([{"test": {"a": sums}}, {"test": {"a": other}}], "test", SEX)
+    # ¼·[3, 1] + ¾·[0, 4] = [.75, 3.25], and so on.
+    assert tally.counts[0].tolist() == [[[0.75, 3.25], [0.25, 5.75]], [[0.75, 2.25], [0, 7]]]
+    assert tally.counts.sum() == 20

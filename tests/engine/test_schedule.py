@@ -150,7 +150,7 @@ def test_steps_that_break_the_model_are_taken_back_to_the_last_sound_one():
     watch = fed.assert_resumes(setup, PEOPLE, tamper=broken_in(1))
     states = [parse(data, "watch") for data in watch.dumps]
     assert [state.undone for state in states] == [0, 0, 0, 3, 3, 3, 3]
-    assert [None if s.sound is None else s.sound.round for s in states] == [
+    assert [None if s.last_good is None else s.last_good.round for s in states] == [
         None,
         0,
         0,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mfairfl.engine.standing import STRIKES, TERM, Standing
+from mfairfl.engine.defence import STRIKES, TERM, Standing
 
 ALL = ["east", "north", "south", "west"]
 LIES = {"south": "it lies"}

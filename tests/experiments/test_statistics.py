@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mfairfl.experiments.statistics import holm, paired, summary
+from mfairfl.experiments.statistics import paired, summary
+from mfairfl.fairness.uncertainty import holm
 
 
 def test_three_pairs_by_hand():

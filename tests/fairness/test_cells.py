@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness import Cells, Statistics
+from rounds import statistics
 
 SEX = Attribute("sex", ("F", "M"))
 AGE = Attribute("age", ("young", "mid", "old"))
@@ -117,3 +118,23 @@ def test_statistics_reject_other_shapes():
         small + large
     with pytest.raises(DataError, match="scores has shape"):
         Statistics(counts=two, positives=two, scores=three, losses=two)
+
+
+A = statistics([[4, 6], [3, 7]], [[1, 5], [0, 7]], [[1, 2], [3, 4]])
+B = statistics([[2, 0], [0, 1]], [[2, 0], [0, 0]], [[5, 0], [0, 1]])
+
+
+def test_the_pooled_loss_is_a_mean_over_rows_not_over_clients():
+    assert Statistics.pooled({"a": A, "b": B}).mean_loss == pytest.approx(16 / 23)
+    none = statistics(np.zeros((2, 2)), np.zeros((2, 2)))
+    assert np.isnan(Statistics.pooled({"a": none}).mean_loss)
+
+
+def test_the_pooled_loss_has_the_same_bits_however_clients_are_listed():
+    """.1 + .2 + .3 is not .3 + .2 + .1 in floating point."""
+    losses = {"a": 0.1, "b": 0.2, "c": 0.3}
+    one = np.array([[1.0, 0.0], [0.0, 0.0]])
+    parts = {n: statistics(one, 0 * one, one * loss) for n, loss in losses.items()}
+    turned = dict(reversed(parts.items()))
+    for order in (parts, turned):
+        assert Statistics.pooled(order).mean_loss == (0.1 + 0.2 + 0.3) / 3

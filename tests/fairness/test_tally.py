@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness import Tally
+from rounds import statistics
 
 SEX = Attribute("sex", ("F", "M"))
 AGE = Attribute("age", ("old", "young"))
@@ -302,3 +303,18 @@ def test_no_small_set_can_be_isolated(sizes):
 def test_equal_tallies_have_equal_hashes():
     whole = np.ones((1, 2, 2, 2), int)
     assert hash(Tally(whole, ("a",), (SEX,))) == hash(Tally(whole / 1.0, ("a",), (SEX,)))
+
+
+A = statistics([[4, 6], [3, 7]], [[1, 5], [0, 7]], [[1, 2], [3, 4]])
+B = statistics([[2, 0], [0, 1]], [[2, 0], [0, 0]], [[5, 0], [0, 1]])
+
+
+def test_a_tally_counts_decisions_by_client_in_name_order():
+    tally = Tally.from_statistics({"b": B, "a": A}, (SEX,))
+    assert tally.clients == ("a", "b")
+    assert tally.counts.dtype == np.int64
+    # counts[client][group][label] = [refused, favoured]
+    assert tally.counts.tolist() == [
+        [[[3, 1], [1, 5]], [[3, 0], [0, 7]]],
+        [[[0, 2], [0, 0]], [[0, 0], [1, 0]]],
+    ]

@@ -30,7 +30,7 @@ from mfairfl.flower import (
 )
 from mfairfl.flower.records import ModelLayout
 from mfairfl.strategies import available
-from mfairfl.training.batches import Pool
+from mfairfl.training.batches import RowStore
 from mfairfl.training.plan import Job, Optimizer, Plan
 from mfairfl.training.trainer import Work, run_works
 
@@ -679,10 +679,10 @@ def test_fair_loss_has_the_trainer_s_gradient():
     plan = Plan(
         epochs=1, batch_size=50, optimizer=still, loss_table=tables[0], score_table=tables[1]
     )
-    pool, (rows,) = Pool.from_arrays([(X, y, cells)], 3)
+    store, (rows,) = RowStore.from_arrays([(X, y, cells)], 3)
     start = rng.normal(size=4).astype(np.float32)
     model = fed.MLP(inputs=3, hidden=())
-    (done,) = run_works([Work(plan=plan, start=start, rows=rows, rng=rng)], model, pool)
+    (done,) = run_works([Work(plan=plan, start=start, rows=rows, rng=rng)], model, store)
     w = torch.tensor(start, requires_grad=True)
     fair_loss(plan, torch.from_numpy(X) @ w[:3] + w[3], y, cells).backward()
     assert np.abs(w.grad.numpy() - done.update).max() < 1e-6  # one step of rate 1

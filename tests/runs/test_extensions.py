@@ -159,7 +159,7 @@ class Bare(Strategy):
 
 
 @dataclass(frozen=True)
-class Sound(Bare):
+class LastGoodState(Bare):
     pass
 
 
@@ -167,9 +167,9 @@ class Sound(Bare):
     ("thing", "name", "message"),
     [
         (Bare, None, "is not a strategy: pass a frozen dataclass derived from"),
-        (Sound(), None, "register the class Sound, not an object of it"),
-        (Sound, "fedavg", "strategy 'fedavg' is built in; register under another name"),
-        (Sound, "so/und", "strategy 'so/und': not a valid name"),
+        (LastGoodState(), None, "register the class LastGoodState, not an object of it"),
+        (LastGoodState, "fedavg", "strategy 'fedavg' is built in; register under another name"),
+        (LastGoodState, "so/und", "strategy 'so/und': not a valid name"),
         (OWN, "parity", "'predictive_equality' is known by its own name, not as 'parity'"),
         (Notion("dp", OWN.events, "selection"), None, "'dp' is already registered with another"),
         (3, "three", "cannot register 3: pass a strategy class, a Notion, a Dataset, or a"),

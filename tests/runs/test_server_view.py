@@ -14,7 +14,7 @@ import pytest
 
 import federations as fed
 from mfairfl.data import SPLITS
-from mfairfl.engine.sealed import read_sealed
+from mfairfl.engine.checkpoint import read_sealed
 from mfairfl.runs.config import make_config
 from mfairfl.runs.federated import FederatedRequest, run_federated, run_name
 from mfairfl.runs.manifest import Protocol, manifest

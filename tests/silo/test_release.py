@@ -11,7 +11,7 @@ import pytest
 from mfairfl.data import SPLITS, Task
 from mfairfl.data.frame import read_file
 from mfairfl.data.table import table_from_content
-from mfairfl.engine.sealed import write_sealed
+from mfairfl.engine.checkpoint import write_sealed
 from mfairfl.errors import CheckpointError, MessageError
 from mfairfl.silo.policy import Disclosure
 from mfairfl.silo.release import FileMemory, SplitTerms, release_rows

@@ -16,7 +16,7 @@ import federations as fed
 from answers import one_line
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Task
-from mfairfl.engine.sealed import read_sealed, write_sealed
+from mfairfl.engine.checkpoint import read_sealed, write_sealed
 from mfairfl.errors import CheckpointError, ConfigError, MessageError, MfairflError
 from mfairfl.silo.policy import Limits
 from mfairfl.silo.responder import Responder
@@ -265,7 +265,7 @@ def test_a_request_that_takes_too_long_is_ended_and_leaves_nothing(settings, mon
     responder, found = enrolled(settings["east"], seconds=30)
     size, slots = size_of(found), settings["east"].state / "run-1" / "slots"
     # One second passes from step to step: 25 steps are done in time, 50 are not.
-    monkeypatch.setattr("mfairfl.training.deadline.time.monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr("mfairfl.training.execution.time.monotonic", lambda: float(next(clock)))
     monkeypatch.setattr(Usage, "turn", lambda _: nullcontext())  # it looks at the clock as well
     train(responder, size, epochs=5, job={"keep": "own"})
     kept = [path.name for path in slots.iterdir()]

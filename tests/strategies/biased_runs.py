@@ -10,7 +10,7 @@ import pandas as pd
 import federations as fed
 from mfairfl.data import Task, partition, table_from_frame
 from mfairfl.engine.embedded import summarize
-from mfairfl.engine.tallies import pooled
+from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
 
 
@@ -42,7 +42,7 @@ def violations(notion, *strategies):
         options = {"lr": 0.01, "weight_decay": 1.0, "batch_size": 32, "hidden": (8,)}
         setup = fed.setup_for(federation, strategy, rounds=40, **options)
         _, watch = fed.run(replace(setup, summary=summarize(federation, goal)), federation)
-        sums = pooled(watch.records[-1].measured["train"])
+        sums = Statistics.pooled(watch.records[-1].measured["train"])
         right = sums.positives[:, 1].sum() + (sums.counts - sums.positives)[:, 0].sum()
         assert right / sums.counts.sum() > 0.6  # not by answering the same to everyone
         found.append(goal.constraints(federation.attributes).violation(sums))

@@ -8,9 +8,8 @@ from torch import nn
 
 import federations as fed
 import mfairfl
-from mfairfl.engine.tallies import tally_of
 from mfairfl.errors import ConfigError
-from mfairfl.fairness import demographic_parity_violation, equalized_odds_violation
+from mfairfl.fairness import Tally, demographic_parity_violation, equalized_odds_violation
 
 
 def test_decides_the_majority_label_and_scores_the_base_rate(federation):
@@ -22,7 +21,7 @@ def test_decides_the_majority_label_and_scores_the_base_rate(federation):
     assert sum(s.positives.sum() for s in found.values()) == 0
     scores = sum(s.scores.sum() for s in found.values())
     assert scores / rows == pytest.approx((good + 0.5) / (rows + 1), abs=1e-6)
-    tally = tally_of(found, federation.attributes)
+    tally = Tally.from_statistics(found, federation.attributes)
     assert demographic_parity_violation(tally) == 0
     assert equalized_odds_violation(tally) == 0
     assert all(not record.coefficients for record in watch.records)

@@ -14,7 +14,7 @@ from mfairfl.engine.checkpoint import parse
 from mfairfl.errors import ConfigError
 from mfairfl.randomness import stream
 from mfairfl.strategies import create
-from mfairfl.training.batches import Pool
+from mfairfl.training.batches import RowStore
 from mfairfl.training.trainer import Work, run_works
 from rounds import FLOAT32, close
 
@@ -61,13 +61,13 @@ def test_without_pull_a_client_trains_alone(federation, optimizer):
     result, _ = fed.run(setup, federation)
     for k, client in enumerate(federation.clients):
         shard = client.train
-        pool, (rows,) = Pool.from_arrays([(shard.X, shard.y, shard.cells)], cells=4)
+        store, (rows,) = RowStore.from_arrays([(shard.X, shard.y, shard.cells)], cells=4)
         own = fed.model_of(setup).init(stream(0, "init"))
         for round_ in range(3):
             rng = stream(0, "batches", round_, client.name, "personal")
             plan = setup.recipe.plan(round_, 3)
             work = Work(plan=plan, start=own, rows=rows, rng=rng)
-            (outcome,) = run_works([work], fed.model_of(setup), pool)
+            (outcome,) = run_works([work], fed.model_of(setup), store)
             own = own - outcome.update
         assert np.array_equal(result.served.members[k], own)
 

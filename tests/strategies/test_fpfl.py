@@ -23,8 +23,8 @@ import federations as fed
 import mfairfl
 import rounds
 from mfairfl.engine.embedded import summarize
-from mfairfl.engine.tallies import pooled
 from mfairfl.errors import ConfigError
+from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.strategies import create
 from rounds import NO_GRAM, a_round, close, measurement, reports
@@ -255,7 +255,7 @@ def test_multipliers_go_on_under_partial_participation(federation):
     expected = np.zeros(len(constraints))
     for before, record in zip(watch.records, watch.records[1:], strict=False):
         train = before.measured["train"]
-        present = pooled({name: train[name] for name in record.coefficients})
+        present = Statistics.pooled({name: train[name] for name in record.coefficients})
         expected += np.nan_to_num(constraints.gaps(present, "hard"))
         close(record.log["multipliers"], expected)
     assert len({tuple(record.coefficients) for record in watch.records[1:]}) > 1

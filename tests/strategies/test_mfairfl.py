@@ -25,8 +25,8 @@ import federations as fed
 import mfairfl
 import rounds
 from mfairfl.engine.embedded import summarize
-from mfairfl.engine.tallies import pooled
 from mfairfl.errors import ConfigError
+from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.geometry import diminish_conflicts
 from mfairfl.randomness import stream
@@ -708,7 +708,7 @@ def test_ten_rounds_of_twenty_epochs_have_multiplier_steps_inside(federation):
     _, watch = fed.run(setup, federation)
     # Round 1 starts at μ = d; round 2 at μ after the clients' four steps, plus the new d.
     constraints = setup.summary.goal.constraints(federation.attributes)
-    gaps = [constraints.gaps(pooled(r.measured["train"])) for r in watch.records]
+    gaps = [constraints.gaps(Statistics.pooled(r.measured["train"])) for r in watch.records]
     close(watch.records[1].log["multipliers"], gaps[0])
     inside = np.array(watch.records[2].log["multipliers"]) - gaps[0] - gaps[1]
     assert np.abs(inside).max() > 0.01

@@ -1,4 +1,4 @@
-"""Pool and Deck: every row where it belongs, once an epoch, with the weight of a mean."""
+"""RowStore and Deck: every row where it belongs, once an epoch, with the weight of a mean."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mfairfl.training.batches import LANES, Deck, Pool, padded_batch
+from mfairfl.training.batches import LANES, Deck, RowStore, padded_batch
 
 ROWS, BATCH = st.integers(1, 400), st.integers(1, 600)
 
@@ -104,21 +104,21 @@ def test_the_pool_gives_back_every_shard(sizes):
         )
         for n in sizes
     ]
-    pool, ranges = Pool.from_arrays(shards, cells=4)
+    store, ranges = RowStore.from_arrays(shards, cells=4)
     assert [len(rows) for rows in ranges] == sizes
     for rows, (X, y, cells) in zip(ranges, shards, strict=True):
         here = slice(rows.start, rows.stop)
-        assert np.array_equal(pool.X[here].numpy(), X)
-        assert pool.y[here].tolist() == y.tolist()
-        assert (pool.strata[here] // 2).tolist() == cells.tolist()
-        assert (pool.strata[here] % 2).tolist() == y.tolist()
-    assert len(pool.X) == len(pool.y) == len(pool.strata) == sum(sizes)
+        assert np.array_equal(store.X[here].numpy(), X)
+        assert store.y[here].tolist() == y.tolist()
+        assert (store.strata[here] // 2).tolist() == cells.tolist()
+        assert (store.strata[here] % 2).tolist() == y.tolist()
+    assert len(store.X) == len(store.y) == len(store.strata) == sum(sizes)
 
 
 def test_neighbouring_shards_do_not_overlap():
     rows = [np.full((n, 1), n, dtype=np.float32) for n in (40, 1, 33)]
     shards = [(X, np.zeros(len(X)), np.zeros(len(X))) for X in rows]
-    _, ranges = Pool.from_arrays(shards, cells=1)
+    _, ranges = RowStore.from_arrays(shards, cells=1)
     assert not set(ranges[0]) & set(ranges[1]) | set(ranges[1]) & set(ranges[2])
 
 
@@ -131,10 +131,10 @@ def test_adjacent_rows_of_one_array_are_not_copied(edges):
     whole = np.arange(90, dtype=np.float32).reshape(30, 3)
     whole.flags.writeable = False
     parts = [whole[a:b] for a, b in itertools.pairwise(edges)]
-    pool, ranges = Pool.from_arrays(shards_of(parts), cells=1)
-    assert np.shares_memory(pool.X.numpy(), whole)
+    store, ranges = RowStore.from_arrays(shards_of(parts), cells=1)
+    assert np.shares_memory(store.X.numpy(), whole)
     for rows, part in zip(ranges, parts, strict=True):
-        assert np.array_equal(pool.X[rows.start : rows.stop].numpy(), part)
+        assert np.array_equal(store.X[rows.start : rows.stop].numpy(), part)
 
 
 WHOLE = np.arange(90, dtype=np.float32).reshape(30, 3)
@@ -153,23 +153,23 @@ WHOLE = np.arange(90, dtype=np.float32).reshape(30, 3)
     ],
 )
 def test_all_others_are_copied(parts):
-    pool, ranges = Pool.from_arrays(shards_of(parts), cells=1)
-    assert not any(np.shares_memory(pool.X.numpy(), part) for part in parts)
+    store, ranges = RowStore.from_arrays(shards_of(parts), cells=1)
+    assert not any(np.shares_memory(store.X.numpy(), part) for part in parts)
     for rows, part in zip(ranges, parts, strict=True):
-        assert np.array_equal(pool.X[rows.start : rows.stop].numpy(), part)
+        assert np.array_equal(store.X[rows.start : rows.stop].numpy(), part)
 
 
 def test_the_memory_of_a_view_is_kept_alive():
     parts = np.split(np.ones((1000, 50), np.float32), 2)
-    pool, _ = Pool.from_arrays(shards_of(parts), cells=1)
+    store, _ = RowStore.from_arrays(shards_of(parts), cells=1)
     del parts
     np.zeros((1000, 50), np.float32)  # would take the place of what was freed
-    assert bool((pool.X == 1).all())
+    assert bool((store.X == 1).all())
 
 
 def test_read_only_arrays_are_fine():
     X, y, cells = np.ones((2, 1), np.float32), np.ones(2, np.int8), np.zeros(2, np.int32)
     for part in (X, y, cells):
         part.flags.writeable = False
-    pool, _ = Pool.from_arrays([(X, y, cells)], cells=1)
-    assert pool.strata[:2].tolist() == [1, 1]
+    store, _ = RowStore.from_arrays([(X, y, cells)], cells=1)
+    assert store.strata[:2].tolist() == [1, 1]

@@ -12,7 +12,7 @@ import pytest
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import logistic
-from mfairfl.training.batches import Pool
+from mfairfl.training.batches import RowStore
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import Controller, Prices
@@ -25,101 +25,101 @@ FOUR = np.array([[1], [-1], [1], [1]], np.float32), np.array([0, 1, 1, 0]), np.a
 POOLED = ((30.0, 10.0), (20.0, 40.0))  # n = 100, n_F = 40, n_M = 60
 
 
-def sums(moving, pool, weights):
-    return measure([Probe(weights, moving.rows)], MODEL, pool)[0]
+def sums(moving, store, weights):
+    return measure([Probe(weights, moving.rows)], MODEL, store)[0]
 
 
 def begun(shard=FOUR, start=None, alpha=0.0, notion="dp", weights=AS_IS, **changes):
     goal = Goal(notions=(notion,), alpha=alpha)
     setting = {"multipliers": (0.0, 0.0), "step": (1.0, 1.0)} | changes
-    pool, (rows,) = Pool.from_arrays([shard], cells=2)
+    store, (rows,) = RowStore.from_arrays([shard], cells=2)
     moving = Multipliers(Controller(goal=goal, **setting), SEX, rows, start)
-    moving.begin(pool.counts(rows), sums(moving, pool, weights))
-    return moving, pool
+    moving.begin(store.counts(rows), sums(moving, store, weights))
+    return moving, store
 
 
-def move(moving, pool, weights=AS_IS):
-    moving.move(sums(moving, pool, weights))
+def move(moving, store, weights=AS_IS):
+    moving.move(sums(moving, store, weights))
     return moving.values
 
 
 def test_local_steps_add_the_signed_gap():
-    moving, pool = begun()
+    moving, store = begun()
     assert moving.values == (0.0, 0.0)
-    assert move(moving, pool) == (0.25, -0.25)
+    assert move(moving, store) == (0.25, -0.25)
     assert moving.gaps == (0.25, -0.25)
-    assert move(moving, pool) == (0.5, -0.5)
-    assert move(moving, pool, ALL_POSITIVE) == (0.5, -0.5)  # no gap, no step
+    assert move(moving, store) == (0.5, -0.5)
+    assert move(moving, store, ALL_POSITIVE) == (0.5, -0.5)  # no gap, no step
     assert moving.gaps == (0.0, 0.0)
 
 
 def test_each_constraint_has_its_own_step():
-    moving, pool = begun(step=(2.0, 0.5), multipliers=(1.0, 1.0))
-    assert move(moving, pool) == (1.5, 0.875)
+    moving, store = begun(step=(2.0, 0.5), multipliers=(1.0, 1.0))
+    assert move(moving, store) == (1.5, 0.875)
 
 
 @pytest.mark.parametrize(("alpha", "expected"), [(0.125, 0.125), (0.25, 0.0), (0.5, 0.0)])
 def test_gaps_inside_the_tolerance_are_left_alone(alpha, expected):
-    moving, pool = begun(alpha=alpha)
-    assert move(moving, pool) == (expected, -expected)
+    moving, store = begun(alpha=alpha)
+    assert move(moving, store) == (expected, -expected)
     assert moving.gaps == (0.25, -0.25)  # the dead zone is in the step, not in what is reported
 
 
 def test_relative_steps_follow_the_pooled_gap():
     # offset + d − d₀ = (½, −⅛) + (0, 0) − (¼, −¼) = (¼, ⅛); the dead zone takes 1/16 of each.
-    moving, pool = begun(relative=True, offset=(0.5, -0.125), alpha=0.0625, step=(2.0, 1.0))
-    assert move(moving, pool, ALL_POSITIVE) == (0.375, 0.0625)
+    moving, store = begun(relative=True, offset=(0.5, -0.125), alpha=0.0625, step=(2.0, 1.0))
+    assert move(moving, store, ALL_POSITIVE) == (0.375, 0.0625)
     assert moving.gaps == (0.25, 0.125)
 
 
 def test_relative_without_movement_is_the_offset():
-    moving, pool = begun(relative=True, offset=(0.5, -0.125))
-    assert move(moving, pool) == (0.5, -0.125)
+    moving, store = begun(relative=True, offset=(0.5, -0.125))
+    assert move(moving, store) == (0.5, -0.125)
 
 
 def test_smooth_gaps_are_means_of_scores():
-    moving, pool = begun(prices=Prices(driven_by="smooth"))
+    moving, store = begun(prices=Prices(driven_by="smooth"))
     up, down = 1 / (1 + np.exp(-1.0)), 1 / (1 + np.exp(1.0))
     overall, women, men = (3 * up + down) / 4, (up + down) / 2, up
-    np.testing.assert_allclose(move(moving, pool), [overall - women, overall - men], rtol=1e-6)
+    np.testing.assert_allclose(move(moving, store), [overall - women, overall - men], rtol=1e-6)
 
 
 @pytest.mark.parametrize("relative", [False, True])
 def test_a_group_the_client_lacks_moves_by_the_offset_alone(relative):
     women = tuple(part[:2] for part in FOUR)
-    moving, pool = begun(women, relative=relative)
-    assert move(moving, pool) == (0.0, 0.0)
-    moving, pool = begun(women, relative=relative, offset=(0.0, 0.5))
-    assert move(moving, pool) == (0.0, 0.5)
+    moving, store = begun(women, relative=relative)
+    assert move(moving, store) == (0.0, 0.0)
+    moving, store = begun(women, relative=relative, offset=(0.0, 0.5))
+    assert move(moving, store) == (0.0, 0.5)
 
 
 def test_a_client_without_rows_moves_by_the_offset_alone():
-    moving, pool = begun(tuple(part[:0] for part in FOUR), offset=(0.25, 0.5))
-    assert move(moving, pool) == (0.25, 0.5)
+    moving, store = begun(tuple(part[:0] for part in FOUR), offset=(0.25, 0.5))
+    assert move(moving, store) == (0.25, 0.5)
     assert [table.tolist() for table in moving.prices()] == [[[0, 0], [0, 0]]] * 2
 
 
 def test_multipliers_held_by_the_client_win_over_the_plan():
     held = np.array([[0.5, -1.0], [1.0, 1.0], [0.0, 0.0]])
-    moving, pool = begun(start=held, multipliers=(9.0, 9.0))
+    moving, store = begun(start=held, multipliers=(9.0, 9.0))
     assert moving.values == (0.5, -1.0)
-    assert move(moving, pool) == (0.75, -1.25)
+    assert move(moving, store) == (0.75, -1.25)
 
 
 def test_a_gap_that_changes_sign_halves_the_step_and_is_remembered():
     # As it is, d = (¼, −¼); with all signs turned round, d = (−¼, ¼).
-    moving, pool = begun(shrink=0.5)
-    assert move(moving, pool) == (0.25, -0.25)
-    assert move(moving, pool, -AS_IS) == (0.125, -0.125)
-    again, pool = begun(start=moving.memory, shrink=0.5)
-    found = move(again, pool, -AS_IS)  # the same sign: the gain recovers to .6
+    moving, store = begun(shrink=0.5)
+    assert move(moving, store) == (0.25, -0.25)
+    assert move(moving, store, -AS_IS) == (0.125, -0.125)
+    again, store = begun(start=moving.memory, shrink=0.5)
+    found = move(again, store, -AS_IS)  # the same sign: the gain recovers to .6
     np.testing.assert_allclose(found, (0.125 - 0.15, -0.125 + 0.15))
 
 
 def test_a_multiplier_stops_where_its_price_does():
-    moving, pool = begun(prices=Prices(cap=1.0))  # two rows of four each: |μ| · 2 ≤ 1
+    moving, store = begun(prices=Prices(cap=1.0))  # two rows of four each: |μ| · 2 ≤ 1
     for expected in (0.25, 0.5, 0.5):
-        assert move(moving, pool) == (expected, -expected)
+        assert move(moving, store) == (expected, -expected)
 
 
 def test_due_counts_epochs_from_one():
@@ -129,8 +129,8 @@ def test_due_counts_epochs_from_one():
 
 def test_equalized_odds_compares_within_labels():
     # y = 0: F has logit 1, M has 1: no gap. y = 1: F has −1, M has 1: F_1 = ½, d = (½, −½).
-    moving, pool = begun(notion="eo", multipliers=(0.0,) * 4, step=(1.0,) * 4)
-    assert move(moving, pool) == (0.0, 0.0, 0.5, -0.5)
+    moving, store = begun(notion="eo", multipliers=(0.0,) * 4, step=(1.0,) * 4)
+    assert move(moving, store) == (0.0, 0.0, 0.5, -0.5)
 
 
 # --- prices ----------------------------------------------------------------------------------
@@ -138,8 +138,8 @@ def test_equalized_odds_compares_within_labels():
 
 def test_demographic_parity_prices_with_own_counts():
     # U_g = Σμ − μ_g n/n_g with μ = (¼, −¼), n/n_g = 2.
-    moving, pool = begun()
-    move(moving, pool)
+    moving, store = begun()
+    move(moving, store)
     loss, score = moving.prices()
     assert loss.tolist() == [[0, 0], [0, 0]]
     assert score.tolist() == [[-0.5, -0.5], [0.5, 0.5]]

@@ -15,9 +15,9 @@ from training_naive import make_shard
 
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, ModuleModel
-from mfairfl.training.arithmetic import steady_arithmetic
-from mfairfl.training.batches import Pool
+from mfairfl.training.batches import RowStore
 from mfairfl.training.controller import Multipliers
+from mfairfl.training.execution import steady_arithmetic
 from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import Controller, Optimizer, Plan, Prices
 from mfairfl.training.trainer import Work, run_works
@@ -94,9 +94,9 @@ def same(a, b):
 
 def train_together(drawn, model):
     shards = [make_shard(job[0], model.inputs, seed=job[3]) for job in drawn]
-    pool, ranges = Pool.from_arrays(shards, cells=2)
+    store, ranges = RowStore.from_arrays(shards, cells=2)
     works = [make_work(job, rows, model) for job, rows in zip(drawn, ranges, strict=True)]
-    return run_works(works, model, pool)
+    return run_works(works, model, store)
 
 
 def check(drawn, model):
@@ -167,14 +167,14 @@ def test_threads_that_train_and_measure_at_once_do_not_disturb_each_other():
     model = MLP(9, (16, 8))
     drawn = [(40 + 9 * i, Plan(epochs=3, batch_size=32), False, i) for i in range(12)]
     shards = [make_shard(job[0], 9, seed=job[3]) for job in drawn]
-    pool, ranges = Pool.from_arrays(shards, cells=2)
+    store, ranges = RowStore.from_arrays(shards, cells=2)
 
     def some(first):
         chosen = list(zip(drawn, ranges, strict=True))[first::4]
         works = [make_work(job, rows, model) for job, rows in chosen]
         probes = [Probe(work.start, work.rows) for work in works]
         with steady_arithmetic():
-            return run_works(works, model, pool), measure(probes, model, pool)
+            return run_works(works, model, store), measure(probes, model, store)
 
     with steady_arithmetic(), ThreadPoolExecutor(4) as threads:
         alone = [some(first) for first in range(4)]
@@ -198,11 +198,13 @@ def test_the_same_seed_twice_and_another_seed():
     assert all(same(a, b) for a, b in zip(once, again, strict=True))
     (job,) = plain_jobs(1)
     shard = make_shard(job[0], 5, seed=0)
-    pool, (rows,) = Pool.from_arrays([shard], cells=2)
+    store, (rows,) = RowStore.from_arrays([shard], cells=2)
     start = model.init(np.random.default_rng(0))
     updates = [
         run_works(
-            [Work(plan=plan, start=start, rows=rows, rng=np.random.default_rng(seed))], model, pool
+            [Work(plan=plan, start=start, rows=rows, rng=np.random.default_rng(seed))],
+            model,
+            store,
         )[0].update
         for plan in (Plan(epochs=2, batch_size=7),)
         for seed in (0, 1)

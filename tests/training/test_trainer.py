@@ -11,7 +11,7 @@ from training_naive import make_shard, naive_train, net, objective
 
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, ModuleModel
-from mfairfl.training.batches import Pool
+from mfairfl.training.batches import RowStore
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.plan import Controller, Optimizer, Plan, Prices
 from mfairfl.training.trainer import Work, run_works
@@ -25,8 +25,8 @@ GRADIENT = Optimizer(name="gradient")
 
 
 def pair_of_works(shard, model, plan, *, extras=False, seed=3):
-    """Two equal works (their streams are used up separately) and the pool of the first."""
-    pool, (rows,) = Pool.from_arrays([shard], cells=2)
+    """Two equal works (their streams are used up separately) and the store of the first."""
+    store, (rows,) = RowStore.from_arrays([shard], cells=2)
     rng = np.random.default_rng(seed)
     start = model.init(rng)
     more = {}
@@ -36,7 +36,7 @@ def pair_of_works(shard, model, plan, *, extras=False, seed=3):
         Work(plan=plan, start=start, rows=rows, rng=np.random.default_rng(seed), **more)
         for _ in range(2)
     ]
-    return works, pool
+    return works, store
 
 
 @pytest.mark.parametrize("optimizer", [ADAMW, SGD], ids=lambda o: o.name)
@@ -54,8 +54,8 @@ def test_equals_a_plain_loop(optimizer, hidden, tables, extras):
     # 75 rows in batches of 20: the last batch of each epoch is the mean of 15 rows.
     shard, model = make_shard(75, 3, seed=1), MLP(3, hidden)
     plan = Plan(epochs=4, batch_size=20, optimizer=optimizer, **tables)
-    (mine, theirs), pool = pair_of_works(shard, model, plan, extras=extras)
-    (outcome,) = run_works([mine], model, pool)
+    (mine, theirs), store = pair_of_works(shard, model, plan, extras=extras)
+    (outcome,) = run_works([mine], model, store)
     assert outcome.steps == 4 * 4
     assert outcome.update.dtype == np.float32
     expected = naive_train(shard, hidden, theirs)
@@ -66,8 +66,8 @@ def test_equals_a_plain_loop(optimizer, hidden, tables, extras):
 def test_the_centre_of_the_pull_is_the_start_unless_said():
     shard, model = make_shard(64, 3, seed=1), MLP(3, (4,))
     plan = Plan(epochs=6, batch_size=32, optimizer=SGD, proximal=2.0)
-    (mine, theirs), pool = pair_of_works(shard, model, plan)
-    (outcome,) = run_works([mine], model, pool)
+    (mine, theirs), store = pair_of_works(shard, model, plan)
+    (outcome,) = run_works([mine], model, store)
     np.testing.assert_allclose(outcome.update, naive_train(shard, (4,), theirs), atol=1e-5)
 
 
@@ -76,10 +76,10 @@ def test_one_client_with_all_rows_is_centralised_training():
     X, y, cells = make_shard(200, 5, seed=2)
     model = ModuleModel(lambda d: nn.Sequential(nn.Linear(d, 8), nn.Tanh(), nn.Linear(8, 1)), 5)
     start = model.init(np.random.default_rng(0))
-    pool, (rows,) = Pool.from_arrays([(X, y, cells)], cells=2)
+    store, (rows,) = RowStore.from_arrays([(X, y, cells)], cells=2)
     plan = Plan(epochs=3, batch_size=64, optimizer=Optimizer(lr=1e-2, weight_decay=0.1))
     work = Work(plan=plan, start=start, rows=rows, rng=np.random.default_rng(7))
-    (outcome,) = run_works([work], model, pool)
+    (outcome,) = run_works([work], model, store)
 
     module = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))
     nn.utils.vector_to_parameters(torch.tensor(start), module.parameters())
@@ -112,8 +112,8 @@ def test_gradient_is_autograd_of_the_mean_objective(hidden, batch):
         score_table=B,
         proximal=0.5,
     )
-    (work, _), pool = pair_of_works(shard, model, plan, extras=True)
-    (outcome,) = run_works([work], model, pool)
+    (work, _), store = pair_of_works(shard, model, plan, extras=True)
+    (outcome,) = run_works([work], model, store)
     flat = torch.tensor(work.start).double().requires_grad_()
     value = objective(flat, shard, hidden, A, B)
     # The pull and the correction count once, however many batches make up the mean.
@@ -125,8 +125,8 @@ def test_gradient_is_autograd_of_the_mean_objective(hidden, batch):
 def test_gradient_is_the_slope_of_the_objective_by_finite_differences():
     shard, hidden, model = make_shard(60, 3, seed=5), (4,), MLP(3, (4,))
     plan = Plan(epochs=1, batch_size=32, optimizer=GRADIENT, loss_table=A, score_table=B)
-    (work, _), pool = pair_of_works(shard, model, plan)
-    (outcome,) = run_works([work], model, pool)
+    (work, _), store = pair_of_works(shard, model, plan)
+    (outcome,) = run_works([work], model, store)
     start, step = torch.tensor(work.start).double(), 1e-6
     for j in range(model.size):
         nudge = torch.zeros_like(start)
@@ -150,10 +150,10 @@ def test_size_weighted_client_gradients_are_the_pooled_lagrangians(notion):
     start = model.init(np.random.default_rng(0))
     table = tuple(tuple(row) for row in score.tolist())
     plan = Plan(epochs=1, batch_size=32, optimizer=GRADIENT, score_table=table)
-    pool, ranges = Pool.from_arrays(shards, cells=2)
+    store, ranges = RowStore.from_arrays(shards, cells=2)
     rng = np.random.default_rng(0)
     works = [Work(plan=plan, start=start, rows=rows, rng=rng) for rows in ranges]
-    updates = [o.update for o in run_works(works, model, pool)]
+    updates = [o.update for o in run_works(works, model, store)]
     mixed = sum(len(s[1]) / len(y) * g for s, g in zip(shards, updates, strict=True))
 
     flat = torch.tensor(start).double().requires_grad_()
@@ -188,10 +188,10 @@ def test_a_moving_multiplier_equals_a_plain_loop():
     plan = Plan(
         epochs=5, batch_size=32, optimizer=SGD, loss_table=A, score_table=B, controller=controller
     )
-    (mine, theirs), pool = pair_of_works(shard, model, plan)
+    (mine, theirs), store = pair_of_works(shard, model, plan)
     moving = Multipliers(controller, SEX, mine.rows)
     own = Work(plan=plan, start=mine.start, rows=mine.rows, rng=mine.rng, multipliers=moving)
-    (outcome,) = run_works([own], model, pool)
+    (outcome,) = run_works([own], model, store)
 
     sizes = np.array([np.sum(cells == g) for g in (0, 1)])
     mu, seen = np.array([0.3, -0.2]), []
@@ -231,34 +231,34 @@ def test_a_moving_multiplier_equals_a_plain_loop():
 @pytest.mark.parametrize("optimizer", [ADAMW, SGD, GRADIENT], ids=lambda o: o.name)
 def test_a_client_without_rows_stays_where_it_is(optimizer):
     model, shards = MLP(3, (4,)), [make_shard(50, 3, seed=0), make_shard(0, 3, seed=0)]
-    pool, ranges = Pool.from_arrays(shards, cells=2)
+    store, ranges = RowStore.from_arrays(shards, cells=2)
     plan = Plan(epochs=2, batch_size=32, optimizer=optimizer)
     start = model.init(np.random.default_rng(0))
     works = [
         Work(plan=plan, start=start, rows=rows, rng=np.random.default_rng(0)) for rows in ranges
     ]
-    full, empty = run_works(works, model, pool)
+    full, empty = run_works(works, model, store)
     assert np.abs(full.update).max() > 0
     assert (empty.steps, np.abs(empty.update).max()) == (0, 0)
 
 
 def test_no_works_no_outcomes():
-    pool, _ = Pool.from_arrays([make_shard(5, 3, seed=0)], cells=2)
-    assert run_works([], MLP(3, (4,)), pool) == []
+    store, _ = RowStore.from_arrays([make_shard(5, 3, seed=0)], cells=2)
+    assert run_works([], MLP(3, (4,)), store) == []
 
 
 def test_the_start_is_not_written_to():
     model, shard = MLP(3, (4,)), make_shard(50, 3, seed=0)
-    (work, _), pool = pair_of_works(shard, model, Plan(epochs=2, batch_size=32, optimizer=SGD))
+    (work, _), store = pair_of_works(shard, model, Plan(epochs=2, batch_size=32, optimizer=SGD))
     before = work.start.copy()
-    rows = pool.X.clone()
-    run_works([work], model, pool)
+    rows = store.X.clone()
+    run_works([work], model, store)
     assert np.array_equal(work.start, before)
-    assert torch.equal(pool.X, rows)
+    assert torch.equal(store.X, rows)
 
 
 def test_a_table_of_the_wrong_size_is_an_error():
     plan = Plan(epochs=1, batch_size=32, loss_table=((1.0, 1.0),))
-    (work, _), pool = pair_of_works(make_shard(5, 3, seed=0), MLP(3, ()), plan)
+    (work, _), store = pair_of_works(make_shard(5, 3, seed=0), MLP(3, ()), plan)
     with pytest.raises(ValueError, match="has 2 numbers; 4 are needed"):
-        run_works([work], MLP(3, ()), pool)
+        run_works([work], MLP(3, ()), store)

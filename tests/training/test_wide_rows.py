@@ -12,7 +12,7 @@ from training_naive import make_shard, naive_train, net
 
 from mfairfl.data import Inputs
 from mfairfl.models import MLP, ModuleModel
-from mfairfl.training.batches import Pool
+from mfairfl.training.batches import RowStore
 from mfairfl.training.measure import Probe, logits, measure
 from mfairfl.training.plan import Optimizer, Plan
 from mfairfl.training.trainer import Work, run_works
@@ -49,11 +49,11 @@ def works_of(model, ranges, plan, seeds):
 def test_training_equals_the_dense_loop_in_float64(numbers, hidden, optimizer):
     inputs, y, cells = wide_shard(150, numbers, seed=1)
     model = MLP(inputs.width, hidden)
-    pool, ranges = Pool.from_arrays([(inputs, y, cells)], cells=2)
+    store, ranges = RowStore.from_arrays([(inputs, y, cells)], cells=2)
     plan = Plan(
         epochs=3, batch_size=40, optimizer=optimizer, loss_table=((1, 0.5), (2, 1.5)), proximal=0.1
     )
-    (outcome,) = run_works(works_of(model, ranges, plan, [7]), model, pool)
+    (outcome,) = run_works(works_of(model, ranges, plan, [7]), model, store)
     (theirs,) = works_of(model, ranges, plan, [7])
     expected = naive_train((inputs.dense(), y, cells), hidden, theirs)
     assert np.abs(expected).max() > 0.02
@@ -73,14 +73,14 @@ def test_training_equals_the_dense_loop_in_float64(numbers, hidden, optimizer):
 def test_alone_equals_together_bit_for_bit(sizes, numbers, hidden, batch, optimizer, gaps, seed):
     shards = [wide_shard(n, numbers, seed + i, gaps) for i, n in enumerate(sizes)]
     model = MLP(numbers + sum(LEVELS), hidden)
-    pool, ranges = Pool.from_arrays(shards, cells=2)
+    store, ranges = RowStore.from_arrays(shards, cells=2)
     plan, seeds = Plan(epochs=2, batch_size=batch, optimizer=optimizer), range(len(sizes))
-    together = run_works(works_of(model, ranges, plan, seeds), model, pool)
+    together = run_works(works_of(model, ranges, plan, seeds), model, store)
     weights = [model.init(np.random.default_rng(i)) for i in seeds]
     probes = [Probe(w, rows) for w, rows in zip(weights, ranges, strict=True)]
-    measured = measure(probes, model, pool)
+    measured = measure(probes, model, store)
     for i, shard in enumerate(shards):
-        own, at = Pool.from_arrays([shard], cells=2)
+        own, at = RowStore.from_arrays([shard], cells=2)
         (alone,) = run_works(works_of(model, at, plan, [i]), model, own)
         assert np.array_equal(alone.update, together[i].update)
         (one,) = measure([Probe(weights[i], at[0])], model, own)
@@ -94,13 +94,13 @@ def test_logits_equal_the_dense_network_wherever_a_row_stands(numbers, hidden):
     inputs, y, cells = wide_shard(700, numbers, seed=3)
     model = MLP(inputs.width, hidden)
     weights = model.init(np.random.default_rng(0))
-    pool, (rows,) = Pool.from_arrays([(inputs, y, cells)], cells=2)
-    (z,) = logits([Probe(weights, rows)], model, pool)
+    store, (rows,) = RowStore.from_arrays([(inputs, y, cells)], cells=2)
+    (z,) = logits([Probe(weights, rows)], model, store)
     X = torch.from_numpy(inputs.dense()).double()
     expected = net(torch.tensor(weights).double(), X, hidden)
     torch.testing.assert_close(z, expected, rtol=1e-5, atol=1e-5)
     turned = np.roll(np.arange(700), 137)
-    other, (at,) = Pool.from_arrays([(inputs.take(turned), y[turned], cells[turned])], cells=2)
+    other, (at,) = RowStore.from_arrays([(inputs.take(turned), y[turned], cells[turned])], cells=2)
     (again,) = logits([Probe(weights, at)], model, other)
     assert np.array_equal(again.numpy(), z.numpy()[turned])
 
@@ -112,10 +112,10 @@ def test_a_module_gets_the_dense_rows():
     )
     plan, found = Plan(epochs=2, batch_size=32, optimizer=OPTIMIZERS[0]), []
     for X in (inputs, inputs.dense()):
-        pool, ranges = Pool.from_arrays([(X, y, cells)], cells=2)
-        (outcome,) = run_works(works_of(module, ranges, plan, [1]), module, pool)
+        store, ranges = RowStore.from_arrays([(X, y, cells)], cells=2)
+        (outcome,) = run_works(works_of(module, ranges, plan, [1]), module, store)
         (z,) = logits(
-            [Probe(works_of(module, ranges, plan, [1])[0].start, ranges[0])], module, pool
+            [Probe(works_of(module, ranges, plan, [1])[0].start, ranges[0])], module, store
         )
         found.append((outcome.update, z.numpy()))
     for ours, dense in zip(*found, strict=True):
@@ -125,11 +125,11 @@ def test_a_module_gets_the_dense_rows():
 def test_a_pool_of_adjacent_rows_copies_neither_numbers_nor_indices():
     whole, y, cells = wide_shard(50, 4, seed=5)
     shards = [(whole[a:b], y[a:b], cells[a:b]) for a, b in [(0, 20), (20, 20), (20, 50)]]
-    pool, ranges = Pool.from_arrays(shards, cells=2)
-    assert np.shares_memory(pool.X.numpy(), whole.numbers)
-    assert np.shares_memory(pool.codes.numpy(), whole.codes)
+    store, ranges = RowStore.from_arrays(shards, cells=2)
+    assert np.shares_memory(store.X.numpy(), whole.numbers)
+    assert np.shares_memory(store.codes.numpy(), whole.codes)
     assert ranges == [range(20), range(20, 20), range(20, 50)]
-    apart, _ = Pool.from_arrays(shards[::-1], cells=2)
+    apart, _ = RowStore.from_arrays(shards[::-1], cells=2)
     assert np.array_equal(
         apart.codes.numpy(), np.concatenate([whole.codes[20:], whole.codes[:20]])
     )

@@ -12,7 +12,7 @@ from training_naive import make_shard, naive_train, net
 from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import MLP, logistic
-from mfairfl.training.batches import Pool
+from mfairfl.training.batches import RowStore
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.measure import Probe, measure, score_sums
 from mfairfl.training.plan import Controller, Optimizer, Plan, Prices
@@ -27,9 +27,9 @@ SGD = Optimizer(name="sgd", lr=0.1, weight_decay=0.0, momentum=0.0)
 
 
 def work(model, plan, **more):
-    pool, (rows,) = Pool.from_arrays([SHARD], cells=CELLS)
+    store, (rows,) = RowStore.from_arrays([SHARD], cells=CELLS)
     start = model.init(np.random.default_rng(3))
-    return Work(plan=plan, start=start, rows=rows, rng=np.random.default_rng(3), **more), pool
+    return Work(plan=plan, start=start, rows=rows, rng=np.random.default_rng(3), **more), store
 
 
 def by_hand(start, A, B):
@@ -46,15 +46,15 @@ def by_hand(start, A, B):
 @pytest.mark.parametrize("tables", [{}, {"loss_table": A}, {"score_table": B}, None])
 def test_a_step_is_that_of_all_rows_with_no_price_on_the_withheld(tables):
     tables = {"loss_table": A, "score_table": B} if tables is None else tables
-    mine, pool = work(logistic(3), Plan(epochs=1, batch_size=100, optimizer=SGD, **tables))
-    (outcome,) = run_works([mine], logistic(3), pool)
+    mine, store = work(logistic(3), Plan(epochs=1, batch_size=100, optimizer=SGD, **tables))
+    (outcome,) = run_works([mine], logistic(3), store)
     given = tables.get("loss_table", np.ones((2, 2))), tables.get("score_table", np.zeros((2, 2)))
     gradient = by_hand(mine.start.astype(float), *given)
     np.testing.assert_allclose(outcome.update, 0.1 * gradient, rtol=1e-5, atol=1e-7)
     # They do count: without them the step is another.
     kept = SHARD[2] < CELLS
     assert 10 < (~kept).sum() < 65
-    other, (rows,) = Pool.from_arrays([tuple(part[kept] for part in SHARD)], cells=CELLS)
+    other, (rows,) = RowStore.from_arrays([tuple(part[kept] for part in SHARD)], cells=CELLS)
     alone = Work(plan=mine.plan, start=mine.start, rows=rows, rng=np.random.default_rng(3))
     (without,) = run_works([alone], logistic(3), other)
     assert np.abs(without.update - outcome.update).max() > 1e-3
@@ -64,8 +64,8 @@ def test_a_step_is_that_of_all_rows_with_no_price_on_the_withheld(tables):
 @pytest.mark.parametrize("tables", [{"loss_table": A}, {"loss_table": A, "score_table": B}])
 def test_many_steps_equal_a_plain_loop_with_neutral_prices(hidden, tables):
     model, plan = MLP(3, hidden), Plan(epochs=4, batch_size=20, optimizer=SGD, **tables)
-    mine, pool = work(model, plan)
-    (outcome,) = run_works([mine], model, pool)
+    mine, store = work(model, plan)
+    (outcome,) = run_works([mine], model, store)
     neutral = {"loss_table": (1.0, 1.0), "score_table": (0.0, 0.0)}
     whole = Plan(
         epochs=4,
@@ -92,9 +92,9 @@ def test_moving_multipliers_neither_see_nor_price_them():
     )
     model = logistic(3)
     plan = Plan(epochs=5, batch_size=32, optimizer=SGD, controller=controller)
-    mine, pool = work(model, plan)
+    mine, store = work(model, plan)
     moving = Multipliers(controller, SEX, mine.rows)
-    (outcome,) = run_works([replace(mine, multipliers=moving)], model, pool)
+    (outcome,) = run_works([replace(mine, multipliers=moving)], model, store)
 
     sizes = np.array([np.sum(cells == g) for g in (0, 1)])
     mu, seen = np.array([0.3, -0.2]), []
@@ -140,10 +140,10 @@ def test_measurements_are_those_of_the_other_rows(thresholds):
     weights = model.init(np.random.default_rng(0))
     found = []
     for shard in (every, told):
-        pool, (rows,) = Pool.from_arrays([shard], cells=CELLS)
+        store, (rows,) = RowStore.from_arrays([shard], cells=CELLS)
         probe = Probe(weights, rows, thresholds=thresholds)
-        (sums,), (scores,) = measure([probe], model, pool), score_sums([probe], model, pool)
-        found.append((pool.counts(rows), sums, scores))
+        (sums,), (scores,) = measure([probe], model, store), score_sums([probe], model, store)
+        found.append((store.counts(rows), sums, scores))
     (counts, sums, scores), (true_counts, true_sums, true_scores) = found
     assert counts.tolist() == true_counts.tolist()
     assert counts.sum() == len(told[1]) < len(every[1])

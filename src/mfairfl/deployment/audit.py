@@ -20,7 +20,7 @@ from mfairfl.deployment.audit_request import REQUEST, AuditRequest
 from mfairfl.deployment.coordinator import Follower, submit_and_follow
 from mfairfl.deployment.processes import Program
 from mfairfl.deployment.settings import load_federation
-from mfairfl.engine.sealed import read_sealed, write_sealed
+from mfairfl.engine.checkpoint import read_sealed, write_sealed
 from mfairfl.errors import CheckpointError, MfairflError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
 from mfairfl.fairness.histogram import ScoreHistogram

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mfairfl.data import Attribute, Split
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.scores import ScoreSums
+from mfairfl.geometry.robust import lower_median
 from mfairfl.training.plan import Controller, Job, Plan, Report
 
 Floats = NDArray[np.float64]
@@ -282,7 +283,7 @@ def _too_long(
     ):
         norms = {client: _norm(vector) for client, vector in vectors.items() if vector is not None}
         if len(norms) > 1:  # alone, a client is held against earlier rounds only
-            longest[name] = max(longest.get(name, 0.0), lower_median(list(norms.values())))
+            longest[name] = max(longest.get(name, 0.0), lower_median([*norms.values()]))
         for client, norm in norms.items():
             bound = LONGEST * longest.get(name, 0.0) * _effort(client, asked[client].plan, terms)
             if norm > bound > 0:
@@ -297,14 +298,3 @@ def _effort(client: str, plan: Plan, terms: Terms) -> float:
 
 def _norm(vector: np.ndarray) -> float:
     return float(np.linalg.norm(vector.astype(np.float64)))
-
-
-def lower_median(values: Sequence[float]) -> float:
-    """Return the median, of two middle ones the lower: of two clients the larger cannot set it.
-
-    Examples
-    --------
-    >>> lower_median([3.0, 1.0]), lower_median([3.0, 1.0, 2.0])
-    (1.0, 2.0)
-    """
-    return sorted(values)[(len(values) - 1) // 2]

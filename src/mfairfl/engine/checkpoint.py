@@ -1,9 +1,11 @@
 """Run state on disk: one file per round, written atomically, hashed, no code inside.
 
-A file is sealed (`mfairfl.engine.sealed`): arrays, with a JSON header for the rest, and a SHA-256.
-It is written beside its final name, flushed to disk and renamed: the rename is the moment a round
-counts. A damaged file is never used; the one before it is, and that is said aloud. Files of the
-last few rounds are kept.
+A file is sealed: a safetensors document of arrays, with a JSON header for the rest, followed by
+its SHA-256. What a silo keeps between messages is sealed too. Only this user can read the files.
+
+A checkpoint is written beside its final name, flushed to disk and renamed: the rename is the
+moment a round counts. A damaged file is never used; the one before it is, with a warning. Files of
+the last few rounds are kept.
 
 Models that may be served are written once, to a file beside the first checkpoint that has them;
 later ones name it with its SHA-256. So what a run writes grows with its rounds, not their square.
@@ -12,6 +14,7 @@ later ones name it with its SHA-256. So what a run writes grows with its rounds,
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,23 +23,116 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
 
+from mfairfl.engine.defence import Standing
 from mfairfl.engine.output import Candidate
-from mfairfl.engine.sealed import seal, unseal
-from mfairfl.engine.standing import Standing
-from mfairfl.engine.state import RoundRecord, RunState, Setup, Sound
+from mfairfl.engine.state import LastGoodState, RoundRecord, RunState, Setup
 from mfairfl.errors import CheckpointError, MfairflError
 from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.files import make_private_folder, read_regular_file, write_atomically
+from mfairfl.strict_json import parse_json
 
 _VERSION = 3
 _KEEP = 2
+
+_DIGEST = 32
+_KEY = "state"
+# The last two: element types that numpy does not have.
+_UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, AttributeError, ImportError)
 
 _BANK_FILE = re.compile(r"bank-\d{6}\.ckpt")
 
 BankFiles = dict[str, str]
 """Files with models that may be served, oldest first, and the SHA-256 of each."""
+
+
+# ------------------------------------------------------------------ sealed files
+
+
+def seal(arrays: Mapping[str, np.ndarray], header: Any = None) -> bytes:
+    """Return arrays and a header of plain JSON as bytes that `unseal` checks.
+
+    Examples
+    --------
+    >>> data = seal({"w": np.ones(2)}, {"round": 3})
+    >>> arrays, header = unseal(data)
+    >>> arrays["w"].tolist(), header
+    ([1.0, 1.0], {'round': 3})
+    >>> unseal(data[:-1])
+    Traceback (most recent call last):
+        ...
+    mfairfl.errors.CheckpointError: its SHA-256 does not match: the file is damaged
+    """
+    # Not `ascontiguousarray`, which turns a scalar array into a vector.
+    copies = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    body: bytes = save_tensors(copies, metadata={_KEY: json.dumps(header, allow_nan=False)})
+    return body + hashlib.sha256(body).digest()
+
+
+def unseal(data: bytes) -> tuple[dict[str, np.ndarray], Any]:
+    """Return the arrays and the header, or refuse damaged or foreign bytes with a reason."""
+    body, digest = data[:-_DIGEST], data[-_DIGEST:]
+    if hashlib.sha256(body).digest() != digest:
+        raise CheckpointError("its SHA-256 does not match: the file is damaged")
+    try:
+        return parse_tensors(body, _KEY)
+    except ValueError as error:
+        raise CheckpointError(f"it is not a file of mfairfl ({error})") from None
+
+
+def parse_tensors(data: bytes, key: str) -> tuple[dict[str, np.ndarray], Any]:
+    """Return the arrays of a safetensors document, and the JSON that its metadata hold.
+
+    Parameters
+    ----------
+    key : str
+        The metadata's key.
+
+    Raises
+    ------
+    ValueError
+        Whatever is wrong, in one line.
+    """
+    try:
+        arrays: dict[str, np.ndarray] = load_tensors(data)
+        length = int.from_bytes(data[:8], "little")
+        header = parse_json(parse_json(data[8 : 8 + length])["__metadata__"][key])
+    except _UNREADABLE as error:
+        raise ValueError(" ".join(f"{type(error).__name__}: {error}".split())) from None
+    return arrays, header
+
+
+def write_sealed(path: Path, arrays: Mapping[str, np.ndarray], header: Any = None) -> None:
+    """Write a sealed file, whole or not at all."""
+    write_atomically(path, seal(arrays, header), private=True)
+
+
+def read_sealed(path: Path, *, remedy: str) -> tuple[dict[str, np.ndarray], Any]:
+    """Read a sealed file; an error names it and the remedy.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is none.
+    CheckpointError
+        If it is damaged, or cannot be read.
+    """
+    try:
+        return unseal(read_regular_file(path))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror})"
+    except CheckpointError as error:
+        reason = str(error)
+    raise CheckpointError(f"{path}: {reason}; {remedy}")
+
+
+# ------------------------------------------------------------------ checkpoints
 
 
 class CheckpointWarning(UserWarning):
@@ -74,7 +170,7 @@ def dump(state: RunState, identity: str, bank_files: BankFiles | None = None) ->
         "slots": slots,
         "bank": [candidate.name for candidate in bank],
         "bank_files": bank_files or {},
-        "sound": None if state.sound is None else _dump_sound(state.sound, arrays),
+        "sound": None if state.last_good is None else _dump_sound(state.last_good, arrays),
         # JSON has no infinity; a run that has not measured a loss yet has no best one.
         "best_loss": state.best_loss if np.isfinite(state.best_loss) else None,
         "best_round": state.best_round,
@@ -100,7 +196,7 @@ def _restore_bank(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> lis
     return bank
 
 
-def _dump_sound(sound: Sound, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def _dump_sound(sound: LastGoodState, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     plain = {each.name: getattr(sound, each.name) for each in fields(sound)}
     return {name: _take_arrays(value, arrays) for name, value in plain.items()}
 
@@ -150,7 +246,7 @@ def _restore(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Run
         best_round=header["best_round"],
         standing=Standing.from_json(header["standing"]),
         undone=header["undone"],
-        sound=None if sound is None else Sound(**_put_arrays(sound, arrays)),
+        last_good=None if sound is None else LastGoodState(**_put_arrays(sound, arrays)),
     )
 
 
@@ -186,7 +282,7 @@ def _require_name(path: Path, state: RunState) -> None:
 
 def _require_fit(state: RunState, setup: Setup) -> None:
     """Refuse a state that no round of this run can have left: the hash is no signature."""
-    sound = 0 if state.sound is None else state.sound.round
+    sound = 0 if state.last_good is None else state.last_good.round
     numbers = (state.round, state.best_round, state.undone, sound)
     if not all(isinstance(number, int) and 0 <= number <= setup.rounds for number in numbers):
         raise CheckpointError(f"round {state.round!r} is none of this run's {setup.rounds}")
@@ -214,9 +310,9 @@ def _vectors(
     if state.average is not None:
         yield "average", state.average, model
     yield from ((one.name, one.weights, model) for one in state.bank)
-    if state.sound is not None:
-        yield "sound weights", state.sound.weights, model
-        yield from ((f"sound {n}", v, (setup.size,)) for n, v in state.sound.vectors.items())
+    if state.last_good is not None:
+        yield "sound weights", state.last_good.weights, model
+        yield from ((f"sound {n}", v, (setup.size,)) for n, v in state.last_good.vectors.items())
     yield from ((name, vector, (setup.size,)) for name, vector in state.vectors.items())
     for client, held in state.slots.items():
         yield from ((f"{client}/{slot}", vector, None) for slot, vector in held.items())

@@ -16,20 +16,22 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mfairfl.data import SPLITS, Attribute, Client
-from mfairfl.engine.executor import Crew
-from mfairfl.engine.sealed import read_sealed, write_sealed
-from mfairfl.engine.state import Answer, Ask, Measure, Measured, Score, Scored, Train
+from mfairfl.data import SPLITS, Attribute, Client, Inputs
+from mfairfl.engine.checkpoint import read_sealed, write_sealed
+from mfairfl.engine.output import ClientSums, Served
+from mfairfl.engine.state import Answer, Ask, Measure, Score, Scored, Train
+from mfairfl.errors import ConfigError, DataError
 from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import Cells
 from mfairfl.files import make_private_folder
 from mfairfl.models import Model
-from mfairfl.training.arithmetic import steady_arithmetic
-from mfairfl.training.batches import Pool
-from mfairfl.training.jobs import batch_stream, finish, work_of
-from mfairfl.training.measure import Probe, measure, score_sums
-from mfairfl.training.plan import Job, Report
-from mfairfl.training.trainer import Work, run_works
+from mfairfl.randomness import stream
+from mfairfl.training.batches import RowStore
+from mfairfl.training.controller import Multipliers
+from mfairfl.training.execution import ThreadExecutor, steady_arithmetic
+from mfairfl.training.measure import Probe, logits, measure, score_sums
+from mfairfl.training.plan import GLOBAL, Job, Plan, Report
+from mfairfl.training.trainer import Outcome, Work, run_works
 
 _KEEP = 2  # a server is never more than one completed round behind its clients
 
@@ -119,7 +121,7 @@ def _number(path: Path) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRows:
-    """One run's clients: where their rows are in the pool, and what they keep.
+    """One run's clients: where their rows are in the store, and what they keep.
 
     Parameters
     ----------
@@ -141,19 +143,23 @@ class RunRows:
 
 
 class LocalClients:
-    """Answers the requests of runs that share a model shape and a pool of rows.
+    """Answers the requests of runs that share a model shape and a store of rows.
 
     Parameters
     ----------
-    crew : Crew, optional
+    executor : ThreadExecutor, optional
         Threads that share the work; by default it is done in the caller's.
     """
 
     def __init__(
-        self, model: Model, pool: Pool, runs: Sequence[RunRows], crew: Crew | None = None
+        self,
+        model: Model,
+        store: RowStore,
+        runs: Sequence[RunRows],
+        executor: ThreadExecutor | None = None,
     ) -> None:
-        self._model, self._pool, self._runs = model, pool, runs
-        self._crew = crew or Crew()
+        self._model, self._store, self._runs = model, store, runs
+        self._executor = executor or ThreadExecutor()
 
     def answer(self, asks: Mapping[int, Ask]) -> dict[int, Any]:
         """Answer requests by run: measurements first; training waits until every run can train."""
@@ -165,7 +171,7 @@ class LocalClients:
             return {i: self._score(self._runs[i], ask) for i, ask in scoring.items()}
         return self._train({i: ask for i, ask in asks.items() if isinstance(ask, Train)})
 
-    def _measure(self, asks: Mapping[int, Measure]) -> dict[int, tuple[Measured, ...]]:
+    def _measure(self, asks: Mapping[int, Measure]) -> dict[int, tuple[ClientSums, ...]]:
         probes: list[Probe] = []
         for i, ask in asks.items():
             run = self._runs[i]
@@ -176,8 +182,8 @@ class LocalClients:
                         rows = run.rows[split][client]
                         probes.append(Probe(own, rows, ask.shares, ask.thresholds))
         sums = iter(
-            self._crew.carry_out(
-                lambda some: measure(some, self._model, self._pool), probes, _sizes(probes)
+            self._executor.run(
+                lambda some: measure(some, self._model, self._store), probes, _sizes(probes)
             )
         )
         return {  # in the order in which the probes were laid out
@@ -196,8 +202,8 @@ class LocalClients:
                 Probe(_own_model(run.slots, client, ask.slot, ask.weights), rows, ask.shares)
                 for client, rows in shards.items()
             ]
-            found = self._crew.carry_out(
-                lambda some: score_sums(some, self._model, self._pool, drawn=ask.drawn),
+            found = self._executor.run(
+                lambda some: score_sums(some, self._model, self._store, drawn=ask.drawn),
                 probes,
                 _sizes(probes),
             )
@@ -210,31 +216,79 @@ class LocalClients:
             (i, job.client): self._runs[i].slots.before(asks[i].round, job.client)
             for i, job in jobs
         }
-        works = [self._work(i, asks[i], job, held[i, job.client]) for i, job in jobs]
+        works = [_work(self._runs[i], asks[i], job, held[i, job.client]) for i, job in jobs]
         answers: dict[int, list[Report]] = {i: [] for i in asks}
-        outcomes = self._crew.carry_out(
-            lambda some: run_works(some, self._model, self._pool),
+        outcomes = self._executor.run(
+            lambda some: run_works(some, self._model, self._store),
             works,
             [work.plan.epochs * len(work.rows) for work in works],
         )
         for (i, job), work, outcome in zip(jobs, works, outcomes, strict=True):
-            report = finish(job, work, outcome, held[i, job.client])
+            report = _report(job, work, outcome, held[i, job.client])
             if job.send:
                 answers[i].append(report)
         for (i, client), slots in held.items():
             self._runs[i].slots.keep(asks[i].round, client, slots)
         return answers
 
-    def _work(self, i: int, ask: Train, job: Job, slots: Held) -> Work:
-        run = self._runs[i]
-        return work_of(
-            job,
-            server=ask.weights[job.client],
-            slots=slots,
-            rows=run.trainers[job.client],
-            attributes=run.attributes,
-            rng=batch_stream(run.seed, ask.round, job),
+
+def _work(run: RunRows, ask: Train, job: Job, slots: Held) -> Work:
+    """Make a job concrete: fill in the server's weights, the client's slots and rows."""
+    plan, server, rows = job.plan, ask.weights[job.client], run.trainers[job.client]
+    start = server if job.start == GLOBAL else slots.get(job.start, server)
+    linear = plan.linear
+    if plan.linear_slot is not None:
+        variate = slots.get(plan.linear_slot, np.zeros_like(start))
+        linear = -variate if linear is None else linear - variate
+    multipliers = None
+    if plan.controller is not None:
+        key = plan.controller.slot
+        memory = None if key is None else slots.get(key)
+        multipliers = Multipliers(plan.controller, run.attributes, rows, memory)
+    return Work(
+        plan=plan,
+        start=start,
+        rows=rows,
+        # Two jobs of one client in one round (Ditto) need streams of their own.
+        rng=stream(run.seed, "batches", ask.round, job.client, job.keep or ""),
+        centre=server,
+        linear=linear,
+        multipliers=multipliers,
+    )
+
+
+def _report(job: Job, work: Work, outcome: Outcome, slots: Held) -> Report:
+    """Store what the client keeps; return what it sends."""
+    plan, change = job.plan, None
+    if job.keep is not None:
+        slots[job.keep] = work.start - outcome.update
+    if job.keep_control is not None:
+        change = _control_change(plan, outcome)
+        variate = slots.get(job.keep_control, np.zeros_like(change))
+        slots[job.keep_control] = variate + change
+    slot = None if plan.controller is None else plan.controller.slot
+    if slot is not None and outcome.memory is not None:
+        slots[slot] = outcome.memory
+    return Report(
+        client=job.client,
+        update=outcome.update,
+        steps=outcome.steps,
+        lr=plan.optimizer.lr,
+        # What a client keeps to itself the server does not see.
+        multipliers=() if slot else outcome.multipliers,
+        gaps=() if slot else outcome.gaps,
+        control_change=change,
+    )
+
+
+def _control_change(plan: Plan, outcome: Outcome) -> np.ndarray:
+    """Return c_k⁺ − c_k = (w_t − w_k)/(steps·lr) − c (`strategies/scaffold.py`)."""
+    if plan.optimizer.lr <= 0:
+        raise ConfigError(
+            "training.lr_final = 0: a control variate divides by the rate; give a rate > 0"
         )
+    drift = outcome.update / np.float32(outcome.steps * plan.optimizer.lr)
+    return np.asarray(drift if plan.linear is None else drift - plan.linear)
 
 
 def _sizes(probes: Sequence[Probe]) -> list[float]:
@@ -273,12 +327,12 @@ class SoleClient:
     ) -> None:
         shards = {split: client.shard(split) for split in SPLITS}
         arrays = [(shard.inputs, shard.y, shard.cells) for shard in shards.values()]
-        pool, ranges = Pool.from_arrays(arrays, Cells(attributes).size)
+        store, ranges = RowStore.from_arrays(arrays, Cells(attributes).size)
         rows = {str(split): {client.name: at} for split, at in zip(shards, ranges, strict=True)}
         run = RunRows(
             rows=rows, trainers=rows["train"], attributes=attributes, seed=seed, slots=slots
         )
-        self._name, self._clients = client.name, LocalClients(model, pool, [run])
+        self._name, self._clients = client.name, LocalClients(model, store, [run])
 
     def answer(self, ask: Ask) -> Answer:
         """Do what is asked."""
@@ -290,3 +344,32 @@ class SoleClient:
             return {split: found[split][self._name] for split in ask.splits}
         reports: list[Report] = found
         return reports
+
+
+def served_logits(
+    served: Served, model: Model, inputs: Inputs, *, name: str = "the rows"
+) -> np.ndarray:
+    """Return the logits of a model's members on rows, (R, n); an ensemble answers as one.
+
+    Used by the owner of a run's files, and by a silo that was sent the model.
+
+    Parameters
+    ----------
+    inputs : Inputs
+        The encoded rows.
+    name : str
+        What messages call them.
+    """
+    none = np.zeros(len(inputs), dtype=np.int64)
+    store, (rows,) = RowStore.from_arrays([(inputs, none, none)], cells=1)
+    models = served.members[None] if served.kind == "ensemble" else served.members
+    with steady_arithmetic():  # as in training: the same rows get the same decisions
+        probes = [Probe(weights, rows, served.weights) for weights in models]
+        z = np.stack([each.numpy() for each in logits(probes, model, store)])
+    if np.isnan(z).any():
+        row = int(np.isnan(z).any(axis=0).argmax())
+        raise DataError(
+            f"{name}, row {row}: the model's score is not a number: its weights are too "
+            "large; training diverged, or the file was altered: train again"
+        )
+    return z

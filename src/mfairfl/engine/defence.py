@@ -1,9 +1,9 @@
-"""What the server does about updates that may be lies, before the strategy combines them.
+"""What the server does about answers that may be lies: robust rules, and clients' standing.
 
-A rule answers with the updates that the strategy shall see, each as a mixture of those that were
-sent: a matrix R, so that the Gram matrix of what it sees is R M Rᵀ and coefficients c on it are
-Rᵀ c on the originals. Every strategy works with every rule, and an auditor still reads how much
-each client counted.
+Before the strategy combines updates, a rule answers with the updates that the strategy shall
+see, each as a mixture of those that were sent: a matrix R, so that the Gram matrix of what it sees
+is R M Rᵀ and coefficients c on it are Rᵀ c on the originals. Every strategy works with every rule,
+and an auditor still reads how much each client counted.
 
 - `none`: everything as it was sent.
 - `clip`: no update longer than the median of the round.
@@ -22,23 +22,28 @@ With u_k = g_k/|g_k|, it first takes out of u what the clients' shares of favour
 other way). Then, as long as there is one, the client is set aside whose cosine with the sum of the
 others is lowest and below `AGAINST`, if the rest agree: their median cosine with the sum of their
 others is at least `AGREEMENT`. Always fewer than half are set aside.
+
+A client of which an answer was refused in a round has a strike. After `STRIKES` such rounds in a
+row it is suspended: it is asked nothing for `TERM` rounds. Then it takes part again, on probation:
+one more strike suspends it for twice as long as the last time. A round in which it trained and
+nothing was refused clears its strikes. Never are half of the clients suspended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
 
 import numpy as np
 
-from mfairfl.engine.acceptance import lower_median
 from mfairfl.errors import ConfigError, require_known
 from mfairfl.geometry.conflicts import cosines
 from mfairfl.geometry.gram import Floats
 from mfairfl.geometry.robust import (
     centred_clipping,
     geometric_median,
+    lower_median,
     mixed_gram,
     multi_krum,
     nearest_neighbour_mixing,
@@ -190,7 +195,7 @@ def _multi_krum(sent: Updates) -> Defended:
 
 
 def _centred_clip(sent: Updates) -> Defended:
-    tau = lower_median(np.sqrt(np.diag(sent.gram)).tolist())
+    tau = lower_median(np.sqrt(np.diag(sent.gram)))
     found = centred_clipping(sent.gram, tau, rounds=3) if tau > 0 else sent.weights
     return _shortened(sent, len(found) * found if tau > 0 else np.ones(len(found)))
 
@@ -205,7 +210,7 @@ def _auto(sent: Updates) -> Defended:
     against = _against(sent)
     kept = [i for i in range(len(sent.clients)) if i not in against]
     norms = np.sqrt(np.diag(sent.gram))
-    bound = SPREAD * lower_median(norms[kept].tolist())
+    bound = SPREAD * lower_median(norms[kept])
     factors = np.minimum(1.0, bound / np.where(norms > 0, norms, np.inf))
     factors[norms == 0] = 1.0
     return Defended(
@@ -279,3 +284,118 @@ def doubted_losses(losses: dict[str, float]) -> dict[str, float]:
     usual = lower_median(list(losses.values()))
     low, high = usual / TYPICAL, TYPICAL * max(usual, float(np.log(2)))
     return {name: usual for name, loss in losses.items() if not low <= loss <= high}
+
+
+# ------------------------------------------------------------------ standing
+
+
+STRIKES = 3
+"""Rounds in a row with a refused answer after which a client is suspended."""
+
+TERM = 5
+"""Rounds of a first suspension."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Standing:
+    """What the server remembers of its clients' answers; part of every checkpoint.
+
+    Parameters
+    ----------
+    strikes : dict of str to int
+        Rounds in a row in which an answer was refused.
+    suspended : dict of str to int
+        The first round (from 0) in which a suspended client takes part again.
+    terms : dict of str to int
+        How long each client's latest suspension was.
+    rounds : dict of str to int
+        In how many rounds an answer was refused.
+    latest : dict of str to str
+        The latest reason.
+    longest : dict of str to float
+        The largest median norm of a round's updates and control changes so far, by their name.
+
+    Examples
+    --------
+    >>> standing = Standing()
+    >>> for round_ in range(3):
+    ...     standing.judge(round_, {"north", "south"}, {"south": "it lies"}, clients=4)
+    >>> standing.suspended, sorted(standing.out(7)), sorted(standing.out(8))
+    ({'south': 8}, ['south'], [])
+    """
+
+    strikes: dict[str, int] = field(default_factory=dict)
+    suspended: dict[str, int] = field(default_factory=dict)
+    terms: dict[str, int] = field(default_factory=dict)
+    rounds: dict[str, int] = field(default_factory=dict)
+    latest: dict[str, str] = field(default_factory=dict)
+    longest: dict[str, float] = field(default_factory=dict)
+
+    def out(self, round_: int) -> frozenset[str]:
+        """Return the clients that are suspended in a round."""
+        return frozenset(name for name, until in self.suspended.items() if round_ < until)
+
+    def reasons(self, round_: int) -> dict[str, str]:
+        """Say of each suspended client when it takes part again; rounds as people count them."""
+        return {
+            name: f"suspended until round {self.suspended[name] + 1}: its answers were refused"
+            for name in sorted(self.out(round_))
+        }
+
+    def judge(
+        self, round_: int, trained: Collection[str], refused: Mapping[str, str], *, clients: int
+    ) -> None:
+        """Note whose answers were refused in a round, and suspend who failed too often.
+
+        Parameters
+        ----------
+        trained : collection of str
+            Who was asked to train.
+        refused : mapping of str to str
+            Who failed, and why.
+        clients : int
+            How many there are.
+        """
+        for name in sorted(trained):
+            if name not in refused:
+                self.strikes.pop(name, None)
+        for name, reason in sorted(refused.items()):
+            self.strikes[name] = self.strikes.get(name, 0) + 1
+            self.rounds[name] = self.rounds.get(name, 0) + 1
+            self.latest[name] = reason
+            spared = 2 * (len(self.out(round_ + 1)) + 1) >= clients
+            if self.strikes[name] >= STRIKES and not spared:
+                self.terms[name] = 2 * self.terms[name] if name in self.terms else TERM
+                self.suspended[name] = round_ + 1 + self.terms[name]
+                self.strikes[name] = STRIKES - 1  # on probation when it is back
+
+    def warnings(self) -> list[str]:
+        """Say of each client whose answers were refused how often, and why at last."""
+        return [
+            f"{name}: answers refused in {_rounds(count)}"
+            f"{f', suspended for {_rounds(self._served(name))}' if name in self.terms else ''} "
+            f"({self.latest[name]})"
+            for name, count in sorted(self.rounds.items())
+        ]
+
+    def _served(self, name: str) -> int:
+        """Return the length of all suspensions together: each is twice the one before."""
+        return 2 * self.terms[name] - TERM
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Self:
+        """Return what `to_json` wrote; anything else is a ValueError."""
+        kinds = {"latest": str, "longest": float}
+        for key, values in plain.items():
+            kind = kinds.get(key, int)
+            if not all(isinstance(value, kind) for value in values.values()):
+                raise ValueError(f"standing.{key} holds values of another type")
+        return cls(**{key: dict(value) for key, value in plain.items()})
+
+
+def _rounds(count: int) -> str:
+    return "1 round" if count == 1 else f"{count} rounds"

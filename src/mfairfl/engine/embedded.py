@@ -15,14 +15,14 @@ import numpy as np
 
 from mfairfl.data import SPLITS, Federation, Split
 from mfairfl.engine.clients import LocalClients, MemorySlots, RunRows
-from mfairfl.engine.executor import Crew
 from mfairfl.engine.loop import Callback, Loop, Result, federate, first_state
 from mfairfl.engine.state import Ask, Reply, RunState, Setup
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import Model
 from mfairfl.strategies.base import Summary
-from mfairfl.training.batches import Pool
+from mfairfl.training.batches import RowStore
+from mfairfl.training.execution import ThreadExecutor
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,11 +97,11 @@ def run_all(members: Sequence[Member], *, workers: int = 1) -> list[Result]:
     many threads as there are `workers`.
     """
     results: dict[int, Result] = {}
-    with Crew(workers) as crew:
+    with ThreadExecutor(workers) as executor:
         for group in _same_shape(members):
             runs = [member for _, member in group]
             states = [run.state or first_state(run.setup, run.model) for run in runs]
-            clients = clients_of(runs, states, crew)
+            clients = clients_of(runs, states, executor)
             loops: list[Loop] = [
                 federate(run.setup, state, run.callbacks)
                 for run, state in zip(runs, states, strict=True)
@@ -132,7 +132,7 @@ def _same_shape(members: Sequence[Member]) -> Iterable[list[tuple[int, Member]]]
 
 
 def clients_of(
-    members: Sequence[Member], states: Sequence[RunState], crew: Crew | None = None
+    members: Sequence[Member], states: Sequence[RunState], executor: ThreadExecutor | None = None
 ) -> LocalClients:
     """Join the rows of the distinct federations; return the clients of all runs."""
     federations = {id(m.federation): m.federation for m in members}
@@ -144,7 +144,7 @@ def clients_of(
                 shard = client.shard(split)
                 keys.append((key, split, client.name))
                 shards.append((shard.inputs, shard.y, shard.cells))
-    pool, ranges = Pool.from_arrays(shards, Cells(members[0].federation.attributes).size)
+    store, ranges = RowStore.from_arrays(shards, Cells(members[0].federation.attributes).size)
     where: dict[int, dict[str, dict[str, range]]] = {}
     for (key, split, name), rows in zip(keys, ranges, strict=True):
         where.setdefault(key, {}).setdefault(split, {})[name] = rows
@@ -152,7 +152,7 @@ def clients_of(
         _run_rows(member, state, where[id(member.federation)])
         for member, state in zip(members, states, strict=True)
     ]
-    return LocalClients(members[0].model, pool, runs, crew)
+    return LocalClients(members[0].model, store, runs, executor)
 
 
 def _run_rows(member: Member, state: RunState, rows: dict[str, dict[str, range]]) -> RunRows:

@@ -26,7 +26,14 @@ from mfairfl.engine.exchange import (
     set_aside,
     terms_of,
 )
-from mfairfl.engine.output import AVERAGE_DECAY, Candidate, NamedWeights, Served, choose
+from mfairfl.engine.output import (
+    AVERAGE_DECAY,
+    Candidate,
+    ClientSums,
+    NamedWeights,
+    Served,
+    choose,
+)
 from mfairfl.engine.schedule import (
     about,
     ask_after,
@@ -37,17 +44,15 @@ from mfairfl.engine.schedule import (
 )
 from mfairfl.engine.state import (
     Ask,
+    LastGoodState,
     Measure,
-    Measured,
     Reply,
     RoundRecord,
     RunState,
     Score,
     Scored,
     Setup,
-    Sound,
 )
-from mfairfl.engine.tallies import mean_loss, pooled
 from mfairfl.errors import FederationError
 from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import Statistics
@@ -83,7 +88,7 @@ class Result:
     """
 
     served: Served
-    measured: tuple[Measured, ...]
+    measured: tuple[ClientSums, ...]
     scored: Scored
     rounds: int
     left_out: Mapping[str, str] = field(default_factory=dict)
@@ -157,8 +162,8 @@ class _Known:
         return self.asked - set(next(iter(self.measured.values()), ()))
 
     @property
-    def measured(self) -> Measured:
-        found: Measured = self.reply.found[0]
+    def measured(self) -> ClientSums:
+        found: ClientSums = self.reply.found[0]
         return found
 
     @property
@@ -201,7 +206,7 @@ def _round(
     """One round: plan, train, combine, measure the new weights if somebody needs to know."""
     train = yield from _for_planning(setup, state, known)
     this, index = _this_round(setup, state, train, known.silent), state.round
-    before = state.sound or Sound.of(state)
+    before = state.last_good or LastGoodState.of(state)
     planned, jobs = setup.strategy.plan(state.strategy, this)
     failpoint("round.planned", index + 1)
     trained = yield from let_train(setup, state, jobs)
@@ -220,7 +225,7 @@ def _round(
     log = dict(step.log)
     try:
         after = yield from _measure_after(setup, state)
-        state.sound = None if after.asked else before
+        state.last_good = None if after.asked else before
     except BrokenModelError as error:
         before.restore(state)
         log["undone"] = str(error)
@@ -269,7 +274,7 @@ def _for_planning(
 
 
 def rehearse(
-    setup: Setup, state: RunState, measured: Measured, reports: Sequence[Report]
+    setup: Setup, state: RunState, measured: ClientSums, reports: Sequence[Report]
 ) -> np.ndarray:
     """Return the move Σ c_k g_k that the server would make with these reports; nothing changes.
 
@@ -334,7 +339,9 @@ def _this_round(
     known: tuple[Measurement, ...] = ()
     if setup.plans_from_measurements:
         whole = setup.strategy.card.trains_on == "pooled"
-        known = tuple(Measurement(n, pooled(train) if whole else train[n]) for n in participants)
+        known = tuple(
+            Measurement(n, Statistics.pooled(train) if whole else train[n]) for n in participants
+        )
     robust = setup.robust != "none"
     return Round(
         index=state.round,
@@ -396,11 +403,11 @@ def _measure_after(setup: Setup, state: RunState) -> Generator[Ask, Reply, _Know
         return _Known()
     found = yield from _look(setup, state, ask)
     if setup.held_out in found.complete:
-        sums = [pooled(one[setup.held_out]) for one in found.reply.found]
+        sums = [Statistics.pooled(one[setup.held_out]) for one in found.reply.found]
         if candidates:
             for kind, weights, total in zip(("round", "average"), models, sums, strict=True):
                 state.bank.append(Candidate(f"{kind} {state.round}", weights, total))
-        loss = mean_loss(sums[0])
+        loss = sums[0].mean_loss
         if loss < state.best_loss:
             state.best_loss, state.best_round = loss, state.round
     return found
@@ -427,7 +434,7 @@ def serve_model(setup: Setup, state: RunState) -> Generator[Ask, Reply, tuple[Se
     last = NamedWeights(f"round {state.round}", state.weights)
     if not bank and setup.output.rule in ("select", "mixture"):
         found = yield from measure(setup, state, about(setup, state.weights))
-        bank = [Candidate(*last, pooled(found.found[0][setup.held_out]))]
+        bank = [Candidate(*last, Statistics.pooled(found.found[0][setup.held_out]))]
     served = choose(setup.output, last, bank, constraints)
     serves = setup.strategy.card.serves
     if serves != "global":

@@ -7,16 +7,24 @@ looked at.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mfairfl.errors import ConfigError
+from mfairfl.data import Attribute, Split
+from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.thresholds import Thresholds
+
+Floats = NDArray[np.float64]
+
+ClientSums = Mapping[Split, Mapping[str, Statistics]]
+"""For each split, each client's sums and counts under one weight vector."""
 
 Rule = Literal["last", "average", "select", "mixture", "threshold"]
 RULES: tuple[Rule, ...] = ("last", "average", "select", "mixture", "threshold")
@@ -99,6 +107,60 @@ class Served:
     note: str = ""
     thresholds: Thresholds | None = None
 
+    def tally(
+        self, measured: Sequence[ClientSums], split: Split, attributes: Sequence[Attribute]
+    ) -> Tally:
+        """Return the model's tally: exact counts, or expected ones if it is randomised.
+
+        `measured` holds the sums of each member of a mixture; of any other model, its own alone.
+        """
+        tallies = [Tally.from_statistics(sums[split], attributes) for sums in measured]
+        if self.kind != "mixture":
+            return tallies[0]
+        counts = np.tensordot(self.weights, [tally.counts for tally in tallies], axes=1)
+        return Tally(counts, tallies[0].clients, tallies[0].attributes)
+
+    def decision_chance(
+        self, z: Floats, cells: NDArray[np.intp] | None = None, *, limit: float = 0.0
+    ) -> Floats:
+        """Return each row's probability of a favourable decision; 0 or 1 unless it is drawn.
+
+        Parameters
+        ----------
+        z : ndarray (n,), or (R, n) for a mixture
+            The logits.
+        cells : ndarray (n,), optional
+            Each row's cell, for a model with thresholds for each group.
+        limit : float
+            The logit above which other models decide favourably.
+
+        Examples
+        --------
+        >>> two = Served(kind="mixture", members=np.zeros((2, 1)), weights=np.array([0.25, 0.75]),
+        ...              names=("round 1", "round 2"))
+        >>> two.decision_chance(np.array([[1.0, -1.0], [1.0, 2.0]])).tolist()
+        [1.0, 0.75]
+        """
+        if self.kind == "mixture":
+            return np.asarray(np.tensordot(self.weights, z > 0, axes=1))
+        if self.thresholds is not None:
+            if cells is None:
+                raise DataError("thresholds for each group: the rows' cells are needed to decide")
+            return self.thresholds.positive_probability(z, cells)
+        return np.asarray(z > limit, dtype=np.float64)
+
+
+def draw_decisions(chance: Floats, seed: int = 0) -> NDArray[np.int8]:
+    """Return decisions with these probabilities of a favourable one, 1 = favourable.
+
+    Examples
+    --------
+    >>> draw_decisions(np.array([0.0, 1.0])).tolist()
+    [0, 1]
+    """
+    draws = np.random.default_rng(seed).random(len(chance))
+    return np.asarray(draws < chance, dtype=np.int8)
+
 
 def _single(candidate: Candidate | NamedWeights, note: str = "") -> Served:
     return Served(
@@ -146,17 +208,10 @@ def _swings(tolerance: float, found: Sequence[Candidate], constraints: Constrain
     )
 
 
-def accuracy(statistics: Statistics) -> float:
-    """Return the share of right decisions; nan without rows."""
-    right = statistics.counts[:, 0] - statistics.positives[:, 0] + statistics.positives[:, 1]
-    rows = statistics.counts.sum()
-    return float(right.sum() / rows) if rows else float("nan")
-
-
 def _select(tolerance: float, found: Sequence[Candidate], constraints: Constraints) -> Served:
     """Serve the most accurate within the tolerance, else the least violating; ties: the latest."""
     violations = [constraints.violation(c.statistics) for c in found]
-    accuracies = [accuracy(c.statistics) for c in found]
+    accuracies = [c.statistics.accuracy for c in found]
     within = [i for i, v in enumerate(violations) if v <= tolerance]
     if within:
         return _single(found[max(within, key=lambda i: (accuracies[i], i))])
@@ -174,7 +229,7 @@ def _mixture(tolerance: float, found: Sequence[Candidate], constraints: Constrai
 
     gaps = np.array([constraints.gaps(c.statistics) for c in found]).T
     gaps = gaps[~np.isnan(gaps).any(axis=1)]
-    accuracies = np.array([accuracy(c.statistics) for c in found])
+    accuracies = np.array([c.statistics.accuracy for c in found])
     total = np.ones((1, len(found)))
     both = np.vstack([gaps, -gaps])
     bound = np.full(len(both), tolerance)

@@ -9,19 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from mfairfl.data import Split
-from mfairfl.engine.acceptance import lower_median
-from mfairfl.engine.defence import check_robust
-from mfairfl.engine.output import RULES, Candidate, Output
-from mfairfl.engine.standing import Standing
+from mfairfl.engine.defence import Standing, check_robust
+from mfairfl.engine.output import RULES, Candidate, ClientSums, Output
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.scores import ScoreSums
 from mfairfl.fairness.thresholds import Thresholds, refuse_losses
+from mfairfl.geometry.robust import lower_median
 from mfairfl.strategies.base import State, Strategy, Summary
 from mfairfl.training.plan import Job, Recipe, Report
-
-Measured = Mapping[Split, Mapping[str, Statistics]]
-"""For each split, each client's sums and counts under one weight vector."""
 
 Scored = Mapping[Split, Mapping[str, ScoreSums]]
 """For each split, each client's sums and counts of the served model's scores."""
@@ -130,7 +126,7 @@ class RunState:
         Which clients failed, and which are suspended.
     undone : int
         Rounds whose step was taken back, because it broke the model.
-    sound : Sound, optional
+    last_good : LastGoodState, optional
         Where to go back to, while the present weights have not been measured.
     """
 
@@ -145,11 +141,11 @@ class RunState:
     best_round: int = 0
     standing: Standing = field(default_factory=Standing)
     undone: int = 0
-    sound: Sound | None = None
+    last_good: LastGoodState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sound:
+class LastGoodState:
     """What a round changes, as it was when clients could last measure the model."""
 
     round: int
@@ -160,7 +156,7 @@ class Sound:
     longest: Mapping[str, float]
 
     @classmethod
-    def of(cls, state: RunState) -> Sound:
+    def of(cls, state: RunState) -> LastGoodState:
         """Return what the next rounds may change."""
         return cls(
             round=state.round,
@@ -176,7 +172,7 @@ class Sound:
         state.undone += state.round - self.round
         state.weights, state.strategy, state.average = self.weights, self.strategy, self.average
         state.vectors, state.standing.longest = dict(self.vectors), dict(self.longest)
-        state.sound = None
+        state.last_good = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +265,7 @@ class Reply(NamedTuple):
 
     Parameters
     ----------
-    found : Sequence of Measured, Scored, or list of Report
+    found : Sequence of ClientSums, Scored, or list of Report
         The answers to a `Measure`, a `Score` or a `Train`.
     faults : mapping of str to str
         Clients whose answer could not be read, with the reason: it counts against them.
@@ -308,7 +304,7 @@ class RoundRecord:
     round: int
     rounds: int
     lr: float
-    measured: Measured
+    measured: ClientSums
     complete: tuple[Split, ...]
     coefficients: Mapping[str, float] = field(default_factory=dict)
     norms: Mapping[str, float] = field(default_factory=dict)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,23 +102,6 @@ def _signed_rank(d: Floats) -> float:
         chance = (np.append(chance, gap) + np.append(gap, chance)) / 2
     smaller = min(ranks[d > 0].sum(), ranks[d < 0].sum())
     return min(1.0, 2 * float(chance[: smaller + 1].sum()))
-
-
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Adjust p-values by Holm's step-down method; None and nan stay and do not count as tests.
-
-    Examples
-    --------
-    >>> holm([0.01, None, 0.04, 0.03])
-    [0.03, None, 0.06, 0.06]
-    """
-    adjusted = list(p_values)
-    known = [(p, i) for i, p in enumerate(p_values) if p is not None and not math.isnan(p)]
-    largest = 0.0
-    for rank, (p, i) in enumerate(sorted(known)):
-        largest = max(largest, min(1.0, (len(known) - rank) * p))
-        adjusted[i] = largest
-    return adjusted
 
 
 def summary(values: ArrayLike) -> tuple[float, float]:

@@ -7,7 +7,7 @@ is a set of cells, and whatever is known per (cell, label) is known for every gr
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations, product
@@ -217,6 +217,24 @@ class Statistics:
         stacks = {name: np.stack([getattr(part, name) for part in parts]) for name in SUMS}
         # Along the first axis numbers are added in their order, as a loop would.
         return cls(**{name: np.add.reduce(stack, axis=0) for name, stack in stacks.items()})
+
+    @classmethod
+    def pooled(cls, clients: Mapping[str, Statistics]) -> Statistics:
+        """Return the sums over all clients, added in name order."""
+        return cls.total([clients[name] for name in sorted(clients)])
+
+    @property
+    def accuracy(self) -> float:
+        """The share of correct decisions; nan without rows."""
+        correct = self.counts[:, 0] - self.positives[:, 0] + self.positives[:, 1]
+        rows = self.counts.sum()
+        return float(correct.sum() / rows) if rows else float("nan")
+
+    @property
+    def mean_loss(self) -> float:
+        """The mean cross-entropy; nan without rows."""
+        rows = float(self.counts.sum())
+        return float(self.losses.sum()) / rows if rows else float("nan")
 
     def __add__(self, other: Statistics) -> Statistics:
         if self.counts.shape != other.counts.shape:

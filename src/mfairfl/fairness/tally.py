@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError, DataError, require_known
 from mfairfl.fairness.arrays import binary_column, coded_column, group_column, named_columns
-from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.cells import Cells, Statistics
 
 
 def hidden_cells(
@@ -197,6 +197,20 @@ class Tally:
         )
         counts = rows.counted(2 * y + decision, 4)
         return cls(counts.reshape(*counts.shape[:2], 2, 2), rows.clients, rows.attributes)
+
+    @classmethod
+    def from_statistics(
+        cls, clients: Mapping[str, Statistics], attributes: Sequence[Attribute]
+    ) -> Tally:
+        """Return the counts behind each client's sums, clients in name order."""
+        names = sorted(clients)
+        rows = np.stack([clients[name].counts for name in names])
+        positives = np.stack([clients[name].positives for name in names])
+        counts = np.stack([rows - positives, positives], axis=-1)
+        whole = np.rint(counts)
+        # Randomised thresholds give expected counts.
+        exact = whole.astype(np.int64) if np.array_equal(whole, counts) else counts
+        return cls(exact, tuple(names), tuple(attributes))
 
     @property
     def n(self) -> int:

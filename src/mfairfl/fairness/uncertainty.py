@@ -444,3 +444,20 @@ def _fair_rates(counts: NDArray[Any], kind: str) -> Floats:
     }
     # nan only where there are no rows to draw for.
     return np.asarray(np.nan_to_num(rates[kind]))
+
+
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """Adjust p-values by Holm's step-down method; None and nan stay and do not count as tests.
+
+    Examples
+    --------
+    >>> holm([0.01, None, 0.04, 0.03])
+    [0.03, None, 0.06, 0.06]
+    """
+    adjusted = list(p_values)
+    tested = [(p, i) for i, p in enumerate(p_values) if p is not None and not math.isnan(p)]
+    largest = 0.0
+    for rank, (p, i) in enumerate(sorted(tested)):
+        largest = max(largest, min(1.0, (len(tested) - rank) * p))
+        adjusted[i] = largest
+    return adjusted

@@ -11,9 +11,9 @@ from flwr.app import ArrayRecord
 
 from mfairfl.data import Attribute
 from mfairfl.engine.loop import federate
-from mfairfl.engine.state import Ask, Measured, Reply, RoundRecord, RunState, Setup, Train
-from mfairfl.engine.tallies import mean_loss, pooled, tally_of
-from mfairfl.fairness import accuracy, worst_client_accuracy
+from mfairfl.engine.output import ClientSums
+from mfairfl.engine.state import Ask, Reply, RoundRecord, RunState, Setup, Train
+from mfairfl.fairness import Tally, accuracy, worst_client_accuracy
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.flower.records import ModelLayout
@@ -38,17 +38,18 @@ class AppSettings:
         """The number of cells."""
         return Cells(self.attributes).size
 
-    def metrics(self, measured: Measured) -> dict[str, float]:
+    def metrics(self, measured: ClientSums) -> dict[str, float]:
         """Return the metrics of all clients together, for each split that has rows."""
         constraints = self.goal.constraints(self.attributes)
         found: dict[str, float] = {}
         for split, clients in measured.items():
             rows = {name: sums for name, sums in clients.items() if sums.counts.any()}
             if rows:
-                tally, whole = tally_of(rows, self.attributes), pooled(rows)
+                tally = Tally.from_statistics(rows, self.attributes)
+                whole = Statistics.pooled(rows)
                 found[f"{split}_accuracy"] = accuracy(tally)
                 found[f"{split}_violation"] = constraints.violation(whole)
-                found[f"{split}_loss"] = mean_loss(whole)
+                found[f"{split}_loss"] = whole.mean_loss
                 found[f"{split}_worst_client_accuracy"] = worst_client_accuracy(tally)
         return found
 

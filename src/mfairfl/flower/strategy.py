@@ -21,7 +21,8 @@ from flwr.serverapp.strategy import Result, Strategy
 from mfairfl.coordinator.transport import log_left_out, read_replies
 from mfairfl.data import Attribute, Split
 from mfairfl.engine.defence import check_robust
-from mfairfl.engine.state import Measured, RoundRecord
+from mfairfl.engine.output import ClientSums
+from mfairfl.engine.state import RoundRecord
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.goal import Goal
@@ -243,7 +244,7 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
             self._loop = StepwiseLoop(self._settings, self._rounds, arrays, known, self.history)
         self._loop.send((measured,), self._faults)
 
-    def _measured(self, replies: Iterable[Message]) -> Measured:
+    def _measured(self, replies: Iterable[Message]) -> ClientSums:
         """Return the usable measurements by split and client, and remember each one's node."""
         cells, nodes = self._settings.cells, dict[str, int]()
         found = self._read(replies, lambda _, content: read_measurement(content, cells))

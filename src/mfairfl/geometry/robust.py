@@ -25,6 +25,21 @@ from mfairfl.geometry.gram import Floats, checked, checked_gram, checked_weights
 _RESOLUTION = 1e-3
 
 
+def lower_median(values: ArrayLike) -> float:
+    """Return the median; of two middle values the lower, which is one of the values.
+
+    Of two clients, the one with the larger value cannot set it.
+
+    Examples
+    --------
+    >>> lower_median([3.0, 1.0]), lower_median([3.0, 1.0, 2.0])
+    (1.0, 2.0)
+    """
+    array = np.asarray(values, dtype=np.float64)
+    middle = (len(array) - 1) // 2
+    return float(np.partition(array, middle)[middle])
+
+
 def distances(gram: ArrayLike) -> Floats:
     """Return the distances |g_i − g_j| of all pairs; 0 where rounding leaves a negative square.
 
@@ -82,7 +97,7 @@ def norm_clipping(gram: ArrayLike, bound: float | None = None) -> Floats:
     [1.0, 1.0, 0.2]
     """
     norms = np.sqrt(np.diag(checked_gram(gram)))
-    limit = _median(norms) if bound is None else _checked_length("bound", bound)
+    limit = lower_median(norms) if bound is None else _checked_length("bound", bound)
     return _shortening(norms, limit)
 
 
@@ -153,7 +168,7 @@ def geometric_median(
     if not p.any():
         raise DataError("weights are all 0; give one client more than that")
     norms = np.sqrt(np.diag(M))
-    least = _RESOLUTION * _median(norms) if nu is None else _checked_length("nu", nu)
+    least = _RESOLUTION * lower_median(norms) if nu is None else _checked_length("nu", nu)
     c = np.zeros(len(M))
     for _ in range(_checked_rounds(rounds)):
         c = _attraction(p, np.maximum(_distances_from(M, c), least))
@@ -243,11 +258,6 @@ def _distances_from(M: Floats, c: Floats) -> Floats:
     """Return |g_k − Σ_j c_j g_j| for all k; 0 where rounding leaves a negative square."""
     products = M @ c
     return np.sqrt(np.maximum(np.diag(M) - 2 * products + c @ products, 0.0))
-
-
-def _median(norms: Floats) -> float:
-    """Return the median; of an even number the lower one in the middle."""
-    return float(np.sort(norms)[(len(norms) - 1) // 2])
 
 
 def _shortening(lengths: Floats, limit: float) -> Floats:

@@ -31,7 +31,7 @@ from mfairfl.runs.prepare import (
 )
 from mfairfl.runs.record import FederationFacts, RunRecord, StartedRecord, Timing
 from mfairfl.runs.workers import processors
-from mfairfl.training.arithmetic import steady_arithmetic
+from mfairfl.training.execution import steady_arithmetic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

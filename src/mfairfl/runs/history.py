@@ -21,13 +21,13 @@ import numpy as np
 
 from mfairfl.data import Split
 from mfairfl.engine.state import RoundRecord, RunState, Setup
-from mfairfl.engine.tallies import mean_loss, pooled, tally_of
 from mfairfl.errors import RunDirectoryError
 from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.notions import NOTIONS, Notion, notion
 from mfairfl.fairness.summary import overall_numbers
+from mfairfl.fairness.tally import Tally
 from mfairfl.files import naming, write_atomically
 from mfairfl.runs.version_1 import current_name
 from mfairfl.text import formula_safe, formula_unsafe
@@ -77,7 +77,7 @@ def _split_numbers(
     setup: Setup, notions: Sequence[Notion], clients: Mapping[str, Statistics]
 ) -> dict[str, float]:
     attributes = setup.summary.attributes
-    whole, tally = pooled(clients), tally_of(clients, attributes)
+    whole, tally = Statistics.pooled(clients), Tally.from_statistics(clients, attributes)
     found = {name: value for name, (value, _) in overall_numbers(tally, notions=notions).items()}
     found |= {
         f"{item.name}_violation": Constraints(Cells(attributes), item).violation(whole)
@@ -85,7 +85,7 @@ def _split_numbers(
         if item.statistic == "loss"
     }
     goal = setup.summary.constraints.violation(whole)
-    return found | {"loss": mean_loss(whole), "violation": goal}
+    return found | {"loss": whole.mean_loss, "violation": goal}
 
 
 def _defined(value: float | None) -> float | None:
@@ -150,7 +150,7 @@ def _client_numbers(
 ) -> dict[str, tuple[float | None, float | None]]:
     """Return loss and accuracy of each client that was measured, of all in one go."""
     own = dict(record.measured.get(split, {}))
-    own |= {name: pooled(own) for name in together if own}
+    own |= {name: Statistics.pooled(own) for name in together if own}
     if not own:
         return {}
     counts, positives, losses = (

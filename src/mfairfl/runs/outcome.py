@@ -9,7 +9,6 @@ from importlib.metadata import version
 from mfairfl.data import Task
 from mfairfl.engine.loop import Result
 from mfairfl.engine.state import Setup
-from mfairfl.engine.tallies import served_tally
 from mfairfl.failpoints import failpoint
 from mfairfl.models import Model
 from mfairfl.runs.config import Config
@@ -79,8 +78,7 @@ def finish_run(
         files = directory.digests()
     attributes = setup.summary.attributes
     tallies = {
-        split: served_tally(result.served, result.measured, split, attributes)
-        for split in setup.splits
+        split: result.served.tally(result.measured, split, attributes) for split in setup.splits
     }
     found = {
         split: evaluate(

@@ -15,8 +15,8 @@ from scipy.special import expit, logit
 from mfairfl.data import Encoder, Task, canonical_text, cells_of
 from mfairfl.data.columns import require_present
 from mfairfl.data.labels import spelling
-from mfairfl.engine.output import Served
-from mfairfl.engine.serving import decision_chance, draw_decisions, served_logits
+from mfairfl.engine.clients import served_logits
+from mfairfl.engine.output import Served, draw_decisions
 from mfairfl.errors import DataError, RunDirectoryError, unknown
 from mfairfl.fairness import Tally
 from mfairfl.fairness.cells import Cells
@@ -135,7 +135,7 @@ class Predictor:
         cells = None
         if self.served.thresholds is not None:
             cells = cells_of(rows.frame, self.task, name=rows.name)
-        return decision_chance(self.served, z, cells, limit=limit)
+        return self.served.decision_chance(z, cells, limit=limit)
 
     def _limit(self, threshold: float) -> float:
         """Return the logit of a threshold, if this model's decisions can have one."""

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from safetensors.numpy import save as save_tensors
 
 from mfairfl.data.values import StrictModel
+from mfairfl.engine.checkpoint import parse_tensors
 from mfairfl.engine.output import Kind, Served
-from mfairfl.engine.sealed import parse_tensors
 from mfairfl.errors import RunDirectoryError, first_problem
 from mfairfl.fairness.thresholds import Thresholds
 

@@ -17,7 +17,8 @@ from mfairfl.data.columns import MOST_GROUPS, Column, Columns, columns_of, group
 from mfairfl.data.frame import FileContent, read_file
 from mfairfl.data.labels import label_codes
 from mfairfl.data.predictions import PredictionColumns, read_predictions
-from mfairfl.engine.serving import decision_chance, draw_decisions, served_logits
+from mfairfl.engine.clients import served_logits
+from mfairfl.engine.output import draw_decisions
 from mfairfl.engine.state import Measure
 from mfairfl.errors import ConfigError, DataError, MessageError
 from mfairfl.fairness.audit_counts import AuditCounts
@@ -236,7 +237,7 @@ def _of_model(
     cells = None
     if sent.served.thresholds is not None:
         cells = cells_of(content.frame, task, name=name)
-    chance = decision_chance(sent.served, z, cells)
+    chance = sent.served.decision_chance(z, cells)
     drawn = sent.served.kind == "mixture" or sent.served.thresholds is not None
     audited = [s for s in task.sensitive if s.name in sent.audited]
     return _Rows(

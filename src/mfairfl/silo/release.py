@@ -22,7 +22,7 @@ from mfairfl.data.assembly import ClientRows, split_client, split_rows
 from mfairfl.data.binning import Histogram
 from mfairfl.data.frame import FileContent
 from mfairfl.data.table import Table
-from mfairfl.engine.sealed import read_sealed, write_sealed
+from mfairfl.engine.checkpoint import read_sealed, write_sealed
 from mfairfl.errors import MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.tally import hidden_cells

@@ -26,8 +26,8 @@ from mfairfl.data.columns import columns_of
 from mfairfl.data.federation import SPLITS, Client, Shard, Split
 from mfairfl.data.frame import FileContent, read_file
 from mfairfl.data.table import table_from_content
+from mfairfl.engine.checkpoint import read_sealed, write_sealed
 from mfairfl.engine.clients import DiskSlots, SoleClient
-from mfairfl.engine.sealed import read_sealed, write_sealed
 from mfairfl.engine.state import Ask, Train
 from mfairfl.errors import ConfigError, DataError, MessageError, TimeLimitError, first_problem
 from mfairfl.fairness.cells import Cells
@@ -52,7 +52,7 @@ from mfairfl.silo.silo_file import (
 )
 from mfairfl.silo.usage import Usage, refuse_beyond
 from mfairfl.text import one_line
-from mfairfl.training.deadline import time_limit
+from mfairfl.training.execution import time_limit
 from mfairfl.wire.codec import Packet, Shape, make_packet, pack_answer, read_header, unpack_ask
 from mfairfl.wire.enrolment_answers import ModelTerms
 from mfairfl.wire.histograms import pack_histograms, unpack_cuts

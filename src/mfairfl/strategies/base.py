@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from functools import reduce
-from operator import add
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -165,7 +163,7 @@ class Measurement:
     @property
     def loss(self) -> float:
         """Mean cross-entropy."""
-        return float(self.statistics.losses.sum() / self.rows)
+        return self.statistics.mean_loss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +221,7 @@ class Round:
     @property
     def pooled(self) -> Statistics:
         """The sums over all measured clients."""
-        return reduce(add, (m.statistics for m in self.measurements))
+        return Statistics.total([m.statistics for m in self.measurements])
 
     @property
     def measured(self) -> dict[str, Measurement]:

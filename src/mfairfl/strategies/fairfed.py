@@ -168,7 +168,7 @@ def distance(constraints: Constraints, own: Statistics, whole: Statistics) -> fl
         known = inside[~np.isnan(inside)]
         if known.size > 1:
             spans.append(float(np.ptp(known)))
-    return max(spans) if spans else abs(_accuracy(own) - _accuracy(whole))
+    return max(spans) if spans else abs(own.accuracy - whole.accuracy)
 
 
 def reweighting(constraints: Constraints, counts: Floats) -> Floats:
@@ -194,8 +194,3 @@ def reweighting(constraints: Constraints, counts: Floats) -> Floats:
         weight = np.divide(independent, found, out=np.ones_like(found), where=found > 0)
         table += grouping.membership.T @ (weight - 1)
     return np.maximum(table, 0.0)
-
-
-def _accuracy(statistics: Statistics) -> float:
-    n, chosen = statistics.counts, statistics.positives
-    return float((n[:, 0] - chosen[:, 0] + chosen[:, 1]).sum() / n.sum())

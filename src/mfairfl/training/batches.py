@@ -1,4 +1,4 @@
-"""Rows of all clients in one pool, and the order in which a job walks through its own.
+"""Rows of all clients in one store, and the order in which a job walks through its own.
 
 Batches are padded to a shape that depends on the client alone, never on its neighbours in the
 stack, and rows are computed on only in aligned copies: both keep the arithmetic of a client
@@ -28,7 +28,7 @@ BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class RowStore:
     """Encoded rows of every shard an engine holds.
 
     Parameters
@@ -80,8 +80,8 @@ class Pool:
     @classmethod
     def from_arrays(
         cls, shards: Sequence[tuple[Inputs | np.ndarray, np.ndarray, np.ndarray]], cells: int
-    ) -> tuple[Pool, list[range]]:
-        """Join shards (X, y, cell) into one pool; the ranges say where each shard's rows are.
+    ) -> tuple[RowStore, list[range]]:
+        """Join shards (X, y, cell) into one store; the ranges say where each shard's rows are.
 
         Features that already lie one after the other in memory, as in a federation, are not
         copied. Those of all shards have one layout.
@@ -91,14 +91,14 @@ class Pool:
         ends = np.cumsum([len(y) for _, y, _ in shards]).tolist()
         y = np.concatenate([y for _, y, _ in shards]).astype(np.int64)
         strata = 2 * np.concatenate([cell for _, _, cell in shards]).astype(np.int64) + y
-        pool = cls(
+        store = cls(
             X=_joined([one.numbers for one in inputs], np.float32),
             y=torch.from_numpy(y.astype(np.float32)),
             strata=torch.from_numpy(strata),
             cells=cells,
             codes=_joined(codes, np.int32) if codes[0].shape[1] else None,
         )
-        return pool, [range(start, stop) for start, stop in itertools.pairwise([0, *ends])]
+        return store, [range(start, stop) for start, stop in itertools.pairwise([0, *ends])]
 
 
 def _joined(parts: Sequence[np.ndarray], dtype: type[np.float32 | np.int32]) -> Tensor:

@@ -28,7 +28,7 @@ class Multipliers:
     attributes : tuple of Attribute
         The task's sensitive attributes.
     rows : range
-        The client's training rows in the pool.
+        The client's training rows in the store.
     start : ndarray (3, J), optional
         What the client holds from its last job: multipliers, gains, gaps.
     """

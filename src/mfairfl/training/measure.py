@@ -17,8 +17,8 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import Model, Workspace
-from mfairfl.training.batches import BLOCK, Pool, padded_batch, whole_lanes
-from mfairfl.training.deadline import check_time
+from mfairfl.training.batches import BLOCK, RowStore, padded_batch, whole_lanes
+from mfairfl.training.execution import check_time
 
 _FORWARD_ROWS = 16 * BLOCK  # evaluated at once: the activations stay in the caches
 _COUNTED_ROWS = 512 * BLOCK  # counted at once: bounds memory
@@ -32,7 +32,7 @@ class Probe(NamedTuple):
     weights : ndarray (m,) or (R, m)
         One model, or an ensemble that answers with the mean of its members' probabilities.
     rows : range
-        Rows of the pool.
+        Rows of the store.
     shares : ndarray (R,), optional
         Weights of an ensemble's members; None counts them alike.
     thresholds : Thresholds, optional
@@ -45,16 +45,16 @@ class Probe(NamedTuple):
     thresholds: Thresholds | None = None
 
 
-def measure(probes: Sequence[Probe], model: Model, pool: Pool) -> list[Statistics]:
+def measure(probes: Sequence[Probe], model: Model, store: RowStore) -> list[Statistics]:
     """Return loss, score and decision sums per (cell, label) for every probe."""
     found: list[Statistics] = []
     for part in _bounded(probes):
-        found += _statistics(_joined_logits(part, model, pool), part, pool)
+        found += _statistics(_joined_logits(part, model, store), part, store)
     return found
 
 
 def score_sums(
-    probes: Sequence[Probe], model: Model, pool: Pool, *, drawn: bool = False
+    probes: Sequence[Probe], model: Model, store: RowStore, *, drawn: bool = False
 ) -> list[ScoreSums]:
     """Return what rows of each (cell, label) have which score, for every probe.
 
@@ -66,31 +66,31 @@ def score_sums(
     """
     found = []
     for part in _bounded(probes):
-        for probe, scores in zip(part, _row_scores(part, model, pool, drawn), strict=True):
-            strata = pool.strata[probe.rows.start : probe.rows.stop].numpy()
-            told = strata < 2 * pool.cells
+        for probe, scores in zip(part, _row_scores(part, model, store, drawn), strict=True):
+            strata = store.strata[probe.rows.start : probe.rows.stop].numpy()
+            told = strata < 2 * store.cells
             cells, y = strata[told] // 2, strata[told] % 2
-            found.append(ScoreSums.from_rows(scores[told], cells, y, size=pool.cells))
+            found.append(ScoreSums.from_rows(scores[told], cells, y, size=store.cells))
     return found
 
 
 def _row_scores(
-    probes: Sequence[Probe], model: Model, pool: Pool, drawn: bool
+    probes: Sequence[Probe], model: Model, store: RowStore, drawn: bool
 ) -> Iterator[RowScores]:
     """Yield the scores of every probe's rows."""
     if not drawn:
-        yield from map(RowScores.from_logits, logits(probes, model, pool))
+        yield from map(RowScores.from_logits, logits(probes, model, store))
         return
     members = [_members(probe) for probe in probes]
     single = [Probe(m, p.rows) for p, own in zip(probes, members, strict=True) for m in own]
-    each = iter(logits(single, model, pool))
+    each = iter(logits(single, model, store))
     for probe, own in zip(probes, members, strict=True):
         yield RowScores.of_mixture(np.stack([next(each).numpy() for _ in own]), _shares(probe))
 
 
-def logits(probes: Sequence[Probe], model: Model, pool: Pool) -> list[Tensor]:
+def logits(probes: Sequence[Probe], model: Model, store: RowStore) -> list[Tensor]:
     """Return the logits of every probe's rows, float64 (n,)."""
-    z, counts = _joined_logits(probes, model, pool), [len(probe.rows) for probe in probes]
+    z, counts = _joined_logits(probes, model, store), [len(probe.rows) for probe in probes]
     return list(torch.split(z[: sum(counts)], counts))
 
 
@@ -128,14 +128,14 @@ def _spans(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.repeat(starts - before, counts) + np.arange(counts.sum())
 
 
-def _joined_logits(probes: Sequence[Probe], model: Model, pool: Pool) -> Tensor:
+def _joined_logits(probes: Sequence[Probe], model: Model, store: RowStore) -> Tensor:
     """Return the logits of all probes' rows, one probe after the other, in whole lanes.
 
     Elementwise kernels round the tail of an array differently. Computed on as they are, these
     have no tail, so a row has the same bits wherever it stands.
     """
     asked = [_MemberProbe(probe, r) for probe in probes for r in range(_models(probe))]
-    z = _evaluate(asked, model, pool)
+    z = _evaluate(asked, model, store)
     return z if len(asked) == len(probes) else _ensembles(z, probes)
 
 
@@ -157,7 +157,7 @@ class _MemberProbe(NamedTuple):
 
 
 @torch.no_grad()
-def _evaluate(asked: Sequence[_MemberProbe], model: Model, pool: Pool) -> Tensor:
+def _evaluate(asked: Sequence[_MemberProbe], model: Model, store: RowStore) -> Tensor:
     """Return the logits of each model on its rows, one after the other, float64, whole lanes."""
     starts = np.array([one.probe.rows.start for one in asked], dtype=np.int64)
     counts = np.array([len(one.probe.rows) for one in asked], dtype=np.int64)
@@ -173,7 +173,7 @@ def _evaluate(asked: Sequence[_MemberProbe], model: Model, pool: Pool) -> Tensor
             owner, offset = owners[part], offsets[part]
             size = np.minimum(width, counts[owner] - offset)
             index = torch.from_numpy(_padded_spans(starts[owner] + offset, size, width))
-            inputs, codes = pool.take(index, workspace), pool.take_codes(index)
+            inputs, codes = store.take(index, workspace), store.take_codes(index)
             weights = _stacked([asked[i] for i in owner], model)
             values, _ = model.forward(weights, inputs, workspace, codes)
             if owner[0] == owner[-1]:  # one client's: they lie one after the other
@@ -235,12 +235,12 @@ def _ensemble(members: Tensor, shares: np.ndarray) -> Tensor:
     return yes - no
 
 
-def _statistics(z: Tensor, probes: Sequence[Probe], pool: Pool) -> list[Statistics]:
+def _statistics(z: Tensor, probes: Sequence[Probe], store: RowStore) -> list[Statistics]:
     """Sum over the rows of each probe; a bin's rows are added in their order."""
     counts = np.array([len(probe.rows) for probe in probes], dtype=np.int64)
     rows = _spans(np.array([probe.rows.start for probe in probes], dtype=np.int64), counts)
-    count, bins = len(rows), 2 * pool.cells + 2  # the last two are not told
-    strata = pool.strata.numpy()[rows]
+    count, bins = len(rows), 2 * store.cells + 2  # the last two are not told
+    strata = store.strata.numpy()[rows]
     place = bins * np.repeat(np.arange(len(probes)), counts) + strata
     score, loss = torch.sigmoid(z)[:count], torch.nn.functional.softplus(z)[:count]
     loss -= torch.from_numpy(strata & 1) * z[:count]  # nan of a broken model: the server sees it
@@ -249,7 +249,7 @@ def _statistics(z: Tensor, probes: Sequence[Probe], pool: Pool) -> list[Statisti
     def total(values: np.ndarray | None) -> np.ndarray:
         sums = np.bincount(place, values, minlength=bins * len(probes))
         table = sums.astype(np.float64, copy=False).reshape(len(probes), bins // 2, 2)
-        return table[:, : pool.cells]
+        return table[:, : store.cells]
 
     sums = (
         total(None),

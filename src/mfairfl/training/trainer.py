@@ -23,9 +23,9 @@ from torch import Tensor
 
 from mfairfl.fairness.cells import Statistics
 from mfairfl.models import Model, Workspace
-from mfairfl.training.batches import Deck, Pool, whole_lanes
+from mfairfl.training.batches import Deck, RowStore, whole_lanes
 from mfairfl.training.controller import Multipliers
-from mfairfl.training.deadline import check_time
+from mfairfl.training.execution import check_time
 from mfairfl.training.measure import Probe, measure
 from mfairfl.training.plan import Optimizer, Plan, Table2
 
@@ -150,7 +150,7 @@ class Outcome:
     memory: np.ndarray | None = None
 
 
-def run_works(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
+def run_works(works: Sequence[Work], model: Model, store: RowStore) -> list[Outcome]:
     """Train every work and return the outcomes in the same order."""
     outcomes: dict[int, Outcome] = {}
     # One piece of memory for all updates: many small ones cost more than what is written there.
@@ -164,7 +164,7 @@ def run_works(works: Sequence[Work], model: Model, pool: Pool) -> list[Outcome]:
     for members in stacks.values():
         members.sort(key=lambda member: -_steps(works[member[0]]))
         for part in _evenly(members, min(_MAX_STACK, _MAX_ROWS // members[0][1].width or 1)):
-            stack = _Stack([(works[i], deck) for i, deck in part], model, pool, workspace)
+            stack = _Stack([(works[i], deck) for i, deck in part], model, store, workspace)
             stack.run()
             for row, (i, _) in enumerate(part):
                 outcomes[i] = stack.outcome(row, updates[i])
@@ -226,11 +226,11 @@ class _Stack:
     """Jobs that advance together, most steps first."""
 
     def __init__(
-        self, members: list[tuple[Work, Deck]], model: Model, pool: Pool, workspace: Workspace
+        self, members: list[tuple[Work, Deck]], model: Model, store: RowStore, workspace: Workspace
     ) -> None:
         self._works = [work for work, _ in members]
         self._decks = [deck for _, deck in members]
-        self._model, self._pool, self._workspace = model, pool, workspace
+        self._model, self._store, self._workspace = model, store, workspace
         self._steps = [_steps(work) for work in self._works]
         shape = len(members), whole_lanes(model.size)
         self._weights = workspace.buffer(("weights", 0), shape).zero_()
@@ -243,7 +243,7 @@ class _Stack:
 
     def _optional_terms(self, width: int) -> None:
         """Set up the terms the whole stack uses; None where no job does (see `_stack_key`)."""
-        works, first, cells = self._works, self._works[0], self._pool.cells
+        works, first, cells = self._works, self._works[0], self._store.cells
         priced = 2 * cells + 2  # the last two: rows that no price is put on
         self._moving = {i: w.multipliers for i, w in enumerate(works) if w.multipliers is not None}
         moving = first.multipliers is not None
@@ -288,9 +288,9 @@ class _Stack:
             self._decks[i].deal(index[:count, i], weight[:count, i])
         priced = self._loss is not None or self._score is not None
         rows = torch.from_numpy(index)
-        parts = [rows, torch.from_numpy(weight), self._pool.y[rows]]
+        parts = [rows, torch.from_numpy(weight), self._store.y[rows]]
         if priced:
-            parts.append(self._pool.strata[rows])
+            parts.append(self._store.strata[rows])
         for step, each in enumerate(zip(*(part.unbind() for part in parts), strict=True), first):
             active = self._active(step)
             yield _Batches(*(one[:active] for one in each))
@@ -300,8 +300,8 @@ class _Stack:
         if active < len(self._now[0]):
             self._now = self._weights[:active], self._gradient[:active]
         weights, gradient = self._now
-        inputs = self._pool.take(batch.rows, self._workspace)
-        codes = self._pool.take_codes(batch.rows)
+        inputs = self._store.take(batch.rows, self._workspace)
+        codes = self._store.take_codes(batch.rows)
         logits, pullback = self._model.forward(weights, inputs, self._workspace, codes)
         pullback(self._slope(logits, batch).mul_(batch.weight), gradient)
         if self._centre is not None and self._pull is not None:
@@ -325,7 +325,7 @@ class _Stack:
         relative = [i for i, moving in self._moving.items() if moving.setting.relative]
         own = dict(zip(relative, self._measured(relative), strict=True))
         for i, moving in self._moving.items():
-            moving.begin(self._pool.counts(moving.rows), own.get(i))
+            moving.begin(self._store.counts(moving.rows), own.get(i))
             self._reprice(i)
 
     def _end_of_epoch(self, step: int, active: int) -> None:
@@ -345,10 +345,10 @@ class _Stack:
         """Measure these jobs' present weights on their own rows."""
         weights = self._weights.numpy()[:, : self._model.size]
         probes = [Probe(weights[i], self._moving[i].rows) for i in jobs]
-        return measure(probes, self._model, self._pool)
+        return measure(probes, self._model, self._store)
 
     def _reprice(self, i: int) -> None:
-        plan, cells = self._works[i].plan, self._pool.cells
+        plan, cells = self._works[i].plan, self._store.cells
         loss, score = self._moving[i].prices()
         if self._loss is not None and self._score is not None:
             base = _flat(plan.loss_table, cells, 1.0), _flat(plan.score_table, cells, 0.0)

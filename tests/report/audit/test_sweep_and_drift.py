@@ -11,7 +11,7 @@ import mfairfl
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import demographic_parity_ratio, equalized_odds_violation
 from mfairfl.fairness.share_change import share_change
-from mfairfl.report.audit.significance import holm
+from mfairfl.fairness.uncertainty import holm
 
 
 def scored(rng, n=300):

@@ -14,8 +14,9 @@ from typing import Any
 import pandas as pd
 
 from mfairfl.experiments.frames import require_columns, require_unique
-from mfairfl.experiments.statistics import holm, paired, summary
+from mfairfl.experiments.statistics import paired, summary
 from mfairfl.experiments.tables.layout import POOLED, TableLayout, TableMeasure, measures
+from mfairfl.fairness.uncertainty import holm
 
 LEVEL = 0.05
 _METHOD = ["protocol", "data", "split", "strategy", "notion"]

@@ -23,11 +23,11 @@ from mfairfl.fairness.rates import KINDS, PROPORTIONS, pooled_table
 from mfairfl.fairness.share_change import share_change
 from mfairfl.fairness.summary import reported_groupings, summarise
 from mfairfl.fairness.tally import Tally
-from mfairfl.fairness.uncertainty import Interval, intervals
+from mfairfl.fairness.uncertainty import Interval, holm, intervals
 from mfairfl.report.audit.document import AuditDocument, Drift, DriftRow
 from mfairfl.report.audit.numbers import measured_notions, needs_label
 from mfairfl.report.audit.settings import AuditSettings
-from mfairfl.report.audit.significance import Share, fisher, holm, mover
+from mfairfl.report.audit.significance import Share, fisher, mover
 from mfairfl.text import some_of
 
 _RATES = {

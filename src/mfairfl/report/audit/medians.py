@@ -15,21 +15,9 @@ from numpy.typing import NDArray
 
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.audit_counts import AuditCounts
+from mfairfl.geometry.robust import lower_median
 
 MedianKind = Literal["sample median", "edge of the score grid"]
-
-
-def lower_median(scores: Any) -> float:
-    """Return the lower of the middle scores; the same rows are above it as above the median.
-
-    Examples
-    --------
-    >>> lower_median([4, 1, 3, 2])  # two are above, as they are above 2.5
-    2.0
-    """
-    values = np.asarray(scores, dtype=np.float64)
-    middle = (len(values) - 1) // 2
-    return float(np.partition(values, middle)[middle])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

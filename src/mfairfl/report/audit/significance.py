@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -40,23 +40,6 @@ def fisher(one: Share, other: Share) -> float | None:
 
     table = np.array([[hits, rows - hits] for hits, rows in (one, other)])
     return min(float(fisher_exact(table).pvalue), 1.0)
-
-
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Correct p-values of several tests after Holm (1979); None is no test.
-
-    Examples
-    --------
-    >>> holm([0.01, None, 0.04, 0.03])
-    [0.03, None, 0.06, 0.06]
-    """
-    tested = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
-    found: list[float | None] = [None] * len(p_values)
-    largest = 0.0
-    for rank, (p, i) in enumerate(tested):
-        largest = max(largest, min(1.0, (len(tested) - rank) * p))
-        found[i] = largest
-    return found
 
 
 def ratio_interval(one: Share, other: Share, level: float = 0.95) -> Interval | None:
