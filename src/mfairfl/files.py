@@ -154,10 +154,13 @@ def load_toml(path: Path) -> dict[str, Any]:
 
 def load_settings(file: Path, model: type[_Settings]) -> _Settings:
     """Read a settings file; its `RelativePath` values become relative to its folder."""
+    values = load_toml(file)
     try:
-        return model.model_validate(load_toml(file), context=file.resolve().parent)
+        return model.model_validate(values, context=file.resolve().parent)
     except ValidationError as error:
         raise ConfigError(f"{file}: {first_problem(error, model)}") from None
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None
 
 
 def toml_text(value: Any) -> str:

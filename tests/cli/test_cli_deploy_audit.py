@@ -54,7 +54,7 @@ def test_what_is_missing_is_said_in_one_line(cli, words, message):
     [
         (("--prediction", "decision"), "fair for whom?"),
         (("--sensitive", "sex"), "no decisions: name their column"),
-        ((*GOOD, "--notion", "eo"), "notion 'eo' needs labels"),
+        ((*GOOD, "--notion", "eo"), "notion 'equalized_odds' needs labels"),
         ((*GOOD, "--tolerance", "7"), "audit.tolerance"),
         ((*GOOD, "--score-range", "1"), "--score-range 1: write LOW,HIGH"),
         (("--run", "runs/a", "--label", "hired"), "audit.label: a run's model is audited on its"),

@@ -78,7 +78,7 @@ def test_the_app_writes_the_counts_of_all_rows(laid, frame):
     events = [line["event"] for line in read_journal(request.parent / "journal.jsonl", "7")]
     assert events == ["waiting", "auditing", "finished"]
     built = build_silo_audit(load_request(request), found)
-    every = build_audit(pooled(frame, floor=10), ASKED.settings())
+    every = build_audit(pooled(frame, floor=10), ASKED.settings(ASKED.meaning()))
     assert built.model_dump(exclude={"sources"}) == every.model_dump(exclude={"sources"})
     (state,) = (folder / "silos" / "east" / "state").glob("audit-*")
     assert json.loads((state / "requests.json").read_text())["requests"] == 2
@@ -158,13 +158,9 @@ def written(tmp_path, **audit):
     return tmp_path / "federation.toml"
 
 
-def test_the_coordinator_s_file_says_what_is_audited_and_flags_override_it(tmp_path):
-    file = written(tmp_path, label="hired", prediction="d", sensitive=["sex"], run="runs/a")
-    asked = load_federation(file).audit
-    assert asked.run == tmp_path / "runs" / "a"
-    other = asked.overridden({"label": "promoted", "tolerance": 0.1, "run": None})
-    assert (other.label, other.prediction, other.tolerance) == ("promoted", "d", 0.1)
-    other.check()
+def test_the_run_of_the_coordinator_s_file_is_relative_to_it(tmp_path):
+    file = written(tmp_path, sensitive=["sex"], run="runs/a")
+    assert load_federation(file).audit.run == tmp_path / "runs" / "a"
 
 
 @pytest.mark.parametrize(
@@ -173,6 +169,8 @@ def test_the_coordinator_s_file_says_what_is_audited_and_flags_override_it(tmp_p
         ({"labels": "hired"}, "unknown key 'audit.labels': did you mean 'audit.label'"),
         ({"score_range": [0]}, "audit.score_range"),
         ({"facts": {"tols": "x"}}, "audit.facts.tols"),
+        ({"tolerance": 2.0}, "federation.toml: audit.tolerance"),
+        ({"notions": ["x"]}, "federation.toml: unknown notion 'x'"),
     ],
 )
 def test_a_mistake_in_the_section_is_told_with_its_key(tmp_path, audit, message):
@@ -188,7 +186,6 @@ def test_a_mistake_in_the_section_is_told_with_its_key(tmp_path, audit, message)
         ({"sensitive": ("sex",), "score": "s"}, "no decisions"),
         ({"sensitive": ("sex",), "prediction": "d", "notions": ("eo",)}, "needs labels"),
         ({"prediction": "d", "sex": "sex", "race": "sex"}, "named as sex and as race"),
-        ({"sensitive": ("sex",), "prediction": "d", "tolerance": 2.0}, "audit.tolerance"),
         ({"sensitive": ("sex",), "prediction": "d", "notions": ("x",)}, "unknown notion 'x'"),
         ({"run": "runs/a", "label": "hired"}, "audit.label: a run's model is audited on its own"),
         ({"sensitive": ("s",), "prediction": "d", "score_range": (1.0, 0.0)}, "score range 1"),
@@ -203,7 +200,7 @@ def test_what_cannot_be_asked_is_refused_in_one_line(keys, message):
 def test_columns_of_sex_and_race_are_sensitive():
     asked = AuditRequest(sensitive=("age",), prediction="d", sex="sex", race="race")
     assert asked.columns().sensitive == ("age", "sex", "race")
-    assert asked.settings().facts.audit_date == date.today().isoformat()
+    assert asked.settings(asked.meaning()).facts.audit_date == date.today().isoformat()
 
 
 def test_a_run_needs_settings_and_an_audit_does_not(tmp_path):

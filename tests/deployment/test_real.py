@@ -93,7 +93,7 @@ def audited(file, tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     request = load_request(out / "request.json")
-    every = build_audit(pooled(frame, request.columns()), request.settings())
+    every = build_audit(pooled(frame, request.columns()), request.settings(request.meaning()))
     assert {k: v for k, v in found.items() if k != "sources"} == json.loads(
         every.model_dump_json(exclude={"sources"})
     )

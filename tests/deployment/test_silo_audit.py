@@ -35,7 +35,9 @@ def over_silos(folder, frame, *, min_rows=10, without=()):
 
 
 def of_all_rows(frame, floor=1):
-    return build_audit(pooled(frame, REQUEST.columns(), floor=floor), REQUEST.settings())
+    return build_audit(
+        pooled(frame, REQUEST.columns(), floor=floor), REQUEST.settings(REQUEST.meaning())
+    )
 
 
 def content(document):

@@ -11,7 +11,7 @@ import numpy as np
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.results import Measured
 from mfairfl.report.audit.build import build_audit
-from mfairfl.report.audit.settings import AuditFacts, AuditMeaning, AuditSettings, AuditSource
+from mfairfl.report.audit_settings import AuditFacts, AuditMeaning, AuditSettings, AuditSource
 from mfairfl.report.document import (
     Change,
     ComparedModel,

@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from inspect import Parameter, signature
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mfairfl.cli.audit import audit, score_ends, show_audit
+from mfairfl.cli.audit import Baseline, audit_values, show_audit
 from mfairfl.cli.deploy import journal_progress, silo_files
-from mfairfl.cli.flags import Json, with_flags
+from mfairfl.cli.flags import Json, option_flags
 from mfairfl.errors import ConfigError, require_extra
-from mfairfl.runs.options import comma_list
+from mfairfl.report.audit_options import AUDIT_OPTIONS
+from mfairfl.runs.options import dotted, nested
 
 if TYPE_CHECKING:
     from mfairfl.deployment.audit_request import AuditRequest
 
-_FACTS = ("tool", "data_source", "data_kind", "distribution_date", "audit_date")
-_LISTS = {"sensitive": "sensitive", "notion": "notions"}
-_SHARED = (
-    *("prediction", "label", "score", "sensitive", "favourable", "selected", "threshold"),
-    *("score_range", "notion", "tolerance", "level", "sex", "race", "small_categories", *_FACTS),
-)
 
-
-def _audit_flags(function: Callable[..., None]) -> Callable[..., None]:
-    """Add flags of `mfairfl audit` to a command, which gets those that were given as `flags`."""
-    theirs = signature(audit, eval_str=True).parameters
-    return with_flags(function, [_unset(theirs[name]) for name in _SHARED])
-
-
-def _unset(flag: Parameter) -> Parameter:
-    """Return a flag without a default, so that what a file says is overridden by flags only."""
-    kind, *about = get_args(flag.annotation)
-    return flag.replace(default=None, annotation=Annotated[(kind | None, *about)])
-
-
-@_audit_flags
+@option_flags(AUDIT_OPTIONS)
 def deploy_audit(
     file: Annotated[
         Path | None, typer.Argument(metavar="FEDERATION.toml", help="The coordinator's file.")
@@ -59,9 +40,7 @@ def deploy_audit(
         int | None,
         typer.Option(min=1, help="With --silo: rows below which nothing is counted; 10."),
     ] = None,
-    baseline: Annotated[
-        Path | None, typer.Option(metavar="AUDIT", help="Earlier audit: what has changed since?")
-    ] = None,
+    baseline: Baseline = None,
     out: Annotated[
         Path, typer.Option(help="Folder for audit.html, audit.json, tables, counts and journal.")
     ],
@@ -113,18 +92,10 @@ def requested_audit(file: Path | None, flags: Mapping[str, Any], run: Path | Non
     """Lay flags over what the coordinator's file says, and check it."""
     from mfairfl.deployment.audit_request import AuditRequest  # noqa: PLC0415 - only when called
     from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
+    from mfairfl.report.audit_settings import validated  # noqa: PLC0415
 
-    said = AuditRequest() if file is None else load_federation(file).audit
-    given = {key: value for key, value in flags.items() if key not in (*_FACTS, *_LISTS)}
-    for flag, key in _LISTS.items():
-        if flag in flags:
-            given[key] = [name for one in flags[flag] for name in comma_list(one)]
-    if "score_range" in given:
-        given["score_range"] = score_ends(given["score_range"])
-    if run is not None:
-        given["run"] = run
-    if facts := {key: str(flags[key]) for key in _FACTS if key in flags}:
-        given["facts"] = said.facts.model_dump() | facts
-    request = said.overridden(given)
+    given = audit_values(flags, AUDIT_OPTIONS) | ({} if run is None else {"run": run})
+    stated = {} if file is None else load_federation(file).audit.model_dump(exclude_unset=True)
+    request = validated(AuditRequest, nested(dotted(given), stated))
     request.check()
     return request

@@ -67,53 +67,78 @@ def run_flags(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
     but : sequence of str
         Options left out, because the command has a flag of the same name.
     """
-    shared = [
-        _switch(name, option)
-        if option.kind == "switch"
-        else _flag(name, str, option.metavar, option.help, option.panel)
-        for name, option in OPTIONS.items()
-        if name not in but
-    ]
     any_key = "Any other key, for example strategy.beta=0.6; may be repeated."
-    shared.append(_flag("set", list[str], "KEY=VALUE", any_key, "Run"))
-
-    return lambda function: with_flags(function, shared)
-
-
-def with_flags(function: Command, shared: Sequence[Parameter]) -> Command:
-    """Add flags to a command, which gets those that were given as `flags`."""
-    parameters = signature(function, eval_str=True).parameters.values()
-    own = [p for p in parameters if p.name != "flags"]
-    first = [p for p in own if p.kind is not Parameter.KEYWORD_ONLY]
-
-    @wraps(function)
-    def call(**given: Any) -> None:
-        flags = {flag.name: given.pop(flag.name) for flag in shared}
-        function(**given, flags={k: v for k, v in flags.items() if v is not None})
-
-    # Typer reads the signature.
-    known = Signature([*first, *shared, *own[len(first) :]])
-    call.__signature__ = known  # type: ignore[attr-defined]
-    return call
-
-
-def _flag(name: str, kind: Any, metavar: str, text: str, panel: str) -> Parameter:
-    flag = f"--{name.replace('_', '-')}"
-    option = typer.Option(flag, metavar=metavar, help=text, rich_help_panel=panel)
-    return _parameter(name, kind, option)
-
-
-def _switch(name: str, option: Option) -> Parameter:
-    off = f" /--no-{name.replace('_', '-')}"  # without a name for what is so anyway
-    return _parameter(
-        name, bool, typer.Option(off, help=option.help, rich_help_panel=option.panel)
+    sets = typer.Option(metavar="KEY=VALUE", help=any_key, rich_help_panel="Run")
+    return option_flags(
+        {name: option for name, option in OPTIONS.items() if name not in but},
+        _parameter("set", list[str], sets),
     )
+
+
+def option_flags(
+    options: Mapping[str, Option], *others: Parameter
+) -> Callable[[Command], Command]:
+    """Add the flags of options to a command, which gets those that were given as `flags`."""
+    shared = [*(_flag(name, option) for name, option in options.items()), *others]
+
+    def add(function: Command) -> Command:
+        parameters = signature(function, eval_str=True).parameters.values()
+        own = [p for p in parameters if p.name != "flags"]
+        first = [p for p in own if p.kind is not Parameter.KEYWORD_ONLY]
+
+        @wraps(function)
+        def call(**given: Any) -> None:
+            flags = {flag.name: given.pop(flag.name) for flag in shared}
+            function(**given, flags={k: v for k, v in flags.items() if v is not None})
+
+        # Typer reads the signature.
+        whole = Signature([*first, *shared, *own[len(first) :]])
+        call.__signature__ = whole  # type: ignore[attr-defined]
+        return call
+
+    return add
+
+
+def _flag(name: str, option: Option) -> Parameter:
+    flag = name.replace("_", "-")
+    shown: dict[str, Any] = {"help": option.help, "rich_help_panel": option.panel}
+    if option.kind == "switch":  # without a name for what holds anyway
+        return _parameter(name, bool, typer.Option(f" /--no-{flag}", **shown))
+    kind = list[str] if option.repeated else str
+    return _parameter(name, kind, typer.Option(f"--{flag}", metavar=option.metavar, **shown))
 
 
 def _parameter(name: str, kind: Any, option: Any) -> Parameter:
     return Parameter(
         name, Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, option]
     )
+
+
+def parsed(flags: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str, Any]:
+    """Read the values of flags; errors name the flag.
+
+    Examples
+    --------
+    >>> parsed({"rounds": "3", "sensitive": "sex,age"}, OPTIONS)
+    {'rounds': 3, 'sensitive': ['sex', 'age']}
+    """
+    return {name: _parsed(name, value, options[name]) for name, value in flags.items()}
+
+
+def _parsed(name: str, value: Any, option: Option) -> Any:
+    if isinstance(value, bool):
+        return value
+    values = []
+    for text in value if option.repeated else [value]:
+        try:
+            values.append(option.parse(text))
+        except ConfigError as error:
+            raise ConfigError(f"--{name.replace('_', '-')} {text}: {error}") from None
+    if not option.repeated:
+        return values[0]
+    if option.kind == "cuts":
+        return {column: cuts for given in values for column, cuts in given.items()}
+    return [part for given in values for part in given] if option.kind == "names" else values
 
 
 def parse_sets(pairs: Sequence[str]) -> dict[str, Any]:
@@ -147,12 +172,8 @@ def split_names(given: Sequence[str], columns: Collection[str]) -> list[str]:
 def configuration(file: Path | None, flags: Mapping[str, Any]) -> Config:
     """Lay flags (as given, by the names of `OPTIONS`, and `set`) over a TOML file and validate."""
     sets = parse_sets(flags.get("set", ()))
-    given = {
-        name: value if isinstance(value, bool) else OPTIONS[name].parse(value)
-        for name, value in flags.items()
-        if name != "set"
-    }
-    merged = settings(file, given | sets)
+    given = {name: value for name, value in flags.items() if name != "set"}
+    merged = settings(file, parsed(given, OPTIONS) | sets)
     if "csv" in flags:
         said = merged.get("task", {})
         missing = [f"--{key}" for key in ("label", "favourable", "sensitive") if key not in said]

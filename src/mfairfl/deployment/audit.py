@@ -28,7 +28,7 @@ from mfairfl.fairness.scores import ScoreSums
 from mfairfl.files import write_atomically
 from mfairfl.report.audit.build import build_audit
 from mfairfl.report.audit.document import AuditDocument
-from mfairfl.report.audit.settings import AuditMeaning, AuditSettings, AuditSource
+from mfairfl.report.audit_settings import AuditMeaning, AuditSettings, AuditSource
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.sending import model_to_send
 from mfairfl.wire.audit_answers import SiloFacts
@@ -118,7 +118,7 @@ def _model_source(run: Path) -> AuditSource:
 
 def _settings(request: AuditRequest) -> AuditSettings:
     if request.run is None:
-        return request.settings()
+        return request.settings(request.meaning())
     task = RunRecord.read(request.run).task
     meaning = AuditMeaning(label=task.label, favourable=task.favourable, client="silos")
     return request.settings(meaning, f"the model of run {request.run.name}")

@@ -14,34 +14,43 @@ from typing import Any, Literal, NamedTuple
 from mfairfl.errors import ConfigError, unknown
 from mfairfl.files import load_toml
 
-Kind = Literal["text", "integer", "number", "names", "integers", "switch"]
+Kind = Literal["text", "integer", "number", "names", "integers", "range", "cuts", "switch"]
+_METAVARS = {
+    "names": "NAME,...",
+    "integers": "INTEGER,...",
+    "range": "LOW,HIGH",
+    "cuts": "NAME=A,B",
+}
 
 
 class Option(NamedTuple):
-    """An option of a run.
+    """An option of a run or an audit.
 
     Parameters
     ----------
     key : str
         The configuration key it sets.
     kind : str
-        What it holds; `names` and `integers` are lists, separated by commas on the command line;
-        a `switch` is true unless the flag ``--no-NAME`` is given.
+        What it holds; `names`, `integers`, `range` and `cuts` are separated by commas on the
+        command line; a `switch` is true unless the flag ``--no-NAME`` is given.
     help : str
         One line for the command line's help.
     panel : str
         Under which heading the help shows it.
+    repeated : bool
+        Whether the flag may be given several times; all values together are its value.
     """
 
     key: str
     kind: Kind
     help: str
     panel: str
+    repeated: bool = False
 
     @property
     def metavar(self) -> str:
         """What the help shows in place of a value."""
-        return {"names": "NAME,...", "integers": "INTEGER,..."}.get(self.kind, self.kind.upper())
+        return _METAVARS.get(self.kind, self.kind.upper())
 
     def parse(self, text: str) -> Any:
         """Read a value from the command line; the configuration checks it.
@@ -50,13 +59,22 @@ class Option(NamedTuple):
         --------
         >>> OPTIONS["lr"].parse("0.1"), OPTIONS["hidden"].parse("64,64")
         (0.1, [64, 64])
+        >>> Option("bins", "cuts", "", "").parse("age=40,60")
+        {'age': [40, 60]}
         """
-        if self.kind == "text":
-            return text
-        if self.kind == "names":
-            return comma_list(text)
-        if self.kind == "integers":
-            return [toml_value(part) for part in comma_list(text)]
+        match self.kind:
+            case "text":
+                return text
+            case "names":
+                return comma_list(text)
+            case "integers":
+                return [toml_value(part) for part in comma_list(text)]
+            case "range":
+                return _numbers(text, "write LOW,HIGH, such as 0,1", count=2)
+            case "cuts":
+                name, _, cuts = text.rpartition("=")
+                advice = "write NAME=A,B with numbers, such as age=40,60"
+                return {name.strip(): _numbers(cuts if name.strip() else "", advice)}
         return toml_value(text)
 
 
@@ -160,6 +178,15 @@ def toml_value(text: str) -> Any:
         return text
     # A text with a line break could bring further keys.
     return parsed["value"] if len(parsed) == 1 else text
+
+
+def _numbers(text: str, advice: str, count: int | None = None) -> list[Any]:
+    numbers = [toml_value(part) for part in comma_list(text)]
+    if not all(isinstance(number, int | float) for number in numbers):
+        raise ConfigError(advice)
+    if not numbers or len(numbers) != (count or len(numbers)):
+        raise ConfigError(advice)
+    return numbers
 
 
 def nested(options: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from mfairfl.fairness import Interval, verdict
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.report.audit.build import build_audit
 from mfairfl.report.audit.document import NOTICE, AuditDocument
-from mfairfl.report.audit.settings import AuditSettings
+from mfairfl.report.audit_settings import AuditSettings
 from mfairfl.runs.evaluation import evaluate_rows
 
 SEX = Attribute("sex", ("F", "M"))

@@ -13,7 +13,7 @@ from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
 from mfairfl.report.audit.bias_tables import bias_tables
 from mfairfl.report.audit.medians import AboveMedian, split_at_median
-from mfairfl.report.audit.settings import AuditSettings
+from mfairfl.report.audit_settings import AuditSettings
 
 BOTH = AuditSettings(sex="sex", race="race")
 

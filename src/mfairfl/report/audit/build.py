@@ -17,9 +17,9 @@ from mfairfl.report.audit.measured import client_numbers, everyone_numbers, sect
 from mfairfl.report.audit.medians import AboveMedian
 from mfairfl.report.audit.number_bounds import number_bounds
 from mfairfl.report.audit.numbers import evaluate_counts, measured_notions
-from mfairfl.report.audit.settings import AuditSettings, AuditSource
 from mfairfl.report.audit.stored_counts import StoredCounts
 from mfairfl.report.audit.sweep import sweep
+from mfairfl.report.audit_settings import AuditSettings, AuditSource
 from mfairfl.report.definitions import define
 from mfairfl.report.document import Section, Slice
 

@@ -26,8 +26,8 @@ from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import Interval, holm, intervals
 from mfairfl.report.audit.document import AuditDocument, Drift, DriftRow
 from mfairfl.report.audit.numbers import measured_notions, needs_label
-from mfairfl.report.audit.settings import AuditSettings
 from mfairfl.report.audit.significance import Share, fisher, mover
+from mfairfl.report.audit_settings import AuditSettings
 from mfairfl.text import some_of
 
 _RATES = {

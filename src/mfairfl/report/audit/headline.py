@@ -8,7 +8,7 @@ from mfairfl.fairness.results import Measured
 from mfairfl.fairness.uncertainty import Interval
 from mfairfl.fairness.uncertainty import verdict as judge
 from mfairfl.report.audit.document import AuditHeadline, RowFacts
-from mfairfl.report.audit.settings import NOT_STATED, AuditSettings
+from mfairfl.report.audit_settings import NOT_STATED, AuditSettings
 from mfairfl.report.document import Judgement, Outcome, Section
 from mfairfl.report.wording import (
     and_list,

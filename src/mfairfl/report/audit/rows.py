@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ValidationError
 
-from mfairfl.data import SPLITS, canonical_text
 from mfairfl.data.frame import FileContent, read_file, read_frame
-from mfairfl.data.predictions import PredictionColumns
-from mfairfl.errors import ConfigError, DataError, first_problem, require_known
+from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.arrays import named_columns
-from mfairfl.fairness.audit_counts import ScoreGrid
-from mfairfl.fairness.notions import notion
 from mfairfl.report.audit.build import build_audit
 from mfairfl.report.audit.document import AuditDocument, read_audit
-from mfairfl.report.audit.numbers import needs_label
-from mfairfl.report.audit.reading import ALL, RowReading, count_frame
-from mfairfl.report.audit.settings import NOT_STATED, AuditFacts, AuditSettings, AuditSource
-
-_Model = TypeVar("_Model", bound=BaseModel)
-
-_ARRAYS = {"label": "y_true", "prediction": "y_pred", "score": "scores", "client": "clients"}
-"""The columns that arrays become, and the arguments they come from."""
+from mfairfl.report.audit_settings import AuditFacts, AuditSource, RowOptions, validated
+from mfairfl.report.counted_rows import count_frame
 
 
 def audit(
@@ -115,92 +103,30 @@ def audit(
     >>> [(one.name, one.value) for one in found.overall if "parity_diff" in one.name]
     [('demographic_parity_difference', 1.0), ('accuracy_parity_difference', 0.0)]
     """
-    named: dict[str, Any] = {"label": label, "prediction": prediction, "score": score}
-    named |= {"client": client, "sensitive": sensitive}
-    arrays = {"y_true": y_true, "y_pred": y_pred, "scores": scores, "clients": clients}
+    given = {
+        name: value
+        for name, value in locals().items()
+        if name in RowOptions.model_fields and value is not None
+    }
+    arrays = {"label": y_true, "prediction": y_pred, "score": scores, "client": clients}
+    name = "the rows"
     if rows is None:
-        content, named = _from_arrays(arrays, sensitive_features, named)
-    elif sensitive_features is not None or any(one is not None for one in arrays.values()):
+        content, columns = _from_arrays(arrays, sensitive_features, given)
+        given |= columns
+    elif any(array is not None for array in (sensitive_features, *arrays.values())):
         raise ConfigError("rows and arrays: give a file or frame and names of columns, or arrays")
     elif isinstance(rows, str | PathLike):
-        content = read_file(rows)
+        content, name = read_file(rows), Path(rows).name
     else:
         content = FileContent(read_frame(rows), sha256="")
-    reading, settings = stated(
-        **named,
-        favourable=favourable,
-        selected=selected,
-        threshold=threshold,
-        score_range=score_range,
-        bins=bins or {},
-        unknown=unknown,
-        split=split,
-        notions=notions,
-        tolerance=tolerance,
-        level=level,
-        sex=sex,
-        race=race,
-        small_categories=small_categories,
-        facts=facts,
-    )
-    return audit_content(
-        content,
-        reading,
-        settings,
-        name=Path(rows).name if isinstance(rows, str | PathLike) else "the rows",
-        baseline=read_audit(Path(baseline)) if isinstance(baseline, str | PathLike) else baseline,
-    )
-
-
-def stated(
-    *,
-    sensitive: str | Sequence[str],
-    sex: str | None = None,
-    race: str | None = None,
-    score_range: tuple[float, float] = (0.0, 1.0),
-    bins: Mapping[str, Sequence[float]],
-    unknown: Sequence[object] = (),
-    split: str | None = None,
-    notions: str | Sequence[str] = ("demographic_parity",),
-    facts: AuditFacts | Mapping[str, str] | None = None,
-    **others: Any,
-) -> tuple[RowReading, AuditSettings]:
-    """Check what was said of an audit; the arguments are those of `audit`.
-
-    The columns of sex and race are sensitive whether they are named so or not. An audit without a
-    date is of today.
-    """
-    groups = [sensitive] if isinstance(sensitive, str) else list(sensitive)
-    groups += [name for name in (sex, race) if name is not None]
-    if not groups:
-        raise ConfigError("fair for whom? Name the columns of groups: sensitive= (--sensitive)")
-    if split is not None:
-        require_known("split", [split], (*SPLITS, ALL))
-    chosen = (notions,) if isinstance(notions, str) else tuple(notions)
-    of_columns = {name: others.pop(name, None) for name in PredictionColumns.model_fields}
-    roles = _validated(PredictionColumns, of_columns | {"sensitive": tuple(dict.fromkeys(groups))})
-    known = facts if isinstance(facts, AuditFacts) else _validated(AuditFacts, dict(facts or {}))
-    if known.audit_date == NOT_STATED:
-        known = known.model_copy(update={"audit_date": date.today().isoformat()})
-    settings = _validated(
-        AuditSettings, others | {"facts": known, "notions": chosen, "sex": sex, "race": race}
-    )
-    for name in settings.notions:
-        if roles.label is None and needs_label(notion(name)):
-            raise ConfigError(f"notion '{name}' needs labels: name their column (--label)")
-    return RowReading(
-        roles=roles,
-        bins=bins,
-        unknown=tuple(map(canonical_text, unknown)),
-        grid=ScoreGrid(*score_range),
-        split=split,
-    ), settings
+    if isinstance(baseline, str | PathLike):
+        baseline = read_audit(Path(baseline))
+    return audit_content(content, validated(RowOptions, given), name=name, baseline=baseline)
 
 
 def audit_content(
     content: FileContent,
-    reading: RowReading,
-    settings: AuditSettings,
+    options: RowOptions,
     *,
     name: str,
     baseline: AuditDocument | None = None,
@@ -211,54 +137,45 @@ def audit_content(
     ----------
     content
         The rows, and what was guessed on reading them.
-    reading, settings
+    options
         What they mean, and what they are held against.
     name
         What messages and the document call them.
     """
-    found = count_frame(content.frame, reading, name=name)
+    counted = count_frame(content.frame, options, name=name)
     source = AuditSource(
         name=name,
         rows=len(content.frame),
         sha256=content.sha256,
-        left_out=dict(found.left_out),
-        notes=[*content.notes, *found.notes],
+        left_out=dict(counted.left_out),
+        notes=[*content.notes, *counted.notes],
     )
     built = build_audit(
-        found.counts,
-        settings.model_copy(update={"meaning": found.meaning}),
+        counted.counts,
+        options.settings(counted.meaning),
         sources=[source],
-        above_median=found.above_median,
+        above_median=counted.above_median,
         baseline=baseline,
     )
-    return built.with_warnings(found.warnings)
+    return built.with_warnings(counted.warnings)
 
 
 def _from_arrays(
-    arrays: Mapping[str, Any], sensitive_features: Any, names: Mapping[str, Any]
+    arrays: Mapping[str, Any], sensitive_features: Any, given: Mapping[str, Any]
 ) -> tuple[FileContent, dict[str, Any]]:
     """Make a frame of arrays; return it with the names of its columns."""
-    if names["sensitive"] or any(names[role] is not None for role in _ARRAYS):
+    if any(given.get(role) for role in ("sensitive", *arrays)):
         raise ConfigError("names of columns need rows: pass a file or a frame first")
     if sensitive_features is None:
         raise ConfigError("fair for whom? Pass sensitive_features= (or rows and sensitive=)")
     groups = named_columns(sensitive_features, None)
-    given = {role: arrays[of] for role, of in _ARRAYS.items() if arrays[of] is not None}
-    if twice := sorted(groups.keys() & given.keys()):
+    values = {role: array for role, array in arrays.items() if array is not None}
+    if twice := sorted(groups.keys() & values.keys()):
         raise ConfigError(f"a sensitive feature is called '{twice[0]}': rename it")
-    columns = {name: np.asarray(values) for name, values in (given | groups).items()}
-    sizes = {name: len(values) if values.ndim == 1 else -1 for name, values in columns.items()}
+    columns = {name: np.asarray(array) for name, array in (values | groups).items()}
+    sizes = {name: len(column) if column.ndim == 1 else -1 for name, column in columns.items()}
     if len(set(sizes.values())) > 1 or -1 in sizes.values():
         raise DataError(f"columns differ in length: {sizes}; give one value per row in each")
     frame = read_frame(pd.DataFrame(columns))
-    return FileContent(frame, sha256=""), {
-        **{role: role if role in given else None for role in _ARRAYS},
-        "sensitive": tuple(groups),
-    }
-
-
-def _validated(model: type[_Model], values: Mapping[str, Any]) -> _Model:
-    try:
-        return model.model_validate(values)
-    except ValidationError as error:
-        raise ConfigError(f"audit: {first_problem(error, model)}") from None
+    names = {role: role for role in values} | {"sensitive": tuple(groups)}
+    return FileContent(frame, sha256=""), names

@@ -35,7 +35,7 @@ def render_audit(document: AuditDocument) -> str:
     --------
     >>> from mfairfl.fairness.audit_counts import AuditCounts
     >>> from mfairfl.report.audit.build import build_audit
-    >>> from mfairfl.report.audit.settings import AuditSettings
+    >>> from mfairfl.report.audit_settings import AuditSettings
     >>> rows = AuditCounts.from_rows(None, [1, 0], sensitive_features={"sex": ["F", "M"]})
     >>> "not legal advice" in render_audit(build_audit(rows, AuditSettings()))
     True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -24,13 +24,11 @@ from mfairfl.data.predictions import (
 )
 from mfairfl.data.reading import Reading
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
+from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
 from mfairfl.report.audit.medians import AboveMedian
-from mfairfl.report.audit.settings import AuditMeaning
+from mfairfl.report.audit_settings import ALL, AuditMeaning, RowOptions
 
-ALL = "all"
-"""Rows of every split, those a model was trained on among them."""
 MOST_COUNTS = 5_000
 """Clients times combinations of groups: intervals draw each of them two thousand times."""
 _MOST_NUMBERS = 20  # values of a column of numbers that are taken for groups
@@ -39,32 +37,6 @@ _UNKNOWN = frozenset(
     | {"na", "n/a", "nan", "null", "none", "missing", "-", "no answer", "declined"}
 )
 """Groups of these names are probably none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowReading:
-    """How rows become counts.
-
-    Attributes
-    ----------
-    roles
-        What the columns are.
-    bins
-        Cuts of columns of numbers: ``{"age": (40, 60)}`` makes three groups.
-    unknown
-        Texts that mean "not known", in any column.
-    grid
-        Which scores are possible.
-    split
-        The rows to count where a column tells train rows from others (`split_column`): those of
-        one split, or ``all``. Without it train rows are refused.
-    """
-
-    roles: PredictionColumns
-    bins: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    unknown: tuple[str, ...] = ()
-    grid: ScoreGrid = field(default_factory=ScoreGrid)
-    split: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +67,7 @@ class CountedFrame:
     warnings: list[str]
 
 
-def count_frame(frame: pd.DataFrame, reading: RowReading, *, name: str) -> CountedFrame:
+def count_frame(frame: pd.DataFrame, options: RowOptions, *, name: str) -> CountedFrame:
     """Count the rows of a frame.
 
     Parameters
@@ -109,20 +81,21 @@ def count_frame(frame: pd.DataFrame, reading: RowReading, *, name: str) -> Count
     --------
     >>> from mfairfl.data import read_frame
     >>> frame = pd.DataFrame({"sex": ["F", "M", ""], "hired": [1, 0, 1]})
-    >>> roles = PredictionColumns(sensitive=("sex",), prediction="hired")
-    >>> found = count_frame(read_frame(frame), RowReading(roles=roles), name="people")
-    >>> found.counts.attributes[0].groups, found.meaning.selected
+    >>> options = RowOptions(sensitive="sex", prediction="hired")
+    >>> counted = count_frame(read_frame(frame), options, name="people")
+    >>> counted.counts.attributes[0].groups, counted.meaning.selected
     (('F', 'M', '?'), '1')
     """
-    require_columns(frame.columns, [*reading.roles.named, *reading.bins], name)
-    columns = dict(columns_of(frame, name, Reading(missing_codes=reading.unknown)))
-    columns, notes, warnings = _of_split(columns, reading, name)
-    _check_bins(reading)
-    for column, cuts in reading.bins.items():
+    named = options.columns()
+    require_columns(frame.columns, [*named.named, *options.bins], name)
+    columns = dict(columns_of(frame, name, Reading(missing_codes=options.unknown)))
+    columns, notes, warnings = _of_split(columns, options.split, named, name)
+    for column, cuts in options.bins.items():
+        _check_cuts(column, cuts, named.sensitive)
         columns[column] = _binned(columns[column], cuts)
-    roles = as_predicted(columns, reading.roles)
+    roles = as_predicted(columns, named)
     rows = read_predictions(columns, roles, name)
-    attributes = _attributes(columns, rows, reading.bins, name)
+    attributes = _attributes(columns, rows, options.bins, name)
     _check_size(rows, attributes, name)
     given: dict[str, Any] = {"sensitive_features": rows.groups, "attributes": attributes}
     given |= {"clients": rows.clients}
@@ -133,10 +106,10 @@ def count_frame(frame: pd.DataFrame, reading: RowReading, *, name: str) -> Count
         )
     return CountedFrame(
         counts=AuditCounts.from_rows(
-            rows.labels, rows.decisions, scores=rows.scores, grid=reading.grid, **given
+            rows.labels, rows.decisions, scores=rows.scores, grid=options.grid(), **given
         ),
         above_median=above,
-        meaning=_meaning(columns, reading.roles, roles),
+        meaning=_meaning(columns, named, roles),
         left_out=rows.left_out,
         notes=[*notes, *_doubtful_groups(attributes)],
         warnings=warnings,
@@ -147,10 +120,10 @@ def count_frame(frame: pd.DataFrame, reading: RowReading, *, name: str) -> Count
 
 
 def _of_split(
-    columns: dict[str, Column], reading: RowReading, name: str
+    columns: dict[str, Column], split: str | None, roles: PredictionColumns, name: str
 ) -> tuple[dict[str, Column], list[str], list[str]]:
     """Return the columns with the rows that were chosen, a note and a warning about them."""
-    split, column = reading.split, split_column(columns, reading.roles)
+    column = split_column(columns, roles)
     if split is None or (column is None and split == ALL):
         return columns, [], []
     if column is None:
@@ -159,30 +132,31 @@ def _of_split(
             "split= (--split) out"
         )
     splits = column.texts
-    kept = np.ones(len(splits), dtype=bool) if split == ALL else splits == split
-    if not kept.any():
+    counted = np.ones(len(splits), dtype=bool) if split == ALL else splits == split
+    if not counted.any():
         raise DataError(f"{name}: no row of split '{split}'; choose another (--split)")
     notes, warnings = [], []
     if split != ALL:
-        notes.append(f"only rows of split '{split}' are counted: {kept.sum():,} of {len(kept):,}")
-    if trained := int((splits[kept] == "train").sum()):
+        notes.append(
+            f"only rows of split '{split}' are counted: {counted.sum():,} of {len(counted):,}"
+        )
+    if trained := int((splits[counted] == "train").sum()):
         warnings.append(
-            f"{trained:,} of {kept.sum():,} rows are train rows: a model looks better on them "
+            f"{trained:,} of {counted.sum():,} rows are train rows: a model looks better on them "
             "than on new ones"
         )
-    chosen = {key: one.take(kept) for key, one in columns.items() if key != SPLIT}
+    chosen = {key: values.take(counted) for key, values in columns.items() if key != SPLIT}
     return chosen, notes, warnings
 
 
 # ------------------------------------------------------------------ groups
 
 
-def _check_bins(reading: RowReading) -> None:
-    for column, cuts in reading.bins.items():
-        if column not in reading.roles.sensitive:
-            raise ConfigError(f"bins of '{column}': it is not a sensitive column")
-        if not cuts or list(cuts) != sorted(set(cuts)) or not np.isfinite(list(cuts)).all():
-            raise ConfigError(f"bins of '{column}': give ascending numbers, such as 40,60")
+def _check_cuts(column: str, cuts: Sequence[float], sensitive: Sequence[str]) -> None:
+    if column not in sensitive:
+        raise ConfigError(f"bins of '{column}': it is not a sensitive column")
+    if not cuts or list(cuts) != sorted(set(cuts)):
+        raise ConfigError(f"bins of '{column}': give ascending numbers, such as 40,60")
 
 
 def _binned(column: Column, cuts: Sequence[float]) -> Column:

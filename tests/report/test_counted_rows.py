@@ -9,9 +9,9 @@ import pytest
 
 import mfairfl
 from mfairfl.data import read_frame
-from mfairfl.data.predictions import PredictionColumns
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.report.audit.reading import RowReading, count_frame
+from mfairfl.report.audit_settings import RowOptions
+from mfairfl.report.counted_rows import count_frame
 
 FRAME = pd.DataFrame(
     {
@@ -25,10 +25,9 @@ FRAME = pd.DataFrame(
 )
 
 
-def counted(frame=FRAME, *, bins=None, unknown=(), **roles):
-    roles = {"sensitive": ("sex",), "prediction": "decision"} | roles
-    reading = RowReading(roles=PredictionColumns(**roles), bins=bins or {}, unknown=unknown)
-    return count_frame(read_frame(frame), reading, name="people")
+def counted(frame=FRAME, **options):
+    given = {"sensitive": "sex", "prediction": "decision"} | options
+    return count_frame(read_frame(frame), RowOptions(**given), name="people")
 
 
 def selected(found):
@@ -108,7 +107,7 @@ def test_an_age_that_is_missing_is_unknown():
     assert found.counts.attributes[0].groups == ("under 40", "40 and over", "?")
 
 
-@pytest.mark.parametrize("cuts", [(), (60, 40), (40, 40), (float("inf"),)])
+@pytest.mark.parametrize("cuts", [(), (60, 40), (40, 40)])
 def test_cuts_must_ascend(cuts):
     with pytest.raises(ConfigError, match="ascending numbers"):
         counted(sensitive=("age",), bins={"age": cuts})
