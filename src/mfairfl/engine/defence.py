@@ -32,7 +32,7 @@ nothing was refused clears its strikes. Never are half of the clients suspended.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -49,7 +49,7 @@ from mfairfl.geometry.robust import (
     nearest_neighbour_mixing,
     norm_clipping,
 )
-from mfairfl.strategies.base import Card
+from mfairfl.strategies.base import Card, Step
 
 LIARS = 0.2
 """The share of clients that rules of the literature assume to lie."""
@@ -97,33 +97,53 @@ class Defended:
     ----------
     kept : list of int
         Places of the clients that it sees.
-    rows : ndarray (K, K)
-        R: what takes the place of each update, in terms of the originals.
+    sent : ndarray (K, K)
+        The Gram matrix of the updates as they were sent.
+    rows : ndarray (K, K), optional
+        R: what takes the place of each update, in terms of the originals; None leaves all K as
+        they are.
     reasons : dict of str to str
         Why the others are set aside.
     accused : bool
-        Whether that counts against them: a rule that always leaves some out accuses nobody.
+        Whether that counts against them; not where a rule always leaves some out.
     clipped : dict of str to float
         By which factor an update was shortened or weighted, where it was.
     """
 
     kept: list[int]
-    rows: Floats
+    sent: Floats
+    rows: Floats | None = None
     reasons: dict[str, str] = field(default_factory=dict)
     accused: bool = False
     clipped: dict[str, float] = field(default_factory=dict)
 
-    def gram(self, gram: Floats) -> Floats:
-        """Return the Gram matrix of what the strategy sees."""
-        return mixed_gram(gram, self.rows)[np.ix_(self.kept, self.kept)]
+    @property
+    def gram(self) -> Floats:
+        """The Gram matrix of what the strategy sees."""
+        if self.rows is None:
+            return self.sent
+        return mixed_gram(self.sent, self.rows)[np.ix_(self.kept, self.kept)]
 
     def on_originals(self, coefficients: Floats) -> Floats:
         """Return coefficients on what was sent."""
-        return np.asarray(self.rows[self.kept].T @ coefficients)
+        return coefficients if self.rows is None else self.rows[self.kept].T @ coefficients
+
+    def step_on_originals(self, step: Step) -> Step:
+        """Return a step on what the strategy saw as one on what was sent."""
+        if self.rows is None:
+            return step
+        sent = np.eye(len(self.rows))[self.kept].T  # control changes are not mixed
+        return replace(
+            step,
+            coefficients=self.on_originals(step.coefficients),
+            vectors={name: np.asarray(sent @ c) for name, c in step.vectors.items()},
+        )
 
     def log(self, rule: str) -> dict[str, Any]:
-        """Return what was done, for the round's log."""
-        return {"rule": rule, "set_aside": self.reasons, "clipped": self.clipped}
+        """Return what a rule did, for the round's log."""
+        if rule == "none":
+            return {}
+        return {"robust": {"rule": rule, "set_aside": self.reasons, "clipped": self.clipped}}
 
 
 def check_robust(name: str, card: Card) -> None:
@@ -162,8 +182,7 @@ def defend(rule: str, updates: Updates) -> Defended:
 
 
 def _none(sent: Updates) -> Defended:
-    count = len(sent.clients)
-    return Defended(kept=list(range(count)), rows=np.eye(count))
+    return Defended(kept=list(range(len(sent.clients))), sent=sent.gram)
 
 
 def _shortened(sent: Updates, factors: Floats, rows: Floats | None = None) -> Defended:
@@ -171,6 +190,7 @@ def _shortened(sent: Updates, factors: Floats, rows: Floats | None = None) -> De
     kept = np.flatnonzero(factors > 0).tolist()
     return Defended(
         kept=kept,
+        sent=sent.gram,
         rows=factors[:, None] * (np.eye(len(factors)) if rows is None else rows),
         reasons={
             sent.clients[i]: "the robust rule gives its update no weight"
@@ -215,6 +235,7 @@ def _auto(sent: Updates) -> Defended:
     factors[norms == 0] = 1.0
     return Defended(
         kept=kept,
+        sent=sent.gram,
         rows=np.diag(factors),
         reasons={sent.clients[i]: reason for i, reason in sorted(against.items())},
         accused=True,

@@ -1,7 +1,7 @@
-"""The round loop, written once: measure → plan → train → combine, then the output rule.
+"""The round loop, written once: plan → train → defend → combine → measure; then the output rule.
 
 The loop is a generator. It yields requests (`Measure`, `Score`, `Train`) and is sent the answers,
-so it knows nothing of who carries messages: the embedded engine answers for many loops at once,
+so it does not know how messages travel: the embedded engine answers for many loops at once,
 the Flower engine asks the silos.
 """
 
@@ -15,15 +15,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mfairfl.data import Split
 from mfairfl.engine.acceptance import accept_reports
 from mfairfl.engine.defence import Defended, Updates, defend, doubted_losses
 from mfairfl.engine.exchange import (
     BrokenModelError,
+    Known,
     let_train,
     measure,
     score,
-    set_aside,
     terms_of,
 )
 from mfairfl.engine.output import (
@@ -35,11 +34,11 @@ from mfairfl.engine.output import (
     choose,
 )
 from mfairfl.engine.schedule import (
-    about,
-    ask_after,
     drawn,
     ensemble_shares,
+    full_measure,
     may_be_served,
+    needed_measure,
     taking_part,
 )
 from mfairfl.engine.state import (
@@ -56,12 +55,12 @@ from mfairfl.engine.state import (
 from mfairfl.errors import FederationError
 from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.thresholds import fit_thresholds
+from mfairfl.fairness.thresholds import Thresholds, fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
 from mfairfl.models import Model
 from mfairfl.randomness import stream
-from mfairfl.strategies.base import Measurement, Round, Step
-from mfairfl.training.plan import PERSONAL, Report
+from mfairfl.strategies.base import Measurement, Round, State, Step, by_client
+from mfairfl.training.plan import PERSONAL, Job, Report
 
 Loop = Generator[Ask, Any, "Result"]
 _THRESHOLDS = 512  # bins of the logit between which a group's threshold is chosen
@@ -116,30 +115,42 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
     state : RunState
         Where to start; it is advanced in place.
     callbacks : iterable of Callback
-        Told of every completed round.
+        Called after every completed round.
     """
     watchers = list(callbacks)
     for watcher in watchers:
         watcher.on_start(setup, state)
-    known = yield from _measured_again(setup, state)
+    known = yield from _measure_again(setup, state)
     if state.round == 0:
-        _tell(watchers, setup, state, _record(setup, 0, known, set_aside=set_aside(known.reply)))
+        record = _record(setup, state, known, set_aside=known.reply.set_aside)
+        _notify(watchers, setup, state, record)
     while state.round < setup.rounds and not _stalled(setup, state):
         record, known = yield from _round(setup, state, known)
-        _tell(watchers, setup, state, record)
+        _notify(watchers, setup, state, record)
     served, final = yield from serve_model(setup, state)
-    scored = yield from score(setup, _ask_scores(setup, state, served))
+    scored = yield from score(setup, _score_request(setup, state, served))
     return Result(
         served=served,
-        measured=tuple(final.found),
-        scored=scored.found,
+        measured=tuple(final.reply.answers),
+        scored=scored.answers,
         rounds=state.round,
-        left_out={**set_aside(scored), **set_aside(final)},
-        warnings=(*_diverged(state), *state.standing.warnings()),
+        left_out={**scored.set_aside, **final.reply.set_aside},
+        warnings=(*_divergence(state), *state.standing.warnings()),
     )
 
 
-def _diverged(state: RunState) -> list[str]:
+def _notify(
+    watchers: Sequence[Callback], setup: Setup, state: RunState, record: RoundRecord
+) -> None:
+    for watcher in watchers:
+        watcher.on_round(setup, state, record)
+
+
+def _stalled(setup: Setup, state: RunState) -> bool:
+    return setup.patience is not None and state.round - state.best_round >= setup.patience
+
+
+def _divergence(state: RunState) -> list[str]:
     if not state.undone:
         return []
     return [
@@ -148,183 +159,97 @@ def _diverged(state: RunState) -> list[str]:
     ]
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What was measured of the present weights."""
-
-    reply: Reply = field(default_factory=lambda: Reply(({},)))
-    asked: frozenset[str] = frozenset()
-    complete: tuple[Split, ...] = ()
-
-    @property
-    def silent(self) -> frozenset[str]:
-        """Who has no usable answer."""
-        return self.asked - set(next(iter(self.measured.values()), ()))
-
-    @property
-    def measured(self) -> ClientSums:
-        found: ClientSums = self.reply.found[0]
-        return found
-
-    @property
-    def train(self) -> Mapping[str, Statistics]:
-        return self.measured.get("train", {})
-
-
-def _measured_again(setup: Setup, state: RunState) -> Generator[Ask, Reply, _Known]:
-    """Measure what was measured of these weights when their round ended."""
-    ask = ask_after(setup, state, about(setup, state.weights))
-    return _Known() if ask is None else (yield from _look(setup, state, ask))
-
-
-def _look(setup: Setup, state: RunState, ask: Measure) -> Generator[Ask, Reply, _Known]:
-    """Measure the present weights.
-
-    Where most of a few cannot, all are asked: they say whether it is the model that is broken.
-    """
-    try:
-        reply = yield from measure(setup, state, ask)
-    except BrokenModelError:
-        if ask.only is None:
-            raise
-        ask = replace(ask, only=None, without=state.standing.out(state.round))
-        reply = yield from measure(setup, state, ask)
-    complete = ask.splits if ask.only is None else ()
-    return _Known(reply, frozenset(ask.asked(sorted(setup.summary.counts))), complete)
-
-
-def _tell(
-    watchers: Sequence[Callback], setup: Setup, state: RunState, record: RoundRecord
-) -> None:
-    for watcher in watchers:
-        watcher.on_round(setup, state, record)
+# ------------------------------------------------------------------ one round
 
 
 def _round(
-    setup: Setup, state: RunState, known: _Known
-) -> Generator[Ask, Any, tuple[RoundRecord, _Known]]:
-    """One round: plan, train, combine, measure the new weights if somebody needs to know."""
-    train = yield from _for_planning(setup, state, known)
-    this, index = _this_round(setup, state, train, known.silent), state.round
-    before = state.last_good or LastGoodState.of(state)
+    setup: Setup, state: RunState, known: Known
+) -> Generator[Ask, Any, tuple[RoundRecord, Known]]:
+    """Plan, train, defend, combine, and measure the new weights as far as that is needed."""
+    safeguards = _Safeguards(setup, state)
+    train = yield from _planning_sums(setup, state, known)
+    this = _this_round(setup, state, train, known.silent)
     planned, jobs = setup.strategy.plan(state.strategy, this)
-    failpoint("round.planned", index + 1)
+    failpoint("round.planned", state.round + 1)
     trained = yield from let_train(setup, state, jobs)
-    failpoint("round.trained", index + 1)
-    reports: list[Report] = trained.found
-    defended, seen, gram = _defended(setup, this, reports)
-    step = Step(np.zeros(0))
-    if seen:
-        step = setup.strategy.combine(planned, this, seen, gram)
-        step = _on_originals(step, defended)
-    state.strategy = planned if step.state is None else step.state
+    failpoint("round.trained", state.round + 1)
+    reports: list[Report] = trained.answers
+    defended = _defend(setup, this, reports)
+    step = _combine(setup, planned, this, reports, defended)
     failpoint("round.combined", state.round + 1)
     _advance(setup, state, step, reports)
     failpoint("round.advanced", state.round)
-    suspended = state.standing.reasons(index)
-    log = dict(step.log)
-    try:
-        after = yield from _measure_after(setup, state)
-        state.last_good = None if after.asked else before
-    except BrokenModelError as error:
-        before.restore(state)
-        log["undone"] = str(error)
-        after = yield from _measured_again(setup, state)
+    known = yield from safeguards.measure()
     failpoint("round.measured", state.round)
-    answers = after.reply
-    refused = {**answers.faults, **trained.faults}
-    if defended.accused:
-        refused = {**defended.reasons, **refused}
-    there = {job.client for job in jobs} - set(trained.absent)
-    state.standing.judge(index, there, refused, clients=len(setup.summary.counts))
-    clients = [report.client for report in reports]
     norms = [float(np.linalg.norm(report.update.astype(float))) for report in reports]
-    moved = (step.scale * step.coefficients).tolist()
-    if setup.robust != "none":
-        log["robust"] = defended.log(setup.robust)
     record = _record(
         setup,
-        state.round,
-        after,
-        coefficients=dict(zip(clients, moved, strict=True)),
-        norms=dict(zip(clients, norms, strict=True)),
+        state,
+        known,
+        coefficients=by_client(reports, step.scale * step.coefficients),
+        norms=by_client(reports, norms),
         clipped=defended.clipped,
-        set_aside={**suspended, **answers.absent, **trained.absent, **defended.reasons, **refused},
-        log=log,
+        set_aside=safeguards.judge(jobs, trained, defended, known),
+        log={**step.log, **safeguards.log, **defended.log(setup.robust)},
     )
-    return record, after
+    return record, known
 
 
-def _for_planning(
-    setup: Setup, state: RunState, known: _Known
+class _Safeguards:
+    """What a round does about a model that breaks, and about answers that cannot be believed.
+
+    It starts from the last state that clients could measure, and goes back there if they cannot
+    measure the new one. Answers that were refused count against their clients.
+    """
+
+    def __init__(self, setup: Setup, state: RunState) -> None:
+        self._setup, self._state, self._round = setup, state, state.round
+        self._last_good = state.last_good or LastGoodState.of(state)
+        self._suspended = state.standing.reasons(state.round)
+        self.log: dict[str, str] = {}
+
+    def measure(self) -> Generator[Ask, Reply, Known]:
+        """Measure the new weights; if that shows a broken model, take its steps back."""
+        state = self._state
+        try:
+            known = yield from _measure_new(self._setup, state)
+        except BrokenModelError as error:
+            self._last_good.restore(state)
+            self.log["undone"] = str(error)
+            return (yield from _measure_again(self._setup, state))
+        state.last_good = None if known.asked else self._last_good
+        return known
+
+    def judge(
+        self, jobs: Sequence[Job], trained: Reply, defended: Defended, known: Known
+    ) -> dict[str, str]:
+        """Count refused answers against their clients; return who was set aside, and why."""
+        refused = {**known.reply.faults, **trained.faults}
+        if defended.accused:
+            refused = {**defended.reasons, **refused}
+        present = {job.client for job in jobs} - set(trained.absent)
+        clients = len(self._setup.summary.counts)
+        self._state.standing.judge(self._round, present, refused, clients=clients)
+        absent = {**known.reply.absent, **trained.absent}
+        return {**self._suspended, **absent, **defended.reasons, **refused}
+
+
+def _planning_sums(
+    setup: Setup, state: RunState, known: Known
 ) -> Generator[Ask, Reply, Mapping[str, Statistics]]:
-    """Return the train rows' sums that the next round is planned from.
+    """Return the sums of train rows that the next round is planned from.
 
-    As a rule they are known from the last measurement, but for clients that are drawn in place of
-    those that it could not use, or that the last round suspended.
+    Usually they are known from the last measurement, except for clients that are drawn in place
+    of those without a usable answer, or of those that the last round suspended.
     """
     if not setup.plans_from_measurements:
         return {}
     missing = frozenset(drawn(setup, state, known.silent)) - known.asked
     if not missing or setup.strategy.card.trains_on == "pooled":
         return known.train
-    ask = replace(about(setup, state.weights), splits=("train",), only=missing)
-    found = yield from _look(setup, state, ask)
-    return {**known.train, **found.train}
-
-
-def rehearse(
-    setup: Setup, state: RunState, measured: ClientSums, reports: Sequence[Report]
-) -> np.ndarray:
-    """Return the move Σ c_k g_k that the server would make with these reports; nothing changes.
-
-    For those who want to know the server's answer beforehand: attackers and auditors.
-
-    Parameters
-    ----------
-    measured : mapping
-        The participants' sums and counts, where the strategy plans from them.
-    """
-    this = _this_round(setup, state, measured.get("train", {}))
-    planned, jobs = setup.strategy.plan(state.strategy, this)
-    sound, _, _ = accept_reports(reports, terms_of(setup, state, jobs))
-    defended, seen, gram = _defended(setup, this, sound)
-    step = _on_originals(setup.strategy.combine(planned, this, seen, gram), defended)
-    return step.scale * weighted_sum([r.update for r in sound], step.coefficients)
-
-
-def _defended(
-    setup: Setup, this: Round, reports: Sequence[Report]
-) -> tuple[Defended, list[Report], np.ndarray]:
-    """Defend against lies; return what was done, the reports to combine, their Gram matrix."""
-    rule = setup.robust
-    needed = setup.strategy.card.needs != "none" or rule != "none"
-    gram = gram_matrix([r.update for r in reports]) if needed else np.zeros((0, 0))
-    if rule == "none" or not reports:
-        everybody = Defended(kept=list(range(len(reports))), rows=np.eye(len(reports)))
-        return everybody, list(reports), gram
-    found = defend(rule, _updates(this, reports, gram))
-    return found, [reports[i] for i in found.kept], found.gram(gram)
-
-
-def _on_originals(step: Step, defended: Defended) -> Step:
-    """Return a step on what a defence left as one on what was sent."""
-    left_out = np.eye(len(defended.rows))[defended.kept].T
-    return replace(
-        step,
-        coefficients=defended.on_originals(step.coefficients),
-        vectors={name: np.asarray(left_out @ own) for name, own in step.vectors.items()},
-    )
-
-
-def _updates(this: Round, reports: Sequence[Report], gram: np.ndarray) -> Updates:
-    counts = [this.summary.counts[report.client] for report in reports]
-    return Updates(
-        clients=[report.client for report in reports],
-        gram=gram,
-        weights=this.shares(reports),
-        favourable=np.array([rows[:, 1].sum() / rows.sum() for rows in counts]),  # as told
-    )
+    ask = replace(full_measure(setup, state.weights), splits=("train",), only=missing)
+    more = yield from measure(setup, state, ask)
+    return {**known.train, **more.train}
 
 
 def _this_round(
@@ -336,30 +261,72 @@ def _this_round(
     participants = taking_part(setup, state, train, silent)
     if not participants:
         raise FederationError(f"round {state.round}: no client with train rows can take part")
-    known: tuple[Measurement, ...] = ()
+    measurements: tuple[Measurement, ...] = ()
     if setup.plans_from_measurements:
-        whole = setup.strategy.card.trains_on == "pooled"
-        known = tuple(
-            Measurement(n, Statistics.pooled(train) if whole else train[n]) for n in participants
-        )
-    robust = setup.robust != "none"
+        if setup.strategy.card.trains_on == "pooled":
+            train = dict.fromkeys(participants, Statistics.pooled(train))
+        measurements = tuple(Measurement(name, train[name]) for name in participants)
+    losses = {m.client: m.loss for m in measurements} if setup.robust != "none" else {}
+    first = setup.recipe.rate(0, setup.rounds)
     return Round(
         index=state.round,
         rounds=setup.rounds,
         participants=participants,
         plan=setup.recipe.plan(state.round, setup.rounds),
-        decay=_decay(setup, state.round),
+        decay=setup.recipe.rate(state.round, setup.rounds) / first if first else 1.0,
         rng=stream(setup.seed, "server", state.round),
         summary=setup.summary,
-        measurements=known,
+        measurements=measurements,
         vectors=state.vectors,
-        doubted=doubted_losses({m.client: m.loss for m in known}) if robust else {},
+        doubted=doubted_losses(losses),
     )
 
 
-def _decay(setup: Setup, round_: int) -> float:
-    first = setup.recipe.rate(0, setup.rounds)
-    return setup.recipe.rate(round_, setup.rounds) / first if first else 1.0
+def _defend(setup: Setup, this: Round, reports: Sequence[Report]) -> Defended:
+    """Return what the strategy shall see of the reports, which may be lies."""
+    robust, gram = setup.robust != "none", np.zeros((0, 0))
+    if robust or setup.strategy.card.needs != "none":
+        gram = gram_matrix([report.update for report in reports])
+    if not robust or not reports:
+        return Defended(kept=list(range(len(reports))), sent=gram)
+    counts = [this.summary.counts[report.client] for report in reports]
+    updates = Updates(
+        clients=[report.client for report in reports],
+        gram=gram,
+        weights=this.shares(reports),
+        favourable=np.array([rows[:, 1].sum() / rows.sum() for rows in counts]),
+    )
+    return defend(setup.robust, updates)
+
+
+def _combine(
+    setup: Setup, planned: State, this: Round, reports: Sequence[Report], defended: Defended
+) -> Step:
+    """Return the strategy's step on the reports as they were sent, with its new state."""
+    if not reports:
+        return Step(np.zeros(0), planned)
+    seen = [reports[i] for i in defended.kept]
+    step = defended.step_on_originals(setup.strategy.combine(planned, this, seen, defended.gram))
+    return step if step.state is not None else replace(step, state=planned)
+
+
+def rehearse(
+    setup: Setup, state: RunState, measured: ClientSums, reports: Sequence[Report]
+) -> np.ndarray:
+    """Return the move Σ c_k g_k that the server would make with these reports; nothing changes.
+
+    It tells attackers and auditors the server's answer beforehand.
+
+    Parameters
+    ----------
+    measured : mapping
+        The participants' sums and counts, where the strategy plans from them.
+    """
+    this = _this_round(setup, state, measured.get("train", {}))
+    planned, jobs = setup.strategy.plan(state.strategy, this)
+    accepted, _, _ = accept_reports(reports, terms_of(setup, state, jobs))
+    step = _combine(setup, planned, this, accepted, _defend(setup, this, accepted))
+    return step.scale * weighted_sum([report.update for report in accepted], step.coefficients)
 
 
 @np.errstate(over="ignore")  # a step that leaves float32 is taken back
@@ -383,82 +350,91 @@ def _advance(setup: Setup, state: RunState, step: Step, reports: Sequence[Report
             if report.control_change is not None:
                 vector += coefficient * report.control_change
         state.vectors[name] = vector.astype(np.float32)
+    if step.state is not None:
+        state.strategy = step.state
     state.round += 1
 
 
-def _measure_after(setup: Setup, state: RunState) -> Generator[Ask, Reply, _Known]:
-    """Measure the new weights (and their average) as far as need be; keep what may be served."""
+def _measure_new(setup: Setup, state: RunState) -> Generator[Ask, Reply, Known]:
+    """Measure the new weights, and their average, as far as needed; keep what may be served."""
     models = [state.weights]
     if setup.output.rule not in ("last", "threshold"):
         before = state.weights if state.average is None else state.average
         mixed = AVERAGE_DECAY * before + (1 - AVERAGE_DECAY) * state.weights
         state.average = mixed.astype(np.float32)
-    candidates = may_be_served(setup, state.round) and state.average is not None
-    if candidates and state.average is not None:
-        models.append(state.average)
+        if may_be_served(setup, state.round):
+            models.append(state.average)
     if not all(np.isfinite(model).all() for model in models):
         raise BrokenModelError(f"round {state.round}: its weights are not finite")
-    ask = ask_after(setup, state, about(setup, *models))
+    ask = needed_measure(setup, state, *models)
     if ask is None:
-        return _Known()
-    found = yield from _look(setup, state, ask)
-    if setup.held_out in found.complete:
-        sums = [Statistics.pooled(one[setup.held_out]) for one in found.reply.found]
-        if candidates:
-            for kind, weights, total in zip(("round", "average"), models, sums, strict=True):
-                state.bank.append(Candidate(f"{kind} {state.round}", weights, total))
+        return Known()
+    known = yield from measure(setup, state, ask)
+    if setup.held_out in known.complete:
+        sums = [Statistics.pooled(each[setup.held_out]) for each in known.reply.answers]
+        if len(models) > 1:
+            names = f"round {state.round}", f"average {state.round}"
+            state.bank += map(Candidate, names, models, sums)
         loss = sums[0].mean_loss
         if loss < state.best_loss:
             state.best_loss, state.best_round = loss, state.round
-    return found
+    return known
 
 
-def _stalled(setup: Setup, state: RunState) -> bool:
-    return setup.patience is not None and state.round - state.best_round >= setup.patience
+def _measure_again(setup: Setup, state: RunState) -> Generator[Ask, Reply, Known]:
+    """Measure what was measured of these weights when their round ended."""
+    ask = needed_measure(setup, state, state.weights)
+    return Known() if ask is None else (yield from measure(setup, state, ask))
 
 
-def _record(setup: Setup, round_: int, known: _Known, **extra: Any) -> RoundRecord:
+def _record(setup: Setup, state: RunState, known: Known, **extra: Any) -> RoundRecord:
     return RoundRecord(
-        round=round_,
+        round=state.round,
         rounds=setup.rounds,
-        lr=setup.recipe.rate(max(round_ - 1, 0), setup.rounds),
-        measured=known.measured,
+        lr=setup.recipe.rate(max(state.round - 1, 0), setup.rounds),
+        measured=known.sums,
         complete=known.complete,
         **extra,
     )
 
 
-def serve_model(setup: Setup, state: RunState) -> Generator[Ask, Reply, tuple[Served, Reply]]:
+# ------------------------------------------------------------------ the served model
+
+
+def serve_model(setup: Setup, state: RunState) -> Generator[Ask, Reply, tuple[Served, Known]]:
     """Apply the output rule and measure what is served."""
-    constraints, bank = setup.summary.constraints, state.bank
-    last = NamedWeights(f"round {state.round}", state.weights)
+    bank, last = state.bank, NamedWeights(f"round {state.round}", state.weights)
     if not bank and setup.output.rule in ("select", "mixture"):
-        found = yield from measure(setup, state, about(setup, state.weights))
-        bank = [Candidate(*last, Statistics.pooled(found.found[0][setup.held_out]))]
-    served = choose(setup.output, last, bank, constraints)
+        known = yield from measure(setup, state, full_measure(setup, state.weights))
+        bank = [Candidate(*last, Statistics.pooled(known.sums[setup.held_out]))]
+    served = choose(setup.output, last, bank, setup.summary.constraints)
     serves = setup.strategy.card.serves
     if serves != "global":
         clients = tuple(sorted(setup.summary.counts))
         served = replace(served, names=served.names * len(clients), clients=clients)
     if serves == "personal":
-        everyone = yield from measure(setup, state, about(setup, state.weights))
-        return _personal(served, state), everyone
+        known = yield from measure(setup, state, full_measure(setup, state.weights))
+        return _personal(served, state), known
     if serves == "ensemble":
         served = replace(served, kind="ensemble", weights=ensemble_shares(setup))
-        return served, (yield from measure(setup, state, about(setup, served.members)))
+        return served, (yield from measure(setup, state, full_measure(setup, served.members)))
     if setup.output.rule == "threshold":
-        scored = yield from score(setup, Score(state.weights, (setup.held_out,)))
-        sums = scored.found[setup.held_out]
-        counts = (sums[name].histogram.coarse(_THRESHOLDS) for name in sorted(sums))
-        total = reduce(add, counts)
-        fitted = fit_thresholds(total, constraints, tolerance=setup.output.tolerance)
-        served = replace(served, thresholds=fitted)
+        thresholds = yield from _fit_thresholds(setup, state)
+        served = replace(served, thresholds=thresholds)
     request = Measure(tuple(served.members), setup.splits, thresholds=served.thresholds)
     return served, (yield from measure(setup, state, request))
 
 
-def _ask_scores(setup: Setup, state: RunState, served: Served) -> Score:
-    """Ask how the served model scores the rows of every split."""
+def _fit_thresholds(setup: Setup, state: RunState) -> Generator[Ask, Reply, Thresholds]:
+    """Fit the groups' thresholds to the scores of the rows that choose."""
+    scored = yield from score(setup, Score(state.weights, (setup.held_out,)))
+    sums = scored.answers[setup.held_out]
+    total = reduce(add, (sums[name].histogram.coarse(_THRESHOLDS) for name in sorted(sums)))
+    return fit_thresholds(total, setup.summary.constraints, tolerance=setup.output.tolerance)
+
+
+def _score_request(setup: Setup, state: RunState, served: Served) -> Score:
+    """Return the request for the served model's scores on the rows of every split."""
     if served.kind == "personal":
         return Score(state.weights, setup.splits, slot=PERSONAL)
     if served.kind == "single":
@@ -469,6 +445,6 @@ def _ask_scores(setup: Setup, state: RunState, served: Served) -> Score:
 
 def _personal(served: Served, state: RunState) -> Served:
     """Serve each client the model it holds; where none is held, the server's."""
-    held = [state.slots.get(name, {}).get(PERSONAL, state.weights) for name in served.clients]
-    share = np.full(len(held), 1 / len(held))
-    return replace(served, kind="personal", members=np.stack(held), weights=share)
+    models = [state.slots.get(name, {}).get(PERSONAL, state.weights) for name in served.clients]
+    share = np.full(len(models), 1 / len(models))
+    return replace(served, kind="personal", members=np.stack(models), weights=share)

@@ -1,9 +1,9 @@
 """What is measured when, and who takes part: decided by the set-up and the round alone.
 
-Measuring costs passes over rows, and over Flower an exchange. All clients measure all splits at a
-cadence, `evaluate_every`. In between only what somebody needs is measured: the participants' train
-rows where the round is planned from them, everybody's rows that choose where the new weights may
-be served or a run may stop early. A run that is resumed asks for the same.
+Measuring costs passes over rows, and over Flower an exchange. All clients measure all splits
+every `evaluate_every` rounds. In between only what is needed is measured: the participants' train
+rows where the round is planned from them; all clients' rows that choose a model where the new
+weights may be served or a run may stop early. A run that is resumed asks for the same.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from mfairfl.randomness import stream
 from mfairfl.training.plan import PERSONAL
 
 
-def about(setup: Setup, *models: np.ndarray) -> Measure:
-    """Ask everybody how models do on all splits, as they would be served."""
+def full_measure(setup: Setup, *models: np.ndarray) -> Measure:
+    """Return the request that all clients measure models on all splits, as they are served."""
     serves = setup.strategy.card.serves
     return Measure(
         models,
@@ -36,13 +36,13 @@ def ensemble_shares(setup: Setup) -> np.ndarray:
     """Return how much each member of an ensemble counts, in client order."""
     sizes = np.array([setup.summary.rows(name) for name in sorted(setup.summary.counts)])
     if setup.strategy.card.shares == "uniform":
-        sizes = np.sign(sizes)  # who has no rows has no model of its own
+        sizes = np.sign(sizes)  # a client without rows has no model of its own
     return np.asarray(sizes / sizes.sum())
 
 
-def ask_after(setup: Setup, state: RunState, ask: Measure) -> Measure | None:
-    """Narrow a question about the weights of `state.round` to what has to be known of them."""
-    splits = _everybodys(setup, state.round)
+def needed_measure(setup: Setup, state: RunState, *models: np.ndarray) -> Measure | None:
+    """Return the request for what has to be known of the models of `state.round`, if anything."""
+    ask, splits = full_measure(setup, *models), _splits_of_all(setup, state.round)
     if splits:
         return replace(ask, splits=splits, without=state.standing.out(state.round))
     if setup.plans_from_measurements:
@@ -50,15 +50,15 @@ def ask_after(setup: Setup, state: RunState, ask: Measure) -> Measure | None:
     return None
 
 
-def _everybodys(setup: Setup, round_: int) -> tuple[Split, ...]:
-    """Return the splits that everybody measures after so many rounds."""
+def _splits_of_all(setup: Setup, round_: int) -> tuple[Split, ...]:
+    """Return the splits that all clients measure after this many rounds."""
     if round_ % setup.evaluate_every == 0 or round_ >= setup.rounds:
         return setup.splits
     wanted: set[Split] = set()
     if may_be_served(setup, round_) or setup.patience is not None:
         wanted |= {setup.held_out}
-    everybody = setup.participation == 1 or setup.strategy.card.trains_on == "pooled"
-    if setup.plans_from_measurements and (wanted or everybody):
+    all_train = setup.participation == 1 or setup.strategy.card.trains_on == "pooled"
+    if setup.plans_from_measurements and (wanted or all_train):
         wanted |= {"train"}
     return tuple(split for split in setup.splits if split in wanted)
 

@@ -265,7 +265,7 @@ class Reply(NamedTuple):
 
     Parameters
     ----------
-    found : Sequence of ClientSums, Scored, or list of Report
+    answers : Sequence of ClientSums, Scored, or list of Report
         The answers to a `Measure`, a `Score` or a `Train`.
     faults : mapping of str to str
         Clients whose answer could not be read, with the reason: it counts against them.
@@ -273,9 +273,14 @@ class Reply(NamedTuple):
         Clients that could not be asked.
     """
 
-    found: Any
+    answers: Any
     faults: Mapping[str, str] = {}
     absent: Mapping[str, str] = {}
+
+    @property
+    def set_aside(self) -> dict[str, str]:
+        """The clients without a usable answer, with the reason."""
+        return {**self.absent, **self.faults}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ randomness comes in through the round. The server step is w' = w − scale · Σ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
@@ -365,6 +365,6 @@ def _check_bounds(name: str, value: Any, bounds: Mapping[str, Any]) -> None:
         raise ConfigError(f"strategy.{name} must be at most {bounds['most']}, not {value}")
 
 
-def by_client(reports: Sequence[Report], values: Floats) -> dict[str, float]:
+def by_client(reports: Sequence[Report], values: Iterable[float]) -> dict[str, float]:
     """Return a number of each report by client, for logs."""
     return {report.client: float(x) for report, x in zip(reports, values, strict=True)}
