@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import user_files
-from mfairfl.data import frame
+from mfairfl.data import files
 from user_files import (
     ATTRITION,
     CENSUS,
@@ -235,13 +235,13 @@ def test_published_data_are_not_warned_of(findings, tmp_path, name, said, scheme
 
 
 def test_init_and_doctor_read_the_file_once(cli, csv, monkeypatch):
-    read, load = [], frame.load_contents
+    read, load = [], files.load_contents
 
     def watched(path):
         read.append(path.name)
         return load(path)
 
-    monkeypatch.setattr(frame, "load_contents", watched)
+    monkeypatch.setattr(files, "load_contents", watched)
     given = ("--label", "Hired", "--favourable", "yes", "--sensitive", "Gender,Age")
     assert cli("init", "--csv", csv, *given, "--client", "Site", "--out", "my.toml").code == 0
     assert read == ["people.csv"]

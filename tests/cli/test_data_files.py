@@ -22,7 +22,6 @@ import pytest
 
 from data_page import GIVEN, TASK, rows_of
 from mfairfl.data import read_table
-from mfairfl.data.limits import memory
 
 
 class Reader:
@@ -191,7 +190,7 @@ def excel(r):
 def excel_without_extra(r):
     name = r.excel("people.xlsx", people=r.people)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mfairfl.data.excel.find_spec", lambda name: None)
+        patch.setattr("mfairfl.data.files.excel.find_spec", lambda name: None)
         r.refuses(name, "people.xlsx is an Excel file, which openpyxl reads: pip install "
                   "'mfairfl[excel]', or save it as CSV")  # fmt: skip
 
@@ -404,7 +403,7 @@ def claimed_cells(r):
     r.refuses("nulls.feather", f"nulls.feather has 1,073,741,825 × 1 {refusal}")
     constant = pa.table({f"c{i}": pa.nulls(2**20) for i in range(20)})
     pyarrow.parquet.write_table(constant, r.folder / "nulls.parquet")
-    r.monkeypatch.setattr("mfairfl.data.limits.MOST_CELLS", 20 * 2**20 - 1)
+    r.monkeypatch.setattr("mfairfl.data.files.text_frame.MOST_CELLS", 20 * 2**20 - 1)
     r.refuses("nulls.parquet", "nulls.parquet has 1,048,576 × 20 cells")
 
 
@@ -421,7 +420,9 @@ def claimed_sheets(r):
 
 def larger_than_memory(r):
     with (r.folder / "huge.csv").open("wb") as file:
-        file.truncate(memory() + 1)  # takes no room on the disk
+        file.truncate(
+            os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") + 1
+        )  # takes no room on the disk
     r.refuses("huge.csv", "huge.csv is larger than the memory of this machine (")
 
 

@@ -9,7 +9,7 @@ import pytest
 from mfairfl.data import Task, table_from_frame
 from mfairfl.data.agreement import agree, describe_columns
 from mfairfl.data.columns import columns_of
-from mfairfl.data.frame import read_frame
+from mfairfl.data.files import read_frame
 from mfairfl.errors import DataError
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex",))

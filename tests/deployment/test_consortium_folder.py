@@ -11,7 +11,7 @@ import pytest
 from consortium import mfairfl_cli, write_files
 
 from mfairfl.cli import main
-from mfairfl.data import frame
+from mfairfl.data import files
 from mfairfl.deployment.settings import load_federation
 from mfairfl.files import load_toml
 from mfairfl.runs.config import make_config
@@ -112,13 +112,13 @@ def test_doctor_reads_a_silos_rows_once(folder, tmp_path, monkeypatch, capsys):
     silo = north / "silo.toml"
     section = '\n[audit]\nlabel = "hired"\nsensitive = ["sex"]\nmodels = true\n'
     silo.write_text(silo.read_text() + section)
-    read, load = [], frame.load_contents
+    read, load = [], files.load_contents
 
     def watched(path):
         read.append(path.name)
         return load(path)
 
-    monkeypatch.setattr(frame, "load_contents", watched)
+    monkeypatch.setattr(files, "load_contents", watched)
     main(["doctor", str(silo)])
     said = capsys.readouterr().out
     assert "audit: rows.csv: hired, sex may be counted" in said

@@ -11,7 +11,7 @@ import pytest
 import mfairfl
 from answers import one_line
 from mfairfl.data import Task, partition, read_table
-from mfairfl.data.frame import read_file
+from mfairfl.data.files import FileFormat, read_file
 from mfairfl.errors import DataError
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.trained_rows import splits_of_rows
@@ -123,10 +123,10 @@ def test_another_sheet_of_the_same_file_is_not_taken_for_the_first(people, tmp_p
         frame.to_excel(writer, sheet_name="a", index=False)
         frame[::-1].iloc[:200].to_excel(writer, sheet_name="b", index=False)
     run = mfairfl.train(csv=book, sheet="a", client="site", **QUICK, **ROLES)
-    first = splits_of_rows(run.record, read_file(book, sheet="a"), name="people.xlsx")
+    first = splits_of_rows(run.record, read_file(book, FileFormat(sheet="a")), name="people.xlsx")
     assert (first == "train").sum() == sum(c.train for c in run.record.federation.clients)
     with pytest.raises(DataError, match="which of its rows cannot be told") as caught:
-        splits_of_rows(run.record, read_file(book, sheet="b"), name="people.xlsx")
+        splits_of_rows(run.record, read_file(book, FileFormat(sheet="b")), name="people.xlsx")
     assert one_line(caught).startswith("people.xlsx: the run was trained on this file")
 
 

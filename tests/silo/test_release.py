@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from mfairfl.data import SPLITS, Task
-from mfairfl.data.frame import read_file
+from mfairfl.data.files import read_file
 from mfairfl.data.table import table_from_content
 from mfairfl.engine.checkpoint import write_sealed
 from mfairfl.errors import CheckpointError, MessageError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Generator, Iterator
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from mfairfl.checks.run import SMALL_GROUP
 from mfairfl.checks.server import TRUST, configured_view
 from mfairfl.data.agreement import Profile, agree, describe_columns
 from mfairfl.data.columns import columns_of, lookalike, require_columns
-from mfairfl.data.frame import FileContent, read_file
+from mfairfl.data.files import FileContent, read_file
 from mfairfl.data.table import table_from_content
 from mfairfl.data.task import Task
 from mfairfl.data.traps import traps_of
@@ -47,7 +46,7 @@ def examine_silo(file: Path) -> Iterator[Finding | ColumnFacts]:
     )
     yield Finding("ok", "limits", _limits(policy.limits))
     yield from _disclosure(policy.disclosure)
-    content = read_file(silo.csv, **asdict(silo.format))
+    content = read_file(silo.csv, silo.format)
     task, crossing = None, list[Finding]()
     if silo.task is not None:
         known, outside = without_outside(load_toml(silo.task))
@@ -108,7 +107,7 @@ def _audit(silo: SiloSettings, content: FileContent, disclosure: Disclosure) -> 
         return
     path = silo.csv if own.file is None else own.file
     if own.file is not None:
-        content = read_file(path, **asdict(own.format))
+        content = read_file(path, own.format)
     named = [own.label, own.prediction, own.score, *own.sensitive]
     columns = [name for name in named if name is not None]
     require_columns(content.frame.columns, columns, path.name)

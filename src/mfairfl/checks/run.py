@@ -14,7 +14,7 @@ from mfairfl.checks.finding import Finding
 from mfairfl.checks.server import SEES, configured_view
 from mfairfl.checks.silos import rows_by_client
 from mfairfl.data import MISSING, Federation, Table, Task
-from mfairfl.data.frame import FileContent
+from mfairfl.data.files import FileContent
 from mfairfl.data.leaks import copies_of
 from mfairfl.data.table import table_from_content
 from mfairfl.data.traps import traps_of

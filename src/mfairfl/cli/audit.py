@@ -69,7 +69,7 @@ def audit(
     mfairfl audit new.csv --prediction D --sensitive sex --baseline audits/may --out audits/june
     """
     given = audit_values(flags, _OPTIONS)
-    from mfairfl.data.frame import read_file  # noqa: PLC0415 - only when called
+    from mfairfl.data.files import FileFormat, read_file  # noqa: PLC0415 - only when called
     from mfairfl.report.audit.document import read_audit  # noqa: PLC0415
     from mfairfl.report.audit.rows import audit_content  # noqa: PLC0415
     from mfairfl.report.audit.write import check_folder  # noqa: PLC0415
@@ -78,7 +78,7 @@ def audit(
     if out is not None:
         check_folder(out, replace=force)
     earlier = None if baseline is None else read_audit(baseline)
-    content = read_file(rows, delimiter=delimiter, encoding=encoding, header=header, sheet=sheet)
+    content = read_file(rows, FileFormat(delimiter, encoding, header, sheet))
     given["sensitive"] = split_names(flags.get("sensitive", ()), content.frame.columns)
     options = validated(RowOptions, given)
     show_audit(

@@ -64,9 +64,9 @@ def init(
     check_target(target, "choose another --out, or delete it first")
     from mfairfl.checks import proposal  # noqa: PLC0415 - only when called
     from mfairfl.checks.template import write_toml  # noqa: PLC0415
-    from mfairfl.data.frame import read_file  # noqa: PLC0415
+    from mfairfl.data.files import FileFormat, read_file  # noqa: PLC0415
 
-    content = read_file(csv, delimiter=delimiter, encoding=encoding, header=header, sheet=sheet)
+    content = read_file(csv, FileFormat(delimiter, encoding, header, sheet))
     frame = content.frame
     asking = sys.stdin.isatty() and not (label and favourable and sensitive)
     label = label or _ask("label", proposal.two_valued(frame), "column to predict")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from mfairfl.data import Split
-    from mfairfl.data.frame import FileContent
+    from mfairfl.data.files import FileContent
     from mfairfl.runs.record import Evaluation, RunRecord
 
 _SPLIT = "split"
@@ -100,11 +100,11 @@ def predict(
     check_target(out, "choose another --out, or add --force to replace it", replace=force)
     if out.suffix.lower() not in (*_CSV, *_PARQUET):
         raise ConfigError(f"{out}: cannot write '{out.suffix}'; let --out end in .csv or .parquet")
-    from mfairfl.data.frame import read_file  # noqa: PLC0415 - only when called
+    from mfairfl.data.files import FileFormat, read_file  # noqa: PLC0415 - only when called
     from mfairfl.runs.record import RunRecord  # noqa: PLC0415
 
     record = RunRecord.read(run)
-    content = read_file(csv, delimiter=delimiter, encoding=encoding, header=header, sheet=sheet)
+    content = read_file(csv, FileFormat(delimiter, encoding, header, sheet))
     from mfairfl.runs.predictor import load  # noqa: PLC0415 - loads PyTorch
     from mfairfl.runs.usefulness import asked_of, doubts  # noqa: PLC0415
 

@@ -6,11 +6,10 @@ from mfairfl.data.assembly import federation_from_tables
 from mfairfl.data.catalog import DATASETS, Dataset, describe, list_datasets, load_dataset, verify
 from mfairfl.data.encoder import Encoder, EncoderConfig
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
-from mfairfl.data.frame import read_frame
+from mfairfl.data.files import FileFormat, read_frame
 from mfairfl.data.inputs import Inputs
 from mfairfl.data.partition import SCHEMES, partition
 from mfairfl.data.reading import ColumnRules, Reading
-from mfairfl.data.records import FileFormat
 from mfairfl.data.sums import EncoderStatistics, statistics
 from mfairfl.data.table import (
     Table,

@@ -29,7 +29,7 @@ from mfairfl.data.columns import (
     require_columns,
     require_present,
 )
-from mfairfl.data.frame import FileContent, read_file, read_frame
+from mfairfl.data.files import FileContent, FileFormat, read_file, read_frame
 from mfairfl.data.labels import ORDERED_LABELS, coded_labels, listed
 from mfairfl.data.missing import feature_gaps, refuse_missing, without_missing
 from mfairfl.data.reading import ColumnRules, Reading
@@ -122,7 +122,7 @@ def read_table(
     >>> table.y.tolist(), table.attributes[0].groups, table.task.numeric
     ([1, 0, 0, 1], ('f', 'm'), ('age',))
     """
-    content = read_file(path, delimiter=delimiter, encoding=encoding, header=header, sheet=sheet)
+    content = read_file(path, FileFormat(delimiter, encoding, header, sheet))
     return table_from_content(content, task, name=name or Path(path).name, reading=reading)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from torch import nn
 
 from mfairfl.data import SPLITS, Federation, Split, Table, load_dataset, partition, read_table
-from mfairfl.data.frame import FileContent, read_file
+from mfairfl.data.files import FileContent, read_file
 from mfairfl.data.leaks import copies_of
 from mfairfl.data.traps import SERIOUS, trap_lines, traps_of
 from mfairfl.data.treatment import treated
@@ -31,7 +31,7 @@ def content_of(config: Config) -> FileContent | None:
     data = config.data
     if data.csv is None:
         return None
-    return read_file(Path(data.csv), **asdict(data.format))
+    return read_file(Path(data.csv), data.format)
 
 
 def table_of(config: Config) -> Table:

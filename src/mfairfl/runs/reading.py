@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mfairfl.data import MISSING, Encoder, Inputs, Task, features_frame, read_frame
 from mfairfl.data.columns import columns_of
-from mfairfl.data.frame import read_file
+from mfairfl.data.files import read_file
 
 _SHOWN = 3  # unseen values that a note names
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.data import SPLITS, partition
-from mfairfl.data.frame import FileContent
+from mfairfl.data.files import FileContent
 from mfairfl.data.table import table_from_content
 from mfairfl.errors import DataError, MfairflError
 from mfairfl.runs.record import FederationFacts, RunRecord
@@ -45,7 +45,7 @@ def splits_of_rows(
 
     Examples
     --------
-    >>> from mfairfl.data.frame import read_file
+    >>> from mfairfl.data.files import read_file
     >>> record = RunRecord.read("runs/people")  # doctest: +SKIP
     >>> splits_of_rows(record, read_file("people.csv"), name="people.csv")  # doctest: +SKIP
     array(['train', 'test', 'train', ''], dtype=object)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from scipy.special import expit
 from mfairfl.data import MISSING, Attribute, Sensitive, Task, cells_of, features_frame
 from mfairfl.data.binning import stand_in, value_groups
 from mfairfl.data.columns import MOST_GROUPS, Column, Columns, columns_of, group_codes
-from mfairfl.data.frame import FileContent, read_file
+from mfairfl.data.files import FileContent, read_file
 from mfairfl.data.labels import label_codes
 from mfairfl.data.predictions import PredictionColumns, read_predictions
 from mfairfl.engine.clients import served_logits
@@ -176,7 +176,7 @@ def _path(settings: SiloSettings) -> Path:
 def _read(settings: SiloSettings) -> FileContent:
     own = _consent(settings)
     given = settings.format if own.file is None else own.format
-    return read_file(_path(settings), **asdict(given))
+    return read_file(_path(settings), given)
 
 
 def _columns(settings: SiloSettings, content: FileContent) -> Columns:

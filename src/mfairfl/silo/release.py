@@ -20,7 +20,7 @@ from pydantic import BaseModel
 from mfairfl.data import SPLITS, EncoderStatistics, Split
 from mfairfl.data.assembly import ClientRows, split_client, split_rows
 from mfairfl.data.binning import Histogram
-from mfairfl.data.frame import FileContent
+from mfairfl.data.files import FileContent
 from mfairfl.data.table import Table
 from mfairfl.engine.checkpoint import read_sealed, write_sealed
 from mfairfl.errors import MessageError

@@ -24,7 +24,7 @@ from mfairfl.data import Attribute, Encoder, Inputs, Task
 from mfairfl.data.agreement import describe_columns
 from mfairfl.data.columns import columns_of
 from mfairfl.data.federation import SPLITS, Client, Shard, Split
-from mfairfl.data.frame import FileContent, read_file
+from mfairfl.data.files import FileContent, read_file
 from mfairfl.data.table import table_from_content
 from mfairfl.engine.checkpoint import read_sealed, write_sealed
 from mfairfl.engine.clients import DiskSlots, SoleClient
@@ -286,7 +286,7 @@ class Responder:
         return make_packet("counts", facts, arrays)
 
     def _read(self) -> FileContent:
-        return read_file(self._settings.csv, **asdict(self._settings.format))
+        return read_file(self._settings.csv, self._settings.format)
 
     def _released(self, header: dict[str, Any]) -> ReleasedRows:
         """Read the file with the agreed task, and split its rows as they always are."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mfairfl.data.frame import FileContent, read_file, read_frame
+from mfairfl.data.files import FileContent, read_file, read_frame
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.arrays import named_columns
 from mfairfl.report.audit.build import build_audit

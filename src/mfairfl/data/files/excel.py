@@ -17,8 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from mfairfl.data.limits import refuse_columns
-from mfairfl.data.records import FileFormat, frame_of_records
+from mfairfl.data.files.text_frame import frame_of_records, refuse_columns
 from mfairfl.errors import DataError, unknown
 
 Row = tuple[Any, ...]
@@ -27,7 +26,9 @@ _MOST_ROWS = 1_048_576  # a sheet of Excel has no more
 _MOST_CELLS = 2**26  # 64 columns of as many rows; as values of Python they take a few GiB
 
 
-def read_excel(path: Path, data: bytes, given: FileFormat) -> tuple[pd.DataFrame, str]:
+def read_excel(
+    path: Path, data: bytes, *, sheet: str | None, header: bool | None
+) -> tuple[pd.DataFrame, str]:
     """Return the frame and the name of the sheet it is from."""
     if find_spec("openpyxl") is None:
         raise DataError(
@@ -37,8 +38,8 @@ def read_excel(path: Path, data: bytes, given: FileFormat) -> tuple[pd.DataFrame
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # about styles and the like
         try:
-            sheets = {sheet.title: sheet for sheet in _workbook(data).worksheets}
-            name = _chosen(path, sheets, given.sheet)
+            sheets = {page.title: page for page in _workbook(data).worksheets}
+            name = _chosen(path, sheets, sheet)
             rows = list(_rows(path, sheets[name]))
             _refuse_merged(path, data, name)
             _refuse_uncomputed(path, data, name, rows)
@@ -50,7 +51,7 @@ def read_excel(path: Path, data: bytes, given: FileFormat) -> tuple[pd.DataFrame
                 f"{path} is not a readable Excel file ({reason}): save it again"
             ) from error
     records = _records(rows)
-    return frame_of_records(path, records, header=given.header, fix="complete the row"), name
+    return frame_of_records(path, records, header=header, fix="complete the row"), name
 
 
 def _workbook(data: bytes, *, values: bool = True) -> Any:

@@ -1,10 +1,13 @@
-"""What may be said about a file, and a frame from its records, with names and lines."""
+"""A frame of text made of records: names of its columns, lines of its rows, and how much it holds.
+
+The cells of a CSV file are no more than its bytes. Other formats can claim far more than they
+hold: rows are bounded there, before memory is asked for them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -17,33 +20,15 @@ from mfairfl.errors import DataError
 Record = tuple[int, Sequence[str]]
 """The line on which a record begins, and its cells."""
 
-_CHUNK = 65_536  # rows; bounds the memory that loose text objects take
+MOST_COLUMNS = 16_384
+"""As many as a sheet of Excel can have. Every column is looked at alone, which takes a while."""
+
+MOST_CELLS = 2**30
+"""Rows times columns: 8 GiB as numbers; the whole American Community Survey is within it."""
+
+_CHUNK = 4_096  # rows: few enough to stay in cache while they are loose text objects
 _LOOKED_AT = 10_000  # rows in which a name is searched among the values of its column
 _NO_HEADER = "header=False (--no-header)"
-
-
-@dataclass(frozen=True, slots=True)
-class FileFormat:
-    """What a user may say about a file; what is left out is found in the file.
-
-    Parameters
-    ----------
-    delimiter : str, optional
-        The character between the cells of a CSV file.
-    encoding : str, optional
-        The encoding of a CSV or JSON file.
-    header : bool, optional
-        Whether the first line of a CSV file or an Excel sheet names the columns. If it does not,
-        they are called ``column-1``, ``column-2`` and so on. None: it does, and the file's notes
-        say so if it looks otherwise.
-    sheet : str, optional
-        Which sheet of an Excel file holds the rows.
-    """
-
-    delimiter: str | None = None
-    encoding: str | None = None
-    header: bool | None = None
-    sheet: str | None = None
 
 
 def frame_of_records(
@@ -127,3 +112,31 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def refuse_columns(path: Path, columns: int) -> None:
+    """Refuse a table that is too wide.
+
+    Examples
+    --------
+    >>> refuse_columns(Path("people.csv"), 300_000)
+    Traceback (most recent call last):
+    ...
+    mfairfl.errors.DataError: people.csv has 300,000 columns, more than the 16,384 that are read: \
+leave columns out, or write the file with its rows and columns exchanged
+    """
+    if columns > MOST_COLUMNS:
+        raise DataError(
+            f"{path} has {columns:,} columns, more than the {MOST_COLUMNS:,} that are read: leave "
+            "columns out, or write the file with its rows and columns exchanged"
+        )
+
+
+def refuse_cells(path: Path, rows: int, columns: int) -> None:
+    """Refuse a table that is too wide, or has too many cells in all."""
+    refuse_columns(path, columns)
+    if rows * columns > MOST_CELLS:
+        raise DataError(
+            f"{path} has {rows:,} × {columns:,} cells (rows × columns), more than the "
+            f"{MOST_CELLS:,} that are read: leave columns or rows out"
+        )

@@ -1,12 +1,15 @@
-"""What a file is, judged by its bytes: a table, something that holds one table, or neither."""
+"""What a file is, judged by its bytes: a table, something that holds one, or neither; its text."""
 
 from __future__ import annotations
 
 import bz2
+import codecs
 import errno
 import gzip
 import io
 import lzma
+import os
+import re
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -14,9 +17,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
 
+import charset_normalizer
 import pyarrow as pa
 
-from mfairfl.data.limits import memory
 from mfairfl.errors import DataError
 from mfairfl.files import read_regular_file
 
@@ -79,6 +82,21 @@ _MARKUP = {
     b"<?xml": f"an XML file: {_AS_CSV}",
 }
 
+_BOMS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16: its mark begins with UTF-16's
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+# What spreadsheets and statistics programs write; rarer encodings fit short texts by accident.
+_LEGACY = [
+    *(f"cp125{i}" for i in range(9)),
+    *("cp874", "cp932", "cp949", "big5", "gb18030", "euc_jp", "koi8_r"),
+]
+_SURROGATE = re.compile("[\ud800-\udfff]")  # of encodings that few know, such as UTF-7
+_CONTROL = re.compile(rb"[\x01-\x08\x0e-\x19]")  # in no text, unless it is UTF-16 or UTF-32
+
 
 def load_contents(path: Path) -> Contents:
     """Read a file, unpack it if it is packed, and refuse what is no table."""
@@ -104,7 +122,7 @@ def load_contents(path: Path) -> Contents:
 
 
 def _raw(path: Path) -> bytes:
-    most = memory()
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # files are read whole
     try:
         return read_regular_file(path, most)
     except FileNotFoundError as error:
@@ -208,3 +226,61 @@ def _only_member(path: Path, archive: zipfile.ZipFile) -> bytes:
         raise DataError(f"{path} is an archive with a password: {_UNPACK}") from error
     except (OSError, EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
         raise _damaged(path, error) from error
+
+
+class Decoded(NamedTuple):
+    """The text of a file without its byte order mark, and the bytes and codec it is from.
+
+    `encoding` is what was given or guessed; None where the file itself decides.
+    """
+
+    text: str
+    data: bytes
+    codec: str = "utf-8"
+    encoding: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def decode(path: Path, data: bytes, given: str | None) -> Decoded:
+    """Decode by the given encoding, the byte order mark, as UTF-8, or by a guess that is noted."""
+    marked = next((name for mark, name in _BOMS.items() if data.startswith(mark)), None)
+    codec, encoding, notes = given or marked or "utf-8", given, tuple[str, ...]()
+    try:
+        text = data.decode(codec)
+    except LookupError as error:
+        raise DataError(f"{path}: unknown encoding '{codec}': try 'utf-8' or 'cp1252'") from error
+    except UnicodeDecodeError as error:
+        if _CONTROL.search(data):
+            raise DataError(
+                f"{path} is not text (binary data): save the table as CSV or Parquet, or give "
+                "encoding= if it is text"
+            ) from error
+        guess = _guess(data)
+        byte = f"byte 0x{data[error.start]:02x} at offset {error.start}"
+        problem = f"{path}: {byte} is not {codec}"
+        if given or marked or guess is None:
+            hint = f"try encoding='{guess}'" if guess else "give the right encoding="
+            raise DataError(f"{problem}: {hint}") from error
+        notes = (f"{problem}; read as {guess}, a guess: give encoding= to be sure",)
+        text, codec, encoding = data.decode(guess), guess, guess
+    if "\0" in text:
+        raise DataError(
+            f"{path}: not plain text (NUL at character {text.index(chr(0))}): "
+            "if it is UTF-16, give encoding='utf-16-le' or 'utf-16-be'"
+        )
+    if half := _SURROGATE.search(text) if given else None:
+        raise DataError(
+            f"{path}: character {half.start()} is half of one (U+{ord(half[0]):X}): "
+            "give the right encoding="
+        )
+    return Decoded(text.removeprefix("\ufeff"), data, codec, encoding, notes)
+
+
+def _guess(data: bytes) -> str | None:
+    matches = charset_normalizer.from_bytes(data, cp_isolation=_LEGACY)
+    best = matches.best()
+    if best is None:
+        return None
+    # Short western files fit many code pages equally well; the most common one wins a tie.
+    tied = {m.encoding for m in matches if m.chaos <= best.chaos} | {*best.could_be_from_charset}
+    return "cp1252" if "cp1252" in tied else best.encoding

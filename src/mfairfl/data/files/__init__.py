@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,40 @@ import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet
 
-from mfairfl.data.contents import Contents, load_contents
-from mfairfl.data.decode import decode
-from mfairfl.data.delimited import read_delimited
-from mfairfl.data.excel import read_excel
-from mfairfl.data.json_rows import looks_like_json, read_json
-from mfairfl.data.limits import refuse_cells
-from mfairfl.data.records import FileFormat, column_names, first_line_notes
+from mfairfl.data.files.contents import Contents, decode, load_contents
+from mfairfl.data.files.csv_json import looks_like_json, read_delimited, read_json
+from mfairfl.data.files.excel import read_excel
+from mfairfl.data.files.text_frame import column_names, first_line_notes, refuse_cells
 from mfairfl.errors import DataError
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """What a user may say about a file; what is left out is found in the file.
+
+    Parameters
+    ----------
+    delimiter : str, optional
+        The character between the cells of a CSV file.
+    encoding : str, optional
+        The encoding of a CSV or JSON file.
+    header : bool, optional
+        Whether the first line of a CSV file or an Excel sheet names the columns. If it does not,
+        they are called ``column-1``, ``column-2`` and so on. None: it does, and the file's notes
+        say so if it looks otherwise.
+    sheet : str, optional
+        Which sheet of an Excel file holds the rows.
+    """
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    header: bool | None = None
+    sheet: str | None = None
+
+
+_UNKNOWN = FileFormat()
 
 
 def read_frame(
@@ -72,9 +96,7 @@ def read_frame(
     ([31, 42], 'row')
     """
     if isinstance(source, (str, PathLike)):
-        return read_file(
-            source, delimiter=delimiter, encoding=encoding, header=header, sheet=sheet
-        ).frame
+        return read_file(source, FileFormat(delimiter, encoding, header, sheet)).frame
     if isinstance(source, pd.DataFrame):
         frame = source.copy(deep=False)
     else:
@@ -106,50 +128,38 @@ class FileContent:
     frame: pd.DataFrame
     sha256: str
     notes: tuple[str, ...] = ()
-    format: FileFormat = field(default_factory=FileFormat)
+    format: FileFormat = _UNKNOWN
 
 
-def read_file(
-    path: str | PathLike[str],
-    *,
-    delimiter: str | None = None,
-    encoding: str | None = None,
-    header: bool | None = None,
-    sheet: str | None = None,
-) -> FileContent:
-    """Read a file and keep what an auditor asks for: its hash and the guesses made.
-
-    The parameters are those of `read_frame`.
-    """
-    path, given = Path(path), FileFormat(delimiter, encoding, header, sheet)
+def read_file(path: str | PathLike[str], given: FileFormat = _UNKNOWN) -> FileContent:
+    """Read a file with its hash and the guesses made, which an auditor asks for."""
+    path = Path(path)
     contents = load_contents(path)
-    frame, found, notes = _read(path, contents, given)
+    frame, detected, notes = _read(path, contents, given)
     for note in notes:
         _log.warning(note)
-    return FileContent(frame, hashlib.sha256(contents.data).hexdigest(), notes, found)
+    return FileContent(frame, hashlib.sha256(contents.data).hexdigest(), notes, detected)
 
 
 def _read(
     path: Path, contents: Contents, given: FileFormat
 ) -> tuple[pd.DataFrame, FileFormat, tuple[str, ...]]:
-    """Return the frame, its format as given or found, and what was guessed."""
+    """Return the frame, its format as given or detected, and what was guessed."""
     if contents.kind == "excel":
-        frame, sheet = read_excel(path, contents.data, given)
+        frame, sheet = read_excel(path, contents.data, sheet=given.sheet, header=given.header)
         return frame, FileFormat(header=given.header, sheet=sheet), _notes(path, frame, given)
     if given.sheet is not None:
-        raise DataError(f"{path} is no Excel file: leave sheet='{given.sheet}' (--sheet) out")
-    notes: tuple[str, ...] = ()
-    if contents.kind == "text":
-        text, encoding, notes = decode(path, contents.data, given.encoding)
-        if not looks_like_json(text):
-            frame, delimiter = read_delimited(path, text, given.delimiter, header=given.header)
-            found = FileFormat(delimiter, encoding, given.header)
-            return frame, found, notes + _notes(path, frame, given)
+        raise DataError(f"{path} is not an Excel file; remove sheet='{given.sheet}' (--sheet)")
+    source = decode(path, contents.data, given.encoding) if contents.kind == "text" else None
+    if source is not None and not looks_like_json(source.text):
+        frame, delimiter = read_delimited(path, source, given.delimiter, header=given.header)
+        detected = FileFormat(delimiter, source.encoding, given.header)
+        return frame, detected, source.notes + _notes(path, frame, given)
     if given.header is False:
-        raise DataError(f"{path} names its columns: leave header=False (--no-header) out")
-    if contents.kind == "text":
-        return read_json(path, text), FileFormat(encoding=encoding), notes
-    return _checked(_arrow(path, contents), str(path)), FileFormat(), ()
+        raise DataError(f"{path} names its columns; remove header=False (--no-header)")
+    if source is not None:
+        return read_json(path, source.text), FileFormat(encoding=source.encoding), source.notes
+    return _checked(_arrow(path, contents), str(path)), _UNKNOWN, ()
 
 
 def _notes(path: Path, frame: pd.DataFrame, given: FileFormat) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pytest
 
 from answers import one_line
-from mfairfl.data import contents, read_frame
-from mfairfl.data.frame import read_file
+from mfairfl.data import read_frame
+from mfairfl.data.files import contents, read_file
 from mfairfl.errors import DataError
 
 TEXT = b"name,age\nAnn,31\nBob,45\n"

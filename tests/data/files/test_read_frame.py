@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from answers import one_line
 from mfairfl.data import FileFormat, read_frame
-from mfairfl.data.frame import read_file
+from mfairfl.data.files import read_file
 from mfairfl.errors import DataError
 
 ROWS = [["Ann", "31", "007"], ["Bob", "45", "010"]]
@@ -134,6 +134,13 @@ def test_utf_16_without_a_mark_must_be_told(tmp_path):
     assert read_frame(path, encoding="utf-16-le").to_numpy().tolist() == ROWS
 
 
+def test_half_a_character_is_refused(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_bytes(b"a,b\n1,+2AA-\n")
+    with pytest.raises(DataError, match=r"people.csv: character 6 is half of one \(U\+D800\)"):
+        read_frame(path, encoding="utf-7")
+
+
 def test_undecodable_bytes_name_the_offset(tmp_path):
     path = write(tmp_path, "a,b\nMüller,1\n", encoding="latin-1")
     message = error(path, encoding="utf-8")
@@ -246,7 +253,7 @@ def test_any_written_text_is_read_back(tmp_path_factory, rows, delimiter):
 def test_what_was_detected_is_kept(tmp_path):
     content = read_file(write(tmp_path, "name;age\nJürgen;31\nBjörn;45\n", encoding="cp1252"))
     assert content.format == FileFormat(";", "cp1252")
-    content = read_file(write(tmp_path, table("~")), delimiter="~", encoding="utf-8")
+    content = read_file(write(tmp_path, table("~")), FileFormat("~", "utf-8"))
     assert content.format == FileFormat("~", "utf-8")
     content = read_file(write(tmp_path, table("\t"), encoding="utf-16"))
     assert content.format == FileFormat("\t")

@@ -9,7 +9,7 @@ import pytest
 
 from answers import one_line
 from mfairfl.data import FileFormat, read_frame
-from mfairfl.data.frame import read_file
+from mfairfl.data.files import read_file
 from mfairfl.errors import DataError
 
 ROWS = [["age", "sex"], [31, "f"], [45, "m"]]
@@ -104,7 +104,7 @@ def test_a_sheet_is_chosen_by_name(write):
     assert refused(path, sheet="204").startswith(
         "people.xlsx: unknown sheet '204': did you mean '2024'?"
     )
-    assert "no Excel file: leave sheet='x' (--sheet) out" in refused_csv(path.parent)
+    assert "is not an Excel file; remove sheet='x' (--sheet)" in refused_csv(path.parent)
 
 
 def refused_csv(folder):
@@ -177,7 +177,7 @@ def test_a_damaged_workbook_is_refused_in_one_line(write, tmp_path, part):
 
 def test_without_the_extra_it_is_named(write, monkeypatch):
     path = write(people=ROWS)
-    monkeypatch.setattr("mfairfl.data.excel.find_spec", lambda name: None)
+    monkeypatch.setattr("mfairfl.data.files.excel.find_spec", lambda name: None)
     assert refused(path) == (
         "people.xlsx is an Excel file, which openpyxl reads: pip install 'mfairfl[excel]', or "
         "save it as CSV"

@@ -8,7 +8,7 @@ import pytest
 
 from answers import one_line
 from mfairfl.data import read_frame, read_table
-from mfairfl.data.frame import read_file
+from mfairfl.data.files import FileFormat, read_file
 from mfairfl.data.task import Task
 from mfairfl.errors import DataError
 
@@ -29,7 +29,7 @@ def write(folder, text):
 
 def test_without_a_header_columns_are_numbered(tmp_path):
     path = write(tmp_path, ADULT)
-    content = read_file(path, header=False)
+    content = read_file(path, FileFormat(header=False))
     assert list(content.frame.columns) == [f"column-{i}" for i in range(1, 7)]
     assert content.frame.index.tolist() == [1, 2, 3, 4, 5]
     assert content.frame.iloc[0].tolist()[:2] == ["39", "State-gov"]
@@ -51,7 +51,7 @@ def test_a_first_line_that_looks_like_data_is_said(tmp_path, caplog):
         "(--no-header)"
     )
     assert note in caplog.text
-    assert read_file(path, header=True).notes == ()  # the user knows
+    assert read_file(path, FileFormat(header=True)).notes == ()  # the user knows
 
 
 @pytest.mark.parametrize(
@@ -96,5 +96,5 @@ def test_ragged_lines_are_compared_with_the_first(tmp_path):
 
 def test_files_that_name_their_columns(tmp_path):
     path = write(tmp_path, '[{"a": 1}]')
-    with pytest.raises(DataError, match=r"names its columns: leave header=False \(--no-header\)"):
+    with pytest.raises(DataError, match=r"names its columns; remove header=False \(--no-header\)"):
         read_frame(path, header=False)

@@ -1,0 +1,261 @@
+"""CSV and JSON to a frame of text: what is a number is the `Task`'s decision, so "007" survives.
+
+JSON is an array of flat objects, or one object a line. Its values become the text that the same
+table has as CSV: numbers as they are written, ``true`` as ``True``, ``null`` and an absent key as
+an empty cell.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+
+from mfairfl.data.files.contents import Decoded
+from mfairfl.data.files.text_frame import (
+    Record,
+    column_names,
+    frame_of_records,
+    names_of_record,
+    refuse_cells,
+    refuse_columns,
+)
+from mfairfl.errors import DataError
+
+_DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
+_PLAIN_COMMA = re.compile(r"(?<!\d),|,(?!\d)")  # not between digits, where it may be a decimal
+_SAMPLE = 1_000_000  # characters in which the delimiter must show
+_BLOCK = 2**20  # bytes that Arrow parses at once; much longer lines are left to the careful reader
+_START = re.compile(r'\s*(\{\s*["}]|\[\s*[\[{\]"\d])')
+_CONSTANTS = {"NaN": None, "Infinity": "inf", "-Infinity": "-inf"}
+# Objects become tuples of pairs, in which a repeated key is still seen, and arrays lists.
+_decode = json.JSONDecoder(
+    object_pairs_hook=tuple,
+    parse_int=str,
+    parse_float=str,
+    parse_constant=_CONSTANTS.__getitem__,
+).decode
+
+
+def read_delimited(
+    path: Path, source: Decoded, given: str | None, *, header: bool | None
+) -> tuple[pd.DataFrame, str]:
+    """Return the frame and the delimiter, which is detected if none is given."""
+    text = source.text
+    if not text or text.isspace():
+        raise DataError(f"{path} is empty: expected a header line and rows")
+    given = "\t" if given == r"\t" else given  # what a shell makes of it
+    if given is not None and (len(given) != 1 or given in '"\r\n'):
+        raise DataError(f"{path}: delimiter {given!r} is not one character: try one of , ; \\t |")
+    likely = _sniff(text)
+    delimiter = given or likely or ","
+    records = careful_records(path, source, delimiter)
+    line, first = next(records)
+    if len(first) == 1 and (given is None or likely is not None):
+        problem = f"{path}: found one column ('{first[0][:60]}')"
+        if likely is None:
+            raise DataError(f"{problem} and no usual delimiter: give delimiter=")
+        raise DataError(
+            f"{problem} with delimiter {given!r}: {_DELIMITERS[likely]} seems right, "
+            f"give delimiter={likely!r}"
+        )
+    refuse_columns(path, len(first))
+    frame = _read_plain(source, delimiter, len(first), skip=line - (header is False))
+    if frame is not None:
+        frame.columns = names_of_record(path, first, header=header)
+        return frame, delimiter
+    fix = f"quote values that hold {delimiter!r}"
+    records = chain([(line, first)], records)
+    return frame_of_records(path, records, header=header, fix=fix), delimiter
+
+
+def careful_records(path: Path, source: Decoded, delimiter: str) -> Iterator[Record]:
+    """Yield (first line, fields) of every record that is not blank."""
+    # Decoded again piece by piece: a stream of the text would copy all of it for the first line.
+    stream = io.TextIOWrapper(io.BytesIO(source.data), encoding=source.codec, newline="")
+    if stream.read(1) != "\ufeff":
+        stream.seek(0)
+    # strict: a quote that is never closed must not swallow the rest of the file.
+    reader = csv.reader(
+        stream,
+        delimiter=delimiter,
+        skipinitialspace=delimiter != " ",
+        strict=True,
+    )
+    line = 1
+    try:
+        for fields in reader:
+            if fields:
+                yield line, fields
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(f"{path}, line {line}: {error}: check the quotes there") from error
+
+
+def _read_plain(source: Decoded, delimiter: str, width: int, *, skip: int) -> pd.DataFrame | None:
+    """Read text without quotes by Arrow, many times as fast as record by record.
+
+    Returns
+    -------
+    pandas.DataFrame or None
+        The rows after the first `skip` lines, with numbered columns and the lines as index. None
+        if only the careful reader reads the text, or refuses it with the right words: a quote, a
+        blank line between others, a line with too few or too many cells, a cell that is too long.
+    """
+    text = source.text
+    if '"' in text or not delimiter.isascii():
+        return None
+    if "\r" in text and text.count("\r") != text.count("\r\n"):
+        return None
+    names = [str(i) for i in range(width)]
+    try:
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(source.data),
+            pyarrow.csv.ReadOptions(
+                column_names=names,
+                skip_rows=skip,
+                block_size=_BLOCK,
+                use_threads=False,
+                encoding=source.codec,
+            ),
+            pyarrow.csv.ParseOptions(delimiter=delimiter, quote_char=False),
+            pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.large_string()), check_utf8=False
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    end = len(text)
+    while text[end - 1] in "\r\n":
+        end -= 1
+    lines = text.count("\n", 0, end) + 1 - skip
+    if not lines or table.num_rows != lines:
+        return None
+    if max(pc.max(pc.binary_length(c)).as_py() for c in table.columns) > csv.field_size_limit():
+        return None
+    if delimiter != " " and " " in text:
+        table = pa.table([_trimmed(column) for column in table.columns], names)
+    frame: pd.DataFrame = table.combine_chunks().to_pandas()
+    frame.index = pd.RangeIndex(skip + 1, skip + 1 + lines, name="line")
+    return frame
+
+
+def _trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Remove the spaces before cells; a column without any is not copied."""
+    spaced = pc.any(pc.starts_with(column, " ")).as_py()
+    return pc.utf8_ltrim(column, " ") if spaced else column
+
+
+def _sniff(text: str) -> str | None:
+    """Find the delimiter that cuts the first records into the most fields, all alike."""
+    lines = list(islice(io.StringIO(text.lstrip()[:_SAMPLE], newline=""), 100))
+    widths = {delimiter: _width(lines, delimiter) for delimiter in _DELIMITERS}
+    likely = {delimiter: width for delimiter, width in widths.items() if width > 1}
+    if len(likely) > 1 and not any(map(_PLAIN_COMMA.search, lines)):
+        likely.pop(",", None)
+    return max(likely, key=lambda delimiter: likely[delimiter], default=None)
+
+
+def _width(lines: list[str], delimiter: str) -> int:
+    """Return how many fields the lines have, or 0 if they differ."""
+    try:
+        rows = [row for row in csv.reader(lines, delimiter=delimiter) if row]
+    except csv.Error:
+        return 0  # a quote left open: reading the records will name its line
+    # A record cut off by the sample or one damaged line does not decide.
+    alike = sum(len(row) == len(rows[0]) for row in rows)
+    return len(rows[0]) if alike >= 0.9 * len(rows) - 1 else 0
+
+
+def looks_like_json(text: str) -> bool:
+    """Say whether a text begins like an array or an object.
+
+    Examples
+    --------
+    >>> looks_like_json('[{"age": 31}]'), looks_like_json("[age],sex")
+    (True, False)
+    """
+    return _START.match(text) is not None
+
+
+def read_json(path: Path, text: str) -> pd.DataFrame:
+    """Return a frame of text; its index is the line, or the number of the record from 1."""
+    unit, found = _documents(path, text)
+    places, records = [], []
+    names: set[str] = set()
+    for place, value in found:
+        where = f"{path}, {unit} {place}"
+        records.append(_record(where, value))
+        places.append(place)
+        # A key that is absent from a record is a cell of it nonetheless.
+        names.update(records[-1])
+        refuse_cells(path, len(records), len(names))
+    if not records:
+        raise DataError(f'{path} has no records: expected objects such as {{"age": 31}}')
+    frame = pd.DataFrame(records, index=pd.Index(places, name=unit), dtype="str").fillna("")
+    if not len(frame.columns):
+        raise DataError(f"{path}: the objects are empty: give each a key for every column")
+    frame.columns = column_names(list(frame.columns), str(path))
+    return frame
+
+
+def _documents(path: Path, text: str) -> tuple[str, Iterator[tuple[int, Any]]]:
+    """Return what records are counted by, and the records."""
+    first = text.lstrip().partition("\n")[0]
+    if not text.lstrip().startswith("[") and _complete(first):
+        lines = ((i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip())
+        return "line", ((i, _parse(path, line, i)) for i, line in lines)
+    whole = _parse(path, text)
+    return "record", enumerate(whole if isinstance(whole, list) else [whole], 1)
+
+
+def _complete(line: str) -> bool:
+    """Say whether a line is a JSON document, or would be but for a mistake in it."""
+    try:
+        _decode(line)
+    except json.JSONDecodeError:
+        return line.rstrip().endswith("}")
+    except RecursionError:
+        return False
+    return True
+
+
+def _parse(path: Path, text: str, line: int | None = None) -> Any:
+    try:
+        return _decode(text)
+    except json.JSONDecodeError as error:
+        place = line or error.lineno
+        raise DataError(
+            f"{path}, line {place}: not JSON ({error.msg} at character {error.colno}): correct it"
+        ) from error
+    except RecursionError as error:
+        raise DataError(f"{path} is nested too deeply: give flat objects") from error
+
+
+def _record(where: str, value: Any) -> dict[str, str | None]:
+    """Return an object's values by key as text."""
+    if not isinstance(value, tuple):
+        what = "an array" if isinstance(value, list) else "a single value"
+        raise DataError(f'{where}: {what} in place of an object such as {{"age": 31}}')
+    record: dict[str, str | None] = {}
+    for key, cell in value:
+        if key in record:
+            raise DataError(f"{where}: the key '{key}' occurs twice: rename one")
+        if isinstance(cell, tuple | list):
+            what = "an object" if isinstance(cell, tuple) else "an array"
+            raise DataError(
+                f"{where}, key '{key}': holds {what}, not one value: write one flat object a row "
+                "(pandas: orient='records')"
+            )
+        record[key] = cell if cell is None or isinstance(cell, str) else str(cell)
+    return record
