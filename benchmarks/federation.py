@@ -56,7 +56,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Attribute, Federation
 from mfairfl.deployment import client_app
-from mfairfl.deployment.local import write_deployment
+from mfairfl.deployment.federation_files import write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.engine import embedded
 from mfairfl.engine.checkpoint import Checkpoints
@@ -159,7 +159,7 @@ EVERYWHERE = (
     *SERVER,
     (LocalClients, "answer", WORK),
     (responder.Responder, "_open", DISK),
-    (client_app, "settings_of", SETTINGS),
+    (client_app, "load_silo", SETTINGS),
     (responder, "pack_answer", PACK),
     (client_app, "to_records", PACK),
     (responder, "unpack_ask", CHECK),

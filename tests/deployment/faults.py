@@ -20,12 +20,13 @@ from pathlib import Path
 import tomli_w
 from consortium import TASK, config, digests, embedded, mine, settings, write_files
 
-from mfairfl.deployment.commands import silo_command, supernode_command
-from mfairfl.deployment.coordinator import APP, FlowerCli, run_federation
-from mfairfl.deployment.credentials import make_key
-from mfairfl.deployment.local import nodes, servers, write_deployment
-from mfairfl.deployment.processes import Command, Program, descendants, free_ports, start, stop
+from mfairfl.deployment.federation_files import write_deployment
+from mfairfl.deployment.keys import make_key
+from mfairfl.deployment.local import nodes, servers
+from mfairfl.deployment.process_groups import Command, descendants, stop, watched_group
+from mfairfl.deployment.processes import free_ports, silo_command, supernode_command
 from mfairfl.deployment.settings import load_federation
+from mfairfl.deployment.superlink import APP, SuperLink, run_federation
 from mfairfl.errors import FederationError
 from mfairfl.silo.silo_file import load_silo
 
@@ -36,8 +37,8 @@ LONG = 30  # rounds within which a silo that was gone is back
 class World:
     """Three silos and a coordinator; every fault has a run of its own."""
 
-    def __init__(self, folder):
-        self.folder = folder
+    def __init__(self, folder, group):
+        self.folder, self.group = folder, group
         self.files = write_files(folder)
         self.file = write_deployment(
             config(), folder / "world", silos=self.files, deadline=DEADLINE
@@ -76,7 +77,7 @@ class World:
     def start_silo(self, name):
         command = silo_command(load_silo(self.silo_file(name)), self.silo_file(name))
         log = self.settings.server.state / "logs" / f"{name}.log"
-        return Program(f"silo {name}", start(command, log=log), log)
+        return self.group.start(f"silo {name}", command, log)
 
     def run(self, name, at=None, **changes):
         """Carry out a run; `at` says what happens after which round. Return its journal too."""
@@ -242,7 +243,7 @@ def unknown_key(world):
     (folder / "silo.toml").write_text(text)
     command = supernode_command(load_silo(folder / "silo.toml"), folder / "silo.toml")
     log = folder / "log"
-    node = start(command, log=log)
+    node = world.group.start("stranger", command, log).process
     end = time.monotonic() + 60
     while "Exit Code" not in log.read_text() and time.monotonic() < end:
         time.sleep(0.5)
@@ -260,8 +261,11 @@ def plaintext(world):
     words = ["flower-supernode", "--insecure", "--superlink", silo.server, "--max-retries", "1"]
     env = silo_command(silo, world.silo_file("east")).env
     log = world.folder / "plain.log"
-    node = start(Command([*words, "--host", "127.0.0.1", "--port", "18999"], env), log=log)
-    time.sleep(12)
+    command = Command([*words, "--host", "127.0.0.1", "--port", "18999"], env)
+    node = world.group.start("plaintext", command, log).process
+    end = time.monotonic() + 60
+    while "could not establish a connection" not in log.read_text() and time.monotonic() < end:
+        time.sleep(0.5)
     stop([node])
     said = log.read_text()
     assert "SuperNode ID" not in said
@@ -291,10 +295,10 @@ def foreign_code(world):
         f"    pathlib.Path({str(trace)!r} + '-server').write_text(\n"
         "        '; '.join(sorted(m.error.reason for m in found)))\n"
     )
-    flower = FlowerCli(world.settings.server)
-    answer = flower.ask("run", str(app), "here")
+    superlink = SuperLink(world.settings.server)
+    run = superlink.submit({}, app)
     end = time.monotonic() + 90
-    while not flower.status(str(answer["run-id"])).startswith("finished"):
+    while not superlink.has_finished(run):
         assert time.monotonic() < end, "it never ended"
         time.sleep(1)
     said = Path(f"{trace}-server").read_text()
@@ -312,9 +316,9 @@ def timed():
 
 def main():
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
-    world = World(folder)
-    quiet = world.settings
-    with ExitStack() as serving, ExitStack() as taking_part:
+    with watched_group() as group, ExitStack() as serving, ExitStack() as taking_part:
+        world = World(folder, group)
+        quiet = world.settings
         superlink, _ = serving.enter_context(servers(quiet, world.file, lambda line: None))
         silos = taking_part.enter_context(nodes(quiet, world.file.parent, lambda line: None))
         faults = (

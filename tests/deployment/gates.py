@@ -16,13 +16,11 @@ from cryptography.hazmat.primitives import serialization
 from flwr.supercore.protobuf.client import ProtobufRequestContext
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from mfairfl.deployment.credentials import make_certificates, make_key, read_public_key
-from mfairfl.deployment.gate import make_gate
-from mfairfl.deployment.key_ring import KeyRing
-from mfairfl.deployment.listener import ConnectionLimits, Listener
-from mfairfl.deployment.shares import MemoryShares
-from mfairfl.deployment.signals import Signals
-from mfairfl.deployment.waiting_room import WaitingRoom
+from mfairfl.deployment.gate.admission import KeyRing, Quotas
+from mfairfl.deployment.gate.listener import ConnectionLimits, Listener
+from mfairfl.deployment.gate.server import make_gate
+from mfairfl.deployment.gate.waiting_room import Signals, WaitingRoom
+from mfairfl.deployment.keys import make_certificates, make_key, read_public_key
 
 PUSH = "/v1/fleet/push-object"
 BROKEN_OFF = b"the beginning of an ans"
@@ -53,7 +51,7 @@ class Standing:
     port: int
     ca: str
     key: object
-    shares: MemoryShares
+    quotas: Quotas
     room: WaitingRoom
     arrived: list = field(default_factory=list)
 
@@ -128,7 +126,7 @@ def enrol(folder, *keys):
 
 
 @contextmanager
-def standing(folder, *, answer=None, limits=None, shares=None, hold=0.0, places=128):
+def standing(folder, *, answer=None, limits=None, quotas=None, hold=0.0, places=128):
     """Run a gate in a thread while the block lasts."""
     if not (folder / "ca.crt").exists():
         make_certificates(folder, [])
@@ -144,7 +142,7 @@ def standing(folder, *, answer=None, limits=None, shares=None, hold=0.0, places=
             door.getsockname()[1],
             str(folder / "ca.crt"),
             folder / "key",
-            shares or MemoryShares(),
+            quotas or Quotas(),
             room,
         )
 
@@ -161,7 +159,7 @@ def standing(folder, *, answer=None, limits=None, shares=None, hold=0.0, places=
                 asyncio.TaskGroup() as tasks,
             ):
                 tasks.create_task(room.watch())
-                handler = make_gate(client, keys, gate.shares, room)
+                handler = make_gate(client, keys, gate.quotas, room)
                 await Listener(handler, tls, limits or ConnectionLimits()).serve(door)
 
         loop = asyncio.new_event_loop()

@@ -27,7 +27,7 @@ import psutil
 import tomli_w
 from consortium import SITES, TASK, digests, embedded, mine, settings, write_files
 
-from mfairfl.deployment.processes import descendants, is_alive
+from mfairfl.deployment.process_groups import descendants, is_alive
 from mfairfl.failpoints import VARIABLE
 
 ROUNDS = 4

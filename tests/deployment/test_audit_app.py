@@ -13,9 +13,9 @@ from grids import LocalGrid
 from mfairfl.deployment.audit import build_silo_audit, read_gathered
 from mfairfl.deployment.audit_request import REQUEST, AuditRequest, load_request
 from mfairfl.deployment.client_app import app
-from mfairfl.deployment.credentials import read_public_key
+from mfairfl.deployment.federation_files import write_federation
 from mfairfl.deployment.journal import read_journal
-from mfairfl.deployment.local import write_federation
+from mfairfl.deployment.keys import read_public_key
 from mfairfl.deployment.server_app import carry_out_audit
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import CheckpointError, ConfigError, FederationError

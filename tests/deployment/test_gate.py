@@ -14,11 +14,10 @@ from flwr.superlink.routers.fleet.router import router
 from flwr.supernode import node_auth_http_interceptor
 from gates import BROKEN_OFF, PUSH, enrol, everything, head, response, signed, standing
 
-from mfairfl.deployment.credentials import make_key, read_public_key
-from mfairfl.deployment.gate import OPEN_PATHS
-from mfairfl.deployment.listener import ConnectionLimits
-from mfairfl.deployment.revocation import add_revocation
-from mfairfl.deployment.shares import MemoryShares
+from mfairfl.deployment.gate.admission import Quotas
+from mfairfl.deployment.gate.listener import ConnectionLimits
+from mfairfl.deployment.gate.server import OPEN_PATHS
+from mfairfl.deployment.keys import add_revocation, make_key, read_public_key
 
 SOON = ConnectionLimits(head_seconds=2, stall_seconds=2)
 SIGNATURE = ("flwr-public-key", "flwr-timestamp", "flwr-signature")
@@ -135,7 +134,7 @@ def test_an_answer_that_breaks_off_is_not_taken_for_a_whole_one(folder):
     with standing(folder, answer=lambda _: (200, {"content-length": "99"}, BROKEN_OFF)) as gate:
         with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message"):
             gate.ask()
-        assert eventually(lambda: gate.shares.held == 0)
+        assert eventually(lambda: gate.quotas.reserved == 0)
 
 
 def test_a_compressed_answer_arrives_as_it_was_sent(folder):
@@ -272,9 +271,9 @@ def test_an_idle_connection_is_closed_after_its_answer(hasty):
 def test_a_body_that_stalls_is_closed_and_given_back(hasty):
     with hasty.tls() as peer:
         peer.sendall(head("POST", PUSH, signed(hasty.key), size=1000) + b"x" * 900)
-        assert eventually(lambda: hasty.shares.held == 1000)
+        assert eventually(lambda: hasty.quotas.reserved == 1000)
         assert everything(peer) == b""
-    assert eventually(lambda: hasty.shares.held == 0)
+    assert eventually(lambda: hasty.quotas.reserved == 0)
     assert hasty.arrived == []
 
 
@@ -326,7 +325,7 @@ def test_every_wait_of_an_unfinished_request_ends_within_fifteen_seconds():
 def test_a_body_is_refused_by_its_declared_size(gate):
     declared = ConnectionLimits().body_bytes + 1
     answer = gate.say(head("POST", PUSH, signed(gate.key), size=declared) + b"x" * 1000)
-    assert (status(answer), gate.shares.held, gate.arrived) == (413, 0, [])
+    assert (status(answer), gate.quotas.reserved, gate.arrived) == (413, 0, [])
     untold = head("POST", PUSH, signed(gate.key) | {"Transfer-Encoding": "chunked"})
     assert status(gate.say(untold + b"3\r\nabc\r\n")) == 411
 
@@ -341,16 +340,16 @@ def test_a_large_head_is_refused(gate, pieces):
         assert status(everything(peer)) == 431
 
 
-def test_many_unfinished_bodies_hold_one_share(folder):
+def test_many_unfinished_bodies_stay_within_one_quota(folder):
     limits, size = ConnectionLimits(stall_seconds=5), 1 << 20
-    shares = MemoryShares(total=4 * size, each=3 * size)
-    with standing(folder, limits=limits, shares=shares) as gate, ExitStack() as stack:
+    quotas = Quotas(total=4 * size, each=3 * size)
+    with standing(folder, limits=limits, quotas=quotas) as gate, ExitStack() as stack:
         peers = [stack.enter_context(gate.tls()) for _ in range(20)]
         for peer in peers:
             peer.sendall(head("POST", PUSH, signed(gate.key), size=size) + b"x" * 1000)
         answers = [everything(peer) for peer in peers]
         assert [status(answer) for answer in answers if answer] == [503] * 17
-        assert eventually(lambda: shares.held == 0)
+        assert eventually(lambda: quotas.reserved == 0)
         assert gate.arrived == []
         assert gate.ask(content=b"x" * size).status_code == 200
 

@@ -23,7 +23,7 @@ from consortium import (
     write_files,
 )
 
-from mfairfl.deployment.processes import descendants, is_alive
+from mfairfl.deployment.process_groups import descendants, is_alive
 
 PRIVATE = ("state", "state/flwr", "state/logs", "silos/east/state", "")
 CLI = "import sys; from mfairfl.cli import main; sys.exit(main())"

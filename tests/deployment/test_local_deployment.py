@@ -8,8 +8,8 @@ from consortium import config, write_files
 
 from mfairfl.data import FileFormat, load_dataset
 from mfairfl.data.predictions import PredictionColumns
-from mfairfl.deployment.local import run_local, write_deployment
-from mfairfl.deployment.local_audit import write_audit_deployment
+from mfairfl.deployment.federation_files import write_audit_deployment, write_deployment
+from mfairfl.deployment.local import run_local
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.runs.config import make_config
@@ -92,7 +92,7 @@ def test_a_finished_federation_answers_without_a_process(tmp_path, monkeypatch):
     files, out = write_files(tmp_path), tmp_path / "run"
     write_deployment(config(), out, silos=files, deadline=9)
     make_record().write(out)
-    monkeypatch.setattr("mfairfl.deployment.local.start", None)
+    monkeypatch.setattr("mfairfl.deployment.local.watched_group", None)
     said = []
     record = run_local(config(), out, follower=None, say=said.append, silos=files)
     assert record == make_record()

@@ -15,19 +15,15 @@ import pytest
 
 from answers import one_line
 from mfairfl.deployment import processes
-from mfairfl.deployment.credentials import make_certificates
+from mfairfl.deployment.keys import make_certificates
+from mfairfl.deployment.process_groups import Command, descendants, is_alive, stop, watched_group
 from mfairfl.deployment.processes import (
-    Command,
-    Program,
     adopted_orphans,
-    descendants,
     environment,
     free_ports,
-    is_alive,
     sole_use,
-    start,
-    stop,
     use_given_umask,
+    wait_until_healthy,
 )
 from mfairfl.errors import FederationError
 
@@ -49,14 +45,28 @@ def wait_for(condition):
 
 
 def test_what_a_process_started_ends_with_it(tmp_path):
-    parent = start(Command([sys.executable, "-c", FAMILY], os.environ), log=tmp_path / "log")
-    wait_for(lambda: len(descendants(parent.pid)) == 2)
-    family = descendants(parent.pid)
-    assert all(map(is_alive, family))
-    assert os.getpgid(parent.pid) == parent.pid  # Ctrl-C reaches it only through us
-    stop([parent], seconds=1)
-    assert parent.returncode == -signal.SIGTERM
-    wait_for(lambda: not any(map(is_alive, family)))
+    with watched_group() as group:
+        command = Command([sys.executable, "-c", FAMILY], os.environ)
+        parent = group.start("a parent", command, tmp_path / "log").process
+        wait_for(lambda: len(descendants(parent.pid)) == 2)
+        family = descendants(parent.pid)
+        assert all(map(is_alive, family))
+        assert os.getpgid(parent.pid) == group.id != os.getpgrp()  # Ctrl-C reaches only us
+        stop([parent], seconds=1)
+        assert parent.returncode == -signal.SIGTERM
+        wait_for(lambda: not any(map(is_alive, family)))
+
+
+def test_programs_end_with_their_group_by_the_signal_that_lets_them_clean_up(tmp_path):
+    clean = (
+        "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(7)); print(flush=True)"
+    )
+    log = tmp_path / "log"
+    with watched_group() as group:
+        command = Command([sys.executable, "-c", f"{clean}; time.sleep(300)"], os.environ)
+        program = group.start("a program", command, log)
+        wait_for(lambda: log.read_text() == "\n")
+    assert program.process.returncode == 7
 
 
 def test_a_process_that_ended_is_not_alive_although_nobody_waited_for_it():
@@ -80,12 +90,13 @@ def test_ports_are_free_and_unlike():
 
 def test_a_server_that_ends_is_not_waited_for(tmp_path):
     log = tmp_path / "gate.log"
-    ended = start(Command([sys.executable, "-c", "raise SystemExit(3)"], {}), log=log)
-    ended.wait()
     make_certificates(tmp_path / "certificates", [])
-    ca, gate = tmp_path / "certificates" / "ca.crt", Program("the gate", ended, log)
-    with pytest.raises(FederationError) as caught:
-        processes.wait_until_healthy("127.0.0.1:9", ca, gate)
+    ca = tmp_path / "certificates" / "ca.crt"
+    with watched_group() as group:
+        command = Command([sys.executable, "-c", "raise SystemExit(3)"], {})
+        gate = group.start("the gate", command, log)
+        with pytest.raises(FederationError) as caught:
+            wait_until_healthy("127.0.0.1:9", ca, gate)
     assert one_line(caught).startswith(f"the gate ended with code 3: see {log}, then repeat")
 
 
@@ -102,7 +113,7 @@ def test_nothing_is_shared_with_other_flower_programs_of_this_user(tmp_path):
 # A process with: a member of the group, its child in a session of its own, and a fork.
 OWNER = """
 import os, subprocess, sys, time
-from mfairfl.deployment.processes import watched_group
+from mfairfl.deployment.process_groups import watched_group
 sleep = "import time; time.sleep(300)"
 away = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]]"
 away += ", start_new_session=True)\\n" + sleep
@@ -144,7 +155,7 @@ def test_a_group_ends_with_its_block():
 def test_the_watchdog_outlives_what_ends_the_others():
     parent, family = owner("time.sleep(300)")
     with parent:
-        (watchdog,) = (p for p in family if "mfairfl.deployment.watchdog" in p.cmdline())
+        (watchdog,) = (p for p in family if "mfairfl.deployment.process_groups" in p.cmdline())
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             watchdog.send_signal(number)
         time.sleep(0.2)
@@ -154,7 +165,7 @@ def test_the_watchdog_outlives_what_ends_the_others():
 
 
 def test_a_watchdog_that_would_end_its_starter_does_not_start():
-    words = [sys.executable, "-m", "mfairfl.deployment.watchdog"]
+    words = [sys.executable, "-m", "mfairfl.deployment.process_groups"]
     done = subprocess.run(
         words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
@@ -165,8 +176,8 @@ def test_a_watchdog_that_would_end_its_starter_does_not_start():
 def test_nothing_is_started_without_a_watchdog(monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with (
-        pytest.raises(FederationError, match="watchdog: does not start"),
-        processes.watched_group(),
+        pytest.raises(FederationError, match="the watchdog does not start"),
+        watched_group(),
     ):
         pass
 
@@ -185,7 +196,7 @@ time.sleep(300)
 
 def server_of(state):
     words = [sys.executable, "-c", SERVER]
-    server = start(Command(words, environment(state)), log=state / "log")
+    server = subprocess.Popen(words, env=environment(state), process_group=0)
     wait_for(lambda: len(descendants(server.pid)) == 2)
     return server, descendants(server.pid)
 
@@ -216,7 +227,7 @@ def test_what_a_killed_server_started_is_ended_and_what_others_started_is_not(tm
 
 
 def test_what_was_left_behind_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "_LEAVING", 0.2)
+    monkeypatch.setattr(processes, "LEAVING", 0.2)
     state = tmp_path / "state"
     words = [sys.executable, "-c", "import time; time.sleep(300)", "/bin/flower-superlink"]
     left = subprocess.Popen(words, env=environment(state))
@@ -248,7 +259,7 @@ def test_a_process_that_is_just_ending_is_waited_for(tmp_path):
 
 
 def test_a_second_owner_is_refused_and_the_first_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(processes, "_LEAVING", 0.2)
+    monkeypatch.setattr(processes, "LEAVING", 0.2)
     hold = (
         "import sys\nfrom pathlib import Path\n"
         "from mfairfl.deployment.processes import sole_use\n"
@@ -284,8 +295,10 @@ def test_nobody_else_reads_what_a_program_writes(tmp_path, monkeypatch, open_uma
     write = "import os; open(os.environ['FLWR_HOME'] + '/database', 'w'); os.mkdir('made')"
     monkeypatch.chdir(tmp_path)
     words = [sys.executable, "-c", write]
-    started = start(Command(words, environment(state)), log=state / "logs" / "log")
-    assert started.wait() == 0
+    with watched_group() as group:
+        command = Command(words, environment(state))
+        started = group.start("a program", command, state / "logs" / "log")
+        assert started.process.wait() == 0
     assert [mode(p) for p in (state, state / "flwr", state / "logs", tmp_path / "made")] == [
         0o700
     ] * 4

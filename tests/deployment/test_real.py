@@ -21,9 +21,10 @@ from outbound import Outbound
 
 from audit_silos import CONSENT, pooled, predictions
 from mfairfl.deployment.audit_request import load_request
-from mfairfl.deployment.coordinator import FlowerCli, revoke_key
-from mfairfl.deployment.local import nodes, servers, write_deployment
+from mfairfl.deployment.federation_files import write_deployment
+from mfairfl.deployment.local import nodes, servers
 from mfairfl.deployment.settings import load_federation
+from mfairfl.deployment.superlink import SuperLink, revoke_key
 from mfairfl.report.audit.build import build_audit
 from mfairfl.runs.config import make_config
 from mfairfl.runs.record import RunRecord
@@ -131,7 +132,7 @@ def revoked_silo(file):
         time.sleep(0.2)
     other = settings.silos[SPARE].with_suffix("")
     assert activate(server, server.port, other)[0] == 200
-    FlowerCli(server).update_keys(settings)  # as the next start does: it stays out
+    SuperLink(server).update_keys(settings)  # as the next start does: it stays out
     assert activate(server, server.superlink_port, key)[0] == 412
     assert "the running server refuses it" in revoke_key(settings, file, "west")
 

@@ -11,10 +11,9 @@ from consortium import SITES, config, write_files
 from grids import LocalGrid
 from mfairfl.cli import main
 from mfairfl.deployment.client_app import app
-from mfairfl.deployment.credentials import make_key, read_public_key
+from mfairfl.deployment.federation_files import write_deployment
 from mfairfl.deployment.journal import read_journal
-from mfairfl.deployment.local import write_deployment
-from mfairfl.deployment.revocation import add_revocation, read_revocations
+from mfairfl.deployment.keys import add_revocation, make_key, read_public_key, read_revocations
 from mfairfl.deployment.server_app import carry_out
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, FederationError

@@ -12,9 +12,9 @@ from rich.console import Console
 from grids import LocalGrid
 from mfairfl.cli.progress import JournalProgress
 from mfairfl.deployment.client_app import app
-from mfairfl.deployment.credentials import read_public_key
+from mfairfl.deployment.federation_files import write_deployment
 from mfairfl.deployment.journal import Journal, read_journal
-from mfairfl.deployment.local import write_deployment
+from mfairfl.deployment.keys import read_public_key
 from mfairfl.deployment.server_app import carry_out
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import FederationError

@@ -9,8 +9,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ed25519
 
-from mfairfl.deployment.commands import superlink_command
-from mfairfl.deployment.credentials import make_certificates, make_key, read_public_key
+from mfairfl.deployment.keys import make_certificates, make_key, read_public_key
+from mfairfl.deployment.processes import superlink_command
 from mfairfl.deployment.settings import ServerSettings, load_federation
 from mfairfl.errors import ConfigError
 

@@ -9,9 +9,8 @@ import pytest
 from consortium import config, write_files
 from outbound import Outbound
 
-from mfairfl.deployment import commands
-from mfairfl.deployment.coordinator import FlowerCli
-from mfairfl.deployment.local import write_deployment
+from mfairfl.deployment import processes
+from mfairfl.deployment.federation_files import write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.silo.silo_file import load_silo
 
@@ -55,11 +54,10 @@ def test_every_program_we_start_is_silent_whatever_the_user_s_own_settings(
     silo_file = file.parent / "silos" / "east" / "silo.toml"
     silo = load_silo(silo_file)
     found = [
-        commands.superlink_command(settings.server).env,
-        commands.gate_command(settings.server, file).env,
-        commands.silo_command(silo, silo_file).env,
-        commands.supernode_command(silo, silo_file).env,
-        FlowerCli(settings.server)._env,
+        processes.superlink_command(settings.server).env,
+        processes.gate_command(settings.server, file).env,
+        processes.silo_command(silo, silo_file).env,
+        processes.supernode_command(silo, silo_file).env,
     ]
     for env in found:
         assert env["FLWR_TELEMETRY_ENABLED"] == "0"
@@ -72,7 +70,7 @@ def test_every_program_we_start_is_silent_whatever_the_user_s_own_settings(
 @pytest.mark.parametrize("first", ["pass", "import flwr.supercore.telemetry"])
 def test_flower_inside_a_silo_s_own_process_is_silent(outbound, tmp_path, first):
     code = (
-        f"{first}; from mfairfl.deployment.installed_app import SiloTasks; SiloTasks(9).close();"
+        f"{first}; from mfairfl.deployment.client_app import SiloTasks; SiloTasks(9).close();"
         "from flwr.supernode.runtime import run_clientapp as r; from flwr.common import EventType;"
         "print(r.event(EventType.FLWR_CLIENTAPP_RUN_ENTER).result())"
     )

@@ -9,9 +9,8 @@ from contextlib import contextmanager
 import pytest
 from gates import PUSH, enrol, head, signed, standing
 
-from mfairfl.deployment.credentials import make_key, read_public_key
-from mfairfl.deployment.revocation import add_revocation
-from mfairfl.deployment.signals import Signals
+from mfairfl.deployment.gate.waiting_room import Signals
+from mfairfl.deployment.keys import add_revocation, make_key, read_public_key
 
 PULL = "/v1/fleet/pull-messages"
 LONG = 25.0  # seconds: the tests end it before

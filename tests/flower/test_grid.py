@@ -6,19 +6,29 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.app import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Error,
+    Message,
+    MessageType,
+    MetricRecord,
+    RecordDict,
+)
 
 import federations as fed
 from grids import LocalGrid
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.coordinator.transport import drive
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
-from mfairfl.deployment.client_app import app, settings_of
+from mfairfl.deployment.client_app import app
 from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.goal import Goal
 from mfairfl.flower.grid import GridTransport
 from mfairfl.flower.records import from_records, to_records
+from mfairfl.silo.silo_file import load_silo
 from mfairfl.strategies import available, create
 from mfairfl.strategies.base import Summary
 from mfairfl.wire.codec import Packet, make_packet
@@ -411,12 +421,13 @@ def test_a_silo_s_file_is_checked(tmp_path, text, message):
     path = tmp_path / "silo.toml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
-        settings_of({"silo": str(path)})
+        load_silo(path)
 
 
 def test_a_node_without_a_file_says_how_to_name_one():
-    with pytest.raises(ConfigError, match="mfairfl deploy silo"):
-        settings_of({})
+    ask = Message(to_records(make_packet("hello", {}), "run-1"), 7, MessageType.QUERY)
+    (reply,) = LocalGrid(app, {7: {}}).send_and_receive([ask])
+    assert "start it with `mfairfl deploy silo FILE`" in reply.error.reason
 
 
 class ListedGrid(LocalGrid):

@@ -23,7 +23,7 @@ from mfairfl.data.files import FileContent, read_file
 from mfairfl.data.table import table_from_content
 from mfairfl.data.task import Task
 from mfairfl.data.traps import traps_of
-from mfairfl.deployment.credentials import require_private_key
+from mfairfl.deployment.keys import require_private_key
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.files import load_toml, others_can_read, toml_text

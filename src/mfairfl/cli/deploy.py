@@ -85,10 +85,10 @@ def local(
 
     with journal_progress(quiet=json) as progress:
         from mfairfl.deployment.local import run_local  # noqa: PLC0415 - loads Flower
-        from mfairfl.silo.policy import read_policy  # noqa: PLC0415
+        from mfairfl.silo.policy import OPEN, read_policy  # noqa: PLC0415
 
         options: dict[str, Any] = {"silos": files or None, "deadline": deadline}
-        options["policy"] = None if policy is None else read_policy(policy)
+        options["policy"] = OPEN if policy is None else read_policy(policy)
         record = run_local(config, folder, follower=progress, say=progress.note, **options)
     print_run(record, folder, as_json=json)
 
@@ -136,7 +136,7 @@ def init(
     mfairfl deploy init credit --silo north --silo south --host 10.0.0.5 --run my.toml
     """
     require_extra("flwr", "flower")
-    from mfairfl.deployment.consortium import write_consortium  # noqa: PLC0415
+    from mfairfl.deployment.federation_files import write_consortium  # noqa: PLC0415
 
     write_consortium(folder, silos=silo, host=host, port=port, run=run)
     typer.echo(f"{folder}: written. Next: read {folder}/GUIDE.md")
@@ -153,7 +153,7 @@ def key(
     mfairfl deploy key key
     """
     require_extra("flwr", "flower")
-    from mfairfl.deployment.credentials import make_key  # noqa: PLC0415
+    from mfairfl.deployment.keys import make_key  # noqa: PLC0415
 
     public = make_key(path)
     typer.echo(f"{path}: keep it here. Send {public} to the coordinator.")
@@ -172,7 +172,7 @@ def certificates(
     mfairfl deploy certificates certificates --host fl.example.org
     """
     require_extra("flwr", "flower")
-    from mfairfl.deployment.credentials import make_certificates  # noqa: PLC0415
+    from mfairfl.deployment.keys import make_certificates  # noqa: PLC0415
 
     make_certificates(folder, host)
     typer.echo(f"{folder}/ca.crt: send it to every silo. Keep the other files here.")
@@ -189,7 +189,7 @@ def server(file: Federation) -> None:
     require_extra("flwr", "flower")
     from mfairfl.cli.progress import terminable  # noqa: PLC0415
     from mfairfl.deployment.local import servers  # noqa: PLC0415 - loads Flower
-    from mfairfl.deployment.processes import require_running  # noqa: PLC0415
+    from mfairfl.deployment.process_groups import require_running  # noqa: PLC0415
     from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
 
     settings = load_federation(file)
@@ -214,13 +214,13 @@ def silo(
     mfairfl deploy silo silo.toml
     """
     require_extra("flwr", "flower")
-    from mfairfl.deployment import commands  # noqa: PLC0415 - loads Flower
+    from mfairfl.deployment.processes import silo_command, supernode_command  # noqa: PLC0415
     from mfairfl.silo.silo_file import load_silo  # noqa: PLC0415
 
     settings = load_silo(file)
-    commands.supernode_command(settings, file)  # reports what its file lacks
-    silo_app = commands.silo_command(settings, file)
-    os.execve(silo_app.words[0], list(silo_app.words), dict(silo_app.env))  # noqa: S606
+    supernode_command(settings, file)  # reports what its file lacks
+    process = silo_command(settings, file)
+    os.execve(process.words[0], list(process.words), dict(process.env))  # noqa: S606
 
 
 @command(app)
@@ -236,7 +236,7 @@ def run(file: Federation, json: RunJson = False) -> None:
 
     settings = load_federation(file)
     with journal_progress(quiet=json) as progress:
-        from mfairfl.deployment.coordinator import run_federation  # noqa: PLC0415 - loads Flower
+        from mfairfl.deployment.superlink import run_federation  # noqa: PLC0415 - loads Flower
 
         record = run_federation(file, progress)
     print_run(record, settings.out, as_json=json)
@@ -256,7 +256,7 @@ def revoke(
     mfairfl deploy revoke west federation.toml
     """
     require_extra("flwr", "flower")
-    from mfairfl.deployment.coordinator import revoke_key  # noqa: PLC0415 - loads Flower
     from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
+    from mfairfl.deployment.superlink import revoke_key  # noqa: PLC0415 - loads Flower
 
     typer.echo(revoke_key(load_federation(file), file, name))

@@ -78,7 +78,7 @@ def deploy_audit(
             audit_federation,
             build_silo_audit,
         )
-        from mfairfl.deployment.local_audit import audit_local  # noqa: PLC0415
+        from mfairfl.deployment.local import audit_local  # noqa: PLC0415
 
         if file is None:
             options: dict[str, Any] = {"min_rows": min_rows, "say": progress.note}

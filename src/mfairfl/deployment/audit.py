@@ -17,9 +17,9 @@ from mfairfl.coordinator.audit import AuditTerms, GatheredAudit
 from mfairfl.data import Attribute
 from mfairfl.data.values import StrictModel
 from mfairfl.deployment.audit_request import REQUEST, AuditRequest
-from mfairfl.deployment.coordinator import Follower, submit_and_follow
-from mfairfl.deployment.processes import Program
+from mfairfl.deployment.process_groups import Program
 from mfairfl.deployment.settings import load_federation
+from mfairfl.deployment.superlink import Follower, submit_and_follow
 from mfairfl.engine.checkpoint import read_sealed, write_sealed
 from mfairfl.errors import CheckpointError, MfairflError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid

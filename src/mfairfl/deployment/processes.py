@@ -1,34 +1,41 @@
-"""Flower's programs as processes: environment, readiness, and an end that leaves none behind."""
+"""Flower's programs as processes: command lines, environment, folders, readiness."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import socket
 import ssl
-import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import httpx
 import psutil
 from filelock import FileLock, Timeout
 
-from mfairfl.errors import FederationError
+from mfairfl.deployment.process_groups import (
+    LEAVING,
+    PRIVATE,
+    Command,
+    Program,
+    descendants,
+    is_alive,
+    kill,
+    require_running,
+)
+from mfairfl.deployment.settings import ServerSettings
+from mfairfl.errors import ConfigError, FederationError
 from mfairfl.files import make_private_folder
+from mfairfl.silo.silo_file import SiloSettings
 
-Process = subprocess.Popen[bytes]
-PRIVATE = 0o077
-"""The umask of processes whose files nobody else may read."""
 _UMASK = "MFAIRFL_UMASK"
 _HOME = "FLWR_HOME"
 _GET_SUBREAPER, _SET_SUBREAPER = 37, 36  # of Linux's <sys/prctl.h>
-_LEAVING = 5.0  # seconds that processes which were killed may take to be gone
-# Whatever the user's own Flower programs may tell: those of mfairfl tell nobody anything.
+# Whatever the user's own Flower programs may report: those of mfairfl report nothing.
 _SILENT = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 _QUIET = _SILENT | {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
@@ -40,37 +47,58 @@ _QUIET = _SILENT | {
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command line and the environment it needs."""
-
-    words: Sequence[str]
-    env: Mapping[str, str]
+# ------------------------------------------------------------------ command lines
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A process that a deployment cannot do without.
+def superlink_command(server: ServerSettings) -> Command:
+    """Return Flower's server: on loopback, with TLS, a database and registered keys only."""
+    certificates = server.certificates
+    words = (
+        "flower-superlink",
+        *("--host", "127.0.0.1", "--port", str(server.superlink_port)),
+        *("--ssl-ca-certfile", str(server.ca)),
+        *("--ssl-certfile", str(certificates / "server.crt")),
+        *("--ssl-keyfile", str(certificates / "server.key")),
+        "--enable-supernode-auth",
+        *("--database", str(server.state / "superlink.db")),
+        "--disable-runtime-dependency-installation",
+    )
+    return Command(words, environment(server.state))
 
-    Parameters
-    ----------
-    name : str
-        What messages call it.
-    """
 
-    name: str
-    process: Process
-    log: Path
+def gate_command(server: ServerSettings, federation: Path) -> Command:
+    """Return the process behind the coordinator's public port."""
+    words = (sys.executable, "-m", "mfairfl.deployment.gate.server", str(federation))
+    # So that glibc gives the buffers of a connection back to the system when it ends.
+    give_back = {"MALLOC_MMAP_THRESHOLD_": str(64 << 10)}
+    return Command(words, environment(server.state) | give_back)
 
 
-def require_running(programs: Iterable[Program]) -> None:
-    """Raise if one of the programs has ended."""
-    for program in programs:
-        if (code := program.process.poll()) is not None:
-            raise FederationError(
-                f"{program.name} ended with code {code}: see {program.log}, then repeat the "
-                "command; a run resumes from its last completed round"
-            )
+def silo_command(settings: SiloSettings, file: Path) -> Command:
+    """Return a silo's own process, which keeps a SuperNode running."""
+    words = (sys.executable, "-m", "mfairfl.deployment.silo_process", str(file.resolve()))
+    return Command(words, environment(settings.state))
+
+
+def supernode_command(settings: SiloSettings, file: Path) -> Command:
+    """Return a silo's SuperNode. It runs no code: the silo's process asks it for messages."""
+    for key in ("server", "ca", "key"):
+        if getattr(settings, key) is None:
+            raise ConfigError(f"{file}: no '{key}'; a silo needs it to reach the coordinator")
+    config = f"silo={json.dumps(str(file.resolve()), ensure_ascii=False)}"
+    words = (
+        "flower-supernode",
+        *("--superlink", str(settings.server)),
+        *("--root-certificates", str(settings.ca)),
+        *("--auth-supernode-private-key", str(settings.key)),
+        *("--host", "127.0.0.1", "--port", str(settings.port)),
+        *("--node-config", config),
+        *("--isolation", "process"),
+    )
+    return Command(words, environment(settings.state))
+
+
+# ------------------------------------------------------------------ environment
 
 
 def environment(state: Path) -> dict[str, str]:
@@ -79,13 +107,13 @@ def environment(state: Path) -> dict[str, str]:
     Parameters
     ----------
     state : Path
-        The folder of what it keeps, which nobody else may enter. Flower's own files have a folder
-        in it: nothing is shared with other Flower programs of this user.
+        The folder of what it keeps, closed to other users. Flower's own files have a folder in
+        it: nothing is shared with other Flower programs of this user.
     """
     home = make_private_folder(make_private_folder(state) / "flwr")
     folders = [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
-    own = {_HOME: str(home), "PATH": os.pathsep.join(filter(None, folders))}
-    return os.environ | _QUIET | _ONE_THREAD | own | {_UMASK: _umask()}
+    path = os.pathsep.join(filter(None, folders))
+    return os.environ | _QUIET | _ONE_THREAD | {_HOME: str(home), "PATH": path, _UMASK: _umask()}
 
 
 def silence_flower() -> None:
@@ -117,58 +145,7 @@ def use_given_umask() -> None:
     os.umask(int(_umask(), 8))
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedGroup:
-    """A process group whose members end when this process does, however it ends.
-
-    Parameters
-    ----------
-    watchdog : Popen
-        The group's leader.
-    pipe : int
-        While this end of a pipe is open, the members live.
-    """
-
-    watchdog: Process
-    pipe: int
-
-    @property
-    def id(self) -> int:
-        """The group's number, for `start` and for `subprocess`."""
-        return self.watchdog.pid
-
-    def join(self) -> None:
-        """Make this process a member: a fork of the one that made the group."""
-        os.setpgid(0, self.id)
-        os.close(self.pipe)
-
-
-@contextlib.contextmanager
-def watched_group() -> Iterator[WatchedGroup]:
-    """Make a process group that ends with the block, or with this process if that is killed.
-
-    Examples
-    --------
-    >>> with watched_group() as group:
-    ...     sleeper = subprocess.Popen(["sleep", "600"], process_group=group.id)
-    >>> sleeper.wait()
-    -9
-    """
-    reading, writing = os.pipe()
-    words = [sys.executable, "-m", "mfairfl.deployment.watchdog"]
-    try:
-        watchdog = subprocess.Popen(words, stdin=reading, stdout=subprocess.PIPE, process_group=0)
-    finally:
-        os.close(reading)
-    with watchdog:
-        try:
-            if watchdog.stdout is None or not watchdog.stdout.read(1):
-                raise FederationError(
-                    f"{' '.join(words)}: does not start, so nothing would end what is started here"
-                )
-            yield WatchedGroup(watchdog, writing)
-        finally:
-            os.close(writing)
+# ------------------------------------------------------------------ folders in use
 
 
 @contextlib.contextmanager
@@ -193,36 +170,8 @@ def adopted_orphans(state: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        orphans = [child for child in descendants(os.getpid()) if _keeps_files_in(state, child)]
-        for orphan in orphans:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                orphan.kill()
-        _await_end(orphans, seconds=_LEAVING)
+        kill([child for child in descendants(os.getpid()) if _keeps_files_in(state, child)])
         prctl(_SET_SUBREAPER, ctypes.c_ulong(before.value))
-
-
-def start(command: Command, *, log: Path, group: int = 0) -> Process:
-    """Start a program outside our process group, so that Ctrl-C does not reach it directly.
-
-    Nobody else can read its log, nor what it writes.
-
-    Parameters
-    ----------
-    group : int
-        The process group; by default a new one.
-    """
-    make_private_folder(log.parent)
-    opened = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    with os.fdopen(opened, "ab") as file:
-        return subprocess.Popen(
-            list(command.words),
-            env=dict(command.env),
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=file,
-            process_group=group,
-            umask=PRIVATE,
-        )
 
 
 @contextlib.contextmanager
@@ -232,16 +181,16 @@ def sole_use(folder: Path) -> Iterator[None]:
     Those may be at work, or left behind: two servers on one database would destroy it.
     """
     lock = FileLock(make_private_folder(folder) / ".lock", mode=0o600)
-    end = time.monotonic() + _LEAVING
+    end = time.monotonic() + LEAVING
     try:
-        lock.acquire(timeout=_LEAVING)
+        lock.acquire(timeout=LEAVING)
     except Timeout:
         raise _in_use(folder, _users(folder)) from None
     try:
-        while (found := _users(folder)) and time.monotonic() < end:
+        while (users := _users(folder)) and time.monotonic() < end:
             time.sleep(0.1)
-        if found:
-            raise _in_use(folder, found)
+        if users:
+            raise _in_use(folder, users)
         yield
     finally:
         lock.release()
@@ -259,15 +208,15 @@ def _in_use(folder: Path, processes: Sequence[psutil.Process]) -> FederationErro
 def _users(folder: Path) -> list[psutil.Process]:
     """Return the other processes that hold a folder, or whose Flower files are in it."""
     lock = str(folder.resolve() / ".lock")
-    found = []
+    users = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):  # it has just ended, or is another user's
             holds = _keeps_files_in(folder, process) or any(
                 file.path == lock for file in process.open_files()
             )
             if process.pid != os.getpid() and holds and is_alive(process):
-                found.append(process)
-    return found
+                users.append(process)
+    return users
 
 
 def _keeps_files_in(folder: Path, process: psutil.Process) -> bool:
@@ -279,7 +228,7 @@ def _keeps_files_in(folder: Path, process: psutil.Process) -> bool:
 
 
 def _program(process: psutil.Process) -> str:
-    """Say what a process is: the Flower program, our module, or our command."""
+    """Name a process: the Flower program, the module of mfairfl, or the command."""
     try:
         words: list[str] = process.cmdline()
     except psutil.NoSuchProcess:
@@ -294,65 +243,18 @@ def _program(process: psutil.Process) -> str:
     return words[0] if words else "unknown"
 
 
-def stop(processes: Sequence[Process], *, seconds: float = 15) -> None:
-    """End processes and all that they started; what does not end in time is killed."""
-    children = [child for process in processes for child in descendants(process.pid)]
-    for process in processes:
-        if process.poll() is None:
-            process.terminate()
-    end = time.monotonic() + seconds
-    for process in processes:
-        try:
-            process.wait(max(0.0, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-    # Flower's helpers watch their parent and end by themselves, a few seconds later.
-    left = _await_end(children, seconds=end - time.monotonic())
-    for child in left:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            child.kill()
-    _await_end(left, seconds=_LEAVING)
-
-
-def _await_end(processes: Sequence[psutil.Process], *, seconds: float) -> list[psutil.Process]:
-    """Wait for processes that others started; return those that are still alive."""
-    end = time.monotonic() + seconds
-    while True:
-        for process in processes:
-            with contextlib.suppress(ChildProcessError):  # adopted ones are ours to wait for
-                os.waitpid(process.pid, os.WNOHANG)
-        left = [process for process in processes if is_alive(process)]
-        if not left or time.monotonic() >= end:
-            return left
-        time.sleep(0.1)
-
-
-def descendants(pid: int) -> list[psutil.Process]:
-    """Return the processes that a process started, directly or not."""
-    try:
-        return list(psutil.Process(pid).children(recursive=True))
-    except psutil.NoSuchProcess:
-        return []
-
-
-def is_alive(process: psutil.Process) -> bool:
-    """Say whether a process still runs; one that ended but was not waited for does not."""
-    try:
-        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
+# ------------------------------------------------------------------ servers on loopback
 
 
 def wait_until_healthy(address: str, ca: Path, server: Program, *, seconds: float = 90) -> None:
     """Wait until a server answers over TLS; raise if it ends or the time is up."""
-    known, end = ssl.create_default_context(cafile=str(ca)), time.monotonic() + seconds
-    known.check_hostname = False  # it is our own server, whatever name silos use for it
-    page = f"https://{address}/health"
+    tls, end = ssl.create_default_context(cafile=str(ca)), time.monotonic() + seconds
+    tls.check_hostname = False  # it is our own server, whatever name silos use for it
     while time.monotonic() < end:
         require_running([server])
         with contextlib.suppress(httpx.HTTPError):
-            if httpx.get(page, verify=known, timeout=2, trust_env=False).is_success:
+            page = f"https://{address}/health"
+            if httpx.get(page, verify=tls, timeout=2, trust_env=False).is_success:
                 return
         time.sleep(0.1)
     raise FederationError(
@@ -362,11 +264,8 @@ def wait_until_healthy(address: str, ca: Path, server: Program, *, seconds: floa
 
 def free_ports(count: int) -> list[int]:
     """Return ports on loopback that are free now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()

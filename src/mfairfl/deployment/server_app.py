@@ -10,10 +10,10 @@ from flwr.serverapp import Grid, ServerApp
 from mfairfl.coordinator.audit import audit_name, gather_counts
 from mfairfl.deployment.audit import terms_of, write_gathered
 from mfairfl.deployment.audit_request import load_request
+from mfairfl.deployment.gate.waiting_room import Signals
 from mfairfl.deployment.journal import Journal, journalled
 from mfairfl.deployment.processes import use_given_umask
 from mfairfl.deployment.settings import FederationSettings, load_federation
-from mfairfl.deployment.signals import Signals
 from mfairfl.errors import ConfigError
 from mfairfl.flower.grid import GridTransport
 from mfairfl.runs.federated import run_federated, run_name

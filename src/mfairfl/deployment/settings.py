@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from mfairfl.deployment.audit_request import AuditRequest
-from mfairfl.deployment.credentials import read_public_key
-from mfairfl.deployment.revocation import read_revocations
+from mfairfl.deployment.keys import read_public_key, read_revocations
 from mfairfl.errors import ConfigError
 from mfairfl.files import RelativePath, load_settings, load_toml
 from mfairfl.runs.config import Config, make_config

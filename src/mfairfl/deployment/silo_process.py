@@ -13,22 +13,21 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from mfairfl.deployment.commands import supernode_command
-from mfairfl.deployment.processes import (
+from mfairfl.deployment.process_groups import (
     PRIVATE,
     Command,
     Process,
-    WatchedGroup,
-    sole_use,
+    ProcessGroup,
     stop,
     watched_group,
 )
+from mfairfl.deployment.processes import sole_use, supernode_command
 from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.silo.policy import load_policy
 from mfairfl.silo.silo_file import load_silo
 
 if TYPE_CHECKING:
-    from mfairfl.deployment.installed_app import SiloTasks
+    from mfairfl.deployment.client_app import SiloTasks
 
 _PAUSE = 10.0  # seconds before a SuperNode that ended is started again
 _POLL = 0.2  # seconds between two questions for work, which do not leave this machine
@@ -63,7 +62,7 @@ def run_silo(file: Path) -> None:
 
 def _load_tasks(port: int) -> SiloTasks:
     try:
-        from mfairfl.deployment.installed_app import SiloTasks  # noqa: PLC0415 - seconds
+        from mfairfl.deployment.client_app import SiloTasks  # noqa: PLC0415 - seconds
     except ImportError as error:
         raise ConfigError(
             f"this version of flwr answers messages in another way ({error}): install one that "
@@ -75,7 +74,7 @@ def _load_tasks(port: int) -> SiloTasks:
 class _SuperNode:
     """Flower's process, started again when it ends."""
 
-    def __init__(self, command: Command, group: WatchedGroup) -> None:
+    def __init__(self, command: Command, group: ProcessGroup) -> None:
         self._command, self._group = command, group
         self.process: Process | None = None
         self._start_at = 0.0
@@ -107,7 +106,7 @@ def _end(node: _SuperNode, children: set[int]) -> None:
         stop([node.process], seconds=10)
 
 
-def _fork(tasks: SiloTasks, token: str, group: WatchedGroup) -> int:
+def _fork(tasks: SiloTasks, token: str, group: ProcessGroup) -> int:
     """Answer a message in a copy of this process, which has one thread and all loaded."""
     sys.stdout.flush()
     sys.stderr.flush()

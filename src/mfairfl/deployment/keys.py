@@ -1,10 +1,16 @@
-"""Certificates for the coordinator and keys for the silos, in the formats that Flower reads."""
+"""Certificates and keys of a federation: made, enrolled, revoked.
+
+Certificates identify the coordinator, keys the silos, both in the formats that Flower reads. Two
+files beside federation.toml list keys by their PEM text: those that the SuperLink has registered,
+and those that were revoked, which the gate and every run refuse.
+"""
 
 from __future__ import annotations
 
 import datetime
 import functools
 import ipaddress
+import json
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,8 +20,11 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from filelock import FileLock
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from mfairfl.errors import ConfigError
+from mfairfl.errors import ConfigError, first_problem
+from mfairfl.files import write_atomically
 
 _DAYS = 730
 _USES = (
@@ -148,3 +157,65 @@ def _write(path: Path, data: bytes, *, secret: bool) -> None:
         file.write(data)
     if not secret:
         path.chmod(0o644)
+
+
+# ------------------------------------------------------------------ which keys count
+
+
+def read_registered(path: Path) -> list[str]:
+    """Return the keys (PEM) that the SuperLink has registered; none without the file."""
+    try:
+        keys = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    except ValueError as error:
+        raise ConfigError(f"{path}: damaged ({error}); delete it and start again") from None
+    return [str(key) for key in keys]
+
+
+class Revocation(BaseModel):
+    """A key that was revoked.
+
+    Parameters
+    ----------
+    silo : str
+        The name it was enrolled under.
+    key : str
+        The public key (PEM), as Flower holds it.
+    since : datetime
+        When it was revoked.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    silo: str
+    key: str
+    since: datetime.datetime
+
+
+_REVOCATIONS = TypeAdapter(list[Revocation])
+
+
+def read_revocations(path: Path) -> dict[bytes, Revocation]:
+    """Return the revoked keys; none without the file."""
+    try:
+        revocations = _REVOCATIONS.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValidationError as error:
+        raise ConfigError(
+            f"{path}: damaged ({first_problem(error)}); restore it, or revoke the keys again"
+        ) from None
+    return {revocation.key.encode(): revocation for revocation in revocations}
+
+
+def add_revocation(path: Path, silo: str, key: bytes) -> Revocation:
+    """Record that a key is revoked, and return the record; an earlier one is kept."""
+    with FileLock(path.with_name(f".{path.name}.lock")):
+        revoked = read_revocations(path)
+        if key not in revoked:
+            now = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
+            revoked[key] = Revocation(silo=silo, key=key.decode(), since=now)
+            records = list(revoked.values())
+            write_atomically(path, _REVOCATIONS.dump_json(records, indent=1) + b"\n")
+    return revoked[key]

@@ -1,10 +1,4 @@
-"""The coordinator's only public port: it forwards what silos need, and nothing else.
-
-Flower's SuperLink answers silos, operators and its own processes on one port. Operators need no
-credentials there: whoever reaches it can register keys and start code. So the SuperLink listens on
-loopback only, and silos connect to this gate, which forwards the paths that they need, if a key
-that is enrolled and not revoked signed the request. Flower checks the signature again behind it.
-"""
+"""The gate as a process: open paths are forwarded to the SuperLink, silos wait for messages."""
 
 from __future__ import annotations
 
@@ -17,12 +11,16 @@ from pathlib import Path
 
 import httpx
 
-from mfairfl.deployment.key_ring import KeyRing
-from mfairfl.deployment.listener import ConnectionLimits, Exchange, Handler, Listener, Refused
-from mfairfl.deployment.settings import FederationSettings, ServerSettings, load_federation
-from mfairfl.deployment.shares import MemoryShares
-from mfairfl.deployment.signals import Signals
-from mfairfl.deployment.waiting_room import WaitingRoom
+from mfairfl.deployment.gate.admission import KeyRing, Quotas
+from mfairfl.deployment.gate.listener import (
+    ConnectionLimits,
+    Exchange,
+    Handler,
+    Listener,
+    Refused,
+)
+from mfairfl.deployment.gate.waiting_room import Signals, WaitingRoom
+from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.errors import MfairflError
 
 OPEN_PATHS = frozenset(
@@ -44,41 +42,41 @@ OPEN_PATHS = frozenset(
 
 _PULL = "/v1/fleet/pull-messages"
 _ANSWER_SECONDS = 60  # that the SuperLink may take
-_RECHECK = 1.0  # seconds after which the key of a held request is looked up again
-_NOBODY = ""  # the share of those who ask for a sign of life
+_RECHECK = 1.0  # seconds after which the key of a waiting request is looked up again
+_ANYONE = ""  # in place of a key: for requests of /health
 _HOP_BY_HOP = {b"host", b"connection", b"keep-alive", b"transfer-encoding", b"content-length"}
 
 
 def make_gate(
-    client: httpx.AsyncClient, keys: KeyRing, shares: MemoryShares, room: WaitingRoom
+    client: httpx.AsyncClient, keys: KeyRing, quotas: Quotas, room: WaitingRoom
 ) -> Handler:
     """Return the handler that forwards requests for open paths through `client`."""
 
     async def gate(exchange: Exchange) -> None:
-        asked = (exchange.method.decode(), exchange.path.decode("latin-1"))
-        if asked == ("GET", "/health") and exchange.size == 0:
-            holder = _NOBODY
-        elif asked[0] == "POST" and asked[1] in OPEN_PATHS:
-            holder = keys.holder(exchange)
+        target = (exchange.method.decode(), exchange.path.decode("latin-1"))
+        if target == ("GET", "/health") and exchange.size == 0:
+            key = _ANYONE
+        elif target[0] == "POST" and target[1] in OPEN_PATHS:
+            key = keys.authenticate(exchange)
         else:
             raise Refused(404, b"not here")
-        with shares.hold(holder, exchange.size):
-            request = _Forwarded(client, asked, await exchange.body(), exchange)
-            if asked[1] == _PULL:
-                await _forward_held(request, keys, holder, room)
+        with quotas.reserve(key, exchange.size):
+            request = _Request(client, target, await exchange.body(), exchange)
+            if target[1] == _PULL:
+                await _forward_when_answered(request, keys, key, room)
             else:
                 await request.forward()
 
     return gate
 
 
-async def _forward_held(
-    request: _Forwarded, keys: KeyRing, holder: str, room: WaitingRoom
+async def _forward_when_answered(
+    request: _Request, keys: KeyRing, key: str, room: WaitingRoom
 ) -> None:
     """Ask the SuperLink for a message; as long as there is none, let the silo wait."""
     now, exchange, signals = asyncio.get_running_loop().time, request.exchange, room.signals
-    signals.announce_visit(holder.encode())
-    with room.place(holder) as seconds:
+    signals.announce_visit(key.encode())
+    with room.place(key) as seconds:
         end = now() + seconds
         while True:
             mark = signals.messages()
@@ -86,17 +84,17 @@ async def _forward_held(
                 return
             while now() < end and signals.messages() == mark:
                 await room.wait(min(_RECHECK, end - now()))
-                keys.holder(exchange)  # it may have been revoked meanwhile
+                keys.authenticate(exchange)  # it may have been revoked meanwhile
                 if exchange.abandoned:  # a message that it is given now would be lost
                     raise ConnectionAbortedError("the silo does not wait any more")
 
 
 @dataclass(frozen=True, slots=True)
-class _Forwarded:
+class _Request:
     """A request, and the way behind the gate."""
 
     client: httpx.AsyncClient
-    asked: tuple[str, str]
+    target: tuple[str, str]
     body: bytes
     exchange: Exchange
 
@@ -112,16 +110,15 @@ class _Forwarded:
         started = False
         try:
             async with self.client.stream(
-                *self.asked, content=self.body, headers=headers
+                *self.target, content=self.body, headers=headers
             ) as reply:
                 empty = reply.is_success and reply.headers.get("content-length") == "0"
                 if unless_empty and empty:
                     return False
-                kept = [(key.lower(), value) for key, value in reply.headers.raw]
                 skipped = _HOP_BY_HOP - {b"content-length"}
-                await self.exchange.start(
-                    reply.status_code, [pair for pair in kept if pair[0] not in skipped]
-                )
+                raw = [(key.lower(), value) for key, value in reply.headers.raw]
+                answer_headers = [pair for pair in raw if pair[0] not in skipped]
+                await self.exchange.start(reply.status_code, answer_headers)
                 started = True
                 async for piece in reply.aiter_raw():
                     await self.exchange.write(piece)
@@ -144,22 +141,20 @@ def serve_gate(settings: FederationSettings) -> None:
 
 
 async def _serve(settings: FederationSettings, door: socket.socket, tls: ssl.SSLContext) -> None:
-    keys = KeyRing(settings.server.registered, settings.revoked)
-    shares = MemoryShares(allowance=settings.server.allowance << 20)
-    room = WaitingRoom(Signals(settings.server.signals), seconds=settings.server.hold)
-    async with _superlink(settings.server) as client, asyncio.TaskGroup() as tasks:
-        tasks.create_task(room.watch())
-        handler = make_gate(client, keys, shares, room)
-        await Listener(handler, tls, ConnectionLimits()).serve(door)
-
-
-def _superlink(server: ServerSettings) -> httpx.AsyncClient:
-    return httpx.AsyncClient(
+    server = settings.server
+    keys = KeyRing(server.registered, settings.revoked)
+    quotas = Quotas(allowance=server.allowance << 20)
+    room = WaitingRoom(Signals(server.signals), seconds=server.hold)
+    superlink = httpx.AsyncClient(
         base_url=f"https://127.0.0.1:{server.superlink_port}",
         verify=ssl.create_default_context(cafile=str(server.ca)),
         timeout=_ANSWER_SECONDS,
         trust_env=False,  # never through a proxy: the SuperLink is on this machine
     )
+    async with superlink, asyncio.TaskGroup() as tasks:
+        tasks.create_task(room.watch())
+        handler = make_gate(superlink, keys, quotas, room)
+        await Listener(handler, tls, ConnectionLimits()).serve(door)
 
 
 if __name__ == "__main__":

@@ -12,14 +12,14 @@ from consortium import config, write_files
 
 from answers import one_line
 from mfairfl.cli import main
-from mfairfl.deployment import local, local_audit
+from mfairfl.deployment import local
 from mfairfl.deployment.audit_request import AuditRequest
-from mfairfl.deployment.coordinator import FlowerCli, run_federation, submit_and_follow
+from mfairfl.deployment.federation_files import write_deployment
 from mfairfl.deployment.journal import JOURNAL, Journal
-from mfairfl.deployment.local import run_local, write_deployment
-from mfairfl.deployment.local_audit import audit_local
-from mfairfl.deployment.processes import Program
+from mfairfl.deployment.local import audit_local, run_local
+from mfairfl.deployment.process_groups import Program
 from mfairfl.deployment.settings import load_federation
+from mfairfl.deployment.superlink import SuperLink, run_federation, submit_and_follow
 from mfairfl.errors import FederationError
 
 
@@ -41,8 +41,8 @@ def test_without_a_server_one_line_says_what_to_start(tmp_path, files):
 @pytest.fixture
 def programs(tmp_path, monkeypatch):
     """Stand-ins for a deployment's processes, and a SuperLink that accepts a run and goes on."""
-    monkeypatch.setattr(FlowerCli, "update_keys", lambda self, settings: None)
-    monkeypatch.setattr(FlowerCli, "submit", lambda self, file, audit=None: "7")
+    monkeypatch.setattr(SuperLink, "update_keys", lambda self, settings: None)
+    monkeypatch.setattr(SuperLink, "submit", lambda self, files: "7")
     sleep = [sys.executable, "-c", "import time; time.sleep(300)"]
     names = ("the SuperLink", "the gate", "silo east")
     started = {
@@ -58,9 +58,8 @@ def programs(tmp_path, monkeypatch):
     def nodes(*_):
         yield {"east": started["silo east"]}
 
-    for module in (local, local_audit):
-        monkeypatch.setattr(module, "servers", servers)
-        monkeypatch.setattr(module, "nodes", nodes)
+    monkeypatch.setattr(local, "servers", servers)
+    monkeypatch.setattr(local, "nodes", nodes)
     yield started
     for program in started.values():
         program.process.kill()
@@ -101,7 +100,7 @@ def test_what_followed_from_the_end_of_a_process_does_not_hide_it(
         programs["the SuperLink"].process.wait()
         raise FederationError("no SuperLink answers")
 
-    monkeypatch.setattr(FlowerCli, "submit", submit)
+    monkeypatch.setattr(SuperLink, "submit", submit)
     with pytest.raises(FederationError, match=r"^the SuperLink ended with code -9"):
         train(tmp_path, files, lambda said: None)
 
