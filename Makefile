@@ -10,7 +10,7 @@ JOBS ?= 2
 SHELL := /usr/bin/env bash -o pipefail
 export PYTHONUNBUFFERED := 1
 
-.PHONY: help demo test test-quick lint format bench wide intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults release-check federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
+.PHONY: help demo test test-quick lint format size bench wide intervals acs-memory targets defaults strategies group-fair model-quality acs references surgery tuning reproduce deploy-demo deploy-faults release-check federation-cost test-wheel test-lowest test-pythons compare-bytes trace-round test-network kill-sweep gate-attacks clean byzfl fuzz failpoints durability deploy-kills attacks disclosure reliability
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -144,6 +144,9 @@ test-lowest: ## test with the lowest versions pyproject.toml allows
 
 test-pythons: ## the suite with every Python from 3.11 on that is found; PYTHONS="…" names others (gigabytes)
 	PYTHONS="$(PYTHONS)" ONE_THREAD="$(ONE_THREAD)" JOBS=$(JOBS) sh scripts/test_pythons.sh
+
+size: ## code lines, files, statements and tokens by package, beside version 0.7.0
+	$(PYTHON) scripts/size.py
 
 compare-bytes: $(VENV)/.dev ## whether served models of every strategy equal those of a commit, BASE=…, bit for bit (minutes)
 	@test -n "$(BASE)" || { echo "name a commit: make compare-bytes BASE=HEAD~1"; exit 2; }
