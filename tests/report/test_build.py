@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 
 import pytest
 
@@ -21,7 +20,6 @@ from mfairfl.report.page import render
 from mfairfl.strategies import available
 
 QUICK = {"rounds": 2, "hidden": (4,), "batch_size": 20, "local_epochs": 1, "lr": 0.02}
-SCHEMA_1 = Path(__file__).parents[1] / "runs" / "schema-1"
 
 
 def recorded(folder):
@@ -243,14 +241,6 @@ def test_a_notion_of_one_s_own_is_defined_from_itself_or_said_to_be_unknown(tmp_
         "The violation of 'predictive equality', a notion that is not registered here."
     )
     assert "what 'predictive equality' compares" in report.headline.what
-
-
-def test_a_record_of_the_first_version_has_a_report(tmp_path):
-    report = build_report([SCHEMA_1])
-    readable(report)
-    assert report.headline.judgements[0].outcome == "no verdict"
-    assert report.training.rounds[0] == 0
-    assert report.training.curves["test_violation"]
 
 
 def test_a_record_names_code_and_none_is_imported(tmp_path):

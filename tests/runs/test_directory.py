@@ -243,7 +243,7 @@ def test_a_truncated_record_is_refused_in_one_line(copy):
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("schema_version", 3, "schema_version is 3; this version reads 1 and 2"),
+        ("schema_version", 3, "schema_version is 3; this version reads 2"),
         ("status", "running", "unknown key 'rounds'"),
         ("status", "half", "status: Input should be 'complete' (got 'half')"),
         ("identity", None, "identity: Field required"),

@@ -258,7 +258,6 @@ def test_a_hostile_run_is_refused_in_one_line(run, edit):
     "edit",
     [
         record("files", "../../secret", value="0" * 64),  # never opened
-        record("schema_version", value=1),
         header(names=["../../round 2"]),  # a text, no path
     ],
 )

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
-from fairlearn.metrics import demographic_parity_difference, demographic_parity_ratio
 
 import mfairfl
-from answers import csv_rows
 from federations import people, people_federation, people_table
 from mfairfl import compare
 from mfairfl.cli.show import print_run
 from mfairfl.errors import RunDirectoryError
-from mfairfl.experiments.histories import read_history
-from mfairfl.fairness import Tally, accuracy, demographic_parity_violation
+from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.execute import Run
-from mfairfl.runs.figures import plot_rounds
 from mfairfl.runs.record import RunRecord, json_schema, read_record
 from records import as_running
 from schemas import check_schema
-
-OLD = Path(__file__).parent / "schema-1"
 
 SMALL = {"model.hidden": [4], "training.local_epochs": 2, "training.batch_size": 20}
 
@@ -137,64 +129,17 @@ def test_every_key_of_the_record_is_described():
             assert "description" in part or "$ref" in part or "const" in part, (name, key)
 
 
-# ------------------------------------------------------------------ files of mfairfl 0.1
+# ------------------------------------------------------------------ files of earlier versions
 
 
-def test_differences_of_the_old_schema_are_violations():
-    plain = json.loads((OLD / "run.json").read_text(encoding="utf-8"))
-    record = RunRecord.read(OLD)
-    for split in ("train", "test"):
-        old, new = plain["metrics"][split], record.metrics[split]
-        named = [name for name in old if name.endswith("_difference")]
-        assert len(named) == 5
-        for name in named:
-            now = name.replace("_difference", "_violation")
-            assert new[now] == old[name]
-            if name in plain["intervals"][split]:
-                assert list(record.intervals[split][now]) == plain["intervals"][split][name]
-            for attribute, numbers in old["by_attribute"].items():
-                if name in numbers:
-                    assert new.by_attribute[attribute][now] == numbers[name]
-        for part in (record.intervals[split].by_name, record.noise_floor[split].by_name):
-            assert not any(name.endswith(("_difference", "_ratio")) for name in part)
-        for client, numbers in old["by_client"].items():
-            assert new.by_client[client].items() >= numbers.items()
-    assert record.identity == plain["identity"]
-    assert record.epochs_per_round == 3
-
-
-def test_today_s_differences_and_ratios_of_an_old_run_are_fairlearn_s():
-    """From the rows themselves, which the record does not hold."""
-    tally = RunRecord.read(OLD).tallies["test"].marginal("sex")
-    counts = tally.counts.sum(axis=0)
-    labels = [
-        (cell, y, d) for cell, y, d in np.ndindex(counts.shape) for _ in range(counts[cell, y, d])
-    ]
-    sex, true, decided = (np.array(column) for column in zip(*labels, strict=True))
-    own = RunRecord.read(OLD).metrics["test"].by_attribute["sex"]
-    known = {"sensitive_features": sex}
-    assert own["demographic_parity_difference"] == pytest.approx(
-        demographic_parity_difference(true, decided, **known), abs=1e-12
-    )
-    assert own["demographic_parity_ratio"] == pytest.approx(
-        demographic_parity_ratio(true, decided, **known), abs=1e-12
-    )
-
-
-def test_clients_of_an_old_run_have_their_violations_and_no_numbers_of_scores():
-    record = RunRecord.read(OLD)
-    tally, metrics = record.tallies["test"], record.metrics["test"]
-    assert "roc_auc" not in metrics.by_name
-    for k, name in enumerate(tally.clients):
-        alone = Tally(tally.counts[k : k + 1], (name,), tally.attributes)
-        own = metrics.by_client[name]
-        assert own["accuracy"] == pytest.approx(accuracy(alone))
-        if (alone.counts.sum(axis=(0, 2, 3)) > 0).all():
-            assert own["demographic_parity_violation"] == demographic_parity_violation(alone)
-        else:
-            assert own["demographic_parity_violation"] is None
-            assert metrics.undefined[f"by_client.{name}.demographic_parity_violation"]
-    assert compare([record_run(record), record_run(record)]).lines
+def test_a_record_of_version_0_1_is_refused_in_one_line(run, tmp_path):
+    plain = json.loads(run.record.to_json()) | {"schema_version": 1}
+    (tmp_path / "run.json").write_text(json.dumps(plain), encoding="utf-8")
+    refused = f"{tmp_path / 'run.json'}: written by mfairfl 0.1, which is not read; train again"
+    for read in (RunRecord.read, mfairfl.load, RunDirectory(tmp_path).claim):
+        with pytest.raises(RunDirectoryError) as caught:
+            read(as_running(run.record) if read.__name__ == "claim" else tmp_path)
+        assert str(caught.value) == refused
 
 
 def record_run(record):
@@ -228,39 +173,9 @@ def test_a_record_from_before_scores_were_measured_is_read_and_shown(run, tmp_pa
     assert [number.value for number in line.numbers] == [None, run.metrics["test"]["roc_auc"]]
 
 
-def test_an_old_model_is_loaded_and_decides_as_it_did():
-    frame, federation = people(), people_federation()
-    rows = frame.iloc[np.concatenate([client.test.rows for client in federation.clients])]
-    right = mfairfl.load(OLD).predict(rows) == (rows["hired"] == "yes")
-    assert right.mean() == pytest.approx(RunRecord.read(OLD).metrics["test"]["accuracy"])
-
-
-def test_the_rounds_of_an_old_run_are_drawn_under_today_s_names():
-    accuracy, violation = plot_rounds(OLD).axes
-    rows = csv_rows(OLD / "rounds.csv")[1:]
-    assert violation.get_ylabel() == "demographic parity\nviolation"
-    drawn = {line.get_label(): list(line.get_ydata()) for line in violation.lines}
-    expected = [float(row["test_demographic_parity_difference"]) for row in rows]
-    assert drawn["test"] == expected
-    assert read_history(OLD)["epoch"].tolist() == [0, 3, 6, 9, 12]
-    assert accuracy.get_ylabel() == "accuracy"
-
-
-def test_an_old_run_is_not_resumed(tmp_path):
-    out = shutil.copytree(OLD, tmp_path / "old")
-    with pytest.raises(RunDirectoryError) as caught:
-        mfairfl.train(people_table(), out=out, rounds=2)
-    assert str(caught.value) == (
-        f"{out / 'run.json'}: written by mfairfl 0.1; it can be read, but not resumed: choose "
-        "another --out"
-    )
-
-
 @pytest.mark.parametrize("wrong", [3, "x", [], [[0]], {}, {"train": 3}, {"test": {}}, None])
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_record_with_a_wrong_part_is_refused_in_one_line(version, wrong, run, tmp_path):
-    path = (OLD if version == 1 else run.path) / "run.json"
-    whole = json.loads(path.read_text(encoding="utf-8"))
+def test_a_record_with_a_wrong_part_is_refused_in_one_line(wrong, run, tmp_path):
+    whole = json.loads((run.path / "run.json").read_text(encoding="utf-8"))
     refused = []
     for key in whole:
         if whole[key] == wrong:

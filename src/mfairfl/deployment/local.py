@@ -64,7 +64,7 @@ def run_local(
     with sole_use(out / "deployment"):
         file = write_deployment(config, out, silos=silos, deadline=deadline, policy=policy)
         if RunDirectory(out).record_path.exists():
-            record = read_record(out, to_resume=True)
+            record = read_record(out)
             if isinstance(record, RunRecord):
                 say(f"{out}: already complete; this is its result")
                 return record

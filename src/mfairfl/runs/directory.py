@@ -79,7 +79,7 @@ class RunDirectory:
             If the folder holds another run, or files that do not belong to a run.
         """
         if self.record_path.exists():
-            record = read_record(self.record_path, to_resume=True)
+            record = read_record(self.record_path)
             if record.identity != started.identity:
                 raise RunDirectoryError(
                     f"{self.path}: holds another run ({_difference(record, started)}); choose "

@@ -29,7 +29,6 @@ from mfairfl.fairness.notions import NOTIONS, Notion, notion
 from mfairfl.fairness.summary import overall_numbers
 from mfairfl.fairness.tally import Tally
 from mfairfl.files import naming, write_atomically
-from mfairfl.runs.version_1 import current_name
 from mfairfl.text import formula_safe, formula_unsafe
 
 _LONGEST = 1 << 26  # characters of a field
@@ -220,10 +219,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         rows = []
     if not rows:
         raise RunDirectoryError(f"{path}: missing or empty; restore it or train again")
-    # Version 0.1 called the violations in these files differences.
-    return [
-        {current_name(name): formula_unsafe(text) for name, text in row.items()} for row in rows
-    ]
+    return [{name: formula_unsafe(text) for name, text in row.items()} for row in rows]
 
 
 @contextmanager

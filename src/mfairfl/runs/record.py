@@ -33,7 +33,6 @@ from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
 from mfairfl.fairness.results import Bounds, Number, Numbers
 from mfairfl.fairness.tally import Tally
 from mfairfl.files import read_regular_file, write_atomically
-from mfairfl.runs.version_1 import upgraded
 from mfairfl.strict_json import parse_json
 
 SCHEMA_VERSION = 2
@@ -43,7 +42,7 @@ _SHOWN = 300  # characters of a problem in a message
 def _tally(value: Any) -> Tally:
     try:
         return value if isinstance(value, Tally) else Tally.from_json(value)
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"not the counts of a tally ({error})") from None
 
 
@@ -433,15 +432,13 @@ def _file(path: str | Path) -> Path:
     return path if path.name == "run.json" else path / "run.json"
 
 
-def read_record(path: str | Path, *, to_resume: bool = False) -> StartedRecord | RunRecord:
+def read_record(path: str | Path) -> StartedRecord | RunRecord:
     """Read run.json, whether the run has finished or not.
 
     Parameters
     ----------
     path : path
         The file or the run directory.
-    to_resume : bool
-        Refuse records that this version can only read.
     """
     file = _file(path)
     try:
@@ -455,27 +452,22 @@ def read_record(path: str | Path, *, to_resume: bool = False) -> StartedRecord |
     except ValueError as error:
         raise RunDirectoryError(f"{file}: not readable JSON ({error})") from None
     version = plain.get("schema_version") if isinstance(plain, dict) else None
-    if version not in (1, SCHEMA_VERSION):
+    if version == 1:
+        raise RunDirectoryError(f"{file}: written by mfairfl 0.1, which is not read; train again")
+    if version != SCHEMA_VERSION:
         raise RunDirectoryError(
-            f"{file}: schema_version is {repr(version)[:_SHOWN]}; this version reads 1 and "
+            f"{file}: schema_version is {repr(version)[:_SHOWN]}; this version reads "
             f"{SCHEMA_VERSION}"
-        )
-    if version == 1 and to_resume:
-        raise RunDirectoryError(
-            f"{file}: written by mfairfl 0.1; it can be read, but not resumed: choose another "
-            "--out"
         )
     plain.pop("client_tallies", None)  # of runs of 0.7 under masks; no number is read from it
     started = plain.get("status") == "running"
     kind: type[StartedRecord | RunRecord] = StartedRecord if started else RunRecord
     try:
-        return kind.model_validate(upgraded(plain) if version == 1 else plain)
+        return kind.model_validate(plain)
     except ValidationError as error:
         problem = first_problem(error, kind)
     except MfairflError as error:  # a task or a tally that contradicts itself
         problem = str(error)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        problem = f"not what mfairfl 0.1 wrote ({type(error).__name__}: {error})"
     problem = " ".join(problem.split())[:_SHOWN]  # it may quote the file
     raise RunDirectoryError(f"{file}: {problem}; the file was altered: restore it or train again")
 
