@@ -9,7 +9,7 @@ from random import Random
 import numpy as np
 
 from mfairfl.fairness.audit_counts import AuditCounts
-from mfairfl.fairness.results import Measured
+from mfairfl.fairness.results import Measured, Section, Slice
 from mfairfl.report.audit.build import build_audit
 from mfairfl.report.audit_settings import AuditFacts, AuditMeaning, AuditSettings, AuditSource
 from mfairfl.report.document import (
@@ -22,9 +22,7 @@ from mfairfl.report.document import (
     Judgement,
     Provenance,
     RunReport,
-    Section,
     ServerView,
-    Slice,
     TrainingCourse,
     Withheld,
 )

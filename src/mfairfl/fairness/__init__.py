@@ -40,6 +40,7 @@ from mfairfl.fairness.notions import (
     notion,
     register_notion,
 )
+from mfairfl.fairness.results import Measured, MetricTable, Section, Slice
 from mfairfl.fairness.score_summary import summarise_scores
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.summary import TallySummary, constant_classifier, summarise
@@ -63,11 +64,15 @@ __all__ = [
     "Grouping",
     "Interval",
     "Intervals",
+    "Measured",
+    "MetricTable",
     "NoiseFloor",
     "Notion",
     "RowScores",
     "ScoreHistogram",
     "ScoreSums",
+    "Section",
+    "Slice",
     "Statistics",
     "Suppressed",
     "Tally",

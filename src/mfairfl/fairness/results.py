@@ -1,8 +1,19 @@
-"""A measured number, and what is needed to read it: interval, noise floor, bounds, reason."""
+"""Measured numbers in the one form that run, audit, report and terminal share.
+
+A `Measured` is a number with what is needed to read it: interval, noise floor, bounds, or the
+reason why it is undefined. A `MetricTable` holds all of them: of all rows, of each group, of each
+client.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pandas as pd
+
 from mfairfl.data.values import DocumentedModel
+from mfairfl.errors import require_known
 
 Number = int | float | None
 """None where a number is undefined, for example the accuracy of a client without rows."""
@@ -10,9 +21,18 @@ Numbers = dict[str, Number]
 Bounds = tuple[float, float] | None
 """The lower and upper end of an interval."""
 
+_LESS_IS_BETTER = ("loss", "expected_calibration_error", "false_positive_rate")
+
 
 class Measured(DocumentedModel):
-    """One number, with what is needed to read it."""
+    """One number, with what is needed to read it.
+
+    Examples
+    --------
+    >>> number = Measured(name="accuracy", value=0.8, interval=(0.7, 0.9))
+    >>> number.value, number.interval, number.noise_floor
+    (0.8, (0.7, 0.9), None)
+    """
 
     name: str
     """Its name, as in run.json."""
@@ -27,3 +47,195 @@ class Measured(DocumentedModel):
     has them where there are such rows."""
     undefined: str = ""
     """Why there is no value."""
+
+
+class Slice(DocumentedModel):
+    """The rows of one group or of one client."""
+
+    name: str
+    rows: int
+    numbers: dict[str, Measured]
+    """accuracy, selection_rate, true_positive_rate, …, by name."""
+
+    def __getitem__(self, name: str) -> Measured:
+        return self.numbers[name]
+
+
+class Section(DocumentedModel):
+    """The groups of one attribute, or of all attributes crossed."""
+
+    attribute: str
+    groups: list[Slice]
+    measures: list[Measured]
+    """Violation, difference and ratio of every notion on these groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricTable:
+    """Every number of one model's decisions: of all rows, by group and by client.
+
+    The idea is that of fairlearn's ``MetricFrame``; each entry is a `Measured`, with its interval
+    and its noise floor.
+
+    Parameters
+    ----------
+    level : float
+        Confidence level of the intervals.
+    overall : dict of str to Measured
+        The numbers of all rows together, by name. Of several attributes a violation is the worst,
+        a difference or ratio that of all of them crossed.
+    sections : list of Section
+        The groups of each attribute, of several also of all crossed, with the measures that
+        compare them.
+    clients : list of Slice
+        Each client's rows.
+    constant_classifier : dict of str to number
+        The numbers of giving every row the more frequent label.
+
+    Examples
+    --------
+    >>> accuracy = {name: Measured(name="accuracy", value=v) for name, v in [("F", 0.9), ("M", 1)]}
+    >>> groups = [Slice(name=n, rows=10, numbers={"accuracy": a}) for n, a in accuracy.items()]
+    >>> table = MetricTable(
+    ...     level=0.95,
+    ...     overall={"accuracy": Measured(name="accuracy", value=0.95)},
+    ...     sections=[Section(attribute="sex", groups=groups, measures=[])],
+    ... )
+    >>> table["accuracy"].value, table.by_group["sex"]["M"]["accuracy"].value
+    (0.95, 1)
+    >>> table.worst("accuracy").name
+    'F'
+    """
+
+    level: float
+    overall: dict[str, Measured]
+    sections: list[Section] = field(default_factory=list)
+    clients: list[Slice] = field(default_factory=list)
+    constant_classifier: Numbers = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Measured:
+        require_known("number", [name], self.overall)
+        return self.overall[name]
+
+    def get(self, name: str) -> Measured:
+        """Return a number of all rows; an undefined one if the table does not have it.
+
+        Examples
+        --------
+        >>> MetricTable(level=0.95, overall={}).get("roc_auc").undefined
+        'not measured'
+        """
+        absent = Measured(name=name, value=None, undefined="not measured")
+        return self.overall.get(name, absent)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows, those of all clients."""
+        return sum(client.rows for client in self.clients)
+
+    @property
+    def by_group(self) -> dict[str, dict[str, Slice]]:
+        """The groups by attribute and name."""
+        return {
+            section.attribute: {group.name: group for group in section.groups}
+            for section in self.sections
+        }
+
+    @property
+    def by_client(self) -> dict[str, Slice]:
+        """The clients by name."""
+        return {client.name: client for client in self.clients}
+
+    def measures(self, attribute: str) -> dict[str, Measured]:
+        """Return violation, difference and ratio of every notion on one attribute's groups.
+
+        Examples
+        --------
+        >>> gap = Measured(name="demographic_parity_difference", value=0.1)
+        >>> sex = Section(attribute="sex", groups=[], measures=[gap])
+        >>> table = MetricTable(level=0.95, overall={}, sections=[sex])
+        >>> table.measures("sex")["demographic_parity_difference"].value
+        0.1
+        """
+        sections = {section.attribute: section for section in self.sections}
+        require_known("attribute", [attribute], sections)
+        return {number.name: number for number in sections[attribute].measures}
+
+    def worst(self, name: str, among: str | None = None) -> Slice | None:
+        """Return the worst-off group or client by one number; None if it is undefined for all.
+
+        Parameters
+        ----------
+        name : str
+            The number. Low is bad, but for loss, calibration error, false positive rate and
+            violations.
+        among : str, optional
+            An attribute, or ``clients``; by default the groups of all attributes.
+
+        Examples
+        --------
+        >>> parts = [
+        ...     Slice(name=n, rows=9, numbers={"loss": Measured(name="loss", value=v)})
+        ...     for n, v in [("north", 0.3), ("south", 0.7)]
+        ... ]
+        >>> worst = MetricTable(level=0.95, overall={}, clients=parts).worst("loss", "clients")
+        >>> worst.name, worst["loss"].value
+        ('south', 0.7)
+        """
+        known = {section.attribute: section.groups for section in self.sections}
+        known["clients"] = self.clients
+        if among is None:
+            slices = [group for section in self.sections for group in section.groups]
+        else:
+            require_known("attribute", [among], known)
+            slices = known[among]
+        sign = -1 if name in _LESS_IS_BETTER or name.endswith("_violation") else 1
+        by_value = [
+            (sign * part[name].value, i)  # type: ignore[operator]
+            for i, part in enumerate(slices)
+            if name in part.numbers and part[name].value is not None
+        ]
+        return slices[min(by_value)[1]] if by_value else None
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a tidy frame, one row for each number.
+
+        Columns: ``scope`` (overall, attribute, group or client), ``attribute``, ``slice`` (the
+        group's or client's name), ``rows``, ``number``, ``value``, ``lower``, ``upper``,
+        ``noise_floor``, ``bound_lower``, ``bound_upper``, ``undefined``.
+
+        Examples
+        --------
+        >>> table = MetricTable(
+        ...     level=0.95,
+        ...     overall={"accuracy": Measured(name="accuracy", value=0.9, interval=(0.8, 0.95))},
+        ... )
+        >>> table.to_frame()[["scope", "number", "value", "lower"]].values.tolist()
+        [['overall', 'accuracy', 0.9, 0.8]]
+        """
+        lines = [
+            {**place, "number": number.name, "value": number.value}
+            | dict(zip(("lower", "upper"), number.interval or (None, None), strict=True))
+            | {"noise_floor": number.noise_floor}
+            | dict(zip(("bound_lower", "bound_upper"), number.bounds or (None, None), strict=True))
+            | {"undefined": number.undefined}
+            for place, numbers in self._places()
+            for number in numbers
+        ]
+        return pd.DataFrame(lines)
+
+    def _places(self) -> Iterator[tuple[dict[str, str | int], Sequence[Measured]]]:
+        """Yield where numbers are of, and the numbers."""
+
+        def place(scope: str, attribute: str, name: str, rows: int) -> dict[str, str | int]:
+            return {"scope": scope, "attribute": attribute, "slice": name, "rows": rows}
+
+        yield place("overall", "", "", self.rows), [*self.overall.values()]
+        for section in self.sections:
+            compared = sum(group.rows for group in section.groups)
+            yield place("attribute", section.attribute, "", compared), section.measures
+            for group in section.groups:
+                numbers = [*group.numbers.values()]
+                yield place("group", section.attribute, group.name, group.rows), numbers
+        for client in self.clients:
+            yield place("client", "", client.name, client.rows), [*client.numbers.values()]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mfairfl.report.document import RunReport, Slice
+from mfairfl.fairness.results import Slice
+from mfairfl.report.document import RunReport
 from mfairfl.report.markdown import bullets
 from mfairfl.report.wording import label_of, percent
 from mfairfl.text import markdown_escaped

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from mfairfl.fairness.results import Measured
+from mfairfl.fairness.results import Measured, Section, Slice
 from mfairfl.report.ai_act import ai_act_skeleton
-from mfairfl.report.document import RunReport, Section, Slice
+from mfairfl.report.document import RunReport
 from mfairfl.report.markdown import bullets, table
 from mfairfl.report.wording import label_of
 from mfairfl.text import markdown_escaped, some_of

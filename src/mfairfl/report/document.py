@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from mfairfl.data.values import DocumentedModel
-from mfairfl.fairness.results import Bounds, Measured, Number
+from mfairfl.fairness.results import Bounds, Measured, Number, Section, Slice
 from mfairfl.fairness.uncertainty import Verdict
 from mfairfl.runs.manifest import ManifestLine
 from mfairfl.runs.record import schema_text
@@ -62,24 +62,6 @@ class Headline(DocumentedModel):
     judgements: list[Judgement]
     warnings: list[str]
     """What makes the numbers doubtful, the worst first."""
-
-
-class Slice(DocumentedModel):
-    """The rows of one group or of one client."""
-
-    name: str
-    rows: int
-    numbers: dict[str, Measured]
-    """accuracy, selection_rate, true_positive_rate, …, by name."""
-
-
-class Section(DocumentedModel):
-    """The groups of one attribute, or of all attributes crossed."""
-
-    attribute: str
-    groups: list[Slice]
-    measures: list[Measured]
-    """Violation, difference and ratio of every notion on these groups."""
 
 
 class ComparedModel(DocumentedModel):

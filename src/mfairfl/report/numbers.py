@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from mfairfl.fairness.rates import KINDS, PROPORTIONS
-from mfairfl.fairness.results import Bounds, Measured, Number
-from mfairfl.report.document import Section, Slice
+from mfairfl.fairness.results import Bounds, Measured, Number, Section, Slice
 from mfairfl.runs.record import Evaluation
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from mfairfl import __version__
 from mfairfl.errors import ConfigError, require_known
 from mfairfl.fairness.audit_counts import AuditCounts
-from mfairfl.fairness.results import Measured
+from mfairfl.fairness.results import Measured, Section, Slice
 from mfairfl.report.audit.bias_tables import bias_tables
 from mfairfl.report.audit.document import AuditDocument, BiasTable, RowFacts
 from mfairfl.report.audit.drift import drift_since
@@ -21,7 +21,6 @@ from mfairfl.report.audit.stored_counts import StoredCounts
 from mfairfl.report.audit.sweep import sweep
 from mfairfl.report.audit_settings import AuditSettings, AuditSource
 from mfairfl.report.definitions import define
-from mfairfl.report.document import Section, Slice
 
 _TERMS = ("interval", "noise_floor", "bounds")
 _OF_TABLES = ("impact_ratio", "p-value", "holm correction")

@@ -15,11 +15,11 @@ from pydantic import ValidationError
 
 from mfairfl.data.values import DocumentedModel
 from mfairfl.errors import DataError, MfairflError, first_problem
-from mfairfl.fairness.results import Bounds, Measured, Number, Numbers
+from mfairfl.fairness.results import Bounds, Measured, Number, Numbers, Section, Slice
 from mfairfl.files import read_regular_file
 from mfairfl.report.audit.stored_counts import StoredCounts
 from mfairfl.report.audit_settings import AuditSettings, AuditSource
-from mfairfl.report.document import Definition, Judgement, Section, Slice
+from mfairfl.report.document import Definition, Judgement
 from mfairfl.runs.record import schema_text
 from mfairfl.strict_json import parse_json
 from mfairfl.text import one_line

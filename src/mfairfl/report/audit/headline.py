@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mfairfl.fairness.results import Measured
+from mfairfl.fairness.results import Measured, Section
 from mfairfl.fairness.uncertainty import Interval
 from mfairfl.fairness.uncertainty import verdict as judge
 from mfairfl.report.audit.document import AuditHeadline, RowFacts
 from mfairfl.report.audit_settings import NOT_STATED, AuditSettings
-from mfairfl.report.document import Judgement, Outcome, Section
+from mfairfl.report.document import Judgement, Outcome
 from mfairfl.report.wording import (
     and_list,
     compared_in,

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mfairfl.fairness.metrics import CLIENT_NUMBERS
-from mfairfl.fairness.results import Measured
+from mfairfl.fairness.results import Measured, Section, Slice
 from mfairfl.fairness.score_summary import SCORE_NUMBERS
 from mfairfl.fairness.summary import OVERALL_NUMBERS
 from mfairfl.fairness.uncertainty import Interval
 from mfairfl.report.audit.number_bounds import NumberBounds
-from mfairfl.report.document import Section, Slice
 from mfairfl.report.numbers import client_slices, group_sections, overall_numbers
 from mfairfl.runs.record import Evaluation
 

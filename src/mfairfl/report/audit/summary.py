@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import fill
 
-from mfairfl.fairness.results import Bounds, Measured, Number
+from mfairfl.fairness.results import Bounds, Measured, Number, Section, Slice
 from mfairfl.report.audit.document import AuditDocument, BiasTable, Drift, Sweep
-from mfairfl.report.document import Section, Slice
 from mfairfl.report.wording import label_of
 from mfairfl.text import aligned, one_line
 

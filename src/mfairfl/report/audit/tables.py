@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mfairfl.fairness.results import Bounds, Measured
+from mfairfl.fairness.results import Bounds, Measured, Slice
 from mfairfl.report.audit.document import AuditDocument, BiasTable, Drift, Sweep
-from mfairfl.report.document import Slice
 from mfairfl.text import csv_text
 
 Cell = str | float | int | bool | None

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mfairfl.fairness.results import Measured
-from mfairfl.report.document import Section
+from mfairfl.fairness.results import Measured, Section
 from mfairfl.report.page import shared_figures, shared_tables
 from mfairfl.report.page.shared_figures import Figure
 from mfairfl.report.page.tables import PageTable

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from mfairfl.fairness.results import Measured
+from mfairfl.fairness.results import Measured, Section, Slice
 from mfairfl.report.charts import Form, Guide, IntervalRow, interval_chart
-from mfairfl.report.document import Judgement, Section, Slice
+from mfairfl.report.document import Judgement
 from mfairfl.report.page.wording import POINTS, SHARE, Unit, Words, capital, unit_of
 
 _RATES = (

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mfairfl.fairness.results import Measured
-from mfairfl.report.document import Judgement, Section, Slice
+from mfairfl.fairness.results import Measured, Section, Slice
+from mfairfl.report.document import Judgement
 from mfairfl.report.page.tables import (
     Cell,
     Notes,
