@@ -21,8 +21,7 @@ import pyarrow.csv
 
 from mfairfl.data import read_frame
 from mfairfl.data.files.contents import decode
-from mfairfl.data.files.csv_json import careful_records
-from mfairfl.data.files.text_frame import frame_of_records
+from mfairfl.data.files.records import careful_records, frame_of_records
 
 AIM = 2.0
 

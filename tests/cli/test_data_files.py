@@ -403,7 +403,7 @@ def claimed_cells(r):
     r.refuses("nulls.feather", f"nulls.feather has 1,073,741,825 × 1 {refusal}")
     constant = pa.table({f"c{i}": pa.nulls(2**20) for i in range(20)})
     pyarrow.parquet.write_table(constant, r.folder / "nulls.parquet")
-    r.monkeypatch.setattr("mfairfl.data.files.text_frame.MOST_CELLS", 20 * 2**20 - 1)
+    r.monkeypatch.setattr("mfairfl.data.files.records.MOST_CELLS", 20 * 2**20 - 1)
     r.refuses("nulls.parquet", "nulls.parquet has 1,048,576 × 20 cells")
 
 

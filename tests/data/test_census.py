@@ -21,7 +21,7 @@ from answers import one_line
 from census_records import CODES, archive_of, csv_bytes, edition, in_task, people, zip_bytes
 from mfairfl.data import catalog, partition
 from mfairfl.data.catalog import DATASETS, describe, load_dataset, verify
-from mfairfl.data.census_rows import STATES
+from mfairfl.data.census import STATES
 from mfairfl.errors import DataError
 from mfairfl.plugins import Registry
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mfairfl.data.columns import Column
-from mfairfl.data.reading import ColumnRules
-from mfairfl.data.values import MISSING, canonical_text
+from mfairfl.data.values import MISSING, ColumnRules, canonical_text
 
 CELLS = st.lists(
     st.sampled_from(["", " ", "a", " a", "?", "1", "1.0", "-9", "é", None]), min_size=1

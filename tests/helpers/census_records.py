@@ -8,7 +8,7 @@ import zipfile
 
 import pandas as pd
 
-from mfairfl.data.census_rows import STATES
+from mfairfl.data.census import STATES
 
 CODES = ("COW", "SCHL", "MAR", "OCCP", "POBP", "RELP", "SEX", "RAC1P")
 HIGHEST = {"COW": 8, "SCHL": 24, "MAR": 5, "OCCP": 30, "POBP": 20, "SEX": 2, "RAC1P": 9}

@@ -20,9 +20,9 @@ from mfairfl.checks.server import TRUST, configured_view
 from mfairfl.data.agreement import Profile, agree, describe_columns
 from mfairfl.data.columns import columns_of, lookalike, require_columns
 from mfairfl.data.files import FileContent, read_file
+from mfairfl.data.quality import traps_of
 from mfairfl.data.table import table_from_content
 from mfairfl.data.task import Task
-from mfairfl.data.traps import traps_of
 from mfairfl.deployment.keys import require_private_key
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, DataError

@@ -12,7 +12,7 @@ import pandas as pd
 
 from mfairfl.data import MISSING, Table, Task
 from mfairfl.data.columns import Column
-from mfairfl.data.reading import Reading
+from mfairfl.data.values import Reading
 
 Role = Literal["label", "client", "sensitive", "feature", "ignored"]
 _DATE = re.compile(r"\d{4}[-/.]\d\d?[-/.]\d\d?([T ].*)?|\d\d?[-/.]\d\d?[-/.]\d{4}([T ].*)?")

@@ -12,7 +12,7 @@ from mfairfl.checks.missing import MissingCodes, missing_code_lines
 from mfairfl.checks.silos import ClientRowNumbers, compare_clients, missing_codes_by_client
 from mfairfl.data import Table
 from mfairfl.data.differences import difference_lines
-from mfairfl.data.traps import Trap, TrapKind, trap_lines
+from mfairfl.data.quality import Trap, TrapKind, trap_lines
 
 _CHECKS: dict[TrapKind, tuple[Literal["note", "warn"], str]] = {
     "label": ("warn", "leakage"),

@@ -21,8 +21,8 @@ from mfairfl.checks.silos import rows_by_client
 from mfairfl.data import MISSING, Bin, Sensitive, Table, Task, canonical_text
 from mfairfl.data.columns import Column, columns_of, require_columns
 from mfairfl.data.files import FileContent
+from mfairfl.data.quality import Trap, traps_of
 from mfairfl.data.table import table_from_columns
-from mfairfl.data.traps import Trap, traps_of
 from mfairfl.errors import DataError
 
 _SENSITIVE = re.compile(

@@ -15,9 +15,8 @@ from mfairfl.checks.server import SEES, configured_view
 from mfairfl.checks.silos import rows_by_client
 from mfairfl.data import MISSING, Federation, Table, Task
 from mfairfl.data.files import FileContent
-from mfairfl.data.leaks import copies_of
+from mfairfl.data.quality import copies_of, traps_of
 from mfairfl.data.table import table_from_content
-from mfairfl.data.traps import traps_of
 from mfairfl.engine.state import Setup
 from mfairfl.errors import DataError
 from mfairfl.fairness import Tally, noise_floor

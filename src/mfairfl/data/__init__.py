@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from mfairfl.data.assembly import federation_from_tables
 from mfairfl.data.catalog import DATASETS, Dataset, describe, list_datasets, load_dataset, verify
-from mfairfl.data.encoder import Encoder, EncoderConfig
+from mfairfl.data.encoder import Encoder, EncoderConfig, Inputs
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
 from mfairfl.data.files import FileFormat, read_frame
-from mfairfl.data.inputs import Inputs
 from mfairfl.data.partition import SCHEMES, partition
-from mfairfl.data.reading import ColumnRules, Reading
 from mfairfl.data.sums import EncoderStatistics, statistics
 from mfairfl.data.table import (
     Table,
@@ -20,7 +18,7 @@ from mfairfl.data.table import (
     task_from_roles,
 )
 from mfairfl.data.task import Attribute, Bin, Sensitive, Task
-from mfairfl.data.values import MISSING, canonical_text
+from mfairfl.data.values import MISSING, ColumnRules, Reading, canonical_text
 
 __all__ = [
     "DATASETS",

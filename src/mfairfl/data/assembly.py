@@ -19,12 +19,10 @@ import numpy.typing as npt
 
 from mfairfl.data.binning import Histogram
 from mfairfl.data.columns import Column
-from mfairfl.data.encoder import Encoder, EncoderConfig, fit_encoder
+from mfairfl.data.encoder import Encoder, EncoderConfig, Inputs, fit_encoder
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
-from mfairfl.data.inputs import Inputs
 from mfairfl.data.sums import EncoderStatistics, statistics
-from mfairfl.data.table import Table
-from mfairfl.data.treatment import Treated
+from mfairfl.data.table import Table, Treated
 from mfairfl.errors import DataError
 from mfairfl.randomness import stream
 from mfairfl.text import some_of

@@ -17,8 +17,7 @@ import numpy as np
 import pandas as pd
 
 from mfairfl.data.census import CensusDataset
-from mfairfl.data.download import cache_folder
-from mfairfl.data.sources import Check, LoadRequest, OptionValue, PublishedDataset
+from mfairfl.data.sources import Check, LoadRequest, OptionValue, PublishedDataset, cache_folder
 from mfairfl.data.table import Table, table_from_frame
 from mfairfl.data.task import Task
 from mfairfl.errors import ConfigError, DataError, require_known

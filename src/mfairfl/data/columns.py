@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,18 +16,19 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mfairfl.data.numbers import (
+from mfairfl.data.values import (
     LARGEST,
+    MISSING,
     MISSING_NUMBERS,
+    ColumnRules,
+    Reading,
     Recognised,
     are_numbers,
+    canonical_text,
     parse,
     recognise,
 )
-from mfairfl.data.reading import ColumnRules, Reading
-from mfairfl.data.task import Sensitive
-from mfairfl.data.values import MISSING, canonical_text
-from mfairfl.errors import DataError, require_known, unknown
+from mfairfl.errors import DataError, require_known
 
 MOST_GROUPS = 50
 """Values of a sensitive column; more are a number or an identifier that was meant to be binned."""
@@ -370,112 +371,3 @@ def lookalike(name: str, known: Iterable[str]) -> bool:
         return "".join(filter(str.isalnum, text)).casefold()
 
     return any(bare(other) == bare(name) for other in known)
-
-
-def group_codes(
-    column: Column, sensitive: Sensitive
-) -> tuple[npt.NDArray[np.int16], Sensitive, tuple[str, ...]]:
-    """Code the groups of a column that has no unnamed missing value.
-
-    Returns
-    -------
-    codes, sensitive, notes
-        Codes index ``sensitive.groups``, which is filled in.
-
-    Examples
-    --------
-    >>> column = Column("people", pd.Series(["m", "f", "f", "m"], name="sex"))
-    >>> codes, resolved, notes = group_codes(column, Sensitive(column="sex"))
-    >>> codes.tolist(), resolved.groups
-    ([1, 0, 0, 1], ('f', 'm'))
-    """
-    levels = sensitive.levels or tuple(sorted(column.counts))
-    if sensitive.levels is None and len(levels) > MOST_GROUPS:
-        raise DataError(
-            f"{column.table}: sensitive column '{column.name}' has {len(levels)} distinct values "
-            f"('{levels[0]}', '{levels[1]}', ...): form a few groups with bins"
-        )
-    codes = _codes(column, sensitive, levels)
-    outside = codes < 0
-    if outside.any():
-        if sensitive.rest is None:
-            _outside(column, int(outside.argmax()), sensitive, levels)
-        codes[outside] = levels.index(sensitive.rest)
-    counts = np.bincount(codes, minlength=len(levels))
-    notes = _check_members(column, sensitive, levels, counts)
-    return codes, sensitive.model_copy(update={"groups": levels}), notes
-
-
-def group_gaps(column: Column, sensitive: Sensitive) -> npt.NDArray[np.bool_]:
-    """Say which rows have no group because their value is missing.
-
-    Examples
-    --------
-    >>> column = Column("people", pd.Series(["m", "", "f"], name="sex"))
-    >>> group_gaps(column, Sensitive(column="sex")).tolist()
-    [False, True, False]
-    """
-    if not sensitive.bins:
-        return column.missing & (MISSING not in (sensitive.groups or ()))
-    gaps = column.missing_number if sensitive.intervals else column.missing
-    listed: npt.NDArray[np.bool_] = column.each(sensitive.bin_of_value.__contains__, np.bool_)
-    return gaps & ~listed
-
-
-def _codes(column: Column, sensitive: Sensitive, levels: tuple[str, ...]) -> npt.NDArray[np.int16]:
-    """Code each row's group as an index into `levels`; -1 where the value is in none."""
-    names = sensitive.bin_of_value if sensitive.bins else {level: level for level in levels}
-    code = {value: levels.index(name) for value, name in names.items()}
-    codes = column.each(lambda text: code.get(text, -1), np.int16)
-    if sensitive.intervals:
-        left = np.flatnonzero(codes < 0)
-        numbers = column.take(codes < 0).numbers
-        for b in sensitive.intervals:
-            low, high = b.interval
-            codes[left[(low <= numbers) & (numbers <= high)]] = levels.index(b.name)
-    return codes
-
-
-def _outside(
-    column: Column, position: int, sensitive: Sensitive, levels: tuple[str, ...]
-) -> NoReturn:
-    text = column.text(position)
-    if sensitive.bins:
-        raise DataError(
-            f"{column.place(position)}: '{text}' is in no bin of '{sensitive.name}' "
-            f"({', '.join(levels)}): add a bin, or rest= for all other values"
-        )
-    raise DataError(
-        f"{column.place(position)}: {unknown('group', text, levels)}: "
-        "add it to groups, or give rest= for all other values"
-    )
-
-
-def _check_members(
-    column: Column,
-    sensitive: Sensitive,
-    levels: tuple[str, ...],
-    counts: npt.NDArray[np.intp],
-) -> tuple[str, ...]:
-    """Refuse groups that cannot be compared, unless the groups were fixed beforehand."""
-    where = f"{column.table}: sensitive column '{column.name}'"
-    sizes = dict(zip(levels, counts.tolist(), strict=True))
-    out = sizes.pop(MISSING, 0)
-    notes = (f"{where}: not recorded in {out} of {counts.sum()} rows",) * bool(out)
-    if sensitive.groups is not None:
-        small = ", ".join(f"'{group}' ({n})" for group, n in sizes.items() if n < 2)
-        return notes + (f"{where}: groups with fewer than two members: {small}",) * bool(small)
-    if sum(n > 0 for n in sizes.values()) < 2:
-        only = max(sizes, key=lambda group: sizes[group], default=MISSING)
-        raise DataError(
-            f"{where} is constant: every row is in group '{only}': choose another column, or fix "
-            "groups= if other files hold the other groups"
-        )
-    for group, count in sizes.items():
-        if count < 2:
-            members = "no member" if count == 0 else "one member"
-            raise DataError(
-                f"{where}: group '{group}' has {members}: merge it with others by bins"
-                " (or values and rest)"
-            )
-    return notes

@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mfairfl.colours import MUTED, PALETTE, tint
-from mfairfl.data.encoder import Encoder
-from mfairfl.data.inputs import Inputs
+from mfairfl.data.encoder import Encoder, Inputs
+from mfairfl.data.table import Treated
 from mfairfl.data.task import Attribute, Task
-from mfairfl.data.treatment import Treated
 from mfairfl.errors import DataError
 from mfairfl.text import aligned
 

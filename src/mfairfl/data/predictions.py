@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from mfairfl.data.coding import ORDERED_LABELS, label_codes, spelling
 from mfairfl.data.columns import Column, Columns, require_columns
 from mfairfl.data.federation import SPLITS
-from mfairfl.data.labels import ORDERED_LABELS, label_codes, spelling
 from mfairfl.data.task import Sensitive, Task
 from mfairfl.data.values import MISSING, StrictModel, Text
 from mfairfl.errors import ConfigError, DataError

@@ -2,12 +2,14 @@
 
 Every byte is compared with the official sha256 before it is parsed. Files that are not bundled are
 fetched into memory and reduced to the columns that are needed; only that table is cached, so that
-raw rows (names and birth dates of COMPAS) never rest on disk.
+raw rows (names and birth dates of COMPAS) never rest on disk. The cache is a folder per data set;
+filling it is locked, and a file there is complete or absent.
 """
 
 from __future__ import annotations
 
 import hashlib
+import http.client
 import importlib.metadata
 import json
 import logging
@@ -16,23 +18,102 @@ import os
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
+import filelock
 import pandas as pd
+import platformdirs
 from pydantic import Field, StrictBool, StrictInt
 
-from mfairfl.data.download import Unavailable, download, locked, read_manifest
 from mfairfl.data.task import Task
 from mfairfl.data.values import StrictModel
 from mfairfl.errors import DataError
 from mfairfl.files import write_atomically
+
+_TIMEOUT = 60.0
+_LOCK_TIMEOUT = 900.0
+_CHUNK = 2**20
+
+
+class Unavailable(Exception):  # noqa: N818 - a reason to try the next source, not yet an error
+    """A source cannot give the file; the message is the reason.
+
+    `missing` is True if the server answered that there is no such file.
+    """
+
+    def __init__(self, reason: str, *, missing: bool = False) -> None:
+        super().__init__(reason)
+        self.missing = missing
+
+
+def download(address: str, file: IO[bytes], *, limit: int) -> None:
+    """Write what the address answers to an open file, never more than `limit` + 1 bytes."""
+    request = urllib.request.Request(address, headers={"User-Agent": "mfairfl"})  # noqa: S310 - https constants
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310
+            promised = response.headers.get("Content-Length")
+            left = limit + 1
+            while left and (chunk := response.read(min(left, _CHUNK))):
+                file.write(chunk)
+                left -= len(chunk)
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise Unavailable(f"{address}: {error}", missing=error.code == 404) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise Unavailable(f"{address}: {error}") from error
+    found = limit + 1 - left
+    # Read in pieces, a connection that ends early looks like the end of the file.
+    if left and promised is not None and promised.isdigit() and found < int(promised):
+        raise Unavailable(f"{address}: ended after {found} of {promised} bytes")
+
+
+def cache_folder(data_home: str | Path | None = None) -> Path:
+    """Folder of the cached tables: the argument, else MFAIRFL_DATA_HOME, else the platform's.
+
+    Examples
+    --------
+    >>> cache_folder("data").as_posix()
+    'data'
+    """
+    given = data_home or os.environ.get("MFAIRFL_DATA_HOME")
+    return Path(given) if given else platformdirs.user_cache_path("mfairfl")
+
+
+@contextmanager
+def locked(folder: Path, name: str = ".lock") -> Iterator[None]:
+    """Make the folder and let one process at a time fill it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(folder / name, timeout=_LOCK_TIMEOUT):
+            yield
+    except filelock.Timeout as error:
+        raise DataError(f"{folder} is locked by another process: wait for it to end") from error
+    except OSError as error:
+        raise DataError(f"cannot write {folder} ({error}): set MFAIRFL_DATA_HOME") from error
+
+
+def read_manifest(path: Path, remedy: str) -> dict[str, Any] | None:
+    """Read what is recorded about a cached table; None if nothing is."""
+    if not path.is_file():
+        return None
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise DataError(f"{path} is damaged ({error!r}): {remedy}") from error
+    if not isinstance(manifest, dict):
+        raise DataError(f"{path} is damaged (not a mapping): {remedy}")
+    return manifest
+
 
 _log = logging.getLogger(__name__)
 

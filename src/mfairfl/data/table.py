@@ -8,35 +8,60 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pydantic import ValidationError
 
+from mfairfl.data.coding import (
+    ORDERED_LABELS,
+    coded_labels,
+    feature_gaps,
+    group_codes,
+    group_gaps,
+    listed,
+    refuse_missing,
+    without_missing,
+)
 from mfairfl.data.columns import (
     Column,
     Columns,
     columns_of,
-    group_codes,
-    group_gaps,
     lookalike,
     require_columns,
     require_present,
 )
 from mfairfl.data.files import FileContent, FileFormat, read_file, read_frame
-from mfairfl.data.labels import ORDERED_LABELS, coded_labels, listed
-from mfairfl.data.missing import feature_gaps, refuse_missing, without_missing
-from mfairfl.data.reading import ColumnRules, Reading
 from mfairfl.data.task import Attribute, Sensitive, Task
-from mfairfl.data.treatment import Treated, treated
-from mfairfl.data.values import MISSING
+from mfairfl.data.values import MISSING, ColumnRules, Reading
 from mfairfl.errors import ConfigError, DataError, first_problem
+
+TreatmentKind = Literal["dropped", "filled", "merged", "proxy"]
+"""Rows or columns left out; values filled in; values made one; a feature that tells the group."""
+
+
+class Treated(NamedTuple):
+    """One line about what was done, or about what a feature gives away."""
+
+    kind: TreatmentKind
+    line: str
+
+
+def treated(kind: TreatmentKind, lines: Iterable[str]) -> tuple[Treated, ...]:
+    """Return lines of one kind.
+
+    Examples
+    --------
+    >>> treated("dropped", ["3 of 9 rows left out"])
+    (Treated(kind='dropped', line='3 of 9 rows left out'),)
+    """
+    return tuple(Treated(kind, line) for line in lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -9,8 +9,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from mfairfl.data.reading import Policy, Reading
-from mfairfl.data.values import MISSING, StrictModel, Text
+from mfairfl.data.values import MISSING, Policy, Reading, StrictModel, Text
 from mfairfl.errors import ConfigError, require_known
 
 

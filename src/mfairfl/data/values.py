@@ -1,17 +1,19 @@
-"""Values as mfairfl compares them, and the models that hold settings.
-
-Values are compared as text in one canonical form (`canonical_text`), so that the favourable value
-``1`` matches ``1``, ``1.0`` and ``"1"``, however a file or a frame stores them.
-"""
+"""Values of cells: compared as text, read as numbers or dates, in the notation of a file."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 import re
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+import numpy.typing as npt
+import pandas as pd
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from mfairfl.errors import ConfigError
 
@@ -71,3 +73,334 @@ class DocumentedModel(StrictModel):
     """
 
     model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+_FORMAT = re.compile(r"%[YymdHMSjbBp]")
+
+Policy = Literal["level", "drop", "error"]
+"""What happens to a missing value; see `Task.missing`."""
+
+Separator = Literal[",", ".", " ", "'"]
+
+
+class ColumnRules(StrictModel):
+    """How the cells of one column are read; what is left out is as for the whole file.
+
+    Parameters
+    ----------
+    decimal, thousands
+        Marks in numbers: with "," and "." the text ``1.200,5`` is 1200.5.
+    missing_codes
+        Texts that mean "no value" in this column, besides those of the whole file.
+    date
+        "iso" (2024-05-31, with or without a time) or a format such as ``%d.%m.%Y``. A date becomes
+        the days since 1970-01-01, a time of day the hours since midnight.
+    missing
+        What happens to rows without a value: as `Task.missing`, for this column.
+
+    Examples
+    --------
+    >>> ColumnRules(missing_codes=(-9,)).missing_codes
+    ('-9',)
+    """
+
+    decimal: Literal[".", ","] | None = None
+    thousands: Separator | None = None
+    missing_codes: tuple[Text, ...] = ()
+    date: str | None = None
+    missing: Policy | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.thousands is not None and self.thousands == (self.decimal or "."):
+            raise ConfigError(
+                f"'{self.thousands}' cannot be both the decimal mark and the separator of "
+                "thousands: set decimal as well"
+            )
+        if self.date is not None and self.date != "iso" and not _FORMAT.search(self.date):
+            raise ConfigError(
+                f"date '{self.date}' is not a format: give 'iso' or one such as '%d.%m.%Y'"
+            )
+        return self
+
+
+class Reading(DocumentedModel):
+    """How the cells of a file are read, and those of single columns where they differ.
+
+    Examples
+    --------
+    >>> reading = Reading(decimal=",", columns={"age": ColumnRules(missing_codes=("-9",))})
+    >>> reading.rules("age")
+    ColumnRules(decimal=',', thousands=None, missing_codes=('-9',), date=None, missing=None)
+    """
+
+    decimal: Literal[".", ","] | None = Field(default=None, examples=[","])
+    """Decimal mark of numbers; found out if omitted."""
+    thousands: Separator | None = Field(default=None, examples=["."])
+    """Separator of thousands; found out if omitted."""
+    missing_codes: tuple[Text, ...] = Field(default=(), examples=[["-9", "unknown"]])
+    """Texts that mean a missing value, in any column."""
+    columns: dict[str, ColumnRules] = Field(default_factory=dict)
+    """Rules of single columns: decimal, thousands, missing_codes, date, missing."""
+
+    @model_validator(mode="after")
+    def _compatible(self) -> Self:
+        for name in self.columns:
+            self.rules(name)
+        return self
+
+    def rules(self, column: str) -> ColumnRules:
+        """Return the rules of a column: its own, and those of the file for what they leave out."""
+        own = self.columns.get(column, ColumnRules())
+        return ColumnRules(
+            decimal=own.decimal or self.decimal,
+            thousands=own.thousands or self.thousands,
+            missing_codes=tuple(dict.fromkeys((*own.missing_codes, *self.missing_codes))),
+            date=own.date,
+            missing=own.missing,
+        )
+
+    def read_as(self, other: Reading | None) -> Reading:
+        """Return how a file is read that has rules of its own; they override these."""
+        if other is None:
+            return self
+        names = dict.fromkeys([*self.columns, *other.columns])
+        merged = {name: _overridden(self.rules(name), other.rules(name)) for name in names}
+        return Reading(
+            decimal=other.decimal or self.decimal,
+            thousands=other.thousands or self.thousands,
+            missing_codes=tuple(dict.fromkeys((*other.missing_codes, *self.missing_codes))),
+            columns=merged,
+        )
+
+
+def _overridden(rules: ColumnRules, own: ColumnRules) -> ColumnRules:
+    codes = tuple(dict.fromkeys((*own.missing_codes, *rules.missing_codes)))
+    set_here = own.model_dump(exclude_none=True) | {"missing_codes": codes}
+    return rules.model_copy(update=set_here)
+
+
+Floats = npt.NDArray[np.float64]
+
+LARGEST = 1e100
+"""Above it a number is refused: squares stay far from overflow."""
+# Only in numeric columns: in text, "NA" may be Namibia and "None" an answer.
+MISSING_NUMBERS = frozenset({MISSING, "NA", "N/A", "NaN", "nan", "NULL", "null", "None", "<NA>"})
+"""Texts that mean "no value" in a column of numbers."""
+
+_SIGNS = "$€£¥"
+_DRESS = re.compile(rf"([+-]?)\s*[{_SIGNS}]?\s*(.*?)\s*[{_SIGNS}%]?")
+_LEADING_ZERO = re.compile(r"[+-]?0\d")
+_THOUSANDS_POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
+_THOUSANDS_COMMAS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+_SPACES = str.maketrans({"\u00a0": " ", "\u202f": " "})
+# Decimal mark and separator of thousands, likely ones first.
+_NOTATIONS = ((".", ""), (".", ","), (",", ""), (",", "."), (",", " "), (".", " "), (".", "'"))
+_DATES = ("iso", "%Y/%m/%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%H:%M", "%H:%M:%S")
+_ISO = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?)?")
+_SAMPLE = 1000  # distinct texts that show whether a closer look is worth it
+_ALMOST = 0.9  # a column with this share of numbers is one of numbers
+_FEW_WORDS = 3  # or with half of it, if the rest is this many words
+_CODES = 10  # numbers with no more distinct values may be codes, and words among them too
+
+
+def parse(texts: Sequence[str], rules: ColumnRules) -> Floats:
+    """Return the number that each text stands for: nan if it is missing, inf if it is none.
+
+    Examples
+    --------
+    >>> parse(["1.200,50", "12 %", "?", "many"], ColumnRules(decimal=",", thousands="."))
+    array([1200.5,   12. ,    nan,    inf])
+    """
+    if rules.date is not None:
+        return _parse_dates(texts, rules.date)
+    pattern, decimal, thousands = _notation(rules.decimal or ".", rules.thousands or "")
+    found = np.empty(len(texts))
+    for i, text in enumerate(texts):
+        found[i] = _worth(text, pattern, decimal, thousands)
+    return found
+
+
+def _worth(text: str, pattern: re.Pattern[str], decimal: str, thousands: str) -> float:
+    if text in MISSING_NUMBERS:
+        return np.nan
+    if text in ("True", "False"):
+        return float(text == "True")
+    if not pattern.fullmatch(text):
+        text = _bare(text)
+        if not pattern.fullmatch(text):
+            return np.inf
+    if thousands:
+        text = text.replace(thousands, "")
+    return float(text.replace(decimal, "."))
+
+
+def _bare(text: str) -> str:
+    """Leave out currency and per cent signs."""
+    dressed = _DRESS.fullmatch(text.translate(_SPACES))
+    return text if dressed is None else dressed[1] + dressed[2]
+
+
+@functools.lru_cache
+def _notation(decimal: str, thousands: str) -> tuple[re.Pattern[str], str, str]:
+    mark, gap = re.escape(decimal), re.escape(thousands)
+    whole = rf"(?:\d{{1,3}}(?:{gap}\d{{3}})+|\d+)" if thousands else r"\d+"
+    return (
+        re.compile(rf"[+-]?(?:{whole}(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?"),
+        decimal,
+        thousands,
+    )
+
+
+def _parse_dates(texts: Sequence[str], written: str) -> Floats:
+    """Return days since 1970-01-01, or hours since midnight for a time without a date."""
+    if not len(texts):
+        return np.empty(0)
+    missing = np.array([text in MISSING_NUMBERS for text in texts])
+    iso = written == "iso"
+    fits = np.array([not iso or _ISO.fullmatch(text) is not None for text in texts])
+    plain = [text if fit else None for text, fit in zip(texts, fits, strict=True)]
+    style = "ISO8601" if iso else written
+    # An unusable format is refused when the rules are made, so what fails here is a cell.
+    moments = pd.to_datetime(
+        pd.Series(plain, dtype="str"), format=style, errors="coerce", utc=True
+    )
+    if iso or "%Y" in written or "%y" in written:
+        worth = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+    else:
+        worth = (moments - moments.dt.normalize()) / pd.Timedelta(hours=1)
+    numbers = np.asarray(worth.to_numpy(dtype=np.float64, na_value=np.inf))
+    return np.where(missing, np.nan, np.where(np.isnan(numbers), np.inf, numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """How a column's texts are read as numbers.
+
+    Parameters
+    ----------
+    rules : ColumnRules
+        Notation, with the texts that are not numbers among the missing codes.
+    odd : dict of str to int
+        These texts, and in how many rows they are.
+    question : str
+        What else the notation could mean, if it is not certain.
+    """
+
+    rules: ColumnRules
+    odd: dict[str, int]
+    question: str = ""
+
+
+def recognise(
+    texts: Sequence[str], counts: npt.NDArray[np.intp], given: ColumnRules
+) -> Recognised | None:
+    """Find out how (distinct) texts are written as numbers or dates; None if they are neither.
+
+    Parameters
+    ----------
+    texts, counts
+        Distinct texts, and in how many rows each is.
+    given
+        What is known already: only the rest is found out.
+
+    Examples
+    --------
+    >>> texts = [f"1,{i}.5" for i in range(100, 120)] + ["n/k"]
+    >>> found = recognise(texts, np.ones(21, dtype=int), ColumnRules())
+    >>> found.rules.thousands, found.odd
+    (',', {'n/k': 1})
+    """
+    held = np.array([text not in MISSING_NUMBERS for text in texts], dtype=bool)
+    texts = list(itertools.compress(texts, held))
+    counts = np.asarray(counts)[held]
+    if not texts:
+        return Recognised(given, {})
+    best: Recognised | None = None
+    most = -1
+    for rules in _candidates(texts, given):
+        read = are_numbers(texts, rules)
+        if int(counts[read].sum()) <= most:
+            continue
+        most = int(counts[read].sum())
+        best = _judged(texts, counts, read, rules)
+        if read.all():
+            break
+    return best
+
+
+def are_numbers(texts: Sequence[str], rules: ColumnRules) -> npt.NDArray[np.bool_]:
+    """Say which texts read as numbers; with a leading zero, as in "007", they are codes."""
+    numbers = parse(texts, rules)
+    read: npt.NDArray[np.bool_] = np.abs(numbers) <= LARGEST
+    if rules.date is None:
+        read &= np.array([_LEADING_ZERO.match(text) is None for text in texts], dtype=bool)
+    return read
+
+
+def _candidates(texts: Sequence[str], given: ColumnRules) -> Iterator[ColumnRules]:
+    """Yield the notations that read at least half of a sample."""
+    if given.date is not None:
+        yield given
+        return
+    sample = texts[:: max(1, len(texts) // _SAMPLE)]
+    for decimal, thousands in _NOTATIONS:
+        if given.decimal in (None, decimal) and given.thousands in (None, thousands):
+            found = {"decimal": decimal if decimal != "." else given.decimal}
+            found["thousands"] = thousands or given.thousands
+            rules = given.model_copy(update=found)
+            if _share(sample, rules) >= 0.5:
+                yield rules
+    for written in _DATES:
+        rules = given.model_copy(update={"date": written})
+        if _share(sample, rules) >= 0.5:
+            yield rules
+
+
+def _share(texts: Sequence[str], rules: ColumnRules) -> float:
+    return float((np.abs(parse(texts, rules)) <= LARGEST).mean())
+
+
+def _judged(
+    texts: Sequence[str],
+    counts: npt.NDArray[np.intp],
+    read: npt.NDArray[np.bool_],
+    rules: ColumnRules,
+) -> Recognised | None:
+    """Return the reading if the column is one of numbers, but for a few cells."""
+    odd = {texts[i]: int(counts[i]) for i in np.flatnonzero(~read).tolist()}
+    if odd:
+        share = float(counts[read].sum() / counts.sum())
+        almost = share >= _ALMOST or (share >= 0.5 and len(odd) <= _FEW_WORDS)
+        codes = any(_LEADING_ZERO.match(text) for text in odd)
+        if not almost or codes or int(read.sum()) <= _CODES:
+            return None
+    kept = rules.model_copy(update={"missing_codes": (*rules.missing_codes, *sorted(odd))})
+    return Recognised(kept, odd, _question(texts, rules))
+
+
+def _question(texts: Sequence[str], rules: ColumnRules) -> str:
+    """Say what else a notation may mean where nothing in the column decides it."""
+    bare = [_bare(text) for text in texts]
+    if rules.date is not None:
+        other = {"%d/%m/%Y": "%m/%d/%Y", "%m/%d/%Y": "%d/%m/%Y"}.get(rules.date)
+        if other and (np.abs(_parse_dates(texts, other)) <= LARGEST).all():
+            return (
+                f"read as {rules.date}; if day and month are the other way, set date = '{other}'"
+            )
+        return ""
+    marked = [text for text in bare if rules.thousands == "," and "," in text]
+    pointless = not any("." in text for text in bare)
+    if marked and pointless and all(_THOUSANDS_COMMAS.fullmatch(text) for text in marked):
+        return (
+            f"'{marked[0]}' is read with a comma between thousands; if it is a decimal comma, set "
+            "decimal = ','"
+        )
+    points = [text for text in bare if rules.decimal is None and "." in text]
+    others = [text for text in bare if "." not in text]  # 950 beside 1.200: were it measured …
+    if points and others and all(_THOUSANDS_POINTS.fullmatch(text) for text in points):
+        return (
+            f"'{points[0]}' is read with a decimal point; if points separate thousands, set "
+            "thousands = '.' and decimal = ','"
+        )
+    return ""

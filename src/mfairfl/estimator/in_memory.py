@@ -14,8 +14,8 @@ from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from mfairfl.data import MISSING, Sensitive, Table, Task, canonical_text, table_from_frame
 from mfairfl.data.columns import MOST_GROUPS, Column
-from mfairfl.data.files.text_frame import column_names
-from mfairfl.data.numbers import LARGEST
+from mfairfl.data.files.records import column_names
+from mfairfl.data.values import LARGEST
 from mfairfl.errors import DataError
 from mfairfl.fairness.arrays import named_columns
 

@@ -12,8 +12,8 @@ import pandas as pd
 
 from mfairfl.data import MISSING, SPLITS, Attribute
 from mfairfl.data.agreement import MOST_CELLS
+from mfairfl.data.coding import ORDERED_LABELS, spelling
 from mfairfl.data.columns import MOST_GROUPS, Column, Columns, columns_of, require_columns
-from mfairfl.data.labels import ORDERED_LABELS, spelling
 from mfairfl.data.predictions import (
     SPLIT,
     PredictedRows,
@@ -22,7 +22,7 @@ from mfairfl.data.predictions import (
     read_predictions,
     split_column,
 )
-from mfairfl.data.reading import Reading
+from mfairfl.data.values import Reading
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells

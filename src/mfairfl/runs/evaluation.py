@@ -12,8 +12,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from mfairfl.data import MISSING, Attribute, Task, table_from_frame
+from mfairfl.data.coding import label_codes
 from mfairfl.data.columns import Column
-from mfairfl.data.labels import label_codes
 from mfairfl.errors import DataError
 from mfairfl.fairness import Tally
 from mfairfl.fairness.arrays import binary_column

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from mfairfl.data import Encoder, Task, canonical_text, cells_of
+from mfairfl.data.coding import spelling
 from mfairfl.data.columns import require_present
-from mfairfl.data.labels import spelling
 from mfairfl.engine.clients import served_logits
 from mfairfl.engine.output import Served, draw_decisions
 from mfairfl.errors import DataError, RunDirectoryError, unknown

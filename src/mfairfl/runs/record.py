@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from mfairfl.data import Split, Task
-from mfairfl.data.treatment import TreatmentKind
+from mfairfl.data.table import TreatmentKind
 from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Kind, Rule
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem

@@ -13,9 +13,9 @@ from scipy.special import expit
 
 from mfairfl.data import MISSING, Attribute, Sensitive, Task, cells_of, features_frame
 from mfairfl.data.binning import stand_in, value_groups
-from mfairfl.data.columns import MOST_GROUPS, Column, Columns, columns_of, group_codes
+from mfairfl.data.coding import group_codes, label_codes
+from mfairfl.data.columns import MOST_GROUPS, Column, Columns, columns_of
 from mfairfl.data.files import FileContent, read_file
-from mfairfl.data.labels import label_codes
 from mfairfl.data.predictions import PredictionColumns, read_predictions
 from mfairfl.engine.clients import served_logits
 from mfairfl.engine.output import draw_decisions

@@ -21,9 +21,15 @@ import pyarrow.feather
 import pyarrow.parquet
 
 from mfairfl.data.files.contents import Contents, decode, load_contents
-from mfairfl.data.files.csv_json import looks_like_json, read_delimited, read_json
 from mfairfl.data.files.excel import read_excel
-from mfairfl.data.files.text_frame import column_names, first_line_notes, refuse_cells
+from mfairfl.data.files.records import (
+    column_names,
+    first_line_notes,
+    looks_like_json,
+    read_delimited,
+    read_json,
+    refuse_cells,
+)
 from mfairfl.errors import DataError
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from mfairfl.data.files.text_frame import frame_of_records, refuse_columns
+from mfairfl.data.files.records import frame_of_records, refuse_columns
 from mfairfl.errors import DataError, unknown
 
 Row = tuple[Any, ...]

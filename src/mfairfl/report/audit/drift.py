@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mfairfl.data.labels import spelling
+from mfairfl.data.coding import spelling
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.notions import Notion

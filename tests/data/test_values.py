@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mfairfl.data import ColumnRules
-from mfairfl.data.numbers import parse, recognise
+from mfairfl.data.values import parse, recognise
 from mfairfl.errors import ConfigError
 
 WORTH = {

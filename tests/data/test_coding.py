@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mfairfl.data import Task
-from mfairfl.data.labels import label_codes
+from mfairfl.data.coding import label_codes
 
 
 def codes(favourable, *found, **changes):

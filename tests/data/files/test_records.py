@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mfairfl.data.files import csv_json
+from mfairfl.data.files import records
 from mfairfl.data.files.contents import Decoded, decode
-from mfairfl.data.files.csv_json import read_delimited
+from mfairfl.data.files.records import read_delimited
 from mfairfl.errors import DataError
 
 PATH = Path("people.csv")
@@ -48,14 +48,14 @@ def outcome(text, delimiter, header, codec="utf-8"):
 
 def careful(*arguments):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_json, "_read_plain", lambda *_, **__: None)
+        patch.setattr(records, "_read_plain", lambda *_, **__: None)
         return outcome(*arguments)
 
 
 def fast(*arguments):
     """Read by Arrow alone; a careful reader would fail."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_json, "frame_of_records", None)
+        patch.setattr(records, "frame_of_records", None)
         return outcome(*arguments)
 
 
@@ -63,7 +63,7 @@ def alike(text, delimiter, header):
     expected = careful(text, delimiter, header)
     assert outcome(text, delimiter, header) == expected
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(csv_json, "_BLOCK", 16)  # longer than most lines, shorter than most texts
+        patch.setattr(records, "_BLOCK", 16)  # longer than most lines, shorter than most texts
         assert outcome(text, delimiter, header) == expected
 
 

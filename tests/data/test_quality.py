@@ -1,13 +1,149 @@
-"""Features that are none: columns made to name rows, repeat others, or say nothing."""
+"""Suspicious tables: columns that mislead, and copied rows; by hand, and by scikit-learn."""
 
 from __future__ import annotations
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score
 
-from mfairfl.data import Task, load_dataset, table_from_frame
-from mfairfl.data.traps import find_traps, trap_lines, traps_of
+from mfairfl.data import Task, load_dataset, partition, table_from_frame
+from mfairfl.data.quality import Distinct, copies_of, find_traps, trap_lines, traps_of
+from mfairfl.data.quality import alone as judge
+
+
+def alone(column, y):
+    return judge(Distinct.of(column), y)
+
+
+@pytest.mark.parametrize(
+    ("column", "y", "right"),
+    [
+        ([1.0, 2.0, 3.0, 4.0], [0, 0, 1, 1], 1.0),
+        ([1.0, 2.0, 3.0, 4.0], [1, 1, 0, 0], 1.0),  # the other way round
+        ([1.0, 1.0, 2.0, 2.0], [0, 1, 1, 1], 0.75),  # no cut between equal values
+        ([5.0, 5.0, 5.0, 5.0], [0, 0, 0, 1], 0.75),
+        ([3.0, 1.0, 2.0, np.nan], [1, 0, 0, 1], 1.0),  # missing ones lie above
+        ([1.0] + [np.nan] * 5, [1, 0, 0, 0, 1, 1], 4 / 6),  # no cut between missing ones
+        (list("aabb") * 2, [0, 0, 1, 1] * 2, 1.0),
+        (list("aabb") * 2, [0, 0, 1, 1, 0, 0, 1, 0], 0.875),
+        (list("abcd"), [0, 1, 1, 1], 0.75),  # values of single rows say nothing
+        ([0.0, 1.0, 2.0] * 4, [1, 0, 1] * 4, 1.0),  # no threshold, but an answer for each value
+    ],
+)
+def test_accuracy_of_the_best_rule_by_hand(column, y, right):
+    assert alone(pd.Series(column), np.array(y, dtype=np.int8)).accuracy == right
+
+
+def test_auc_of_numbers_is_that_of_scikit_learn():
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 2, 500).astype(np.int8)
+    x = np.round(rng.normal(size=500) - 0.7 * y, 1)
+    assert alone(pd.Series(x), y).auc == pytest.approx(roc_auc_score(y, -x), abs=1e-12)
+
+
+def by_threshold(numbers, y):
+    """Try every cut, one by one; missing numbers lie above all others."""
+    x = np.where(np.isnan(numbers), np.inf, numbers)
+    shares = [((x <= cut) == y).mean() for cut in (-np.inf, *x)]
+    auc = roc_auc_score(y, np.where(np.isinf(x), 1e9, x))
+    return max(*shares, *(1 - np.array(shares))), max(auc, 1 - auc)
+
+
+def by_values(values, y):
+    """Answer each row by the share of favourable labels among the other half's rows like it."""
+    seen, half = {0: 0, 1: 0}, []
+    for label in y.tolist():
+        half.append(seen[label] % 2)
+        seen[label] += 1
+    scores = []
+    for value, own in zip(values, half, strict=True):
+        others = [y[i] for i, v in enumerate(values) if half[i] != own and v == value]
+        scores.append((sum(others) + y.mean()) / (len(others) + 1))
+    scores, half = np.array(scores), np.array(half)
+    aucs = [roc_auc_score(y[half == here], scores[half == here]) for here in (0, 1)]
+    return ((scores > 0.5) == y).mean(), np.mean(aucs)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_best_rule_is_that_of_plain_loops(seed):
+    rng = np.random.default_rng(seed)
+    y = (rng.random(80) < 0.4).astype(np.int8)
+    x = np.round(rng.normal(size=80) + 1.5 * y, rng.integers(0, 2)) + 0.0  # no -0.0
+    x[rng.random(80) < 0.2] = np.nan
+    texts = np.where(np.isnan(x), "?", x.astype(str))
+    constant, of_values = (max(y.mean(), 1 - y.mean()), 0.5), by_values(texts.tolist(), y)
+    for column, more in ((texts, []), (x, [by_threshold(x, y)])):
+        judged = alone(pd.Series(column), y)
+        few = 2 * pd.Series(column).nunique() <= len(y)  # else values of single rows
+        found = [constant, *more, *([of_values] if few else [])]
+        assert judged.accuracy == pytest.approx(max(right for right, _ in found), abs=1e-12)
+        assert judged.auc == pytest.approx(max(auc for _, auc in found), abs=1e-12)
+
+
+def test_answers_of_values_are_judged_on_other_rows():
+    """Levels of two rows fit any label in sample; on the other half they are worth nothing."""
+    rng = np.random.default_rng(5)
+    y = rng.integers(0, 2, 4000).astype(np.int8)
+    found = alone(pd.Series([f"v{i // 2}" for i in rng.permutation(4000)]), y)
+    assert found.auc == pytest.approx(0.5, abs=0.04)
+    assert found.accuracy == pytest.approx(0.5, abs=0.04)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.2, 0.1])
+@pytest.mark.parametrize(("right", "suspicious"), [(0.97, True), (0.85, False)])
+def test_a_column_that_is_right_in_97_of_100_rows_is_suspicious(share, right, suspicious):
+    rng = np.random.default_rng(7)
+    y = (rng.random(3000) < share).astype(np.int8)
+    told = np.where(rng.random(3000) < right, y, 1 - y)
+    assert alone(pd.Series(np.where(told, "signed", "open")), y).suspicious is suspicious
+    assert alone(pd.Series(told + rng.random(3000) / 4), y).suspicious is suspicious
+
+
+TASK = Task(label="hired", favourable=1, sensitive=("sex",))
+
+
+def people(rows, seed=0, *, coarse=False):
+    rng = np.random.default_rng(seed)
+    score = rng.integers(0, 4, rows) if coarse else rng.normal(size=rows)
+    sex, hired = rng.choice(["f", "m"], rows), rng.integers(0, 2, rows)
+    return pd.DataFrame(
+        {"score": score, "age": rng.integers(20, 40, rows), "sex": sex, "hired": hired}
+    )
+
+
+def copies(frame):
+    table = table_from_frame(frame, TASK)
+    federation = partition(table, "iid", clients=2)
+    found = copies_of(table, federation)
+    # The naive way: look for each test row among the train rows.
+    rows = [tuple(row) for row in frame.itertuples(index=False)]
+    train = {rows[i] for i in federation.pooled("train").rows}
+    assert found.copied == sum(rows[i] in train for i in federation.pooled("test").rows)
+    assert found.test == len(federation.pooled("test"))
+    return found
+
+
+def test_copied_rows_are_told_from_people_who_are_alike():
+    whole = people(400)
+    none = copies(whole)
+    assert (none.copied, none.serious) == (0, False)
+    assert none.line == "no test row equals a train row"
+    doubled = copies(pd.concat([whole, whole.head(100)], ignore_index=True))
+    assert doubled.pairs == 100
+    assert doubled.serious
+    assert doubled.line.endswith("in features and label: leave repeated rows out of the file")
+    alike = copies(people(2000, coarse=True))
+    assert alike.copied > 300
+    assert alike.by_chance
+    assert not alike.serious
+
+
+def test_copies_among_people_who_are_alike_are_found_as_well():
+    whole = people(2000, coarse=True).assign(pay=lambda f: 1000 + np.arange(2000) % 1000)
+    assert copies(whole).by_chance
+    assert copies(pd.concat([whole, whole.head(300)], ignore_index=True)).serious
+
 
 N = 600
 RNG = np.random.default_rng(1)
