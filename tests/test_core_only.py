@@ -73,7 +73,7 @@ BY_IMPORT = {"reproduce"}  # takes minutes and COMPAS; its modules are imported 
 OF_EXTRAS = (  # whoever uses these has the extra
     "mfairfl.flower",
     "mfairfl.deployment",
-    "mfairfl.checks.deployment",
+    "mfairfl.checks.deployment_checks",
     "mfairfl.experiments.search.tune",
 )
 PUBLIC_NAMES = """

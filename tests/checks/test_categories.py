@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mfairfl.checks.categories import code_lines, find_codes
+from mfairfl.checks.codes import category_code_findings, find_category_codes
 from mfairfl.data import load_dataset
 
 RNG = np.random.default_rng(9)
@@ -35,18 +35,20 @@ POSITIONS = [1110, 1121, 1122, 1131, 1132, 1140, 1210, 1220]
     ],
 )
 def test_what_is_asked_about(name, values, asked):
-    found = find_codes(pd.DataFrame({name: np.asarray(values, dtype=float)}))
-    assert [one.column for one in found] == [name] * asked
+    X = pd.DataFrame({name: np.asarray(values, dtype=float)})
+    assert list(find_category_codes(X)) == [name] * asked
 
 
 def test_one_line_for_all():
     X = pd.DataFrame({"a": RNG.choice(POSITIONS, 1000), "b": RNG.choice([111, 112, 120], 1000)})
-    assert code_lines(find_codes(X.astype(float))) == [
+    (finding,) = category_code_findings(X.astype(float))
+    assert (finding.level, finding.check) == ("note", "codes")
+    assert finding.message == (
         "whole numbers that may be codes of categories: a (8 values: 1110, 1121, 1122, …), "
         "b (3 values: 111, 112, 120): if so, list them in categorical"
-    ]
+    )
 
 
 @pytest.mark.parametrize("name", ["adult", "bank"])
 def test_nothing_is_asked_about_published_data(name):
-    assert find_codes(load_dataset(name).X) == []
+    assert find_category_codes(load_dataset(name).X) == {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from mfairfl.checks.facts import column_facts, frame_of
+from mfairfl.checks.column_checks import column_facts, frame_of
 from mfairfl.data import Task, load_dataset, table_from_frame
 
 FRAME = pd.DataFrame(

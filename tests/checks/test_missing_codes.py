@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mfairfl.checks.missing import find_missing_codes, missing_code_lines
+from mfairfl.checks.codes import find_missing_codes, missing_code_lines
 from mfairfl.data import Task, load_dataset
 
 RNG = np.random.default_rng(8)

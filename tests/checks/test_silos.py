@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mfairfl.checks.silos import compare_clients, missing_codes_by_client, rows_by_client
+from mfairfl.checks.column_checks import compare_clients, missing_codes_by_client, rows_by_client
 from mfairfl.data import Task, load_dataset, partition, table_from_frame
 
 TASK = Task(label="hired", favourable=1, sensitive=("sex",), client="site")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mfairfl.checks.run import REVEALS
+from mfairfl.checks.run_checks import REVEALS
 from mfairfl.strategies import available, describe
 
 ROOT = Path(__file__).parents[2]

@@ -1,4 +1,4 @@
-"""What `mfairfl doctor` and `mfairfl init` know about data and settings, as functions."""
+"""The checks of `mfairfl doctor`, and the proposals of `mfairfl init`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
-from mfairfl.checks.facts import ColumnFacts
-from mfairfl.checks.finding import Finding, by_weight
-from mfairfl.checks.outside import Outside, findings_about, without_outside
+from mfairfl.checks.column_checks import ColumnFacts
+from mfairfl.checks.findings import Finding, NamedCode, by_weight, code_findings, without_code
 from mfairfl.errors import MfairflError, require_extra
 from mfairfl.files import load_toml
 from mfairfl.runs.config import Config, make_config
@@ -20,7 +19,7 @@ __all__ = ["ColumnFacts", "Diagnosis", "Finding", "diagnose", "doctor"]
 
 
 class Diagnosis(NamedTuple):
-    """What the doctor found, the most important first, and what it made of each column."""
+    """The doctor's findings, the most important first, and how each column is read."""
 
     findings: list[Finding]
     columns: list[ColumnFacts]
@@ -33,13 +32,13 @@ def doctor(source: str | Path | Config) -> list[Finding]:
     ----------
     source : path or Config
         A TOML file for `mfairfl train`, a silo's file, a coordinator's file, or a configuration.
-        Code that a file names (``package.module:Name``) is said, not imported.
+        Code that a file names (``package.module:Name``) is listed, not imported.
 
     Returns
     -------
     list of Finding
-        What was found, the most important first: a finding of level `fail` if the input cannot be
-        used, then warnings, notes, and what is in order.
+        The most important first: a finding of level `fail` if the input cannot be used, then
+        warnings, notes, and what is in order.
 
     Examples
     --------
@@ -52,44 +51,43 @@ def doctor(source: str | Path | Config) -> list[Finding]:
 
 def diagnose(source: str | Path | Config) -> Diagnosis:
     """Check settings and data as `doctor` does, and describe each column as well."""
-    findings, columns = [], []
+    diagnosis = Diagnosis([], [])
     try:
-        for found in _examine(source):
-            if isinstance(found, Finding):
-                findings.append(found)
+        for result in _check(source):
+            if isinstance(result, Finding):
+                diagnosis.findings.append(result)
             else:
-                columns.append(found)
+                diagnosis.columns.append(result)
     except MfairflError as error:
-        findings.append(Finding("fail", "input", str(error)))
-    return Diagnosis(by_weight(findings), columns)
+        diagnosis.findings.append(Finding("fail", "input", str(error)))
+    return diagnosis._replace(findings=by_weight(diagnosis.findings))
 
 
-def _examine(source: str | Path | Config) -> Iterator[Finding | ColumnFacts]:
+def _check(source: str | Path | Config) -> Iterator[Finding | ColumnFacts]:
     if not isinstance(source, Config):
         keys = load_toml(Path(source)).keys()
         if keys & {"silos", "state"}:
             require_extra("flwr", "flower")
-            from mfairfl.checks import deployment  # noqa: PLC0415 - loads Flower's libraries
+            from mfairfl.checks import deployment_checks  # noqa: PLC0415 - loads Flower
 
-            silo = "silos" not in keys
-            examiner = deployment.examine_silo if silo else deployment.examine_federation
-            yield from examiner(Path(source))
+            is_silo = "silos" not in keys
+            check = deployment_checks.check_silo if is_silo else deployment_checks.check_federation
+            yield from check(Path(source))
             return
     versions = ", ".join(f"{name} {version(name)}" for name in ("mfairfl", "torch", "numpy"))
     yield Finding("ok", "versions", f"{versions}, python {platform.python_version()}")
-    where = "configuration" if isinstance(source, Config) else str(source)
-    outside = list[Outside]()
+    code = list[NamedCode]()
     if isinstance(source, Config):
-        config = source
+        config, origin = source, "configuration"
     else:
-        known, outside = without_outside(settings(source, {}))
-        config = make_config(known, where)
-    yield from findings_about(outside, "`mfairfl train` imports {}")
-    spellings = dict(outside)
-    method = spellings.get("strategy.name", config.strategy.name)
-    yield Finding("ok", "settings", f"{where}: strategy {method}")
-    if "data.name" in spellings:
+        values, code = without_code(settings(source, {}))
+        config, origin = make_config(values, str(source)), str(source)
+    yield from code_findings(code, "`mfairfl train` imports {}")
+    names = dict(code)
+    method = names.get("strategy.name", config.strategy.name)
+    yield Finding("ok", "settings", f"{origin}: strategy {method}")
+    if "data.name" in names:
         return  # without its code there are no rows to look at
-    from mfairfl.checks.run import examine_run  # noqa: PLC0415 - loads PyTorch
+    from mfairfl.checks.run_checks import check_run  # noqa: PLC0415 - loads PyTorch
 
-    yield from examine_run(config, unknown=spellings.keys())
+    yield from check_run(config, unknown=names.keys())

@@ -1,29 +1,37 @@
-"""What `mfairfl init` proposes: roles of the columns, groups of a numeric sensitive column."""
+"""What `mfairfl init` proposes: roles of columns, groups of numbers, and a commented TOML file."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import os
 import re
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+import tomllib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pydantic import BaseModel
 
-from mfairfl.checks.facts import ColumnFacts, column_facts
-from mfairfl.checks.features import examine_features
-from mfairfl.checks.finding import Finding, by_weight
-from mfairfl.checks.silos import rows_by_client
-from mfairfl.data import MISSING, Bin, Sensitive, Table, Task, canonical_text
+from mfairfl.checks.column_checks import (
+    ColumnFacts,
+    column_facts,
+    feature_findings,
+    rows_by_client,
+)
+from mfairfl.checks.findings import Finding, by_weight
+from mfairfl.data import MISSING, Bin, Reading, Sensitive, Table, Task, canonical_text
 from mfairfl.data.columns import Column, columns_of, require_columns
 from mfairfl.data.files import FileContent
 from mfairfl.data.quality import Trap, traps_of
 from mfairfl.data.table import table_from_columns
 from mfairfl.errors import DataError
+from mfairfl.files import toml_key, toml_text
+from mfairfl.runs.config import Config, make_config
 
 _SENSITIVE = re.compile(
     r"(^|[^a-z])(sex|gender|race|ethnic\w*|age|marital\w*|religion|nation\w*|disab\w*)([^a-z]|$)"
@@ -33,12 +41,18 @@ _CLIENT = re.compile(
 )
 _GOOD = ("yes", "true", "1", "good", "granted", "approved", "accepted", "hired", "pass")
 _MANY_VALUES = 10
-_IGNORED = ("identifier", "duplicate", "constant")
+_USELESS = {
+    "identifier": "it names rows",
+    "duplicate": "it repeats another column",
+    "constant": "it never changes",
+}
+_WIDTH = 90
+_OMITTED = {"columns", "fold", "options"}  # blocks of their own, and keys that are rarely set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What goes into the TOML file."""
+    """The content of the TOML file, and what there is to say about it."""
 
     path: Path
     content: FileContent
@@ -108,9 +122,15 @@ def propose(
     )
     del columns  # a million rows are worth 100 MB of positions
     traps = traps_of(table)
-    useless = {t.column: t for t in traps if t.kind in _IGNORED and t.column not in key_columns}
-    ignored = {"ignore": (*empty, *useless)}
-    task = draft.model_copy(update=_settled(table, useless) | ignored)
+    useless = {t.column: t for t in traps if t.kind in _USELESS and t.column not in key_columns}
+    task = draft.model_copy(update=_settled(table, useless) | {"ignore": (*empty, *useless)})
+    used = replace(table, X=table.X.drop(columns=list(useless)))
+    findings = [
+        *(Finding("warn", "data", w) for w in _without(useless, table.warnings)),
+        *feature_findings(
+            used, rows_by_client(used), [trap for trap in traps if trap.column not in useless]
+        ),
+    ]
     return Proposal(
         path=path,
         content=content,
@@ -119,35 +139,21 @@ def propose(
             *content.notes,
             *(f"column '{c}' is ignored: it is empty" for c in empty),
             *(_why_ignored(trap, table) for trap in useless.values()),
-            *(_why_grouped(one) for one in groups if one.bins),
-            *_about_others(table.notes, useless),
+            *(
+                f"groups of {s.column}: {', '.join(b.name for b in s.bins)} (thirds of the rows)"
+                for s in groups
+                if s.bins
+            ),
+            *_without(useless, table.notes),
         ),
-        findings=tuple(_findings(table, traps, useless)),
+        findings=tuple(by_weight(findings)),
         columns=tuple(column_facts(content.frame, task, str(path))),
     )
 
 
-def _findings(table: Table, traps: Sequence[Trap], useless: Collection[str]) -> list[Finding]:
-    """Return what is odd about the columns that are used."""
-    kept = replace(table, X=table.X.drop(columns=list(useless)))
-    left = [trap for trap in traps if trap.column not in useless]
-    warnings = _about_others(table.warnings, useless)
-    return by_weight(
-        [
-            *(Finding("warn", "data", warning) for warning in warnings),
-            *examine_features(kept, rows_by_client(kept), left),
-        ]
-    )
-
-
-def _about_others(said: Sequence[str], columns: Collection[str]) -> list[str]:
-    """Leave out how columns were read that are not used."""
-    return [one for one in said if not any(f"column '{name}'" in one for name in columns)]
-
-
-def _why_grouped(sensitive: Sensitive) -> str:
-    names = ", ".join(one.name for one in sensitive.bins)
-    return f"groups of {sensitive.column}: {names} (thirds of the rows)"
+def _without(columns: Collection[str], messages: Sequence[str]) -> list[str]:
+    """Leave out messages about how columns were read that are not used."""
+    return [m for m in messages if not any(f"column '{name}'" in m for name in columns)]
 
 
 def _settled(table: Table, useless: Collection[str]) -> dict[str, Any]:
@@ -171,12 +177,11 @@ def _settled(table: Table, useless: Collection[str]) -> dict[str, Any]:
 
 
 def _why_ignored(trap: Trap, table: Table) -> str:
-    """Say why a column is ignored, and how to use it all the same."""
+    """Return why a column is ignored, and how to use it all the same."""
     role = "numeric" if trap.column in (table.task.numeric or ()) else "categorical"
-    reason = {"identifier": "it names rows", "duplicate": "it repeats another column"}
     return (
-        f"column '{trap.column}' is ignored: {reason.get(trap.kind, 'it never changes')} "
-        f"({trap.why}); to use it, move it from ignore to {role}"
+        f"column '{trap.column}' is ignored: {_USELESS[trap.kind]} ({trap.why}); to use it, move "
+        f"it from ignore to {role}"
     )
 
 
@@ -213,10 +218,60 @@ def tercile_bins(numbers: NDArray[np.float64]) -> tuple[Bin, ...]:
 
 
 def _bin(values: NDArray[np.float64], start: int, end: int) -> Bin:
-    """Return the interval of values[start:end]; the first and the last are open outwards."""
+    """Return the interval of values[start:end]; the first and the last have one bound."""
     low, high = float(values[start]), float(values[end - 1])
     if start == 0:
         return Bin(name=f"<= {high:.12g}", max=high)
     if end == len(values):
         return Bin(name=f">= {low:.12g}", min=low)
     return Bin(name=f"{low:.12g} to {high:.12g}", min=low, max=high)
+
+
+# ------------------------------------------------------------------ the TOML file
+
+
+def toml_file(proposal: Proposal, target: Path) -> str:
+    """Return the text of the file that `target` will hold, validated."""
+    content, task = proposal.content, proposal.task
+    csv = Path(os.path.relpath(proposal.path, target.parent)).as_posix()
+    split = {"scheme": "column"} if task.client else {"scheme": "iid", "count": 5}
+    data = {"csv": csv, **asdict(content.format)}
+    config = make_config({"data": data, "task": task.model_dump(), "clients": split})
+    values = config.model_dump(exclude_none=True)
+    values["task"]["sensitive"] = [
+        sensitive.model_dump(exclude_none=True, exclude_defaults=True, exclude={"name"})
+        for sensitive in task.sensitive
+    ]
+    blocks = ["# Settings for mfairfl: check with `mfairfl doctor`, run with `mfairfl train`."]
+    for name, section in config:
+        if isinstance(section, BaseModel):
+            lines = _lines(type(section), values[name])
+            blocks.append("\n".join([f"[{name}]", *lines]))
+            for column, rules in values[name].get("columns", {}).items():
+                lines = (f"{key} = {toml_text(value)}" for key, value in rules.items() if value)
+                blocks.append("\n".join([f"[task.columns.{toml_key(column)}]", *lines]))
+        else:
+            blocks.append(_line(name, section, Config.model_fields[name].description))
+    text = "\n\n".join(blocks) + "\n"
+    make_config(tomllib.loads(text), str(target))
+    return text
+
+
+def _lines(section: type[BaseModel], values: dict[str, Any]) -> Iterator[str]:
+    """Yield the keys that are set, and as comments those that have an example."""
+    # How cells are read is a detail: it comes after what the columns mean.
+    fields = sorted(section.model_fields.items(), key=lambda item: item[0] in Reading.model_fields)
+    for key, field in fields:
+        empty = key in Reading.model_fields and not values.get(key)
+        if key in values and key not in _OMITTED and not empty:
+            yield _line(key, values[key], field.description)
+        elif field.examples:
+            yield _line(f"# {key}", field.examples[0], field.description)
+
+
+def _line(key: str, value: Any, comment: str | None) -> str:
+    text = f"{key} = {toml_text(value)}"
+    if len(text) <= _WIDTH or not isinstance(value, list | tuple):
+        return f"{text}  # {comment}"
+    inner = "".join(f"\n  {toml_text(item)}," for item in value)
+    return f"{key} = [  # {comment}{inner}\n]"

@@ -63,7 +63,7 @@ def init(
     target = out or csv.parent / f"{csv.stem or 'data'}.toml"
     check_target(target, "choose another --out, or delete it first")
     from mfairfl.checks import proposal  # noqa: PLC0415 - only when called
-    from mfairfl.checks.template import write_toml  # noqa: PLC0415
+    from mfairfl.checks.proposal import toml_file  # noqa: PLC0415
     from mfairfl.data.files import FileFormat, read_file  # noqa: PLC0415
 
     content = read_file(csv, FileFormat(delimiter, encoding, header, sheet))
@@ -89,7 +89,7 @@ def init(
         others_unfavourable=others_unfavourable,
     )
     with target.open("x", encoding="utf-8") as file:  # an existing file is never replaced
-        file.write(write_toml(made, target))
+        file.write(toml_file(made, target))
     if json:
         print_json(_as_json(made, target))
         return

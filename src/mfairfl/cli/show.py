@@ -22,7 +22,7 @@ from rich.text import Text
 from mfairfl.errors import ConfigError
 
 if TYPE_CHECKING:  # `mfairfl --help` shows no run
-    from mfairfl.checks.facts import ColumnFacts
+    from mfairfl.checks.column_checks import ColumnFacts
     from mfairfl.runs.record import Evaluation, Metrics, RunRecord, ServedFacts
 
 PIPE_WIDTH, READABLE = 120, 90

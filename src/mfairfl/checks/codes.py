@@ -1,0 +1,270 @@
+"""Values that stand for something else: -9 for "no value", 1131 and 1132 for occupations."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from mfairfl.checks.findings import Finding
+from mfairfl.data import canonical_text
+from mfairfl.files import toml_key, toml_text
+from mfairfl.text import some_of, words_of
+
+Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
+
+# ------------------------------------------------------------------ codes of missing values
+
+_NEGATIVE = frozenset({-1, *(-int(digit * n) for digit in "789" for n in range(1, 8))})
+_HIGH = frozenset(
+    {9, *(int(digit * n) for digit in "789" for n in range(2, 8)), 97, 98, 997, 998, 9997, 9998}
+)
+_TEXTS = frozenset(
+    {"na", "n/a", "n.a.", "#n/a", "<na>", "nan", "null", "none", "nil", "undefined", "no data"}
+    | {"unknown", "unk", "missing", "not available", "not known", "not recorded", "not reported"}
+    | {"-", "--", ".", "-1", "-9", "-99", "-999", "-9999"}
+)
+_FEW = 3  # columns that get a line each
+_LONE = 5  # rows that a value needs which is no usual code
+_LONE_SHARE = 0.01
+
+
+class MissingCodes(NamedTuple):
+    """Values of a column that may mean "no value".
+
+    Parameters
+    ----------
+    others : str
+        Range of the other numbers; empty for texts.
+    clients : tuple of str
+        The clients that use them, if few do.
+    """
+
+    column: str
+    codes: tuple[str, ...]
+    rows: int
+    others: str = ""
+    clients: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """The number of rows with these values, and their clients."""
+        return f"{self.rows:,} rows" + f", all at {some_of(self.clients)}" * bool(self.clients)
+
+
+def find_missing_codes(X: pd.DataFrame) -> list[MissingCodes]:
+    """Return what looks like codes of missing values, for each feature.
+
+    Numbers: usual codes (-1, -9, 99, 999, …) below or far above all others, a frequent value
+    farther from the others than these from each other, and 0 where the others keep away from it.
+    Texts: `NA`, `unknown`, `-` and the like.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"age": [31.0, 45, 27, -9, 52], "job": ["cook", "NA", "cook", "-", "NA"]})
+    >>> for codes in find_missing_codes(X):
+    ...     print(codes)
+    MissingCodes(column='age', codes=('-9',), rows=1, others='27 to 52', clients=())
+    MissingCodes(column='job', codes=('-', 'NA'), rows=3, others='', clients=())
+    """
+    columns = [
+        (_number_codes if pd.api.types.is_numeric_dtype(X[name]) else _text_codes)(X[name])
+        for name in X.columns
+    ]
+    return [codes for codes in columns if codes is not None]
+
+
+def _text_codes(column: pd.Series[Any]) -> MissingCodes | None:
+    counts = column.value_counts()
+    codes = sorted(level for level in counts.index if str(level).casefold() in _TEXTS)
+    if not codes:
+        return None
+    return MissingCodes(str(column.name), tuple(codes), int(counts[codes].sum()))
+
+
+def _number_codes(column: pd.Series[Any]) -> MissingCodes | None:
+    values, counts = np.unique(column.dropna().to_numpy(dtype=np.float64), return_counts=True)
+    odd = _negative(values) | _high(values, counts) | _far(values, counts) | _zero(values, counts)
+    if not odd.any():
+        return None
+    others = values[~odd]
+    codes = tuple(canonical_text(value) for value in values[odd])
+    spread = f"{others[0]:g} to {others[-1]:g}"
+    return MissingCodes(str(column.name), codes, int(counts[odd].sum()), spread)
+
+
+def _negative(values: Floats) -> Mask:
+    """Find usual codes that are the only negative numbers; -1, 0, 1 may be an answer."""
+    below = values < 0
+    usual = below.any() and not below.all() and _NEGATIVE.issuperset(values[below].tolist())
+    return below & (usual and values[-1] > 1)
+
+
+def _high(values: Floats, counts: Counts) -> Mask:
+    """Find usual codes at the upper end, beyond a gap larger than any among the others."""
+    mask = np.zeros(len(values), dtype=bool)
+    for length in (1, 2, 3):
+        codes, others = values[-length:], values[:-length]
+        if len(others) < 2 or not _HIGH.issuperset(codes.tolist()):
+            break
+        amounts = others[others >= 0]  # codes below zero leave a gap too
+        far = codes[0] - others[-1] >= 3 * np.diff(amounts).max(initial=0)
+        if counts[-length:].sum() >= 2 and far and len(amounts) > 1:
+            mask[-length:] = True
+    return mask
+
+
+def _far(values: Floats, counts: Counts) -> Mask:
+    """Find a frequent value that is farther from all others than these are from each other."""
+    mask = np.zeros(len(values), dtype=bool)
+    frequent = counts >= max(_LONE, _LONE_SHARE * counts.sum())
+    if len(values) > 10:
+        if frequent[0] and values[1] - values[0] > values[-1] - values[1] and values[0] != 0:
+            mask[0] = True
+        if frequent[-1] and values[-1] - values[-2] > values[-2] - values[0]:
+            mask[-1] = True
+    return mask
+
+
+def _zero(values: Floats, counts: Counts) -> Mask:
+    """Find zeros where the others keep a distance, as in weights and blood pressures."""
+    mask = np.zeros(len(values), dtype=bool)
+    if len(values) > 10 and values[0] == 0 and 2 <= counts[0] <= counts.sum() / 2:
+        low, high = np.quantile(np.repeat(values[1:], counts[1:]), (0.25, 0.75))
+        mask[0] = values[1] > high - low
+    return mask
+
+
+def missing_code_lines(columns: Iterable[MissingCodes]) -> list[str]:
+    r"""Describe codes and how to declare them; many columns with equal codes share a line.
+
+    Examples
+    --------
+    >>> (line,) = missing_code_lines([MissingCodes("age", ("-9",), 12, "18 to 90")])
+    >>> print(line.replace(": if", "\n...if"))
+    column 'age': -9 in 12 rows; the others are 18 to 90
+    ...if it means missing, add columns.age.missing_codes = ["-9"] to [task]
+    """
+    numbers: defaultdict[tuple[str, ...], list[MissingCodes]] = defaultdict(list)
+    texts = list[MissingCodes]()
+    for column in columns:
+        (numbers[column.codes] if column.others else texts).append(column)
+    return [line for alike in numbers.values() for line in _number_lines(alike)] + _text_lines(
+        texts
+    )
+
+
+def _number_lines(columns: list[MissingCodes]) -> list[str]:
+    codes = f"missing_codes = {toml_text(columns[0].codes)}"
+    shown = ", ".join(columns[0].codes)
+    if len(columns) > _FEW:
+        names = some_of([f"{column.column} ({column.where})" for column in columns])
+        return [
+            f"{shown} outside the other values of {len(columns)} columns, {names}: if it means "
+            f"missing, add {codes} to [task]"
+        ]
+    return [
+        f"column '{column.column}': {shown} in {column.where}; the others are {column.others}: if "
+        f"it means missing, add columns.{toml_key(column.column)}.{codes} to [task]"
+        for column in columns
+    ]
+
+
+def _text_lines(columns: list[MissingCodes]) -> list[str]:
+    if not columns:
+        return []
+    names = [f"{c.column} {', '.join(map(repr, c.codes))} ({c.where})" for c in columns]
+    codes = tuple(sorted({code for column in columns for code in column.codes}))
+    return [
+        f"categories that may mean missing: {some_of(names, most=10)}: if they do, add "
+        f"missing_codes = {toml_text(codes)} to [task]"
+    ]
+
+
+# ------------------------------------------------------------------ codes of categories
+
+_CODE_WORDS = frozenset(
+    {"education", "code", "codes", "cod", "cd", "zip", "zipcode", "postal", "postcode", "plz"}
+    | {"occ", "occp", "occupation", "industry", "naics", "naicsp", "isco", "nace", "sic", "icd"}
+    | {"region", "district", "county", "state", "country", "nation", "birthplace", "pobp", "city"}
+    | {"type", "category", "kind", "status", "position", "sector", "branch", "department", "dept"}
+    | {"race", "rac1p", "ethnicity", "religion", "marital", "marriage", "gender", "sex", "job"}
+    | {"relp", "relationship", "cow", "id", "channel", "purpose", "fips", "puma"}
+)
+_COUNT_WORDS = frozenset({"n", "num", "number", "count", "total", "avg", "mean", "years", "days"})
+_MOST = 1000  # distinct values that codes have
+_SHARE = 0.05  # of the rows, unless the name says that they are codes
+_DIGITS = 3
+_SHOWN = 3
+
+
+def find_category_codes(X: pd.DataFrame) -> dict[str, Floats]:
+    """Return the distinct values of the numeric features that look like codes of categories.
+
+    Those are whole numbers with few distinct values that either have a telling name, or have
+    equally many digits, three at least, with gaps between them that amounts would not have.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"position": [1131.0, 1132.0, 1210.0] * 30, "age": [31.0, 45, 27] * 30})
+    >>> find_category_codes(X)
+    {'position': array([1131., 1132., 1210.])}
+    """
+    codes = {}
+    for name in X.select_dtypes("number").columns:
+        numbers = X[name].dropna().to_numpy(dtype=np.float64)
+        values, counts = np.unique(numbers, return_counts=True)
+        whole = bool((values == np.round(values)).all())
+        if not whole or not 3 <= len(values) <= min(_MOST, len(numbers) / 2) or values[0] < 0:
+            continue
+        few = len(values) <= _SHARE * len(numbers)
+        if _called_code(name) or (few and _equal_digits(values) and _holes(values, counts)):
+            codes[str(name)] = values
+    return codes
+
+
+def _called_code(name: str) -> bool:
+    words = words_of(name)
+    return not _CODE_WORDS.isdisjoint({*words, name.casefold()}) and _COUNT_WORDS.isdisjoint(words)
+
+
+def _equal_digits(values: Floats) -> bool:
+    digits = len(f"{values[0]:.0f}")
+    return digits >= _DIGITS and len(f"{values[-1]:.0f}") == digits
+
+
+def _holes(values: Floats, counts: Counts) -> bool:
+    """Return whether most values of the usual range never occur, in steps of their divisor."""
+    ends = np.searchsorted(np.cumsum(counts) / counts.sum(), (0.05, 0.95))
+    middle = values[ends[0] : ends[1] + 1].astype(np.int64)
+    if len(middle) < 3:
+        middle = values.astype(np.int64)
+    step = int(np.gcd.reduce(np.diff(middle)))
+    return bool(2 * len(middle) < (middle[-1] - middle[0]) / step + 1)
+
+
+def category_code_findings(X: pd.DataFrame) -> list[Finding]:
+    """Return a note that asks about all columns that may hold codes, or nothing.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"position": [1131.0, 1132.0, 1210.0] * 30})
+    >>> print(*category_code_findings(X))
+    note  codes: whole numbers that may be codes of categories: position (3 values: 1131, 1132, \
+1210): if so, list them in categorical
+    """
+    columns = [
+        f"{name} ({len(values):,} values: {', '.join(f'{v:.0f}' for v in values[:_SHOWN])}"
+        f"{', …' * (len(values) > _SHOWN)})"
+        for name, values in find_category_codes(X).items()
+    ]
+    if not columns:
+        return []
+    message = f"whole numbers that may be codes of categories: {some_of(columns, most=10)}"
+    return [Finding("note", "codes", f"{message}: if so, list them in categorical")]

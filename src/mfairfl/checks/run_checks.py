@@ -1,0 +1,188 @@
+"""Checks of a run's settings and data."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from mfairfl.checks.column_checks import (
+    ColumnFacts,
+    column_facts,
+    feature_findings,
+    frame_of,
+    rows_by_client,
+)
+from mfairfl.checks.findings import SEES, Finding, Level, server_findings
+from mfairfl.data import MISSING, Federation, Table
+from mfairfl.data.quality import copies_of, traps_of
+from mfairfl.data.table import table_from_content
+from mfairfl.engine.state import Setup
+from mfairfl.errors import DataError
+from mfairfl.fairness import Tally, noise_floor
+from mfairfl.fairness.cells import Cells
+from mfairfl.runs.config import Config
+from mfairfl.runs.prepare import content_of, federation_of, model_of, setup_of, table_of
+from mfairfl.text import some_of
+
+SMALL_GROUP = 30
+RARE_LABEL = 0.05
+
+REVEALS = {
+    "individual": "each client's update",
+    "sums": "only the sum of the updates",
+}
+"""What a method shows the server, by `Card.reveals`."""
+
+
+def check_run(config: Config, unknown: Collection[str] = ()) -> Iterator[Finding | ColumnFacts]:
+    """Yield findings about a run and its data; raise an error where it cannot be trained.
+
+    Parameters
+    ----------
+    unknown : collection of str
+        Keys for which the configuration has stand-ins: what depends on them is left out.
+    """
+    content = content_of(config)
+    if content is None or config.task is None:
+        table = table_of(config)
+        yield from _columns(table)
+        yield from column_facts(frame_of(table), table.task, table.name)
+    else:
+        csv, task = str(config.data.csv), config.task.select(config.data.sensitive)
+        try:
+            table = table_from_content(content, task, name=Path(csv).name)
+        except DataError:
+            yield from column_facts(content.frame, config.task, csv)  # helps to correct the file
+            raise
+        yield from _columns(table)
+        yield from column_facts(content.frame, table.task, csv)
+    del content  # before all rows are encoded
+    yield from _label(table)
+    federation = federation_of(config, table)
+    # Refuses what cannot be trained; so it comes before the findings about the features.
+    setup = None
+    if not unknown:
+        setup = setup_of(config, federation, model_of(config, federation.pool.inputs.width))
+    copies, traps = copies_of(table, federation), traps_of(table)
+    level: Level = "warn" if copies.serious else "ok" if copies.by_chance else "note"
+    yield Finding(level, "copied rows", copies.line)
+    yield from feature_findings(table, rows_by_client(federation), traps)
+    if not any(trap.kind == "label" for trap in traps):
+        yield Finding("ok", "leakage", "no column alone predicts the label")
+    yield from (Finding("warn", "data", warning) for warning in table.warnings)
+    yield from _clients(federation, table.warnings)
+    yield from _groups(federation)
+    yield from _noise_floor(config, federation)
+    if setup is not None:
+        if setup.strategy.card.trains_on == "clients":
+            cells = 2 * Cells(setup.summary.attributes).size
+            needs = f"the method needs {REVEALS[setup.strategy.card.reveals]}"
+            yield Finding("ok", SEES, f"{needs}; groups × labels are {cells} cells")
+        yield from server_findings(config)
+        yield _cost(setup)
+
+
+def _columns(table: Table) -> Iterator[Finding]:
+    task = table.task
+    yield Finding("ok", "data", f"{table.name}: {len(table):,} rows, sha256 {table.sha256[:12]}…")
+    roles = {
+        "numeric": task.numeric or (),
+        "categorical": task.categorical or (),
+        "ignored": task.ignore,
+        "client": (task.client,) if task.client else (),
+    }
+    listed = [f"{role} {', '.join(names)}" for role, names in roles.items() if names]
+    yield Finding("ok", "columns", "; ".join(listed))
+    if not table.X.isna().any().any() and not (table.X == MISSING).any().any():
+        yield Finding("ok", "missing values", "none in the features")
+
+
+def _label(table: Table) -> Iterator[Finding]:
+    share, task = float(table.y.mean()), table.task
+    message = f"{task.label} = {task.favourable} (favourable) in {share:.1%} of the rows"
+    if RARE_LABEL <= share <= 1 - RARE_LABEL:
+        yield Finding("ok", "label", message)
+    else:
+        advice = "one label is rare, compare accuracy with the constant classifier"
+        yield Finding("warn", "label", f"{message}: {advice}")
+
+
+def _clients(federation: Federation, table_warnings: Collection[str]) -> Iterator[Finding]:
+    sizes = [len(client) for client in federation.clients]
+    yield Finding(
+        "ok",
+        "clients",
+        f"{len(sizes)} clients (scheme {federation.scheme}), {min(sizes):,} to {max(sizes):,} "
+        "rows",
+    )
+    yield from (Finding("note", "data", note) for note in federation.notes)
+    for warning in federation.warnings:
+        if warning not in table_warnings:
+            yield Finding("warn", "clients", warning)
+
+
+def _groups(federation: Federation) -> Iterator[Finding]:
+    sizes = [attribute.size for attribute in federation.attributes]
+    for i, attribute in enumerate(federation.attributes):
+        rows, test = (
+            np.bincount(np.unravel_index(shard.cells, sizes)[i], minlength=attribute.size).tolist()
+            for shard in (federation.pool, federation.pooled("test"))
+        )
+        groups = list(zip(attribute.groups, rows, test, strict=True))
+        listed = ", ".join(f"{group} ({n:,} rows, {t:,} of them test)" for group, n, t in groups)
+        yield Finding("ok", "groups", f"{attribute.name}: {listed}")
+        small = [
+            f"{group} ({t})"
+            for group, _, t in groups
+            if t < SMALL_GROUP and group in attribute.recorded
+        ]
+        if small:
+            yield Finding(
+                "warn",
+                "groups",
+                f"{attribute.name}: fewer than {SMALL_GROUP} test rows of "
+                f"{some_of(small, most=10)}: too few to tell unfairness from chance; merge groups "
+                "or collect more rows",
+            )
+
+
+def _noise_floor(config: Config, federation: Federation) -> Iterator[Finding]:
+    """Estimate the violation that chance alone causes on the test rows."""
+    test = federation.pooled("test")
+    if len(test) == 0:
+        yield Finding(
+            "warn", "noise floor", "no test rows: results will be measured on train rows"
+        )
+        return
+    size = Cells(federation.attributes).size
+    strata = 2 * test.cells.astype(np.int64) + test.y
+    rows = np.bincount(strata, minlength=2 * size).reshape(1, size, 2).astype(np.float64)
+    share = float(test.y.mean())
+    # Decisions that are fair by construction: favourable at the labels' rate, for every group.
+    counts = np.stack([rows * (1 - share), rows * share], axis=-1)
+    floors = noise_floor(Tally(counts, ("all",), federation.attributes)).to_json()["values"]
+    for name in config.fairness.notion:
+        if (key := f"{name}_violation") not in floors:
+            continue
+        value = floors[key]
+        decisions = f"{key} of exactly fair decisions on {len(test):,} test rows"
+        if value is None:
+            reason = "undefined, a group has no test row of a label"
+            yield Finding("warn", "noise floor", f"{decisions}: {reason}")
+        else:
+            yield Finding("ok", "noise floor", f"{decisions}: {value:.3f} on average")
+
+
+def _cost(setup: Setup) -> Finding:
+    rows = int(setup.summary.pooled.sum())
+    by_gradient = setup.strategy.card.steps == "gradient"  # one pass per round
+    epochs = setup.rounds * (1 if by_gradient else setup.recipe.local_epochs)
+    sent = 2 * setup.rounds * len(setup.summary.counts) * 4 * setup.size / 1e6
+    return Finding(
+        "ok",
+        "cost",
+        f"{rows:,} train rows × {epochs:,} epochs = {rows * epochs:,} row passes; "
+        f"{setup.size:,} weights, {sent:,.1f} MB sent and received in total",
+    )
