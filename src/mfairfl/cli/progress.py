@@ -1,4 +1,4 @@
-"""How far work is: a bar with the time left on a terminal, elsewhere plain lines."""
+"""Progress: a bar with the time left on a terminal, elsewhere plain lines."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
-from rich.text import Text
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-from mfairfl.cli.pace import Pace
 from mfairfl.cli.show import INTERRUPTED, say
 
 if TYPE_CHECKING:
@@ -24,6 +29,8 @@ if TYPE_CHECKING:
     from mfairfl.runs.workers import PlannedRun
 
 _BAR = 10  # characters
+_TIME = len("0:00:00 left ")
+_SPEED_PERIOD = 3600  # seconds over which the speed is measured; a round may take minutes
 _SHOWN = {
     "loss": "train_loss",
     "accuracy": "train_accuracy",
@@ -59,21 +66,8 @@ def stoppable(
         raise typer.Exit(INTERRUPTED) from None
 
 
-class _Times(ProgressColumn):
-    """Shows times that are asked for whenever the bar is drawn."""
-
-    def __init__(self, tell: Callable[[], str]) -> None:
-        self._tell = tell
-        super().__init__()
-
-    def render(self, task: Task) -> Text:
-        """Draw them."""
-        del task
-        return Text(self._tell())
-
-
 class Bar:
-    """Shows how far work is.
+    """A progress bar; without a terminal, plain lines.
 
     Parameters
     ----------
@@ -81,6 +75,8 @@ class Bar:
         Where to show it; a bar is drawn only on a terminal.
     quiet : bool
         Print no plain lines where there is no terminal.
+    elapsed : bool
+        Show the time elapsed beside the time left.
     clock : callable
         Seconds.
     """
@@ -90,22 +86,28 @@ class Bar:
         console: Console,
         *,
         quiet: bool = False,
+        elapsed: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.lines = not console.is_terminal and not quiet
-        self.clock, self._width = clock, console.width
-        self._pace: Pace | None = None
-        self._done, self._counting = 0.0, False
-        self._numbers, self._told = list[str](), 0
+        self._counting = False
+        self._numbers, self._last_line = list[str](), 0
+        times: list[ProgressColumn] = [TimeRemainingColumn(), TextColumn("left")]
+        if elapsed:
+            times = [TimeElapsedColumn(), TextColumn("gone"), *times]
+        self._room = console.width - _BAR - _TIME * len(times) // 2 - 3
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=_BAR),
-            _Times(self.times),
+            *times,
             TextColumn("{task.fields[numbers]}", markup=False),
             console=console,
             disable=not console.is_terminal,
+            get_time=clock,
+            speed_estimate_period=_SPEED_PERIOD,
         )
-        self._task = self._bar.add_task("starting", total=None, numbers="")
+        self._id = self._bar.add_task("starting", total=None, numbers="")
+        self.work = self._bar.tasks[0]
 
     def __enter__(self) -> Self:
         return self
@@ -115,14 +117,6 @@ class Bar:
             self._bar.live.transient = not self._counting  # an error stands alone
             self._bar.stop()
 
-    def times(self) -> str:
-        """Return the times that stand beside the bar; asked for by the thread that draws."""
-        return f"{_hours(self.seconds_left())} left "
-
-    def seconds_left(self) -> float | None:
-        """Return how long the work will still take, None as long as that is not known."""
-        return None if self._pace is None else self._pace.left(self.clock())
-
     def note(self, line: str) -> None:
         """Print a line, unless nothing is to be shown."""
         if self._bar.live.is_started:  # above the bar, not inside it
@@ -131,57 +125,54 @@ class Bar:
             say(line)
 
     def loading(self, what: str, *, checked: bool = False) -> None:
-        """Say that what is needed is being loaded.
+        """Show that libraries and data are being loaded.
 
         As long as the input is not `checked`, only a terminal shows it, and takes it back if the
         input proves wrong: an error is one line.
         """
-        self._bar.update(self._task, description=f"{what}: loading", numbers="")
+        self._bar.update(self._id, description=f"{what}: loading", numbers="")
         self._bar.start()
         if self.lines and checked:
             say(f"{what}: loading")
 
-    def start(self, total: float, done: float) -> None:
+    def start(self, total: float, done: int = 0) -> None:
         """Start the bar; not before, since lines printed earlier would end up inside it."""
-        self._pace, self._done, self._counting = Pace(total - done, self.clock()), done, True
-        self._bar.reset(self._task, total=total, completed=int(done))
+        self._counting = True
+        self._bar.reset(self._id, total=total, completed=done)
         self._bar.start()
 
     def move(self, done: float) -> None:
         """Move the bar."""
-        if self._pace is not None:
-            self._pace.advance(done - self._done, self.clock())
-        self._done = done
-        self._bar.update(self._task, completed=done)
+        self._bar.update(self._id, completed=done)
 
-    def show(self, name: str, done: float, numbers: Sequence[str]) -> None:
-        """Move the bar, with a name and as many numbers as fit beside it."""
-        self.move(done)
-        room = self._width - len(name) - _BAR - len(self.times()) - 3
+    def show(self, name: str, numbers: Sequence[str]) -> None:
+        """Show a name, and as many numbers as fit beside it."""
         text = ""
         for number in numbers:
             longer = f"{text}  {number}".strip()
-            if len(longer) > room:
+            if len(longer) > self._room - len(name):
                 break
             text = longer
-        self._bar.update(self._task, description=name, numbers=text)
+        self._bar.update(self._id, description=name, numbers=text)
 
     def show_round(
         self, round_: int, rounds: int, values: Mapping[str, Any], conflicts: int | None = None
     ) -> None:
         """Show a round's numbers; where there is no bar, a line for every tenth of the rounds.
 
-        Without values of its own a round moves the bar beside the numbers of the last that had.
+        A round that was not measured moves the bar and leaves the last numbers beside it.
         """
         name = f"round {round_}/{rounds}"
         if set(_SHOWN.values()) <= values.keys():
-            told = [f"{name} {_three_digits(values[key])}" for name, key in _SHOWN.items()]
-            self._numbers = told if conflicts is None else [*told, f"conflicts {conflicts}"]
-            tenth = round_ - self._told >= max(1, round(rounds / 10)) or round_ in (0, rounds)
-            if self.lines and tenth:
-                self._told = round_
+            self._numbers = [f"{key} {_three_digits(values[n])}" for key, n in _SHOWN.items()]
+            if conflicts is not None:
+                self._numbers.append(f"conflicts {conflicts}")
+            tenth = round_ - self._last_line >= max(1, round(rounds / 10))
+            if self.lines and (tenth or round_ in (0, rounds)):
+                self._last_line = round_
                 say("  ".join([name, *self._numbers]))
-        self.show(name, round_, self._numbers)
+        self.move(round_)
+        self.show(name, self._numbers)
 
 
 def _three_digits(value: float | None) -> str:
@@ -202,7 +193,7 @@ class RoundProgress(Bar):
         self.started, self._folder = False, folder
 
     def on_start(self, setup: Setup, state: RunState) -> None:
-        """Say where the run is, and from where it resumes."""
+        """Show the run's folder, and the round from which it resumes."""
         self.started = True
         where = f", resuming after round {state.round}" if state.round else ""
         self.note(f"run folder: {self._folder}{where}")
@@ -223,21 +214,21 @@ class JournalProgress(Bar):
 
     def __call__(self, line: dict[str, Any]) -> None:
         """Show one line."""
-        event = line["event"]
-        if event == "waiting":
-            self.note(f"waiting for {', '.join(line['clients'])}")
-        elif event == "enrolling":
-            self.note(f"online: {', '.join(line['online'])}; agreeing on one encoding")
-        elif event == "auditing":
-            self.note(f"online: {', '.join(line['online'])}; asking for counts")
-        elif event == "started":
-            where = f", resuming after round {line['round']}" if line["round"] else ""
-            self.note(f"training with {', '.join(line['clients'])}{where}")
-            self.start(line["rounds"], line["round"])
-        elif event == "round":
-            self.show_round(line["round"], line["rounds"], line)
-        elif event == "warning":
-            self.note(f"warning: {line['message']}")
+        match line["event"]:
+            case "waiting":
+                self.note(f"waiting for {', '.join(line['clients'])}")
+            case "enrolling":
+                self.note(f"online: {', '.join(line['online'])}; agreeing on one encoding")
+            case "auditing":
+                self.note(f"online: {', '.join(line['online'])}; asking for counts")
+            case "started":
+                where = f", resuming after round {line['round']}" if line["round"] else ""
+                self.note(f"training with {', '.join(line['clients'])}{where}")
+                self.start(line["rounds"], line["round"])
+            case "round":
+                self.show_round(line["round"], line["rounds"], line)
+            case "warning":
+                self.note(f"warning: {line['message']}")
 
 
 class TrialProgress(Bar):
@@ -254,7 +245,7 @@ class TrialProgress(Bar):
         self._trials, self._complete = trials, 0
 
     def on_start(self, complete: int) -> None:
-        """Say from where a search resumes."""
+        """Show the number of trials after which a search resumes."""
         self._complete = complete
         if complete:
             self.note(f"resuming after {complete} complete trials of {self._trials}")
@@ -271,15 +262,14 @@ class TrialProgress(Bar):
         numbers = [accuracy, f"violation {trial.violation:.4f}"]
         name = f"trial {complete}/{self._trials}"
         values = ", ".join(f"{key}={value}" for key, value in trial.values.items())
-        self.show(name, complete, numbers)
+        self.move(complete)
+        self.show(name, numbers)
         if self.lines:
             say("  ".join([name, *numbers, values]))
 
 
 class ManyRuns(Bar):
-    """Adds up the rounds of runs that go on side by side in several processes.
-
-    What a run need not do, because it was finished or begun before, does not count as speed.
+    """Sums up the rounds of runs that go on side by side in several processes.
 
     Parameters
     ----------
@@ -290,88 +280,55 @@ class ManyRuns(Bar):
     """
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(console, clock=clock)
+        super().__init__(console, elapsed=True, clock=clock)
         self._lock = threading.Lock()  # every worker process is followed by a thread of its own
         self._shares: dict[str, float] = {}
         self._runs: Mapping[str, PlannedRun] = {}
-        self._name, self._printed = "", 0
-        self._since: float | None = None
-
-    def times(self) -> str:
-        """Return the time gone and the time left."""
-        gone = 0.0 if self._since is None else self.clock() - self._since
-        return f"{_hours(gone)} gone {super().times()}"
-
-    def loading(self, what: str, *, checked: bool = False) -> None:
-        """Say that what is needed is being loaded; from now on time is counted."""
-        self._since = self.clock()
-        super().loading(what, checked=checked)
+        self._name, self._twentieth = "", 0
 
     def stage(self, what: str) -> None:
-        """Say what is being done while there is nothing to count."""
+        """Show what is being done while there is nothing to count."""
         with self._lock:
-            self.show(f"{self._name}: {what}", self._done, self._counts())
+            self.show(f"{self._name}: {what}", self._counts())
             if self.lines:
                 say(f"{self._name}: {what}")
 
     def begin(self, name: str, runs: Mapping[str, PlannedRun]) -> None:
         """Start counting a new list of runs."""
         with self._lock:
-            if self._name or self._since is None:  # else it began with what was said before it
-                self._since = self.clock()
-            self._name, self._runs, self._shares, self._printed = name, runs, {}, 0
-            self.start(sum(run.work for run in runs.values()), 0)
-            self._pace = None if self._rounds() else self._pace  # from the first message on
-            self.show(f"{name}: reading data", 0, self._counts())
+            self._name, self._runs, self._shares, self._twentieth = name, runs, {}, 0
+            self.start(sum(run.work for run in runs.values()))
+            self.show(f"{name}: reading data", self._counts())
             if self.lines:
                 say(f"{name}: {', '.join(self._counts())}; reading data")
 
     def on_round(self, out: str, round_: int, rounds: int) -> None:
         """Count a completed round; the first message of a run says from where it resumes."""
         with self._lock:
-            run, share = self._runs[out], round_ / rounds if rounds else 1.0
-            if self._pace is None:
-                self._pace = Pace(sum(one.work for one in self._runs.values()), self.clock())
-            if out not in self._shares and run.rounds:
-                self._pace.skip(share * run.work)
-                self._done += share * run.work
-            self._shares[out] = share
-            done = sum(self._runs[name].work * part for name, part in self._shares.items())
-            self.show(self._name, done, self._counts())
-            twentieth = int(20 * done / max(1.0, sum(one.work for one in self._runs.values())))
-            if self.lines and twentieth > self._printed:
-                self._printed = twentieth
-                say(f"{self._name}: {', '.join([*self._counts(), *self._gone_and_left()])}")
-
-    def _rounds(self) -> int:
-        return sum(run.rounds for run in self._runs.values())
+            resumes = out not in self._shares and self._runs[out].rounds > 0
+            self._shares[out] = round_ / rounds if rounds else 1.0
+            done = sum(self._runs[name].work * share for name, share in self._shares.items())
+            if resumes:
+                self.work.completed = done  # earlier work does not count as speed
+            self.move(done)
+            self.show(self._name, self._counts())
+            twentieth = int(20 * done / max(1.0, self.work.total or 0.0))
+            if self.lines and twentieth > self._twentieth:
+                self._twentieth = twentieth
+                say(f"{self._name}: {', '.join([*self._counts(), *self._times()])}")
 
     def _counts(self) -> list[str]:
+        total = sum(run.rounds for run in self._runs.values())
         done = sum(share * self._runs[out].rounds for out, share in self._shares.items())
         ended = sum(share == 1 for share in self._shares.values())
-        rounds = [f"{done:,.0f}/{self._rounds():,} rounds"] if self._rounds() else []
+        rounds = [f"{done:,.0f}/{total:,} rounds"] if total else []
         return [*rounds, f"{ended}/{len(self._runs)} runs"]
 
-    def _gone_and_left(self) -> list[str]:
-        gone, left = self.clock() - (self._since or 0.0), self.seconds_left()
-        told = [] if left is None else [f"about {_minutes(left)} left"]
-        return [f"{_minutes(gone)} gone", *told]
+    def _times(self) -> list[str]:
+        left = self.work.time_remaining
+        estimate = [] if left is None else [f"about {_minutes(left)} left"]
+        return [f"{_minutes(self.work.elapsed or 0.0)} gone", *estimate]
 
 
 def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
-
-
-def _hours(seconds: float | None) -> str:
-    """Write a time as a clock does.
-
-    Examples
-    --------
-    >>> _hours(61.2), _hours(3661), _hours(None)
-    ('1:01', '1:01:01', '-:--')
-    """
-    if seconds is None:
-        return "-:--"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
