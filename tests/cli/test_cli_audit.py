@@ -13,7 +13,7 @@ import pytest
 
 import mfairfl
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.report.audit.document import AuditDocument
+from mfairfl.report.document import Document
 
 GIVEN = ("--label", "Y", "--prediction", "D", "--sensitive", "sex", "--sensitive", "race")
 TABLES = ("--sex", "sex", "--race", "race")
@@ -57,7 +57,7 @@ def test_the_fixed_call(cli, predictions, tmp_path):
     assert "Not known: the sex of" in answer.out
     assert "favourable label: Y = 1" in answer.out
     assert answer.out.splitlines()[-1].startswith("files: A/ (")
-    found = AuditDocument.read(tmp_path / "A")
+    found = Document.read(tmp_path / "A")
     assert found.rows.counted == 600
     assert found.rows.labelled == (predictions["Y"] != "").sum()
 
@@ -78,7 +78,7 @@ def test_without_a_folder_nothing_is_written(cli, predictions, tmp_path):
 def test_tables_hold_the_documents_numbers(cli, predictions, tmp_path):
     flags = ("--tolerance", "0.05", "--tool", "ranker", "--data-kind", "test")
     assert cli("audit", "P.csv", *GIVEN, "--score", "S", *TABLES, *flags, "--out", "A").code == 0
-    document = AuditDocument.read(tmp_path / "A")
+    document = Document.read(tmp_path / "A")
     selection = table(tmp_path / "A" / "bias_sex_selection.csv")
     known = predictions[predictions.sex != ""]
     for row in selection[:2]:
@@ -221,7 +221,7 @@ def test_hostile_names(cli, tmp_path):
     )  # fmt: skip
     assert answer.code == 0, answer.err
     assert "\x1b" not in answer.out
-    document = AuditDocument.read(tmp_path / "A")
+    document = Document.read(tmp_path / "A")
     assert {g.name for g in document.sections[0].groups} == {
         h.replace("\n", "\n") for h in HOSTILE
     }
@@ -304,7 +304,7 @@ def test_what_predict_wrote(cli, people, flags, favourable, good, bad):
         assert meaning["selected"] == (meaning["favourable"] if column == "decision" else "1")
         roles = {role: name for name, role in BY_FLAG.items()}
         in_python = mfairfl.audit(pd.read_csv("p.csv"), prediction=column, **roles)
-        assert in_python.counts == AuditDocument.model_validate(document).counts
+        assert in_python.counts == Document.model_validate(document).counts
     check_binary(cli, favourable, bad, told)
 
 
@@ -351,7 +351,7 @@ def test_train_rows_are_refused_unless_they_are_accepted(cli, scores, tmp_path):
     for split in ("test", "validation", "train"):
         answer = cli("audit", "p.csv", *OF_PEOPLE, "--score", "score", "--split", split, "--json")
         assert answer.code == 0, answer.err
-        document = AuditDocument.model_validate_json(answer.out)
+        document = Document.model_validate_json(answer.out)
         found = {one.name: one.value for one in document.overall}
         for name in ("accuracy", "demographic_parity_violation", "loss"):
             expected = scores["metrics"][split][name]

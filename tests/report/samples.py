@@ -17,13 +17,13 @@ from mfairfl.report.document import (
     ComparedModel,
     DataTreatment,
     Definition,
+    Document,
     GroupUse,
     Headline,
     Judgement,
     Provenance,
-    RunReport,
     ServerView,
-    TrainingCourse,
+    TrainingHistory,
     Withheld,
 )
 from mfairfl.runs.manifest import manifest
@@ -161,7 +161,7 @@ def course(clients, rng, rounds=40):
     for name in clients:
         share = 1 / len(clients)
         coefficients[name] = [None, *shake([share] * rounds, share / 3)]
-    return TrainingCourse(
+    return TrainingHistory(
         rounds=list(steps),
         served=[33] if rounds > 33 else [rounds],
         curves={
@@ -269,7 +269,8 @@ def rich_report(outcome="too few rows to tell", tolerance=0.02, rounds=40):
     clients = {f"client-{i}": rows for i, rows in enumerate((2272, 2936, 2283, 1301, 977), 1)}
     races = {"Amer-Indian-Eskimo": 95, "Asian-Pac-Islander": 305, "Black": 940, "Other": 81,
              "White": 8348}  # fmt: skip
-    return RunReport(
+    return Document(
+        kind="report",
         mfairfl="0.5.0",
         split="test",
         level=0.95,
@@ -335,7 +336,8 @@ def rich_report(outcome="too few rows to tell", tolerance=0.02, rounds=40):
 def poor_report():
     """One client, no group, no value: whatever can be missing is missing."""
     nothing = Measured(name="accuracy", value=None, undefined="no rows with a label")
-    return RunReport(
+    return Document(
+        kind="report",
         mfairfl="0.5.0",
         split="train",
         level=0.95,
@@ -357,7 +359,7 @@ def poor_report():
             )
         ],
         changes=[],
-        training=TrainingCourse(
+        training=TrainingHistory(
             rounds=[0], served=[], curves={"test_accuracy": [None]}, multipliers={},
             conflicts=[], coefficients={}, set_aside=[],
         ),

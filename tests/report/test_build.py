@@ -15,7 +15,7 @@ from mfairfl.errors import ConfigError, RunDirectoryError
 from mfairfl.fairness import Event, Notion
 from mfairfl.fairness.notions import REGISTRY
 from mfairfl.report import build_report, model_card
-from mfairfl.report.document import RunReport
+from mfairfl.report.document import Document
 from mfairfl.report.page import render
 from mfairfl.strategies import available
 
@@ -36,7 +36,7 @@ def readable(report):
     """Every way to read a report works, and the document survives its own file."""
     assert "<html" in render(report)
     assert model_card(report).startswith("# Model card: ")
-    assert RunReport.model_validate_json(report.to_json()) == report
+    assert Document.model_validate_json(report.to_json()) == report
 
 
 @pytest.fixture(scope="module")

@@ -157,11 +157,11 @@ def test_equal_documents_give_equal_pages():
 def test_every_number_of_the_course_is_in_a_table():
     report = rich_report()
     words = Words(report.definitions)
-    rows = course_table(report, words).rows
+    rows = course_table(report.training, words).rows
     assert [row.head.text for row in rows][32:35] == ["32", "33 (served)", "34"]
     accuracy = report.training.curves["test_accuracy"]
     assert [row.cells[0].text for row in rows] == [f"{100 * v:.1f} %" for v in accuracy]
-    coefficients = coefficients_table(report)
+    coefficients = coefficients_table(report.training)
     assert [column.label for column in coefficients.columns[1:]] == [
         f"client-{i}" for i in range(1, 6)
     ]
@@ -181,7 +181,7 @@ def test_of_many_rounds_some_stand_in_the_table_with_the_served_one():
             "conflicts": [],
         }
     )
-    table = course_table(report.model_copy(update={"training": course}), Words([]))
+    table = course_table(course, Words([]))
     assert len(table.rows) <= 62
     assert "777 (served)" in [row.head.text for row in table.rows]
     assert "of 1,000 rounds" in table.caption

@@ -22,7 +22,7 @@ from mfairfl.report.audit_options import AUDIT_OPTIONS, ROW_OPTIONS
 from mfairfl.runs.options import Option, nested
 
 if TYPE_CHECKING:
-    from mfairfl.report.audit.document import AuditDocument
+    from mfairfl.report.document import Document
 
 _OPTIONS = AUDIT_OPTIONS | ROW_OPTIONS
 Baseline = Annotated[
@@ -70,14 +70,14 @@ def audit(
     """
     given = audit_values(flags, _OPTIONS)
     from mfairfl.data.files import FileFormat, read_file  # noqa: PLC0415 - only when called
-    from mfairfl.report.audit.document import read_audit  # noqa: PLC0415
     from mfairfl.report.audit.rows import audit_content  # noqa: PLC0415
     from mfairfl.report.audit.write import check_folder  # noqa: PLC0415
     from mfairfl.report.audit_settings import RowOptions, validated  # noqa: PLC0415
+    from mfairfl.report.document import Document  # noqa: PLC0415
 
     if out is not None:
         check_folder(out, replace=force)
-    earlier = None if baseline is None else read_audit(baseline)
+    earlier = None if baseline is None else Document.read(baseline)
     content = read_file(rows, FileFormat(delimiter, encoding, header, sheet))
     given["sensitive"] = split_names(flags.get("sensitive", ()), content.frame.columns)
     options = validated(RowOptions, given)
@@ -98,7 +98,7 @@ def audit_values(flags: Mapping[str, Any], options: Mapping[str, Option]) -> dic
     return nested({options[name].key: value for name, value in values.items()})
 
 
-def show_audit(document: AuditDocument, out: Path | None, *, as_json: bool) -> None:
+def show_audit(document: Document, out: Path | None, *, as_json: bool) -> None:
     """Write the files of an audit, if there is a folder for them, and print what it says."""
     files = [] if out is None else document.write(out)
     if as_json:

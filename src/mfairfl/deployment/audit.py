@@ -27,8 +27,8 @@ from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.scores import ScoreSums
 from mfairfl.files import write_atomically
 from mfairfl.report.audit.build import build_audit
-from mfairfl.report.audit.document import AuditDocument
 from mfairfl.report.audit_settings import AuditMeaning, AuditSettings, AuditSource
+from mfairfl.report.document import Document
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.sending import model_to_send
 from mfairfl.wire.audit_answers import SiloFacts
@@ -78,13 +78,13 @@ def audit_federation(
 
 
 def build_silo_audit(
-    request: AuditRequest, found: GatheredAudit, baseline: AuditDocument | None = None
-) -> AuditDocument:
+    request: AuditRequest, found: GatheredAudit, baseline: Document | None = None
+) -> Document:
     """Return everything that an audit says of what silos told.
 
     Parameters
     ----------
-    baseline : AuditDocument, optional
+    baseline : Document, optional
         An earlier audit, to say what changed.
     """
     held = found.counts.decided.sum(axis=(1, 2, 3)) + found.counts.withheld

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mfairfl.fairness.results import Slice
-from mfairfl.report.document import RunReport
+from mfairfl.report.document import DataTreatment, Document, GroupUse, Provenance
 from mfairfl.report.markdown import bullets
 from mfairfl.report.wording import label_of, percent
 from mfairfl.text import markdown_escaped
@@ -16,16 +16,18 @@ from mfairfl.text import markdown_escaped
 _PROVIDER = "**to be filled in by the provider of the system**"
 
 
-def ai_act_skeleton(report: RunReport) -> str:
+def ai_act_skeleton(
+    report: Document, data: DataTreatment, use: GroupUse, origin: Provenance
+) -> str:
     """Return the part of the model card that follows the EU AI Act's points."""
     points = {
-        "Annex IV, point 2(b)": (_design(report), "reasons, and what was rejected"),
-        "Annex IV, point 2(d)": (_data(report), "origin, scope, labelling and rights to the data"),
-        "Annex IV, point 2(g)": (_tests(report), "date of the tests, and signature"),
+        "Annex IV, point 2(b)": (_design(report, origin), "reasons, and what was rejected"),
+        "Annex IV, point 2(d)": (_data(data, origin), "origin, scope, labels, rights to the data"),
+        "Annex IV, point 2(g)": (_tests(report, origin), "date of the tests, and signature"),
         "Annex IV, point 3": (_accuracy(report), "limits in use, risks, and human oversight"),
-        "Article 10(2)(f)": (_biases(report), "biases that these groups do not show"),
-        "Article 10(2)(g)": (_measures(report), "measures outside training"),
-        "Article 10(2)(h)": (_gaps(report), "gaps that people know of"),
+        "Article 10(2)(f)": (_biases(report, use), "biases that these groups do not show"),
+        "Article 10(2)(g)": (_measures(report, use), "measures outside training"),
+        "Article 10(2)(h)": (_gaps(report, data), "gaps that people know of"),
     }  # fmt: skip
     parts = [
         "## EU AI Act",
@@ -37,8 +39,8 @@ def ai_act_skeleton(report: RunReport) -> str:
     return "\n\n".join(parts)
 
 
-def _design(report: RunReport) -> list[str]:
-    settings, names = report.provenance.settings, ("strategy.", "model.", "output.", "fairness.")
+def _design(report: Document, origin: Provenance) -> list[str]:
+    settings, names = origin.settings, ("strategy.", "model.", "output.", "fairness.")
     chosen = [
         f"{key} = {value}"
         for key, value in settings.items()
@@ -47,8 +49,8 @@ def _design(report: RunReport) -> list[str]:
     return [report.headline.what, f"Settings: {', '.join(chosen)}.", report.headline.cost]
 
 
-def _data(report: RunReport) -> list[str]:
-    data, facts = report.data, report.provenance.data
+def _data(data: DataTreatment, origin: Provenance) -> list[str]:
+    facts = origin.data
     return [
         f"{facts.get('name')}: {data.rows:,} rows of {len(data.clients)} clients, SHA-256 "
         f"{facts.get('sha256')}.",
@@ -62,7 +64,7 @@ def _all_lines(what: str, lines: Iterable[str]) -> list[str]:
     return [f"{what}: {line}" for line in lines]
 
 
-def _tests(report: RunReport) -> list[str]:
+def _tests(report: Document, origin: Provenance) -> list[str]:
     rows = sum(client.rows for client in report.clients)
     names = [label_of(one.name) for one in report.overall]
     return [
@@ -73,11 +75,11 @@ def _tests(report: RunReport) -> list[str]:
         f"Measures: {', '.join(names)}; with {100 * report.level:g} % intervals where they have "
         "one.",
         report.headline.verdict,
-        *(f"SHA-256 of {name}: {digest}" for name, digest in report.provenance.files.items()),
+        *(f"SHA-256 of {name}: {digest}" for name, digest in origin.files.items()),
     ]
 
 
-def _accuracy(report: RunReport) -> list[str]:
+def _accuracy(report: Document) -> list[str]:
     whole = [one for one in report.overall if one.name == "accuracy" and one.value is not None]
     return [
         *(f"Accuracy: {percent(float(one.value or 0))}." for one in whole),
@@ -99,7 +101,7 @@ def _each(slices: Iterable[Slice]) -> list[str]:
     return found
 
 
-def _biases(report: RunReport) -> list[str]:
+def _biases(report: Document, use: GroupUse) -> list[str]:
     judged = [one.sentence for one in report.headline.judgements]
     others = [
         f"{section.attribute}: {label_of(one.name)} {one.value:.4f}"
@@ -107,19 +109,19 @@ def _biases(report: RunReport) -> list[str]:
         for one in section.measures
         if one.value is not None and one.name.endswith("_violation")
     ]
-    return [*judged, *others, report.group_use.sentence]
+    return [*judged, *others, use.sentence]
 
 
-def _measures(report: RunReport) -> list[str]:
-    return [report.headline.what, report.headline.cost, *report.group_use.details]
+def _measures(report: Document, use: GroupUse) -> list[str]:
+    return [report.headline.what, report.headline.cost, *use.details]
 
 
-def _gaps(report: RunReport) -> list[str]:
+def _gaps(report: Document, data: DataTreatment) -> list[str]:
     undefined = [
         f"{section.attribute}: {label_of(one.name)} is undefined, since {one.undefined}"
         for section in report.sections
         for one in section.measures
         if one.value is None and one.undefined
     ]
-    lines = [*report.headline.warnings, *report.data.notes, *undefined]
+    lines = [*report.headline.warnings, *data.notes, *undefined]
     return list(dict.fromkeys(lines))

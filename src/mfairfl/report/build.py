@@ -10,15 +10,15 @@ from mfairfl import __version__
 from mfairfl.references import known_reference
 from mfairfl.report.changes import changes_between
 from mfairfl.report.compared import baseline_of, compared_models
-from mfairfl.report.course import training_course
-from mfairfl.report.definitions import define, numbers_in
-from mfairfl.report.document import RunReport
+from mfairfl.report.definitions import defined
+from mfairfl.report.document import Document
 from mfairfl.report.group_use import group_use
 from mfairfl.report.headline import make_headline
 from mfairfl.report.numbers import client_slices, group_sections, overall_numbers
 from mfairfl.report.provenance import altered_files, provenance_of, read_encoder
 from mfairfl.report.reported_run import read_runs
 from mfairfl.report.server_view import view_of, withheld_by_silos
+from mfairfl.report.training_history import training_history
 from mfairfl.report.treatment import data_treatment
 from mfairfl.runs.references import fit_on_rows_of
 from mfairfl.text import one_line
@@ -26,7 +26,7 @@ from mfairfl.text import one_line
 _LONGEST = 2000  # characters of a text
 
 
-def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) -> RunReport:
+def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) -> Document:
     """Collect everything that the report of a run says.
 
     Parameters
@@ -57,7 +57,8 @@ def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) 
     found, aim = run.found, run.aim
     compared = compared_models(subjects, fit_on_rows_of(run.record, wanted))
     changes = [] if baseline is None else changes_between(baseline, run)
-    report = RunReport(
+    report = Document(
+        kind="report",
         mfairfl=__version__,
         split=run.split,
         level=found.intervals.level,
@@ -69,15 +70,14 @@ def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) 
         compared=compared,
         changes=changes,
         baseline="" if baseline is None else baseline.name,
-        training=training_course(run),
+        training=training_history(run),
         data=data_treatment(run, read_encoder(run)),
         group_use=group_use(run),
         server=view_of(run),
         withheld=withheld_by_silos(run),
         provenance=provenance_of(run),
     )
-    whole = report.model_copy(update={"definitions": define(numbers_in(report))})
-    return RunReport.model_validate(_printable(whole.model_dump()))
+    return Document.model_validate(_printable(defined(report).model_dump()))
 
 
 def _printable(value: Any) -> Any:

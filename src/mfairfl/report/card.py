@@ -5,11 +5,20 @@ What a run knows is filled in; what only people know is marked with who has to w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+from mfairfl.errors import ConfigError
 from mfairfl.fairness.results import Measured, Section, Slice
 from mfairfl.report.ai_act import ai_act_skeleton
-from mfairfl.report.document import RunReport
+from mfairfl.report.document import (
+    DataTreatment,
+    Document,
+    GroupUse,
+    Provenance,
+    ServerView,
+    Withheld,
+)
 from mfairfl.report.markdown import bullets, table
 from mfairfl.report.wording import label_of
 from mfairfl.text import markdown_escaped, some_of
@@ -32,7 +41,7 @@ _USE = (
 )
 
 
-def model_card(report: RunReport) -> str:
+def model_card(report: Document) -> str:
     """Return the model card of a run.
 
     Examples
@@ -40,22 +49,25 @@ def model_card(report: RunReport) -> str:
     >>> from mfairfl.report import build_report
     >>> print(model_card(build_report(["runs/mfairfl"])))  # doctest: +SKIP
     """
+    data, use, server, origin = report.data, report.group_use, report.server, report.provenance
+    if data is None or use is None or server is None or origin is None:
+        raise ConfigError("a model card is made of the report of a run, not of an audit")
     parts = [
         f"# Model card: {markdown_escaped(report.headline.title)}",
         f"Written by mfairfl {markdown_escaped(report.mfairfl)} from the files of the run "
-        f"{markdown_escaped(report.provenance.run)}. What only people know is marked **to be "
+        f"{markdown_escaped(origin.run)}. What only people know is marked **to be "
         "filled in**.",
         *_headline(report),
         "## Intended use",
         bullets_to_fill(_USE),
-        *_data(report),
+        *_data(data, use, origin.data),
         *_groups(report),
         *_clients(report),
         *_compared(report),
-        *_server(report),
+        *_server(server, report.withheld),
         *_limits(report),
-        *_reproduce(report),
-        ai_act_skeleton(report),
+        *_reproduce(origin),
+        ai_act_skeleton(report, data, use, origin),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -65,7 +77,7 @@ def bullets_to_fill(lines: Iterable[tuple[str, str]]) -> str:
     return "\n".join(f"- {what}: **to be filled in by {who}**" for what, who in lines)
 
 
-def _headline(report: RunReport) -> list[str]:
+def _headline(report: Document) -> list[str]:
     first = report.headline
     said = [first.what, first.verdict, first.cost]
     found = ["## Verdict", *map(markdown_escaped, said)]
@@ -74,8 +86,7 @@ def _headline(report: RunReport) -> list[str]:
     return found
 
 
-def _data(report: RunReport) -> list[str]:
-    data, facts = report.data, report.provenance.data
+def _data(data: DataTreatment, use: GroupUse, facts: Mapping[str, Any]) -> list[str]:
     sizes = ("rows", "train", "validation", "test")
     rows = [
         [
@@ -101,12 +112,12 @@ def _data(report: RunReport) -> list[str]:
         bullets_to_fill([(source, "whoever collected the data")]),
         table(["client", *sizes, "base rate"], rows, right=1),
         *lists,
-        markdown_escaped(report.group_use.sentence),
-        bullets(report.group_use.details),
+        markdown_escaped(use.sentence),
+        bullets(use.details),
     ]
 
 
-def _groups(report: RunReport) -> list[str]:
+def _groups(report: Document) -> list[str]:
     found = [
         "## Groups",
         f"Numbers are of {report.split} rows, in brackets their {100 * report.level:g} % "
@@ -139,11 +150,11 @@ def _measures(section: Section) -> str:
     return table(head, rows, right=1)
 
 
-def _clients(report: RunReport) -> list[str]:
+def _clients(report: Document) -> list[str]:
     return ["## Clients", _slices("client", report.clients, report.goal)]
 
 
-def _compared(report: RunReport) -> list[str]:
+def _compared(report: Document) -> list[str]:
     names = list(dict.fromkeys(name for model in report.compared for name in model.numbers))
     rows = [
         [model.name, *(_cell(model.numbers.get(name)) for name in names), model.note]
@@ -155,16 +166,16 @@ def _compared(report: RunReport) -> list[str]:
     ]
 
 
-def _server(report: RunReport) -> list[str]:
+def _server(server: ServerView, withheld: Sequence[Withheld]) -> list[str]:
     head = ["what", "seen", "when", "rows", "by", "why"]
     rows = [
         [f"{x.what}: {x.holds}", x.seen, x.when, ", ".join(x.rows), x.by, x.why]
-        for x in report.server.lines
+        for x in server.lines
     ]
-    found = ["## What the server saw", markdown_escaped(report.server.sentence)]
+    found = ["## What the server saw", markdown_escaped(server.sentence)]
     if rows:
         found.append(table(head, rows, right=len(head)))
-    if report.withheld:
+    if withheld:
         kept = [
             [
                 one.client,
@@ -173,14 +184,14 @@ def _server(report: RunReport) -> list[str]:
                 some_of(one.sets, _MANY_SETS) or "none",
                 one.policy_sha256,
             ]
-            for one in report.withheld
+            for one in withheld
         ]
         names = ["silo", "floor", "rows withheld", "sets of rows", "SHA-256 of its rules"]
         found += ["### Withheld by silos", table(names, kept, right=len(names))]
     return found
 
 
-def _limits(report: RunReport) -> list[str]:
+def _limits(report: Document) -> list[str]:
     lines = [
         f"The numbers are of {report.split} rows of the same origin as the train rows; other "
         "people, other times and other places may give others.",
@@ -199,8 +210,7 @@ def _limits(report: RunReport) -> list[str]:
     return ["## Limits", bullets([*lines, *undefined])]
 
 
-def _reproduce(report: RunReport) -> list[str]:
-    origin = report.provenance
+def _reproduce(origin: Provenance) -> list[str]:
     settings = [[key, str(value)] for key, value in origin.settings.items() if value is not None]
     versions = [f"{name} {version}" for name, version in origin.versions.items()]
     machine = " ".join(origin.machine.values())

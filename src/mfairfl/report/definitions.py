@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.rates import KINDS
 from mfairfl.glossary import explain
-from mfairfl.report.document import Definition, RunReport
+from mfairfl.report.document import Definition, Document
 from mfairfl.report.wording import known_notion, label_of, plain_name
 
 _TERMS = ("interval", "noise_floor")
-_COURSE = ("multipliers", "conflicts", "coefficients")
+_OF_TRAINING = ("multipliers", "conflicts", "coefficients")
+_OF_BIAS_TABLES = ("impact_ratio", "p-value", "holm correction")
 
 
 def define(names: Iterable[str]) -> list[Definition]:
@@ -43,17 +44,26 @@ def _formula(name: str) -> str:
     return found.formula if found is not None and name.endswith("_violation") else ""
 
 
-def numbers_in(report: RunReport) -> Iterator[str]:
+def defined(document: Document) -> Document:
+    """Return the document with a definition of every number that occurs in it."""
+    return document.model_copy(update={"definitions": define(_numbers_in(document))})
+
+
+def _numbers_in(document: Document) -> Iterator[str]:
     """Yield the names of all numbers, in the order of appearance; some more than once."""
     yield from _TERMS
-    yield from (one.name for one in report.overall)
-    for section in report.sections:
-        yield from (one.name for one in section.measures)
+    if document.kind == "audit":
+        yield "bounds"
+    yield from (measured.name for measured in document.overall)
+    for section in document.sections:
+        yield from (measured.name for measured in section.measures)
         for group in section.groups:
             yield from group.numbers
-    for client in report.clients:
+    for client in document.clients:
         yield from client.numbers
-    for model in report.compared:
+    for model in document.compared:
         yield from model.numbers
-    yield from (one.number for one in report.changes)
-    yield from (name for name in _COURSE if getattr(report.training, name))
+    yield from (change.number for change in document.changes)
+    yield from (name for name in _OF_TRAINING if getattr(document.training, name, None))
+    for table in document.bias_tables:
+        yield from (f"{table.measure}_rate", *_OF_BIAS_TABLES)

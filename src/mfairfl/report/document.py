@@ -1,27 +1,74 @@
-"""report.json as a typed model: everything that the report of a run says, before any layout.
+"""One typed document for the report of a run and for an audit: what it says, before any layout.
 
-The page and the model card are written from this document alone. docs/report.md describes it in
-words, docs/report.schema.json as a JSON schema.
+report.json and audit.json are this document. The page, the model card, the tables and the summary
+in the terminal are written from it alone. docs/report.md and docs/audit.md describe it in words,
+docs/report.schema.json and docs/audit.schema.json as JSON schemas.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from mfairfl.data.values import DocumentedModel
-from mfairfl.fairness.results import Bounds, Measured, Number, Section, Slice
+from mfairfl.errors import DataError, MfairflError, first_problem
+from mfairfl.fairness.results import Bounds, Measured, Number, Numbers, Section, Slice
 from mfairfl.fairness.uncertainty import Verdict
+from mfairfl.files import read_regular_file
+from mfairfl.report.audit.stored_counts import StoredCounts
+from mfairfl.report.audit_settings import AuditSettings, AuditSource
 from mfairfl.runs.manifest import ManifestLine
 from mfairfl.runs.record import schema_text
+from mfairfl.strict_json import parse_json
+from mfairfl.text import one_line
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+
+NOTICE = "This is not an independent bias audit, and not legal advice."
 
 Outcome = Verdict | Literal["no verdict"]
-"""`no verdict`: no tolerance was set before training, or no rows were kept that only measure, or
-the measure has no interval."""
+"""`no verdict`: there is no tolerance, nothing to compare, or no number that may be judged."""
+
+
+# ------------------------------------------------------------------ headline
+
+
+class Judgement(DocumentedModel):
+    """The violation of one notion against the tolerance."""
+
+    measure: Measured
+    tolerance: float | None
+    """The largest acceptable violation; None if none was set."""
+    outcome: Outcome
+    sentence: str
+    """The same in words."""
+    caution: str = ""
+    """Why a low number means little, for example: almost everyone gets the same decision."""
+
+
+class Headline(DocumentedModel):
+    """The first screen."""
+
+    title: str
+    what: str
+    """What was trained or audited, for whom and on how many rows."""
+    verdict: str
+    """The tolerance, and whether it is met; or why there is no verdict."""
+    cost: str = ""
+    """What fairness cost, and whom, or why that is not known; empty in an audit."""
+    unknown: str = ""
+    """What is not known of how many rows of an audit, and what that could change; or empty."""
+    judgements: list[Judgement]
+    """Of each notion of the goal."""
+    warnings: list[str]
+    """What makes the numbers doubtful, the worst first."""
+
+
+# ------------------------------------------------------------------ body
 
 
 class Definition(DocumentedModel):
@@ -36,32 +83,7 @@ class Definition(DocumentedModel):
     formula: str = ""
 
 
-class Judgement(DocumentedModel):
-    """One fairness goal held against the tolerance that was set before training."""
-
-    measure: Measured
-    tolerance: float | None
-    """The largest acceptable violation; None if none was set."""
-    outcome: Outcome
-    sentence: str
-    """The same in words."""
-    caution: str = ""
-    """Why a goal that is met is no good news, for example: everyone is decided alike."""
-
-
-class Headline(DocumentedModel):
-    """The first screen."""
-
-    title: str
-    what: str
-    """First sentence: what was trained, for whom, on what."""
-    verdict: str
-    """Second: the tolerance, and whether it is met."""
-    cost: str
-    """Third: what fairness cost, and whom; or why that is not known."""
-    judgements: list[Judgement]
-    warnings: list[str]
-    """What makes the numbers doubtful, the worst first."""
+# ------------------------------------------------------------------ parts of the report of a run
 
 
 class ComparedModel(DocumentedModel):
@@ -91,7 +113,7 @@ class Change(DocumentedModel):
     the same."""
 
 
-class TrainingCourse(DocumentedModel):
+class TrainingHistory(DocumentedModel):
     """How training went, round by round."""
 
     rounds: list[int]
@@ -173,8 +195,146 @@ class Provenance(DocumentedModel):
     machine: dict[str, str]
 
 
-class RunReport(DocumentedModel):
-    """report.json.
+# ------------------------------------------------------------------ parts of an audit
+
+
+class RowFacts(DocumentedModel):
+    """How many rows there are, and what is known of them."""
+
+    counted: int
+    """Rows behind the numbers."""
+    labelled: int
+    """Of these, rows whose label is known."""
+    unknown_group: dict[str, int]
+    """By attribute: counted rows of which the group is not known."""
+    withheld: dict[str, int]
+    """By client: rows that it did not tell, at most; in no number but the bounds."""
+    left_out: dict[str, int]
+    """Rows that could not be counted, by reason."""
+
+
+class BiasRow(DocumentedModel):
+    """One category in a table of 6 RCNY §5-301."""
+
+    category: str
+    """Name, for example `Female × White`."""
+    groups: tuple[str, ...]
+    """The same in parts: one group for each attribute of the table."""
+    applicants: int
+    selected: int
+    """Number selected; of scores, the number above the sample's median."""
+    share: float | None
+    """Of all applicants, unknown categories included."""
+    rate: Measured
+    """Selection rate or scoring rate: name `selection_rate` or `scoring_rate`."""
+    impact_ratio: Measured
+    """Rate divided by the highest rate."""
+    p_value: Number
+    """Fisher's exact test against the highest category, two-sided; null for that category."""
+    p_holm: Number
+    """The same, corrected for the number of comparisons in the table."""
+    highest: bool
+    """Whether it has the highest rate; several may."""
+    reference: bool
+    """Whether it is the one of these that others are compared with: the largest."""
+    small: bool
+    """Whether it holds less than 2 % of the rows."""
+    left_out: bool
+    """Whether it is left out of the ratios, for the reason that the table gives."""
+
+
+class BiasTable(DocumentedModel):
+    """One table in the form of 6 RCNY §5-301."""
+
+    name: Literal["sex", "race", "sex_race"]
+    title: str
+    """For example `Race/ethnicity: selection`."""
+    attributes: tuple[str, ...]
+    """The columns behind it: one, or sex and race/ethnicity."""
+    measure: Literal["selection", "scoring"]
+    """Whether people were selected, or given scores."""
+    rows: list[BiasRow]
+    unknown: int
+    """People in unknown categories; in no row."""
+    withheld: int
+    """People whom silos did not tell, at most; in no row."""
+    median: Number = None
+    """The median that scores were compared with."""
+    median_kind: Literal["", "sample median", "edge of the score grid"] = ""
+    """The exact median, or the lowest edge of the grid with half the rows at or below it."""
+    justification: str = ""
+    """Why small categories are left out."""
+    notes: list[str]
+    """How to read it."""
+
+
+class SweepRow(DocumentedModel):
+    """Everything at one threshold: scores above it are favourable decisions."""
+
+    threshold: float
+    selection_rate: Number
+    accuracy: Number
+    measures: Numbers
+    """Violation, difference and ratio of the chosen notions, by name."""
+    groups: dict[str, dict[str, Numbers]]
+    """By attribute and group: selection_rate, true_positive_rate, false_positive_rate."""
+
+
+class Sweep(DocumentedModel):
+    """What other thresholds would give."""
+
+    rows: list[SweepRow]
+    """By threshold, upwards."""
+    used: float | None
+    """The threshold behind the audited decisions, if they were made from the scores here."""
+
+
+class DriftRow(DocumentedModel):
+    """What became of one number since the earlier audit."""
+
+    part: Literal["all", "attribute", "group", "client"]
+    attribute: str = ""
+    """The attribute, of a group or of a number that compares groups."""
+    whom: str = ""
+    """The group or the client."""
+    number: str
+    """The number's name."""
+    before: Number
+    after: Number
+    change: Number
+    interval: Bounds = None
+    """Of the change."""
+    p_holm: Number = None
+    """Of a rate: Fisher's exact test of no change, corrected for all rates compared."""
+    beyond_chance: bool | None = None
+    """Whether chance alone hardly explains the change; null where that is not tested."""
+
+
+class Drift(DocumentedModel):
+    """What changed since an earlier audit."""
+
+    title: str
+    """The earlier audit."""
+    audit_date: str
+    rows_before: int
+    rows_after: int
+    sentence: str
+    """What changed beyond chance, in words."""
+    changes: list[DriftRow]
+    appeared: list[str]
+    """Groups and clients that the earlier audit did not have, `attribute: group`."""
+    vanished: list[str]
+    """Those that only the earlier one had."""
+
+
+# ------------------------------------------------------------------ the document
+
+
+class Document(DocumentedModel):
+    """The report of a run (report.json) or an audit of decisions (audit.json).
+
+    Both have a headline and a body: the numbers of all rows, of groups and of clients. The parts
+    that only one of them can have are null or empty in the other.
 
     Examples
     --------
@@ -182,43 +342,119 @@ class RunReport(DocumentedModel):
     >>> report = build_report(["runs/mfairfl", "runs/fedavg"])  # doctest: +SKIP
     >>> report.headline.judgements[0].outcome  # doctest: +SKIP
     'met'
+    >>> earlier = Document.read("audits/2026-01")  # doctest: +SKIP
+    >>> print(earlier)  # the summary  # doctest: +SKIP
     """
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
+    kind: Literal["report", "audit"]
+    """Whether the numbers are of a run's model, or of decisions of any origin."""
     mfairfl: str
     """The version that wrote it."""
-    split: str
-    """Which rows the numbers are of: test, unless there are none."""
+    notice: str = ""
+    """What an audit is not."""
     level: float
     """Confidence level of the intervals."""
     goal: list[str]
-    """The violations that the run was asked to lower."""
+    """The violations that are judged: those that the run or the audit was asked about."""
     headline: Headline
     overall: list[Measured]
+    """Numbers of all rows, and of all groups and clients together."""
     sections: list[Section]
+    """The groups of each attribute, and of all crossed."""
     clients: list[Slice]
-    """With each client's own violations."""
-    compared: list[ComparedModel]
-    changes: list[Change]
-    """Against the baseline; empty without one."""
-    baseline: str = ""
-    """Name of the baseline among `compared`."""
-    training: TrainingCourse
-    data: DataTreatment
-    group_use: GroupUse
-    server: ServerView
-    withheld: list[Withheld] = Field(default_factory=list)
-    """By silos; empty where all rows were in one place."""
-    provenance: Provenance
+    """With each client's own violations; empty in an audit of one client."""
     definitions: list[Definition] = Field(default_factory=list)
     """Of every number that occurs, in the order of appearance."""
 
+    split: str = ""
+    """Which rows of a run the numbers are of: test, unless there are none."""
+    compared: list[ComparedModel] = Field(default_factory=list)
+    """A run's model, other runs, the constant classifier, pooled references."""
+    baseline: str = ""
+    """Name of the baseline among `compared`."""
+    changes: list[Change] = Field(default_factory=list)
+    """From the baseline to this run; empty without one."""
+    training: TrainingHistory | None = None
+    data: DataTreatment | None = None
+    group_use: GroupUse | None = None
+    server: ServerView | None = None
+    withheld: list[Withheld] = Field(default_factory=list)
+    """By the silos of a run; empty where all rows were in one place."""
+    provenance: Provenance | None = None
+
+    constant_classifier: Numbers = Field(default_factory=dict)
+    """Of an audit: the numbers of giving everyone the more common label; empty without labels. A
+    report has them in `compared`."""
+    settings: AuditSettings | None = None
+    """Of an audit: the facts to be printed, the columns and what their values stand for."""
+    sources: list[AuditSource] = Field(default_factory=list)
+    """Where the rows of an audit come from."""
+    rows: RowFacts | None = None
+    bias_tables: list[BiasTable] = Field(default_factory=list)
+    """Empty unless columns for sex or race/ethnicity were named."""
+    sweep: Sweep | None = None
+    drift: Drift | None = None
+    counts: StoredCounts | None = None
+    """Of an audit: the counts that every other number was computed from."""
+
+    @classmethod
+    def read(cls, path: str | Path) -> Document:
+        """Read report.json or audit.json; a folder stands for the audit.json in it."""
+        file = Path(path)
+        file = file / "audit.json" if file.is_dir() else file
+        try:
+            plain = parse_json(read_regular_file(file))
+        except FileNotFoundError:
+            raise DataError(f"{file}: no such file; give the --out folder of an audit") from None
+        except OSError as error:
+            raise DataError(f"{file}: cannot be read ({error.strerror})") from None
+        except ValueError as error:
+            raise DataError(f"{file}: not readable JSON ({one_line(str(error))})") from None
+        if not isinstance(plain, dict) or plain.get("kind") not in ("report", "audit"):
+            raise DataError(f"{file}: not an audit; give the audit.json of `mfairfl audit`")
+        if plain.get("schema_version") not in (1, SCHEMA_VERSION):
+            version = one_line(repr(plain.get("schema_version")), 40)
+            raise DataError(
+                f"{file}: schema_version is {version}; this version reads 1 and {SCHEMA_VERSION}"
+            )
+        try:
+            return cls.model_validate(plain if plain["schema_version"] > 1 else _upgraded(plain))
+        except ValidationError as error:
+            problem = first_problem(error, cls)
+        except MfairflError as error:
+            problem = str(error)
+        raise DataError(f"{file}: {one_line(problem)}; the file was altered: audit again")
+
+    def with_warnings(self, lines: Sequence[str]) -> Document:
+        """Return the document with these warnings before its own."""
+        warned = self.headline.model_copy(update={"warnings": [*lines, *self.headline.warnings]})
+        return self.model_copy(update={"headline": warned})
+
     def to_json(self) -> str:
-        """Return the text of report.json; nan has no place in it."""
+        """Return the text of report.json or audit.json, in which there is no nan."""
         plain = self.model_dump(mode="json")
         return json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
+    def write(self, folder: str | Path) -> list[Path]:
+        """Write audit.json, the page and the tables into a folder; return the files."""
+        from mfairfl.report.audit.write import write_audit  # noqa: PLC0415 - it writes this
 
-def json_schema() -> str:
-    """Return the JSON schema of report.json, as it is in docs/report.schema.json."""
-    return schema_text("report.json", RunReport.model_json_schema(mode="serialization"))
+        return write_audit(self, Path(folder))
+
+    def __str__(self) -> str:
+        from mfairfl.report.audit.summary import summary  # noqa: PLC0415 - it describes this
+
+        return summary(self)
+
+
+def _upgraded(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return an audit.json of schema version 1, before mfairfl 0.9, in today's form."""
+    settings = AuditSettings.model_validate(plain.get("settings"))
+    goal = [f"{name}_violation" for name in settings.notions]
+    return plain | {"schema_version": SCHEMA_VERSION, "level": settings.level, "goal": goal}
+
+
+def json_schema(name: Literal["report.json", "audit.json"]) -> str:
+    """Return the JSON schema of one of the files, as it is in docs/."""
+    return schema_text(name, Document.model_json_schema(mode="serialization"))

@@ -7,9 +7,9 @@ import hashlib
 from mfairfl.data import Encoder
 from mfairfl.errors import DataError
 from mfairfl.files import read_regular_file
-from mfairfl.report.course import HISTORY
 from mfairfl.report.document import Provenance
 from mfairfl.report.reported_run import ReportedRun
+from mfairfl.report.training_history import HISTORY
 from mfairfl.report.wording import and_list
 from mfairfl.runs.options import dotted
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from mfairfl.errors import ConfigError
 from mfairfl.files import read_regular_file, write_atomically
-from mfairfl.report.document import RunReport
+from mfairfl.report.document import Document
 from mfairfl.strict_json import parse_json
 
 _SUFFIXES = (".html", ".htm")
@@ -52,7 +52,7 @@ def _is_report(path: Path) -> bool:
         plain: Any = parse_json(read_regular_file(path))
     except (OSError, ValueError):
         return False
-    return isinstance(plain, dict) and plain.keys() >= _OURS
+    return isinstance(plain, dict) and plain.keys() >= _OURS and plain.get("kind") != "audit"
 
 
 def write_report(
@@ -60,7 +60,7 @@ def write_report(
     out: str | Path | None = None,
     *,
     references: Sequence[str] = (),
-) -> tuple[RunReport, ReportFiles]:
+) -> tuple[Document, ReportFiles]:
     """Write the report of a run: the page, report.json and the model card.
 
     Parameters

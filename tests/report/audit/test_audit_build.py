@@ -19,8 +19,8 @@ from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness import Interval, verdict
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.report.audit.build import build_audit
-from mfairfl.report.audit.document import NOTICE, AuditDocument
 from mfairfl.report.audit_settings import AuditSettings
+from mfairfl.report.document import NOTICE, Document
 from mfairfl.runs.evaluation import evaluate_rows
 
 SEX = Attribute("sex", ("F", "M"))
@@ -294,8 +294,19 @@ def test_the_document_survives_its_file(tmp_path):
         rows, label="y", prediction="d", score="score", sensitive="race", sex="sex", race="race"
     )
     document.write(tmp_path / "audit")
-    assert AuditDocument.read(tmp_path / "audit") == document
+    assert Document.read(tmp_path / "audit") == document
     assert json.loads((tmp_path / "audit" / "audit.json").read_text())["kind"] == "audit"
+
+
+def test_an_audit_of_the_first_schema_version_is_read(tmp_path):
+    document = decided(10, 20, 30, tolerance=0.05, notions=["dp"])
+    plain = json.loads(document.to_json())
+    new = {"level", "goal", "split", "compared", "baseline", "changes", "training", "data"}
+    new |= {"group_use", "server", "withheld", "provenance"}
+    first = {key: value for key, value in plain.items() if key not in new}
+    del first["headline"]["cost"]
+    (tmp_path / "audit.json").write_text(json.dumps(first | {"schema_version": 1}))
+    assert Document.read(tmp_path) == document
 
 
 def test_facts_that_were_not_given_are_not_stated():
@@ -332,8 +343,8 @@ def test_every_number_is_defined():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "report"}, "not an audit"),
-        ({"schema_version": 2}, "schema_version is 2; this version reads 1"),
+        ({"kind": "record"}, "not an audit"),
+        ({"schema_version": 3}, "schema_version is 3; this version reads 1 and 2"),
         ({"rows": {}}, "rows.counted: Field required; the file was altered"),
         ({"extra": 1}, "unknown key 'extra'"),
     ],
@@ -343,7 +354,7 @@ def test_another_file_is_refused_in_one_line(tmp_path, change, message):
     path = tmp_path / "audit.json"
     path.write_text(json.dumps(document))
     with pytest.raises(DataError, match=message) as error:
-        AuditDocument.read(path)
+        Document.read(path)
     assert "\n" not in str(error.value)
 
 
@@ -362,12 +373,12 @@ def test_counts_in_a_file_are_validated(tmp_path, row, message):
     document["counts"]["rows"][0] |= row
     (tmp_path / "audit.json").write_text(json.dumps(document))
     with pytest.raises(DataError, match=message):
-        AuditDocument.read(tmp_path)
+        Document.read(tmp_path)
 
 
 def test_no_file_and_no_json_are_refused(tmp_path):
     with pytest.raises(DataError, match="no such file"):
-        AuditDocument.read(tmp_path)
+        Document.read(tmp_path)
     (tmp_path / "audit.json").write_text("{")
     with pytest.raises(DataError, match="not readable JSON"):
-        AuditDocument.read(tmp_path)
+        Document.read(tmp_path)

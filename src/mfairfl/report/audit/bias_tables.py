@@ -21,10 +21,10 @@ from mfairfl.fairness.rates import PROPORTIONS
 from mfairfl.fairness.results import Measured
 from mfairfl.fairness.uncertainty import Interval, holm, wilson
 from mfairfl.report.audit.bounds import Outcomes, RateBounds, fitting
-from mfairfl.report.audit.document import BiasRow, BiasTable
 from mfairfl.report.audit.medians import AboveMedian, MedianSplit, split_at_median
 from mfairfl.report.audit.significance import Share, fisher, ratio_interval
 from mfairfl.report.audit_settings import AuditSettings
+from mfairfl.report.document import BiasRow, BiasTable
 
 SMALL_SHARE = 0.02
 """Categories with a smaller share of the rows may be left out of the ratios."""

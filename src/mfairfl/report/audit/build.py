@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from mfairfl import __version__
 from mfairfl.errors import ConfigError, require_known
 from mfairfl.fairness.audit_counts import AuditCounts
-from mfairfl.fairness.results import Measured, Section, Slice
 from mfairfl.report.audit.bias_tables import bias_tables
-from mfairfl.report.audit.document import AuditDocument, BiasTable, RowFacts
 from mfairfl.report.audit.drift import drift_since
 from mfairfl.report.audit.headline import headline
 from mfairfl.report.audit.measured import client_numbers, everyone_numbers, section_numbers
@@ -20,10 +18,8 @@ from mfairfl.report.audit.numbers import evaluate_counts, measured_notions
 from mfairfl.report.audit.stored_counts import StoredCounts
 from mfairfl.report.audit.sweep import sweep
 from mfairfl.report.audit_settings import AuditSettings, AuditSource
-from mfairfl.report.definitions import define
-
-_TERMS = ("interval", "noise_floor", "bounds")
-_OF_TABLES = ("impact_ratio", "p-value", "holm correction")
+from mfairfl.report.definitions import defined
+from mfairfl.report.document import NOTICE, Document, RowFacts
 
 
 def build_audit(
@@ -32,8 +28,8 @@ def build_audit(
     *,
     sources: Sequence[AuditSource] = (),
     above_median: AboveMedian | None = None,
-    baseline: AuditDocument | None = None,
-) -> AuditDocument:
+    baseline: Document | None = None,
+) -> Document:
     """Return everything that an audit says of these counts.
 
     Parameters
@@ -67,8 +63,12 @@ def build_audit(
     clients = client_numbers(found, bounds)
     rows = _row_facts(counts, sources)
     tables = bias_tables(counts, settings, above_median)
-    return AuditDocument(
+    document = Document(
+        kind="audit",
         mfairfl=__version__,
+        notice=NOTICE,
+        level=settings.level,
+        goal=[f"{name}_violation" for name in settings.notions],
         settings=settings,
         sources=list(sources),
         headline=headline(settings, rows, found, overall, sections),
@@ -80,9 +80,9 @@ def build_audit(
         bias_tables=tables,
         sweep=sweep(counts, settings),
         drift=None if baseline is None else drift_since(baseline, counts, settings),
-        definitions=define(_names(overall, sections, clients, tables)),
         counts=StoredCounts.of(counts),
     )
+    return defined(document)
 
 
 def _check_attributes(counts: AuditCounts, settings: AuditSettings) -> None:
@@ -111,22 +111,3 @@ def _row_facts(counts: AuditCounts, sources: Sequence[AuditSource]) -> RowFacts:
         },
         left_out=dict(left_out),
     )
-
-
-def _names(
-    overall: Sequence[Measured],
-    sections: Sequence[Section],
-    clients: Sequence[Slice],
-    tables: Sequence[BiasTable],
-) -> Iterator[str]:
-    """Yield the names of all numbers, in the order of appearance; some more than once."""
-    yield from _TERMS
-    yield from (one.name for one in overall)
-    for section in sections:
-        yield from (one.name for one in section.measures)
-        for group in section.groups:
-            yield from group.numbers
-    for client in clients:
-        yield from client.numbers
-    for table in tables:
-        yield from (f"{table.measure}_rate", *_OF_TABLES)

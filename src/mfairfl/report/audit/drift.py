@@ -24,10 +24,10 @@ from mfairfl.fairness.share_change import share_change
 from mfairfl.fairness.summary import reported_groupings, summarise
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import Interval, holm, intervals
-from mfairfl.report.audit.document import AuditDocument, Drift, DriftRow
 from mfairfl.report.audit.numbers import measured_notions, needs_label
 from mfairfl.report.audit.significance import Share, fisher, mover
 from mfairfl.report.audit_settings import AuditSettings
+from mfairfl.report.document import Document, Drift, DriftRow
 from mfairfl.text import some_of
 
 _RATES = {
@@ -42,11 +42,13 @@ _Place = tuple[Literal["all", "group", "client"], str, str, str]
 """Part, attribute, whom, name of the number."""
 
 
-def drift_since(baseline: AuditDocument, counts: AuditCounts, settings: AuditSettings) -> Drift:
+def drift_since(baseline: Document, counts: AuditCounts, settings: AuditSettings) -> Drift:
     """Compare counts with those of an earlier audit.
 
     Only groups, clients and notions that both have are compared.
     """
+    if baseline.counts is None or baseline.settings is None:
+        raise ConfigError("--baseline: the report of a run has no counts; give an audit.json")
     before, after = _Side.of(baseline.counts.counts()), _Side.of(counts)
     _same_meaning(baseline.settings, settings, before, after)
     rates = _rate_changes(before, after, settings.level)

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from mfairfl.fairness.results import Measured, Section
 from mfairfl.fairness.uncertainty import Interval
 from mfairfl.fairness.uncertainty import verdict as judge
-from mfairfl.report.audit.document import AuditHeadline, RowFacts
 from mfairfl.report.audit_settings import NOT_STATED, AuditSettings
-from mfairfl.report.document import Judgement, Outcome
+from mfairfl.report.document import Headline, Judgement, Outcome, RowFacts
 from mfairfl.report.wording import (
     and_list,
     compared_in,
@@ -35,7 +34,7 @@ def headline(
     found: Evaluation,
     overall: Sequence[Measured],
     sections: Sequence[Section],
-) -> AuditHeadline:
+) -> Headline:
     """Put the audit into sentences."""
     alone = _nobody_to_compare(sections)
     nobody = len(alone) == len(sections)
@@ -45,7 +44,7 @@ def headline(
         for name in settings.notions
     ]
     tool = settings.facts.tool
-    return AuditHeadline(
+    return Headline(
         title=f"Audit of {tool}" if tool != NOT_STATED else "Audit of decisions",
         what=_what(rows, found, sections),
         verdict=" ".join(one.sentence for one in judgements),

@@ -14,9 +14,9 @@ from mfairfl.data.files import FileContent, read_file, read_frame
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.arrays import named_columns
 from mfairfl.report.audit.build import build_audit
-from mfairfl.report.audit.document import AuditDocument, read_audit
 from mfairfl.report.audit_settings import AuditFacts, AuditSource, RowOptions, validated
 from mfairfl.report.counted_rows import count_frame
+from mfairfl.report.document import Document
 
 
 def audit(
@@ -46,8 +46,8 @@ def audit(
     race: str | None = None,
     small_categories: str | None = None,
     facts: AuditFacts | Mapping[str, str] | None = None,
-    baseline: AuditDocument | str | PathLike[str] | None = None,
-) -> AuditDocument:
+    baseline: Document | str | PathLike[str] | None = None,
+) -> Document:
     """Audit any model's decisions, with or without labels and scores.
 
     Give rows and the names of their columns, or the columns themselves.
@@ -87,12 +87,12 @@ def audit(
         Why categories under 2 % of the rows are left out of the ratios of these tables.
     facts : AuditFacts or mapping
         What is printed beside them: tool, data_source, data_kind, distribution_date, audit_date.
-    baseline : AuditDocument or path
+    baseline : Document or path
         An earlier audit, to say what changed.
 
     Returns
     -------
-    AuditDocument
+    Document
         `print` shows the summary, `write(folder)` writes page, tables and audit.json.
 
     Examples
@@ -119,9 +119,9 @@ def audit(
         content, name = read_file(rows), Path(rows).name
     else:
         content = FileContent(read_frame(rows), sha256="")
-    if isinstance(baseline, str | PathLike):
-        baseline = read_audit(Path(baseline))
-    return audit_content(content, validated(RowOptions, given), name=name, baseline=baseline)
+    options = validated(RowOptions, given)
+    earlier = Document.read(Path(baseline)) if isinstance(baseline, str | PathLike) else baseline
+    return audit_content(content, options, name=name, baseline=earlier)
 
 
 def audit_content(
@@ -129,8 +129,8 @@ def audit_content(
     options: RowOptions,
     *,
     name: str,
-    baseline: AuditDocument | None = None,
-) -> AuditDocument:
+    baseline: Document | None = None,
+) -> Document:
     """Audit rows that were read.
 
     Parameters

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import fill
 
 from mfairfl.fairness.results import Bounds, Measured, Number, Section, Slice
-from mfairfl.report.audit.document import AuditDocument, BiasTable, Drift, Sweep
+from mfairfl.report.document import BiasTable, Document, Drift, Sweep
 from mfairfl.report.wording import label_of
 from mfairfl.text import aligned, one_line
 
@@ -31,7 +31,7 @@ _BOUNDS = (
 )
 
 
-def summary(document: AuditDocument) -> str:
+def summary(document: Document) -> str:
     """Return what a reader should know first, then the tables.
 
     Examples
@@ -46,7 +46,7 @@ def summary(document: AuditDocument) -> str:
     return "\n".join(_lines(document)) + "\n"
 
 
-def _lines(document: AuditDocument) -> Iterator[str]:
+def _lines(document: Document) -> Iterator[str]:
     head = document.headline
     yield one_line(head.title)
     yield document.notice
@@ -56,7 +56,7 @@ def _lines(document: AuditDocument) -> Iterator[str]:
     yield _filled(head.verdict)
     if head.unknown:
         yield _filled(head.unknown)
-    if document.rows.left_out:
+    if document.rows is not None and document.rows.left_out:
         said = ", ".join(f"{reason} ({n:,})" for reason, n in document.rows.left_out.items())
         yield _filled(f"Left out, since there is no value to count: {said}.")
     yield ""
@@ -105,9 +105,9 @@ def _named(name: str) -> str:
     return one_line(name, longest=40)
 
 
-def _numbers(document: AuditDocument) -> Iterator[str]:
-    head = ["number", "value", f"{document.settings.level:.0%} interval", "noise floor", "bounds"]
-    chosen = {f"{name}_violation" for name in document.settings.notions}
+def _numbers(document: Document) -> Iterator[str]:
+    head = ["number", "value", f"{document.level:.0%} interval", "noise floor", "bounds"]
+    chosen = document.goal
     rows = [head]
     for one in document.overall:
         mark = " *" if one.name in chosen else ""
@@ -152,9 +152,9 @@ def _groups(sections: Sequence[Section]) -> Iterator[str]:
     yield from aligned(rows, right=range(2, 3 + len(columns)))
 
 
-def _clients(document: AuditDocument) -> Iterator[str]:
+def _clients(document: Document) -> Iterator[str]:
     columns = _rate_columns(document.clients)
-    goals = [f"{name}_violation" for name in document.settings.notions]
+    goals = document.goal
     head = ["client", "rows", *columns.values(), *(label_of(goal) for goal in goals)]
     rows = [
         [_named(one.name), f"{one.rows:,}", *_slice_row(one, [*columns, *goals])]
@@ -224,8 +224,10 @@ def _drift(found: Drift) -> Iterator[str]:
     yield from aligned(rows, right=[2, 3, 4])
 
 
-def _facts(document: AuditDocument) -> Iterator[str]:
+def _facts(document: Document) -> Iterator[str]:
     """State what only the author knows, and where the rows are from."""
+    if document.settings is None:
+        return
     facts, meaning = document.settings.facts, document.settings.meaning
     said = [
         ("tool", facts.tool),

@@ -17,9 +17,9 @@ from mfairfl.fairness.rates import (
 )
 from mfairfl.fairness.results import Number, Numbers
 from mfairfl.fairness.tally import Tally
-from mfairfl.report.audit.document import Sweep, SweepRow
 from mfairfl.report.audit.numbers import needs_label
 from mfairfl.report.audit_settings import AuditSettings
+from mfairfl.report.document import Sweep, SweepRow
 
 
 def sweep(counts: AuditCounts, settings: AuditSettings) -> Sweep | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mfairfl.fairness.results import Bounds, Measured, Slice
-from mfairfl.report.audit.document import AuditDocument, BiasTable, Drift, Sweep
+from mfairfl.report.document import BiasTable, Document, Drift, Sweep
 from mfairfl.text import csv_text
 
 Cell = str | float | int | bool | None
@@ -24,7 +24,7 @@ class CsvTable:
         return csv_text(self.head, self.rows)
 
 
-def csv_tables(document: AuditDocument) -> dict[str, CsvTable]:
+def csv_tables(document: Document) -> dict[str, CsvTable]:
     """Return the tables of an audit by the names of their files.
 
     Examples
@@ -56,7 +56,7 @@ def _ends(pair: Bounds) -> tuple[Cell, Cell]:
     return (None, None) if pair is None else (pair[0], pair[1])
 
 
-def _measures(document: AuditDocument) -> CsvTable:
+def _measures(document: Document) -> CsvTable:
     """Numbers of all rows, and what compares the groups of each attribute."""
     head = ["attribute", "number", "value", "interval_lower", "interval_upper", "noise_floor"]
     head += ["bound_lower", "bound_upper", "constant_classifier", "undefined"]

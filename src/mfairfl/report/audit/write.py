@@ -6,8 +6,8 @@ from pathlib import Path
 
 from mfairfl.errors import ConfigError
 from mfairfl.files import write_atomically
-from mfairfl.report.audit.document import AuditDocument
 from mfairfl.report.audit.tables import csv_tables
+from mfairfl.report.document import Document
 from mfairfl.report.page import render_audit
 
 _FIXED = ("audit.html", "audit.json", "measures.csv", "groups.csv", "clients.csv")
@@ -31,7 +31,7 @@ def check_folder(folder: Path, *, replace: bool = False) -> None:
         )
 
 
-def write_audit(document: AuditDocument, folder: Path) -> list[Path]:
+def write_audit(document: Document, folder: Path) -> list[Path]:
     """Write all files; those of an earlier audit that this one does not have are removed.
 
     audit.json comes last: where it is, the rest is complete.

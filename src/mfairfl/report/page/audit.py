@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from mfairfl.report.audit.document import AuditDocument, BiasTable
+from mfairfl.report.document import BiasTable, Document
 from mfairfl.report.page import audit_figures, audit_tables, shared_figures, shared_tables
 from mfairfl.report.page.attributes import attributes
 from mfairfl.report.page.badges import badge
@@ -23,7 +24,7 @@ class _Bias:
     figures: list[Figure]
 
 
-def render_audit(document: AuditDocument) -> str:
+def render_audit(document: Document) -> str:
     """Return the page of an audit: one HTML file that loads nothing and runs nothing.
 
     Parameters
@@ -41,8 +42,8 @@ def render_audit(document: AuditDocument) -> str:
     True
     """
     words = Words(document.definitions)
-    goal = [f"{notion}_violation" for notion in document.settings.notions]
-    judgements = document.headline.judgements
+    goal = document.goal
+    judgements, settings = document.headline.judgements, document.settings
     return fill(
         "audit.html",
         audit=document,
@@ -53,25 +54,25 @@ def render_audit(document: AuditDocument) -> str:
             document.clients, document.overall, judgements, words
         ),
         bias=_bias(document, words),
-        stated_tables=[audit_tables.stated_table(document)],
+        stated_tables=[] if settings is None else [audit_tables.stated_table(settings.facts)],
         **_tables(document, words, goal),
         **_sweep_and_drift(document, words),
     )
 
 
-def _bias(document: AuditDocument, words: Words) -> list[_Bias]:
+def _bias(document: Document, words: Words) -> list[_Bias]:
     return [
         _Bias(
             table,
-            audit_tables.bias_table(table, words, document.settings.level),
+            audit_tables.bias_table(table, words, document.level),
             audit_figures.ratio_figure(table, words, f"ratios-{i}"),
         )
         for i, table in enumerate(document.bias_tables, 1)
     ]
 
 
-def _tables(document: AuditDocument, words: Words, goal: list[str]) -> dict[str, list[PageTable]]:
-    level, judgements = document.settings.level, document.headline.judgements
+def _tables(document: Document, words: Words, goal: list[str]) -> dict[str, list[PageTable]]:
+    level, judgements = document.level, document.headline.judgements
     return {
         "all_tables": [
             shared_tables.judgements_table(judgements, words, level),
@@ -84,21 +85,23 @@ def _tables(document: AuditDocument, words: Words, goal: list[str]) -> dict[str,
                 constant=document.constant_classifier,
             ),
         ],
-        "rows_tables": [audit_tables.rows_table(document.rows)],
+        "rows_tables": [] if document.rows is None else [audit_tables.rows_table(document.rows)],
         "client_tables": shared_tables.clients_tables(document.clients, words, goal),
         "origin_tables": [
             audit_tables.sources_table(document),
-            shared_tables.facts_table(
-                "What the columns are", document.settings.meaning.model_dump(), "Role"
-            ),
+            shared_tables.facts_table("What the columns are", _meaning(document), "Role"),
         ],
     }
 
 
+def _meaning(document: Document) -> dict[str, Any]:
+    return {} if document.settings is None else document.settings.meaning.model_dump()
+
+
 def _sweep_and_drift(
-    document: AuditDocument, words: Words
+    document: Document, words: Words
 ) -> dict[str, list[Figure] | list[PageTable]]:
-    settings, sweep, drift = document.settings, document.sweep, document.drift
+    sweep, drift = document.sweep, document.drift
     found: dict[str, list[Figure] | list[PageTable]] = {
         "sweep_figures": [],
         "sweep_tables": [],
@@ -107,12 +110,12 @@ def _sweep_and_drift(
     }
     if sweep is not None:
         found["sweep_figures"] = audit_figures.sweep_figures(
-            sweep, settings.notions, settings.tolerance, words
+            sweep, document.headline.judgements, words
         )
         found["sweep_tables"] = [audit_tables.sweep_table(sweep, words)]
     if drift is not None:
         found["drift_figures"] = audit_figures.drift_figures(drift.changes, words)
         found["drift_tables"] = list(
-            audit_tables.drift_tables(drift.changes, words, settings.level)
+            audit_tables.drift_tables(drift.changes, words, document.level)
         )
     return found

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mfairfl.fairness.results import Measured, Number
-from mfairfl.report.audit.document import BiasTable, DriftRow, Sweep
 from mfairfl.report.charts import Guide, IntervalRow, Series, interval_chart, line_chart
+from mfairfl.report.document import BiasTable, DriftRow, Judgement, Sweep
 from mfairfl.report.page.shared_figures import Figure, tolerance_guide
 from mfairfl.report.page.wording import PLAIN, POINTS, SHARE, Unit, Words, unit_of
 
@@ -43,14 +43,13 @@ def ratio_figure(table: BiasTable, words: Words, name: str) -> list[Figure]:
     return [Figure(title="Impact ratio", meaning=words.meaning("impact_ratio"), chart=chart)]
 
 
-def sweep_figures(
-    sweep: Sweep, notions: Sequence[str], tolerance: float | None, words: Words
-) -> list[Figure]:
+def sweep_figures(sweep: Sweep, judgements: Sequence[Judgement], words: Words) -> list[Figure]:
     """Return accuracy, the judged violations, and each attribute's selection rates."""
     violations = {
         words.label(name): [row.measures.get(name) for row in sweep.rows]
-        for name in (f"{notion}_violation" for notion in notions)
+        for name in (one.measure.name for one in judgements)
     }
+    tolerance = next((one.tolerance for one in judgements), None)
     accuracy = {words.label("accuracy"): [row.accuracy for row in sweep.rows]}
     panels = [
         _Panel("Violation", _GAP, violations, POINTS, tolerance_guide(tolerance, POINTS)),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mfairfl.report.audit.document import (
-    AuditDocument,
+from mfairfl.report.audit_settings import AuditFacts
+from mfairfl.report.document import (
     BiasRow,
     BiasTable,
+    Document,
     DriftRow,
     RowFacts,
     Sweep,
@@ -99,9 +100,8 @@ def _bias_cells(row: BiasRow, notes: Notes) -> list[Cell]:
     ]
 
 
-def stated_table(document: AuditDocument) -> PageTable:
+def stated_table(facts: AuditFacts) -> PageTable:
     """Return what the author of the audit stated beside the tables."""
-    facts = document.settings.facts
     stated = {
         "Tool": facts.tool,
         "Date of the audit": facts.audit_date,
@@ -180,7 +180,7 @@ def _drift_cells(change: DriftRow) -> list[Cell]:
     ]
 
 
-def sources_table(document: AuditDocument) -> PageTable:
+def sources_table(document: Document) -> PageTable:
     """Return the files, frames or silos whose rows were counted."""
     rows = [
         Row(

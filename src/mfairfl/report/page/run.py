@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mfairfl.report.document import RunReport
+from mfairfl.report.document import Document, Provenance
 from mfairfl.report.page import run_figures, run_tables, shared_figures, shared_tables
 from mfairfl.report.page.attributes import attributes
 from mfairfl.report.page.badges import badge
@@ -12,7 +12,7 @@ from mfairfl.report.page.tables import PageTable
 from mfairfl.report.page.wording import Words
 
 
-def render(report: RunReport) -> str:
+def render(report: Document) -> str:
     """Return the page of a run: one HTML file that loads nothing and runs nothing.
 
     Parameters
@@ -37,7 +37,7 @@ def render(report: RunReport) -> str:
     )
 
 
-def _figures(report: RunReport, words: Words) -> dict[str, list[Figure]]:
+def _figures(report: Document, words: Words) -> dict[str, list[Figure]]:
     judgements = report.headline.judgements
     baseline = {
         model.name: model.numbers
@@ -57,10 +57,9 @@ def _figures(report: RunReport, words: Words) -> dict[str, list[Figure]]:
     }
 
 
-def _tables(report: RunReport, words: Words) -> dict[str, list[PageTable]]:
+def _tables(report: Document, words: Words) -> dict[str, list[PageTable]]:
     judgements, level, goal = report.headline.judgements, report.level, report.goal
-    origin, all_rows = report.provenance, f"All {report.split} rows together"
-    software = {**origin.versions, **origin.machine}
+    course, all_rows = report.training, f"All {report.split} rows together"
     return {
         "all_tables": [
             shared_tables.judgements_table(judgements, words, level, "set before training"),
@@ -73,16 +72,26 @@ def _tables(report: RunReport, words: Words) -> dict[str, list[PageTable]]:
             *run_tables.compared_tables(report, words),
             *run_tables.changes_tables(report, words),
         ],
-        "course_tables": [
-            run_tables.course_table(report, words),
-            run_tables.coefficients_table(report),
+        "course_tables": []
+        if course is None
+        else [
+            run_tables.course_table(course, words),
+            run_tables.coefficients_table(course),
         ],
-        "data_tables": [run_tables.silos_table(report)],
-        "server_tables": [run_tables.server_table(report), run_tables.withheld_table(report)],
-        "origin_tables": [
-            shared_tables.facts_table("The data", origin.data, "Fact"),
-            shared_tables.facts_table("SHA-256 of the files", origin.files, "File"),
-            shared_tables.facts_table("Settings", origin.settings, "Setting", aside=True),
-            shared_tables.facts_table("Software and machine", software, "What", aside=True),
+        "data_tables": [] if report.data is None else [run_tables.silos_table(report.data)],
+        "server_tables": [
+            *([] if report.server is None else [run_tables.server_table(report.server)]),
+            run_tables.withheld_table(report.withheld),
         ],
+        "origin_tables": [] if report.provenance is None else _origin(report.provenance),
     }
+
+
+def _origin(origin: Provenance) -> list[PageTable]:
+    software = {**origin.versions, **origin.machine}
+    return [
+        shared_tables.facts_table("The data", origin.data, "Fact"),
+        shared_tables.facts_table("SHA-256 of the files", origin.files, "File"),
+        shared_tables.facts_table("Settings", origin.settings, "Setting", aside=True),
+        shared_tables.facts_table("Software and machine", software, "What", aside=True),
+    ]

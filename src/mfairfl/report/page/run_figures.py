@@ -16,7 +16,7 @@ from mfairfl.report.charts import (
     plane_chart,
     strip_chart,
 )
-from mfairfl.report.document import Change, ComparedModel, RunReport, TrainingCourse
+from mfairfl.report.document import Change, ComparedModel, Document, TrainingHistory
 from mfairfl.report.page.run_tables import curve_unit
 from mfairfl.report.page.shared_figures import Figure, tolerance_guide, written
 from mfairfl.report.page.wording import COUNT, PLAIN, POINTS, SHARE, Unit, Words, capital, unit_of
@@ -26,7 +26,7 @@ _MOST_ROWS = 60
 _MOST_CURVES = 12
 
 
-def plane_figures(report: RunReport, words: Words) -> list[Figure]:
+def plane_figures(report: Document, words: Words) -> list[Figure]:
     """Return the plane of accuracy and each of the goal's violations."""
     figures = []
     tolerances = {j.measure.name: j.tolerance for j in report.headline.judgements}
@@ -61,7 +61,7 @@ def _plane_point(model: ComparedModel, number: str) -> PlanePoint | None:
     return PlanePoint(label=model.name, across=violation, up=accuracy, comparable=model.same_rows)
 
 
-def change_figures(report: RunReport, words: Words) -> list[Figure]:
+def change_figures(report: Document, words: Words) -> list[Figure]:
     """Return, for each number, what it was with the baseline and what it is now."""
     figures = []
     wanted = [("group", number) for number in _OF_GROUPS]
@@ -98,10 +98,12 @@ def _change_figure(changes: Sequence[Change], baseline: str, words: Words) -> Fi
     return Figure(title=title, meaning=words.meaning(number), chart=chart)
 
 
-def course_figures(report: RunReport, words: Words) -> list[Figure]:
+def course_figures(report: Document, words: Words) -> list[Figure]:
     """Return the curves over the rounds and the clients' coefficients."""
     course = report.training
-    figures = []
+    figures: list[Figure] = []
+    if course is None:
+        return figures
     for measure, meaning in (
         ("accuracy", words.meaning("accuracy")),
         ("violation", words.meaning(report.goal[0]) if report.goal else ""),
@@ -124,7 +126,7 @@ def course_figures(report: RunReport, words: Words) -> list[Figure]:
 
 
 def _curves(
-    course: TrainingCourse,
+    course: TrainingHistory,
     curves: Mapping[str, Sequence[float | None]],
     title: str,
     meaning: str,
@@ -150,7 +152,7 @@ def _curves(
     return Figure(title=title, meaning=meaning, chart=chart)
 
 
-def _strips(course: TrainingCourse) -> Figure:
+def _strips(course: TrainingHistory) -> Figure:
     names = list(course.coefficients)[:_MOST_ROWS]
     kept = [  # before the first round nobody counts
         i
@@ -182,13 +184,13 @@ def _reach(values: Sequence[float | None]) -> float:
     return max((abs(value) for value in values if value is not None), default=0.0)
 
 
-def _served(course: TrainingCourse) -> list[Guide]:
+def _served(course: TrainingHistory) -> list[Guide]:
     if len(course.served) != 1:
         return []
     return [Guide(value=course.served[0], label=f"served: round {course.served[0]}")]
 
 
-def _spoken_served(course: TrainingCourse) -> str:
+def _spoken_served(course: TrainingHistory) -> str:
     if not course.served:
         return ""
     rounds = ", ".join(str(number) for number in course.served[:10])

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mfairfl.report.document import Change, ComparedModel, RunReport
+from mfairfl.report.document import (
+    Change,
+    ComparedModel,
+    DataTreatment,
+    Document,
+    ServerView,
+    TrainingHistory,
+    Withheld,
+)
 from mfairfl.report.page.shared_tables import plain_text
 from mfairfl.report.page.tables import (
     Cell,
@@ -38,7 +46,7 @@ _FEW_MODELS = 6
 _MANY_SETS = 5  # that a cell names
 
 
-def compared_tables(report: RunReport, words: Words) -> list[PageTable]:
+def compared_tables(report: Document, words: Words) -> list[PageTable]:
     """Return every model beside the one that is to be judged, and their other numbers."""
     models = report.compared
     numbers = [model.numbers for model in models]
@@ -78,7 +86,7 @@ def _role(model: ComparedModel, baseline: str) -> str:
     return ". ".join(filter(None, (words.rstrip(".") for words in said)))
 
 
-def changes_tables(report: RunReport, words: Words) -> list[PageTable]:
+def changes_tables(report: Document, words: Words) -> list[PageTable]:
     """Return what became of everyone and of each group, then of each client."""
     clients = [change for change in report.changes if change.part == "client"]
     shared = [change for change in report.changes if change.part != "client"]
@@ -119,9 +127,8 @@ def _change_cell(change: Change) -> Cell:
     return Cell(text=unit.change(change.change), detail=span)
 
 
-def course_table(report: RunReport, words: Words) -> PageTable:
+def course_table(course: TrainingHistory, words: Words) -> PageTable:
     """Return accuracy, violation, multipliers and conflicts of each round."""
-    course = report.training
     series: dict[str, tuple[Sequence[float | None], Unit]] = {
         words.label(name): (values, curve_unit(name)) for name, values in course.curves.items()
     }
@@ -130,7 +137,7 @@ def course_table(report: RunReport, words: Words) -> PageTable:
         series["Conflicts"] = (course.conflicts, COUNT)
     unmeasured = any(value is None for values, _ in series.values() for value in values)
     caption = "Round by round" + " (–: not measured after this round)" * unmeasured
-    return _rounds_table(caption, report, series)
+    return _rounds_table(caption, course, series)
 
 
 def curve_unit(name: str) -> Unit:
@@ -145,20 +152,20 @@ def curve_unit(name: str) -> Unit:
     return unit_of("demographic_parity_violation" if bare == "violation" else bare)
 
 
-def coefficients_table(report: RunReport) -> PageTable:
+def coefficients_table(course: TrainingHistory) -> PageTable:
     """Return each client's coefficient in each round."""
     series: dict[str, tuple[Sequence[float | None], Unit]] = {
-        client: (values, PLAIN) for client, values in report.training.coefficients.items()
+        client: (values, PLAIN) for client, values in course.coefficients.items()
     }
-    return _rounds_table("How much each client counted, by round", report, series)
+    return _rounds_table("How much each client counted, by round", course, series)
 
 
 def _rounds_table(
     caption: str,
-    report: RunReport,
+    course: TrainingHistory,
     series: Mapping[str, tuple[Sequence[float | None], Unit]],
 ) -> PageTable:
-    rounds, served = report.training.rounds, report.training.served
+    rounds, served = course.rounds, course.served
     kept = evenly(
         len(rounds), _MOST_ROUNDS, keep=[i for i, number in enumerate(rounds) if number in served]
     )
@@ -178,9 +185,9 @@ def _rounds_table(
     return PageTable(caption=caption, columns=columns, rows=rows, aside=True)
 
 
-def silos_table(report: RunReport) -> PageTable:
+def silos_table(data: DataTreatment) -> PageTable:
     """Return each client's rows and base rate."""
-    clients = report.data.clients
+    clients = data.clients
     keys = list(dict.fromkeys(key for client in clients for key in client if key != "name"))
     rows = [
         Row(
@@ -211,7 +218,7 @@ def _fact(key: str, value: Any) -> str:
     return (SHARE if key == "base_rate" else PLAIN).one(value)
 
 
-def server_table(report: RunReport) -> PageTable:
+def server_table(server: ServerView) -> PageTable:
     """Return what crossed from each client to the server, and what it kept."""
     rows = [
         Row(
@@ -223,7 +230,7 @@ def server_table(report: RunReport) -> PageTable:
                 Cell(text=capital(line.why)),
             ],
         )
-        for line in report.server.lines
+        for line in server.lines
     ]
     labels = ("What", "How the server saw it", "How often", "Of which rows", "Why")
     return PageTable(
@@ -234,7 +241,7 @@ def server_table(report: RunReport) -> PageTable:
     )
 
 
-def withheld_table(report: RunReport) -> PageTable:
+def withheld_table(withheld: Sequence[Withheld]) -> PageTable:
     """Return what each silo withheld, and by which rules."""
     rows = [
         Row(
@@ -248,7 +255,7 @@ def withheld_table(report: RunReport) -> PageTable:
                 Cell(text=one.policy_sha256, code=True),
             ],
         )
-        for one in report.withheld
+        for one in withheld
     ]
     return PageTable(
         caption="Withheld by silos",

@@ -13,7 +13,7 @@ from mfairfl.data import SPLITS
 from mfairfl.errors import RunDirectoryError
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.results import Number
-from mfairfl.report.document import TrainingCourse
+from mfairfl.report.document import TrainingHistory
 from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.wording import known_notion, plain_name
 from mfairfl.runs.history import number_in, read_rows
@@ -27,11 +27,11 @@ Rows = list[dict[str, str]]
 _NOT_OURS = (AttributeError, csv.Error, KeyError, RecursionError, TypeError, ValueError)
 
 
-def training_course(run: ReportedRun) -> TrainingCourse:
+def training_history(run: ReportedRun) -> TrainingHistory:
     """Read how training went; nothing is known of a run that keeps no history."""
     rounds, clients = (run.path / name for name in HISTORY)
     if not (rounds.exists() or clients.exists()):
-        return TrainingCourse(
+        return TrainingHistory(
             rounds=[],
             served=[],
             curves={},
@@ -44,7 +44,7 @@ def training_course(run: ReportedRun) -> TrainingCourse:
         rows, held = read_rows(rounds), read_rows(clients)
         numbers = [int(row["round"]) for row in rows]
         logs = [_log(row) for row in rows]
-        return TrainingCourse(
+        return TrainingHistory(
             rounds=numbers,
             served=_served(run.record.served, numbers),
             curves=_curves(run, rows),
