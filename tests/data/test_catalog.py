@@ -273,7 +273,7 @@ def test_compas_is_fetched_once_and_only_needed_columns_stay(monkeypatch, tmp_pa
     assert first.sha256 == second.sha256 == file.sha256
     assert "official address" in second.notes[0]
     kept = {p.name: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
-    assert set(kept) == {".lock", "manifest.json", "table.csv"}
+    assert set(kept) == {".table.lock", "manifest.json", "table.csv"}
     assert not any(b"invented person" in content for content in kept.values())
     assert not any(b"1900-01-01" in content for content in kept.values())
     manifest = json.loads(kept["manifest.json"])
@@ -305,7 +305,7 @@ def test_wrong_bytes_from_the_address_stop_the_load(monkeypatch, tmp_path, serve
     server.body = invented_bytes() + change if change else invented_bytes()[:500]
     with pytest.raises(DataError, match=r"truncated" if not change else "not the official bytes"):
         load_dataset("compas", data_home=tmp_path)
-    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == [".lock"]
+    assert [p.name for p in tmp_path.rglob("*") if p.is_file()] == [".table.lock"]
 
 
 def test_no_source_gives_one_line_with_the_remedy(monkeypatch, tmp_path, server):
@@ -376,7 +376,7 @@ def test_a_damaged_cache_is_named_with_the_remedy(monkeypatch, tmp_path, server,
     load_dataset("compas", data_home=tmp_path)
     path = tmp_path / "compas" / name
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(DataError, match="delete the folder") as caught:
+    with pytest.raises(DataError, match=r"delete .*table\.csv and manifest\.json") as caught:
         load_dataset("compas", data_home=tmp_path)
     assert str(path) in one_line(caught)
 

@@ -11,13 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from mfairfl.data.census import CensusDataset
-from mfairfl.data.sources import Check, LoadRequest, OptionValue, PublishedDataset, cache_folder
+from mfairfl.data.sources import (
+    Check,
+    OfficialFile,
+    OptionValue,
+    PublishedDataset,
+    cache_folder,
+)
 from mfairfl.data.table import Table, table_from_frame
 from mfairfl.data.task import Task
 from mfairfl.errors import ConfigError, DataError, require_known
@@ -54,6 +61,15 @@ class Dataset:
     task: Task
     title: str = ""
 
+    # What published data sets have and others do not.
+    rows: ClassVar[None] = None
+    bundled: ClassVar[None] = None
+    licence: ClassVar[None] = None
+    citation: ClassVar[str] = ""
+    traps: ClassVar[tuple[str, ...]] = ()
+    files: ClassVar[tuple[OfficialFile, ...]] = ()
+    options: ClassVar[Mapping[str, OptionValue]] = MappingProxyType({})
+
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise ConfigError(f"{self.name!r} is not a valid name of a data set: give a text")
@@ -67,14 +83,13 @@ BuiltIn = PublishedDataset | CensusDataset
 """A data set that comes with the package, or with the way to it."""
 
 
-def _built_in(name: str, facts: Mapping[str, Any]) -> BuiltIn:
-    """Make one entry: official files with their sums, or an address with a file per state."""
-    return (PublishedDataset if "files" in facts else CensusDataset)(name=name, **facts)
-
-
 def _published() -> dict[str, BuiltIn | Dataset]:
+    """Read the catalogue: official files with their sums, or an address with a file per state."""
     text = (resources.files("mfairfl.data") / "catalog.toml").read_text(encoding="utf-8")
-    return {name: _built_in(name, facts) for name, facts in tomllib.loads(text).items()}
+    return {
+        name: (PublishedDataset if "files" in facts else CensusDataset)(name=name, **facts)
+        for name, facts in tomllib.loads(text).items()
+    }
 
 
 def _accept(thing: Any) -> BuiltIn | Dataset:
@@ -103,23 +118,20 @@ def list_datasets() -> list[dict[str, Any]]:
 
     Examples
     --------
-    >>> [(one["name"], one["rows"], one["bundled"]) for one in list_datasets()][:3]
+    >>> [(facts["name"], facts["rows"], facts["bundled"]) for facts in list_datasets()][:3]
     [('acs-income', 1664500, False), ('adult', 48842, True), ('bank', 45211, True)]
     """
-    found = []
-    for name in DATASETS.names():
-        dataset = DATASETS.get(name)
-        published = None if isinstance(dataset, Dataset) else dataset
-        facts = {
+    return [
+        {
             "name": name,
             "title": dataset.title or name,
-            "rows": published and published.rows,
+            "rows": dataset.rows,
             "sensitive": [s.name for s in dataset.task.sensitive],
-            "bundled": published and published.bundled,
-            "licence": published and published.licence,
+            "bundled": dataset.bundled,
+            "licence": dataset.licence,
         }
-        found.append(facts)
-    return found
+        for name, dataset in ((name, DATASETS.get(name)) for name in DATASETS.names())
+    ]
 
 
 def load_dataset(
@@ -167,41 +179,38 @@ def load_dataset(
     >>> len(table), int(table.y.sum()), table.attributes[0].groups
     (48842, 11687, ('Female', 'Male'))
     """
-    found = _find(dataset)
-    used = _options(found, options)
+    entry = _find(dataset)
+    used = _options(entry, options)
     if task is not None and sensitive is not None:
         raise DataError("give task= or sensitive=, not both: a task names its own attributes")
-    chosen = task or _task(found, found.task, sensitive, used)
-    given = None if path is None else Path(path)
-    if isinstance(found, Dataset):
-        source = f"read by data set {found.name}" + ("" if path is None else f" from {path}")
-        table = table_from_frame(found.read(given), chosen, name=found.name)
+    chosen = task or _task(entry, entry.task, sensitive, used)
+    file = None if path is None else Path(path)
+    if isinstance(entry, Dataset):
+        source = f"read by data set {entry.name}" + ("" if path is None else f" from {path}")
+        table = table_from_frame(entry.read(file), chosen, name=entry.name)
         return replace(table, notes=(source, *table.notes))
-    reading = found.read(
-        LoadRequest(
-            path=given,
-            folder=cache_folder(data_home) / found.name,
-            offline=offline,
-            strict=verify,
-            options=used,
-            given=frozenset(options),
-        )
+    raw = entry.read(
+        file,
+        folder=cache_folder(data_home) / entry.name,
+        offline=offline,
+        strict=verify,
+        options=used,
+        chosen=options.keys(),
     )
-    frame = _propublica_rows(reading.frame) if used.get("filtered") else reading.frame
-    chosen = task or _task(found, reading.task, sensitive, used)
-    table = table_from_frame(frame, chosen, name=found.name, sha256=reading.sha256)
-    return replace(table, notes=(*reading.notes, *table.notes))
+    frame = _propublica_rows(raw.frame) if used.get("filtered") else raw.frame
+    chosen = task or _task(entry, raw.task, sensitive, used)
+    table = table_from_frame(frame, chosen, name=entry.name, sha256=raw.sha256)
+    return replace(table, notes=(*raw.notes, *table.notes))
 
 
 def _options(dataset: BuiltIn | Dataset, given: Mapping[str, object]) -> dict[str, OptionValue]:
     """Return every option of a data set: its defaults, and what was given in their place."""
-    known = {} if isinstance(dataset, Dataset) else dataset.options
-    for key in given:
-        if not known:
-            raise DataError(f"data set {dataset.name} takes no option '{key}': remove it")
-        require_known(f"option of data set {dataset.name}", [key], known, DataError)
-    return known | {
-        key: _option(f"option {key}={value!r} of data set {dataset.name}", value, known[key])
+    where, defaults = f"data set {dataset.name}", dict(dataset.options)
+    if given and not defaults:
+        raise DataError(f"{where} takes no option '{next(iter(given))}': remove it")
+    require_known(f"option of {where}", given, defaults, DataError)
+    return defaults | {
+        key: _option(f"option {key}={value!r} of {where}", value, defaults[key])
         for key, value in given.items()
     }
 
@@ -267,8 +276,8 @@ def verify(name: str | None = None, *, data_home: str | Path | None = None) -> l
     for dataset in map(DATASETS.get, names):
         if isinstance(dataset, Dataset):
             raise DataError(f"data set '{name}' is not a published one: no sha256 to compare")
-        found = dataset.checks(cache_folder(data_home) / dataset.name)
-        checks += [check for check in found if name is not None or check.found is not None]
+        compared = dataset.checks(cache_folder(data_home) / dataset.name)
+        checks += [check for check in compared if name is not None or check.found is not None]
     return checks
 
 
@@ -292,8 +301,8 @@ def describe(
     >>> facts["rows"], facts["favourable"]["rows"], facts["attributes"]["age"]["other"]
     (45211, 5289, {'rows': 1997, 'favourable': 709, 'base_rate': 0.355})
     """
-    found = _find(dataset)
-    names = tuple(s.name for s in found.task.sensitive)
+    entry = _find(dataset)
+    names = tuple(s.name for s in entry.task.sensitive)
     chosen: dict[str, Any] = {"data_home": data_home, "offline": offline, **options}
     table = load_dataset(dataset, path, sensitive=names, **chosen)
     attributes: dict[str, dict[str, dict[str, float | None]]] = {}
@@ -306,10 +315,9 @@ def describe(
             for group, n, k in zip(attribute.groups, rows, good, strict=True)
         }
     good_rows = int(table.y.sum())
-    published = None if isinstance(found, Dataset) else found
     return {
-        "name": found.name,
-        "title": found.title or found.name,
+        "name": entry.name,
+        "title": entry.title or entry.name,
         "rows": len(table),
         "label": table.task.label,
         "favourable": {
@@ -318,10 +326,10 @@ def describe(
             "share": round(good_rows / len(table), 3),
         },
         "attributes": attributes,
-        "options": _options(found, options),
-        "files": {file.name: file.sha256 for file in published.files} if published else {},
+        "options": _options(entry, options),
+        "files": {file.name: file.sha256 for file in entry.files},
         "source": table.notes[0],
-        "licence": published.licence if published else "",
-        "citation": published.citation if published else "",
-        "traps": list(published.traps) if published else [],
+        "licence": entry.licence or "",
+        "citation": entry.citation,
+        "traps": list(entry.traps),
     }

