@@ -165,7 +165,7 @@ def damaged_checkpoints(command: Command, folder: Path, expected: dict[str, obje
     stopped, other = folder / "stopped", folder / "other"
     command.run(stopped, failpoint="round.planned@7")
     command.run(other, seed=1, failpoint="round.planned@7")
-    identity = read_record(stopped / "run.json", to_resume=True).identity
+    identity = read_record(stopped / "run.json").identity
     names = [path.name for path in sorted((stopped / "checkpoint").glob("round-*.ckpt"))]
     shutil.copytree(stopped / "checkpoint", folder / "older alone")
     (folder / "older alone" / names[1]).unlink()

@@ -22,7 +22,7 @@ from mfairfl.experiments.references import ReferenceTrial, reference_trials
 from mfairfl.experiments.study import Study, Trial, load_study, trials
 from mfairfl.runs.config import Config
 from mfairfl.runs.record import RunRecord
-from mfairfl.runs.references import ReferenceRecord, ReferenceRequest
+from mfairfl.runs.reference_records import ReferenceRecord, ReferenceRequest
 from mfairfl.runs.workers import run_and_fit
 
 SEEDS = tuple(range(60, 65))

@@ -66,8 +66,8 @@ def test_everyone_selected_is_the_first_thing_said(train):
     rows = sum(client["n"] for client in test["by_client"].values())
     taken = round(test["selection_rate"] * rows)
     assert warning.startswith(
-        f"the model decides alike for nearly everyone: it selects {taken} of {rows} test rows, so "
-        "low violations say nothing. "
+        f"the model gives almost everyone the same decision: it selects {taken} of {rows} test "
+        "rows, so low violations say nothing. "
     )
     assert "output.tolerance" in warning or "training.rounds" in warning
 
@@ -110,7 +110,7 @@ def test_predict_says_it_of_the_rows_of_the_file(cli, train):
     train("good", "--strategy", "fedavg")
     FILES["random"].to_csv("new.csv", index=False)
     answer = cli("predict", "run", "--csv", "new.csv", "--out", "p.csv")
-    assert answer.out.startswith("warning: the model is not shown to decide better than by lot")
+    assert answer.out.startswith("warning: the model does no better than random guessing")
     answer = cli("predict", "run", "--csv", "new.csv", "--out", "q.csv", "--json")
     (warning,) = json.loads(answer.out)["warnings"]
     assert "on 3,000 labelled rows" in warning

@@ -89,7 +89,7 @@ def test_a_useless_model_that_meets_its_goal_is_no_good_news(tmp_path, tolerance
     (one,), said = judged(tmp_path, nobody, tolerance=tolerance)
     assert one.outcome == ("met" if tolerance else "no verdict")
     assert one.caution.startswith(
-        "the model decides alike for nearly everyone: it selects 0 of 2,"
+        "the model gives almost everyone the same decision: it selects 0 of 2,"
     )
     assert said.endswith(f"A low number is no good news here: {one.caution}.")
 

@@ -41,7 +41,7 @@ def test_losses_and_their_parity_equal_those_of_the_raw_test_rows():
 def test_a_model_that_answers_alike_is_called_so_and_an_ordinary_one_is_not():
     constant = mfairfl.train(people_federation(), strategy="constant", rounds=0, **SMALL)
     (warning,) = constant.record.warnings
-    assert "decides alike for nearly everyone: it selects 0 of 52 test rows" in warning
+    assert "gives almost everyone the same decision: it selects 0 of 52 test rows" in warning
     trained = {"rounds": 8, "lr": 0.05, "weight_decay": 0.1}
     ordinary = mfairfl.train(people_federation(), strategy="fedavg", **SMALL, **trained)
     assert 0.01 < ordinary.metrics["train"]["selection_rate"] < 0.99

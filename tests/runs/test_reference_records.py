@@ -12,10 +12,10 @@ import mfairfl
 import pooled_by_hand
 from mfairfl.errors import MfairflError, RunDirectoryError
 from mfairfl.references import REFERENCES
-from mfairfl.runs import references as module
+from mfairfl.runs import reference_records as module
 from mfairfl.runs.config import make_config
 from mfairfl.runs.options import settings
-from mfairfl.runs.references import ReferenceRecord, ReferenceRequest, fit_references
+from mfairfl.runs.reference_records import ReferenceRecord, ReferenceRequest, fit_references
 from mfairfl.runs.workers import run_and_fit
 
 

@@ -14,7 +14,7 @@ from mfairfl.data import Task, partition, read_table
 from mfairfl.data.files import FileFormat, read_file
 from mfairfl.errors import DataError
 from mfairfl.runs.record import RunRecord
-from mfairfl.runs.trained_rows import splits_of_rows
+from mfairfl.runs.rows import splits_of_rows
 from mfairfl.silo.policy import Policy
 
 QUICK = {"strategy": "fedavg", "rounds": 8, "hidden": (8,), "local_epochs": 2, "seed": 5}

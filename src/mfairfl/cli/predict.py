@@ -105,8 +105,8 @@ def predict(
 
     record = RunRecord.read(run)
     content = read_file(csv, FileFormat(delimiter, encoding, header, sheet))
+    from mfairfl.runs.outcome import AdviceSettings, model_warnings  # noqa: PLC0415
     from mfairfl.runs.predictor import load  # noqa: PLC0415 - loads PyTorch
-    from mfairfl.runs.usefulness import asked_of, doubts  # noqa: PLC0415
 
     predictor = load(run, trust=trust)
     kept = split_names(keep or (), content.frame.columns)
@@ -134,7 +134,7 @@ def predict(
     found = None if measured is None else measured.evaluate(majority=record.tallies["train"])
     if measured is not None and found is not None:
         what = f"{chosen.measured or 'labelled'} rows"
-        warnings += doubts(found, measured.tally, asked_of(record), rows=what)
+        warnings += model_warnings(found, measured.tally, AdviceSettings.of(record), rows=what)
     decided = int(table["favourable"].sum())
     if json:
         facts = {"out": str(out), "rows": len(table), "favourable": decided, "kept": kept}
@@ -182,7 +182,7 @@ def _chosen_rows(
     kept: Sequence[str],
 ) -> _ChosenRows:
     from mfairfl.runs.record import reported  # noqa: PLC0415 - only when called
-    from mfairfl.runs.trained_rows import splits_of_rows  # noqa: PLC0415
+    from mfairfl.runs.rows import splits_of_rows  # noqa: PLC0415
 
     frame = content.frame
     places: Sequence[int] = range(len(frame))

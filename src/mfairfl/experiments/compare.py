@@ -25,7 +25,7 @@ from mfairfl.experiments.results import (
 from mfairfl.experiments.study import Study, load_study, trials
 from mfairfl.files import write_atomically
 from mfairfl.runs.execute import Run
-from mfairfl.runs.references import ReferenceRequest
+from mfairfl.runs.reference_records import ReferenceRequest
 from mfairfl.runs.workers import PlannedRun, planned_runs, run_and_fit
 
 

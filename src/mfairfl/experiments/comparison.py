@@ -17,7 +17,7 @@ from mfairfl.fairness.results import Bounds, Numbers
 from mfairfl.references import known_reference
 from mfairfl.runs.execute import Run
 from mfairfl.runs.record import RunRecord
-from mfairfl.runs.references import ReferenceRecord, fit_on_rows_of
+from mfairfl.runs.reference_records import ReferenceRecord, fit_on_rows_of
 from mfairfl.runs.side_by_side import different_rows, distinct_names
 from mfairfl.text import aligned
 

@@ -31,9 +31,9 @@ from mfairfl.fairness import frontier
 from mfairfl.fairness.rates import decision_notions
 from mfairfl.files import write_atomically
 from mfairfl.runs.figures import save_figure
+from mfairfl.runs.outcome import nearly_constant
 from mfairfl.runs.record import Metrics, RunRecord
-from mfairfl.runs.references import ReferenceRecord
-from mfairfl.runs.usefulness import nearly_constant
+from mfairfl.runs.reference_records import ReferenceRecord
 from mfairfl.text import formula_safe_frame, markdown_escaped
 
 _OVERALL = ("accuracy", "balanced_accuracy", "true_positive_rate", "selection_rate")

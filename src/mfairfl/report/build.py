@@ -20,7 +20,7 @@ from mfairfl.report.reported_run import read_runs
 from mfairfl.report.server_view import view_of, withheld_by_silos
 from mfairfl.report.training_history import training_history
 from mfairfl.report.treatment import data_treatment
-from mfairfl.runs.references import fit_on_rows_of
+from mfairfl.runs.reference_records import fit_on_rows_of
 from mfairfl.text import one_line
 
 _LONGEST = 2000  # characters of a text

@@ -11,7 +11,7 @@ from mfairfl.report.document import ComparedModel
 from mfairfl.report.reported_run import Aim, ReportedRun
 from mfairfl.report.wording import known_notion
 from mfairfl.runs.record import Evaluation
-from mfairfl.runs.references import ReferenceRecord
+from mfairfl.runs.reference_records import ReferenceRecord
 from mfairfl.runs.side_by_side import different_rows
 
 _BEFORE = (

@@ -23,7 +23,7 @@ from mfairfl.report.wording import (
     points,
     range_of_points,
 )
-from mfairfl.runs.usefulness import asked_of, doubts
+from mfairfl.runs.outcome import AdviceSettings, model_warnings
 
 
 def judgements(run: ReportedRun) -> list[Judgement]:
@@ -75,7 +75,9 @@ def _caution(run: ReportedRun) -> str:
     """Return the first reason why good fairness numbers would be worthless; empty if none is."""
     if run.tally is None:
         return ""
-    lines = doubts(run.found, run.tally, asked_of(run.record), rows=f"{run.split} rows")
+    lines = model_warnings(
+        run.found, run.tally, AdviceSettings.of(run.record), rows=f"{run.split} rows"
+    )
     return lines[0].partition(". ")[0] if lines else ""
 
 

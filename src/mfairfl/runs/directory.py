@@ -1,27 +1,39 @@
-"""A run on disk: who may write it, and the files of its model."""
+"""A run on disk: the lock that one process holds, what may be resumed, and the served model."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from filelock import FileLock, Timeout
+from pydantic import ValidationError
+from safetensors.numpy import save as save_tensors
 
 from mfairfl.data import Encoder
-from mfairfl.engine.checkpoint import Checkpoints
-from mfairfl.engine.output import Served
-from mfairfl.errors import MfairflError, RunDirectoryError
+from mfairfl.data.values import StrictModel
+from mfairfl.engine.checkpoint import Checkpoints, parse_tensors
+from mfairfl.engine.output import Kind, Served
+from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
+from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.files import read_regular_file, write_atomically
 from mfairfl.runs.options import dotted
 from mfairfl.runs.record import RunRecord, StartedRecord, read_record
-from mfairfl.runs.served_file import dump_served, parse_served
 
 _MODEL_FILES = ("model.safetensors", "encoder.json")
 # Files that may exist before a run does: its lock, and what a local deployment writes first.
 _EXPECTED = {".lock", "deployment", "journal.jsonl", "silos"}
+_RESTORE = "restore it or train again"
+_HEADER = "served"  # key of the header in model.safetensors
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "members": np.dtype(np.float32),
+    "weights": np.dtype(np.float64),
+}
+_ROUNDING = 1e-6
 
 
 class RunDirectory:
@@ -33,11 +45,7 @@ class RunDirectory:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-
-    @property
-    def record_path(self) -> Path:
-        """Where the record is."""
-        return self.path / "run.json"
+        self.record_path = self.path / "run.json"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -104,9 +112,10 @@ class RunDirectory:
                 "choose another --out"
             )
 
-    def write_model(self, served: Served) -> None:
-        """Write model.safetensors: members and their weights."""
+    def write_model(self, served: Served) -> dict[str, str]:
+        """Write model.safetensors; return the SHA-256 of each file the model is read from."""
         write_atomically(self.path / "model.safetensors", dump_served(served))
+        return {name: _sha256(self._read(name)) for name in _MODEL_FILES}
 
     def write_encoder(self, encoder: Encoder) -> None:
         """Write encoder.json."""
@@ -115,28 +124,24 @@ class RunDirectory:
     def write_run(self, record: RunRecord, served: Served, encoder: Encoder) -> None:
         """Write a finished run that was kept in memory, of whose rounds nothing is kept."""
         self.require_empty()
-        self.write_model(served)
         self.write_encoder(encoder)
-        record.model_copy(update={"files": self.digests()}).write(self.path)
-
-    def digests(self) -> dict[str, str]:
-        """Return the SHA-256 of each file that the served model is read from."""
-        return {name: hashlib.sha256(self._read(name)).hexdigest() for name in _MODEL_FILES}
+        files = self.write_model(served)
+        record.model_copy(update={"files": files}).write(self.path)
 
     def read_model(self, digests: Mapping[str, str]) -> tuple[Served, Encoder]:
         """Read the model and its encoder; refuse files that the record was not written with."""
         data = {name: self._read(name) for name in _MODEL_FILES}
         for name, content in data.items():
-            if hashlib.sha256(content).hexdigest() != digests.get(name):
+            if _sha256(content) != digests.get(name):
                 raise RunDirectoryError(
                     f"{self.path / name}: its SHA-256 is not the one in run.json: damaged or "
-                    "replaced; restore it or train again"
+                    f"replaced; {_RESTORE}"
                 )
         model, encoder = (self.path / name for name in _MODEL_FILES)
         try:
             served = parse_served(data[model.name])
         except MfairflError as error:
-            raise RunDirectoryError(f"{model}: {error}; restore it or train again") from None
+            raise RunDirectoryError(f"{model}: {error}; {_RESTORE}") from None
         return served, Encoder.from_json(data[encoder.name], name=str(encoder))
 
     def _read(self, name: str) -> bytes:
@@ -144,26 +149,123 @@ class RunDirectory:
         try:
             return read_regular_file(path)
         except FileNotFoundError:
-            raise RunDirectoryError(f"{path}: not found; restore it or train again") from None
+            raise RunDirectoryError(f"{path}: not found; {_RESTORE}") from None
         except OSError as error:
             raise RunDirectoryError(
-                f"{path}: cannot be read ({error.strerror}); restore it or train again"
+                f"{path}: cannot be read ({error.strerror}); {_RESTORE}"
             ) from None
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _difference(old: StartedRecord | RunRecord, new: StartedRecord) -> str:
     """Name the first setting in which two runs differ."""
     if old.data.sha256 != new.data.sha256:
         return "trained on other data"
-    mine, theirs = _settings(new), _settings(old)
-    for key in [*mine, *theirs]:
-        if mine.get(key) != theirs.get(key):
-            return f"{key} is {theirs.get(key)} there and {mine.get(key)} here"
+    there, here = _settings(old), _settings(new)
+    for key in [*here, *there]:
+        if here.get(key) != there.get(key):
+            return f"{key} is {there.get(key)} there and {here.get(key)} here"
     return "made by another version of mfairfl"
 
 
 def _settings(record: StartedRecord | RunRecord) -> dict[str, Any]:
     """Return what decides a run, by dotted keys: the configuration, then how rows were given."""
     plain = record.model_dump(mode="json", include={"config", "federation", "task"})
-    given = {key: plain["federation"][key] for key in ("scheme", "seed", "options")}
-    return dotted(plain["config"]) | dotted({"federation": given, "task": plain["task"]})
+    split = {key: plain["federation"][key] for key in ("scheme", "seed", "options")}
+    return dotted(plain["config"]) | dotted({"federation": split, "task": plain["task"]})
+
+
+# ------------------------------------------------------------------ model.safetensors
+
+
+class _ServedHeader(StrictModel):
+    """What the arrays are."""
+
+    kind: Kind
+    names: tuple[str, ...]
+    clients: tuple[str, ...] = ()
+    thresholds: dict[str, Any] | None = None
+
+
+def dump_served(served: Served) -> bytes:
+    """Return the file of a served model."""
+    header = _ServedHeader(
+        kind=served.kind,
+        names=served.names,
+        clients=served.clients,
+        thresholds=None if served.thresholds is None else served.thresholds.to_json(),
+    )
+    arrays = {
+        name: np.ascontiguousarray(getattr(served, name), dtype=dtype)
+        for name, dtype in _DTYPES.items()
+    }
+    # One key only: the order of several would differ from one writing to the next.
+    data: bytes = save_tensors(arrays, metadata={_HEADER: json.dumps(header.model_dump())})
+    return data
+
+
+def parse_served(data: bytes) -> Served:
+    """Return the served model of a file that anyone may have written.
+
+    Raises
+    ------
+    MfairflError
+        If it is not what `dump_served` writes of a model that can answer.
+    """
+    try:
+        arrays, header = parse_tensors(data, _HEADER)
+        fields = _ServedHeader.model_validate(header)
+    except ValidationError as error:
+        raise RunDirectoryError(f"its header: {first_problem(error, _ServedHeader)}") from None
+    except ValueError as error:
+        raise RunDirectoryError(f"not a model of mfairfl ({error})") from None
+    if problem := _problem_of_arrays(arrays):
+        raise RunDirectoryError(problem)
+    rule = None if fields.thresholds is None else Thresholds.from_json(fields.thresholds)
+    served = Served(
+        kind=fields.kind,
+        members=arrays["members"],
+        weights=arrays["weights"],
+        names=fields.names,
+        clients=fields.clients,
+        thresholds=rule,
+    )
+    if problem := _contradiction(served):
+        raise RunDirectoryError(problem)
+    return served
+
+
+def _problem_of_arrays(arrays: Mapping[str, np.ndarray]) -> str:
+    if set(arrays) != set(_DTYPES):
+        return f"it holds {sorted(arrays)[:5]}, not members and weights"
+    for name, dtype in _DTYPES.items():
+        if arrays[name].dtype != dtype:
+            return f"{name} are {arrays[name].dtype}, not {dtype}"
+        if not np.isfinite(arrays[name]).all():
+            return f"{name} hold values that are not finite: training diverged, or it was altered"
+    members, weights = arrays["members"], arrays["weights"]
+    if members.ndim != 2 or 0 in members.shape or weights.shape != members.shape[:1]:
+        return f"members {members.shape} and weights {weights.shape} do not fit: (R, m) and (R,)"
+    return ""
+
+
+def _contradiction(served: Served) -> str:
+    """Return where number, owners or shares of the members contradict the kind of model."""
+    count, owners = len(served.members), len(served.clients)
+    if len(served.names) != count or (served.kind == "single" and count != 1):
+        return f"{count} members, {len(served.names)} names, '{served.kind}'"
+    if owners != count and (owners or served.kind == "personal"):
+        return f"{count} members of {owners} clients"
+    if len(set(served.clients)) < owners:
+        return "two members belong to one client"
+    shares = served.weights
+    if served.kind in ("mixture", "ensemble") and (
+        (shares < 0).any() or abs(shares.sum() - 1) > _ROUNDING
+    ):
+        return "weights must be 0 or more and sum to 1"
+    if served.thresholds is not None and served.kind != "single":
+        return f"thresholds of a '{served.kind}'"
+    return ""

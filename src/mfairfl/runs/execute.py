@@ -138,7 +138,7 @@ def _prepare(
 ) -> _PreparedRun | Run:
     """Prepare a run, or return it if its directory already holds the result."""
     federation = _federation(request, federations)
-    facts = FederationFacts.model_validate(federation.summary())
+    facts = FederationFacts.of(federation)
     module = None if request.module is None else _name(request.module)
     record = started_record(request.config, federation.task, facts, module)
     model = model_of(request.config, federation.pool.inputs.width, request.module)

@@ -12,7 +12,7 @@ from mfairfl.data import Encoder, Task, cells_of
 from mfairfl.engine.output import Served
 from mfairfl.errors import DataError, unknown
 from mfairfl.models import Model
-from mfairfl.runs.reading import read_rows
+from mfairfl.runs.rows import read_rows
 
 
 class ServedModule(nn.Module):

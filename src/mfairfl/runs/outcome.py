@@ -1,23 +1,42 @@
-"""The record of a run as it is made: its identity at the start, every number at the end."""
+"""The record of a run as it is made: its identity at the start, numbers and warnings at the end.
+
+Good fairness numbers can be worthless: a model that selects everyone, or guesses, violates no
+notion. Such models are warned about before any number is shown, on the rows that are reported
+(test rows if there are any), where intervals rule out chance:
+
+* decisions that are nearly constant;
+* a balanced accuracy that is not above ½ beyond its interval;
+* an accuracy below that of the constant classifier. Among the rows that the two decide differently
+  the model is then right less often than not (Wilson's interval of that share is below ½:
+  McNemar's test). If the run is constrained and its scores tell the labels apart (the interval of
+  ROC-AUC is above ½), accuracy was given up for the constraint; else training has failed.
+"""
 
 from __future__ import annotations
 
 import json
 import platform
+from dataclasses import dataclass
 from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from mfairfl.data import Task
-from mfairfl.engine.loop import Result
-from mfairfl.engine.state import Setup
+from mfairfl.engine.output import Rule
 from mfairfl.failpoints import failpoint
-from mfairfl.models import Model
+from mfairfl.fairness.rates import pooled_table
+from mfairfl.fairness.tally import Tally
+from mfairfl.fairness.uncertainty import wilson
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.evaluation import evaluate
 from mfairfl.runs.record import (
     DataFacts,
+    Evaluation,
     FederationFacts,
     MachineFacts,
+    Metrics,
     MetricsBySplit,
     ModelFacts,
     RunRecord,
@@ -26,9 +45,19 @@ from mfairfl.runs.record import (
     Timing,
     reported,
 )
-from mfairfl.runs.usefulness import Asked, doubts
 
-_LIBRARIES = ("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors")
+if TYPE_CHECKING:  # reading warnings needs no PyTorch
+    from mfairfl.engine.loop import Result
+    from mfairfl.engine.state import Setup
+    from mfairfl.models import Model
+
+NEAR_CONSTANT = 0.01  # a model that selects fewer (or all but fewer) hardly decides anything
+_FEW = 100  # rows: below, an interval is wide whatever the model
+
+
+def library_versions(*libraries: str) -> dict[str, str]:
+    """Return the versions of Python and of installed libraries."""
+    return {"python": platform.python_version(), **{name: version(name) for name in libraries}}
 
 
 def started_record(
@@ -41,21 +70,16 @@ def started_record(
     settings = config.model_dump(mode="json")
     if module is not None:
         settings["model"] = {"kind": "module", "factory": module}
-    count = sum(client.rows or 0 for client in federation.clients)
-    data = DataFacts(name=federation.table, sha256=federation.sha256, rows=count)
     # Rows in memory come with a task, a split and a seed that the configuration does not know.
-    given = [federation.scheme, federation.seed, federation.options]
-    rows = [data.sha256, task.model_dump(mode="json"), *given, module]
+    split = [federation.scheme, federation.seed, federation.options]
+    rows = [federation.sha256, task.model_dump(mode="json"), *split, module]
     return StartedRecord(
         status="running",
         identity=config.identity(json.dumps(rows, sort_keys=True)),
         config=settings,
         seed=config.seed,
-        versions={
-            "python": platform.python_version(),
-            **{name: version(name) for name in _LIBRARIES},
-        },
-        data=data,
+        versions=library_versions("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors"),
+        data=DataFacts.of(federation),
         task=task,
         federation=federation,
     )
@@ -71,26 +95,28 @@ def finish_run(
     directory: RunDirectory | None,
 ) -> RunRecord:
     """Return the record of a finished run, written with its model if there is a directory."""
-    files = {}
     failpoint("run.trained")
-    if directory is not None:
-        directory.write_model(result.served)
-        files = directory.digests()
-    attributes = setup.summary.attributes
+    files = {} if directory is None else directory.write_model(result.served)
+    served, training = result.served, started.config["training"]
     tallies = {
-        split: result.served.tally(result.measured, split, attributes) for split in setup.splits
+        split: served.tally(result.measured, split, setup.summary.attributes)
+        for split in setup.splits
     }
-    found = {
+    evaluations = {
         split: evaluate(
             tally,
             scores=result.scored[split],
-            randomised=result.served.kind == "mixture",
+            randomised=served.kind == "mixture",
             majority=tallies["train"],
         )
         for split, tally in tallies.items()
     }
-    served, training = result.served, started.config["training"]
-    shown, left_out = reported(found), sorted(result.left_out.items())
+    shown = reported(evaluations)
+    advice = AdviceSettings(
+        constrained=setup.strategy.card.constrained or _chooses(setup.output.rule),
+        notions=tuple(item.name for item in setup.summary.constraints.notions),
+        tolerance=setup.output.tolerance,
+    )
     record = RunRecord(
         **dict(started) | {"status": "complete"},
         rounds=result.rounds,
@@ -107,17 +133,20 @@ def finish_run(
             thresholds=None if served.thresholds is None else served.thresholds.to_json(),
         ),
         warnings=[
-            *doubts(found[shown], tallies[shown], _asked(setup), rows=f"{shown} rows"),
-            *(f"{name}: not in the final numbers ({why})" for name, why in left_out),
+            *model_warnings(evaluations[shown], tallies[shown], advice, rows=f"{shown} rows"),
+            *(
+                f"{client}: not in the final numbers ({reason})"
+                for client, reason in sorted(result.left_out.items())
+            ),
             *result.warnings,
         ],
-        metrics=MetricsBySplit(**{split: one.metrics for split, one in found.items()}),
-        intervals={split: one.intervals for split, one in found.items()},
-        noise_floor={split: one.noise_floor for split, one in found.items()},
-        constant_classifier={split: one.constant_classifier for split, one in found.items()},
+        metrics=MetricsBySplit(**{split: e.metrics for split, e in evaluations.items()}),
+        intervals={split: e.intervals for split, e in evaluations.items()},
+        noise_floor={split: e.noise_floor for split, e in evaluations.items()},
+        constant_classifier={split: e.constant_classifier for split, e in evaluations.items()},
         tallies=tallies,
         timing=timing,
-        machine=MachineFacts(system=platform.system(), machine=platform.machine()),
+        machine=MachineFacts.here(),
         files=files,
     )
     failpoint("run.served")
@@ -126,11 +155,153 @@ def finish_run(
     return record
 
 
-def _asked(setup: Setup) -> Asked:
-    """Return what advice about the result depends on."""
-    output = setup.output
-    return Asked(
-        constrained=setup.strategy.card.constrained or output.rule not in ("last", "average"),
-        notions=tuple(item.name for item in setup.summary.constraints.notions),
-        tolerance=output.tolerance,
+# ------------------------------------------------------------------ warnings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdviceSettings:
+    """The settings of a run that advice depends on.
+
+    Attributes
+    ----------
+    constrained
+        Whether training or the output rule gives up accuracy for fairness.
+    notions
+        Names of the notions whose violation was to be low.
+    tolerance
+        How low: `output.tolerance`.
+    """
+
+    constrained: bool
+    notions: tuple[str, ...]
+    tolerance: float
+
+    @classmethod
+    def of(cls, record: RunRecord) -> AdviceSettings:
+        """Return those of a finished run, as far as its record has them."""
+        return cls(
+            constrained=_chooses(record.served.rule),
+            notions=tuple(record.config["fairness"]["notion"]),
+            tolerance=record.served.tolerance,
+        )
+
+
+def _chooses(rule: Rule) -> bool:
+    """Return whether an output rule gives up accuracy for fairness."""
+    return rule not in ("last", "average")
+
+
+def nearly_constant(metrics: Metrics) -> bool:
+    """Return whether almost everyone gets the same decision.
+
+    Examples
+    --------
+    >>> [nearly_constant(Metrics(selection_rate=rate)) for rate in (0.0, 0.2, 0.995)]
+    [True, False, True]
+    """
+    rate = metrics.get("selection_rate")
+    return rate is not None and not NEAR_CONSTANT <= rate <= 1 - NEAR_CONSTANT
+
+
+def model_warnings(
+    numbers: Evaluation, tally: Tally, settings: AdviceSettings, *, rows: str
+) -> list[str]:
+    """Return what makes the numbers of a model worthless, the worst first, and what to try next.
+
+    Parameters
+    ----------
+    numbers
+        The numbers.
+    tally
+        The counts they come from.
+    settings
+        Settings of the run.
+    rows
+        What the rows are called, for example ``test rows``.
+    """
+    lines = []
+    if "finite" in numbers.metrics.undefined.get("loss", ""):
+        lines.append(
+            "the loss of the served model is not a finite number: training diverged; lower "
+            "training.lr"
+        )
+    table = pooled_table(tally.counts)
+    balanced = numbers.intervals.get("balanced_accuracy")
+    if nearly_constant(numbers.metrics):
+        lines.append(
+            "the model gives almost everyone the same decision: it selects "
+            f"{table[:, 1].sum():,.0f} of {tally.n:,} {rows}, so low violations say nothing. "
+            f"{_advice(numbers, settings)}"
+        )
+    elif balanced is not None and balanced[0] <= 0.5:
+        few = f"; {tally.n} rows are also too few to be sure" if tally.n < _FEW else ""
+        value = f"{numbers.metrics['balanced_accuracy']:.4f}"
+        lines.append(
+            "the model does no better than random guessing, as far as can be shown: balanced "
+            f"accuracy {value} ({balanced[0]:.4f} to {balanced[1]:.4f}) on {tally.n:,} {rows}, so "
+            f"low violations say little. {_advice(numbers, settings)}{few}"
+        )
+    elif _below_constant(numbers, table):
+        lines.append(_price(numbers, settings, rows))
+    return lines
+
+
+def _below_constant(numbers: Evaluation, table: np.ndarray) -> bool:
+    """Return whether the constant classifier is right more often, beyond chance."""
+    majority = int(numbers.constant_classifier.get("selection_rate") == 1.0)
+    decided_otherwise = table[:, 1 - majority]
+    _, upper = wilson(decided_otherwise[1 - majority], decided_otherwise.sum())
+    return bool(upper < 0.5)
+
+
+def _price(numbers: Evaluation, settings: AdviceSettings, rows: str) -> str:
+    """Return why accuracy may be below the constant classifier's."""
+    accuracy, constant = numbers.metrics["accuracy"], numbers.constant_classifier["accuracy"]
+    both = (
+        f"accuracy {accuracy:.4f} on {rows} is below the {constant:.4f} of giving everyone the "
+        "commoner label"
     )
+    if settings.constrained and _ranks(numbers):
+        return (
+            f"{both}. That is the price of the constraint ({' and '.join(settings.notions)}), "
+            f"not a failure of training: the scores tell the labels apart ({_area(numbers)}). A "
+            f"larger output.tolerance (now {settings.tolerance:g}) or fairness.alpha, or another "
+            "notion, costs less; strategy fedavg shows the accuracy without a constraint"
+        )
+    return f"{both}. {_advice(numbers, settings)}"
+
+
+def _advice(numbers: Evaluation, settings: AdviceSettings) -> str:
+    """Return what to try, by what the scores show."""
+    if not _ranks(numbers):
+        interval = numbers.intervals.get("roc_auc")
+        fault = "do not tell the labels apart"
+        if interval is not None and interval[1] < 0.5:
+            fault = "rank the labels the wrong way round"
+        return (
+            f"Its scores {fault} ({_area(numbers)}): try more training.rounds or another "
+            "training.lr, and check label and features with `mfairfl doctor`"
+        )
+    apart = f"Its scores do tell the labels apart ({_area(numbers)})"
+    if settings.constrained:
+        return (
+            f"{apart}, so the constraint asks too much of the decisions: raise output.tolerance "
+            f"(now {settings.tolerance:g}) or fairness.alpha, or choose another notion"
+        )
+    return (
+        f"{apart}, but the threshold of ½ does not: try more training.rounds, check the balance "
+        "of the labels, or decide by the scores at another threshold"
+    )
+
+
+def _ranks(numbers: Evaluation) -> bool:
+    """Return whether scores are higher for favourable labels, beyond chance."""
+    interval = numbers.intervals.get("roc_auc")
+    return interval is not None and interval[0] > 0.5
+
+
+def _area(numbers: Evaluation) -> str:
+    value, interval = numbers.metrics.get("roc_auc"), numbers.intervals.get("roc_auc")
+    if value is None or interval is None:
+        return "ROC-AUC undefined"
+    return f"ROC-AUC {value:.4f}, {interval[0]:.4f} to {interval[1]:.4f}"

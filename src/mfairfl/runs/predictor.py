@@ -27,8 +27,8 @@ from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.evaluation import MeasuredRows, measure_predictions
 from mfairfl.runs.module import ServedModule
 from mfairfl.runs.prepare import ModuleFactory
-from mfairfl.runs.reading import ReadRows, read_rows
 from mfairfl.runs.record import RunRecord
+from mfairfl.runs.rows import ReadRows, read_rows
 
 _WRITTEN = ("row", "score", "decision", "favourable")
 

@@ -8,6 +8,7 @@ docs/run.schema.json as a JSON schema.
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,7 +26,7 @@ from pydantic import (
     field_validator,
 )
 
-from mfairfl.data import Split, Task
+from mfairfl.data import Federation, Split, Task
 from mfairfl.data.table import TreatmentKind
 from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Kind, Rule
@@ -68,6 +69,12 @@ class DataFacts(DocumentedModel):
     """SHA-256 of the rows."""
     rows: int
     """Number of rows of all clients and splits."""
+
+    @classmethod
+    def of(cls, federation: FederationFacts) -> DataFacts:
+        """Return what is known of a federation's rows."""
+        rows = sum(client.rows or 0 for client in federation.clients)
+        return cls(name=federation.table, sha256=federation.sha256, rows=rows)
 
 
 class ClientFacts(DocumentedModel):
@@ -157,6 +164,11 @@ class FederationFacts(DocumentedModel):
     """Who holds what."""
     disclosure: dict[str, DisclosureFacts] = Field(default_factory=dict)
     """By client: what silos withheld; empty where all rows were in one place, and before 0.7."""
+
+    @classmethod
+    def of(cls, federation: Federation) -> FederationFacts:
+        """Return the facts of clients whose rows are here."""
+        return cls.model_validate(federation.summary())
 
 
 class ModelFacts(DocumentedModel):
@@ -293,6 +305,11 @@ class MachineFacts(DocumentedModel):
 
     system: str
     machine: str
+
+    @classmethod
+    def here(cls) -> MachineFacts:
+        """Return the facts of this machine."""
+        return cls(system=platform.system(), machine=platform.machine())
 
 
 class _Record(DocumentedModel):

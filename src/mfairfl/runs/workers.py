@@ -19,20 +19,19 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, cast
 
 from mfairfl.errors import MfairflError
 from mfairfl.references import ReferenceName
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.extensions import exported, restore
 from mfairfl.runs.record import RunRecord
-from mfairfl.runs.references import ReferenceRecord, ReferenceRequest, fit_references
+from mfairfl.runs.reference_records import ReferenceRecord, ReferenceRequest, fit_references
 
 if TYPE_CHECKING:  # only a worker trains
     from mfairfl.engine.state import RoundRecord, RunState, Setup
@@ -53,12 +52,12 @@ class QueuedRun(NamedTuple):
 
 
 class PlannedRun(NamedTuple):
-    """What is known of a run before it begins.
+    """How much there is to do in a run.
 
     Attributes
     ----------
     rounds
-        Its rounds; 0 if it has none, or none are told of.
+        Its rounds; 0 if it has none, or reports none.
     work
         How long it takes, compared with the others: its epochs.
     """
@@ -77,7 +76,7 @@ def processors() -> int:
 def planned_runs(
     runs: Sequence[tuple[Config, str | Path]], references: Sequence[ReferenceRequest] = ()
 ) -> dict[str, PlannedRun]:
-    """Return what is known of runs and references, by their folders as `Progress` names them.
+    """Return how much there is to do, by the folders that `Progress` names.
 
     A reference counts as half an average run.
 
@@ -87,14 +86,14 @@ def planned_runs(
     >>> planned_runs([(config, "runs/adult")])
     {'runs/adult': PlannedRun(rounds=10, work=20)}
     """
-    found = {
+    planned = {
         str(out): PlannedRun(
             config.server_rounds(), config.training.rounds * config.training.local_epochs
         )
         for config, out in runs
     }
-    average = sum(run.work for run in found.values()) / len(found) if found else 1.0
-    return found | {str(one.out): PlannedRun(0, average / 2) for one in references}
+    average = sum(run.work for run in planned.values()) / len(planned) if planned else 1.0
+    return planned | {str(request.out): PlannedRun(0, average / 2) for request in references}
 
 
 def run_many(
@@ -138,13 +137,14 @@ def run_and_fit(
     References on the same rows are one batch, so that each of their models is fitted once.
     """
     train = [QueuedRun(config, out) for config, out in runs]
-    fit = [QueuedRun(one.config, one.out, one.name) for one in references]
+    fit = [QueuedRun(request.config, request.out, request.name) for request in references]
     pooled = [list(same) for _, same in groupby(sorted(fit, key=_rows), key=_rows)]
-    wanted = processes or processors()
-    size = max(1, min(_BATCH, -(-len(train) // wanted)))
-    batches = deque([*_batches(train, size), *pooled])
+    processes = processes or processors()
+    size = max(1, min(_BATCH, -(-len(train) // processes)))
+    batches = [*_batches(train, size), *pooled]
     exported(work.config for batch in batches for work in batch)  # refused here, not in a worker
-    _carry_out(batches, min(wanted, len(batches)), progress)
+    if batches:
+        _carry_out(batches, min(processes, len(batches)), progress)
     return (
         [RunRecord.read(work.out) for work in train],
         [ReferenceRecord.read(work.out) for work in fit],
@@ -166,20 +166,35 @@ def _rows(work: QueuedRun) -> str:
     return str((config.data, config.task, config.clients, config.seed))
 
 
-def _carry_out(batches: deque[list[QueuedRun]], count: int, progress: Progress | None) -> None:
-    """Give batches to worker processes until all are done, or one has gone wrong."""
-    if not batches:
-        return
-    with _workers(count) as workers, ThreadPoolExecutor(count) as pool:
-        following = [pool.submit(_feed, worker, batches, progress) for worker in workers]
+def _carry_out(
+    batches: Sequence[Sequence[QueuedRun]], count: int, progress: Progress | None
+) -> None:
+    """Give batches to worker processes until all are done, or one fails."""
+    idle = queue.SimpleQueue[Worker]()
+
+    def carry_out(batch: Sequence[QueuedRun]) -> None:
+        worker = idle.get()
         try:
-            error = _first_error(following)
+            _send(worker, batch)
+            _follow(worker, progress)
+        finally:
+            idle.put(worker)
+
+    with _workers(count) as workers, ThreadPoolExecutor(count) as pool:
+        for worker in workers:
+            idle.put(worker)
+        futures = [pool.submit(carry_out, batch) for batch in batches]
+        try:
+            going = set(futures)
+            while going:
+                # Woken up again and again: a Ctrl-C that another thread got is seen only then.
+                done, going = wait(going, timeout=0.2, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
         finally:  # also on Ctrl-C: the threads would carry on to the end of the list
-            batches.clear()
+            pool.shutdown(wait=False, cancel_futures=True)
             for worker in workers:
                 worker.kill()
-    if error is not None:
-        raise MfairflError(error)
 
 
 @contextmanager
@@ -203,64 +218,37 @@ def _workers(count: int) -> Iterator[list[Worker]]:
         yield workers
 
 
-def _first_error(following: Sequence[Future[str | None]]) -> str | None:
-    """Wait until all have ended, or one with an error."""
-    going = set(following)
-    while going:
-        # Not without end: where the system hands Ctrl-C to another thread, only waking up sees it.
-        ended, going = wait(going, timeout=0.2, return_when=FIRST_COMPLETED)
-        for error in filter(None, (each.result() for each in ended)):
-            return error
-    return None
+def _send(worker: Worker, batch: Sequence[QueuedRun]) -> None:
+    """Write a batch to a worker's standard input."""
+    runs = [
+        {"config": config.model_dump(mode="json"), "out": str(out), "reference": reference}
+        for config, out, reference in batch
+    ]
+    message = {"extensions": exported(work.config for work in batch), "runs": runs}
+    line = json.dumps(message).encode() + b"\n"
+    descriptor = cast("IO[str]", worker.stdin).fileno()
+    with suppress(BrokenPipeError):  # the worker has ended; `_follow` finds out how
+        while line:  # past Python's buffer, whose rest would be written again when it is closed
+            line = line[os.write(descriptor, line) :]
 
 
-def _feed(
-    worker: Worker, batches: deque[list[QueuedRun]], progress: Progress | None
-) -> str | None:
-    """Give a worker batch after batch until none is left; return what went wrong, if anything."""
-    while batches:
-        try:
-            batch = batches.popleft()
-        except IndexError:  # another worker was faster
-            break
-        items = [
-            {"config": c.model_dump(mode="json"), "out": str(out), "reference": reference}
-            for c, out, reference in batch
-        ]
-        extensions = exported(work.config for work in batch)
-        _send(worker, json.dumps({"extensions": extensions, "runs": items}))
-        error = _follow(worker, progress)
-        if error is not None:
-            return error
-    return None
-
-
-def _send(worker: Worker, line: str) -> None:
-    if worker.stdin is None:
-        return
-    rest = line.encode() + b"\n"
-    try:  # past Python's buffer: what is left in it would be written again when it is closed
-        while rest:
-            rest = rest[os.write(worker.stdin.fileno(), rest) :]
-    except BrokenPipeError:
-        return  # the worker has ended; `_follow` finds out how
-
-
-def _follow(worker: Worker, progress: Progress | None) -> str | None:
-    """Pass on a worker's messages until its batch is done; return what went wrong, if anything."""
+def _follow(worker: Worker, progress: Progress | None) -> None:
+    """Pass on a worker's messages until its batch is done; raise what went wrong, if anything."""
     for line in worker.stdout or ():
         message = json.loads(line)
         if "done" in message:
-            return None
+            return
         if "error" in message:
-            return str(message["error"])
+            raise MfairflError(message["error"])
         if progress is not None:
             progress(message["out"], message["round"], message["rounds"])
-    return f"a worker ended with code {worker.wait()}; run the same command again to resume"
+    raise MfairflError(
+        f"a worker ended with code {worker.wait()}; run the same command again to resume"
+    )
 
 
 class _RoundReporter:
-    """Callback in a worker that tells the parent of every round."""
+    """Callback in a worker that reports every round to the parent."""
 
     def __init__(self, out: str) -> None:
         self._out = out
@@ -281,7 +269,7 @@ def _answer(message: dict[str, Any]) -> None:
 def _read_batches(batches: queue.SimpleQueue[str]) -> None:
     for line in sys.stdin:
         batches.put(line)
-    os._exit(0)  # even in the middle of a round: nobody waits for it any more
+    os._exit(0)  # even in the middle of a round: the parent has ended or needs no more
 
 
 def _work() -> int:
@@ -305,16 +293,19 @@ def _work() -> int:
 
 def _carry_out_batch(runs: Sequence[dict[str, Any]]) -> None:
     """Train the runs of a batch side by side, or fit its references."""
-    given = [(make_config(run["config"]), Path(run["out"]), run["reference"]) for run in runs]
-    if given[0][2] is not None:
-        fit_references([ReferenceRequest(name=n, config=c, out=out) for c, out, n in given])
+    work = [(make_config(run["config"]), Path(run["out"]), run["reference"]) for run in runs]
+    references = [
+        ReferenceRequest(name=name, config=config, out=out) for config, out, name in work if name
+    ]
+    if references:
+        fit_references(references)
         return
     from mfairfl.runs.execute import RunRequest, run_requests  # noqa: PLC0415 - loads PyTorch
 
     run_requests(
         [
             RunRequest(config=config, out=out, callbacks=(_RoundReporter(str(out)),))
-            for config, out, _ in given
+            for config, out, _ in work
         ],
         workers=1,  # the processors have runs of their own
     )

@@ -18,8 +18,8 @@ from mfairfl.report.wording import (
     points,
     range_of_points,
 )
+from mfairfl.runs.outcome import nearly_constant
 from mfairfl.runs.record import Evaluation
-from mfairfl.runs.usefulness import nearly_constant
 from mfairfl.text import some_of
 
 FEW_ROWS = 30

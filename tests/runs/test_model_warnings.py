@@ -1,4 +1,4 @@
-"""What is said of a model, by hand-made decisions and scores on the rows that are reported."""
+"""Warnings about models, from hand-made decisions and scores on the rows that are reported."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from mfairfl.data import Attribute, Inputs
 from mfairfl.fairness import Tally
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.runs.evaluation import evaluate, evaluate_rows
-from mfairfl.runs.usefulness import Asked, doubts
+from mfairfl.runs.outcome import AdviceSettings, model_warnings
 from mfairfl.testing import people, people_federation
 
 SEX = Attribute("sex", ("F", "M"))
-PLAIN = Asked(constrained=False, notions=("demographic_parity",), tolerance=0.005)
-FAIR = Asked(constrained=True, notions=("accuracy_parity", "equalized_odds"), tolerance=0.02)
+PLAIN = AdviceSettings(constrained=False, notions=("demographic_parity",), tolerance=0.005)
+FAIR = AdviceSettings(
+    constrained=True, notions=("accuracy_parity", "equalized_odds"), tolerance=0.02
+)
 
 DIVERGED = (
     "the loss of the served model is not a finite number: training diverged; lower training.lr"
 )
 
 
-def said(y, decisions, p, asked, majority=None):
-    """The doubts about these rows, half of them women's."""
+def warnings_about(y, decisions, p, asked, majority=None):
+    """The warnings about these rows, half of them women's."""
     cells = np.arange(len(y)) % 2
     labels = y if majority is None else np.full(len(y), majority)
     common = Tally.from_predictions(labels, labels, sensitive_features=cells)
@@ -34,7 +36,7 @@ def said(y, decisions, p, asked, majority=None):
     )
     groups = {"sex": np.array(SEX.groups)[cells]}
     tally = Tally.from_predictions(y, decisions, sensitive_features=groups)
-    return doubts(found, tally, asked, rows="test rows")
+    return model_warnings(found, tally, asked, rows="test rows")
 
 
 def rows(n=1000, base=0.3, signal=1.5, seed=0):
@@ -43,9 +45,9 @@ def rows(n=1000, base=0.3, signal=1.5, seed=0):
     return y, 1 / (1 + np.exp(-(signal * (2 * y - 1) + rng.normal(size=n))))
 
 
-def test_a_useful_model_is_not_doubted():
+def test_a_useful_model_has_no_warning():
     y, p = rows()
-    assert said(y, p > 0.5, p, PLAIN) == said(y, p > 0.5, p, FAIR) == []
+    assert warnings_about(y, p > 0.5, p, PLAIN) == warnings_about(y, p > 0.5, p, FAIR) == []
 
 
 def test_scores_that_are_not_finite_come_first():
@@ -57,41 +59,41 @@ def test_scores_that_are_not_finite_come_first():
     for changed, lines in ((logits, []), (np.where(p == p.max(), np.inf, logits), [DIVERGED])):
         sums = ScoreSums.from_rows(RowScores.from_logits(changed), cells, y, size=2)
         found = evaluate(tally, scores={"all": sums})
-        assert doubts(found, tally, PLAIN, rows="rows") == lines
+        assert model_warnings(found, tally, PLAIN, rows="rows") == lines
     lost = evaluate(tally, scores={})
     assert lost.metrics["loss"] is None
-    assert doubts(lost, tally, PLAIN, rows="rows") == []
+    assert model_warnings(lost, tally, PLAIN, rows="rows") == []
 
 
 @pytest.mark.parametrize(("taken", "shown"), [(0, "0"), (6, "6"), (994, "994"), (1000, "1,000")])
-def test_decisions_that_are_alike(taken, shown):
+def test_decisions_that_are_all_the_same(taken, shown):
     y, p = rows()
     decisions = np.arange(1000) < taken
-    (line,) = said(y, decisions, p, FAIR)
+    (line,) = warnings_about(y, decisions, p, FAIR)
     assert f"it selects {shown} of 1,000 test rows" in line
     assert "the constraint asks too much of the decisions" in line
     assert "raise output.tolerance (now 0.02)" in line
-    (line,) = said(y, decisions, p, PLAIN)
+    (line,) = warnings_about(y, decisions, p, PLAIN)
     assert "the threshold of ½ does not" in line
     assert "check the balance of the labels" in line
     none = np.full(1000, 0.5)
-    (line,) = said(y, decisions, none, FAIR)
+    (line,) = warnings_about(y, decisions, none, FAIR)
     assert "Its scores do not tell the labels apart (ROC-AUC 0.5000" in line
-    (line,) = said(y, decisions, 1 - p, FAIR)
+    (line,) = warnings_about(y, decisions, 1 - p, FAIR)
     assert "Its scores rank the labels the wrong way round (ROC-AUC 0.0" in line
 
 
 def test_a_hundredth_selected_is_a_decision():
     y, p = rows()
-    found = said(y, np.argsort(np.argsort(p)) >= 985, p, PLAIN)
-    assert not any("alike" in line for line in found)
+    found = warnings_about(y, np.argsort(np.argsort(p)) >= 985, p, PLAIN)
+    assert not any("same decision" in line for line in found)
 
 
 def test_few_rows_are_called_few():
     y, p = np.array([0, 1] * 10), np.linspace(0.2, 0.8, 20)
-    (line,) = said(y, p > 0.5, p, PLAIN)
+    (line,) = warnings_about(y, p > 0.5, p, PLAIN)
     assert "balanced accuracy 0.5000 (" in line
-    assert line.endswith("; 20 rows are also few to tell by")
+    assert line.endswith("; 20 rows are also too few to be sure")
 
 
 def half_wrong(n=1000):
@@ -104,7 +106,7 @@ def half_wrong(n=1000):
 def test_below_the_constant_classifier_because_of_the_constraint():
     y, decisions = half_wrong()
     p = 0.2 + 0.6 * y + np.linspace(0, 0.1, len(y))
-    (line,) = said(y, decisions, p, FAIR)
+    (line,) = warnings_about(y, decisions, p, FAIR)
     assert line.startswith(
         "accuracy 0.5000 on test rows is below the 0.7000 of giving everyone the commoner label. "
         "That is the price of the constraint (accuracy_parity and equalized_odds), not a failure "
@@ -115,11 +117,11 @@ def test_below_the_constant_classifier_because_of_the_constraint():
 def test_below_the_constant_classifier_for_no_such_reason():
     y, decisions = half_wrong()
     p = 0.2 + 0.6 * y + np.linspace(0, 0.1, len(y))
-    (line,) = said(y, decisions, p, PLAIN)
+    (line,) = warnings_about(y, decisions, p, PLAIN)
     assert line.startswith("accuracy 0.5000 on test rows is below the 0.7000")
     assert "price" not in line
     blind = np.random.default_rng(1).random(len(y))
-    (line,) = said(y, decisions, blind, FAIR)
+    (line,) = warnings_about(y, decisions, blind, FAIR)
     assert "price" not in line
     assert "do not tell the labels apart" in line
 
@@ -131,23 +133,23 @@ def test_a_hair_below_the_constant_classifier_may_be_chance():
     decisions[np.flatnonzero(y == 1)[:46]] = True
     decisions[np.flatnonzero(y == 0)[:54]] = True
     p = 0.2 + 0.6 * y + np.linspace(0, 0.1, len(y))
-    assert said(y, decisions, p, FAIR) == []
+    assert warnings_about(y, decisions, p, FAIR) == []
 
 
 def test_the_constant_classifier_answers_what_was_common_in_training():
     """Where y = 1 was common among train rows, the test rows that are decided 0 count."""
     y, decisions = half_wrong()
     p = 0.2 + 0.6 * y + np.linspace(0, 0.1, len(y))
-    assert said(1 - y, ~decisions, 1 - p, FAIR, majority=1)[0].startswith(
+    assert warnings_about(1 - y, ~decisions, 1 - p, FAIR, majority=1)[0].startswith(
         "accuracy 0.5000 on test rows is below the 0.7000"
     )
-    assert said(y, decisions, p, FAIR, majority=1) == []  # constant: accuracy .3
+    assert warnings_about(y, decisions, p, FAIR, majority=1) == []  # constant: accuracy .3
 
 
 def test_counts_alone_are_judged_too():
     counts = np.array([[[[0, 40], [0, 60]], [[0, 30], [0, 70]]]])
     tally = Tally(counts, ("all",), (SEX,))
-    (line,) = doubts(evaluate(tally), tally, PLAIN, rows="rows")
+    (line,) = model_warnings(evaluate(tally), tally, PLAIN, rows="rows")
     assert "it selects 200 of 200 rows" in line
     assert "ROC-AUC undefined" in line
 

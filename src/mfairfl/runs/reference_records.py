@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -32,6 +30,7 @@ from mfairfl.references import FittedReference, PooledRows, ReferenceName, refer
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.evaluation import MeasuredRows
+from mfairfl.runs.outcome import library_versions
 from mfairfl.runs.record import (
     DataFacts,
     Evaluation,
@@ -43,7 +42,6 @@ from mfairfl.runs.record import (
 from mfairfl.runs.side_by_side import different_rows
 
 _FILE = "reference.json"
-_LIBRARIES = ("mfairfl", "scikit-learn", "numpy", "scipy", "pandas")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,22 +187,21 @@ def _fitted(
     }
     tallies = {split: one.tally for split, one in measured.items()}
     found = {split: one.evaluate(majority=tallies["train"]) for split, one in measured.items()}
-    facts = FederationFacts.model_validate(federation.summary())
-    versions = {name: version(name) for name in _LIBRARIES}
+    facts = FederationFacts.of(federation)
     return ReferenceRecord(
         reference=request.name,
         identity=identity,
         seed=federation.seed,
         settings=settings,
         thresholds=None if fitted.thresholds is None else fitted.thresholds.to_json(),
-        versions={"python": platform.python_version(), **versions},
-        data=DataFacts(name=facts.table, sha256=facts.sha256, rows=len(federation.pool)),
+        versions=library_versions("mfairfl", "scikit-learn", "numpy", "scipy", "pandas"),
+        data=DataFacts.of(facts),
         task=federation.task,
         federation=facts,
         evaluations=found,
         tallies=tallies,
         seconds=round(time.perf_counter() - began, 3),
-        machine=MachineFacts(system=platform.system(), machine=platform.machine()),
+        machine=MachineFacts.here(),
     )
 
 
