@@ -8,6 +8,7 @@ harm to *our* step, mimic, Gaussian and infinite updates.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -16,11 +17,17 @@ from typing import Any
 import numpy as np
 
 from mfairfl.data import Client, Federation, Shard
-from mfairfl.engine.acceptance import accept_measured
-from mfairfl.engine.loop import rehearse
-from mfairfl.engine.output import ClientSums
-from mfairfl.engine.state import Ask, Measure, RunState, Setup, Train
-from mfairfl.errors import FederationError
+from mfairfl.engine.loop import federate
+from mfairfl.engine.state import (
+    Answer,
+    Ask,
+    Measure,
+    Measures,
+    Replies,
+    RunState,
+    Setup,
+    Train,
+)
 from mfairfl.fairness.cells import Statistics
 from mfairfl.randomness import stream
 from mfairfl.training.plan import Report
@@ -277,28 +284,28 @@ class Liars:
 
     def __init__(self, setup: Setup, attack: Attack, names: Sequence[str]) -> None:
         self._setup, self._attack, self._names = setup, attack, frozenset(names)
-        self._measured: ClientSums | None = None
+        self._measured: Replies = {}
 
-    def __call__(self, ask: Ask, found: Any, state: RunState) -> Any:
+    def __call__(self, ask: Ask, answers: Mapping[str, Any], state: RunState) -> Replies:
         """Return what reaches the server."""
         if isinstance(ask, Measure):
-            said = found if self._attack.say is None else tuple(map(self._said, found))
-            kept, _ = accept_measured(said, self._setup.enrolled, at_half=ask.thresholds is None)
-            self._measured = kept[0]
-            return said
-        return self._trained(found, state) if isinstance(ask, Train) else found
+            self._measured = {name: self._said(name, models) for name, models in answers.items()}
+            return self._measured
+        if isinstance(ask, Train):
+            reports = [report for reports in answers.values() for report in reports]
+            return _by_client(self._trained(reports, state))
+        return answers
 
-    def _said(self, measured: ClientSums) -> ClientSums:
-        say = self._attack.say or (lambda sums: sums)
-        return {
-            split: {n: say(sums) if n in self._names else sums for n, sums in clients.items()}
-            for split, clients in measured.items()
-        }
+    def _said(self, name: str, models: Measures) -> Measures:
+        say = self._attack.say
+        if say is None or name not in self._names:
+            return models
+        return tuple({split: say(sums) for split, sums in model.items()} for model in models)
 
     def _trained(self, reports: Sequence[Report], state: RunState) -> list[Report]:
         if self._attack.report is not None:
-            own = self._attack.report
-            reports = [own(r) if r.client in self._names else r for r in reports]
+            lie = self._attack.report
+            reports = [lie(r) if r.client in self._names else r for r in reports]
         honest = [r for r in reports if r.client not in self._names]
         if self._attack.forge is None or not honest:
             return list(reports)
@@ -337,9 +344,30 @@ class Liars:
         return harm
 
     def _move(self, state: RunState, reports: Sequence[Report]) -> np.ndarray:
-        if self._measured is None:
-            raise FederationError("the server trains before it has measured")
         return rehearse(self._setup, state, self._measured, reports)
+
+
+def rehearse(
+    setup: Setup, state: RunState, measured: Replies, reports: Sequence[Report]
+) -> np.ndarray:
+    """Return how far the server's weights would move with these reports; `state` stays.
+
+    Parameters
+    ----------
+    measured : mapping
+        The clients' latest measurements, in case the strategy plans from them.
+    """
+    rehearsal = copy.deepcopy(state)
+    loop = federate(setup, rehearsal)
+    ask = next(loop)
+    while isinstance(ask, Measure):
+        ask = loop.send(measured)
+    loop.send(_by_client(reports))
+    return state.weights.astype(np.float64) - rehearsal.weights
+
+
+def _by_client(reports: Sequence[Report]) -> dict[str, Answer]:
+    return {report.client: [report] for report in reports}
 
 
 def _with_update(report: Report, updates: Mapping[str, np.ndarray]) -> Report:

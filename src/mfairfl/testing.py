@@ -11,7 +11,7 @@ With pytest, one test for each promise:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from dataclasses import FrozenInstanceError, dataclass, field, fields, is_dataclass, replace
 from functools import wraps
@@ -31,7 +31,7 @@ from mfairfl.engine.embedded import (
 )
 from mfairfl.engine.loop import Result, federate, first_state
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import Reply, RoundRecord, RunState, Setup, Train
+from mfairfl.engine.state import RoundRecord, RunState, Setup, Train
 from mfairfl.errors import MfairflError
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Constraints
@@ -41,14 +41,14 @@ from mfairfl.models import MLP
 from mfairfl.strategies.base import Card, Strategy
 from mfairfl.strategies.registry import create
 from mfairfl.training.execution import steady_arithmetic
-from mfairfl.training.plan import Job, Recipe, Report
+from mfairfl.training.plan import Job, Recipe
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex", "age"), client="site")
 SITES = {"east": 90, "north": 70, "south": 40, "west": 60}
 ROUNDS = 3
 
 T = TypeVar("T")
-Tamper = Callable[[int, list[Report]], Sequence[Report]]
+Tamper = Callable[[int, dict[str, Any]], dict[str, Any]]
 
 
 class BrokenPromiseError(MfairflError, AssertionError):
@@ -188,7 +188,7 @@ class _SmallRun:
     def run(
         self, tamper: Tamper | None = None, state: RunState | None = None
     ) -> tuple[Result, _Watch]:
-        """Run it, with replies that `tamper(round, replies)` changes on their way."""
+        """Run it, with reports by client that `tamper(round, reports)` changes on their way."""
         watch = _Watch()
         setup, begun = self.setup, state or first_state(self.setup, self.model)
         clients = clients_of([self.member()], [begun])
@@ -196,11 +196,11 @@ class _SmallRun:
         ask = next(loop)
         with steady_arithmetic():
             while True:
-                answer = clients.answer({0: ask})[0]
+                answers = clients.answer({0: ask})[0]
                 if tamper is not None and isinstance(ask, Train):
-                    answer = tamper(ask.round, answer)
+                    answers = tamper(ask.round, answers)
                 try:
-                    ask = loop.send(Reply(answer))
+                    ask = loop.send(answers)
                 except StopIteration as stop:
                     return stop.value, watch
 
@@ -393,13 +393,13 @@ def says_what_crosses(strategy: Strategy) -> None:
 def stands_bad_replies(strategy: Strategy) -> None:
     """Do without replies that are missing, late, doubled or not finite."""
     run = _SmallRun(strategy)
-    _require_sound(*run.run(lambda _, r: [x for x in r if x.client != "east"]))
-    result, watch = run.run(lambda *_: [])
+    _require_sound(*run.run(lambda _, r: {name: r[name] for name in r if name != "east"}))
+    result, watch = run.run(lambda *_: {})
     _require_sound(result, watch)
     still = all(np.array_equal(w, watch.weights[0]) for w in watch.weights)
     _require(still, "without any reply the weights moved")
     expected = _bits(run.run()[0])
-    doubled = _bits(run.run(lambda _, r: [*r[::-1], *r])[0])
+    doubled = _bits(run.run(lambda _, r: {name: 2 * r[name] for name in reversed(r)})[0])
     how = "replies that come twice, in another order, change the result"
     _require(doubled == expected, how)
     bad, absent = (run.run(change)[0] for change in (_poisoned, _without_west))
@@ -407,20 +407,16 @@ def stands_bad_replies(strategy: Strategy) -> None:
     _require(_bits(bad) == _bits(absent), how)
 
 
-def _poisoned(round_: int, replies: list[Report]) -> list[Report]:
-    spoil = np.float32(np.nan)
-    return [
-        replace(r, update=np.full_like(r.update, spoil)) if _is_west(r, round_) else r
-        for r in replies
+def _poisoned(round_: int, replies: dict[str, Any]) -> dict[str, Any]:
+    spoiled = [
+        replace(report, update=np.full_like(report.update, np.nan))
+        for report in replies.get("west", ())
     ]
+    return {**replies, "west": spoiled} if round_ == 1 else replies
 
 
-def _without_west(round_: int, replies: list[Report]) -> list[Report]:
-    return [r for r in replies if not _is_west(r, round_)]
-
-
-def _is_west(report: Report, round_: int) -> bool:
-    return report.client == "west" and round_ == 1
+def _without_west(round_: int, replies: dict[str, Any]) -> dict[str, Any]:
+    return {name: r for name, r in replies.items() if name != "west" or round_ != 1}
 
 
 @_promise("partial participation")

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import federations as fed
-from attacks.lies import ATTACKS, STRENGTHS, Attack, Liars, Scene, poisoned
+from attacks.lies import ATTACKS, STRENGTHS, Attack, Liars, Scene, poisoned, rehearse
 from mfairfl.data import Inputs, Shard
 from mfairfl.engine.acceptance import accept_measured
 from mfairfl.engine.embedded import run_all
-from mfairfl.engine.loop import federate, rehearse
-from mfairfl.engine.state import Measure, Reply, Train
+from mfairfl.engine.loop import federate
+from mfairfl.engine.state import Measure, Train
 from mfairfl.fairness.cells import Statistics
 from rounds import close
 
@@ -117,11 +117,11 @@ def test_only_liars_lie_on_the_way_to_the_server(federation):
     loop = federate(setup, state)
     ask = next(loop)
     while not isinstance(ask, Train):
-        ask = loop.send(Reply(tamper(ask, clients.answer({0: ask})[0], state)))
+        ask = loop.send(tamper(ask, clients.answer({0: ask})[0], state))
     honest = clients.answer({0: ask})[0]
-    for before, after in zip(honest, tamper(ask, honest, state), strict=True):
-        sign = -1 if before.client == "north" else 1
-        assert np.array_equal(after.update, sign * before.update)
+    for client, (after,) in tamper(ask, honest, state).items():
+        sign = -1 if client == "north" else 1
+        assert np.array_equal(after.update, sign * honest[client][0].update)
 
 
 def test_a_rehearsal_is_the_step_that_is_taken(federation):
@@ -130,12 +130,12 @@ def test_a_rehearsal_is_the_step_that_is_taken(federation):
     loop = federate(setup, state)
     ask = next(loop)
     measured = clients.answer({0: ask})[0]
-    ask = loop.send(Reply(measured))
+    ask = loop.send(measured)
     reports = clients.answer({0: ask})[0]
     start = state.weights.astype(float)
-    expected = rehearse(setup, state, measured[0], reports)
+    expected = rehearse(setup, state, measured, fed.reports_in(reports))
     assert np.array_equal(state.weights, start.astype(np.float32))  # nothing has changed
-    ask = loop.send(Reply(reports))
+    ask = loop.send(reports)
     assert isinstance(ask, Measure)
     close(start - state.weights, expected, 1e-6)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import federations as fed
-from mfairfl.coordinator.transport import Absent, drive, read_replies
+from mfairfl.coordinator.transport import Unreachable, drive, read_replies
 from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.clients import DiskSlots, SoleClient
 from mfairfl.engine.defence import Standing
@@ -136,7 +136,7 @@ def test_being_offline_does_not_count_against_a_client(tmp_path):
 
         def exchange(self, asks):
             away = 1 <= state.round <= 4 and len(watch.records) > 1
-            reasons = {"west": Absent("it is not online")} if away else {}
+            reasons = {"west": Unreachable("it is not online")} if away else {}
             return super().exchange({n: a for n, a in asks.items() if n not in reasons}) | reasons
 
     transport = Offline(silos_of(setup, tmp_path), shape_of(setup))
@@ -229,9 +229,7 @@ def test_a_liar_is_treated_alike_wherever_it_is(name, lie, tmp_path):
             said = self._client.answer(ask)
             if not self._lies or isinstance(ask, Score):
                 return said
-            if isinstance(ask, Train):
-                return [lie(ask, one) for one in said]
-            return tuple({split: lie(ask, one) for split, one in m.items()} for m in said)
+            return fed.with_lie(ask, said, lie)
 
     state = fed.first(setup)
     found = rounds_of(setup, silos_of(setup, tmp_path, Liar, alike), state, [here])

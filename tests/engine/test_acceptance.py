@@ -12,17 +12,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.special import expit
 
-from mfairfl.engine.acceptance import (
-    Terms,
-    accept_measured,
-    accept_reports,
-    accept_scored,
-)
+from mfairfl.engine.acceptance import accept_measured, accept_reports, accept_scored
+from mfairfl.engine.state import Setup
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.geometry.robust import lower_median
-from mfairfl.training.plan import Controller, Job, Optimizer, Plan, Prices, Report
+from mfairfl.strategies import Summary, create
+from mfairfl.training.plan import Controller, Job, Optimizer, Plan, Prices, Recipe, Report
 from rounds import SEX
 
 NOT_FINITE = [np.nan, np.inf, -np.inf]
@@ -259,15 +256,22 @@ PLAN = Plan(epochs=3, batch_size=10, optimizer=Optimizer(lr=0.1))
 STEPS = 9  # three epochs of three batches: 10, 10 and 5 rows
 
 
-def terms(clients="ab", plan=PLAN, longest=None, rows=None, **job):
-    return Terms(
-        jobs=[Job(client=name, plan=plan, **job) for name in clients],
+def accept(sent, clients, plan=PLAN, longest=None, rows=None, **job):
+    """Hold reports against the jobs of these clients; each has 25 rows unless others are given."""
+    counts = {
+        name: np.array([[n, 0.0], [0.0, 0.0]])
+        for name, n in (rows or dict.fromkeys("abcdefghij", 25.0)).items()
+    }
+    setup = Setup(
+        strategy=create("fedavg"),
         size=2,
-        rows=rows or dict.fromkeys("abcdefghij", 25.0),
-        usual_rows=lower_median(list((rows or {"a": 25.0}).values())),
-        attributes=SEX,
-        longest=longest or {},
+        recipe=Recipe(),
+        rounds=1,
+        seed=0,
+        summary=Summary(counts=counts, attributes=SEX, goal=Goal()),
     )
+    jobs = [Job(client=name, plan=plan, **job) for name in clients]
+    return accept_reports(sent, jobs, setup, longest or {})
 
 
 def report(client="a", update=(3.0, 4.0), **changes):
@@ -277,21 +281,21 @@ def report(client="a", update=(3.0, 4.0), **changes):
 
 def fault(told, **where):
     """Say why the only report is set aside; empty if it is not."""
-    accepted, reasons, _ = accept_reports([told], terms("a", **where))
+    accepted, reasons, _ = accept([told], "a", **where)
     assert [one.client for one in accepted] == ([] if reasons else ["a"])
     return reasons.get("a", "")
 
 
 def test_sound_reports_come_in_the_order_of_their_names():
     sent = [report("c"), report("a"), report("b")]
-    accepted, reasons, longest = accept_reports(sent, terms("abc"))
+    accepted, reasons, longest = accept(sent, "abc")
     assert accepted == [sent[1], sent[2], sent[0]]
     assert reasons == {}
     assert longest == {"update": 5.0}
 
 
 def test_who_was_not_asked_and_who_sent_nothing_are_named():
-    accepted, reasons, _ = accept_reports([report("b"), report("stranger")], terms("ab"))
+    accepted, reasons, _ = accept([report("b"), report("stranger")], "ab")
     assert [one.client for one in accepted] == ["b"]
     assert list(reasons.items()) == [
         ("a", "it sent no report"),
@@ -300,14 +304,14 @@ def test_who_was_not_asked_and_who_sent_nothing_are_named():
 
 
 def test_a_job_that_sends_nothing_may_not_be_answered():
-    accepted, reasons, _ = accept_reports([report("a")], terms("a", send=False))
+    accepted, reasons, _ = accept([report("a")], "a", send=False)
     assert (accepted, reasons) == ([], {"a": "it was not asked to train"})
-    assert accept_reports([], terms("a", send=False))[:2] == ([], {})
+    assert accept([], "a", send=False)[:2] == ([], {})
 
 
 def test_without_any_report_everyone_is_named_and_nothing_is_remembered():
     earlier = {"update": 2.0}
-    found = accept_reports([], terms("ba", longest=earlier))
+    found = accept([], "ba", longest=earlier)
     assert found == ([], dict.fromkeys("ab", "it sent no report"), earlier)
 
 
@@ -337,8 +341,8 @@ UNASKED = "it sends a control change that was not asked for, or lacks one that w
         (report(lr=0.0), "it reports 9 steps at rate 0; it was asked for 9 at 0.1"),
         (report(lr=np.nan), "it reports 9 steps at rate nan; it was asked for 9 at 0.1"),
         (report(lr=1e300), "it reports 9 steps at rate 1e+300; it was asked for 9 at 0.1"),
-        (report(multipliers=(1.0,)), "it sends multipliers nobody asked for"),
-        (report(gaps=(np.nan,)), "it sends multipliers nobody asked for"),
+        (report(multipliers=(1.0,)), "it sends multipliers that were not asked for"),
+        (report(gaps=(np.nan,)), "it sends multipliers that were not asked for"),
     ],
 )
 def test_a_report_that_was_not_asked_for_like_this_is_set_aside(told, reason):
@@ -358,7 +362,7 @@ def test_a_gradient_goes_over_the_rows_once():
 
 def test_a_client_counts_once_with_its_first_sound_report():
     bad, first, second = report(update=(np.nan, 0)), report(update=(1, 1)), report(update=(2, 2))
-    accepted, reasons, _ = accept_reports([bad, first, second], terms("a"))
+    accepted, reasons, _ = accept([bad, first, second], "a")
     assert accepted == [first]
     assert reasons == {}  # it did send one that counts
 
@@ -417,7 +421,7 @@ def test_multipliers_are_what_the_agreed_controller_can_end_in(told, reason):
 
 
 def test_multipliers_that_a_client_keeps_are_not_sent():
-    assert controlled(slot="mine") == "it sends multipliers nobody asked for"
+    assert controlled(slot="mine") == "it sends multipliers that were not asked for"
     assert controlled(multipliers=(), gaps=(), slot="mine") == ""
 
 
@@ -429,7 +433,7 @@ def of_length(**lengths):
 
 
 def too_long(sent, **where):
-    accepted, reasons, longest = accept_reports(sent, terms([r.client for r in sent], **where))
+    accepted, reasons, longest = accept(sent, [r.client for r in sent], **where)
     assert {one.client for one in accepted} == {r.client for r in sent} - set(reasons)
     return reasons, longest
 
@@ -513,7 +517,7 @@ def test_no_report_raises(update, steps, lr, multipliers, gaps, control):
     plan = replace(PLAN, controller=CONTROLLER)
     # Two honest ones: of two reports the shorter sets the bound, and it may be the other.
     honest = [report(name, multipliers=(0.1, 0.1), gaps=(0.1, 0.1)) for name in "bc"]
-    accepted, reasons, _ = accept_reports([told, *honest], terms("abc", plan=plan))
+    accepted, reasons, _ = accept([told, *honest], "abc", plan=plan)
     assert [one.client for one in accepted] == [n for n in "abc" if n not in reasons]
     assert not {"b", "c"} & set(reasons)
     for one in accepted:

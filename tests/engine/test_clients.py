@@ -161,17 +161,17 @@ def test_it_answers_as_it_does_among_others(federation, setup, alone):
     together, state = fed.clients_and_state(setup, federation)
     for round_ in range(3):
         ask = asked(setup, round_)
-        (ours,), (theirs,) = alone.answer(ask), together.answer({0: ask})[0]
+        (ours,), (theirs,) = alone.answer(ask), together.answer({0: ask})[0]["west"]
         assert ours.client == theirs.client == "west"
         assert np.array_equal(ours.update, theirs.update)
         for slot in (None, "personal"):
             measure = Measure((ask.weights["west"], state.weights), ("train", "test"), slot=slot)
-            every = together.answer({0: measure})[0]
-            for found, expected in zip(alone.answer(measure), every, strict=True):
+            among_others = together.answer({0: measure})[0]["west"]
+            for found, expected in zip(alone.answer(measure), among_others, strict=True):
                 for split in ("train", "test"):
                     for name in ("counts", "positives", "scores", "losses"):
-                        one = getattr(found[split], name)
-                        assert np.array_equal(one, getattr(expected[split]["west"], name))
+                        sums = getattr(found[split], name)
+                        assert np.array_equal(sums, getattr(expected[split], name))
     members, shares = np.stack([state.weights, state.weights + 1]), np.array([0.3, 0.7])
     both = ("train", "test")
     for score in [
@@ -180,9 +180,9 @@ def test_it_answers_as_it_does_among_others(federation, setup, alone):
         Score(members, both, shares),
         Score(members, both, shares, drawn=True),
     ]:
-        every = together.answer({0: score})[0]
+        among_others = together.answer({0: score})[0]["west"]
         for split, found in alone.answer(score).items():
-            expected = every[split]["west"]
+            expected = among_others[split]
             assert np.array_equal(found.histogram.counts, expected.histogram.counts)
             for name in ("rows", "sums", "losses"):
                 assert np.array_equal(getattr(found, name), getattr(expected, name))

@@ -47,13 +47,13 @@ def strangers(count, seed=0, width=3000):
 
 def rows_of(found):
     """R; a rule that leaves the updates as they are has none."""
-    return np.eye(len(found.kept)) if found.rows is None else found.rows
+    return np.eye(len(found.seen)) if found.rows is None else found.rows
 
 
 def averaged(found, G, weights=None):
     """Return FedAvg's step with what a rule made of the updates, in m dimensions."""
     shares = np.full(len(G), 1 / len(G)) if weights is None else weights
-    return found.on_originals(shares[found.kept]) @ G
+    return found.on_originals(shares[found.seen]) @ G
 
 
 # ------------------------------------------------------------------ mixtures of updates
@@ -68,13 +68,13 @@ def test_the_strategy_sees_the_gram_matrix_of_the_mixtures(rule, count):
     shares = rng.dirichlet(np.full(count, 5.0))
     found = defend(rule, sent(G, weights=shares))
     rows = rows_of(found)
-    mixtures = [sum(rows[k, j] * G[j] for j in range(count)) for k in found.kept]
+    mixtures = [sum(rows[k, j] * G[j] for j in range(count)) for k in found.seen]
     expected = np.array([[a @ b for b in mixtures] for a in mixtures])
     close(found.gram, expected, atol=1e-10 * np.trace(expected))
-    coefficients = rng.normal(size=len(found.kept))
+    coefficients = rng.normal(size=len(found.seen))
     move = sum(c * vector for c, vector in zip(coefficients, mixtures, strict=True))
     close(found.on_originals(coefficients) @ G, move, atol=1e-10)
-    assert set(found.reasons) == {NAMES[k] for k in range(count)} - {NAMES[k] for k in found.kept}
+    assert set(found.reasons) == {NAMES[k] for k in range(count)} - {NAMES[k] for k in found.seen}
     told = {"rule": rule, "set_aside": found.reasons, "clipped": found.clipped}
     assert found.log(rule) == ({} if rule == "none" else {"robust": told})
 
@@ -95,7 +95,7 @@ def test_the_order_of_clients_does_not_matter(rule):
     shares, labels, order = rng.dirichlet(np.ones(7)), rng.random(7), rng.permutation(7)
     one = defend(rule, sent(G, shares, labels))
     other = defend(rule, sent(G[order], shares[order], labels[order]))
-    assert sorted(order[other.kept]) == one.kept
+    assert sorted(order[other.seen]) == one.seen
     close(rows_of(other), rows_of(one)[np.ix_(order, order)], atol=1e-9)
     named = {NAMES[order[NAMES.index(name)]]: why for name, why in other.reasons.items()}
     assert named == one.reasons
@@ -110,14 +110,14 @@ def test_none_leaves_everything_as_it_is():
     G = 1e6 * strangers(5, width=3)
     found = defend("none", sent(G))
     assert found.rows is None
-    assert (found.kept, found.reasons, found.clipped) == ([0, 1, 2, 3, 4], {}, {})
+    assert (found.seen, found.reasons, found.clipped) == ([0, 1, 2, 3, 4], {}, {})
 
 
 def test_clip_shortens_to_the_median():
     found = defend("clip", sent([[1.0, 0], [0, 2], [-8, 0], [3, 4]]))
     close(np.diag(found.rows), [1, 1, 0.25, 0.4])  # of norms 1, 2, 5, 8 the lower middle one is 2
     assert found.clipped == {"c": 0.25, "d": 0.4}
-    assert found.kept == [0, 1, 2, 3]
+    assert found.seen == [0, 1, 2, 3]
 
 
 def test_clip_changes_nothing_where_norms_are_alike():
@@ -150,12 +150,12 @@ def test_multi_krum_leaves_out_a_fifth(count, liars):
     G = agreeing(count, spread=0.1)
     G[:liars] *= -1
     found = defend("multi-krum", sent(G))
-    assert found.kept == list(range(liars, count))
+    assert found.seen == list(range(liars, count))
     assert found.reasons == {
         NAMES[k]: "the robust rule gives its update no weight" for k in range(liars)
     }
     assert found.clipped == {}
-    close(found.on_originals(np.ones(len(found.kept))), [0] * liars + [1] * (count - liars))
+    close(found.on_originals(np.ones(len(found.seen))), [0] * liars + [1] * (count - liars))
 
 
 def test_centred_clipping_is_the_centre_in_m_dimensions():
@@ -193,7 +193,7 @@ def test_auto_sets_aside_one_that_is_reversed(count, seed):
     G[1] *= -1
     found = defend("auto", sent(G))
     assert list(found.reasons) == ["b"]
-    assert found.kept == [k for k in range(count) if k != 1]
+    assert found.seen == [k for k in range(count) if k != 1]
     unit = G / np.linalg.norm(G, axis=1, keepdims=True)
     others = np.delete(unit, 1, axis=0).sum(axis=0)
     cosine = unit[1] @ others / np.linalg.norm(others)
@@ -221,7 +221,7 @@ def test_auto_does_nothing_where_there_is_no_agreement(count):
     for seed in range(20):
         found = defend("auto", sent(strangers(count, seed)))
         assert found.rows.tolist() == np.eye(count).tolist()
-        assert found.kept == list(range(count))
+        assert found.seen == list(range(count))
         assert found.reasons == found.clipped == {}
     assert defend("auto", sent(np.eye(count))).reasons == {}
 

@@ -72,7 +72,7 @@ def test_without_a_rule_the_step_is_that_of_the_updates_as_they_were_sent():
     updates = []
 
     def seen(ask, found, state):
-        updates.extend(found if isinstance(ask, Train) else [])
+        updates.extend(fed.reports_in(found) if isinstance(ask, Train) else [])
         return found
 
     _, watch = fed.run(setup_of("fedavg", rounds=1), PEOPLE, tamper=seen)
@@ -96,7 +96,7 @@ def test_auto_sets_a_reversed_client_aside_and_the_model_is_that_of_the_others()
     reversing = fed.lying("e", reversed_update)
 
     def silent(ask, found, state):
-        return [r for r in found if r.client != "e"] if isinstance(ask, Train) else found
+        return {n: r for n, r in found.items() if n != "e" or not isinstance(ask, Train)}
 
     others, _ = fed.run(setup, ALIKE, tamper=silent)
     found, watch = fed.run(setup, ALIKE, tamper=reversing)
@@ -201,7 +201,10 @@ def test_resuming_after_a_step_that_was_taken_back_changes_nothing(name):
 
     def tamper(ask, found, state):
         if isinstance(ask, Train) and ask.round == 0:
-            return [replace(one, update=np.float32(1e25) * one.update) for one in found]
+            return fed.by_client(
+                replace(report, update=np.float32(1e25) * report.update)
+                for report in fed.reports_in(found)
+            )
         return liar(ask, found, state)
 
     setup = setup_of(name, ALIKE, rounds=4, robust="auto", **fed.CALM)

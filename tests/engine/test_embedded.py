@@ -16,7 +16,7 @@ import federations as fed
 from mfairfl.engine import embedded
 from mfairfl.engine.embedded import Member, run_all, splits_of, summarize
 from mfairfl.engine.loop import federate
-from mfairfl.engine.state import Reply, Train
+from mfairfl.engine.state import Train
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import ModuleModel
 from mfairfl.strategies.base import Card, Step, Strategy
@@ -138,10 +138,10 @@ def run_asking(federation, strategy: Asking, rounds: int):
     request, reports = next(loop), []
     try:
         while True:
-            answer = clients.answer({0: request})[0]
+            answers = clients.answer({0: request})[0]
             if isinstance(request, Train):
-                reports.append(answer)
-            request = loop.send(Reply(answer))
+                reports.append(fed.reports_in(answers))
+            request = loop.send(answers)
     except StopIteration:
         return start, state.slots, reports
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import federations as fed
 from mfairfl.engine.loop import federate, first_state
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import Measure, Reply, RunState, Score, Setup, Train
+from mfairfl.engine.state import Absent, Measure, Refusal, RunState, Score, Setup, Train
 from mfairfl.errors import FederationError
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.goal import Goal
@@ -103,7 +104,7 @@ class FakeEngine:
     for. `tamper` makes the reply of what was found.
     """
 
-    def __init__(self, reports, losses=(1.0,), tamper=lambda ask, found: Reply(found)):
+    def __init__(self, reports, losses=(1.0,), tamper=lambda ask, answers: answers):
         self.reports, self.losses, self.tamper = reports, losses, tamper
         self.requests: list[Measure | Score | Train] = []
         self._measured = 0
@@ -121,15 +122,19 @@ class FakeEngine:
 
     def _answer(self, request):
         if isinstance(request, Train):
-            return [as_asked(one, request) for one in self.reports(request)]
+            return fed.by_client(as_asked(one, request) for one in self.reports(request))
         if isinstance(request, Score):
-            one = {name: scores_of(rows) for name, rows in self._counts.items()}
-            return dict.fromkeys(request.splits, one)
+            return {
+                name: dict.fromkeys(request.splits, scores_of(rows))
+                for name, rows in self._counts.items()
+            }
         loss = self.losses[min(self._measured, len(self.losses) - 1)]
         self._measured += 1
-        asked = {n: rows for n, rows in self._counts.items() if n not in request.without}
-        one = {name: evenly(rows.sum(), loss) for name, rows in asked.items()}
-        return tuple(dict.fromkeys(request.splits, one) for _ in request.weights)
+        return {
+            name: (dict.fromkeys(request.splits, evenly(rows.sum(), loss)),) * len(request.weights)
+            for name, rows in self._counts.items()
+            if name not in request.without
+        }
 
 
 def as_asked(one, request: Train):
@@ -282,9 +287,12 @@ def test_no_rounds_serve_the_first_weights():
         ),
         (
             report("b", [1, 2, 3], multipliers=(float("nan"),)),
-            "it sends multipliers nobody asked for",
+            "it sends multipliers that were not asked for",
         ),
-        (report("b", [1, 2, 3], gaps=(float("inf"),)), "it sends multipliers nobody asked for"),
+        (
+            report("b", [1, 2, 3], gaps=(float("inf"),)),
+            "it sends multipliers that were not asked for",
+        ),
     ],
 )
 def test_a_bad_reply_is_set_aside_and_the_round_goes_on(bad, reason):
@@ -333,19 +341,10 @@ FOUR = {"a": 4, "b": 12, "c": 8, "d": 16}
 def lied(kind, change):
     """Let d's answers to requests of a kind be changed."""
 
-    def tamper(ask, found):
-        if not isinstance(ask, kind):
-            return Reply(found)
-        if isinstance(ask, Train):
-            return Reply([change(one) if one.client == "d" else one for one in found])
-        told = [
-            {
-                split: {n: change(one) if n == "d" else one for n, one in clients.items()}
-                for split, clients in model.items()
-            }
-            for model in found
-        ]
-        return Reply(tuple(told))
+    def tamper(ask, answers):
+        if not isinstance(ask, kind) or "d" not in answers:
+            return answers
+        return {**answers, "d": fed.with_lie(ask, answers["d"], lambda _, sums: change(sums))}
 
     return tamper
 
@@ -421,20 +420,20 @@ def test_a_loss_that_does_not_fit_the_others_does_not_order_clients():
 # ------------------------------------------------------------------ faults, absence, suspension
 
 
-def on_train(**told):
-    """Let d be left out whenever clients are asked to train: in `faults` or in `absent`."""
+def on_train(reply):
+    """Let this take the place of d's answer whenever it is asked to train."""
 
-    def tamper(ask, found):
+    def tamper(ask, answers):
         if isinstance(ask, Train) and any(job.client == "d" for job in ask.jobs):
-            return Reply([one for one in found if one.client != "d"], **told)
-        return Reply(found)
+            return {**answers, "d": reply}
+        return answers
 
     return tamper
 
 
 def test_who_could_not_be_asked_is_named_and_not_blamed():
     made = setup(create("fedavg"), rounds=5, summary=summary(**FOUR))
-    tamper = on_train(absent={"d": "it is not online"})
+    tamper = on_train(Absent("it is not online"))
     engine = FakeEngine(ones, tamper=tamper)
     listener, run_state = Listener(), state(made.strategy)
     result = engine.run(made, run_state, [listener])
@@ -447,7 +446,7 @@ def test_who_could_not_be_asked_is_named_and_not_blamed():
 
 def test_who_is_suspended_is_neither_measured_nor_asked_to_train():
     made = setup(create("fedavg"), rounds=10, summary=summary(**FOUR))
-    tamper = on_train(faults={"d": "its message cannot be read"})
+    tamper = on_train(Refusal("its message cannot be read"))
     engine = FakeEngine(ones, tamper=tamper)
     listener = Listener()
     result = engine.run(made, state(made.strategy), [listener])
@@ -478,11 +477,11 @@ def test_who_is_suspended_is_neither_measured_nor_asked_to_train():
 def test_faults_of_the_last_answers_are_in_the_result():
     made = setup(create("fedavg"), rounds=1, summary=summary(**FOUR))
 
-    def tamper(ask, found):
+    def tamper(ask, answers):
         if not isinstance(ask, Score):
-            return Reply(found)
-        kept = {split: {n: one for n, one in c.items() if n in "ab"} for split, c in found.items()}
-        return Reply(kept, {"c": "its message cannot be read"}, {"d": "it is not online"})
+            return answers
+        missing = {"c": Refusal("its message cannot be read"), "d": Absent("it is not online")}
+        return {**answers, **missing}
 
     engine = FakeEngine(ones, tamper=tamper)
     result = engine.run(made, state(made.strategy))
@@ -493,8 +492,8 @@ def test_faults_of_the_last_answers_are_in_the_result():
 def test_without_any_usable_scores_the_run_ends_in_one_line():
     made = setup(create("fedavg"), rounds=1, summary=summary(**FOUR))
 
-    def tamper(ask, found):
-        return Reply({split: {} for split in found} if isinstance(ask, Score) else found)
+    def tamper(ask, answers):
+        return {} if isinstance(ask, Score) else answers
 
     engine = FakeEngine(ones, tamper=tamper)
     with pytest.raises(FederationError, match=r"^most clients' scores cannot be used"):
@@ -504,13 +503,13 @@ def test_without_any_usable_scores_the_run_ends_in_one_line():
 def test_a_round_that_leaves_only_suspended_measurements_ends_in_one_line():
     """D fails to train for the third time while nobody else can be measured."""
     made = setup(create("fedavg"), rounds=6, summary=summary(**FOUR))
-    blame = on_train(faults={"d": "its message cannot be read"})
+    blame = on_train(Refusal("its message cannot be read"))
 
-    def tamper(ask, found):
+    def tamper(ask, answers):
         if isinstance(ask, Measure) and trained[0] == 3:
-            return Reply(tuple({"train": {"d": model["train"]["d"]}} for model in found))
+            return {"d": answers["d"]}
         trained[0] += isinstance(ask, Train)
-        return blame(ask, found)
+        return blame(ask, answers)
 
     trained = [0]
     engine = FakeEngine(ones, tamper=tamper)

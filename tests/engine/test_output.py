@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mfairfl.engine.output import Candidate, Output, Served, choose
+from mfairfl.engine.output import Candidate, Output, Served, choose, single
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.goal import Goal
@@ -35,8 +35,10 @@ FLIPPED = candidate("flipped", [[4, 10], [0, 8]])  # right 34; rates .7/.4, viol
 BIASED = candidate("biased", [[0, 0], [10, 10]])  # right 20; rates 0/1, violation .5
 
 
-def served(rule: str, tolerance: float, *found: Candidate, last: Candidate | None = None):
-    return choose(Output(rule=rule, tolerance=tolerance), last or found[-1], found, PARITY)
+def served(rule: str, tolerance: float, *bank: Candidate, last: Candidate | None = None):
+    final = last or bank[-1]
+    output = Output(rule=rule, tolerance=tolerance)
+    return choose(output, single(final.name, final.weights), bank, PARITY)
 
 
 # ------------------------------------------------------------------ last and average
@@ -115,11 +117,11 @@ def test_an_undefined_violation_is_said():
     counts = np.array([[10.0, 0.0], [10.0, 0.0]])  # nobody deserves the favourable label
     found = [candidate(n, [[p, 0], [0, 0]], counts=counts) for n, p in (("a", 0), ("b", 5))]
     for rule in ("select", "mixture"):
-        chosen = choose(Output(rule=rule), found[1], found, goal)
+        chosen = choose(Output(rule=rule), single("b", found[1].weights), found, goal)
         assert chosen.names == ("b",)  # the last one, though "a" is more accurate
         assert chosen.kind == "single"
         assert "undefined" in chosen.note
-        empty = choose(Output(rule=rule), nobody, [nobody], PARITY)
+        empty = choose(Output(rule=rule), single("nobody", nobody.weights), [nobody], PARITY)
         assert "undefined" in empty.note
 
 

@@ -26,8 +26,7 @@ def asked(setup, federation=PEOPLE, tamper=None):
 
     def watch(ask, answer, state):
         if isinstance(ask, Measure):
-            clients = {name for one in answer for split in one.values() for name in split}
-            found.append((state.round, len(ask.weights), ask.splits, clients))
+            found.append((state.round, len(ask.weights), ask.splits, set(answer)))
         return answer if tamper is None else tamper(ask, answer, state)
 
     result, watched = fed.run(setup, federation, tamper=watch)
@@ -138,7 +137,10 @@ def broken_in(*rounds):
     def tamper(ask, found, state):
         del state
         if isinstance(ask, Train) and ask.round in rounds:
-            return [replace(one, update=np.float32(1e25) * one.update) for one in found]
+            return fed.by_client(
+                replace(report, update=np.float32(1e25) * report.update)
+                for report in fed.reports_in(found)
+            )
         return found
 
     return tamper
@@ -169,7 +171,10 @@ def test_weights_that_are_not_finite_are_taken_back_at_once():
     def infinite(ask, found, state):
         del state
         if isinstance(ask, Train) and ask.round == 1:
-            return [replace(one, update=np.full_like(one.update, 3e38)) for one in found]
+            return fed.by_client(
+                replace(report, update=np.full_like(report.update, 3e38))
+                for report in fed.reports_in(found)
+            )
         return found
 
     @dataclass(frozen=True)

@@ -68,16 +68,16 @@ def test_a_client_answers_alone_as_among_others(federation):
         plan = setup.recipe.plan(round_, setup.rounds)
         job = Job(client="west", plan=plan)
         ask = Train(round_, {"west": state.weights}, (job,))
-        (ours,), (theirs,) = alone.answer(ask), together.answer({0: ask})[0]
+        (ours,), (theirs,) = alone.answer(ask), together.answer({0: ask})[0]["west"]
         assert np.array_equal(ours.update, theirs.update)
     both = ("train", "test")
-    every = together.answer({0: Measure((state.weights,), both)})[0][0]
+    (measured,) = together.answer({0: Measure((state.weights,), both)})[0]["west"]
     (own,) = alone.answer(Measure((state.weights,), both))
-    scored = together.answer({0: Score(state.weights, both)})[0]
+    scored = together.answer({0: Score(state.weights, both)})[0]["west"]
     for split, found in alone.answer(Score(state.weights, both)).items():
-        assert np.array_equal(found.sums, scored[split]["west"].sums)
+        assert np.array_equal(found.sums, scored[split].sums)
         for name in ("counts", "positives", "scores", "losses"):
-            expected = getattr(every[split]["west"], name)
+            expected = getattr(measured[split], name)
             assert np.array_equal(getattr(own[split], name), expected)
 
 

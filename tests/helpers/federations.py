@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from mfairfl.engine.embedded import (
 )
 from mfairfl.engine.loop import Result, federate, first_state
 from mfairfl.engine.output import Output, Rule
-from mfairfl.engine.state import Ask, Reply, RoundRecord, RunState, Score, Setup, Split, Train
+from mfairfl.engine.state import Ask, RoundRecord, RunState, Score, Setup, Split, Train
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import MLP, Model
@@ -153,7 +153,7 @@ def honest_asks(federation: Federation, setup: Setup) -> Iterator[Ask]:
         for name in jobs:
             yield unpack_ask(pack_ask(ask, name), name, shape)
         try:
-            ask = loop.send(Reply(clients.answer({0: ask})[0]))
+            ask = loop.send(clients.answer({0: ask})[0])
         except StopIteration:
             return
 
@@ -283,22 +283,35 @@ def lying(client: str, lie: Callable[[Ask, Any], Any]) -> Tamper:
     Its answer to a `Train` is a report, to a `Measure` or a `Score` the sums of one split.
     """
 
-    def tamper(ask: Ask, found: Any, state: RunState) -> Any:
+    def tamper(ask: Ask, answers: Any, state: RunState) -> Any:
         del state
-        if isinstance(ask, Train):
-            return [lie(ask, one) if one.client == client else one for one in found]
-        if isinstance(ask, Score):
-            return _with_lie(ask, found, client, lie)
-        return tuple(_with_lie(ask, model, client, lie) for model in found)
+        if client not in answers:
+            return answers
+        return {**answers, client: with_lie(ask, answers[client], lie)}
 
     return tamper
 
 
-def _with_lie(ask: Ask, splits: Any, client: str, lie: Callable[[Ask, Any], Any]) -> Any:
-    return {
-        split: {name: lie(ask, one) if name == client else one for name, one in clients.items()}
-        for split, clients in splits.items()
-    }
+def with_lie(ask: Ask, answer: Any, lie: Callable[[Ask, Any], Any]) -> Any:
+    """Return one client's answer with every report, or the sums of every split, changed."""
+    if isinstance(ask, Train):
+        return [lie(ask, report) for report in answer]
+    if isinstance(ask, Score):
+        return {split: lie(ask, sums) for split, sums in answer.items()}
+    return tuple({split: lie(ask, sums) for split, sums in model.items()} for model in answer)
+
+
+def by_client(reports: Iterable[Report]) -> dict[str, list[Report]]:
+    """Return reports as the clients' answers."""
+    answers: dict[str, list[Report]] = {}
+    for report in reports:
+        answers.setdefault(report.client, []).append(report)
+    return answers
+
+
+def reports_in(answers: dict[str, list[Report]]) -> list[Report]:
+    """Return the reports in the clients' answers."""
+    return [report for reports in answers.values() for report in reports]
 
 
 def drive(
@@ -310,11 +323,11 @@ def drive(
     loop = federate(setup, state, [watch])
     ask = next(loop)
     while True:
-        answer = clients.answer({0: ask})[0]
+        answers = clients.answer({0: ask})[0]
         if isinstance(ask, Train):
-            answer = tamper(ask.round, answer)
+            answers = by_client(tamper(ask.round, reports_in(answers)))
         try:
-            ask = loop.send(Reply(answer))
+            ask = loop.send(answers)
         except StopIteration as stop:
             return stop.value, watch
 

@@ -259,12 +259,13 @@ def federated_gradient(federation, goal, options, weights, **state):
     )
     setup = replace(fed.setup_for(federation, strategy), summary=summarize(federation, goal))
     clients, _ = fed.clients_and_state(setup, federation)
-    (measured,) = clients.answer({0: Measure((weights,), ("train",))})[0]
-    known = [Measurement(name, sums) for name, sums in sorted(measured["train"].items())]
+    measured = clients.answer({0: Measure((weights,), ("train",))})[0]
+    known = [Measurement(name, sums["train"]) for name, (sums,) in sorted(measured.items())]
     place = replace(a_round(known, recipe=setup.recipe), summary=setup.summary)
     begun = {**strategy.start(setup.summary), **state}
     planned, jobs = strategy.plan(begun, place)
-    reports = clients.answer({0: Train(0, {job.client: weights for job in jobs}, tuple(jobs))})[0]
+    ask = Train(0, {job.client: weights for job in jobs}, tuple(jobs))
+    reports = fed.reports_in(clients.answer({0: ask})[0])
     gram = gram_matrix([report.update for report in reports])
     step = strategy.combine(planned, place, reports, gram)
     return step.coefficients @ np.array([r.update for r in reports], dtype=np.float64)

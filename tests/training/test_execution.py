@@ -55,7 +55,7 @@ def train(epochs):
 
 def test_training_stops_between_steps(ticks):
     with time_limit(28):  # the clock has shown 0; 27 looks before 27 steps show 1 … 27
-        (report,) = clients().answer(train(3))[0]
+        (report,) = clients().answer(train(3))[0]["east"]
     assert report.steps == 27
     before = next(ticks)
     with pytest.raises(TimeLimitError), time_limit(5):
@@ -66,7 +66,7 @@ def test_training_stops_between_steps(ticks):
 def test_measuring_stops_between_blocks_of_rows(ticks):
     ask = {0: Measure((WEIGHTS,) * 500, ("train",))}
     before = next(ticks)
-    assert len(clients().answer(ask)[0]) == 500
+    assert len(clients().answer(ask)[0]["east"]) == 500
     looks = next(ticks) - before - 1
     assert looks > 2
     with time_limit(looks + 1):
@@ -76,9 +76,9 @@ def test_measuring_stops_between_blocks_of_rows(ticks):
 
 
 def test_a_limit_that_is_not_reached_changes_no_bit():
-    (free,) = clients().answer(train(3))[0]
+    (free,) = clients().answer(train(3))[0]["east"]
     with time_limit(3600):
-        (limited,) = clients().answer(train(3))[0]
+        (limited,) = clients().answer(train(3))[0]["east"]
     assert free.update.tobytes() == limited.update.tobytes()
 
 

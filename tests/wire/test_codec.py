@@ -11,7 +11,7 @@ import pytest
 import federations as fed
 from mfairfl.engine.loop import federate
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import Measure, Reply, Score, Train
+from mfairfl.engine.state import Measure, Score, Train
 from mfairfl.errors import MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.goal import Goal
@@ -33,31 +33,18 @@ def through_messages(member):
     while True:
         asked = {name: unpack_ask(pack_ask(ask, name), name, shape) for name in names}
         try:
-            ask = loop.send(Reply(answered(clients, ask, asked, shape)))
+            ask = loop.send(answered(clients, ask, asked, shape))
         except StopIteration as stop:
             return stop.value
 
 
 def answered(clients, ask, asked, shape):
     """Answer what each client understood, and read its answer as the server would."""
-    found = {}
-    for name, own in asked.items():
-        (whole,) = clients.answer({0: own}).values()
-        if isinstance(own, Train):
-            said = [report for report in whole if report.client == name]
-        elif isinstance(own, Score):
-            said = {split: scores[name] for split, scores in whole.items()}
-        else:
-            said = tuple({s: sums[name] for s, sums in part.items()} for part in whole)
-        found[name] = unpack_answer(pack_answer(said), ask, name, shape)
-    if isinstance(ask, Train):
-        return [report for said in found.values() for report in said]
-    if isinstance(ask, Score):
-        return {s: {name: said[s] for name, said in found.items()} for s in ask.splits}
-    return tuple(
-        {split: {name: said[i][split] for name, said in found.items()} for split in ask.splits}
-        for i in range(len(ask.weights))
-    )
+    answers = {}
+    for name, understood in asked.items():
+        (said,) = clients.answer({0: understood}).values()
+        answers[name] = unpack_answer(pack_answer(said.get(name, [])), ask, name, shape)
+    return answers
 
 
 def member(name, rule=None):

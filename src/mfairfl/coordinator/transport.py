@@ -9,10 +9,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from mfairfl.engine.loop import Callback, Result, federate
-from mfairfl.engine.state import Ask, Measure, Reply, RunState, Score, Setup, Train
+from mfairfl.engine.state import (
+    Absent,
+    Ask,
+    Measure,
+    Refusal,
+    Replies,
+    RunState,
+    Setup,
+    Train,
+)
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.text import one_line
@@ -24,7 +33,7 @@ T = TypeVar("T")
 _log = logging.getLogger("mfairfl")
 
 
-class Absent(str):
+class Unreachable(str):
     """Why a client could not be asked: it does not count against it."""
 
     __slots__ = ()
@@ -57,7 +66,7 @@ def read_replies(
     for key in asked:
         reply = replies.get(key, "no answer before the deadline")
         if isinstance(reply, str):
-            reasons[key] = reply if isinstance(reply, Absent) else one_line(reply)
+            reasons[key] = reply if isinstance(reply, Unreachable) else one_line(reply)
             continue
         try:
             found[key] = read(key, reply)
@@ -105,7 +114,7 @@ def drive(
             return result
 
 
-def _ask(setup: Setup, ask: Ask, transport: Transport, minimum: int) -> Reply:
+def _ask(setup: Setup, ask: Ask, transport: Transport, minimum: int) -> Replies:
     """Return the answers that can be read, in client order, and why others cannot."""
     names = sorted(setup.summary.counts)
     if isinstance(ask, Train):
@@ -124,20 +133,8 @@ def _ask(setup: Setup, ask: Ask, transport: Transport, minimum: int) -> Reply:
             f"{len(answers)} of {len(names)} clients answered and at least {minimum} must; run "
             "the same command again to resume from the last completed round"
         )
-    absent = {name: why for name, why in reasons.items() if isinstance(why, Absent)}
-    faults = {name: why for name, why in reasons.items() if name not in absent}
-    return Reply(_combined(ask, answers), faults, absent)
-
-
-def _combined(ask: Ask, answers: Mapping[str, Any]) -> Any:
-    """Return the clients' answers in the form that the loop expects."""
-    if isinstance(ask, Train):
-        return [report for reports in answers.values() for report in reports]
-    if isinstance(ask, Score):
-        return {
-            split: {name: said[split] for name, said in answers.items()} for split in ask.splits
-        }
-    return tuple(
-        {split: {name: said[i][split] for name, said in answers.items()} for split in ask.splits}
-        for i in range(len(ask.weights))
-    )
+    missing: dict[str, Absent | Refusal] = {
+        name: Absent(why) if isinstance(why, Unreachable) else Refusal(why)
+        for name, why in reasons.items()
+    }
+    return {**answers, **missing}

@@ -7,13 +7,14 @@ were read (`wire/codec.py`, `flower/records.py`). Nothing here raises, whatever 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.data import Attribute, Split
+from mfairfl.engine.output import ClientSums
+from mfairfl.engine.state import Scored, Setup
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.scores import ScoreSums
 from mfairfl.geometry.robust import lower_median
@@ -23,7 +24,6 @@ Floats = NDArray[np.float64]
 Rows = Mapping[Split, Mapping[str, np.ndarray]]
 """Rows per (cell, label) that clients were enrolled with."""
 
-Sums = Mapping[Split, Mapping[str, Statistics]]
 T = TypeVar("T")
 
 LARGEST_LOSS = 1e4
@@ -41,13 +41,13 @@ _LEAST_SHARE = 1e-6  # scores round to 0 and 1; a loss is not bounded by what wa
 
 
 def accept_measured(
-    found: Sequence[Sums], enrolled: Rows, *, at_half: bool
-) -> tuple[tuple[Sums, ...], dict[str, str]]:
+    models: Sequence[ClientSums], enrolled: Rows, *, at_half: bool
+) -> tuple[tuple[ClientSums, ...], dict[str, str]]:
     """Return the measurements of clients that can be believed, and why the others cannot.
 
     Parameters
     ----------
-    found : sequence of mapping
+    models : sequence of mapping
         For each model, each split's sums by client.
     enrolled : mapping
         Counts must equal these, for the splits and clients it has.
@@ -55,28 +55,28 @@ def accept_measured(
         Whether decisions were made at score ½: a wrong one then has a loss of at least ln 2.
     """
     refused: dict[str, str] = {}
-    for model in found:
-        for split, clients in model.items():
+    for sums in models:
+        for split, clients in sums.items():
             faults = _measurement_faults(clients, enrolled.get(split, {}), at_half)
             for name, fault in faults.items():
                 refused.setdefault(name, f"its measurement of {split} rows: {fault}")
-    kept = tuple(
-        {split: _without(clients, refused) for split, clients in model.items()} for model in found
+    accepted = tuple(
+        {split: _without(clients, refused) for split, clients in sums.items()} for sums in models
     )
-    return kept, refused
+    return accepted, refused
 
 
 def accept_scored(
-    found: Mapping[Split, Mapping[str, ScoreSums]], enrolled: Rows
+    splits: Scored, enrolled: Rows
 ) -> tuple[dict[Split, dict[str, ScoreSums]], dict[str, str]]:
     """Return the scores of clients that can be believed, and why the others cannot."""
     refused: dict[str, str] = {}
-    for split, clients in found.items():
+    for split, clients in splits.items():
         for name, scores in clients.items():
             fault = _score_fault(scores, enrolled.get(split, {}).get(name))
             if fault:
                 refused.setdefault(name, f"its scores of {split} rows: {fault}")
-    return {split: _without(clients, refused) for split, clients in found.items()}, refused
+    return {split: _without(clients, refused) for split, clients in splits.items()}, refused
 
 
 def _without(clients: Mapping[str, T], refused: Collection[str]) -> dict[str, T]:
@@ -86,9 +86,9 @@ def _without(clients: Mapping[str, T], refused: Collection[str]) -> dict[str, T]
 def _measurement_faults(
     clients: Mapping[str, Statistics], enrolled: Mapping[str, np.ndarray], at_half: bool
 ) -> dict[str, str]:
-    """Say why sums cannot be true, of those that cannot.
+    """Return why the sums of clients cannot be true, where they cannot.
 
-    All clients are looked at in one go: they may be thousands, and every check is of single
+    All clients are checked at once: they may be thousands, and every check is of single
     (cell, label) pairs.
     """
     rows = {name: enrolled.get(name, sums.counts) for name, sums in clients.items()}
@@ -97,7 +97,7 @@ def _measurement_faults(
     if not fitting:
         return faults
     joined = Statistics(
-        **{each: np.concatenate([getattr(clients[n], each) for n in fitting]) for each in SUMS}
+        **{sums: np.concatenate([getattr(clients[n], sums) for n in fitting]) for sums in SUMS}
     )
     with np.errstate(invalid="ignore", over="ignore"):  # numbers may be anything
         checks = _checks(joined, np.concatenate([rows[name] for name in fitting]), at_half)
@@ -153,52 +153,30 @@ def _score_fault(scores: ScoreSums, rows: np.ndarray | None) -> str:
 # ------------------------------------------------------------------ reports
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What reports are held against.
-
-    Parameters
-    ----------
-    jobs : sequence of Job
-        What clients were asked.
-    size : int
-        Number of the model's weights.
-    rows : mapping of str to float
-        Train rows of those who were asked, as enrolled.
-    usual_rows : float
-        The lower median of all trainers' rows, whether they were asked or not.
-    attributes : tuple of Attribute
-        The sensitive attributes.
-    longest : mapping of str to float
-        The largest median norm of updates and control changes in earlier rounds.
-    """
-
-    jobs: Sequence[Job]
-    size: int
-    rows: Mapping[str, float]
-    usual_rows: float
-    attributes: tuple[Attribute, ...]
-    longest: Mapping[str, float]
-
-
 def accept_reports(
-    answers: Sequence[Report], terms: Terms
+    reports: Sequence[Report], jobs: Sequence[Job], setup: Setup, longest: Mapping[str, float]
 ) -> tuple[list[Report], dict[str, str], dict[str, float]]:
     """Return sound reports by client name, why others are set aside, and the new `longest`.
 
     A client counts once: of several reports the first sound one is taken.
+
+    Parameters
+    ----------
+    longest : mapping of str to float
+        The largest median norm of updates and control changes in earlier rounds.
     """
-    asked = {job.client: job for job in terms.jobs if job.send}
+    asked = {job.client: job for job in jobs if job.send}
     accepted: dict[str, Report] = {}
     set_aside: dict[str, str] = {}
-    for report in sorted(answers, key=lambda r: r.client):
+    for report in sorted(reports, key=lambda report: report.client):
         if report.client not in asked:
             set_aside[report.client] = "it was not asked to train"
-        elif fault := _report_fault(report, asked[report.client], terms):
+        elif fault := _report_fault(report, asked[report.client], setup):
             set_aside.setdefault(report.client, fault)
         else:
             accepted.setdefault(report.client, report)
-    too_long, longest = _too_long(list(accepted.values()), asked, terms)
+    plans = {client: asked[client].plan for client in accepted}
+    too_long, longest = _too_long(list(accepted.values()), plans, setup, longest)
     for client, reason in too_long.items():
         set_aside[client] = reason
         del accepted[client]
@@ -208,43 +186,44 @@ def accept_reports(
     return list(accepted.values()), reasons, longest
 
 
-def _report_fault(report: Report, job: Job, terms: Terms) -> str:
-    """Say why a report cannot be used; empty if it can."""
+def _report_fault(report: Report, job: Job, setup: Setup) -> str:
+    """Return why a report cannot be used; empty if it can."""
     vectors = {"update": report.update, "control change": report.control_change}
     for name, vector in vectors.items():
         if vector is None:
             continue
-        if vector.shape != (terms.size,):
-            return f"its {name} has shape {vector.shape}; the model has {terms.size} weights"
+        if vector.shape != (setup.size,):
+            return f"its {name} has shape {vector.shape}; the model has {setup.size} weights"
         if not np.isfinite(vector).all():
             return f"its {name} holds a number that is not finite"
     if (report.control_change is None) != (job.keep_control is None):
         return "it sends a control change that was not asked for, or lacks one that was"
-    steps, lr = job.plan.steps(int(terms.rows[job.client])), job.plan.optimizer.lr
+    steps, lr = _steps(job.plan, setup.summary.rows(job.client)), job.plan.optimizer.lr
     if (report.steps, report.lr) != (steps, lr):
         return (
             f"it reports {report.steps} steps at rate {report.lr:g}; it was asked for {steps} "
             f"at {lr:g}"
         )
-    return _multiplier_fault(report, job, terms)
+    return _multiplier_fault(report, job.plan, setup.summary.attributes)
 
 
 def _steps(plan: Plan, rows: float) -> int:
     return plan.steps(int(rows))
 
 
-def _multiplier_fault(report: Report, job: Job, terms: Terms) -> str:
-    """Say why multipliers or gaps cannot be what the agreed controller ended in."""
-    controller = job.plan.controller
+def _multiplier_fault(report: Report, plan: Plan, attributes: Sequence[Attribute]) -> str:
+    """Return why multipliers or gaps cannot be what the agreed controller ended in."""
+    controller = plan.controller
     if controller is None or controller.slot is not None:
-        return "it sends multipliers nobody asked for" if report.multipliers or report.gaps else ""
+        unasked = report.multipliers or report.gaps
+        return "it sends multipliers that were not asked for" if unasked else ""
     for name in ("multipliers", "gaps"):
         numbers = np.array(getattr(report, name))
         if numbers.shape != (len(controller.multipliers),):
             return f"it sends {numbers.size} {name}; {len(controller.multipliers)} were asked for"
         if not np.isfinite(numbers).all():
             return f"a number of its {name} is not finite"
-    widest, most = _reach(controller, job.plan.epochs, terms)
+    widest, most = _reach(controller, plan.epochs, attributes)
     if (np.abs(report.gaps) > widest + _SLACK).any():
         return "a gap is larger than rates can differ"
     if (np.abs(report.multipliers) > most + _SLACK).any():
@@ -252,9 +231,11 @@ def _multiplier_fault(report: Report, job: Job, terms: Terms) -> str:
     return ""
 
 
-def _reach(controller: Controller, epochs: int, terms: Terms) -> tuple[Floats, Floats]:
+def _reach(
+    controller: Controller, epochs: int, attributes: Sequence[Attribute]
+) -> tuple[Floats, Floats]:
     """Return how large the gaps and the multipliers of a controller can be after a job."""
-    constraints = controller.goal.constraints(terms.attributes)
+    constraints = controller.goal.constraints(attributes)
     losses = any(notion.statistic == "loss" for notion in constraints.notions)
     apart = 2 * LARGEST_LOSS if losses else 2.0  # two differences of rates
     widest = apart + np.abs(controller.offset or np.zeros(len(constraints)))
@@ -267,33 +248,33 @@ def _reach(controller: Controller, epochs: int, terms: Terms) -> tuple[Floats, F
 
 
 def _too_long(
-    reports: Sequence[Report], asked: Mapping[str, Job], terms: Terms
+    reports: Sequence[Report],
+    plans: Mapping[str, Plan],
+    setup: Setup,
+    longest: Mapping[str, float],
 ) -> tuple[dict[str, str], dict[str, float]]:
-    """Say whose vectors are far longer than the others', for the steps they took.
+    """Return whose vectors are far longer than the others', for the steps they took.
 
-    The bound follows the honest ones: `LONGEST` times the lower median of this round's norms or
+    The bound follows honest clients: `LONGEST` times the lower median of this round's norms or
     of an earlier round's, whichever is larger, more for clients that took more steps. It is there
     to stop what no training gives; a robust rule decides about the rest.
     """
     wrong: dict[str, str] = {}
-    longest = dict(terms.longest)
+    longest = dict(longest)
     for name, vectors in (
         ("update", {r.client: r.update for r in reports}),
         ("control change", {r.client: r.control_change for r in reports}),
     ):
         norms = {client: _norm(vector) for client, vector in vectors.items() if vector is not None}
-        if len(norms) > 1:  # alone, a client is held against earlier rounds only
+        if len(norms) > 1:  # a lone client is held against earlier rounds only
             longest[name] = max(longest.get(name, 0.0), lower_median([*norms.values()]))
         for client, norm in norms.items():
-            bound = LONGEST * longest.get(name, 0.0) * _effort(client, asked[client].plan, terms)
+            steps = _steps(plans[client], setup.summary.rows(client))
+            effort = max(1.0, steps / _steps(plans[client], setup.usual_rows))
+            bound = LONGEST * longest.get(name, 0.0) * effort
             if norm > bound > 0:
                 wrong[client] = f"its {name} has length {norm:.3g}; {bound:.3g} is the longest"
     return wrong, longest
-
-
-def _effort(client: str, plan: Plan, terms: Terms) -> float:
-    """Return how many times the usual client's steps a client takes, at least 1."""
-    return max(1.0, _steps(plan, terms.rows[client]) / _steps(plan, terms.usual_rows))
 
 
 def _norm(vector: np.ndarray) -> float:

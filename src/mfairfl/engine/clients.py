@@ -12,17 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from mfairfl.data import SPLITS, Attribute, Client, Inputs
+from mfairfl.data import SPLITS, Attribute, Client, Inputs, Split
 from mfairfl.engine.checkpoint import read_sealed, write_sealed
-from mfairfl.engine.output import ClientSums, Served
-from mfairfl.engine.state import Answer, Ask, Measure, Score, Scored, Train
+from mfairfl.engine.output import Served
+from mfairfl.engine.state import Answer, Ask, Measure, Measures, Score, Train
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.failpoints import failpoint
-from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.cells import Cells, Statistics
+from mfairfl.fairness.scores import ScoreSums
 from mfairfl.files import make_private_folder
 from mfairfl.models import Model
 from mfairfl.randomness import stream
@@ -135,7 +136,7 @@ class RunRows:
         With round and name it orders the rows.
     """
 
-    rows: Mapping[str, Mapping[str, range]]
+    rows: Mapping[Split, Mapping[str, range]]
     trainers: Mapping[str, range]
     attributes: tuple[Attribute, ...]
     seed: int
@@ -161,8 +162,11 @@ class LocalClients:
         self._model, self._store, self._runs = model, store, runs
         self._executor = executor or ThreadExecutor()
 
-    def answer(self, asks: Mapping[int, Ask]) -> dict[int, Any]:
-        """Answer requests by run: measurements first; training waits until every run can train."""
+    def answer(self, asks: Mapping[int, Ask]) -> dict[int, dict[str, Answer]]:
+        """Return the clients' answers to requests by run: measurements first.
+
+        Training waits until every run can train.
+        """
         measuring = {i: ask for i, ask in asks.items() if isinstance(ask, Measure)}
         if measuring:
             return self._measure(measuring)
@@ -171,65 +175,63 @@ class LocalClients:
             return {i: self._score(self._runs[i], ask) for i, ask in scoring.items()}
         return self._train({i: ask for i, ask in asks.items() if isinstance(ask, Train)})
 
-    def _measure(self, asks: Mapping[int, Measure]) -> dict[int, tuple[ClientSums, ...]]:
+    def _measure(self, asks: Mapping[int, Measure]) -> dict[int, dict[str, Answer]]:
+        answers: dict[int, dict[str, Measures]] = {i: {} for i in asks}
         probes: list[Probe] = []
+        places: list[tuple[dict[Split, Statistics], Split]] = []
         for i, ask in asks.items():
             run = self._runs[i]
-            for weights in ask.weights:
+            for m, weights in enumerate(ask.weights):
                 for split in ask.splits:
                     for client in ask.asked(run.rows[split]):
-                        own = _own_model(run.slots, client, ask.slot, weights)
+                        answer = answers[i].setdefault(client, tuple({} for _ in ask.weights))
+                        places.append((answer[m], split))
+                        model = _own_model(run.slots, client, ask.slot, weights)
                         rows = run.rows[split][client]
-                        probes.append(Probe(own, rows, ask.shares, ask.thresholds))
-        sums = iter(
-            self._executor.run(
-                lambda some: measure(some, self._model, self._store), probes, _sizes(probes)
-            )
+                        probes.append(Probe(model, rows, ask.shares, ask.thresholds))
+        measured = self._executor.run(
+            lambda some: measure(some, self._model, self._store), probes, _sizes(probes)
         )
-        return {  # in the order in which the probes were laid out
-            i: tuple(
-                {s: {c: next(sums) for c in ask.asked(self._runs[i].rows[s])} for s in ask.splits}
-                for _ in ask.weights
-            )
-            for i, ask in asks.items()
-        }
+        for (by_split, split), sums in zip(places, measured, strict=True):
+            by_split[split] = sums
+        return {i: dict(by_client) for i, by_client in answers.items()}
 
-    def _score(self, run: RunRows, ask: Score) -> Scored:
-        answers = {}
+    def _score(self, run: RunRows, ask: Score) -> dict[str, Answer]:
+        answers: dict[str, dict[Split, ScoreSums]] = {}
         for split in ask.splits:
             shards = run.rows[split]
             probes = [
                 Probe(_own_model(run.slots, client, ask.slot, ask.weights), rows, ask.shares)
                 for client, rows in shards.items()
             ]
-            found = self._executor.run(
+            scored = self._executor.run(
                 lambda some: score_sums(some, self._model, self._store, drawn=ask.drawn),
                 probes,
                 _sizes(probes),
             )
-            answers[split] = dict(zip(shards, found, strict=True))
-        return answers
+            for client, sums in zip(shards, scored, strict=True):
+                answers.setdefault(client, {})[split] = sums
+        return dict(answers)
 
-    def _train(self, asks: Mapping[int, Train]) -> dict[int, list[Report]]:
+    def _train(self, asks: Mapping[int, Train]) -> dict[int, dict[str, Answer]]:
         jobs = [(i, job) for i, ask in asks.items() for job in ask.jobs]
-        held = {
+        slots = {
             (i, job.client): self._runs[i].slots.before(asks[i].round, job.client)
             for i, job in jobs
         }
-        works = [_work(self._runs[i], asks[i], job, held[i, job.client]) for i, job in jobs]
-        answers: dict[int, list[Report]] = {i: [] for i in asks}
+        works = [_work(self._runs[i], asks[i], job, slots[i, job.client]) for i, job in jobs]
         outcomes = self._executor.run(
             lambda some: run_works(some, self._model, self._store),
             works,
             [work.plan.epochs * len(work.rows) for work in works],
         )
+        answers: dict[int, dict[str, list[Report]]] = {i: {} for i in asks}
         for (i, job), work, outcome in zip(jobs, works, outcomes, strict=True):
-            report = _report(job, work, outcome, held[i, job.client])
-            if job.send:
-                answers[i].append(report)
-        for (i, client), slots in held.items():
-            self._runs[i].slots.keep(asks[i].round, client, slots)
-        return answers
+            report = _report(job, work, outcome, slots[i, job.client])
+            answers[i].setdefault(job.client, []).extend([report] if job.send else [])
+        for (i, client), after in slots.items():
+            self._runs[i].slots.keep(asks[i].round, client, after)
+        return {i: dict(by_client) for i, by_client in answers.items()}
 
 
 def _work(run: RunRows, ask: Train, job: Job, slots: Held) -> Work:
@@ -328,7 +330,7 @@ class SoleClient:
         shards = {split: client.shard(split) for split in SPLITS}
         arrays = [(shard.inputs, shard.y, shard.cells) for shard in shards.values()]
         store, ranges = RowStore.from_arrays(arrays, Cells(attributes).size)
-        rows = {str(split): {client.name: at} for split, at in zip(shards, ranges, strict=True)}
+        rows = {split: {client.name: at} for split, at in zip(shards, ranges, strict=True)}
         run = RunRows(
             rows=rows, trainers=rows["train"], attributes=attributes, seed=seed, slots=slots
         )
@@ -337,13 +339,7 @@ class SoleClient:
     def answer(self, ask: Ask) -> Answer:
         """Do what is asked."""
         with steady_arithmetic():
-            found = self._clients.answer({0: ask})[0]
-        if isinstance(ask, Measure):
-            return tuple({s: one[s][self._name] for s in ask.splits} for one in found)
-        if isinstance(ask, Score):
-            return {split: found[split][self._name] for split in ask.splits}
-        reports: list[Report] = found
-        return reports
+            return self._clients.answer({0: ask})[0][self._name]
 
 
 def served_logits(

@@ -91,11 +91,11 @@ class Updates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defended:
-    """What the strategy shall see.
+    """What the strategy is to see.
 
     Parameters
     ----------
-    kept : list of int
+    seen : list of int
         Places of the clients that it sees.
     sent : ndarray (K, K)
         The Gram matrix of the updates as they were sent.
@@ -110,7 +110,7 @@ class Defended:
         By which factor an update was shortened or weighted, where it was.
     """
 
-    kept: list[int]
+    seen: list[int]
     sent: Floats
     rows: Floats | None = None
     reasons: dict[str, str] = field(default_factory=dict)
@@ -122,17 +122,17 @@ class Defended:
         """The Gram matrix of what the strategy sees."""
         if self.rows is None:
             return self.sent
-        return mixed_gram(self.sent, self.rows)[np.ix_(self.kept, self.kept)]
+        return mixed_gram(self.sent, self.rows)[np.ix_(self.seen, self.seen)]
 
     def on_originals(self, coefficients: Floats) -> Floats:
         """Return coefficients on what was sent."""
-        return coefficients if self.rows is None else self.rows[self.kept].T @ coefficients
+        return coefficients if self.rows is None else self.rows[self.seen].T @ coefficients
 
     def step_on_originals(self, step: Step) -> Step:
         """Return a step on what the strategy saw as one on what was sent."""
         if self.rows is None:
             return step
-        sent = np.eye(len(self.rows))[self.kept].T  # control changes are not mixed
+        sent = np.eye(len(self.rows))[self.seen].T  # control changes are not mixed
         return replace(
             step,
             coefficients=self.on_originals(step.coefficients),
@@ -182,21 +182,21 @@ def defend(rule: str, updates: Updates) -> Defended:
 
 
 def _none(sent: Updates) -> Defended:
-    return Defended(kept=list(range(len(sent.clients))), sent=sent.gram)
+    return Defended(seen=list(range(len(sent.clients))), sent=sent.gram)
 
 
 def _shortened(sent: Updates, factors: Floats, rows: Floats | None = None) -> Defended:
     """Multiply every update by a factor; one that is 0 leaves its client out."""
-    kept = np.flatnonzero(factors > 0).tolist()
+    seen = np.flatnonzero(factors > 0).tolist()
     return Defended(
-        kept=kept,
+        seen=seen,
         sent=sent.gram,
         rows=factors[:, None] * (np.eye(len(factors)) if rows is None else rows),
         reasons={
             sent.clients[i]: "the robust rule gives its update no weight"
             for i in np.flatnonzero(factors <= 0).tolist()
         },
-        clipped={sent.clients[i]: float(factors[i]) for i in kept if factors[i] != 1},
+        clipped={sent.clients[i]: float(factors[i]) for i in seen if factors[i] != 1},
     )
 
 
@@ -228,18 +228,18 @@ def _liars(sent: Updates) -> int:
 
 def _auto(sent: Updates) -> Defended:
     against = _against(sent)
-    kept = [i for i in range(len(sent.clients)) if i not in against]
+    seen = [i for i in range(len(sent.clients)) if i not in against]
     norms = np.sqrt(np.diag(sent.gram))
-    bound = SPREAD * lower_median(norms[kept])
+    bound = SPREAD * lower_median(norms[seen])
     factors = np.minimum(1.0, bound / np.where(norms > 0, norms, np.inf))
     factors[norms == 0] = 1.0
     return Defended(
-        kept=kept,
+        seen=seen,
         sent=sent.gram,
         rows=np.diag(factors),
         reasons={sent.clients[i]: reason for i, reason in sorted(against.items())},
         accused=True,
-        clipped={sent.clients[i]: float(factors[i]) for i in kept if factors[i] < 1},
+        clipped={sent.clients[i]: float(factors[i]) for i in seen if factors[i] < 1},
     )
 
 

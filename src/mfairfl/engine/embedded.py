@@ -16,7 +16,7 @@ import numpy as np
 from mfairfl.data import SPLITS, Federation, Split
 from mfairfl.engine.clients import LocalClients, MemorySlots, RunRows
 from mfairfl.engine.loop import Callback, Loop, Result, federate, first_state
-from mfairfl.engine.state import Ask, Reply, RunState, Setup
+from mfairfl.engine.state import Ask, Replies, RunState, Setup
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.goal import Goal
 from mfairfl.models import Model
@@ -42,8 +42,8 @@ class Member:
     callbacks : sequence of Callback
         Watchers of this run.
     tamper : callable, optional
-        Given a request, its answers and the run's state, it returns the answers that reach the
-        server: how benchmarks/attacks tries attacks.
+        Given a request, the clients' answers and the run's state, it returns the replies that
+        reach the server: how benchmarks/attacks tries attacks.
     """
 
     setup: Setup
@@ -51,7 +51,7 @@ class Member:
     federation: Federation
     state: RunState | None = None
     callbacks: Sequence[Callback] = field(default_factory=tuple)
-    tamper: Callable[[Ask, Any, RunState], Any] | None = None
+    tamper: Callable[[Ask, Replies, RunState], Replies] | None = None
 
 
 def splits_of(federation: Federation) -> tuple[Split, ...]:
@@ -108,11 +108,11 @@ def run_all(members: Sequence[Member], *, workers: int = 1) -> list[Result]:
             ]
             waiting: dict[int, Ask] = {i: next(loop) for i, loop in enumerate(loops)}
             while waiting:
-                for i, answer in clients.answer(waiting).items():
+                for i, answers in clients.answer(waiting).items():
                     tamper = runs[i].tamper
-                    found = answer if tamper is None else tamper(waiting[i], answer, states[i])
+                    replies = answers if tamper is None else tamper(waiting[i], answers, states[i])
                     try:
-                        waiting[i] = loops[i].send(Reply(found))
+                        waiting[i] = loops[i].send(replies)
                     except StopIteration as stop:
                         results[group[i][0]] = stop.value
                         del waiting[i]
@@ -145,7 +145,7 @@ def clients_of(
                 keys.append((key, split, client.name))
                 shards.append((shard.inputs, shard.y, shard.cells))
     store, ranges = RowStore.from_arrays(shards, Cells(members[0].federation.attributes).size)
-    where: dict[int, dict[str, dict[str, range]]] = {}
+    where: dict[int, dict[Split, dict[str, range]]] = {}
     for (key, split, name), rows in zip(keys, ranges, strict=True):
         where.setdefault(key, {}).setdefault(split, {})[name] = rows
     runs = [
@@ -155,12 +155,12 @@ def clients_of(
     return LocalClients(members[0].model, store, runs, executor)
 
 
-def _run_rows(member: Member, state: RunState, rows: dict[str, dict[str, range]]) -> RunRows:
+def _run_rows(member: Member, state: RunState, rows: dict[Split, dict[str, range]]) -> RunRows:
     trainers = rows["train"]
     if member.setup.strategy.card.trains_on == "pooled":
         # The clients' train rows lie one after the other.
-        held = list(trainers.values())
-        trainers = {_pooled_name(member.federation): range(held[0].start, held[-1].stop)}
+        shards = list(trainers.values())
+        trainers = {_pooled_name(member.federation): range(shards[0].start, shards[-1].stop)}
     return RunRows(
         rows=rows,
         trainers=trainers,

@@ -15,23 +15,23 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from mfairfl.engine.acceptance import accept_reports
 from mfairfl.engine.defence import Defended, Updates, defend, doubted_losses
 from mfairfl.engine.exchange import (
+    Accepted,
     BrokenModelError,
-    Known,
+    Evaluation,
+    Exchange,
     let_train,
     measure,
     score,
-    terms_of,
 )
 from mfairfl.engine.output import (
     AVERAGE_DECAY,
     Candidate,
     ClientSums,
-    NamedWeights,
     Served,
     choose,
+    single,
 )
 from mfairfl.engine.schedule import (
     drawn,
@@ -45,7 +45,7 @@ from mfairfl.engine.state import (
     Ask,
     LastGoodState,
     Measure,
-    Reply,
+    Replies,
     RoundRecord,
     RunState,
     Score,
@@ -62,7 +62,7 @@ from mfairfl.randomness import stream
 from mfairfl.strategies.base import Measurement, Round, State, Step, by_client
 from mfairfl.training.plan import PERSONAL, Job, Report
 
-Loop = Generator[Ask, Any, "Result"]
+Loop = Generator[Ask, Replies, "Result"]
 _THRESHOLDS = 512  # bins of the logit between which a group's threshold is chosen
 
 
@@ -83,7 +83,8 @@ class Callback(Protocol):
 class Result:
     """What a run ends in: the served model, its sums and counts, member by member, its scores.
 
-    `left_out` says why clients are missing in them, `warnings` what went wrong on the way.
+    `left_out` gives the reason why clients are missing in them, `warnings` what went wrong on the
+    way.
     """
 
     served: Served
@@ -120,21 +121,21 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
     watchers = list(callbacks)
     for watcher in watchers:
         watcher.on_start(setup, state)
-    known = yield from _measure_again(setup, state)
+    evaluation = yield from _measure_again(setup, state)
     if state.round == 0:
-        record = _record(setup, state, known, set_aside=known.reply.set_aside)
+        record = _record(setup, state, evaluation, set_aside=evaluation.measured.set_aside)
         _notify(watchers, setup, state, record)
     while state.round < setup.rounds and not _stalled(setup, state):
-        record, known = yield from _round(setup, state, known)
+        record, evaluation = yield from _round(setup, state, evaluation)
         _notify(watchers, setup, state, record)
-    served, final = yield from serve_model(setup, state)
+    served, final = yield from _serve(setup, state)
     scored = yield from score(setup, _score_request(setup, state, served))
     return Result(
         served=served,
-        measured=tuple(final.reply.answers),
+        measured=final.measured.answers,
         scored=scored.answers,
         rounds=state.round,
-        left_out={**scored.set_aside, **final.reply.set_aside},
+        left_out={**scored.set_aside, **final.measured.set_aside},
         warnings=(*_divergence(state), *state.standing.warnings()),
     )
 
@@ -163,40 +164,41 @@ def _divergence(state: RunState) -> list[str]:
 
 
 def _round(
-    setup: Setup, state: RunState, known: Known
-) -> Generator[Ask, Any, tuple[RoundRecord, Known]]:
+    setup: Setup, state: RunState, evaluation: Evaluation
+) -> Exchange[tuple[RoundRecord, Evaluation]]:
     """Plan, train, defend, combine, and measure the new weights as far as that is needed."""
     safeguards = _Safeguards(setup, state)
-    train = yield from _planning_sums(setup, state, known)
-    this = _this_round(setup, state, train, known.silent)
+    sums = yield from _planning_sums(setup, state, evaluation)
+    participants = taking_part(setup, state, sums, evaluation.silent)
+    this = _open_round(setup, state, participants, sums)
     planned, jobs = setup.strategy.plan(state.strategy, this)
     failpoint("round.planned", state.round + 1)
     trained = yield from let_train(setup, state, jobs)
+    reports = trained.answers
     failpoint("round.trained", state.round + 1)
-    reports: list[Report] = trained.answers
-    defended = _defend(setup, this, reports)
+    defended = safeguards.defend(this, reports)
     step = _combine(setup, planned, this, reports, defended)
     failpoint("round.combined", state.round + 1)
     _advance(setup, state, step, reports)
     failpoint("round.advanced", state.round)
-    known = yield from safeguards.measure()
+    evaluation = yield from safeguards.measure()
     failpoint("round.measured", state.round)
     norms = [float(np.linalg.norm(report.update.astype(float))) for report in reports]
     record = _record(
         setup,
         state,
-        known,
+        evaluation,
         coefficients=by_client(reports, step.scale * step.coefficients),
         norms=by_client(reports, norms),
         clipped=defended.clipped,
-        set_aside=safeguards.judge(jobs, trained, defended, known),
+        set_aside=safeguards.judge(jobs, trained, defended, evaluation),
         log={**step.log, **safeguards.log, **defended.log(setup.robust)},
     )
-    return record, known
+    return record, evaluation
 
 
 class _Safeguards:
-    """What a round does about a model that breaks, and about answers that cannot be believed.
+    """What a round does about a model that breaks, and about answers that may be lies.
 
     It starts from the last state that clients could measure, and goes back there if they cannot
     measure the new one. Answers that were refused count against their clients.
@@ -208,64 +210,84 @@ class _Safeguards:
         self._suspended = state.standing.reasons(state.round)
         self.log: dict[str, str] = {}
 
-    def measure(self) -> Generator[Ask, Reply, Known]:
+    def defend(self, this: Round, reports: Sequence[Report]) -> Defended:
+        """Return what the strategy is to see of the reports."""
+        robust, gram = self._setup.robust, np.zeros((0, 0))
+        if robust != "none" or self._setup.strategy.card.needs != "none":
+            gram = gram_matrix([report.update for report in reports])
+        if robust == "none" or not reports:
+            return Defended(seen=list(range(len(reports))), sent=gram)
+        counts = [this.summary.counts[report.client] for report in reports]
+        updates = Updates(
+            clients=[report.client for report in reports],
+            gram=gram,
+            weights=this.shares(reports),
+            favourable=np.array([rows[:, 1].sum() / rows.sum() for rows in counts]),
+        )
+        return defend(robust, updates)
+
+    def measure(self) -> Exchange[Evaluation]:
         """Measure the new weights; if that shows a broken model, take its steps back."""
         state = self._state
         try:
-            known = yield from _measure_new(self._setup, state)
+            evaluation = yield from _measure_new(self._setup, state)
         except BrokenModelError as error:
             self._last_good.restore(state)
             self.log["undone"] = str(error)
             return (yield from _measure_again(self._setup, state))
-        state.last_good = None if known.asked else self._last_good
-        return known
+        state.last_good = None if evaluation.asked else self._last_good
+        return evaluation
 
     def judge(
-        self, jobs: Sequence[Job], trained: Reply, defended: Defended, known: Known
+        self,
+        jobs: Sequence[Job],
+        trained: Accepted[list[Report]],
+        defended: Defended,
+        evaluation: Evaluation,
     ) -> dict[str, str]:
         """Count refused answers against their clients; return who was set aside, and why."""
-        refused = {**known.reply.faults, **trained.faults}
+        refused = {**evaluation.measured.refused, **trained.refused}
         if defended.accused:
             refused = {**defended.reasons, **refused}
         present = {job.client for job in jobs} - set(trained.absent)
         clients = len(self._setup.summary.counts)
         self._state.standing.judge(self._round, present, refused, clients=clients)
-        absent = {**known.reply.absent, **trained.absent}
+        absent = {**evaluation.measured.absent, **trained.absent}
         return {**self._suspended, **absent, **defended.reasons, **refused}
 
 
 def _planning_sums(
-    setup: Setup, state: RunState, known: Known
-) -> Generator[Ask, Reply, Mapping[str, Statistics]]:
+    setup: Setup, state: RunState, evaluation: Evaluation
+) -> Exchange[Mapping[str, Statistics]]:
     """Return the sums of train rows that the next round is planned from.
 
-    Usually they are known from the last measurement, except for clients that are drawn in place
-    of those without a usable answer, or of those that the last round suspended.
+    Usually the last evaluation holds them, except for clients that are drawn in place of those
+    without a usable answer, or of those that the last round suspended.
     """
     if not setup.plans_from_measurements:
         return {}
-    missing = frozenset(drawn(setup, state, known.silent)) - known.asked
+    missing = frozenset(drawn(setup, state, evaluation.silent)) - evaluation.asked
     if not missing or setup.strategy.card.trains_on == "pooled":
-        return known.train
+        return evaluation.train
     ask = replace(full_measure(setup, state.weights), splits=("train",), only=missing)
     more = yield from measure(setup, state, ask)
-    return {**known.train, **more.train}
+    return {**evaluation.train, **more.train}
 
 
-def _this_round(
+def _open_round(
     setup: Setup,
     state: RunState,
-    train: Mapping[str, Statistics],
-    silent: frozenset[str] = frozenset(),
+    participants: tuple[str, ...],
+    sums: Mapping[str, Statistics],
 ) -> Round:
-    participants = taking_part(setup, state, train, silent)
+    """Return what the strategy may know of the round."""
     if not participants:
         raise FederationError(f"round {state.round}: no client with train rows can take part")
     measurements: tuple[Measurement, ...] = ()
     if setup.plans_from_measurements:
         if setup.strategy.card.trains_on == "pooled":
-            train = dict.fromkeys(participants, Statistics.pooled(train))
-        measurements = tuple(Measurement(name, train[name]) for name in participants)
+            sums = dict.fromkeys(participants, Statistics.pooled(sums))
+        measurements = tuple(Measurement(client, sums[client]) for client in participants)
     losses = {m.client: m.loss for m in measurements} if setup.robust != "none" else {}
     first = setup.recipe.rate(0, setup.rounds)
     return Round(
@@ -282,51 +304,15 @@ def _this_round(
     )
 
 
-def _defend(setup: Setup, this: Round, reports: Sequence[Report]) -> Defended:
-    """Return what the strategy shall see of the reports, which may be lies."""
-    robust, gram = setup.robust != "none", np.zeros((0, 0))
-    if robust or setup.strategy.card.needs != "none":
-        gram = gram_matrix([report.update for report in reports])
-    if not robust or not reports:
-        return Defended(kept=list(range(len(reports))), sent=gram)
-    counts = [this.summary.counts[report.client] for report in reports]
-    updates = Updates(
-        clients=[report.client for report in reports],
-        gram=gram,
-        weights=this.shares(reports),
-        favourable=np.array([rows[:, 1].sum() / rows.sum() for rows in counts]),
-    )
-    return defend(setup.robust, updates)
-
-
 def _combine(
     setup: Setup, planned: State, this: Round, reports: Sequence[Report], defended: Defended
 ) -> Step:
     """Return the strategy's step on the reports as they were sent, with its new state."""
     if not reports:
         return Step(np.zeros(0), planned)
-    seen = [reports[i] for i in defended.kept]
+    seen = [reports[i] for i in defended.seen]
     step = defended.step_on_originals(setup.strategy.combine(planned, this, seen, defended.gram))
     return step if step.state is not None else replace(step, state=planned)
-
-
-def rehearse(
-    setup: Setup, state: RunState, measured: ClientSums, reports: Sequence[Report]
-) -> np.ndarray:
-    """Return the move Σ c_k g_k that the server would make with these reports; nothing changes.
-
-    It tells attackers and auditors the server's answer beforehand.
-
-    Parameters
-    ----------
-    measured : mapping
-        The participants' sums and counts, where the strategy plans from them.
-    """
-    this = _this_round(setup, state, measured.get("train", {}))
-    planned, jobs = setup.strategy.plan(state.strategy, this)
-    accepted, _, _ = accept_reports(reports, terms_of(setup, state, jobs))
-    step = _combine(setup, planned, this, accepted, _defend(setup, this, accepted))
-    return step.scale * weighted_sum([report.update for report in accepted], step.coefficients)
 
 
 @np.errstate(over="ignore")  # a step that leaves float32 is taken back
@@ -355,66 +341,69 @@ def _advance(setup: Setup, state: RunState, step: Step, reports: Sequence[Report
     state.round += 1
 
 
-def _measure_new(setup: Setup, state: RunState) -> Generator[Ask, Reply, Known]:
+def _measure_new(setup: Setup, state: RunState) -> Exchange[Evaluation]:
     """Measure the new weights, and their average, as far as needed; keep what may be served."""
     models = [state.weights]
     if setup.output.rule not in ("last", "threshold"):
         before = state.weights if state.average is None else state.average
-        mixed = AVERAGE_DECAY * before + (1 - AVERAGE_DECAY) * state.weights
-        state.average = mixed.astype(np.float32)
+        average = AVERAGE_DECAY * before + (1 - AVERAGE_DECAY) * state.weights
+        state.average = average.astype(np.float32)
         if may_be_served(setup, state.round):
             models.append(state.average)
     if not all(np.isfinite(model).all() for model in models):
         raise BrokenModelError(f"round {state.round}: its weights are not finite")
     ask = needed_measure(setup, state, *models)
     if ask is None:
-        return Known()
-    known = yield from measure(setup, state, ask)
-    if setup.held_out in known.complete:
-        sums = [Statistics.pooled(each[setup.held_out]) for each in known.reply.answers]
+        return Evaluation()
+    evaluation = yield from measure(setup, state, ask)
+    if setup.held_out in evaluation.complete:
+        pooled = [Statistics.pooled(sums[setup.held_out]) for sums in evaluation.measured.answers]
         if len(models) > 1:
             names = f"round {state.round}", f"average {state.round}"
-            state.bank += map(Candidate, names, models, sums)
-        loss = sums[0].mean_loss
+            state.bank += map(Candidate, names, models, pooled)
+        loss = pooled[0].mean_loss
         if loss < state.best_loss:
             state.best_loss, state.best_round = loss, state.round
-    return known
+    return evaluation
 
 
-def _measure_again(setup: Setup, state: RunState) -> Generator[Ask, Reply, Known]:
+def _measure_again(setup: Setup, state: RunState) -> Exchange[Evaluation]:
     """Measure what was measured of these weights when their round ended."""
     ask = needed_measure(setup, state, state.weights)
-    return Known() if ask is None else (yield from measure(setup, state, ask))
+    return Evaluation() if ask is None else (yield from measure(setup, state, ask))
 
 
-def _record(setup: Setup, state: RunState, known: Known, **extra: Any) -> RoundRecord:
+def _record(
+    setup: Setup, state: RunState, evaluation: Evaluation, **of_the_round: Any
+) -> RoundRecord:
     return RoundRecord(
         round=state.round,
         rounds=setup.rounds,
         lr=setup.recipe.rate(max(state.round - 1, 0), setup.rounds),
-        measured=known.sums,
-        complete=known.complete,
-        **extra,
+        measured=evaluation.sums,
+        complete=evaluation.complete,
+        **of_the_round,
     )
 
 
 # ------------------------------------------------------------------ the served model
 
 
-def serve_model(setup: Setup, state: RunState) -> Generator[Ask, Reply, tuple[Served, Known]]:
+def _serve(setup: Setup, state: RunState) -> Exchange[tuple[Served, Evaluation]]:
     """Apply the output rule and measure what is served."""
-    bank, last = state.bank, NamedWeights(f"round {state.round}", state.weights)
+    bank, last = state.bank, single(f"round {state.round}", state.weights)
     if not bank and setup.output.rule in ("select", "mixture"):
-        known = yield from measure(setup, state, full_measure(setup, state.weights))
-        bank = [Candidate(*last, Statistics.pooled(known.sums[setup.held_out]))]
+        evaluation = yield from measure(setup, state, full_measure(setup, state.weights))
+        sums = Statistics.pooled(evaluation.sums[setup.held_out])
+        bank = [Candidate(f"round {state.round}", state.weights, sums)]
     served = choose(setup.output, last, bank, setup.summary.constraints)
     serves = setup.strategy.card.serves
     if serves != "global":
         clients = tuple(sorted(setup.summary.counts))
         served = replace(served, names=served.names * len(clients), clients=clients)
     if serves == "personal":
-        known = yield from measure(setup, state, full_measure(setup, state.weights))
-        return _personal(served, state), known
+        evaluation = yield from measure(setup, state, full_measure(setup, state.weights))
+        return _personal(served, state), evaluation
     if serves == "ensemble":
         served = replace(served, kind="ensemble", weights=ensemble_shares(setup))
         return served, (yield from measure(setup, state, full_measure(setup, served.members)))
@@ -425,12 +414,14 @@ def serve_model(setup: Setup, state: RunState) -> Generator[Ask, Reply, tuple[Se
     return served, (yield from measure(setup, state, request))
 
 
-def _fit_thresholds(setup: Setup, state: RunState) -> Generator[Ask, Reply, Thresholds]:
+def _fit_thresholds(setup: Setup, state: RunState) -> Exchange[Thresholds]:
     """Fit the groups' thresholds to the scores of the rows that choose."""
     scored = yield from score(setup, Score(state.weights, (setup.held_out,)))
-    sums = scored.answers[setup.held_out]
-    total = reduce(add, (sums[name].histogram.coarse(_THRESHOLDS) for name in sorted(sums)))
-    return fit_thresholds(total, setup.summary.constraints, tolerance=setup.output.tolerance)
+    by_client = scored.answers[setup.held_out]
+    histograms = (by_client[name].histogram.coarse(_THRESHOLDS) for name in sorted(by_client))
+    return fit_thresholds(
+        reduce(add, histograms), setup.summary.constraints, tolerance=setup.output.tolerance
+    )
 
 
 def _score_request(setup: Setup, state: RunState, served: Served) -> Score:
@@ -444,7 +435,7 @@ def _score_request(setup: Setup, state: RunState, served: Served) -> Score:
 
 
 def _personal(served: Served, state: RunState) -> Served:
-    """Serve each client the model it holds; where none is held, the server's."""
+    """Serve each client its own model; a client without one, the server's."""
     models = [state.slots.get(name, {}).get(PERSONAL, state.weights) for name in served.clients]
-    share = np.full(len(models), 1 / len(models))
-    return replace(served, kind="personal", members=np.stack(models), weights=share)
+    shares = np.full(len(models), 1 / len(models))
+    return replace(served, kind="personal", members=np.stack(models), weights=shares)

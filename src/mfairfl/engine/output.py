@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,13 +58,6 @@ class Output:
     def __post_init__(self) -> None:
         if not 0 <= self.tolerance <= 1:
             raise ConfigError(f"output.tolerance must lie in [0, 1], not {self.tolerance}")
-
-
-class NamedWeights(NamedTuple):
-    """Weights, and where they come from, for example "round 40"."""
-
-    name: str
-    weights: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,42 +155,49 @@ def draw_decisions(chance: Floats, seed: int = 0) -> NDArray[np.int8]:
     return np.asarray(draws < chance, dtype=np.int8)
 
 
-def _single(candidate: Candidate | NamedWeights, note: str = "") -> Served:
+def single(name: str, weights: np.ndarray, note: str = "") -> Served:
+    """Return one weight vector as it is served."""
     return Served(
         kind="single",
-        members=np.atleast_2d(candidate.weights),
+        members=np.atleast_2d(weights),
         weights=np.ones(1),
-        names=(candidate.name,),
+        names=(name,),
         note=note,
     )
 
 
 def choose(
-    output: Output, last: NamedWeights, candidates: Sequence[Candidate], constraints: Constraints
+    output: Output, last: Served, candidates: Sequence[Candidate], constraints: Constraints
 ) -> Served:
     """Apply the output rule; `last` is the final weights.
 
     Without candidates (in a run without rounds) every rule serves the last weights.
     """
     if output.rule in ("last", "threshold") or not candidates:
-        return _single(last)
+        return last
     if output.rule == "average":
-        rounds = [c for c in candidates if c.name.startswith("round")]
-        total = np.mean(np.stack([c.weights for c in rounds]), axis=0, dtype=np.float64)
+        rounds = _of_rounds(candidates)
+        mean = np.mean(np.stack([c.weights for c in rounds]), axis=0, dtype=np.float64)
         name = f"average of {rounds[0].name} to {rounds[-1].name}"
-        return _single(NamedWeights(name, np.asarray(total, dtype=np.float32)))
+        return single(name, np.asarray(mean, dtype=np.float32))
     # All candidates are counted on the same rows: undefined for one is undefined for all.
     if np.isnan(constraints.violation(candidates[0].statistics)):
-        return _single(last, "the violation is undefined on these rows; the last is served")
+        note = "the violation is undefined on these rows; the last is served"
+        return replace(last, note=note)
     rule = _select if output.rule == "select" else _mixture
     served = rule(output.tolerance, candidates, constraints)
-    notes = [served.note, _swings(output.tolerance, candidates, constraints)]
+    notes = [served.note, _unsettled(output.tolerance, candidates, constraints)]
     return replace(served, note="; ".join(note for note in notes if note))
 
 
-def _swings(tolerance: float, found: Sequence[Candidate], constraints: Constraints) -> str:
-    """Say so if the last quarter of the rounds went in and out of the tolerance."""
-    rounds = [c for c in found if c.name.startswith("round")]
+def _of_rounds(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidates that are the weights of a round, not an average of several."""
+    return [c for c in candidates if c.name.startswith("round")]
+
+
+def _unsettled(tolerance: float, candidates: Sequence[Candidate], constraints: Constraints) -> str:
+    """Return a note if the last quarter of the rounds went in and out of the tolerance."""
+    rounds = _of_rounds(candidates)
     late = rounds[len(rounds) // 2 :]
     violations = [constraints.violation(c.statistics) for c in late]
     if not late or max(violations) <= max(UNSETTLED * tolerance, UNSETTLED * min(violations)):
@@ -208,35 +208,38 @@ def _swings(tolerance: float, found: Sequence[Candidate], constraints: Constrain
     )
 
 
-def _select(tolerance: float, found: Sequence[Candidate], constraints: Constraints) -> Served:
+def _select(tolerance: float, candidates: Sequence[Candidate], constraints: Constraints) -> Served:
     """Serve the most accurate within the tolerance, else the least violating; ties: the latest."""
-    violations = [constraints.violation(c.statistics) for c in found]
-    accuracies = [c.statistics.accuracy for c in found]
+    violations = [constraints.violation(c.statistics) for c in candidates]
+    accuracies = [c.statistics.accuracy for c in candidates]
     within = [i for i, v in enumerate(violations) if v <= tolerance]
     if within:
-        return _single(found[max(within, key=lambda i: (accuracies[i], i))])
-    best = min(range(len(found)), key=lambda i: (violations[i], -accuracies[i], -i))
+        best = candidates[max(within, key=lambda i: (accuracies[i], i))]
+        return single(best.name, best.weights)
+    least = min(range(len(candidates)), key=lambda i: (violations[i], -accuracies[i], -i))
     note = (
         f"no model of the last rounds is within output.tolerance = {tolerance:g}; served is the "
-        f"one of lowest violation, {violations[best]:.4f}"
+        f"one of lowest violation, {violations[least]:.4f}"
     )
-    return _single(found[best], note)
+    return single(candidates[least].name, candidates[least].weights, note)
 
 
-def _mixture(tolerance: float, found: Sequence[Candidate], constraints: Constraints) -> Served:
+def _mixture(
+    tolerance: float, candidates: Sequence[Candidate], constraints: Constraints
+) -> Served:
     """Maximise Σ π_r acc_r subject to |Σ π_r d_{r,j}| ≤ tolerance: gaps are linear in π."""
     from scipy.optimize import linprog  # noqa: PLC0415 - slow to load, rarely needed
 
-    gaps = np.array([constraints.gaps(c.statistics) for c in found]).T
+    gaps = np.array([constraints.gaps(c.statistics) for c in candidates]).T
     gaps = gaps[~np.isnan(gaps).any(axis=1)]
-    accuracies = np.array([c.statistics.accuracy for c in found])
-    total = np.ones((1, len(found)))
+    accuracies = np.array([c.statistics.accuracy for c in candidates])
+    total = np.ones((1, len(candidates)))
     both = np.vstack([gaps, -gaps])
     bound = np.full(len(both), tolerance)
     answer = linprog(-accuracies, A_ub=both, b_ub=bound, A_eq=total, b_eq=[1.0])
     note = ""
     if answer.status == 2:  # infeasible: ask for the smallest violation instead
-        cost = np.append(np.zeros(len(found)), 1.0)
+        cost = np.append(np.zeros(len(candidates)), 1.0)
         slack = np.hstack([both, -np.ones((len(both), 1))])
         answer = linprog(
             cost,
@@ -248,14 +251,14 @@ def _mixture(tolerance: float, found: Sequence[Candidate], constraints: Constrai
         note = f"no mixture is within the tolerance {tolerance:g}; served is the least violating"
     if answer.x is None:
         raise ConfigError(f"output rule 'mixture': the linear programme failed: {answer.message}")
-    probability = np.maximum(answer.x[: len(found)], 0.0)
-    kept = [int(i) for i in np.flatnonzero(probability > 1e-9)]
-    if len(kept) == 1:
-        return _single(found[kept[0]], note)
+    probability = np.maximum(answer.x[: len(candidates)], 0.0)
+    drawn = [int(i) for i in np.flatnonzero(probability > 1e-9)]
+    if len(drawn) == 1:
+        return single(candidates[drawn[0]].name, candidates[drawn[0]].weights, note)
     return Served(
         kind="mixture",
-        members=np.stack([found[i].weights for i in kept]),
-        weights=probability[kept] / probability[kept].sum(),
-        names=tuple(found[i].name for i in kept),
+        members=np.stack([candidates[i].weights for i in drawn]),
+        weights=probability[drawn] / probability[drawn].sum(),
+        names=tuple(candidates[i].name for i in drawn),
         note=note,
     )

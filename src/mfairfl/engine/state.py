@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from mfairfl.strategies.base import State, Strategy, Summary
 from mfairfl.training.plan import Job, Recipe, Report
 
 Scored = Mapping[Split, Mapping[str, ScoreSums]]
-"""For each split, each client's sums and counts of the served model's scores."""
+"""For each split, each client's sums and counts of a model's scores."""
 
 
 _FITTING: dict[str, tuple[str, ...]] = {
@@ -256,31 +256,28 @@ Ask = Measure | Score | Train
 """What a loop may ask of the clients."""
 
 Measures = tuple[dict[Split, Statistics], ...]
+"""For each model, a client's sums and counts on the rows of each split."""
+
 Answer = Measures | dict[Split, ScoreSums] | list[Report]
 """One client's answer to a `Measure`, a `Score` or a `Train`."""
 
 
-class Reply(NamedTuple):
-    """What a loop is sent: the clients' answers, and why some have none.
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a client's answer cannot be used: it counts against the client."""
 
-    Parameters
-    ----------
-    answers : Sequence of ClientSums, Scored, or list of Report
-        The answers to a `Measure`, a `Score` or a `Train`.
-    faults : mapping of str to str
-        Clients whose answer could not be read, with the reason: it counts against them.
-    absent : mapping of str to str
-        Clients that could not be asked.
-    """
+    reason: str
 
-    answers: Any
-    faults: Mapping[str, str] = {}
-    absent: Mapping[str, str] = {}
 
-    @property
-    def set_aside(self) -> dict[str, str]:
-        """The clients without a usable answer, with the reason."""
-        return {**self.absent, **self.faults}
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """Why a client could not be asked: it does not count against the client."""
+
+    reason: str
+
+
+Replies = Mapping[str, Answer | Refusal | Absent]
+"""What a loop is sent: by client, its answer or why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from flwr.app import Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from pydantic import Field, ValidationError
 
-from mfairfl.coordinator.transport import Absent, read_replies
+from mfairfl.coordinator.transport import Unreachable, read_replies
 from mfairfl.data.values import StrictModel
 from mfairfl.errors import FederationError, MessageError, first_problem
 from mfairfl.flower.records import from_records, to_records
@@ -30,7 +30,7 @@ _LONGEST = 200  # characters of a reason
 _CAUSES = {  # Flower's codes of messages and replies that are gone, and of a node that is
     3: "it did not fetch the message before the deadline",
     4: "it did not answer before the deadline",
-    5: Absent("it went offline"),
+    5: Unreachable("it went offline"),
 }
 
 
@@ -147,7 +147,7 @@ class GridTransport:
         """Send each client its packet and wait for the answers until the deadline."""
         self._find_nodes()
         nodes = {name: node for node, name in sorted(self._names.items(), reverse=True)}
-        offline = dict.fromkeys(set(asks) - set(nodes), Absent("it is not online"))
+        offline = dict.fromkeys(set(asks) - set(nodes), Unreachable("it is not online"))
         sent = {name: (nodes[name], asks[name]) for name in asks if name in nodes}
         answers, reasons = self._send(sent)
         # Also one whose key was revoked meanwhile does not count any more.

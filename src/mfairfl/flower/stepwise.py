@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord
@@ -12,7 +11,7 @@ from flwr.app import ArrayRecord
 from mfairfl.data import Attribute
 from mfairfl.engine.loop import federate
 from mfairfl.engine.output import ClientSums
-from mfairfl.engine.state import Ask, Reply, RoundRecord, RunState, Setup, Train
+from mfairfl.engine.state import Answer, Ask, Refusal, RoundRecord, RunState, Setup, Train
 from mfairfl.fairness import Tally, accuracy, worst_client_accuracy
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.goal import Goal
@@ -118,13 +117,13 @@ class StepwiseLoop:
         """What the participants are to train now; empty while a measurement is awaited."""
         return self._ask.jobs if isinstance(self._ask, Train) else ()
 
-    def send(self, found: Any, faults: Mapping[str, str]) -> None:
-        """Continue with reports, or with a measurement, up to the next request.
+    def send(self, answers: Mapping[str, Answer], faults: Mapping[str, str]) -> None:
+        """Continue with the clients' answers up to the next request.
 
-        `faults` says whose answer could not be read, and why.
+        `faults` holds the reasons why an answer could not be read.
         """
-        known = {name: why for name, why in faults.items() if name in self.clients}
-        self._ask = self._loop.send(Reply(found, known))
+        refusals = {name: Refusal(why) for name, why in faults.items() if name in self.clients}
+        self._ask = self._loop.send({**answers, **refusals})
 
     @property
     def arrays(self) -> ArrayRecord:

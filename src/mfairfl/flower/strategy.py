@@ -22,7 +22,7 @@ from mfairfl.coordinator.transport import log_left_out, read_replies
 from mfairfl.data import Attribute, Split
 from mfairfl.engine.defence import check_robust
 from mfairfl.engine.output import ClientSums
-from mfairfl.engine.state import RoundRecord
+from mfairfl.engine.state import Answer, RoundRecord
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.goal import Goal
@@ -192,7 +192,7 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
         """Return the combined model, and how many clients it is made of."""
         del server_round
         reports = list(self._read(replies, self._report).values())
-        self._started.send(reports, self._faults)
+        self._started.send({report.client: [report] for report in reports}, self._faults)
         left_out = len(self._jobs) - len(reports)
         return self._started.arrays, MetricRecord({"clients": len(reports), "left_out": left_out})
 
@@ -221,7 +221,7 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
         measured = self._measured(replies)
         if not measured["train"]:
             return None  # the next round asks again
-        self._started.send((measured,), self._faults)
+        self._started.send(_by_client(measured), self._faults)
         return MetricRecord({**self._settings.metrics(measured)})
 
     def _measure(self, server_round: int, arrays: ArrayRecord, grid: Grid) -> None:
@@ -242,7 +242,7 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
             )
         if self._loop is None:
             self._loop = StepwiseLoop(self._settings, self._rounds, arrays, known, self.history)
-        self._loop.send((measured,), self._faults)
+        self._loop.send(_by_client(measured), self._faults)
 
     def _measured(self, replies: Iterable[Message]) -> ClientSums:
         """Return the usable measurements by split and client, and remember each one's node."""
@@ -382,3 +382,12 @@ def _trial_jobs(strategy: methods.Strategy, recipe: Recipe, summary: methods.Sum
     )
     _, jobs = strategy.plan(strategy.start(summary), first)
     return jobs
+
+
+def _by_client(measured: ClientSums) -> dict[str, Answer]:
+    """Return the measurements of one model as the clients' answers."""
+    answers: dict[str, dict[Split, Statistics]] = {}
+    for split, clients in measured.items():
+        for name, sums in clients.items():
+            answers.setdefault(name, {})[split] = sums
+    return {name: (sums,) for name, sums in answers.items()}
