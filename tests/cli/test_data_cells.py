@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from data_page import GIVEN, rows_of
+from hired_people import GIVEN
 
 QUICK = ("--rounds", "1", "--local-epochs", "1", "--hidden", "4")
 
@@ -308,10 +308,6 @@ CELLS = {
     "labels of more than two values": many_labels,
     "labels of one value": one_label,
 }
-
-
-def test_every_line_about_cells_is_tested():
-    assert rows_of("What a cell may be", "in the file") == list(CELLS)
 
 
 @pytest.mark.parametrize("line", CELLS)

@@ -20,7 +20,7 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from data_page import GIVEN, TASK, rows_of
+from hired_people import GIVEN, TASK
 from mfairfl.data import read_table
 
 
@@ -497,10 +497,6 @@ FILES = {
     "no file: a device, a pipe": no_file,
     "settings that are no file, or larger than 4 MiB": no_settings,
 }
-
-
-def test_every_line_about_files_is_tested():
-    assert rows_of("What a file may be", "in the file") == list(FILES)
 
 
 @pytest.mark.parametrize("line", FILES)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import mfairfl
-from data_page import GIVEN, TASK, rows_of
+from hired_people import GIVEN, TASK
 from mfairfl import fairness
 from mfairfl.data import partition, read_table
 from mfairfl.errors import DataError
@@ -322,11 +322,6 @@ OPTIONS = {
     "`--threshold`, and decisions are random or depend on the group": no_threshold,
     "`--decisions binary`": decisions,
 }
-
-
-def test_every_line_about_prediction_is_tested():
-    assert rows_of("Rows to predict", "in the new rows") == list(PREDICTED)
-    assert rows_of("Rows to predict", "given") == list(OPTIONS)
 
 
 @pytest.mark.parametrize("line", [*PREDICTED, *OPTIONS])

@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 from test_enrolment import TERMS, Fresh
 
-from data_page import rows_of
 from mfairfl.coordinator.enrolment import enrol
 from mfairfl.errors import FederationError
 
@@ -111,10 +110,6 @@ FILES = {
     "no value of a sensitive attribute": no_group,
     "one label value in all files": one_label,
 }
-
-
-def test_every_line_about_several_files_is_tested():
-    assert rows_of("Several files", "in one of several files") == list(FILES)
 
 
 @pytest.mark.parametrize("line", FILES)
