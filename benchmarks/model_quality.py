@@ -18,8 +18,13 @@ import numpy as np
 from rich.progress import Progress
 from scipy.stats import t as student
 
-from mfairfl.experiments.references import ReferenceTrial, reference_trials
-from mfairfl.experiments.study import Study, Trial, load_study, trials
+from mfairfl.experiments.study import (
+    Study,
+    Trial,
+    load_study,
+    reference_trials,
+    trials,
+)
 from mfairfl.runs.config import Config
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.reference_records import ReferenceRecord, ReferenceRequest
@@ -97,7 +102,7 @@ def carried_out(options: argparse.Namespace) -> Found:
         runs = [(trial.config, trial.directory(options.runs)) for trial in work]
         records, fitted = run_and_fit(runs, requests, processes=options.processes, progress=tell)
     found: Found = {}
-    every: list[tuple[Trial | ReferenceTrial, Record]] = [
+    every: list[tuple[Trial, Record]] = [
         *zip(work, records, strict=True),
         *zip(pooled, fitted, strict=True),
     ]

@@ -74,7 +74,7 @@ OF_EXTRAS = (  # whoever uses these has the extra
     "mfairfl.flower",
     "mfairfl.deployment",
     "mfairfl.checks.deployment_checks",
-    "mfairfl.experiments.search.tune",
+    "mfairfl.experiments.search.optuna_study",
 )
 PUBLIC_NAMES = """
 import mfairfl, pandas as pd

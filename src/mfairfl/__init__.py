@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from mfairfl.checks import doctor
     from mfairfl.data import load_dataset, partition
     from mfairfl.estimator.classifier import FairFederatedClassifier
-    from mfairfl.experiments.compare import compare
-    from mfairfl.experiments.search.tune import tune
+    from mfairfl.experiments.search.optuna_study import tune
+    from mfairfl.experiments.study_run import compare
     from mfairfl.report.audit.rows import audit
     from mfairfl.runs.execute import Run
     from mfairfl.runs.extensions import register
@@ -52,14 +52,14 @@ _HOME = {
     "FairFederatedClassifier": "mfairfl.estimator.classifier",
     "Run": "mfairfl.runs.execute",
     "audit": "mfairfl.report.audit.rows",
-    "compare": "mfairfl.experiments.compare",
+    "compare": "mfairfl.experiments.study_run",
     "doctor": "mfairfl.checks",
     "load": "mfairfl.runs.predictor",
     "load_dataset": "mfairfl.data",
     "partition": "mfairfl.data",
     "register": "mfairfl.runs.extensions",
     "train": "mfairfl.runs.train",
-    "tune": "mfairfl.experiments.search.tune",
+    "tune": "mfairfl.experiments.search.optuna_study",
 }
 _ROOMS = (
     "data",

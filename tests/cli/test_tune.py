@@ -64,7 +64,7 @@ def one_process(monkeypatch):
             progress(str(out), 1, 1)
         return [run.record for run in found]
 
-    monkeypatch.setattr("mfairfl.experiments.search.tune.run_many", run_many)
+    monkeypatch.setattr("mfairfl.experiments.search.optuna_study.run_many", run_many)
     return told
 
 
@@ -160,7 +160,7 @@ def test_ctrl_c_is_one_line(cli, settings, monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("mfairfl.experiments.search.tune.run_many", stop)
+    monkeypatch.setattr("mfairfl.experiments.search.optuna_study.run_many", stop)
     answer = cli("tune", "my.toml", "--out", "t")
     assert (answer.code, answer.out) == (130, "")
     assert answer.err == "stopped; repeat the command to resume\n"

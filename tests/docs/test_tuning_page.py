@@ -67,7 +67,7 @@ def test_the_commands_run_and_leave_the_files_named(tmp_path, monkeypatch, capsy
         found = run_requests([RunRequest(config=config, out=out) for config, out in runs])
         return [run.record for run in found]
 
-    monkeypatch.setattr("mfairfl.experiments.search.tune.run_many", run_many)
+    monkeypatch.setattr("mfairfl.experiments.search.optuna_study.run_many", run_many)
     Path("my.toml").write_text(
         '[data]\nname = "adult"\n[clients]\nscheme = "high"\n[model]\nkind = "logistic"\n'
         '[training]\nrounds = 1\nlocal_epochs = 1\n[strategy]\nname = "fedavg"\n',

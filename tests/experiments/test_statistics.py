@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from mfairfl.experiments.statistics import paired, summary
+from mfairfl.experiments.tabulate import paired, summary
 from mfairfl.fairness.uncertainty import holm
 
 

@@ -12,9 +12,8 @@ import federations as fed
 import mfairfl
 import pooled_by_hand
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.references import reference_trials
-from mfairfl.experiments.study import load_study, trials
-from mfairfl.experiments.tables.writers import read_csv
+from mfairfl.experiments.frames import read_csv
+from mfairfl.experiments.study import load_study, reference_trials, trials
 
 REFERENCES = ["boosting", "boosting-threshold", "logistic"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from mfairfl.experiments.tables.layout import TableLayout
+from mfairfl.experiments.study_tables import TableLayout
 
 DP = "demographic_parity_violation"
 EO = "equalized_odds_violation"

@@ -65,10 +65,10 @@ def test_cells_are_counted_as_better_equal_and_worse():
     ours = (OURS, method("mfairfl", 0.84, 0.005, published=(0.8, 0.012), data="bank"))
     text = write_claims({"table-1": table(*ours, *other)})
     line = next(line for line in text.splitlines() if line.startswith("| fedfb"))
-    assert line.split("|")[2].strip() == "1 [0] / 0 / 1; published 1 of 2"
-    assert line.split("|")[3].strip() == "1 [0] / 1 / 0; published 1 of 2"
+    assert line.split("|")[2].strip() == r"1 \[0\] / 0 / 1; published 1 of 2"
+    assert line.split("|")[3].strip() == r"1 \[0\] / 1 / 0; published 1 of 2"
     kept = table(*ours, method("fedfb", 0.8, 0.02, ("•", "•"), holm=0.01))
-    assert "1 [1] / 0 / 0" in write_claims({"table-1": kept})
+    assert r"1 \[1\] / 0 / 0" in write_claims({"table-1": kept})
 
 
 def test_the_published_row_is_reached_by_the_number_or_by_the_noise_floor():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mfairfl.experiments.tables.layout import TableLayout
+from mfairfl.experiments.study_tables import TableLayout
 from mfairfl.paper.published import PUBLISHED_TABLES, published_for
 from mfairfl.strategies import available
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from json import loads
 from pathlib import Path
 from typing import Annotated
@@ -74,11 +73,11 @@ def compare(
 def _side_by_side(
     runs: Sequence[Path], references: Sequence[str], out: Path | None, *, as_json: bool
 ) -> None:
-    from mfairfl.experiments.compare import compare  # noqa: PLC0415 - loads PyTorch
+    from mfairfl.experiments.study_run import compare  # noqa: PLC0415 - loads PyTorch
 
     comparison = compare(runs, references=references)
     if as_json:
-        print_json(asdict(comparison))
+        print_json(comparison.model_dump(mode="json"))
     else:
         typer.echo(str(comparison))
     if out is not None:
@@ -94,7 +93,7 @@ def _carry_out(file: Path, seeds: int | None, out: Path | None, *, as_json: bool
 
     with stoppable(), ManyRuns(terminal(stderr=True)) as watcher:
         watcher.loading(file.stem, checked=True)
-        from mfairfl.experiments.compare import compare  # noqa: PLC0415 - takes seconds
+        from mfairfl.experiments.study_run import compare  # noqa: PLC0415 - takes seconds
 
         result = compare(file, out=out, seeds=seeds, watcher=watcher)
     if as_json:

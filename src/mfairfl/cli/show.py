@@ -288,7 +288,7 @@ def _print_whom(record: RunRecord, metrics: Metrics) -> None:
 
 def _print_clients(found: Evaluation, goal: Sequence[str]) -> None:
     """Print a row for each client; one that lacks a group has no violation."""
-    from mfairfl.experiments.tables.layout import short_name  # noqa: PLC0415 - loads slowly
+    from mfairfl.experiments.study_tables import short_name  # noqa: PLC0415 - loads slowly
 
     names = [short_name(name.removesuffix("_violation")) for name in goal]
     rates = {

@@ -83,7 +83,7 @@ def tune(
     folder = Path("runs") / f"tune-{name}" if out is None else out
     with stoppable(), TrialProgress(terminal(stderr=True), trials, quiet=json) as watcher:
         watcher.loading(f"{trials} trials")
-        from mfairfl.experiments.search import tune as library  # noqa: PLC0415 - takes seconds
+        from mfairfl.experiments.search import optuna_study as library  # noqa: PLC0415 - takes seconds
         from mfairfl.experiments.search.space import default_space  # noqa: PLC0415
 
         tuned = library.tune(

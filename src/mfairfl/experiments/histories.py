@@ -1,18 +1,27 @@
-"""Histories of runs, round by round, and the epochs that a method needs."""
+"""Histories of runs, round by round: their curves, and the epochs that a method needs."""
 
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
-from mfairfl.errors import DataError, RunDirectoryError
+from mfairfl.colours import MUTED
+from mfairfl.display import DisplayTable
+from mfairfl.errors import DataError, RunDirectoryError, require_known
+from mfairfl.experiments.figures import DPI, MethodStyle, legend_below, method_styles
 from mfairfl.experiments.frames import require_columns, require_unique
+from mfairfl.runs.figures import STYLE
 from mfairfl.runs.history import number_in, read_rows
 from mfairfl.runs.record import RunRecord
-from mfairfl.text import markdown_escaped
 
 NUMBERS = ("accuracy", "client_accuracy_std")
 
@@ -56,13 +65,13 @@ def multiplier_history(run_directory: str | Path) -> pd.DataFrame:
     ['demographic_parity | all | sex | Female', 'demographic_parity | all | sex | Male']
     """
     path = Path(run_directory) / "rounds.csv"
-    found = []
+    multipliers = []
     for row in read_rows(path):
         log = json.loads(row["log"]) if row.get("log") else {}
         if "multipliers" in log:
             pairs = zip(log["constraints"], log["multipliers"], strict=True)
-            found += [(int(row["round"]), cell, float(value)) for cell, value in pairs]
-    return pd.DataFrame(found, columns=["round", "cell", "value"])
+            multipliers += [(int(row["round"]), cell, float(value)) for cell, value in pairs]
+    return pd.DataFrame(multipliers, columns=["round", "cell", "value"])
 
 
 def epochs_to_best(history: pd.DataFrame, within: float = 0.005) -> pd.DataFrame:
@@ -91,8 +100,8 @@ def epochs_to_best(history: pd.DataFrame, within: float = 0.005) -> pd.DataFrame
     ...     "protocol": "3x5", "data": "adult", "strategy": "fedavg", "seed": 0,
     ...     "epoch": [5, 10, 15], "accuracy": [0.80, 0.84, 0.843],
     ...     "client_accuracy_std": [0.02, 0.03, 0.03]})
-    >>> found = epochs_to_best(history).iloc[0]
-    >>> float(found["accuracy_epochs"]), float(found["client_accuracy_std_epochs"])
+    >>> epochs = epochs_to_best(history).iloc[0]
+    >>> float(epochs["accuracy_epochs"]), float(epochs["client_accuracy_std_epochs"])
     (10.0, 5.0)
     """
     if not within >= 0:
@@ -106,14 +115,14 @@ def epochs_to_best(history: pd.DataFrame, within: float = 0.005) -> pd.DataFrame
         firsts = [run["epoch"][good].min() for good in near]  # nan where nothing is defined
         rows.append((*key, *firsts))
     firsts_of = pd.DataFrame(rows, columns=[*_RUN, *NUMBERS])
-    found = []
+    lines = []
     for key, runs in firsts_of.groupby([*_RUN[:-1]], sort=False):
         line = dict(zip(_RUN, key, strict=False)) | {"runs": len(runs), "within": within}
         for name in NUMBERS:
             line[f"{name}_epochs"] = runs[name].mean(skipna=False)
             line[f"{name}_epochs_std"] = runs[name].std(skipna=False)
-        found.append(line)
-    return pd.DataFrame(found)
+        lines.append(line)
+    return pd.DataFrame(lines)
 
 
 def trained_rounds(history: pd.DataFrame) -> pd.DataFrame:
@@ -127,7 +136,7 @@ def trained_rounds(history: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_epochs_markdown(frame: pd.DataFrame) -> str:
-    """Write the result of `epochs_to_best` as Markdown, a table for each protocol.
+    """Return the result of `epochs_to_best` as Markdown, a table for each protocol.
 
     Examples
     --------
@@ -142,18 +151,20 @@ def write_epochs_markdown(frame: pd.DataFrame) -> str:
     for protocol, rows in frame.groupby("protocol", sort=False):
         data = list(dict.fromkeys(rows["data"]))
         heads = [f"{label}: {what}" for label in data for what in ("accuracy", "client std")]
-        names = [markdown_escaped(head) for head in (str(protocol), *heads)]
-        lines = [f"| {' | '.join(names)} |", "| --- |" + " ---: |" * len(heads)]
         most = rows.groupby("data")["runs"].max()
+        lines = []
         for strategy in dict.fromkeys(rows["strategy"]):
-            own = rows[rows["strategy"] == strategy].set_index("data")
+            by_data = rows[rows["strategy"] == strategy].set_index("data")
             cells = [
-                _cell(own.loc[label], name, most[label]) if label in own.index else ""
+                _cell(by_data.loc[label], name, most[label]) if label in by_data.index else ""
                 for label in data
                 for name in NUMBERS
             ]
-            lines.append(f"| {markdown_escaped(strategy)} | {' | '.join(cells)} |")
-        parts.append("\n".join(lines))
+            lines.append([strategy, *cells])
+        numeric = range(1, 1 + len(heads))
+        parts.append(
+            DisplayTable.of([str(protocol), *heads], lines, numeric=numeric).to_markdown()
+        )
     return "\n\n".join(parts) + "\n"
 
 
@@ -163,3 +174,115 @@ def _cell(row: pd.Series, name: str, most: int) -> str:
         return "undefined"
     spread = "" if np.isnan(std) else f" ± {std:.1f}"
     return f"{mean:.1f}{spread}" + (f" (n={row['runs']})" if row["runs"] < most else "")
+
+
+@rc_context(STYLE)
+def plot_convergence(history: pd.DataFrame, *, data: Sequence[str], protocol: str) -> Figure:
+    """Draw accuracy and the clients' spread over epochs, one column per data set.
+
+    Lines are means over seeds and end where a seed has no more rounds; bands reach from the lowest
+    to the highest seed. The frame may cut bands in the first tenth of the epochs, never a line.
+
+    Parameters
+    ----------
+    history : DataFrame
+        As for `epochs_to_best`: test numbers of every round of every run.
+
+    Examples
+    --------
+    >>> plot_convergence(history, data=["adult"], protocol="40x5")  # doctest: +SKIP
+    """
+    trained = trained_rounds(history)
+    trained = trained[trained["protocol"] == protocol]
+    where = f"frame: no runs of protocol {protocol}"
+    require_known("data", data, set(trained["data"]), DataError, where=where)
+    styles = method_styles(history["strategy"])
+    size = max(6.5, 1 + 3.6 * len(data)), 7.6
+    figure = Figure(figsize=size, layout="constrained", dpi=DPI)
+    panels = figure.subplots(2, len(data), sharex="col", squeeze=False)
+    for column, label in zip(panels.T, data, strict=True):
+        rows = trained[trained["data"] == label]
+        for panel, name in zip(column, NUMBERS, strict=True):
+            _plot_history(panel, rows, name, styles)
+        column[0].set_title(label)
+        column[1].set_xlabel("epoch")
+    panels[0, 0].set_ylabel("accuracy")
+    panels[1, 0].set_ylabel("client accuracy std")
+    legend_below(figure, styles)
+    return figure
+
+
+def _plot_history(
+    panel: Axes, rows: pd.DataFrame, name: str, styles: Mapping[str, MethodStyle]
+) -> None:
+    later = 0.1 * float(rows["epoch"].max())
+    alpha = min(0.15, 0.4 / rows["strategy"].nunique())  # many bands on one another stay light
+    shown: list[float] = []
+    for i, (method, style) in enumerate(styles.items()):
+        runs = rows[rows["strategy"] == method]
+        if runs.empty:
+            continue
+        seeds = runs.pivot_table(index="epoch", columns="seed", values=name, dropna=False)
+        mean, low, high = (
+            getattr(seeds, reduce)(axis=1, skipna=False) for reduce in ("mean", "min", "max")
+        )
+        # Marks of different methods stand at different epochs, so that none hides another.
+        step = max(1, len(seeds) // 6)
+        panel.plot(
+            seeds.index, mean, label=method, color=style.colour, linestyle=style.dashes,
+            linewidth=2.0 if style.marker == "*" else 1.3, marker=style.marker,
+            markersize=0.75 * style.size, markerfacecolor=style.fill, markevery=(i % step, step),
+            zorder=4 if style.marker == "*" else 3,
+        )  # fmt: skip
+        if seeds.shape[1] > 1:
+            panel.fill_between(seeds.index, low, high, color=style.colour, alpha=alpha, lw=0)
+        shown += [*mean, *low[low.index > later], *high[high.index > later]]
+    ends = [value for value in shown if not math.isnan(value)]
+    if not ends:
+        panel.text(0.5, 0.5, "undefined", transform=panel.transAxes, ha="center", va="center")
+        return
+    # One bad seed of the first rounds would leave no room for the rest: its band is cut.
+    pad = 0.05 * (max(ends) - min(ends)) or 0.01
+    panel.set_ylim(min(ends) - pad, max(ends) + pad)
+    panel.grid()
+
+
+@rc_context(STYLE)
+def plot_multipliers(rounds: pd.DataFrame) -> Figure:
+    """Draw multipliers over rounds.
+
+    Parameters
+    ----------
+    rounds : DataFrame
+        Columns round, cell, value as of `multiplier_history`; for several runs also a column run
+        with their names, one panel each.
+
+    Examples
+    --------
+    >>> plot_multipliers(multiplier_history("runs/adult"))  # doctest: +SKIP
+    """
+    require_columns(rounds, ["round", "cell", "value"])
+    key = [name for name in ("run", "round", "cell") if name in rounds.columns]
+    require_unique(rounds, key, "tell runs apart by a column 'run'")
+    rounds = rounds if "run" in rounds.columns else rounds.assign(run="")
+    runs = {str(name): rows for name, rows in rounds.groupby("run", sort=False)}
+    figure = Figure(figsize=(8, 0.8 + 2.4 * len(runs)), layout="constrained", dpi=DPI)
+    panels = figure.subplots(len(runs), 1, sharex=True, squeeze=False)[:, 0]
+    for panel, (name, rows) in zip(panels, runs.items(), strict=True):
+        cells = rows.groupby("cell", sort=False)
+        for (cell, curve), style in zip(
+            cells, method_styles(map(str, cells.groups)).values(), strict=True
+        ):
+            step = max(1, len(curve) // 8)
+            panel.plot(
+                curve["round"], curve["value"], label=str(cell).replace("_", " "),
+                color=style.colour, linestyle=style.dashes, linewidth=1.4, marker=style.marker,
+                markersize=5, markerfacecolor=style.fill, markevery=step,
+            )  # fmt: skip
+        panel.axhline(0.0, color=MUTED, linewidth=0.8, zorder=0)
+        panel.set_title(name)
+        panel.set_ylabel("multiplier")
+        panel.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.0, 1.0), handlelength=4)
+    panels[-1].set_xlabel("round")
+    panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure

@@ -1,7 +1,7 @@
 """A study file: data × split × strategies × notions × seeds × budgets, as one work list.
 
 A method that is trained for no notion is run once and appears in every notion's column. Studies
-that ask for the same run share its directory.
+that ask for the same run share its directory. Pooled references are a work list of their own.
 """
 
 from __future__ import annotations
@@ -184,7 +184,10 @@ class Study(StrictModel):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """One run of a study, and where it stands in the tables; `notion` is "" for none."""
+    """One run of a study, and where it stands in the tables; `notion` is "" for none.
+
+    A `pooled` reference has no rounds: the same one stands in the table of every protocol.
+    """
 
     data: str
     split: str
@@ -193,12 +196,14 @@ class Trial:
     notion: str
     seed: int
     config: Config
+    pooled: bool = False
 
     def directory(self, folder: Path) -> Path:
         """Return the run directory below `folder`."""
-        training, strategy = self.config.training, self.config.strategy.name
+        training = self.config.training
         budget = f"{training.rounds}x{training.local_epochs}"
-        words = (self.data, self.split, budget, strategy, self.notion or "any", self.seed)
+        how = ("pooled", self.strategy) if self.pooled else (budget, self.config.strategy.name)
+        words = (self.data, self.split, *how, self.notion or "any", self.seed)
         return folder / run_name(words, self.config)
 
 
@@ -245,11 +250,11 @@ def trials(study: Study) -> list[Trial]:
         trial
         for place in places
         for variant in study.strategies
-        for trial in _of(study, lock, place, variant)
+        for trial in _trials_of(study, lock, place, variant)
     ]
 
 
-def _of(
+def _trials_of(
     study: Study,
     lock: Lock,
     place: tuple[str, DataVariant, str, int],
@@ -258,10 +263,10 @@ def _of(
     protocol, data, split, seed = place
     rounds, epochs = (int(part) for part in protocol.split("x"))
     chosen = lock.get(data.label, {}).get(variant.tuned_as, {})
-    base = base_settings(study, data)
+    base = _base_settings(study, data)
     for label, hyper_parameters in variant.expanded():
         options = {
-            **row_settings(data, split, seed),
+            **_row_settings(data, split, seed),
             # A curve has a point for every round.
             **({"training.evaluate_every": 1} if study.kind == "curves" else {}),
             **chosen,
@@ -274,7 +279,7 @@ def _of(
         if (steps := config.server_rounds()) != rounds:
             # Budgets of as many steps are one run.
             options |= {"training.rounds": steps, "training.local_epochs": 1}
-        for name in _notions(study, config):
+        for name in _goals(study, config):
             wanted = options | ({"fairness.notion": name} if name else {})
             yield Trial(
                 data=data.label,
@@ -287,7 +292,51 @@ def _of(
             )
 
 
-def row_settings(data: DataVariant, split: str, seed: int) -> dict[str, Any]:
+def reference_trials(study: Study) -> list[Trial]:
+    """Return the pooled references of a study, for every protocol, data set, split and seed.
+
+    Examples
+    --------
+    >>> study = Study(data=("adult",), strategies=("fedavg",), references=("boosting",), seeds=2)
+    >>> [(t.strategy, t.notion, t.seed) for t in reference_trials(study)]
+    [('boosting', '', 0), ('boosting', '', 1)]
+    """
+    places = itertools.product(study.protocols, study.data, study.splits, study.seeds)
+    return [
+        Trial(
+            data=data.label,
+            split=split,
+            protocol=protocol,
+            strategy=name,
+            notion=goal,
+            seed=seed,
+            config=_reference_config(study, data, split, seed, goal),
+            pooled=True,
+        )
+        for protocol, data, split, seed in places
+        for name in study.references
+        for goal in (study.notions if name == "boosting-threshold" else ("",))
+    ]
+
+
+def _reference_config(study: Study, data: DataVariant, split: str, seed: int, goal: str) -> Config:
+    """Return the rows and, for thresholds, the goal; how methods train plays no part."""
+    sections = ("data", "task", "clients", *(("fairness", "output") if goal else ()))
+    base = {key: value for key, value in _base_settings(study, data).items() if key in sections}
+    settings_of_goal = {"fairness.notion": goal, "output.rule": "threshold"} if goal else {}
+    who = f"references on {data.label}"
+    options = _row_settings(data, split, seed) | settings_of_goal
+    config = make_config(nested(options, base), who)
+    losses = [name for name in config.fairness.notion if notion(name).statistic == "loss"]
+    if goal and losses:
+        raise ConfigError(
+            f"{who}: boosting-threshold changes decisions, not losses; leave it out or "
+            f"use another notion than '{losses[0]}'"
+        )
+    return config
+
+
+def _row_settings(data: DataVariant, split: str, seed: int) -> dict[str, Any]:
     """Return the dotted settings that decide which rows a trial trains and measures on."""
     return {
         **({} if data.name is None else {"data.name": data.name}),
@@ -298,7 +347,7 @@ def row_settings(data: DataVariant, split: str, seed: int) -> dict[str, Any]:
     }
 
 
-def base_settings(study: Study, data: DataVariant) -> dict[str, Any]:
+def _base_settings(study: Study, data: DataVariant) -> dict[str, Any]:
     """Return the sections that hold for all trials on a data set; its own file wins."""
     return _merged(study.base, {} if data.config is None else settings(data.config, {}))
 
@@ -313,7 +362,7 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _notions(study: Study, config: Config) -> tuple[str, ...]:
+def _goals(study: Study, config: Config) -> tuple[str, ...]:
     """Return the notions for which a model is trained each, or "" if the method uses none."""
     fair = config.strategy.create().card.constrained
     if not fair and config.output_rule().rule not in _FOR_A_NOTION:

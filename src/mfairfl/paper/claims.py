@@ -1,4 +1,4 @@
-"""Which of the paper's claims held and which did not, counted from the tables' own numbers.
+"""Our numbers beside the published ones: a verdict on each, and which of the paper's claims held.
 
 The input is the long frames of `tabulate`. A difference counts only if a paired t-test at 95 %
 finds it; in brackets how many of those survive Holm's correction over their table.
@@ -6,19 +6,122 @@ finds it; in brackets how many of those survive Holm's correction over their tab
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from scipy.stats import t as student
 
-from mfairfl.experiments.tables.layout import short_name
-from mfairfl.experiments.tables.tabulate import LEVEL
-from mfairfl.experiments.tables.writers import markdown, number, spread
-from mfairfl.paper.verdicts import SLACK, error_of, verdict
+from mfairfl.display import DisplayTable
+from mfairfl.experiments.study_tables import (
+    LEVEL,
+    Place,
+    StudyNumbers,
+    TableLayout,
+    TableMeasure,
+    measures,
+    number,
+    short_name,
+    spread,
+)
 
 _GROUP_TABLES = ("table-1", "table-s2", "table-s3")
 REFERENCE = "mfairfl"
+SLACK = 1.3
+
+
+def verdict(ours: float, theirs: float, noise: float, error: float = 0.0) -> str:
+    """Return whether a violation is at most the published one, or else no more than noise.
+
+    Where our mean is above both by no more than its error, the seeds cannot decide: "open".
+
+    Examples
+    --------
+    >>> verdict(0.010, 0.012, 0.005), verdict(0.010, 0.005, 0.011), verdict(0.020, 0.005, 0.011)
+    ('yes', 'yes (noise)', 'no')
+    >>> verdict(0.020, 0.005, 0.011, error=0.010)
+    'open'
+    """
+    if ours <= theirs:
+        return "yes"
+    if ours <= noise:
+        return "yes (noise)"
+    return "open" if ours - error <= max(theirs, noise) else "no"
+
+
+def error_of(std: float, n: int) -> float:
+    """Return half the width of a mean's 95 % interval (Student's t); 0 for a single run.
+
+    Examples
+    --------
+    >>> round(error_of(0.01, 5), 4)
+    0.0124
+    """
+    return 0.0 if n < 2 else float(student.ppf(0.975, n - 1) * std / np.sqrt(n))
+
+
+def write_verdicts(long: pd.DataFrame, layout: TableLayout) -> list[str]:
+    """Return a heading, a table of the reference and its explanation; nothing if unpublished."""
+    if long["published"].isna().all():
+        return []
+    cells, split = StudyNumbers(long), layout.splits[0]
+    head = ["data", "protocol", *(["notion"] if layout.notions else []), "accuracy", "higher?"]
+    head += ["violation", "as low?"] if layout.notions else []
+    lines = [
+        [
+            data,
+            protocol,
+            *([notion.replace("_", " ")] if notion else []),
+            *_claims(cells, layout, (protocol, data, split), notion),
+        ]
+        for data, protocol, notion in product(layout.data, layout.protocols, layout.models)
+    ]
+    several = any(layout.named_attributes(data) for data in layout.data)
+    notes = [
+        f"{layout.reference}, split {split}: mean ± standard deviation over seeds (published).",
+        "Floor: what exactly fair decisions would show on these test rows.",
+        f"As low: at most the published number, or (noise) at most {SLACK} floors of a violation "
+        "and one floor of CF std. Open: above, by no more than the 95 % interval of the mean.",
+        "Of several attributes the largest violation counts." if several else "",
+    ]
+    table = _markdown([*head, "CF std", "as low?"], lines)
+    return ["## At a glance", table, " ".join(filter(None, notes))]
+
+
+def _claims(cells: StudyNumbers, layout: TableLayout, table: Place, notion: str) -> Iterator[str]:
+    """Yield text and verdict of accuracy, violation and client fairness."""
+    row_of = partial(cells.row, table, layout.reference, notion)
+    shown = measures(notion, layout.named_attributes(table[1]))
+    first, *violations, last = (one for one in shown if one.main)
+    row = row_of(first)
+    if row.n == 0 or np.isnan(row.published):
+        yield from ("", "")
+    else:
+        yield f"{spread(row)} ({number(row.published)})"
+        yield "yes" if row.mean > row.published else "no"
+    if violations:
+        yield from _low(row_of, violations, SLACK)
+    yield from _low(row_of, [last], 1.0)
+
+
+def _low(
+    row_of: Callable[[TableMeasure], Any], columns: list[TableMeasure], slack: float
+) -> tuple[str, str]:
+    """Return text and verdict of a number that should be low: the largest of the columns."""
+    metric = columns[0].metric
+    ours, floor = row_of(TableMeasure("", metric)), row_of(TableMeasure("", f"floor_{metric}"))
+    if ours is None or ours.n == 0:
+        return "", ""
+    # Nan if one of them was not published.
+    theirs = float(np.max([row_of(column).published for column in columns]))
+    if np.isnan(theirs):
+        return "", ""
+    text = f"{spread(ours)} ({number(theirs)}), floor {number(floor.mean)}"
+    error = error_of(ours.std, ours.n)
+    return text, verdict(ours.mean, theirs, slack * floor.mean, error)
 
 
 def write_claims(tables: Mapping[str, pd.DataFrame]) -> str:
@@ -48,43 +151,43 @@ def _sections(tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
             "As low: at most the published number, or at most 1.3 noise floors of a violation and "
             "one of client std. Open: above, by no more than the 95 % interval of our mean."
         )
-        yield markdown(_published(group))
+        yield _published(group)
         yield "### mFairFL against each method"
         yield (
             "Cells: better / no difference / worse, over data sets and tables; accuracy and "
             "client std over notions too. Published: in how many cells the paper has it better."
         )
-        yield markdown(_against(group))
+        yield _against(group)
         yield "### Does any method dominate it?"
         yield _dominance(group)
     if "table-2" in tables:
         yield "### Client fairness without a group constraint (Table 2)"
-        yield markdown(_clients(tables["table-2"]))
+        yield _clients(tables["table-2"])
     if "table-3" in tables:
         yield "### Does the order matter? (Table 3)"
-        yield markdown(_against({"table-3": tables["table-3"]}))
+        yield _against({"table-3": tables["table-3"]})
     if {"table-1", "table-s2"} <= set(tables):
         yield "### High against low heterogeneity"
-        yield markdown(_heterogeneity(tables["table-1"], tables["table-s2"]))
+        yield _heterogeneity(tables["table-1"], tables["table-s2"])
 
 
-def _published(tables: Mapping[str, pd.DataFrame]) -> list[list[str]]:
+def _published(tables: Mapping[str, pd.DataFrame]) -> str:
     """Count, for each table, where our row is as good as the published one."""
     head = ["table", "accuracy higher", "violation as low", "client std as low"]
-    lines = [head]
+    lines = []
     for name, long in tables.items():
-        own = _where(long, strategy=REFERENCE)
-        known = own[own["published"].notna()]
-        accuracy, clients = (_where(known, metric=m) for m in ("accuracy", "client_accuracy_std"))
-        violations = known[known["metric"] == known["notion"] + "_violation"]
+        ours = _where(long, strategy=REFERENCE)
+        both = ours[ours["published"].notna()]
+        accuracy, clients = (_where(both, metric=m) for m in ("accuracy", "client_accuracy_std"))
+        violations = both[both["metric"] == both["notion"] + "_violation"]
         higher = (accuracy["mean"] > accuracy["published"]).sum()
         cells = [f"{higher} of {len(accuracy)}"]
         for part, slack in ((violations, SLACK), (clients, 1.0)):
-            answers = [_verdict(own, row, slack) for row in part.itertuples()]
-            held, still = sum(one.startswith("yes") for one in answers), answers.count("open")
-            cells.append(f"{held} of {len(answers)}, {still} open")
+            verdicts = [_verdict(ours, row, slack) for row in part.itertuples()]
+            as_low = sum(text.startswith("yes") for text in verdicts)
+            cells.append(f"{as_low} of {len(verdicts)}, {verdicts.count('open')} open")
         lines.append([name, *cells])
-    return lines
+    return _markdown(head, lines)
 
 
 def _where(long: pd.DataFrame, **values: str) -> pd.DataFrame:
@@ -94,29 +197,29 @@ def _where(long: pd.DataFrame, **values: str) -> pd.DataFrame:
     return long
 
 
-def _verdict(own: pd.DataFrame, row: Any, slack: float) -> str:
+def _verdict(ours: pd.DataFrame, row: Any, slack: float) -> str:
     """Compare a number with the published one and with `slack` noise floors."""
-    floors = _where(own, data=row.data, notion=row.notion, metric=f"floor_{row.metric}")["mean"]
+    floors = _where(ours, data=row.data, notion=row.notion, metric=f"floor_{row.metric}")["mean"]
     floor = slack * float(floors.iloc[0]) if len(floors) else 0.0
     return verdict(row.mean, row.published, floor, error_of(row.std, row.n))
 
 
-def _against(tables: Mapping[str, pd.DataFrame]) -> list[list[str]]:
+def _against(tables: Mapping[str, pd.DataFrame]) -> str:
     """Count, for each method and measure, where the reference is better, and where worse."""
     long = pd.concat(tables.values(), keys=tables.keys(), names=["table", None]).reset_index(
         "table"
     )
     notions = [n for n in dict.fromkeys(long["notion"]) if n]
-    measures = ["accuracy", *(f"{n}_violation" for n in notions), "client_accuracy_std"]
+    metrics = ["accuracy", *(f"{n}_violation" for n in notions), "client_accuracy_std"]
     heads = ["accuracy", *(f"{short_name(n)} violation" for n in notions), "client std"]
-    lines = [["method", *heads]]
+    lines = []
     for strategy in dict.fromkeys(long["strategy"]):
         if strategy == REFERENCE:
             continue
-        own = _where(long, strategy=strategy)
-        cells = [_count(long, _where(own, metric=measure)) for measure in measures]
+        rows = _where(long, strategy=strategy)
+        cells = [_count(long, _where(rows, metric=metric)) for metric in metrics]
         lines.append([strategy, *cells])
-    return lines
+    return _markdown(["method", *heads], lines)
 
 
 def _count(long: pd.DataFrame, rows: pd.DataFrame) -> str:
@@ -124,9 +227,9 @@ def _count(long: pd.DataFrame, rows: pd.DataFrame) -> str:
     if tested.empty:
         return "-"
     better, worse = (tested["mark"] == "•").sum(), (tested["mark"] == "∘").sum()
-    kept = tested[(tested["mark"] == "•") & (tested["holm_p"] < LEVEL)]
+    surviving = tested[(tested["mark"] == "•") & (tested["holm_p"] < LEVEL)]
     published = _published_better(long, rows)
-    text = f"{better} [{len(kept)}] / {len(tested) - better - worse} / {worse}"
+    text = f"{better} [{len(surviving)}] / {len(tested) - better - worse} / {worse}"
     return text if published is None else f"{text}; published {published}"
 
 
@@ -155,8 +258,10 @@ def dominating(long: pd.DataFrame, data: str, notion: str) -> list[str]:
         rows = _where(here, metric=metric).set_index("strategy")
         ahead.append(sign * (rows["mean"] - rows["mean"][REFERENCE]) >= 0)
         worse.append(rows["mark"] == "∘")
-    found = ahead[0] & ahead[1] & (worse[0] | worse[1])
-    return [str(name) for name in found[found].index if name not in (REFERENCE, "constant")]
+    dominates = ahead[0] & ahead[1] & (worse[0] | worse[1])
+    return [
+        str(name) for name in dominates[dominates].index if name not in (REFERENCE, "constant")
+    ]
 
 
 def _survives(long: pd.DataFrame, data: str, notion: str, strategy: str) -> bool:
@@ -167,25 +272,27 @@ def _survives(long: pd.DataFrame, data: str, notion: str, strategy: str) -> bool
 
 
 def _dominance(tables: Mapping[str, pd.DataFrame]) -> str:
-    lines = [["table", "data", "notion", "methods that dominate mfairfl"]]
+    lines = []
     for name, long in tables.items():
         notions = [n for n in dict.fromkeys(long["notion"]) if n]
         for data, notion in product(dict.fromkeys(long["data"]), notions):
-            found = [
+            methods = [
                 method + ("" if _survives(long, data, notion, method) else " (not after Holm)")
                 for method in dominating(long, data, notion)
             ]
-            if found:
-                lines.append([name, data, short_name(notion), ", ".join(found)])
+            if methods:
+                lines.append([name, data, short_name(notion), ", ".join(methods)])
     rule = (
         "A method dominates if its means of accuracy and violation are both at least as good and "
         "one of them significantly better."
     )
-    return f"{rule}\n\n{markdown(lines)}" if len(lines) > 1 else f"{rule} None does."
+    heads = ["table", "data", "notion", "methods that dominate mfairfl"]
+    return f"{rule}\n\n{_markdown(heads, lines)}" if lines else f"{rule} None does."
 
 
-def _clients(long: pd.DataFrame) -> list[list[str]]:
-    lines = [["split", "data", "method", "accuracy", "client std", "mfairfl better", "worse"]]
+def _clients(long: pd.DataFrame) -> str:
+    heads = ["split", "data", "method", "accuracy", "client std", "mfairfl better", "worse"]
+    lines = []
     names = {"accuracy": "accuracy", "client_accuracy_std": "client std"}
     places = long[["split", "data", "strategy"]].drop_duplicates()
     for split, data, strategy in places.itertuples(index=False):
@@ -197,18 +304,19 @@ def _clients(long: pd.DataFrame) -> list[list[str]]:
         }
         means = [spread(by[metric]) for metric in names]
         lines.append([split, data, strategy, *means, marks["•"], marks["∘"]])
-    return lines
+    return _markdown(heads, lines)
 
 
-def _heterogeneity(high: pd.DataFrame, low: pd.DataFrame) -> list[list[str]]:
+def _heterogeneity(high: pd.DataFrame, low: pd.DataFrame) -> str:
     """Show the reference's row under both splits, means and published."""
-    lines = [["data", "notion", "measure", "high (published)", "low (published)"]]
+    lines = []
     for data, notion in product(dict.fromkeys(high["data"]), dict.fromkeys(high["notion"])):
         for metric in ("accuracy", f"{notion}_violation", "client_accuracy_std"):
             place = {"data": data, "notion": notion, "metric": metric, "attribute": ""}
             cells = [_mean(_where(long, strategy=REFERENCE, **place)) for long in (high, low)]
-            lines.append([data, short_name(notion), metric, *cells])
-    return lines
+            lines.append([data, short_name(notion), metric.replace("_", " "), *cells])
+    heads = ["data", "notion", "measure", "high (published)", "low (published)"]
+    return _markdown(heads, lines)
 
 
 def _mean(rows: pd.DataFrame) -> str:
@@ -217,3 +325,7 @@ def _mean(rows: pd.DataFrame) -> str:
     row = rows.iloc[0]
     published = "" if pd.isna(row["published"]) else f" ({number(row['published'])})"
     return f"{number(row['mean'])} ± {number(row['std'])}{published}"
+
+
+def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return DisplayTable.of(heads, rows).to_markdown()

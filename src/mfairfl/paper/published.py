@@ -6,8 +6,8 @@ import tomllib
 from importlib import resources
 from itertools import product
 
-from mfairfl.experiments.tables.layout import TableLayout
-from mfairfl.experiments.tables.tabulate import Published
+from mfairfl.experiments.study_tables import TableLayout
+from mfairfl.experiments.tabulate import Published
 
 _DATA = ("adult", "compas", "bank")
 _VIOLATIONS = tuple(
@@ -46,7 +46,7 @@ def published_for(table: str, layout: TableLayout) -> Published:
     """
     file = resources.files("mfairfl.paper") / "published.toml"
     printed = tomllib.loads(file.read_text(encoding="utf-8"))[table]
-    found = {}
+    published = {}
     for line in printed.strip().splitlines():
         strategy, *cells = line.split()
         places = product(_DATA, _COLUMNS[table])
@@ -54,5 +54,5 @@ def published_for(table: str, layout: TableLayout) -> Published:
             attributes = ("", *layout.named_attributes(data))
             if cell not in ("-", "?") and number < len(attributes):
                 place = (data, layout.splits[0], strategy, metric, attributes[number])
-                found[place] = float(cell)
-    return found
+                published[place] = float(cell)
+    return published

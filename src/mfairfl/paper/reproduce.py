@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.compare import StudyWatcher, run_study
-from mfairfl.experiments.results import StudyResult
+from mfairfl.experiments.frames import read_csv
 from mfairfl.experiments.study import load_study
-from mfairfl.experiments.tables.writers import read_csv
+from mfairfl.experiments.study_results import StudyResult
+from mfairfl.experiments.study_run import StudyWatcher, run_study
 from mfairfl.files import write_atomically
 from mfairfl.paper import PAPER, experiment_names
-from mfairfl.paper.claims import write_claims
+from mfairfl.paper.claims import write_claims, write_verdicts
 from mfairfl.paper.published import PUBLISHED_TABLES, published_for
-from mfairfl.paper.verdicts import write_verdicts
 
 
 def studies_folder() -> Path:
@@ -67,15 +66,15 @@ def reproduce(
         changes["protocols"] = tuple(protocols)
     if lock is not None:
         changes["lock"] = str(lock)
-    found = {}
+    results = {}
     for name in names:
         study = load_study(studies_folder() / f"{name}.toml").model_copy(update=changes)
         published = partial(published_for, name) if name in PUBLISHED_TABLES else None
-        found[name] = run_study(
+        results[name] = run_study(
             name, study, out, watcher=watcher, published=published, sections=write_verdicts
         )
     _write_claims(out)
-    return found
+    return results
 
 
 def _write_claims(out: Path) -> None:

@@ -2,7 +2,7 @@
 
 Every method gets the same budget: as many settings drawn from its grids, the same rungs. A rung
 trains the settings that are left on more folds or for longer and keeps the best by the rule of
-`choice`: the most accurate that is fair enough, then the next, and so on. Test rows are not used.
+`choose`: the most accurate that is fair enough, then the next, and so on. Test rows are not used.
 
 The first setting is always the defaults. Where the grids hold fewer settings than wanted, all
 of them are tried.
@@ -19,8 +19,6 @@ from typing import Any
 
 import pandas as pd
 
-from mfairfl.experiments.compare import StudyWatcher
-from mfairfl.experiments.search.choice import Scored, choose, mean_of
 from mfairfl.experiments.search.space import (
     Choices,
     Space,
@@ -28,7 +26,9 @@ from mfairfl.experiments.search.space import (
     default_space,
     own_values,
 )
+from mfairfl.experiments.search.trials import Scored, choose, mean_of
 from mfairfl.experiments.study import StrategyVariant, Study, Trial, load_study, run_name, trials
+from mfairfl.experiments.study_run import StudyWatcher
 from mfairfl.files import write_atomically
 from mfairfl.randomness import stream
 from mfairfl.runs.config import Config, make_config

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from mfairfl.experiments.histories import write_epochs_markdown
-from mfairfl.experiments.tables.tabulate import tabulate
-from mfairfl.experiments.tables.writers import write_markdown
+from mfairfl.experiments.study_tables import write_markdown
+from mfairfl.experiments.tabulate import tabulate
 from mfairfl.text import one_line
 from table_runs import layout, runs
 

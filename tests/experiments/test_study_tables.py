@@ -7,8 +7,9 @@ import pandas as pd
 import pytest
 
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.experiments.tables.tabulate import tabulate
-from mfairfl.experiments.tables.writers import write_csv, write_latex, write_markdown
+from mfairfl.experiments.frames import csv_of
+from mfairfl.experiments.study_tables import write_latex, write_markdown
+from mfairfl.experiments.tabulate import tabulate
 from table_runs import DP, EO, PLAIN, cells, example_runs, layout, runs
 
 # Of the paper's Table 1, by hand.
@@ -332,7 +333,7 @@ def test_latex_has_one_table_for_each_place_and_even_rows(example):
 
 def test_csv_reads_back(example):
     long = tabulate(example, layout("fedavg-f"))
-    written = write_csv(long)
+    written = csv_of(long)
     assert "\r" not in written
     again = pd.read_csv(io.StringIO(written))
     assert list(again.columns) == list(long.columns)

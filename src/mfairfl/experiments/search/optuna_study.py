@@ -2,7 +2,7 @@
 
 Two objectives: mean accuracy up, mean violation down. A study lives in a database, so that it can
 be stopped, resumed, and shared by several machines; each process has a folder of its own. What is
-chosen in the end is the rule of `mfairfl.experiments.search.choice`.
+chosen in the end is the rule of `mfairfl.experiments.search.trials`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from optuna.trial import FrozenTrial, TrialState
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.experiments.search.choice import choose
 from mfairfl.experiments.search.space import (
     Choices,
     Range,
@@ -34,7 +33,7 @@ from mfairfl.experiments.search.space import (
     default_space,
     own_values,
 )
-from mfairfl.experiments.search.trials import SearchResult, SearchTrial
+from mfairfl.experiments.search.trials import SearchResult, SearchTrial, choose
 from mfairfl.files import write_atomically
 from mfairfl.randomness import stream
 from mfairfl.runs.config import Config, make_config
@@ -96,7 +95,7 @@ def tune(
     trials : int
         Number of complete trials wanted in total.
     tolerance : float
-        Violation that is acceptable, see `mfairfl.experiments.search.choice.choose`.
+        Violation that is acceptable, see `mfairfl.experiments.search.trials.choose`.
     study, storage : str
         Name of the study, and the SQLAlchemy address of its database; processes that give the same
         (and each its own `out`) share the work.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from mfairfl.experiments.tables.tabulate import tabulate
+from mfairfl.experiments.tabulate import tabulate
+from mfairfl.paper.claims import verdict, write_verdicts
 from mfairfl.paper.published import published_for
-from mfairfl.paper.verdicts import verdict, write_verdicts
 from table_runs import DP, example_runs, layout, runs
 
 
@@ -18,7 +18,7 @@ def written(frame, shown, table="table-1"):
 def test_verdicts_on_accuracy_violation_and_client_fairness():
     # Accuracy .841 > .792. Violation .005 ≤ .012. CF std .020 ≤ .036.
     assert (
-        "| adult | 10x20 | demographic_parity | .841 ± .001 (.792) | yes "
+        "| adult | 10x20 | demographic parity | .841 ± .001 (.792) | yes "
         "| .005 ± .005 (.012), floor .010 | yes | .020 ± .000 (.036), floor .010 | yes |"
     ) in written(example_runs(), layout("fedavg-f"))
     bad = example_runs().assign(accuracy=0.7, client_accuracy_std=0.04, **{DP: 0.0128})
@@ -45,7 +45,7 @@ def test_of_several_attributes_the_largest_violation_counts():
 
 def test_a_reference_without_runs_has_empty_cells():
     found = written(pd.DataFrame(runs("fedfb")), layout("fedfb"))
-    assert "| adult | 10x20 | demographic_parity |  |  |  |  |  |  |" in found
+    assert "| adult | 10x20 | demographic parity |  |  |  |  |  |  |" in found
 
 
 def test_nothing_is_written_without_published_numbers():

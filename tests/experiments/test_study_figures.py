@@ -16,13 +16,12 @@ from answers import csv_rows
 from eyes import contrast, drawn_colours
 from mfairfl.colours import PALETTE
 from mfairfl.errors import ConfigError, DataError, RunDirectoryError
-from mfairfl.experiments.figures.clients import plot_client_bars
-from mfairfl.experiments.figures.curves import plot_convergence, plot_multipliers
-from mfairfl.experiments.figures.pareto import plot_pareto
-from mfairfl.experiments.figures.style import method_styles
+from mfairfl.experiments.figures import method_styles, plot_client_bars, plot_pareto
 from mfairfl.experiments.histories import (
     epochs_to_best,
     multiplier_history,
+    plot_convergence,
+    plot_multipliers,
     read_history,
     write_epochs_markdown,
 )

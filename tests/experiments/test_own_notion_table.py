@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import federations as fed
-from mfairfl.experiments.results import FinishedStudy, write_table
 from mfairfl.experiments.study import load_study, trials
+from mfairfl.experiments.study_results import FinishedStudy, write_table
 from mfairfl.fairness import Event, Notion, register_notion
 from mfairfl.runs.execute import RunRequest, run_requests
 
@@ -37,11 +37,10 @@ def test_rows_and_cells_hold_it(own, tmp_path):
     runs = {t.directory(out / "runs"): t.config for t in work}  # fedavg is the same for both
     made = run_requests([RunRequest(config=config, out=path) for path, config in runs.items()])
     by_path = dict(zip(runs, made, strict=True))
-    records = [by_path[t.directory(out / "runs")].record for t in work]
-    done = FinishedStudy(name="table", study=study, trials=work, records=records, folder=out)
-    found = write_table(done)
+    records = [(t, by_path[t.directory(out / "runs")].record) for t in work]
+    found = write_table(FinishedStudy(name="table", study=study, runs=records, folder=out))
     name = "predictive_equality_violation"
-    expected = [record.metrics["test"][name] for record in records]
+    expected = [record.metrics["test"][name] for _, record in records]
     assert found.runs[name].tolist() == pytest.approx(expected)
     assert found.runs[f"floor_{name}"].notna().all()
     assert (found.runs[f"frontier_{name}"] >= found.runs["accuracy"] - 1e-9).all()

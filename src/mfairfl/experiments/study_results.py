@@ -13,20 +13,25 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mfairfl.experiments.figures.clients import plot_client_bars
-from mfairfl.experiments.figures.curves import plot_convergence, plot_multipliers
-from mfairfl.experiments.figures.pareto import plot_pareto
+from mfairfl.experiments.figures import plot_client_bars, plot_pareto
+from mfairfl.experiments.frames import csv_of, write_rows
 from mfairfl.experiments.histories import (
     epochs_to_best,
     multiplier_history,
+    plot_convergence,
+    plot_multipliers,
     read_history,
     write_epochs_markdown,
 )
-from mfairfl.experiments.references import ReferenceTrial
 from mfairfl.experiments.study import Study, Trial
-from mfairfl.experiments.tables.layout import TableLayout, short_name
-from mfairfl.experiments.tables.tabulate import Published, tabulate
-from mfairfl.experiments.tables.writers import write_csv, write_latex, write_markdown, write_text
+from mfairfl.experiments.study_tables import (
+    TableLayout,
+    short_name,
+    write_latex,
+    write_markdown,
+    write_text,
+)
+from mfairfl.experiments.tabulate import Published, tabulate
 from mfairfl.fairness import frontier
 from mfairfl.fairness.rates import decision_notions
 from mfairfl.files import write_atomically
@@ -34,7 +39,7 @@ from mfairfl.runs.figures import save_figure
 from mfairfl.runs.outcome import nearly_constant
 from mfairfl.runs.record import Metrics, RunRecord
 from mfairfl.runs.reference_records import ReferenceRecord
-from mfairfl.text import formula_safe_frame, markdown_escaped
+from mfairfl.text import markdown_escaped
 
 _OVERALL = ("accuracy", "balanced_accuracy", "true_positive_rate", "selection_rate")
 _SCORES = ("roc_auc", "loss", "expected_calibration_error")  # not in records of earlier versions
@@ -77,22 +82,18 @@ class StudyResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinishedStudy:
-    """A study whose runs are all finished: the `records` of its `trials`, in `folder`/runs.
-
-    `references` are its pooled references with their records.
-    """
+    """A study whose runs and pooled references are all finished, with their records."""
 
     name: str
     study: Study
-    trials: Sequence[Trial]
-    records: Sequence[RunRecord]
+    runs: Sequence[tuple[Trial, RunRecord]]
     folder: Path
-    references: Sequence[tuple[ReferenceTrial, ReferenceRecord]] = ()
+    references: Sequence[tuple[Trial, ReferenceRecord]] = ()
 
     def layout(self) -> TableLayout:
         """Return how the study's table is laid out."""
-        study, pairs = self.study, list(zip(self.trials, self.records, strict=True))
-        cards = {trial.strategy: trial.config.strategy.create().card for trial in self.trials}
+        study = self.study
+        cards = {trial.strategy: trial.config.strategy.create().card for trial, _ in self.runs}
         return TableLayout(
             name=self.name,
             title=study.title,
@@ -103,7 +104,7 @@ class FinishedStudy:
             protocols=study.protocols,
             reference=study.tested_against,
             pooled_references=study.references,
-            attributes={trial.data: _attributes(record) for trial, record in pairs},
+            attributes={trial.data: _attributes(record) for trial, record in self.runs},
             # As in the paper: an ensemble of clients' models and pooled rows have no clients.
             without_clients=tuple(
                 name
@@ -125,15 +126,15 @@ def write_table(
 ) -> StudyResult:
     """Write rows, table and figures into the study's folder."""
     layout, folder = done.layout(), done.folder
-    rows = [_row(*pair) for pair in zip(done.trials, done.records, strict=True)]
+    rows = [_row(*pair) for pair in done.runs]
     frame = pd.DataFrame(rows + [_row(*pair) for pair in done.references])
     folder.mkdir(parents=True, exist_ok=True)
-    _write_rows(frame, folder / f"{done.name}-runs")
+    write_rows(frame, folder / f"{done.name}-runs")
     long = tabulate(frame, layout, None if published is None else published(layout))
     extra = () if sections is None else sections(long, layout)
     for suffix, content in (
         ("md", write_markdown(long, layout, sections=extra)),
-        ("csv", write_csv(long)),
+        ("csv", csv_of(long)),
         ("tex", write_latex(long, layout)),
     ):
         write_atomically(folder / f"{done.name}.{suffix}", content.encode())
@@ -145,10 +146,10 @@ def write_table(
 
 def write_curves(done: FinishedStudy) -> StudyResult:
     """Write every round's test numbers, their curves, and the epochs each method needs."""
-    parts = [read_history(done.directory(trial)).assign(**_place(trial)) for trial in done.trials]
+    parts = [read_history(done.directory(trial)).assign(**_place(trial)) for trial, _ in done.runs]
     history, folder, study = pd.concat(parts, ignore_index=True), done.folder, done.study
     folder.mkdir(parents=True, exist_ok=True)
-    _write_rows(history, folder / f"{done.name}-rounds")
+    write_rows(history, folder / f"{done.name}-rounds")
     data = [d.label for d in study.data]
     for protocol in study.protocols:
         figure = plot_convergence(history, data=data, protocol=protocol)
@@ -156,68 +157,57 @@ def write_curves(done: FinishedStudy) -> StudyResult:
     epochs = epochs_to_best(history)
     text = f"# {markdown_escaped(study.title)}\n\n{write_epochs_markdown(epochs)}"
     write_atomically(folder / f"{done.name}.md", text.encode())
-    write_atomically(folder / f"{done.name}.csv", write_csv(epochs).encode())
+    write_atomically(folder / f"{done.name}.csv", csv_of(epochs).encode())
     return StudyResult(folder=folder, runs=history, table=epochs, text=text)
-
-
-def _write_rows(frame: pd.DataFrame, path: Path) -> None:
-    """Write CSV and Parquet; the same rows are the same bytes."""
-    text = formula_safe_frame(frame).to_csv(index=False, lineterminator="\n")
-    write_atomically(Path(f"{path}.csv"), text.encode())
-    write_atomically(Path(f"{path}.parquet"), frame.to_parquet(index=False))
 
 
 def _attributes(record: RunRecord | ReferenceRecord) -> tuple[str, ...]:
     return tuple(s.name or s.column for s in record.task.sensitive)
 
 
-def _place(trial: Trial | ReferenceTrial) -> dict[str, Any]:
+def _place(trial: Trial) -> dict[str, Any]:
     names = ("data", "split", "protocol", "strategy", "notion", "seed")
     return {name: getattr(trial, name) for name in names}
 
 
-def _row(trial: Trial | ReferenceTrial, record: RunRecord | ReferenceRecord) -> dict[str, Any]:
-    found = record.evaluation("test")
-    test, train = found.metrics, record.evaluation("train").metrics
-    floors = found.noise_floor.by_name
+def _row(trial: Trial, record: RunRecord | ReferenceRecord) -> dict[str, Any]:
+    evaluation = record.evaluation("test")
+    test, train = evaluation.metrics, record.evaluation("train").metrics
+    floors = evaluation.noise_floor.by_name
     # Those of losses have no floor.
     violations = [
         name for item in decision_notions() if (name := f"{item.name}_violation") in floors
     ]
-    more = [name for name in test.by_name if name.endswith("_violation") and name not in floors]
-    names = _attributes(record)
+    losses = [name for name in test.by_name if name.endswith("_violation") and name not in floors]
+    attributes = _attributes(record)
+    overall = (*_OVERALL, *violations, *losses, *_CLIENTS, "worst_client_accuracy")
     return {
         **_place(trial),
-        **{
-            name: _number(test[name])
-            for name in (*_OVERALL, *violations, *more, *_CLIENTS, "worst_client_accuracy")
-        },
+        **{name: _number(test[name]) for name in overall},
         **{name: _number(test.get(name)) for name in _SCORES},
         **{f"largest_client_{name}": _largest_at_a_client(test, name) for name in violations},
         **{
             f"{name}[{attribute}]": _number(test.by_attribute[attribute][name])
             for name in violations
-            for attribute in (names if len(names) > 1 else ())
+            for attribute in (attributes if len(attributes) > 1 else ())
         },
         **{f"floor_{name}": _number(floors[name]) for name in (*violations, *_CLIENTS)},
-        **_own_frontiers(record, violations),
+        # The best accuracy that any classifier could have at the run's own violations.
+        **{
+            f"frontier_{name}": _best(record, name.removesuffix("_violation"), test[name])
+            for name in violations
+        },
         "train_accuracy": _number(train["accuracy"]),
         **{f"train_{name}": _number(train[name]) for name in violations},
-        "constant_accuracy": _number(found.constant_classifier["accuracy"]),
-        "pooled_reference": isinstance(record, ReferenceRecord),
-        **_doubts(record),
+        "constant_accuracy": _number(evaluation.constant_classifier["accuracy"]),
+        "pooled_reference": trial.pooled,
+        # What makes good numbers doubtful.
+        "unsettled": isinstance(record, RunRecord) and "settled" in record.served.note,
+        "near_constant": nearly_constant(test),
         "hyper_parameters": _hyper_parameters(trial, record),
         "identity": record.identity,
         "data_sha256": record.data.sha256,
         "version": record.versions["mfairfl"],
-    }
-
-
-def _doubts(record: RunRecord | ReferenceRecord) -> dict[str, bool]:
-    """Say what makes good numbers doubtful."""
-    return {
-        "unsettled": isinstance(record, RunRecord) and "settled" in record.served.note,
-        "near_constant": nearly_constant(record.evaluation("test").metrics),
     }
 
 
@@ -227,19 +217,8 @@ def _number(value: float | None) -> float:
 
 def _largest_at_a_client(metrics: Metrics, name: str) -> float:
     """Return the largest violation on one client's rows, of the clients that have every group."""
-    found = [_number(cell.get(name)) for cell in metrics.by_client.values()]
-    return max((value for value in found if not math.isnan(value)), default=math.nan)
-
-
-def _own_frontiers(
-    record: RunRecord | ReferenceRecord, violations: Sequence[str]
-) -> dict[str, float]:
-    """Return the best accuracy any classifier could have at the run's own violations."""
-    test = record.evaluation("test").metrics
-    return {
-        f"frontier_{name}": _best(record, name.removesuffix("_violation"), test[name])
-        for name in violations
-    }
+    values = [_number(cell.get(name)) for cell in metrics.by_client.values()]
+    return max((value for value in values if not math.isnan(value)), default=math.nan)
 
 
 def _best(record: RunRecord | ReferenceRecord, notion: str, bound: float | None) -> float:
@@ -248,16 +227,16 @@ def _best(record: RunRecord | ReferenceRecord, notion: str, bound: float | None)
     return math.nan if bound is None else frontier(record.tallies["test"], **bounds).accuracy
 
 
-def _hyper_parameters(trial: Trial | ReferenceTrial, record: RunRecord | ReferenceRecord) -> str:
+def _hyper_parameters(trial: Trial, record: RunRecord | ReferenceRecord) -> str:
     """Return the settings needed to repeat the run, beside data, split, budget and seed."""
     if isinstance(record, ReferenceRecord):
         return json.dumps(record.settings, sort_keys=True)
     training, strategy = trial.config.training, trial.config.strategy
-    given = {
+    settings = {
         "training": training.model_dump(mode="json", exclude={"rounds", "local_epochs"}),
         "strategy": strategy.model_dump(mode="json"),
     }
-    return json.dumps(given, sort_keys=True)
+    return json.dumps(settings, sort_keys=True)
 
 
 def _draw(
@@ -283,7 +262,7 @@ def _draw(
         save(figure, short_name(notion).lower())
     here = [
         (trial, record)
-        for trial, record in zip(done.trials, done.records, strict=True)
+        for trial, record in done.runs
         if (trial.protocol, trial.split) == (protocol, split)
         and trial.notion in {"", *layout.notions[:1]}
     ]
@@ -295,14 +274,14 @@ def _draw(
 
 def _frontiers(done: FinishedStudy, split: str, notion: str) -> dict[str, tuple[Any, Any]]:
     """Return each data set's best accuracy at every violation, on the first seed's rows."""
-    found: dict[str, tuple[Any, Any]] = {}
-    for trial, record in zip(done.trials, done.records, strict=True):
-        if trial.split != split or trial.data in found:
+    frontiers: dict[str, tuple[Any, Any]] = {}
+    for trial, record in done.runs:
+        if trial.split != split or trial.data in frontiers:
             continue
         bounds = np.linspace(0, _WIDEST, _STEPS)
         best = [_best(record, notion, float(bound)) for bound in bounds]
-        found[trial.data] = (bounds, np.array(best))
-    return found
+        frontiers[trial.data] = (bounds, np.array(best))
+    return frontiers
 
 
 def _clients(runs: Sequence[tuple[Trial, RunRecord]]) -> pd.DataFrame:
@@ -321,7 +300,7 @@ def _multipliers(done: FinishedStudy, runs: Sequence[Trial]) -> pd.DataFrame:
     for trial in runs:
         if trial.notion:
             first.setdefault(trial.data, trial)
-    found = [
+    histories = [
         multiplier_history(done.directory(trial)).assign(run=data) for data, trial in first.items()
     ]
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+    return pd.concat(histories, ignore_index=True) if histories else pd.DataFrame()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.search.choice import Scored, allowed, choose
+from mfairfl.experiments.search.trials import Scored, allowed, choose
 
 
 def scored(accuracy, violation, floor=0.005, constant=0.70):

@@ -34,7 +34,7 @@ def pretend(monkeypatch):
 
     def start(rule):
         pretence = Pretence(rule)
-        monkeypatch.setattr("mfairfl.experiments.search.tune.run_many", pretence)
+        monkeypatch.setattr("mfairfl.experiments.search.optuna_study.run_many", pretence)
         return pretence
 
     return start
@@ -239,7 +239,7 @@ def test_a_stopped_search_goes_on_as_if_it_had_not_been(pretend, tmp_path):
 KILLED = """
 import os, signal, sys
 sys.path[:0] = sys.argv[2:]
-import mfairfl.experiments.search.tune as tuning
+import mfairfl.experiments.search.optuna_study as tuning
 from test_tuning import by_rate, search, tune
 from tuning_records import Pretence
 
@@ -494,7 +494,7 @@ def in_this_process(runs, *, progress):
 
 
 def test_real_runs_are_scored_by_their_records(monkeypatch, tmp_path):
-    monkeypatch.setattr("mfairfl.experiments.search.tune.run_many", in_this_process)
+    monkeypatch.setattr("mfairfl.experiments.search.optuna_study.run_many", in_this_process)
     fed.people().to_csv(tmp_path / "people.csv", index=False)
     config = {
         "data": {"csv": str(tmp_path / "people.csv")},

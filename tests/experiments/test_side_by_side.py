@@ -12,7 +12,7 @@ from eyes import contrast, drawn_colours, lab
 from finished_runs import cell, drawn, same, write_run
 from mfairfl import compare
 from mfairfl.errors import ConfigError, RunDirectoryError
-from mfairfl.experiments.figures.comparison import plot_comparison
+from mfairfl.experiments.side_by_side import plot_comparison
 
 
 @pytest.fixture

@@ -1,31 +1,126 @@
-"""Accuracy against violation: every method, its spread over seeds, and what bounds them all."""
+"""Figures of many runs: a style for each method, accuracy against violation, clients' bars."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
-from mfairfl.colours import INK, MUTED
+from mfairfl.colours import DASHES, INK, MUTED, PALETTE, tint
 from mfairfl.errors import DataError, require_known
-from mfairfl.experiments.figures.style import DPI, MethodStyle, legend_below, method_styles
 from mfairfl.experiments.frames import require_columns, require_unique
-from mfairfl.experiments.tables.layout import POOLED, POOLED_NOTE
+from mfairfl.experiments.study_tables import POOLED, POOLED_NOTE
 from mfairfl.fairness import notion as notion_of
-from mfairfl.runs.figures import STYLE
+from mfairfl.runs.figures import MARKERS, STYLE
+
+DPI = 160
 
 Frontiers = Mapping[str, tuple[ArrayLike, ArrayLike]]
 """For a data set, violations (rising) and the best accuracy any classifier has at them."""
 
 # Means that differ by more than this factor are drawn on a logarithmic axis.
 _DECADE = 10.0
+
+_POOLED_MARKERS = ("<", ">", "p")
+_FILLS = (1.0, 0.0, 0.4)  # how much of the colour a mark is filled with
+_HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\", "oo")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodStyle:
+    """How one method is drawn: as a point, as a line and as a bar.
+
+    Parameters
+    ----------
+    colour
+        Of its marks, lines and bars.
+    marker, fill, size
+        Of its points: full, hollow or half full. No two of 22 methods share marker and filling,
+        and no method a marker with a pooled reference, so that they differ in grey as well.
+    dashes
+        Of its lines, as matplotlib takes them.
+    hatch
+        Of its bars, white on the colour.
+    """
+
+    colour: str
+    marker: str
+    fill: str
+    size: float
+    dashes: Any
+    hatch: str
+
+
+def line_style(at: int) -> Any:
+    """Return the dashes that go with a colour of the palette, as matplotlib takes them.
+
+    Examples
+    --------
+    >>> line_style(0), line_style(1)
+    ('-', (0, (5, 2)))
+    """
+    dashes = DASHES[at % len(DASHES)]
+    return (0, dashes) if dashes else "-"
+
+
+def method_styles(
+    strategies: Iterable[str], reference: str = "mfairfl", pooled: Sequence[str] = ()
+) -> dict[str, MethodStyle]:
+    """Return each method's style, `reference` (the star) first, then by appearance.
+
+    Those in `pooled` come last and are black, with markers of their own.
+
+    Examples
+    --------
+    >>> {name: style.marker for name, style in method_styles(["fedavg", "mfairfl"]).items()}
+    {'mfairfl': '*', 'fedavg': 'o'}
+    """
+    names = list(dict.fromkeys(strategies))
+    star = MethodStyle(
+        colour=PALETTE[0], marker="*", fill=PALETTE[0], size=12, dashes="-", hatch=""
+    )
+    styles = {reference: star} if reference in names else {}
+    first = len(styles)  # the star's colour, dashes and hatching are its own
+    marks = [mark for mark in MARKERS if mark != "*"]
+    for i, name in enumerate(name for name in names if name not in (reference, *pooled)):
+        at = first + i % (len(PALETTE) - first)
+        styles[name] = MethodStyle(
+            colour=PALETTE[at],
+            marker=marks[i % len(marks)],
+            fill=tint(PALETTE[at], _FILLS[i // len(marks) % len(_FILLS)]),
+            size=6.5,
+            dashes=line_style(at),
+            hatch=_HATCHES[(first + i) % len(_HATCHES)],
+        )
+    for name, marker in zip(pooled, _POOLED_MARKERS, strict=False):
+        styles[name] = replace(star, colour=INK, fill=INK, marker=marker, size=8)
+    return styles
+
+
+def legend_below(figure: Figure, first: Iterable[str] = (), *, title: str = "") -> None:
+    """Put one legend for all panels below them, the names in `first` at its beginning."""
+    handles = {
+        str(label): handle
+        for panel in figure.axes
+        for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
+    }
+    order = [name for name in first if name in handles]
+    order += [name for name in handles if name not in order]
+    across = max(1, int(figure.get_figwidth() / 1.7))
+    figure.legend(
+        [handles[name] for name in order], order, loc="outside lower center", ncols=across,
+        fontsize="small", handlelength=3, title=title or None, title_fontsize="small",
+    )  # fmt: skip
 
 
 @rc_context(STYLE)
@@ -120,14 +215,14 @@ def _plot_points(
     """
     undefined = []
     for name, style in styles.items():
-        own = rows.loc[rows["strategy"] == name, [violation, "accuracy"]].to_numpy(dtype=float)
-        if not len(own):
+        points = rows.loc[rows["strategy"] == name, [violation, "accuracy"]].to_numpy(dtype=float)
+        if not len(points):
             continue
-        x, y = own.mean(axis=0)
+        x, y = points.mean(axis=0)
         if math.isnan(x) or math.isnan(y):
             undefined.append(name)
             continue
-        wide, high = own.std(axis=0, ddof=1) if len(own) > 1 else (None, None)
+        wide, high = points.std(axis=0, ddof=1) if len(points) > 1 else (None, None)
         panel.errorbar(
             x, y, xerr=wide, yerr=high, label=_label(name, pooled), linestyle="",
             color=style.colour, elinewidth=0.8, marker=style.marker, markersize=style.size,
@@ -192,3 +287,59 @@ def _position(arrow: str, name: str, ends: tuple[float, float]) -> str:
     """Describe where a line outside the panel is, from its left end to its right end."""
     values = list(dict.fromkeys(f"{value:.3f}" for value in ends))
     return f"{arrow} {name}: {' to '.join(values)}"
+
+
+@rc_context(STYLE)
+def plot_client_bars(clients: pd.DataFrame) -> Figure:
+    """Draw one panel per data set, the methods' bars side by side for each client.
+
+    Lines on bars are standard deviations over seeds. The axis starts above 0, and its label says
+    so: from 0 on, what tells methods apart would be too small to see.
+
+    Parameters
+    ----------
+    clients : DataFrame
+        Columns data, strategy, client, seed, accuracy; one row for each client of each run.
+
+    Examples
+    --------
+    >>> plot_client_bars(clients)  # doctest: +SKIP
+    """
+    keys = ["data", "strategy", "client", "seed"]
+    require_columns(clients, [*keys, "accuracy"])
+    require_unique(clients, keys, "keep one split, protocol and notion")
+    labels, styles = list(dict.fromkeys(clients["data"])), method_styles(clients["strategy"])
+    most = int(clients.groupby("data")["client"].nunique().max())
+    size = max(6.5, 1.5 + 0.16 * most * (len(styles) + 1.5)), 1 + 2.4 * len(labels)
+    figure = Figure(figsize=size, layout="constrained", dpi=DPI)
+    panels = figure.subplots(len(labels), 1, squeeze=False)[:, 0]
+    for panel, label in zip(panels, labels, strict=True):
+        _plot_bars(panel, clients[clients["data"] == label], styles)
+        panel.set_title(label)
+    legend_below(figure, styles)
+    return figure
+
+
+def _plot_bars(panel: Axes, rows: pd.DataFrame, styles: Mapping[str, MethodStyle]) -> None:
+    names = list(dict.fromkeys(rows["client"]))
+    methods = [name for name in styles if name in set(rows["strategy"])]
+    width = 0.84 / len(methods)
+    for i, method in enumerate(methods):
+        by = rows[rows["strategy"] == method].groupby("client")["accuracy"]
+        places = np.arange(len(names)) + width * (i - (len(methods) - 1) / 2)
+        style = styles[method]
+        bars = panel.bar(
+            places, by.mean().reindex(names), width, yerr=by.std().reindex(names), label=method,
+            color=style.colour, hatch=style.hatch, edgecolor="white", linewidth=0.6,
+            error_kw={"elinewidth": 1.0, "capsize": 1.5, "ecolor": INK},
+        )  # fmt: skip
+        spread = bars.errorbar.get_children() if bars.errorbar else ()
+        for part in spread:  # dark lines on dark bars
+            part.set_path_effects([withStroke(linewidth=2.4, foreground="white")])
+    bars_of = rows.groupby(["client", "strategy"])["accuracy"]
+    low = float((bars_of.mean() - bars_of.std().fillna(0.0)).min())
+    start = max(0.0, math.floor(20 * (low - 0.02)) / 20)
+    panel.set_ylim(bottom=start)
+    panel.set_ylabel(f"accuracy (from {start:g} on)" if start else "accuracy")
+    panel.set_xticks(range(len(names)), names)
+    panel.grid(axis="y")

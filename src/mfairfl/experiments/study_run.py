@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Protocol, overload
 
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.comparison import Comparison, compare_runs
-from mfairfl.experiments.references import reference_trials
-from mfairfl.experiments.results import (
+from mfairfl.experiments.side_by_side import Comparison, compare_runs
+from mfairfl.experiments.study import Study, load_study, reference_trials, trials
+from mfairfl.experiments.study_results import (
     FinishedStudy,
     PublishedFor,
     Sections,
@@ -22,8 +22,8 @@ from mfairfl.experiments.results import (
     write_curves,
     write_table,
 )
-from mfairfl.experiments.study import Study, load_study, trials
 from mfairfl.files import write_atomically
+from mfairfl.references import known_reference
 from mfairfl.runs.execute import Run
 from mfairfl.runs.reference_records import ReferenceRequest
 from mfairfl.runs.workers import PlannedRun, planned_runs, run_and_fit
@@ -79,7 +79,7 @@ def compare(
     seeds : int, optional
         For a study: number of seeds; overrides the file.
     watcher : StudyWatcher, optional
-        For a study: told of every completed round.
+        For a study: receives its progress.
     references : sequence of str
         For runs: pooled references to fit on the same rows, ``boosting``, ``boosting-threshold``
         or ``logistic``. A study names its own.
@@ -146,7 +146,7 @@ def run_study(
     work, pooled = trials(study), reference_trials(study)
     runs = {trial.directory(folder): trial.config for trial in work}
     references = {
-        path: ReferenceRequest(name=trial.strategy, config=trial.config, out=path)
+        path: ReferenceRequest(name=known_reference(trial.strategy), config=trial.config, out=path)
         for trial in pooled
         for path in [trial.directory(folder)]
     }
@@ -154,17 +154,16 @@ def run_study(
     if watcher is not None:
         watcher.begin(name, planned_runs(todo, fits))
     progress = None if watcher is None else watcher.on_round
-    found, fitted = run_and_fit(todo, fits, progress=progress)
+    records, fitted = run_and_fit(todo, fits, progress=progress)
     if watcher is not None:
         watcher.stage("writing tables and figures")
-    by_path = dict(zip(runs, found, strict=True))
-    by_folder = dict(zip(references, fitted, strict=True))
+    by_path = dict(zip(runs, records, strict=True))
+    fitted_by_path = dict(zip(references, fitted, strict=True))
     done = FinishedStudy(
         name=name,
         study=study,
-        trials=work,
-        records=[by_path[trial.directory(folder)] for trial in work],
-        references=[(trial, by_folder[trial.directory(folder)]) for trial in pooled],
+        runs=[(trial, by_path[trial.directory(folder)]) for trial in work],
+        references=[(trial, fitted_by_path[trial.directory(folder)]) for trial in pooled],
         folder=out,
     )
     if study.kind == "table":
@@ -181,7 +180,7 @@ def _write_costs(done: FinishedStudy, seconds: float) -> None:
     made = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     taken = {
         record.identity: record.timing.train_seconds / record.timing.runs_at_once
-        for record in done.records
+        for _, record in done.runs
     }
     made[done.name] = {
         "runs": len(taken),

@@ -1,0 +1,313 @@
+"""Finished runs side by side: what fairness cost in accuracy, and for whom.
+
+Everything is rebuilt from the runs' records. Runs are compared only if they were measured on the
+same rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from mfairfl.colours import INK, MUTED, PALETTE
+from mfairfl.data import Split
+from mfairfl.data.values import DocumentedModel
+from mfairfl.display import Block, DisplayTable
+from mfairfl.display.numbers import DECIMAL
+from mfairfl.errors import ConfigError
+from mfairfl.experiments.figures import legend_below
+from mfairfl.experiments.study_tables import POOLED, POOLED_NOTE
+from mfairfl.fairness.results import Bounds, Measured, Numbers
+from mfairfl.references import known_reference
+from mfairfl.runs.execute import Run
+from mfairfl.runs.figures import MARKERS, STYLE, save_figure
+from mfairfl.runs.record import RunRecord
+from mfairfl.runs.reference_records import ReferenceRecord, fit_on_rows_of
+from mfairfl.runs.side_by_side import different_rows, distinct_names
+
+GROUP_METRICS = ("accuracy", "selection_rate", "true_positive_rate")
+_SCORES = ("roc_auc", "loss", "expected_calibration_error")  # not in records of earlier versions
+_LABELS = {"loss": "log-loss"}
+_GOAL = (
+    "* the fairness goal: largest gap between a group's rate and the overall rate; noise floor: "
+    "its mean\nif decisions were exactly fair, on this many rows."
+)
+
+
+class Line(DocumentedModel):
+    """The same number of every run, in the order of the runs."""
+
+    part: Literal["all", "group", "client"]
+    """The rows it is measured on."""
+    whom: str = ""
+    """The group or the client; empty for all."""
+    metric: str
+    numbers: tuple[Measured, ...]
+    notes: tuple[str, ...] = ()
+    """What stands beside each number, for example which client is the worst."""
+
+
+class Comparison(DocumentedModel):
+    r"""Runs side by side: `print` shows the table, `plot` draws it.
+
+    Examples
+    --------
+    >>> accuracy = Measured(name="accuracy", value=0.86, interval=(0.85, 0.87))
+    >>> numbers = (accuracy, Measured(name="accuracy", value=0.84))
+    >>> line = Line(part="all", metric="accuracy", numbers=numbers)
+    >>> facts = {"title": "adult, 5 clients, 9,769 test rows", "level": 0.95, "goal": ()}
+    >>> both = Comparison(runs=("fedavg", "mfairfl"), lines=(line,), **facts)
+    >>> print("\n".join(str(both).splitlines()[:3]))
+    adult, 5 clients, 9,769 test rows: value, 95% interval, change from fedavg
+              fedavg                    mfairfl   change
+    accuracy  0.8600  0.8500 to 0.8700  0.8400   -0.0200
+    """
+
+    runs: tuple[str, ...]
+    """Their names: the strategies, or the folders where those are not distinct. Pooled references
+    come last, marked †."""
+    title: str
+    """Data, number of clients, and number of rows."""
+    level: float
+    """Confidence level of the intervals."""
+    goal: tuple[str, ...]
+    """The metrics that some run was asked to lower."""
+    lines: tuple[Line, ...]
+    warnings: tuple[str, ...] = ()
+    """What makes a run's numbers doubtful, with the run's name."""
+
+    def table(self) -> DisplayTable:
+        """Return value and interval of each run, and the change from the first."""
+        others = self.runs[1:]
+        changes = ["change"] if len(others) == 1 else [f"change {name}" for name in others]
+        rows: list[Sequence[str] | Block] = []
+        part = "all"
+        for line in self.lines:
+            if line.part != part:
+                part = line.part
+                rows.append(Block())
+            label = _LABELS.get(line.metric, line.metric) + " *" * (line.metric in self.goal)
+            rows.append([line.whom, label, *_values(line), *_changes(line)])
+            floors = [number.noise_floor for number in line.numbers]
+            if any(floor is not None for floor in floors):
+                empty = [""] * len(changes)
+                rows.append(["", "  noise floor", *map(DECIMAL.if_any, floors), *empty])
+        heads = ["", "", *self.runs, *changes]
+        return DisplayTable.of(heads, rows, numeric=range(2 + len(self.runs), len(heads)))
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                *(f"warning: {warning}" for warning in self.warnings),
+                f"{self.title}: value, {self.level:.0%} interval, change from {self.runs[0]}",
+                self.table().to_text(),
+                *([_GOAL] if self.goal else []),
+                *([f"{POOLED_NOTE}."] if any(name.endswith(POOLED) for name in self.runs) else []),
+            ]
+        )
+
+    def plot(self, path: str | Path) -> None:
+        """Draw the comparison into a file (SVG, PNG or PDF by its suffix)."""
+        save_figure(plot_comparison(self), path)
+
+
+def _values(line: Line) -> list[str]:
+    """Return value, interval and note of each run."""
+    cells = []
+    for number, note in zip(line.numbers, line.notes or [""] * len(line.numbers), strict=True):
+        value = "undefined" if number.value is None else DECIMAL.one(number.value)
+        cells.append("  ".join(filter(None, [value, DECIMAL.span(number.interval), note])))
+    return cells
+
+
+def _changes(line: Line) -> list[str]:
+    first, *others = (number.value for number in line.numbers)
+    return ["" if first is None or value is None else f"{value - first:+.4f}" for value in others]
+
+
+def compare_runs(
+    runs: Sequence[Run | str | Path], *, references: Sequence[str] = ()
+) -> Comparison:
+    """Put finished runs side by side; changes are relative to the first.
+
+    Parameters
+    ----------
+    runs : sequence of Run or path
+        Runs in memory or run directories, each complete, all of the same data, split and seed of
+        the split.
+    references : sequence of str
+        Pooled references (`mfairfl.references.REFERENCES`) to fit on the rows of the first run,
+        which must be on file, and for its fairness goal.
+
+    Raises
+    ------
+    ConfigError
+        If fewer than two are given, or one was measured on other rows.
+
+    Examples
+    --------
+    >>> print(compare_runs(["runs/fedavg", "runs/mfairfl"]))  # doctest: +SKIP
+    """
+    pooled = [known_reference(name) for name in dict.fromkeys(references)]
+    if len(runs) + len(pooled) < 2:
+        raise ConfigError(f"compare: needs two or more runs, or a study file; got {len(runs)} run")
+    paths = [run.path if isinstance(run, Run) else Path(run) for run in runs]
+    records = [run.record if isinstance(run, Run) else RunRecord.read(run) for run in runs]
+    first, *others = records
+    names = distinct_names(paths, records)
+    for path, name, other in zip(paths[1:], names[1:], others, strict=True):
+        _refuse_other_rows(f"{paths[0] or names[0]} and {path or name}", first, other)
+    fitted = fit_on_rows_of(first, pooled)
+    split = first.reported
+    clients = first.metrics[split].by_client
+    count = sum(client["n"] or 0 for client in clients.values())
+    goal = tuple(dict.fromkeys(name for record in records for name in record.goal))
+    return Comparison(
+        runs=(*names, *(f"{name} {POOLED}" for name in pooled)),
+        title=f"{first.data.name}, {len(clients)} clients, {count:,} {split} rows",
+        level=first.intervals[split].level,
+        goal=goal,
+        lines=tuple(_lines([*records, *fitted], split, goal)),
+        warnings=tuple(
+            f"{name}: {warning}"
+            for name, record in zip(names, records, strict=True)
+            for warning in [*record.warnings, *filter(None, [record.served.note])]
+        ),
+    )
+
+
+def _refuse_other_rows(who: str, one: RunRecord, other: RunRecord) -> None:
+    """Refuse runs that were measured on different rows."""
+    if key := different_rows(one, other):
+        raise ConfigError(
+            f"{who}: measured on different rows ({key} differs); train both on the same data, "
+            "split and seed"
+        )
+
+
+def _lines(
+    records: Sequence[RunRecord | ReferenceRecord], split: Split, goal: Sequence[str]
+) -> Iterator[Line]:
+    evaluations = [record.evaluation(split) for record in records]
+    metrics, ranges = [e.metrics for e in evaluations], [e.intervals for e in evaluations]
+    scores = [name for name in _SCORES if any(name in one.by_name for one in metrics)]
+    for name in ("accuracy", *scores, *goal, "worst_client_accuracy", "client_accuracy_gap"):
+        numbers = tuple(
+            Measured(
+                name=name,
+                value=e.metrics.get(name),
+                interval=e.intervals.get(name),
+                noise_floor=e.noise_floor.get(name),
+            )
+            for e in evaluations
+        )
+        worst = name == "worst_client_accuracy"
+        notes = tuple(_worst(one.by_client) for one in metrics) if worst else ()
+        yield Line(part="all", metric=name, numbers=numbers, notes=notes)
+    both = list(zip(metrics, ranges, strict=True))
+    for attribute, groups in metrics[0].by_group.items():
+        for group in groups:
+            cells = [(m.by_group[attribute][group], r.by_group[attribute][group]) for m, r in both]
+            for name in GROUP_METRICS:
+                yield _line("group", f"{attribute} {group}", name, cells)
+    for client in metrics[0].by_client:
+        cells = [(m.by_client[client], r.by_client[client]) for m, r in both]
+        violations = [name for name in goal if any(name in values for values, _ in cells)]
+        for name in ("accuracy", *violations):
+            yield _line("client", client, name, cells)
+
+
+def _line(
+    part: Literal["group", "client"],
+    whom: str,
+    name: str,
+    cells: Sequence[tuple[Numbers, dict[str, Bounds]]],
+) -> Line:
+    numbers = (
+        Measured(name=name, value=values.get(name), interval=intervals.get(name))
+        for values, intervals in cells
+    )
+    return Line(part=part, whom=whom, metric=name, numbers=tuple(numbers))
+
+
+def _worst(clients: Mapping[str, Numbers]) -> str:
+    """Return the client of lowest accuracy; nothing if no client has one."""
+    accuracies = {n: value for n, c in clients.items() if (value := c["accuracy"]) is not None}
+    return min(accuracies, key=lambda name: accuracies[name], default="")
+
+
+@rc_context(STYLE)
+def plot_comparison(comparison: Comparison) -> Figure:
+    """Draw values with their intervals, one mark per run.
+
+    On the left the goal, who is selected, and who of those with the favourable label; on the
+    right the accuracy of everyone, of each group and of each client.
+    """
+    lines = comparison.lines
+    left: dict[str, list[Line]] = {
+        "violation of the goal": [
+            line for line in lines if line.metric in comparison.goal and line.part == "all"
+        ],
+        "selection rate": [line for line in lines if line.metric == "selection_rate"],
+        "true positive rate": [line for line in lines if line.metric == "true_positive_rate"],
+    }
+    right = [line for line in lines if line.metric == "accuracy"]
+    ratios = [len(shown) for shown in left.values()]
+    height = 1.6 + 0.14 * (1 + len(comparison.runs)) * max(sum(ratios) + 3, len(right))
+    figure = Figure(figsize=(9.5, height), layout="constrained")
+    grid = figure.add_gridspec(len(left), 2, height_ratios=ratios)
+    for i, (title, shown) in enumerate(left.items()):
+        panel = figure.add_subplot(grid[i, 0])
+        _plot_lines(panel, shown, comparison.runs)
+        panel.set_title(title)
+        panel.set_xlim(left=0)
+    panel = figure.add_subplot(grid[:, 1])
+    _plot_lines(panel, right, comparison.runs)
+    panel.set_title("accuracy")
+    legend_below(figure, comparison.runs)
+    figure.suptitle(f"{comparison.title}; bars are {comparison.level:.0%} intervals")
+    return figure
+
+
+def _plot_lines(panel: Axes, lines: Sequence[Line], runs: Sequence[str]) -> None:
+    """Draw every number as a mark with its interval, runs beneath one another."""
+    step = 0.6 / len(runs)
+    # Not clipped: a rate of exactly 0 lies on the frame.
+    point: dict[str, Any] = {"linestyle": "", "clip_on": False}
+    for i, run in enumerate(runs):
+        colour = PALETTE[i % len(PALETTE)]
+        heights = [at + step * (i - (len(runs) - 1) / 2) for at in range(len(lines))]
+        numbers = [line.numbers[i] for line in lines]
+        for y, number in zip(heights, numbers, strict=True):
+            if number.interval is not None:
+                panel.plot(number.interval, [y, y], color=colour, linewidth=1.6)
+        values, floors = (
+            [math.nan if value is None else value for value in column]
+            for column in ([n.value for n in numbers], [n.noise_floor for n in numbers])
+        )
+        mark = MARKERS[i % len(MARKERS)]
+        panel.plot(values, heights, marker=mark, color=colour, label=run, **point)
+        if not all(map(math.isnan, floors)):
+            panel.plot(
+                floors, heights, marker="|", markersize=9, markeredgewidth=1.5, color=INK,
+                label="noise floor", **point,
+            )  # fmt: skip
+    for at in range(1, len(lines)):
+        if lines[at].part != lines[at - 1].part:
+            panel.axhline(at - 0.5, color=MUTED, linewidth=0.8)
+    panel.set_yticks(range(len(lines)), [_label(line) for line in lines])
+    panel.set_ylim(len(lines) - 0.5, -0.5)
+    panel.grid(axis="x")
+
+
+def _label(line: Line) -> str:
+    if line.whom:
+        return line.whom
+    name = line.metric.removesuffix("_violation").replace("_", " ")
+    return "everyone" if line.metric == "accuracy" else name

@@ -1,1 +1,0 @@
-"""Tables of a study: statistics, published numbers, Markdown, CSV and LaTeX."""
