@@ -240,7 +240,7 @@ KILLED = """
 import os, signal, sys
 sys.path[:0] = sys.argv[2:]
 import mfairfl.experiments.search.optuna_study as tuning
-from test_tuning import by_rate, search, tune
+from test_tune_search import by_rate, search, tune
 from tuning_records import Pretence
 
 def rule(config):
@@ -257,7 +257,7 @@ def test_killed_for_real_and_taken_up(pretend, tmp_path):
     pretend(by_rate)
     straight = tune(search(), tmp_path / "straight", trials=3)
     here = Path(__file__).parent
-    helpers = here.parents[1] / "helpers"
+    helpers = here.parent / "helpers"
     command = [sys.executable, "-c", KILLED, tmp_path / "killed", here, helpers]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     asked = pretend(by_rate).asked
