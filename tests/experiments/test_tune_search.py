@@ -12,7 +12,6 @@ from pathlib import Path
 
 import optuna
 import pytest
-from tuning_records import DP, EO, Pretence, by_rate, record
 
 import federations as fed
 import mfairfl
@@ -24,6 +23,7 @@ from mfairfl.experiments.search.trials import SearchTrial, plot_trials
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import RunRequest, run_requests
 from records import make_record
+from tuning_records import DP, EO, Pretence, by_rate, record
 
 RATES = {"training.lr": Range(0.001, 0.02, log=True)}
 
