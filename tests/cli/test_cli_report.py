@@ -68,7 +68,7 @@ def test_nothing_but_a_report_is_written_over(cli, runs, tmp_path, name):
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     answer = cli("report", "fair", "--out", name)
     assert answer.code == 2
-    assert "exists and is no report of mfairfl; choose another --out" in answer.err
+    assert "exists and is not a report of mfairfl; choose another --out" in answer.err
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 

@@ -10,9 +10,9 @@ from fairlearn.metrics import MetricFrame, selection_rate
 
 from counted_runs import SEX, decided, write_counted
 from mfairfl.data import Attribute
-from mfairfl.report.group_use import group_use
 from mfairfl.report.headline import make_headline
 from mfairfl.report.reported_run import read_runs
+from mfairfl.report.run_facts import group_use
 from mfairfl.report.verdict import judgements, verdict_sentence
 
 AGE = Attribute("age", ("old", "young"))

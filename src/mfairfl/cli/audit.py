@@ -71,9 +71,9 @@ def audit(
     given = audit_values(flags, _OPTIONS)
     from mfairfl.data.files import FileFormat, read_file  # noqa: PLC0415 - only when called
     from mfairfl.report.audit.rows import audit_content  # noqa: PLC0415
-    from mfairfl.report.audit.write import check_folder  # noqa: PLC0415
     from mfairfl.report.audit_settings import RowOptions, validated  # noqa: PLC0415
     from mfairfl.report.document import Document  # noqa: PLC0415
+    from mfairfl.report.write import check_folder  # noqa: PLC0415
 
     if out is not None:
         check_folder(out, replace=force)

@@ -66,8 +66,8 @@ def deploy_audit(
         raise ConfigError("give FEDERATION.toml, or files of silos on this machine (--silo)")
     if min_rows is not None and not files:
         raise ConfigError("--min-rows: silos set it in their own policy.toml; it goes with --silo")
-    from mfairfl.report.audit.write import check_folder  # noqa: PLC0415 - only when called
     from mfairfl.report.document import Document  # noqa: PLC0415
+    from mfairfl.report.write import check_folder  # noqa: PLC0415 - only when called
 
     check_folder(out, replace=force)
     earlier = None if baseline is None else Document.read(baseline)

@@ -12,14 +12,18 @@ from mfairfl.report.changes import changes_between
 from mfairfl.report.compared import baseline_of, compared_models
 from mfairfl.report.definitions import defined
 from mfairfl.report.document import Document
-from mfairfl.report.group_use import group_use
 from mfairfl.report.headline import make_headline
 from mfairfl.report.numbers import client_slices, group_sections, overall_numbers
-from mfairfl.report.provenance import altered_files, provenance_of, read_encoder
 from mfairfl.report.reported_run import read_runs
-from mfairfl.report.server_view import view_of, withheld_by_silos
+from mfairfl.report.run_facts import (
+    altered_files,
+    data_treatment,
+    group_use,
+    provenance,
+    server_view,
+    withheld_by_silos,
+)
 from mfairfl.report.training_history import training_history
-from mfairfl.report.treatment import data_treatment
 from mfairfl.runs.reference_records import fit_on_rows_of
 from mfairfl.text import one_line
 
@@ -71,11 +75,11 @@ def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) 
         changes=changes,
         baseline="" if baseline is None else baseline.name,
         training=training_history(run),
-        data=data_treatment(run, read_encoder(run)),
+        data=data_treatment(run),
         group_use=group_use(run),
-        server=view_of(run),
+        server=server_view(run),
         withheld=withheld_by_silos(run),
-        provenance=provenance_of(run),
+        provenance=provenance(run),
     )
     return Document.model_validate(_printable(defined(report).model_dump()))
 

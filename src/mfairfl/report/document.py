@@ -114,21 +114,21 @@ class Change(DocumentedModel):
 
 
 class TrainingHistory(DocumentedModel):
-    """How training went, round by round."""
+    """How training went, round by round; empty of a run that kept no history."""
 
-    rounds: list[int]
-    served: list[int]
+    rounds: list[int] = Field(default_factory=list)
+    served: list[int] = Field(default_factory=list)
     """The rounds whose weights are the model."""
-    curves: dict[str, list[Number]]
+    curves: dict[str, list[Number]] = Field(default_factory=dict)
     """By name: test_accuracy, train_accuracy, test_violation, train_violation."""
-    multipliers: dict[str, list[Number]]
+    multipliers: dict[str, list[Number]] = Field(default_factory=dict)
     """Of each constraint, in words; empty for methods without."""
-    conflicts: list[Number]
+    conflicts: list[Number] = Field(default_factory=list)
     """Pairs of clients whose updates pointed against each other; empty for methods without."""
-    coefficients: dict[str, list[Number]]
+    coefficients: dict[str, list[Number]] = Field(default_factory=dict)
     """Of each client: how much its update counted."""
-    set_aside: list[str]
-    """Whose answers were not used, and why."""
+    set_aside: list[str] = Field(default_factory=list)
+    """The clients whose answers were not used, and why."""
 
 
 class DataTreatment(DocumentedModel):
@@ -438,7 +438,7 @@ class Document(DocumentedModel):
 
     def write(self, folder: str | Path) -> list[Path]:
         """Write audit.json, the page and the tables into a folder; return the files."""
-        from mfairfl.report.audit.write import write_audit  # noqa: PLC0415 - it writes this
+        from mfairfl.report.write import write_audit  # noqa: PLC0415 - it writes this
 
         return write_audit(self, Path(folder))
 

@@ -1,4 +1,4 @@
-"""How training went, from rounds.csv and clients.csv, in the words of a report."""
+"""How training went, round by round, from rounds.csv and clients.csv."""
 
 from __future__ import annotations
 
@@ -28,20 +28,12 @@ _NOT_OURS = (AttributeError, csv.Error, KeyError, RecursionError, TypeError, Val
 
 
 def training_history(run: ReportedRun) -> TrainingHistory:
-    """Read how training went; nothing is known of a run that keeps no history."""
+    """Read how training went; the history of a run without these files is empty."""
     rounds, clients = (run.path / name for name in HISTORY)
     if not (rounds.exists() or clients.exists()):
-        return TrainingHistory(
-            rounds=[],
-            served=[],
-            curves={},
-            multipliers={},
-            conflicts=[],
-            coefficients={},
-            set_aside=[],
-        )
+        return TrainingHistory()
     try:
-        rows, held = read_rows(rounds), read_rows(clients)
+        rows, client_rows = read_rows(rounds), read_rows(clients)
         numbers = [int(row["round"]) for row in rows]
         logs = [_log(row) for row in rows]
         return TrainingHistory(
@@ -50,8 +42,8 @@ def training_history(run: ReportedRun) -> TrainingHistory:
             curves=_curves(run, rows),
             multipliers=_multipliers(run, logs),
             conflicts=_conflicts(logs),
-            coefficients=_coefficients(held, numbers),
-            set_aside=_set_aside(held),
+            coefficients=_coefficients(client_rows, numbers),
+            set_aside=_set_aside(client_rows),
         )
     except _NOT_OURS as error:
         problem = " ".join(f"{type(error).__name__}: {error}".split())[:200]
@@ -68,33 +60,36 @@ def _log(row: Mapping[str, str]) -> dict[str, Any]:
     return log
 
 
-def _served(served: ServedFacts, known: Sequence[int]) -> list[int]:
+def _served(served: ServedFacts, rounds: Sequence[int]) -> list[int]:
     """Return the rounds behind "round 22", "average 30" or "average of round 21 to round 40"."""
-    found: set[int] = set()
-    for name in served.names:
-        ends = [int(number) for number in re.findall(r"\d{1,9}", name)]
-        if ends:
-            found |= {one for one in known if ends[0] <= one <= ends[-1]}
-    return sorted(found)
+    spans = [[int(number) for number in re.findall(r"\d{1,9}", name)] for name in served.names]
+    return [
+        number
+        for number in rounds
+        if any(span and span[0] <= number <= span[-1] for span in spans)
+    ]
 
 
 def _curves(run: ReportedRun, rows: Rows) -> dict[str, list[Number]]:
     """Return accuracy and the goal's violation of each split; the worst notion's of several."""
     curves = {}
     for split in SPLITS:
+        recorded = f"{split}_violation"
         goal = [f"{split}_{name}" for name in run.aim.measures]
-        named = [f"{split}_violation"] if f"{split}_violation" in rows[0] else goal
-        columns = {"accuracy": [f"{split}_accuracy"], "violation": named}
-        for what, sources in columns.items():
+        columns = {
+            f"{split}_accuracy": [f"{split}_accuracy"],
+            recorded: [recorded] if recorded in rows[0] else goal,
+        }
+        for curve, sources in columns.items():
             if all(source in rows[0] for source in sources):
                 values = [[_number(row[source]) for source in sources] for row in rows]
-                curves[f"{split}_{what}"] = [_highest(each) for each in values]
+                curves[curve] = [_highest(numbers) for numbers in values]
     return curves
 
 
 def _highest(values: Sequence[Number]) -> Number:
-    known = [value for value in values if value is not None]
-    return max(known) if len(known) == len(values) else None
+    defined = [value for value in values if value is not None]
+    return max(defined) if len(defined) == len(values) else None
 
 
 def _number(text: str) -> Number:
@@ -108,21 +103,20 @@ def _multipliers(run: ReportedRun, logs: Sequence[Mapping[str, Any]]) -> dict[st
     if not logged:
         return {}
     names = list(dict.fromkeys(name for log in logged for name in log["constraints"]))
-    said = _constraint_words(run, names)
-    found: dict[str, list[Number]] = {said[name]: [] for name in names}
-    for log in logs:
-        pairs = dict(zip(log.get("constraints", ()), log.get("multipliers", ()), strict=True))
-        for name in names:
-            found[said[name]].append(_plain(pairs.get(name)))
-    return found
+    labels = _constraint_labels(run, names)
+    by_round = [
+        dict(zip(log.get("constraints", ()), log.get("multipliers", ()), strict=True))
+        for log in logs
+    ]
+    return {labels[name]: [_finite(values.get(name)) for values in by_round] for name in names}
 
 
-def _plain(value: Any) -> Number:
-    known = isinstance(value, int | float) and math.isfinite(value)
-    return float(value) if known else None
+def _finite(value: Any) -> Number:
+    is_number = isinstance(value, int | float) and math.isfinite(value)
+    return float(value) if is_number else None
 
 
-def _constraint_words(run: ReportedRun, names: Sequence[str]) -> dict[str, str]:
+def _constraint_labels(run: ReportedRun, names: Sequence[str]) -> dict[str, str]:
     """Turn "demographic_parity | all | sex | Female" into "sex Female", or more if need be."""
     cells = Cells(run.record.task.attributes)
     groups = {
@@ -132,61 +126,64 @@ def _constraint_words(run: ReportedRun, names: Sequence[str]) -> dict[str, str]:
     }
     parts = {name: [*name.split(" | ", 2), "", ""][:3] for name in names}
     several = len({notion for notion, _, _ in parts.values()}) > 1
-    found = {}
-    for name, (notion, event, rest) in parts.items():
-        words = [groups.get(rest, rest.replace(" | ", " "))]
-        words += _among(notion, event)
+    labels = {}
+    for name, (notion, event, group) in parts.items():
+        words = [groups.get(group, group.replace(" | ", " ")), _among(notion, event)]
         words += [plain_name(notion)] * several
-        found[name] = ", ".join(filter(None, words)) or name
-    return found if len(set(found.values())) == len(found) else {name: name for name in names}
+        labels[name] = ", ".join(filter(None, words)) or name
+    return labels if len(set(labels.values())) == len(labels) else {name: name for name in names}
 
 
-def _among(notion: str, event: str) -> list[str]:
+def _among(notion: str, event: str) -> str:
+    """Return among whom a notion compares groups in an event; empty if it has one event."""
     item = known_notion(notion)
     if item is None or len(item.events) == 1:
-        return []
-    return [f"among {one.whom}" for one in item.events if one.name == event] or [event]
+        return ""
+    whom = {candidate.name: candidate.whom for candidate in item.events}
+    return f"among {whom[event]}" if event in whom else event
 
 
 def _conflicts(logs: Sequence[Mapping[str, Any]]) -> list[Number]:
     if not any("conflicts" in log for log in logs):
         return []
-    return [_plain(log.get("conflicts")) for log in logs]
+    return [_finite(log.get("conflicts")) for log in logs]
 
 
 def _coefficients(rows: Rows, rounds: Sequence[int]) -> dict[str, list[Number]]:
-    """Return how much each client counted, None in rounds in which it did not."""
-    known = {
+    """Return how much each client counted; None in rounds without its update."""
+    coefficients = {
         (row["client"], int(row["round"])): _number(row["coefficient"])
         for row in rows
         if "coefficient" in row
     }
-    names = sorted({name for name, _ in known})
-    return {name: [known.get((name, one)) for one in rounds] for name in names}
+    clients = sorted({client for client, _ in coefficients})
+    return {client: [coefficients.get((client, n)) for n in rounds] for client in clients}
 
 
 def _set_aside(rows: Rows) -> list[str]:
-    """Say whose answers were not used, why, and in which rounds."""
-    found: dict[tuple[str, str], list[int]] = {}
+    """Return whose answers were not used, why, and in which rounds."""
+    rounds: dict[tuple[str, str], list[int]] = {}
     for row in rows:
-        if why := row.get("set_aside", ""):
-            found.setdefault((row["client"], why), []).append(int(row["round"]))
-    return [f"{client}: {why} ({_rounds(in_)})" for (client, why), in_ in found.items()]
+        if reason := row.get("set_aside", ""):
+            rounds.setdefault((row["client"], reason), []).append(int(row["round"]))
+    return [
+        f"{client}: {reason} ({_ranges(numbers)})" for (client, reason), numbers in rounds.items()
+    ]
 
 
-def _rounds(numbers: Sequence[int]) -> str:
+def _ranges(rounds: Sequence[int]) -> str:
     """Write rounds as ranges.
 
     Examples
     --------
-    >>> _rounds([3]), _rounds([1, 2, 3, 7])
+    >>> _ranges([3]), _ranges([1, 2, 3, 7])
     ('round 3', 'rounds 1 to 3, 7')
     """
     ranges: list[list[int]] = []
-    for number in sorted(numbers):
+    for number in sorted(rounds):
         if ranges and number == ranges[-1][-1] + 1:
             ranges[-1].append(number)
         else:
             ranges.append([number])
-    said = ", ".join(f"{r[0]} to {r[-1]}" if len(r) > 1 else f"{r[0]}" for r in ranges)
-    return f"round{'s' * (len(numbers) > 1)} {said}"
+    written = ", ".join(f"{r[0]} to {r[-1]}" if len(r) > 1 else f"{r[0]}" for r in ranges)
+    return f"round{'s' * (len(rounds) > 1)} {written}"

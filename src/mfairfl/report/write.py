@@ -1,8 +1,8 @@
-"""The files of a report: a page, the same as JSON, and a model card, side by side."""
+"""Documents as files: the report of a run beside its page, an audit in a folder of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,18 @@ from mfairfl.strict_json import parse_json
 _SUFFIXES = (".html", ".htm")
 _OURS = {"schema_version", "headline", "provenance", "definitions"}  # keys of report.json
 
+_OPTIONAL_FILES = (
+    "clients.csv",
+    "sweep.csv",
+    "drift.csv",
+    *(
+        f"bias_{name}_{measure}.csv"
+        for name in ("sex", "race", "sex_race")
+        for measure in ("selection", "scoring")
+    ),
+)
+"""Files that an audit has if it has such a part."""
+
 
 class ReportFiles(NamedTuple):
     """Where a report is."""
@@ -24,13 +36,12 @@ class ReportFiles(NamedTuple):
 
 
 def report_files(out: str | Path) -> ReportFiles:
-    """Name the files of a report, and refuse to write over anything else.
+    """Name the files of a report; existing files are refused unless they are those of a report.
 
     Parameters
     ----------
     out : path
-        The page, for example ``report.html``; report.json and report.md are put beside it. They
-        may exist only if they are those of an earlier report.
+        The page, for example ``report.html``; report.json and report.md are put beside it.
 
     Examples
     --------
@@ -41,9 +52,11 @@ def report_files(out: str | Path) -> ReportFiles:
     if page.suffix.lower() not in _SUFFIXES:
         raise ConfigError(f"{page}: a report is a page; let --out end in .html")
     files = ReportFiles(page, page.with_suffix(".json"), page.with_suffix(".md"))
-    found = [path for path in files if path.exists()]
-    if found and not _is_report(files.json):
-        raise ConfigError(f"{found[0]}: exists and is no report of mfairfl; choose another --out")
+    existing = [path for path in files if path.exists()]
+    if existing and not _is_report(files.json):
+        raise ConfigError(
+            f"{existing[0]}: exists and is not a report of mfairfl; choose another --out"
+        )
     return files
 
 
@@ -80,7 +93,7 @@ def write_report(
     >>> files.html.name  # doctest: +SKIP
     'report.html'
     """
-    # Loaded here: whether files may be written is known before.
+    # Loaded here: mistakes in `out` are reported before.
     from mfairfl.report.build import build_report  # noqa: PLC0415
     from mfairfl.report.card import model_card  # noqa: PLC0415
     from mfairfl.report.page import render  # noqa: PLC0415
@@ -91,9 +104,40 @@ def write_report(
     folder = first.parent if first.name == "run.json" else first
     files = files or report_files(folder / "report.html")
     page, card = render(report), model_card(report)
-    files.html.parent.mkdir(parents=True, exist_ok=True)
     # The document first: with it, files of a report that was interrupted may be replaced.
-    write_atomically(files.json, report.to_json().encode())
-    write_atomically(files.card, card.encode())
-    write_atomically(files.html, page.encode())
+    _write({files.json: report.to_json(), files.card: card, files.html: page})
     return report, files
+
+
+def check_folder(folder: Path, *, replace: bool = False) -> None:
+    """Refuse a path that is not a folder, or a folder with an audit that must not be replaced."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder}: is a file; give a folder with --out")
+    if (folder / "audit.json").exists() and not replace:
+        raise ConfigError(
+            f"{folder}: holds an audit; choose another --out, or add --force to replace it"
+        )
+
+
+def write_audit(document: Document, folder: Path) -> list[Path]:
+    """Write audit.json, the page and the tables; files of an earlier audit are removed.
+
+    audit.json comes last: if it exists, the rest is complete.
+    """
+    from mfairfl.report.audit.tables import csv_tables  # noqa: PLC0415 - only when called
+    from mfairfl.report.page import render_audit  # noqa: PLC0415
+
+    contents = {folder / name: table.text() for name, table in csv_tables(document).items()}
+    contents[folder / "audit.html"] = render_audit(document)
+    contents[folder / "audit.json"] = document.to_json()
+    for path in (folder / name for name in _OPTIONAL_FILES):
+        if path not in contents:
+            path.unlink(missing_ok=True)
+    _write(contents)
+    return list(contents)
+
+
+def _write(contents: Mapping[Path, str]) -> None:
+    for path, text in contents.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text.encode())
