@@ -30,8 +30,8 @@ from mfairfl.coordinator.transport import Transport
 from mfairfl.data import SPLITS, Attribute, Encoder, EncoderConfig, Split, Task
 from mfairfl.data.agreement import Profile, settle
 from mfairfl.data.binning import Histogram
+from mfairfl.data.coding import Treated
 from mfairfl.data.encoder import fit_encoder
-from mfairfl.data.table import Treated
 from mfairfl.data.values import StrictModel
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells

@@ -8,8 +8,8 @@ import numpy as np
 
 from mfairfl.data import SPLITS, EncoderStatistics, Split, Task
 from mfairfl.data.agreement import Profile
+from mfairfl.data.coding import Treated
 from mfairfl.data.differences import FEW_ROWS, difference_lines, find_differences, held_in
-from mfairfl.data.table import Treated
 from mfairfl.data.values import MISSING
 from mfairfl.fairness.cells import Cells
 from mfairfl.text import some_of

@@ -19,10 +19,9 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from mfairfl.data.coding import label_codes
+from mfairfl.data.coding import Treated, label_codes, treated
 from mfairfl.data.columns import MOST_GROUPS, Column, Columns, lookalike
 from mfairfl.data.sums import MOST_ROWS
-from mfairfl.data.table import Treated, treated
 from mfairfl.data.task import Sensitive, Task
 from mfairfl.data.values import MISSING, StrictModel, canonical_text
 from mfairfl.errors import DataError, unknown

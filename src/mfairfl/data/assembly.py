@@ -18,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from mfairfl.data.binning import Histogram
+from mfairfl.data.coding import Treated
 from mfairfl.data.columns import Column
 from mfairfl.data.encoder import Encoder, EncoderConfig, Inputs, fit_encoder
 from mfairfl.data.federation import SPLITS, Client, Federation, Shard, Split
 from mfairfl.data.sums import EncoderStatistics, statistics
-from mfairfl.data.table import Table, Treated
+from mfairfl.data.table import Table
 from mfairfl.errors import DataError
 from mfairfl.randomness import stream
 from mfairfl.text import some_of

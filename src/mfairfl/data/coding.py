@@ -1,9 +1,13 @@
-"""From raw columns to codes: the label, the groups, and rows whose value is missing."""
+"""From raw columns to codes: the label, the groups, and rows whose value is missing.
+
+Each step adds lines to the table's `Remarks`: what was left out, filled in or made one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, NoReturn
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +23,63 @@ ORDERED_LABELS = (["0", "1"], ["-1", "1"], ["False", "True"], ["false", "true"])
 _TRUE = frozenset({"true", "yes", "y", "t", "1"})
 _FALSE = frozenset({"false", "no", "n", "f", "0"})
 
+Gap = tuple[Column, npt.NDArray[np.bool_]]
+"""A column, and which of its rows have no value."""
+
+MANY_ROWS = 0.05
+"""Leaving out a larger share of rows is a warning."""
+MOVED_RATE = 0.01
+"""So is moving the share of favourable labels by more."""
+_MOST_SHOWN = 10  # groups that a warning counts
+
+TreatmentKind = Literal["dropped", "filled", "merged", "proxy"]
+"""Rows or columns left out; values filled in; values made one; a feature that tells the group."""
+
+
+class Treated(NamedTuple):
+    """One line about what was done, or about what a feature gives away."""
+
+    kind: TreatmentKind
+    line: str
+
+
+def treated(kind: TreatmentKind, lines: Iterable[str]) -> tuple[Treated, ...]:
+    """Return lines of one kind.
+
+    Examples
+    --------
+    >>> treated("dropped", ["3 of 9 rows left out"])
+    (Treated(kind='dropped', line='3 of 9 rows left out'),)
+    """
+    return tuple(Treated(kind, line) for line in lines)
+
+
+@dataclass(slots=True)
+class Remarks:
+    """What an auditor should know about how a table was made, in the order in which it was.
+
+    Examples
+    --------
+    >>> remarks = Remarks()
+    >>> remarks.add("column 'age': 3 of 9 values missing, kept", kind="filled")
+    >>> remarks.add("column 'age' holds only numbers below 1", warn=True)
+    >>> remarks.notes, len(remarks.warnings), remarks.treatment[0].kind
+    (["column 'age': 3 of 9 values missing, kept"], 1, 'filled')
+    """
+
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    treatment: list[Treated] = field(default_factory=list)
+
+    def add(self, line: str, *, kind: TreatmentKind | None = None, warn: bool = False) -> None:
+        """Add a line as a note or as a warning; with a `kind` it says what was done to data."""
+        (self.warnings if warn else self.notes).append(line)
+        if kind is not None:
+            self.treatment.append(Treated(kind, line))
+
 
 def spelling(text: str) -> str:
-    """Return what a label says, whatever its case: true, True, yes and 1 are one answer.
+    """Return what a label means, whatever its case: true, True, yes and 1 are one answer.
 
     Examples
     --------
@@ -32,7 +90,7 @@ def spelling(text: str) -> str:
     return "true" if plain in _TRUE else "false" if plain in _FALSE else plain
 
 
-def label_codes(found: Iterable[str], task: Task) -> dict[str, int]:
+def label_codes(labels: Iterable[str], task: Task) -> dict[str, int]:
     """Return 1 for every text that is the favourable label and 0 for every other that is known.
 
     Texts are compared as they are. Where that does not make two values of them, spellings of one
@@ -47,89 +105,80 @@ def label_codes(found: Iterable[str], task: Task) -> dict[str, int]:
     >>> label_codes(["1", "yes"], task.model_copy(update={"favourable": "yes"}))
     {'1': 0, 'yes': 1}
     """
-    texts = sorted(set(found))
-    exact = _label_codes({text: text for text in texts}, task.favourable, task.unfavourable, task)
-    folded = {text: spelling(text) for text in texts}
+    texts = sorted(set(labels))
+    exact = _codes_by_meaning({t: t for t in texts}, task.favourable, task.unfavourable, task)
     other = None if task.unfavourable is None else spelling(task.unfavourable)
     if len(exact) == len(texts) or other == spelling(task.favourable):
         return exact
-    alike = _label_codes(folded, spelling(task.favourable), other, task)
+    meanings = {text: spelling(text) for text in texts}
+    alike = _codes_by_meaning(meanings, spelling(task.favourable), other, task)
     return alike if len(alike) == len(texts) else exact
 
 
-def _label_codes(
-    said: dict[str, str], favourable: str, unfavourable: str | None, task: Task
+def _codes_by_meaning(
+    meanings: Mapping[str, str], favourable: str, unfavourable: str | None, task: Task
 ) -> dict[str, int]:
-    """Code each text by what it says, as long as there are two values in all."""
-    others = {what for what in said.values() if what != favourable}
-    if favourable not in said.values() and unfavourable is None:
+    """Code each text by its meaning, as long as there are two meanings in all."""
+    others = set(meanings.values()) - {favourable}
+    if favourable not in meanings.values() and unfavourable is None:
         return {}
-    if task.others_unfavourable:
-        known = others
-    elif unfavourable is not None:
-        known = others & {unfavourable}
-    else:
-        known = others if len(others) == 1 else set()
+    if not task.others_unfavourable and unfavourable is not None:
+        others &= {unfavourable}
+    elif not task.others_unfavourable and len(others) > 1:
+        others = set()
     return {
-        text: int(what == favourable)
-        for text, what in said.items()
-        if what == favourable or what in known
+        text: int(meaning == favourable)
+        for text, meaning in meanings.items()
+        if meaning == favourable or meaning in others
     }
 
 
 def coded_labels(
-    column: Column, task: Task
-) -> tuple[npt.NDArray[np.int8], Task, list[str], list[str]]:
-    """Code the label, 1 = favourable, and fill in the unfavourable value.
-
-    Returns
-    -------
-    y, task, notes, respelt
-        `respelt` says which values were taken for which.
-    """
+    column: Column, task: Task, remarks: Remarks
+) -> tuple[npt.NDArray[np.int8], Task]:
+    """Code the label, 1 = favourable, and fill in the unfavourable value."""
     where = f"{column.table}: label column '{column.name}'"
-    found = list(column.levels)
-    codes = label_codes(found, task)
-    if task.unfavourable is None and len(found) == 1:
-        raise DataError(f"{where} holds only '{found[0]}': a model needs rows with both values")
-    if len(codes) < len(found):
+    levels = list(column.levels)
+    codes = label_codes(levels, task)
+    if task.unfavourable is None and len(levels) == 1:
+        raise DataError(f"{where} holds only '{levels[0]}': a model needs rows with both values")
+    if len(codes) < len(levels):
         _refuse_labels(column, task, codes)
     if task.unfavourable is None:
-        other = min((text for text in found if not codes[text]), key=lambda t: -column.levels[t])
+        other = min((text for text in levels if not codes[text]), key=lambda t: -column.levels[t])
         other = f"not {task.favourable}" if task.others_unfavourable else other
         task = task.model_copy(update={"unfavourable": other})
-    notes, respelt = [], []
-    if len(found) == 1:
-        notes.append(f"{where} holds only {listed(found)}")
+    if len(levels) == 1:
+        remarks.add(f"{where} holds only {listed(levels)}")
     for code, value in ((1, task.favourable), (0, task.unfavourable)):
-        alike = [text for text in found if codes[text] == code and text != value]
+        alike = [text for text in levels if codes[text] == code and text != value]
         if alike and (code or not task.others_unfavourable):
-            respelt.append(f"{where}: {listed(alike)} means '{value}' (case and spelling aside)")
+            line = f"{where}: {listed(alike)} means '{value}' (case and spelling aside)"
+            remarks.add(line, kind="merged")
         elif len(alike) > 1:
-            respelt.append(f"{where}: {listed(alike)} all count as unfavourable")
+            remarks.add(f"{where}: {listed(alike)} all count as unfavourable", kind="merged")
     # Every row has a label here; `get` is for the text of a missing one, which no row holds.
-    y = column.each(lambda text: codes.get(text, -1), np.int8)
-    return y, task, notes, respelt
+    return column.each(lambda text: codes.get(text, -1), np.int8), task
 
 
 def _refuse_labels(column: Column, task: Task, codes: Mapping[str, int]) -> NoReturn:
     """Refuse a label with values that are neither favourable nor unfavourable."""
     where = f"{column.table}: label column '{column.name}'"
-    found = list(column.levels)
+    levels = list(column.levels)
     if task.unfavourable is not None:
-        strange = next(text for text in found if text not in codes)
+        strange = next(text for text in levels if text not in codes)
         position = int(column.each(strange.__eq__, np.bool_).argmax())
         raise DataError(
             f"{column.place(position)}: label '{strange}' is neither favourable "
             f"('{task.favourable}') nor unfavourable ('{task.unfavourable}'): correct it"
         )
-    if spelling(task.favourable) not in map(spelling, found):
+    if spelling(task.favourable) not in map(spelling, levels):
         raise DataError(
             f"{where} never holds the favourable value '{task.favourable}': "
-            f"set favourable to one of {listed(found)}"
+            f"set favourable to one of {listed(levels)}"
         )
     raise DataError(
-        f"{where} has {len(found)} distinct values ({listed(found)}): choose a column with "
+        f"{where} has {len(levels)} distinct values ({listed(levels)}): choose a column with "
         "exactly two, or set others_unfavourable (--others-unfavourable) to count every value but "
         f"'{task.favourable}' as unfavourable"
     )
@@ -147,19 +196,20 @@ def listed(values: Sequence[str]) -> str:
 
 
 def group_codes(
-    column: Column, sensitive: Sensitive
-) -> tuple[npt.NDArray[np.int16], Sensitive, tuple[str, ...]]:
+    column: Column, sensitive: Sensitive, remarks: Remarks | None = None
+) -> tuple[npt.NDArray[np.int16], Sensitive]:
     """Code the groups of a column that has no unnamed missing value.
 
     Returns
     -------
-    codes, sensitive, notes
+    codes, sensitive
         Codes index ``sensitive.groups``, which is filled in.
 
     Examples
     --------
+    >>> import pandas as pd
     >>> column = Column("people", pd.Series(["m", "f", "f", "m"], name="sex"))
-    >>> codes, resolved, notes = group_codes(column, Sensitive(column="sex"))
+    >>> codes, resolved = group_codes(column, Sensitive(column="sex"))
     >>> codes.tolist(), resolved.groups
     ([1, 0, 0, 1], ('f', 'm'))
     """
@@ -169,22 +219,31 @@ def group_codes(
             f"{column.table}: sensitive column '{column.name}' has {len(levels)} distinct values "
             f"('{levels[0]}', '{levels[1]}', ...): form a few groups with bins"
         )
-    codes = _group_codes(column, sensitive, levels)
+    names = sensitive.bin_of_value if sensitive.bins else {level: level for level in levels}
+    by_text = {text: levels.index(name) for text, name in names.items()}
+    codes = column.each(lambda text: by_text.get(text, -1), np.int16)
+    if sensitive.intervals:
+        others = np.flatnonzero(codes < 0)
+        numbers = column.take(codes < 0).numbers
+        for interval in sensitive.intervals:
+            low, high = interval.interval
+            codes[others[(low <= numbers) & (numbers <= high)]] = levels.index(interval.name)
     outside = codes < 0
     if outside.any():
         if sensitive.rest is None:
-            _outside(column, int(outside.argmax()), sensitive, levels)
+            _refuse_group(column, int(outside.argmax()), sensitive, levels)
         codes[outside] = levels.index(sensitive.rest)
-    counts = np.bincount(codes, minlength=len(levels))
-    notes = _check_members(column, sensitive, levels, counts)
-    return codes, sensitive.model_copy(update={"groups": levels}), notes
+    sizes = dict(zip(levels, np.bincount(codes, minlength=len(levels)).tolist(), strict=True))
+    _check_groups(column, sensitive, sizes, Remarks() if remarks is None else remarks)
+    return codes, sensitive.model_copy(update={"groups": levels})
 
 
 def group_gaps(column: Column, sensitive: Sensitive) -> npt.NDArray[np.bool_]:
-    """Say which rows have no group because their value is missing.
+    """Return which rows have no group because their value is missing.
 
     Examples
     --------
+    >>> import pandas as pd
     >>> column = Column("people", pd.Series(["m", "", "f"], name="sex"))
     >>> group_gaps(column, Sensitive(column="sex")).tolist()
     [False, True, False]
@@ -192,55 +251,36 @@ def group_gaps(column: Column, sensitive: Sensitive) -> npt.NDArray[np.bool_]:
     if not sensitive.bins:
         return column.missing & (MISSING not in (sensitive.groups or ()))
     gaps = column.missing_number if sensitive.intervals else column.missing
-    listed: npt.NDArray[np.bool_] = column.each(sensitive.bin_of_value.__contains__, np.bool_)
-    return gaps & ~listed
+    in_bin: npt.NDArray[np.bool_] = column.each(sensitive.bin_of_value.__contains__, np.bool_)
+    return gaps & ~in_bin
 
 
-def _group_codes(
-    column: Column, sensitive: Sensitive, levels: tuple[str, ...]
-) -> npt.NDArray[np.int16]:
-    """Code each row's group as an index into `levels`; -1 where the value is in none."""
-    names = sensitive.bin_of_value if sensitive.bins else {level: level for level in levels}
-    code = {value: levels.index(name) for value, name in names.items()}
-    codes = column.each(lambda text: code.get(text, -1), np.int16)
-    if sensitive.intervals:
-        left = np.flatnonzero(codes < 0)
-        numbers = column.take(codes < 0).numbers
-        for b in sensitive.intervals:
-            low, high = b.interval
-            codes[left[(low <= numbers) & (numbers <= high)]] = levels.index(b.name)
-    return codes
-
-
-def _outside(
+def _refuse_group(
     column: Column, position: int, sensitive: Sensitive, levels: tuple[str, ...]
 ) -> NoReturn:
-    text = column.text(position)
+    text, place = column.text(position), column.place(position)
     if sensitive.bins:
         raise DataError(
-            f"{column.place(position)}: '{text}' is in no bin of '{sensitive.name}' "
-            f"({', '.join(levels)}): add a bin, or rest= for all other values"
+            f"{place}: '{text}' is in no bin of '{sensitive.name}' ({', '.join(levels)}): add a "
+            "bin, or rest= for all other values"
         )
-    raise DataError(
-        f"{column.place(position)}: {unknown('group', text, levels)}: "
-        "add it to groups, or give rest= for all other values"
-    )
+    problem = unknown("group", text, levels)
+    raise DataError(f"{place}: {problem}: add it to groups, or give rest= for all other values")
 
 
-def _check_members(
-    column: Column,
-    sensitive: Sensitive,
-    levels: tuple[str, ...],
-    counts: npt.NDArray[np.intp],
-) -> tuple[str, ...]:
+def _check_groups(
+    column: Column, sensitive: Sensitive, sizes: dict[str, int], remarks: Remarks
+) -> None:
     """Refuse groups that cannot be compared, unless the groups were fixed beforehand."""
     where = f"{column.table}: sensitive column '{column.name}'"
-    sizes = dict(zip(levels, counts.tolist(), strict=True))
-    out = sizes.pop(MISSING, 0)
-    notes = (f"{where}: not recorded in {out} of {counts.sum()} rows",) * bool(out)
+    rows = sum(sizes.values())
+    if unrecorded := sizes.pop(MISSING, 0):
+        remarks.add(f"{where}: not recorded in {unrecorded} of {rows} rows")
     if sensitive.groups is not None:
         small = ", ".join(f"'{group}' ({n})" for group, n in sizes.items() if n < 2)
-        return notes + (f"{where}: groups with fewer than two members: {small}",) * bool(small)
+        if small:
+            remarks.add(f"{where}: groups with fewer than two members: {small}")
+        return
     if sum(n > 0 for n in sizes.values()) < 2:
         only = max(sizes, key=lambda group: sizes[group], default=MISSING)
         raise DataError(
@@ -254,46 +294,20 @@ def _check_members(
                 f"{where}: group '{group}' has {members}: merge it with others by bins"
                 " (or values and rest)"
             )
-    return notes
 
 
-Gap = tuple[Column, npt.NDArray[np.bool_]]
-"""A column, and which of its rows have no value."""
-
-MANY_ROWS = 0.05
-"""Leaving out a larger share of rows is a warning."""
-MOVED_RATE = 0.01
-"""So is moving the share of favourable labels by more."""
-_MOST_SHOWN = 10  # groups that a warning counts
-
-
-class WithoutGaps(NamedTuple):
-    """Columns after missing values were dealt with, and what was done.
-
-    Parameters
-    ----------
-    task : Task
-        It has the group ``?`` where a sensitive value is missing.
-    dropped, filled : tuple of str
-        Lines about rows that were left out, and about values that were filled in.
-    twisted : bool
-        Whether leaving out rows changed the table enough to warn of it.
-    kept : ndarray of bool, optional
-        Which rows are left; None if all are.
-    """
-
-    columns: Columns
-    task: Task
-    dropped: tuple[str, ...]
-    filled: tuple[str, ...]
-    twisted: bool = False
-    kept: npt.NDArray[np.bool_] | None = None
-
-
-def without_missing(columns: Columns, task: Task, name: str, *, partial: bool) -> WithoutGaps:
+def without_missing(
+    columns: Columns, task: Task, name: str, remarks: Remarks, *, partial: bool
+) -> tuple[Columns, Task, npt.NDArray[np.intp] | None]:
     """Leave out rows without a label or a client, and do with other gaps as the policy says.
 
     A feature without any value is refused, unless the table is one of several (`partial`).
+
+    Returns
+    -------
+    columns, task, places
+        The task has the group ``?`` where a sensitive value is missing. `places` are the rows
+        that are left, or None if all are.
     """
     keys = [(columns[c], columns[c].missing) for c in (task.label, task.client) if c is not None]
     groups = [(columns[s.column], group_gaps(columns[s.column], s)) for s in task.sensitive]
@@ -306,60 +320,56 @@ def without_missing(columns: Columns, task: Task, name: str, *, partial: bool) -
         [gap for gap in [*keys, *groups, *features] if policies[gap[0].name] == "error"],
         "fill it in, or set missing='level' or 'drop'",
     )
-    dropped = [g for g in [*groups, *features] if policies[g[0].name] == "drop"]
-    sensitive = tuple(
-        _with_unrecorded(s, gap) if policies[s.column] == "level" else s
-        for s, gap in zip(task.sensitive, groups, strict=True)
-    )
-    task = task.model_copy(update={"sensitive": sensitive})
-    filled = tuple(
-        f"{name}: column '{c.name}': {g.sum()} of {len(g)} values missing, "
-        + ("filled with the mean and marked" if c.name in (task.numeric or ()) else
-           f"kept as the level '{MISSING}'")
-        for c, g in features
-        if g.any() and policies[c.name] == "level"
-    )  # fmt: skip
+    sensitive = []
+    for s, (column, gap) in zip(task.sensitive, groups, strict=True):
+        unrecorded = policies[s.column] == "level" and gap.any()
+        sensitive.append(s.with_unrecorded(list(column.levels)) if unrecorded else s)
+    task = task.model_copy(update={"sensitive": tuple(sensitive)})
+    dropped = [gap for gap in [*groups, *features] if policies[gap[0].name] == "drop"]
     gaps = [gap for gap in [*keys, *dropped] if gap[1].any()]
-    if not gaps:
-        return WithoutGaps(columns, task, (), filled)
-    lost = np.any([gap for _, gap in gaps], axis=0)
-    counts = ", ".join(f"{c.name} {g.sum()}" for c, g in gaps)
-    if lost.all():
-        raise DataError(
-            f"{name}: every row has a missing value where none may be ({counts}): use "
-            "missing='level', or choose other columns"
-        )
-    said = f"{name}: {lost.sum()} of {len(lost)} rows left out, missing values ({counts})"
-    kept = {c: column.take(~lost) for c, column in columns.items()}
-    twist = _twist(columns, task, lost)
-    line = f"{said}; {twist}" if twist else said
-    return WithoutGaps(kept, task, (line,), filled, bool(twist), ~lost)
+    places = None
+    if gaps:
+        lost = np.any([gap for _, gap in gaps], axis=0)
+        counts = ", ".join(f"{c.name} {g.sum()}" for c, g in gaps)
+        if lost.all():
+            raise DataError(
+                f"{name}: every row has a missing value where none may be ({counts}): use "
+                "missing='level', or choose other columns"
+            )
+        line = f"{name}: {lost.sum()} of {len(lost)} rows left out, missing values ({counts})"
+        effect = _effect_of_leaving_out(lost, columns, task)
+        remarks.add("; ".join([line, *effect]), kind="dropped", warn=bool(effect))
+        columns = {c: column.take(~lost) for c, column in columns.items()}
+        places = np.flatnonzero(~lost)
+    for column, gap in features:
+        if gap.any() and policies[column.name] == "level":
+            numeric = column.name in (task.numeric or ())
+            fate = (
+                "filled with the mean and marked" if numeric else f"kept as the level '{MISSING}'"
+            )
+            line = f"{name}: column '{column.name}': {gap.sum()} of {len(gap)} values missing"
+            remarks.add(f"{line}, {fate}", kind="filled")
+    return columns, task, places
 
 
-def _with_unrecorded(sensitive: Sensitive, gap: Gap) -> Sensitive:
-    """Add the group ``?`` if a value is missing."""
-    column, missing = gap
-    return sensitive.with_unrecorded(list(column.levels)) if missing.any() else sensitive
-
-
-def _twist(columns: Columns, task: Task, lost: npt.NDArray[np.bool_]) -> str:
-    """Say what leaving out rows does to the table; nothing if it is hardly anything."""
+def _effect_of_leaving_out(lost: npt.NDArray[np.bool_], columns: Columns, task: Task) -> list[str]:
+    """Return how leaving out rows changes the table; nothing if it hardly does."""
     label = columns[task.label]
     codes = label_codes(label.levels, task)
     y = label.each(lambda text: codes.get(text, -1), np.int64)
     before, after = ((y[rows] == 1).mean() for rows in (y >= 0, (y >= 0) & ~lost))
     if lost.mean() <= MANY_ROWS and abs(after - before) <= MOVED_RATE:
-        return ""
-    said = [
+        return []
+    effect = [
         f"{task.label} = {task.favourable} in {before:.1%} of the rows before, {after:.1%} now"
     ]
     for sensitive in task.sensitive:
         column = columns[sensitive.column]
         gone = column.take(lost).counts
-        found = [(g, gone[g], rows) for g, rows in sorted(column.counts.items())]
-        shown = ", ".join(f"{g} {n} of {rows}" for g, n, rows in found[:_MOST_SHOWN] if n)
-        said.append(f"rows left out by {sensitive.name}: {shown or 'none'}")
-    return "; ".join(said)
+        groups = sorted(column.counts.items())[:_MOST_SHOWN]
+        shown = ", ".join(f"{g} {gone[g]} of {rows}" for g, rows in groups if gone[g])
+        effect.append(f"rows left out by {sensitive.name}: {shown or 'none'}")
+    return effect
 
 
 def feature_gaps(columns: Columns, task: Task) -> list[Gap]:

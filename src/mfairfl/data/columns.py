@@ -1,4 +1,4 @@
-"""The columns of a raw frame: their values as text, as numbers, or as codes of groups."""
+"""The columns of a raw frame: their values as text or as numbers, each distinct cell read once."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from mfairfl.data.values import (
     LARGEST,
@@ -99,7 +97,7 @@ class Column:
         return self if self.recognised is None else self.but(rules=self.recognised.rules)
 
     def but(self, **changes: Any) -> Column:
-        """Return the same cells with another `table` or other `rules`, not looked through anew."""
+        """Return the same cells with another `table` or other `rules`, not factorised anew."""
         column = replace(self, **changes)
         if "_cells" in self.__dict__:
             column.__dict__["_cells"] = self._cells
@@ -115,9 +113,10 @@ class Column:
                 f"{self.table}: column '{self.name}' holds nested values ({error}): "
                 "list it in ignore or split it into plain columns"
             ) from error
-        kept = codes.astype(np.int32)  # half the memory, for as long as the column lives
-        # Plain str objects: walking an Arrow array is slow.
-        return kept, uniques.tolist() if self.series.dtype == "str" else uniques
+        # int32: half the memory, for as long as the column lives. Plain str objects: walking an
+        # Arrow array is slow.
+        texts = uniques.tolist() if self.series.dtype == "str" else uniques
+        return codes.astype(np.int32), texts
 
     @cached_property
     def _distinct(self) -> tuple[npt.NDArray[np.int32], list[str]]:
@@ -157,32 +156,18 @@ class Column:
     def strings(self) -> pd.Series[str]:
         """The same texts as a series, numbered from 0."""
         codes, texts = self._distinct
-        found = pd.Series(texts, dtype="str").take(np.where(codes < 0, len(texts) - 1, codes))
-        return found.reset_index(drop=True)
-
-    def joined(self, convert: Callable[[str], str], separator: str) -> pa.Buffer:
-        """Return the converted texts of all rows, joined, as UTF-8.
-
-        Examples
-        --------
-        >>> Column("people", pd.Series(["m", None, "f"])).joined(str.upper, ", ").to_pybytes()
-        b'M, ?, F'
-        """
-        codes, texts = self._distinct
-        pieces = pa.array([convert(text) for text in texts], pa.large_string())
-        rows = pieces.take(pa.array(np.where(codes < 0, len(texts) - 1, codes)))
-        whole = pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)
-        return pc.binary_join(whole, pa.scalar(separator, pa.large_string()))[0].as_buffer()
+        series = pd.Series(texts, dtype="str").take(np.where(codes < 0, len(texts) - 1, codes))
+        return series.reset_index(drop=True)
 
     @cached_property
     def counts(self) -> Counter[str]:
         """How many rows hold each text, a missing value as ``?``."""
         codes, texts = self._distinct
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         rows = np.bincount(codes + 1, minlength=len(texts)).tolist()
         for text, n in zip([MISSING, *texts[:-1]], rows, strict=True):
-            found[text] += n
-        return +found
+            counts[text] += n  # several cells may have one text
+        return +counts
 
     def positions(self, levels: Sequence[str]) -> npt.NDArray[np.intp]:
         """Return each row's position among `levels`, -1 where its text is none of them."""
@@ -217,30 +202,26 @@ class Column:
     def numbers(self) -> npt.NDArray[np.float64]:
         """The values as float64, a missing one as nan; a column that is not numbers is refused."""
         if self._kind in "mn":  # no detour through text for what is a number already
+            missing = parse(self.rules.missing_codes, _PLAIN)
             numbers = self._typed
-            numbers = np.where(np.isin(numbers, self._numeric_codes), np.nan, numbers)
+            numbers = np.where(np.isin(numbers, missing[np.isfinite(missing)]), np.nan, numbers)
         else:
             numbers = self._parsed(self.rules)
         # nan is "missing"; inf marks what is not a number, as no number may be that large.
         refused = np.abs(numbers) > LARGEST
-        if refused.any() and self.recognised is None:
+        if not refused.any():
+            return numbers
+        recognised = self.recognised
+        if recognised is None:
             self._refuse(int(refused.argmax()))
-        if refused.any() and self.recognised is not None:
-            numbers = self._parsed(self.recognised.rules)
-        return numbers
-
-    @property
-    def _numeric_codes(self) -> list[float]:
-        codes = parse(self.rules.missing_codes, ColumnRules())
-        return [code for code in codes.tolist() if np.isfinite(code)]
+        return self._parsed(recognised.rules)
 
     def _parsed(self, rules: ColumnRules) -> npt.NDArray[np.float64]:
         codes, texts = self._distinct
-        odd = set(rules.missing_codes)
-        worth = parse([MISSING if text in odd else text for text in texts], rules)
-        return worth[codes]
+        missing = set(rules.missing_codes)
+        return parse([MISSING if text in missing else text for text in texts], rules)[codes]
 
-    def _refuse(self, position: int) -> None:
+    def _refuse(self, position: int) -> NoReturn:
         text, place = self.text(position), self.place(position)
         endless = text.lstrip("+-").lower() in ("inf", "infinity")
         if endless or np.isfinite(parse([text], self.rules)[0]):
@@ -263,50 +244,45 @@ class Column:
         """Which rows have no value, read as a number: "NA" and its like are missing too."""
         if self._kind in "mn":
             return np.isnan(self.numbers)
-        odd = set(MISSING_NUMBERS)
-        if self.recognised is not None:
-            odd |= self.recognised.odd.keys()
-        return self.each(lambda text: text in odd, np.bool_)
+        unread = {} if self.recognised is None else self.recognised.odd
+        return self.each(lambda text: text in MISSING_NUMBERS or text in unread, np.bool_)
 
     @property
     def not_numbers(self) -> npt.NDArray[np.bool_]:
         """Which rows hold a text that does not read as a number ("007" does not)."""
         if self.recognised is not None:
-            odd = set(self.recognised.odd)
-        else:
-            levels = list(self.levels)
-            odd = set(itertools.compress(levels, ~are_numbers(levels, self.rules)))
-        return self.each(lambda text: text in odd, np.bool_)
+            return self.each(self.recognised.odd.__contains__, np.bool_)
+        levels = list(self.levels)
+        words = set(itertools.compress(levels, ~are_numbers(levels, self.rules)))
+        return self.each(words.__contains__, np.bool_)
 
     @property
     def example(self) -> str:
         """A cell that was not written as a plain number, and what it was read as."""
         if self.recognised is None or self._kind in "mn":
             return ""
-        texts = [text for text in self.levels if text not in self.recognised.odd]
-        dressed = (text for text in texts if not are_numbers([text], ColumnRules())[0])
-        first = next((text for text in dressed if text not in MISSING_NUMBERS), None)
-        if first is None:
-            return ""
-        return f"'{first}' is read as {parse([first], self.recognised.rules)[0]:.12g}"
+        for text in self.levels:
+            plain = text in MISSING_NUMBERS or are_numbers([text], _PLAIN)[0]
+            if not plain and text not in self.recognised.odd:
+                return f"'{text}' is read as {parse([text], self.recognised.rules)[0]:.12g}"
+        return ""
 
     @property
     def doubts(self) -> list[str]:
         """What a reader should check of how a column of numbers was read."""
         question = "" if self.recognised is None else self.recognised.question
-        asked = [f"{self.table}: column '{self.name}': {question}"] * bool(question)
-        return [*asked, *filter(None, [self.unread])]
+        doubts = [question and f"{self.table}: column '{self.name}': {question}", self.unread]
+        return [doubt for doubt in doubts if doubt]
 
     @property
     def unread(self) -> str:
         """Which cells of a column of numbers could not be read; empty if all could."""
-        found = self.recognised
-        if found is None or not found.odd:
+        if self.recognised is None or not self.recognised.odd:
             return ""
-        total, count = sum(self.levels.values()), sum(found.odd.values())
-        odd = np.flatnonzero(self.not_numbers)[:_SHOWN]
+        total, count = sum(self.levels.values()), sum(self.recognised.odd.values())
+        places = np.flatnonzero(self.not_numbers)[:_SHOWN]
         index = self.series.index
-        cells = [f"{index.name or 'row'} {index[i]} holds '{self.text(i)}'" for i in odd]
+        cells = [f"{index.name or 'row'} {index[i]} holds '{self.text(i)}'" for i in places]
         more = f" and {count - _SHOWN} more" * (count > _SHOWN)
         return (
             f"{self.table}: column '{self.name}': {total - count:,} of {total:,} values are "
@@ -317,10 +293,7 @@ class Column:
     def coerced(self) -> int:
         """How many texts lost surrounding spaces or needless decimals on reading."""
         codes, uniques = self._cells
-        changed = [
-            isinstance(v, str) and v.strip() not in ("", MISSING) and canonical_text(v) != v
-            for v in uniques
-        ]
+        changed = [isinstance(v, str) and canonical_text(v) not in (v, MISSING) for v in uniques]
         return int(np.array([*changed, False])[codes].sum())
 
 
@@ -345,21 +318,22 @@ def require_present(present: Iterable[str], needed: Iterable[str], table: str) -
     --------
     >>> require_present(["age", "sex"], ["sex"], "new.csv")
     """
-    known = list(present)
-    lacking = [name for name in dict.fromkeys(needed) if name not in known]
+    columns = list(present)
+    lacking = [name for name in dict.fromkeys(needed) if name not in columns]
     if not lacking:
         return
-    several, named = len(lacking) > 1, ", ".join(f"'{name}'" for name in lacking)
-    near = get_close_matches(lacking[0].lower(), [name.lower() for name in known], n=1)
-    alike = next((name for name in known if [name.lower()] == near), None)
-    shown = ", ".join(known[:10]) + ", ..." * (len(known) > 10)
-    add = f"add {'them' if several else 'it'} (there are {shown})"
-    fix = f"rename '{alike}' if it is meant" if alike else add
-    raise DataError(f"{table} lacks the column{'s' * several} {named}: {fix}")
+    several, quoted = len(lacking) > 1, ", ".join(f"'{name}'" for name in lacking)
+    lower = {name.lower(): name for name in columns}
+    if near := get_close_matches(lacking[0].lower(), lower, n=1):
+        fix = f"rename '{lower[near[0]]}' if it is meant"
+    else:
+        shown = ", ".join(columns[:10]) + ", ..." * (len(columns) > 10)
+        fix = f"add {'them' if several else 'it'} (there are {shown})"
+    raise DataError(f"{table} lacks the column{'s' * several} {quoted}: {fix}")
 
 
-def lookalike(name: str, known: Iterable[str]) -> bool:
-    """Say whether a known name differs in nothing but case, spaces and punctuation.
+def lookalike(name: str, others: Iterable[str]) -> bool:
+    """Return whether another name differs in nothing but case, spaces and punctuation.
 
     Examples
     --------
@@ -370,4 +344,4 @@ def lookalike(name: str, known: Iterable[str]) -> bool:
     def bare(text: str) -> str:
         return "".join(filter(str.isalnum, text)).casefold()
 
-    return any(bare(other) == bare(name) for other in known)
+    return any(bare(other) == bare(name) for other in others)

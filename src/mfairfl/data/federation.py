@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mfairfl.colours import MUTED, PALETTE, tint
+from mfairfl.data.coding import Treated
 from mfairfl.data.encoder import Encoder, Inputs
-from mfairfl.data.table import Treated
 from mfairfl.data.task import Attribute, Task
 from mfairfl.errors import DataError
 from mfairfl.text import aligned

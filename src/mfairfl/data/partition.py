@@ -16,9 +16,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from mfairfl.data.assembly import assemble, check_seed, split_client
+from mfairfl.data.coding import treated
 from mfairfl.data.encoder import EncoderConfig
 from mfairfl.data.federation import Federation
-from mfairfl.data.table import Table, treated
+from mfairfl.data.table import Table
 from mfairfl.data.task import Attribute
 from mfairfl.errors import DataError, require_known
 from mfairfl.randomness import stream

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ from pydantic import ValidationError
 
 from mfairfl.data.coding import (
     ORDERED_LABELS,
+    Remarks,
+    Treated,
     coded_labels,
     feature_gaps,
     group_codes,
@@ -41,27 +43,6 @@ from mfairfl.data.files import FileContent, FileFormat, read_file, read_frame
 from mfairfl.data.task import Attribute, Sensitive, Task
 from mfairfl.data.values import MISSING, ColumnRules, Reading
 from mfairfl.errors import ConfigError, DataError, first_problem
-
-TreatmentKind = Literal["dropped", "filled", "merged", "proxy"]
-"""Rows or columns left out; values filled in; values made one; a feature that tells the group."""
-
-
-class Treated(NamedTuple):
-    """One line about what was done, or about what a feature gives away."""
-
-    kind: TreatmentKind
-    line: str
-
-
-def treated(kind: TreatmentKind, lines: Iterable[str]) -> tuple[Treated, ...]:
-    """Return lines of one kind.
-
-    Examples
-    --------
-    >>> treated("dropped", ["3 of 9 rows left out"])
-    (Treated(kind='dropped', line='3 of 9 rows left out'),)
-    """
-    return tuple(Treated(kind, line) for line in lines)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -187,7 +168,7 @@ def task_from_roles(
     name: str = "frame",
     **fields: Any,
 ) -> Task:
-    """Say what the columns of a frame mean, in the fewest words.
+    """Return the task of a frame of which a few columns are named.
 
     Parameters
     ----------
@@ -214,33 +195,28 @@ def task_from_roles(
     """
     rules = {key: fields[key] for key in Reading.model_fields if key in fields}
     columns = columns_of(read_frame(frame), name, Reading(**rules))
-    known = ", ".join(columns)
+    names = ", ".join(columns)
     if label is None:
-        raise ConfigError(f"{name}: which column is predicted? Pass label= (columns: {known})")
-    chosen = (sensitive,) if isinstance(sensitive, str | Sensitive) else tuple(sensitive)
-    if not chosen:
-        raise ConfigError(f"{name}: fair for whom? Pass sensitive= (columns: {known})")
+        raise ConfigError(f"{name}: which column is predicted? Pass label= (columns: {names})")
+    attributes = (sensitive,) if isinstance(sensitive, str | Sensitive) else tuple(sensitive)
+    if not attributes:
+        raise ConfigError(f"{name}: fair for whom? Pass sensitive= (columns: {names})")
     require_columns(columns, [label], name)
     if favourable is None:
-        favourable = _favourable(columns[label])
-    fields |= {"label": label, "favourable": favourable, "sensitive": chosen, "client": client}
+        levels = list(columns[label].levels)
+        if levels not in ORDERED_LABELS:
+            raise ConfigError(
+                f"{name}: which value of '{label}' is good for a person? Pass favourable= "
+                f"(values: {listed(levels)})"
+            )
+        favourable = levels[1]
+    fields |= {"label": label, "favourable": favourable, "sensitive": attributes, "client": client}
     try:
         task = Task(**fields)
     except ValidationError as error:
         raise ConfigError(f"{name}: {first_problem(error, Task)}") from error
     require_columns(columns, task.named_columns, name)
     return task
-
-
-def _favourable(label: Column) -> str:
-    """Return the favourable value of a label whose two values have an obvious order."""
-    found = list(label.levels)
-    if found in ORDERED_LABELS:
-        return found[1]
-    raise ConfigError(
-        f"{label.table}: which value of '{label.name}' is good for a person? Pass favourable= "
-        f"(values: {listed(found)})"
-    )
 
 
 def features_frame(frame: Any, task: Task, *, name: str = "the frame") -> pd.DataFrame:
@@ -312,42 +288,32 @@ def table_from_columns(
     columns = _with_absent(columns, task, name)
     require_columns(columns, task.named_columns, name)
     partial = task.resolved  # one of several files: it may lack values that others hold
-    task, role_notes, doubtful = _with_roles(columns, task, name)
-    lost = [line for c in task.numeric or () if (line := columns[c].unread)]
-    columns, task, reading_notes, unread = _read_numbers(columns, task, partial=partial)
-    gaps = without_missing(columns, task, name, partial=partial)
-    columns, task = gaps.columns, gaps.task
-    y, task, label_notes, respelt = coded_labels(columns[task.label], task)
-    coded = [group_codes(columns[s.column], s) for s in task.sensitive]
-    task = task.model_copy(update={"sensitive": tuple(resolved for _, resolved, _ in coded)})
-    X, trimmed = _features(columns, task), _coercion_notes(columns, task, name)
+    remarks = Remarks(list(notes))
+    task = _with_roles(columns, task, name, remarks)
+    columns, task = _read_numbers(columns, task, remarks, partial=partial)
+    columns, task, places = without_missing(columns, task, name, remarks, partial=partial)
+    y, task = coded_labels(columns[task.label], task, remarks)
+    coded = [group_codes(columns[s.column], s, remarks) for s in task.sensitive]
+    task = task.model_copy(update={"sensitive": tuple(resolved for _, resolved in coded)})
+    for column in dict.fromkeys(
+        [task.label, *(s.column for s in task.sensitive), *(task.categorical or ())]
+    ):
+        if count := columns[column].coerced:
+            line = f"{count} values trimmed (spaces or needless decimals)"
+            remarks.add(f"{name}: column '{column}': {line}", kind="merged")
     return Table(
-        X=X,
+        X=_features(columns, task),
         y=y,
-        groups=_side_by_side([codes for codes, _, _ in coded], len(y)),
+        groups=_side_by_side([codes for codes, _ in coded], len(y)),
         attributes=task.attributes,
         clients=None if task.client is None else columns[task.client].each(str, np.str_),
         task=task,
         name=name,
         sha256=sha256,
-        notes=(
-            *notes,
-            *role_notes,
-            *reading_notes,
-            *(() if gaps.twisted else gaps.dropped),
-            *gaps.filled,
-            *label_notes,
-            *respelt,
-            *(note for _, _, group_notes in coded for note in group_notes),
-            *trimmed,
-        ),
-        warnings=(*(gaps.dropped if gaps.twisted else ()), *unread, *doubtful),
-        treatment=(
-            *treated("dropped", [*role_notes, *gaps.dropped]),
-            *treated("filled", [*lost, *gaps.filled]),
-            *treated("merged", [*respelt, *trimmed]),
-        ),
-        places=None if gaps.kept is None else np.flatnonzero(gaps.kept),
+        notes=tuple(remarks.notes),
+        warnings=tuple(remarks.warnings),
+        treatment=tuple(sorted(remarks.treatment, key=lambda done: done.kind)),
+        places=places,
     )
 
 
@@ -365,54 +331,54 @@ def _with_absent(columns: Columns, task: Task, name: str) -> Columns:
     if not lacking or not columns:
         return columns
     index = next(iter(columns.values())).series.index
-    empty = (pd.Series(None, index=index, name=c, dtype=object) for c in lacking)
-    return {**columns, **{str(series.name): Column(name, series) for series in empty}}
+    absent = {c: pd.Series(None, index=index, name=c, dtype=object) for c in lacking}
+    return {**columns, **{c: Column(name, series) for c, series in absent.items()}}
 
 
-def _with_roles(columns: Columns, task: Task, name: str) -> tuple[Task, list[str], list[str]]:
+def _with_roles(columns: Columns, task: Task, name: str, remarks: Remarks) -> Task:
     """Fill in numeric and categorical; note columns left out, warn of those that hold both."""
     never = task.not_features
     numeric = [c for c in task.numeric or () if c not in never]
     categorical = [c for c in task.categorical or () if c not in never]
     others = [c for c in columns if c not in {*never, *numeric, *categorical}]
-    notes, doubtful = [], []
     if task.numeric is None or task.categorical is None:
         for column in (columns[c] for c in others):
             (categorical if column.recognised is None else numeric).append(column.name)
             text, values = column.not_numbers, int((~column.missing).sum())
             if column.recognised is None and 2 * text.sum() < values:
                 first = int(text.argmax())
-                doubtful.append(
+                remarks.add(
                     f"{column.place(first)}: '{column.text(first)}' is not a number, so the "
                     f"column is categorical ({text.sum()} of {values} values are text); if it "
-                    "holds numbers, correct these cells or declare them as missing_codes"
+                    "holds numbers, correct these cells or declare them as missing_codes",
+                    warn=True,
                 )
     elif left_out := [c for c in others if c not in {s.column for s in task.sensitive}]:
-        notes.append(f"{name}: columns without a role, left out: {', '.join(left_out)}")
+        line = f"{name}: columns without a role, left out: {', '.join(left_out)}"
+        remarks.add(line, kind="dropped")
     if not numeric and not categorical:
         raise DataError(f"{name}: no feature columns are left: list some in numeric, categorical")
     roles = {"numeric": tuple(numeric), "categorical": tuple(categorical)}
-    return task.model_copy(update=roles), notes, doubtful
+    return task.model_copy(update=roles)
 
 
 def _read_numbers(
-    columns: Columns, task: Task, *, partial: bool
-) -> tuple[Columns, Task, list[str], list[str]]:
-    """Settle the notation of the numeric columns, and keep it in the task unless it is fixed.
-
-    Returns
-    -------
-    columns, task, notes, warnings
-    """
-    numeric = {c: columns[c].as_numbers() for c in task.numeric or ()}
-    read = [(columns[c], columns[c].example) for c in numeric]
-    notes = [f"{c.table}: column '{c.name}': {example}" for c, example in read if example]
-    doubts = [doubt for c in numeric for doubt in columns[c].doubts]
+    columns: Columns, task: Task, remarks: Remarks, *, partial: bool
+) -> tuple[Columns, Task]:
+    """Settle the notation of the numeric columns, and keep it in the task unless it is fixed."""
+    rules = {}
+    for column in (columns[c] for c in task.numeric or ()):
+        if example := column.example:
+            remarks.add(f"{column.table}: column '{column.name}': {example}")
+        for doubt in column.doubts:
+            remarks.add(doubt, kind="filled" if doubt == column.unread else None, warn=True)
+        columns = {**columns, column.name: column.as_numbers()}
+        settled = columns[column.name].rules
+        if settled != task.rules(column.name):
+            rules[column.name] = _own_rules(settled, task, column.name)
     if not partial:
-        found = {c: one.rules for c, one in numeric.items() if one.rules != task.rules(c)}
-        kept = {c: _own_rules(rules, task, c) for c, rules in found.items()}
-        task = task.model_copy(update={"columns": {**task.columns, **kept}})
-    return {**columns, **numeric}, task, notes, doubts
+        task = task.model_copy(update={"columns": {**task.columns, **rules}})
+    return columns, task
 
 
 def _own_rules(rules: ColumnRules, task: Task, column: str) -> ColumnRules:
@@ -428,21 +394,11 @@ def _features(columns: Columns, task: Task) -> pd.DataFrame:
     return pd.DataFrame(numeric | texts)
 
 
-def _coercion_notes(columns: Columns, task: Task, name: str) -> list[str]:
-    """Note texts that were trimmed, in the columns that are read as text."""
-    texts = dict.fromkeys([task.label, *(s.column for s in task.sensitive)])
-    return [
-        f"{name}: column '{c}': {n} values trimmed (spaces or needless decimals)"
-        for c in texts | dict.fromkeys(task.categorical or ())
-        if (n := columns[c].coerced)
-    ]
-
-
 def _values_sha256(columns: Columns) -> str:
     digest = hashlib.sha256()
     for name, column in columns.items():
         # JSON keeps the borders between values, which plain joining would blur.
         digest.update(f"[{json.dumps(name)}, [".encode())
-        digest.update(column.joined(json.dumps, ", "))
+        digest.update(", ".join(column.each(json.dumps, object)).encode())
         digest.update(b"]]")
     return digest.hexdigest()

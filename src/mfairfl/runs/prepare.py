@@ -11,9 +11,9 @@ import numpy as np
 from torch import nn
 
 from mfairfl.data import SPLITS, Federation, Split, Table, load_dataset, partition, read_table
+from mfairfl.data.coding import treated
 from mfairfl.data.files import FileContent, read_file
 from mfairfl.data.quality import SERIOUS, copies_of, trap_lines, traps_of
-from mfairfl.data.table import treated
 from mfairfl.engine.embedded import counts_of, splits_of, summarize
 from mfairfl.engine.state import Setup
 from mfairfl.errors import ConfigError

@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from mfairfl.data import Federation, Split, Task
-from mfairfl.data.table import TreatmentKind
+from mfairfl.data.coding import TreatmentKind
 from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Kind, Rule
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem

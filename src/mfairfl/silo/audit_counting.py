@@ -283,5 +283,5 @@ def _groups(columns: Columns, sensitive: Sensitive, name: str) -> NDArray[np.obj
     if known.rest is None:
         known = known.model_copy(update={"rest": MISSING})
     column: Column = columns[sensitive.column]
-    codes, resolved, _ = group_codes(column, known)
+    codes, resolved = group_codes(column, known)
     return np.array(resolved.groups, dtype=object)[codes]
