@@ -7,7 +7,7 @@ import pytest
 import tomli_w
 
 from audit_silos import predictions
-from mfairfl.cli.deploy_audit import requested_audit
+from mfairfl.cli.audit import requested_audit
 from mfairfl.deployment.audit_request import AuditRequest
 
 GOOD = ("--prediction", "decision", "--selected", "yes", "--sensitive", "sex")

@@ -17,16 +17,13 @@ from typing import Annotated, Any
 import typer
 
 from mfairfl import __version__
-from mfairfl.cli.audit import audit
+from mfairfl.cli.audit import audit, deploy_audit
+from mfairfl.cli.checks import doctor, init
 from mfairfl.cli.compare import compare
 from mfairfl.cli.data import app as data_app
 from mfairfl.cli.deploy import app as deploy_app
-from mfairfl.cli.deploy_audit import deploy_audit
-from mfairfl.cli.deploy_ledger import deploy_ledger
-from mfairfl.cli.doctor import doctor
 from mfairfl.cli.explain import explain
 from mfairfl.cli.flags import command
-from mfairfl.cli.init import init
 from mfairfl.cli.predict import predict
 from mfairfl.cli.report import report
 from mfairfl.cli.reproduce import reproduce
@@ -65,7 +62,6 @@ for verb in _VERBS:
     command(app)(verb)
 app.add_typer(data_app, name="data")
 command(deploy_app, "audit")(deploy_audit)
-command(deploy_app, "ledger")(deploy_ledger)
 app.add_typer(deploy_app, name="deploy")
 
 

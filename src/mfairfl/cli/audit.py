@@ -1,4 +1,4 @@
-"""`mfairfl audit`: any model's decisions, from any tool."""
+"""`mfairfl audit` and `mfairfl deploy audit`: any model's decisions, from rows or from counts."""
 
 from __future__ import annotations
 
@@ -8,32 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import (
-    Delimiter,
-    Encoding,
-    Header,
-    Json,
-    Sheet,
-    option_flags,
-    parsed,
-    split_names,
-)
+from mfairfl.cli.deploy import journal_progress, silo_files
+from mfairfl.cli.flags import FILE_OPTIONS, Json, file_format, option_flags, parsed, split_names
+from mfairfl.errors import ConfigError, require_extra
 from mfairfl.report.audit_options import AUDIT_OPTIONS, ROW_OPTIONS
-from mfairfl.runs.options import Option, nested
+from mfairfl.runs.options import Option, dotted, nested
 
 if TYPE_CHECKING:
+    from mfairfl.deployment.audit_request import AuditRequest
     from mfairfl.report.document import Document
 
-_OPTIONS = AUDIT_OPTIONS | ROW_OPTIONS
 Baseline = Annotated[
     Path | None,
     typer.Option(
         metavar="AUDIT", help="Earlier audit: what has changed since?", rich_help_panel="Audit"
     ),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace an audit in --out.")]
 
 
-@option_flags(_OPTIONS)
+@option_flags(AUDIT_OPTIONS | ROW_OPTIONS | FILE_OPTIONS)
 def audit(
     rows: Annotated[
         Path,
@@ -44,14 +38,10 @@ def audit(
     *,
     flags: Mapping[str, Any],
     baseline: Baseline = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    header: Header = None,
-    sheet: Sheet = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for audit.html, audit.json and tables as CSV.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an audit in --out.")] = False,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Measure how any model's decisions treat groups, with verdict, intervals and bounds.
@@ -68,8 +58,8 @@ def audit(
     mfairfl audit P.csv --label hired --prediction decision --sensitive sex --split test
     mfairfl audit new.csv --prediction D --sensitive sex --baseline audits/may --out audits/june
     """
-    given = audit_values(flags, _OPTIONS)
-    from mfairfl.data.files import FileFormat, read_file  # noqa: PLC0415 - only when called
+    given = audit_values(flags, AUDIT_OPTIONS | ROW_OPTIONS)
+    from mfairfl.data.files import read_file  # noqa: PLC0415 - only when called
     from mfairfl.report.audit.rows import audit_content  # noqa: PLC0415
     from mfairfl.report.audit_settings import RowOptions, validated  # noqa: PLC0415
     from mfairfl.report.document import Document  # noqa: PLC0415
@@ -78,7 +68,7 @@ def audit(
     if out is not None:
         check_folder(out, replace=force)
     earlier = None if baseline is None else Document.read(baseline)
-    content = read_file(rows, FileFormat(delimiter, encoding, header, sheet))
+    content = read_file(rows, file_format(flags))
     given["sensitive"] = split_names(flags.get("sensitive", ()), content.frame.columns)
     options = validated(RowOptions, given)
     show_audit(
@@ -87,7 +77,7 @@ def audit(
 
 
 def audit_values(flags: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str, Any]:
-    """Return what flags say, by the keys of an audit's options.
+    """Return the values of flags, by the keys of an audit's options.
 
     Examples
     --------
@@ -99,13 +89,98 @@ def audit_values(flags: Mapping[str, Any], options: Mapping[str, Option]) -> dic
 
 
 def show_audit(document: Document, out: Path | None, *, as_json: bool) -> None:
-    """Write the files of an audit, if there is a folder for them, and print what it says."""
+    """Write the files of an audit, if there is a folder for them, and print it."""
     files = [] if out is None else document.write(out)
     if as_json:
         typer.echo(document.to_json(), nl=False)
         return
     typer.echo(str(document), nl=False)
-    typer.echo(f"files: {out}/ ({', '.join(file.name for file in files)})" if files else _NO_FILES)
+    if files:
+        typer.echo(f"files: {out}/ ({', '.join(file.name for file in files)})")
+    else:
+        typer.echo("no files: --out FOLDER writes page, tables and audit.json")
 
 
-_NO_FILES = "no files: --out FOLDER writes page, tables and audit.json"
+# ------------------------------------------------------------------ over silos
+
+
+@option_flags(AUDIT_OPTIONS)
+def deploy_audit(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FEDERATION.toml", help="The coordinator's file.")
+    ] = None,
+    *,
+    flags: Mapping[str, Any],
+    run: Annotated[
+        Path | None,
+        typer.Option(help="Audit the model of this run folder: silos are sent it."),
+    ] = None,
+    silo: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=FILE", help="Try it on this machine: a silo with its file; repeat it."
+        ),
+    ] = None,
+    min_rows: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --silo: rows below which nothing is counted; 10."),
+    ] = None,
+    baseline: Baseline = None,
+    out: Annotated[
+        Path, typer.Option(help="Folder for audit.html, audit.json, tables, counts and journal.")
+    ],
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """At the coordinator: audit decisions over silos, from counts; no row moves.
+
+    Every silo counts the rows of its own file, by the columns that the section `audit` of its
+    silo.toml allows, and withholds counts of few rows. Numbers then have bounds that contain
+    their value on all rows. A section `audit` of FEDERATION.toml may hold settings; flags
+    override them.
+
+    Examples
+    --------
+    mfairfl deploy audit federation.toml --label hired --prediction D --sensitive sex --out may
+    mfairfl deploy audit federation.toml --run runs/adult --out audits/may
+    mfairfl deploy audit --silo a=a.csv --silo b=b.csv --prediction D --sensitive sex --out try
+    """
+    require_extra("flwr", "flower")
+    files = silo_files(silo or ())
+    if (file is None) == (not files):
+        raise ConfigError("give FEDERATION.toml, or files of silos on this machine (--silo)")
+    if min_rows is not None and not files:
+        raise ConfigError("--min-rows: silos set it in their own policy.toml; it goes with --silo")
+    from mfairfl.report.document import Document  # noqa: PLC0415
+    from mfairfl.report.write import check_folder  # noqa: PLC0415 - only when called
+
+    check_folder(out, replace=force)
+    earlier = None if baseline is None else Document.read(baseline)
+    request = requested_audit(file, flags, run)
+
+    with journal_progress(quiet=json) as progress:
+        from mfairfl.deployment.audit import (  # noqa: PLC0415 - loads Flower
+            audit_federation,
+            build_silo_audit,
+        )
+        from mfairfl.deployment.local import audit_local  # noqa: PLC0415
+
+        if file is None:
+            options: dict[str, Any] = {"min_rows": min_rows, "say": progress.note}
+            gathered = audit_local(request, files, out, follower=progress, **options)
+        else:
+            gathered = audit_federation(file, request, out, progress)
+    show_audit(build_silo_audit(request, gathered, earlier), out, as_json=json)
+
+
+def requested_audit(file: Path | None, flags: Mapping[str, Any], run: Path | None) -> AuditRequest:
+    """Lay flags over the section `audit` of the coordinator's file, and check the result."""
+    from mfairfl.deployment.audit_request import AuditRequest  # noqa: PLC0415 - only when called
+    from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
+    from mfairfl.report.audit_settings import validated  # noqa: PLC0415
+
+    given = audit_values(flags, AUDIT_OPTIONS) | ({} if run is None else {"run": run})
+    stated = {} if file is None else load_federation(file).audit.model_dump(exclude_unset=True)
+    request = validated(AuditRequest, nested(dotted(given), stated))
+    request.check()
+    return request

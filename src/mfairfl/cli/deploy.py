@@ -13,6 +13,7 @@ import typer
 
 from mfairfl.cli.flags import (
     ConfigFile,
+    Json,
     RunJson,
     check_data,
     command,
@@ -22,11 +23,12 @@ from mfairfl.cli.flags import (
     run_flags,
     run_option,
 )
-from mfairfl.cli.show import print_run, say, terminal
-from mfairfl.errors import ConfigError, require_extra
+from mfairfl.cli.show import print_json, print_run, print_table, print_text, say, terminal
+from mfairfl.errors import ConfigError, require_extra, unknown
 
 if TYPE_CHECKING:
     from mfairfl.cli.progress import JournalProgress
+    from mfairfl.silo.ledger import LedgerLine
 
 app = typer.Typer(
     help="Silos on machines of their own, over TLS (needs the extra 'flower').",
@@ -39,6 +41,7 @@ app = typer.Typer(
 Federation = Annotated[
     Path, typer.Argument(metavar="FEDERATION.toml", help="The coordinator's file.")
 ]
+SiloFile = Annotated[Path, typer.Argument(metavar="SILO.toml", help="The silo's own file.")]
 
 
 @command(app)
@@ -95,17 +98,17 @@ def local(
 
 def silo_files(pairs: Sequence[str]) -> dict[str, Path]:
     """Read the values of --silo."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for pair in pairs:
         name, equals, path = pair.partition("=")
         if not equals or not name or not path:
             raise ConfigError(f"--silo {pair}: write NAME=FILE, for example north=north.csv")
-        if name in found:
+        if name in files:
             raise ConfigError(f"--silo {pair}: silo '{name}' appears twice")
         if not Path(path).is_file():
             raise ConfigError(f"--silo {pair}: no such file")
-        found[name] = Path(path)
-    return found
+        files[name] = Path(path)
+    return files
 
 
 @contextmanager
@@ -205,7 +208,7 @@ def server(file: Federation) -> None:
 
 @command(app)
 def silo(
-    file: Annotated[Path, typer.Argument(metavar="SILO.toml", help="The silo's own file.")],
+    file: SiloFile,
 ) -> None:
     """At a silo: serve the coordinator's requests until stopped. First run `mfairfl doctor`.
 
@@ -260,3 +263,97 @@ def revoke(
     from mfairfl.deployment.superlink import revoke_key  # noqa: PLC0415 - loads Flower
 
     typer.echo(revoke_key(load_federation(file), file, name))
+
+
+# ------------------------------------------------------------------ a silo's ledger
+
+
+@command(app)
+def ledger(
+    file: SiloFile,
+    *,
+    run: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Only the requests of this run.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """At a silo: show what it answered the coordinator, and what it refused.
+
+    Every answer has a line in ledger.jsonl in the silo's state folder, with the SHA-256 of the
+    line before. If a line was changed, moved or removed, it is named, and the exit code is 2.
+    Lines missing at the end are found only by the SHA-256 of the last line: note it elsewhere.
+
+    Examples
+    --------
+    mfairfl deploy ledger silo.toml
+    mfairfl deploy ledger silo.toml --run mfairfl-0c5e1f2a9b8d7c60 --json
+    """
+    from mfairfl.silo.ledger import Ledger  # noqa: PLC0415 - only when called
+    from mfairfl.silo.silo_file import load_silo  # noqa: PLC0415
+
+    stored = Ledger(load_silo(file).state)
+    chain = stored.read()
+    lines = _of_run(chain.lines, run)
+    totals = _totals(lines)
+    if json:
+        about = {"file": str(stored.path), "head": chain.head, "torn": chain.torn}
+        plain = [line.model_dump(mode="json") for line in lines]
+        print_json(about | {"totals": totals, "lines": plain})
+        return
+    if not chain.lines:
+        typer.echo(f"{stored.path}: nothing was answered or refused yet")
+        return
+    head = ["time (UTC)", "run", "kind", "about", "smallest set", "models", "bytes"]
+    print_table(head, map(_row, lines), right=(4, 5, 6), wrap=(3,))
+    typer.echo(", ".join(f"{name}: {count:,}" for name, count in totals.items()))
+    typer.echo(f"the chain holds, {len(chain.lines):,} lines; SHA-256 of the last: {chain.head}")
+    if chain.torn:
+        print_text(
+            f"note: {chain.torn:,} bytes of a line that was never completed are at the end; its "
+            "answer never left, and the next line takes their place"
+        )
+
+
+def _of_run(lines: Sequence[LedgerLine], run: str | None) -> Sequence[LedgerLine]:
+    if run is None:
+        return lines
+    selected = [line for line in lines if line.run == run]
+    if not selected:
+        raise ConfigError("--run: " + unknown("run", run, {line.run for line in lines}))
+    return selected
+
+
+def _row(line: LedgerLine) -> list[str]:
+    smallest = min((rows.smallest for rows in line.row_sets), default=None)
+    return [
+        line.time[:19].replace("T", " "),
+        line.run,
+        line.kind or "?",
+        _about(line),
+        "" if smallest is None else f"{smallest:,}",
+        f"{line.models:,}" if line.models else "",
+        f"{line.answer_bytes:,}" if not line.refused else "",
+    ]
+
+
+def _about(line: LedgerLine) -> str:
+    """Return why a request was refused, or what its answer is about."""
+    parts = [] if line.round is None else [f"round {line.round + 1:,}"]
+    parts += [rows.what for rows in line.row_sets]
+    if line.refusal is not None:
+        parts = [f"refused: {line.refusal}"]
+    if line.torn:
+        parts.append(f"(before it a line was torn, {line.torn:,} bytes were dropped)")
+    return "; ".join(parts)
+
+
+def _totals(lines: Sequence[LedgerLine]) -> dict[str, int]:
+    """Count what a silo did; a round that was trained again after a restart counts once."""
+    answered = [line for line in lines if not line.refused]
+    return {
+        "answers": len(answered),
+        "refusals": sum(line.refused for line in lines),
+        "runs": len({line.run for line in lines}),
+        "models measured": sum(line.models for line in answered if line.kind == "measure"),
+        "rounds trained": len({(x.run, x.round) for x in answered if x.kind == "train"}),
+    }

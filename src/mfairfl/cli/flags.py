@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from enum import StrEnum
 from functools import partial, wraps
 from inspect import Parameter, Signature, getdoc, signature
 from pathlib import Path
@@ -15,33 +14,26 @@ from mfairfl.errors import ConfigError
 from mfairfl.runs.options import OPTIONS, Option, comma_list, settings, toml_value
 
 if TYPE_CHECKING:
+    from mfairfl.data.files import FileFormat
     from mfairfl.runs.config import Config
 
 ConfigFile = Annotated[
     Path | None, typer.Argument(metavar="CONFIG.toml", help="Settings; flags override them.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Delimiter = Annotated[str | None, typer.Option(help="Delimiter of the rows; detected if omitted.")]
-Encoding = Annotated[str | None, typer.Option(help="Encoding of the rows; detected if omitted.")]
-Header = Annotated[
-    bool | None,
-    typer.Option(
-        " /--no-header", help="The first line is data; columns are called column-1, column-2, ..."
-    ),
-]
-Sheet = Annotated[str | None, typer.Option(help="Sheet of an Excel file with several.")]
 run_option = partial(typer.Option, rich_help_panel="Run")
 RunJson = Annotated[bool, run_option("--json", help="Print only run.json.")]
 Command = Callable[..., None]
 
-
-class RowSplit(StrEnum):
-    """Rows of a file that a run was trained on."""
-
-    test = "test"
-    validation = "validation"
-    train = "train"
-    all = "all"
+_FILE_HELP = {
+    n: OPTIONS[n].help.removeprefix("With --csv: ")
+    for n in ("delimiter", "encoding", "header", "sheet")
+}
+FILE_OPTIONS = {
+    name: OPTIONS[name]._replace(help=text[0].upper() + text[1:], panel="Options")
+    for name, text in _FILE_HELP.items()
+}
+"""How the file of a command that reads one is to be read; see `file_format`."""
 
 
 def examples(*lines: str) -> str:
@@ -60,7 +52,7 @@ def command(app: typer.Typer, name: str | None = None) -> Callable[[Command], Co
 
 
 def run_flags(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
-    """Add the flags of a run to a command, which gets those that were given as `flags`.
+    """Put the flags of a run in place of a command's parameter `flags`.
 
     Parameters
     ----------
@@ -69,31 +61,25 @@ def run_flags(*, but: Sequence[str] = ()) -> Callable[[Command], Command]:
     """
     any_key = "Any other key, for example strategy.beta=0.6; may be repeated."
     sets = typer.Option(metavar="KEY=VALUE", help=any_key, rich_help_panel="Run")
-    return option_flags(
-        {name: option for name, option in OPTIONS.items() if name not in but},
-        _parameter("set", list[str], sets),
-    )
+    options = {name: option for name, option in OPTIONS.items() if name not in but}
+    return option_flags(options, _parameter("set", list[str], sets))
 
 
 def option_flags(
     options: Mapping[str, Option], *others: Parameter
 ) -> Callable[[Command], Command]:
-    """Add the flags of options to a command, which gets those that were given as `flags`."""
-    shared = [*(_flag(name, option) for name, option in options.items()), *others]
+    """Put flags in place of a command's parameter `flags`, which gets the values that are set."""
+    flags = [*(_flag(name, option) for name, option in options.items()), *others]
 
     def add(function: Command) -> Command:
-        parameters = signature(function, eval_str=True).parameters.values()
-        own = [p for p in parameters if p.name != "flags"]
-        first = [p for p in own if p.kind is not Parameter.KEYWORD_ONLY]
-
         @wraps(function)
-        def call(**given: Any) -> None:
-            flags = {flag.name: given.pop(flag.name) for flag in shared}
-            function(**given, flags={k: v for k, v in flags.items() if v is not None})
+        def call(**arguments: Any) -> None:
+            values = {flag.name: arguments.pop(flag.name) for flag in flags}
+            function(**arguments, flags={k: v for k, v in values.items() if v is not None})
 
-        # Typer reads the signature.
-        whole = Signature([*first, *shared, *own[len(first) :]])
-        call.__signature__ = whole  # type: ignore[attr-defined]
+        parameters = signature(function, eval_str=True).parameters.values()
+        expanded = [q for p in parameters for q in (flags if p.name == "flags" else [p])]
+        call.__signature__ = Signature(expanded)  # type: ignore[attr-defined] # read by Typer
         return call
 
     return add
@@ -115,14 +101,18 @@ def _parameter(name: str, kind: Any, option: Any) -> Parameter:
 
 
 def parsed(flags: Mapping[str, Any], options: Mapping[str, Option]) -> dict[str, Any]:
-    """Read the values of flags; errors name the flag.
+    """Read the values of those flags that are among the options; errors name the flag.
 
     Examples
     --------
     >>> parsed({"rounds": "3", "sensitive": "sex,age"}, OPTIONS)
     {'rounds': 3, 'sensitive': ['sex', 'age']}
     """
-    return {name: _parsed(name, value, options[name]) for name, value in flags.items()}
+    return {
+        name: _parsed(name, value, options[name])
+        for name, value in flags.items()
+        if name in options
+    }
 
 
 def _parsed(name: str, value: Any, option: Option) -> Any:
@@ -137,8 +127,15 @@ def _parsed(name: str, value: Any, option: Option) -> Any:
     if not option.repeated:
         return values[0]
     if option.kind == "cuts":
-        return {column: cuts for given in values for column, cuts in given.items()}
-    return [part for given in values for part in given] if option.kind == "names" else values
+        return {column: cuts for bins in values for column, cuts in bins.items()}
+    return [name for names in values for name in names] if option.kind == "names" else values
+
+
+def file_format(flags: Mapping[str, Any]) -> FileFormat:
+    """Return how a file is to be read, from the flags of `FILE_OPTIONS`."""
+    from mfairfl.data.files import FileFormat  # noqa: PLC0415 - loads pandas
+
+    return FileFormat(**parsed(flags, FILE_OPTIONS))
 
 
 def parse_sets(pairs: Sequence[str]) -> dict[str, Any]:
@@ -149,34 +146,32 @@ def parse_sets(pairs: Sequence[str]) -> dict[str, Any]:
     >>> parse_sets(["strategy.beta=0.6", "model.kind=logistic"])
     {'strategy.beta': 0.6, 'model.kind': 'logistic'}
     """
-    found = {}
+    values = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.strip():
             raise ConfigError(f"--set {pair}: write key=value, for example strategy.beta=0.6")
-        found[key.strip()] = toml_value(value.strip())
-    return found
+        values[key.strip()] = toml_value(value.strip())
+    return values
 
 
-def split_names(given: Sequence[str], columns: Collection[str]) -> list[str]:
-    """Split lists of names at their commas, unless a column has the whole as its name.
+def split_names(names: Sequence[str], columns: Collection[str]) -> list[str]:
+    """Split lists of names at their commas, except those that are the name of a column.
 
     Examples
     --------
     >>> split_names(["id,name", "a,b"], ["id", "name", "a,b"])
     ['id', 'name', 'a,b']
     """
-    return [name for one in given for name in ([one] if one in columns else comma_list(one))]
+    return [part for name in names for part in ([name] if name in columns else comma_list(name))]
 
 
 def configuration(file: Path | None, flags: Mapping[str, Any]) -> Config:
-    """Lay flags (as given, by the names of `OPTIONS`, and `set`) over a TOML file and validate."""
-    sets = parse_sets(flags.get("set", ()))
-    given = {name: value for name, value in flags.items() if name != "set"}
-    merged = settings(file, parsed(given, OPTIONS) | sets)
+    """Lay flags (by the names of `OPTIONS`, and `set`) over a TOML file and validate."""
+    merged = settings(file, parsed(flags, OPTIONS) | parse_sets(flags.get("set", ())))
     if "csv" in flags:
-        said = merged.get("task", {})
-        missing = [f"--{key}" for key in ("label", "favourable", "sensitive") if key not in said]
+        task = merged.get("task", {})
+        missing = [f"--{key}" for key in ("label", "favourable", "sensitive") if key not in task]
         if missing:
             raise ConfigError(
                 f"--csv needs {', '.join(missing)} as well, or a TOML file from `mfairfl init`"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from mfairfl.cli.flags import (
-    Delimiter,
-    Encoding,
-    Header,
+    FILE_OPTIONS,
     Json,
-    RowSplit,
-    Sheet,
     check_target,
+    file_format,
+    option_flags,
     split_names,
 )
 from mfairfl.cli.show import HINT, group_sizes, print_json, print_numbers, print_text, say
@@ -35,6 +33,15 @@ _SPLIT = "split"
 _CSV, _PARQUET = ("", ".csv", ".txt"), (".parquet", ".pq")
 
 
+class RowSplit(StrEnum):
+    """Rows of a file that a run was trained on."""
+
+    test = "test"
+    validation = "validation"
+    train = "train"
+    all = "all"
+
+
 class Decisions(StrEnum):
     """What the column `decision` holds."""
 
@@ -42,6 +49,7 @@ class Decisions(StrEnum):
     binary = "binary"
 
 
+@option_flags(FILE_OPTIONS)
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `mfairfl train`.")],
     *,
@@ -69,10 +77,7 @@ def predict(
         RowSplit,
         typer.Option(help="Rows to decide, of the file that the run was trained on."),
     ] = RowSplit.all,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    header: Header = None,
-    sheet: Sheet = None,
+    flags: Mapping[str, Any],
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     trust: Annotated[
         bool, typer.Option("--trust", help="Import the module that the run names as its model.")
@@ -100,11 +105,11 @@ def predict(
     check_target(out, "choose another --out, or add --force to replace it", replace=force)
     if out.suffix.lower() not in (*_CSV, *_PARQUET):
         raise ConfigError(f"{out}: cannot write '{out.suffix}'; let --out end in .csv or .parquet")
-    from mfairfl.data.files import FileFormat, read_file  # noqa: PLC0415 - only when called
+    from mfairfl.data.files import read_file  # noqa: PLC0415 - only when called
     from mfairfl.runs.record import RunRecord  # noqa: PLC0415
 
     record = RunRecord.read(run)
-    content = read_file(csv, FileFormat(delimiter, encoding, header, sheet))
+    content = read_file(csv, file_format(flags))
     from mfairfl.runs.outcome import AdviceSettings, model_warnings  # noqa: PLC0415
     from mfairfl.runs.predictor import load  # noqa: PLC0415 - loads PyTorch
 

@@ -1,18 +1,18 @@
-"""`mfairfl init`: a commented TOML file from a file of one's own."""
+"""`mfairfl init` and `mfairfl doctor`: settings from your own file, and checks of settings."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import Delimiter, Encoding, Header, Json, Sheet, check_target
+from mfairfl.cli.flags import FILE_OPTIONS, Json, check_target, file_format, option_flags
 from mfairfl.cli.show import print_columns, print_json
-from mfairfl.errors import ConfigError
+from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.runs.options import comma_list
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _NONE = "-"
 
 
+@option_flags(FILE_OPTIONS)
 def init(
     *,
     csv: Annotated[Path, typer.Option(help="Your own file: CSV, Excel, JSON or Parquet.")],
@@ -41,15 +42,12 @@ def init(
     out: Annotated[
         Path | None, typer.Option(help="File to write; by default the CSV's name with .toml.")
     ] = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = None,
-    header: Header = None,
-    sheet: Sheet = None,
+    flags: Mapping[str, Any],
     json: Json = False,
 ) -> None:
     """Write a commented TOML file for your own data.
 
-    It shows what it made of each column. Columns that name rows, never change or repeat another
+    It shows how each column is read. Columns that name rows, never change or repeat another
     are ignored, with a note. On a terminal it asks for what is missing and proposes answers.
 
     Examples
@@ -63,10 +61,9 @@ def init(
     target = out or csv.parent / f"{csv.stem or 'data'}.toml"
     check_target(target, "choose another --out, or delete it first")
     from mfairfl.checks import proposal  # noqa: PLC0415 - only when called
-    from mfairfl.checks.proposal import toml_file  # noqa: PLC0415
-    from mfairfl.data.files import FileFormat, read_file  # noqa: PLC0415
+    from mfairfl.data.files import read_file  # noqa: PLC0415
 
-    content = read_file(csv, FileFormat(delimiter, encoding, header, sheet))
+    content = read_file(csv, file_format(flags))
     frame = content.frame
     asking = sys.stdin.isatty() and not (label and favourable and sensitive)
     label = label or _ask("label", proposal.two_valued(frame), "column to predict")
@@ -78,37 +75,36 @@ def init(
         near = proposal.likely_client(frame) or _NONE
         answer = typer.prompt(f"column that holds the client ({_NONE} for none)", default=near)
         client = None if answer.strip() == _NONE else answer.strip()
-    groups = comma_list(sensitive)
-    made = proposal.propose(
+    proposed = proposal.propose(
         csv,
         content,
         label=label,
         favourable=favourable,
-        sensitive=groups,
+        sensitive=comma_list(sensitive),
         client=client,
         others_unfavourable=others_unfavourable,
     )
     with target.open("x", encoding="utf-8") as file:  # an existing file is never replaced
-        file.write(toml_file(made, target))
+        file.write(proposal.toml_file(proposed, target))
     if json:
-        print_json(_as_json(made, target))
+        print_json(_proposal_json(proposed, target))
         return
-    for finding in made.findings:
-        kind = "warning" if finding.level == "warn" else "note"
-        typer.echo(f"{kind}: {finding.message}")
-    for note in made.notes:
+    levels = {"warn": "warning", "note": "note"}
+    for finding in proposed.findings:
+        typer.echo(f"{levels[finding.level]}: {finding.message}")
+    for note in proposed.notes:
         typer.echo(f"note: {note}")
-    print_columns(made.columns)
+    print_columns(proposed.columns)
     typer.echo(f"{target}: written. Next: mfairfl doctor {target}, then mfairfl train {target}")
 
 
-def _as_json(made: Proposal, target: Path) -> dict[str, Any]:
+def _proposal_json(proposed: Proposal, target: Path) -> dict[str, Any]:
     return {
         "file": str(target),
-        "task": made.task.model_dump(mode="json", exclude_none=True),
-        "notes": list(made.notes),
-        "findings": [finding._asdict() for finding in made.findings],
-        "columns": [asdict(column) for column in made.columns],
+        "task": proposed.task.model_dump(mode="json", exclude_none=True),
+        "notes": list(proposed.notes),
+        "findings": [finding._asdict() for finding in proposed.findings],
+        "columns": [asdict(column) for column in proposed.columns],
     }
 
 
@@ -121,3 +117,42 @@ def _ask(flag: str, options: Sequence[str], question: str) -> str:
         typer.echo(f"candidates: {', '.join(options)}")
     answer: str = typer.prompt(question, default=options[0] if options else None)
     return answer.strip()
+
+
+def doctor(
+    file: Annotated[Path, typer.Argument(metavar="CONFIG.toml", help="Settings to check.")],
+    json: Json = False,
+) -> None:
+    """Check settings and data without training: fail, warn, note and ok lines.
+
+    The most important lines come first; a table at the end shows how each column is read. The file
+    is one for `mfairfl train`, a silo's silo.toml, or a coordinator's federation.toml. The exit
+    code is 2 if there is a fail line.
+
+    Examples
+    --------
+    mfairfl doctor my.toml
+    mfairfl doctor my.toml --json
+    """
+    from mfairfl.checks import diagnose  # noqa: PLC0415 - only when called
+
+    findings, columns = diagnose(file)
+    failed = [finding.message for finding in findings if finding.level == "fail"]
+    if json:
+        print_json(
+            {
+                "ok": not failed,
+                "findings": [finding._asdict() for finding in findings],
+                "columns": list(map(asdict, columns)),
+            }
+        )
+    else:
+        for finding in findings:
+            typer.echo(str(finding))
+        if columns:
+            print_columns(columns)
+    if failed:
+        raise MfairflError(failed[0])
+    if not json:
+        warnings = sum(finding.level == "warn" for finding in findings)
+        typer.echo(f"ready, {warnings} warning{'s' * (warnings != 1)}")
