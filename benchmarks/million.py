@@ -57,7 +57,7 @@ def one_run(file: Path, rounds: int, workers: int) -> dict[str, Any]:
         setattr(clients.LocalClients, method, noting(times, name, whole))
     execute.table_of = noting(times, "reading", execute.table_of)
     execute.federation_of = noting(times, "dividing and encoding", execute.federation_of)
-    execute.with_traps = noting(times, "looking for traps", execute.with_traps)
+    execute.with_warnings = noting(times, "looking for traps", execute.with_warnings)
     execute.finish_run = noting(times, "closing numbers", execute.finish_run)
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:

@@ -142,7 +142,7 @@ def test_own_models_answer_by_column_or_by_name(cli, trained, csv, people, tmp_p
             "ensemble",
             "Hired",
             ("--client", "west"),
-            "client 'west': this run serves all clients alike; leave client= (--client) out",
+            "client 'west': this run serves all clients alike; remove client= (--client)",
         ),
         ("fixed", "Gender", (), "new.csv lacks the column 'Gender': add it"),
     ],

@@ -249,12 +249,12 @@ def threshold(m):
 
 def no_threshold(m):
     m.train("--strategy", "fedavg-threshold")
-    message = "error: threshold 0.3: this model decides {}; leave threshold= (--threshold) out"
+    message = "error: threshold 0.3: this model decides {}; remove threshold= (--threshold)"
     m.refuses(m.people, message.format("by a threshold for each group"), "--threshold", "0.3")
     m.folder.joinpath("run").rename(m.folder / "first")
     mixed = ("--output-rule", "mixture", "--tolerance", "0.02", "--rounds", "8")
     m.train("--strategy", "fedavg", *mixed, "--local-epochs", "1", "--batch-size", "512")
-    m.refuses(m.people, message.format("by chance"), "--threshold", "0.3")
+    m.refuses(m.people, message.format("at random"), "--threshold", "0.3")
 
 
 def decisions(m):

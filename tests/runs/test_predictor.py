@@ -165,7 +165,7 @@ def test_thresholds_depend_on_the_group_in_the_row(runs, kind):
             "ensemble",
             lambda f: f,
             {"client": "east"},
-            "client 'east': this run serves all clients alike; leave client= (--client) out",
+            "client 'east': this run serves all clients alike; remove client= (--client)",
         ),
         ("random", lambda f: f.drop(columns="sex"), {}, "new.csv lacks the column 'sex'"),
         (

@@ -27,7 +27,7 @@ from mfairfl.runs.prepare import (
     model_of,
     setup_of,
     table_of,
-    with_traps,
+    with_warnings,
 )
 from mfairfl.runs.record import FederationFacts, RunRecord, StartedRecord, Timing
 from mfairfl.runs.workers import processors
@@ -53,6 +53,20 @@ class RunRequest:
     rows: Table | Federation | None = None
     module: ModuleFactory | None = None
     callbacks: tuple[Callback, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rows is not None:
+            _refuse("data", self.config.data, "the rows are given already")
+        if isinstance(self.rows, Federation):
+            _refuse("clients", self.config.clients, "the clients are given already")
+            _refuse("encoder", self.config.encoder, "the rows are encoded already")
+
+
+def _refuse(section: str, settings: BaseModel, reason: str) -> None:
+    """Refuse settings that could have no effect."""
+    for key, default in type(settings)():
+        if getattr(settings, key) != default:
+            raise ConfigError(f"{section}.{key}: {reason}; remove it")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +102,10 @@ class Run:
         ]
         for name in ("accuracy", *record.goal):
             value, bounds = metrics[name], ranges.get(name)
-            shown = "undefined" if value is None else f"{value:.4f}"
-            level = f"{ranges.level:.0%} interval"
-            shown += "" if bounds is None else f" ({level} {bounds[0]:.4f} to {bounds[1]:.4f})"
-            lines.append(f"{split} {name}: {shown}")
+            line = f"{split} {name}: " + ("undefined" if value is None else f"{value:.4f}")
+            if bounds is not None:
+                line += f" ({ranges.level:.0%} interval {bounds[0]:.4f} to {bounds[1]:.4f})"
+            lines.append(line)
         lines.append("in memory only" if self.path is None else f"files: {self.path}")
         return "\n  ".join(lines)
 
@@ -119,9 +133,7 @@ def run_requests(requests: Sequence[RunRequest], *, workers: int | None = None) 
             results = iter(run_all(members, workers=workers))
         seconds = round(time.perf_counter() - began, 3)
         timing = Timing(train_seconds=seconds, runs_at_once=len(members), workers=workers)
-        return [
-            run if isinstance(run, Run) else _finish(run, next(results), timing) for run in runs
-        ]
+        return [run if isinstance(run, Run) else run.finish(next(results), timing) for run in runs]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,18 +144,47 @@ class _PreparedRun:
     record: StartedRecord
     directory: RunDirectory | None
 
+    def finish(self, result: Result, timing: Timing) -> Run:
+        """Write model and record, and return the run."""
+        member, directory = self.member, self.directory
+        record = finish_run(
+            self.record, member.setup, member.model, result, timing=timing, directory=directory
+        )
+        predictor = Predictor(
+            model=member.model,
+            encoder=member.federation.encoder,
+            task=member.federation.task,
+            served=result.served,
+        )
+        path = None if directory is None else directory.path
+        return Run(record=record, predictor=predictor, path=path)
+
 
 def _prepare(
     request: RunRequest, locks: ExitStack, federations: dict[tuple[Any, ...], Federation]
 ) -> _PreparedRun | Run:
-    """Prepare a run, or return it if its directory already holds the result."""
-    federation = _federation(request, federations)
-    facts = FederationFacts.of(federation)
-    module = None if request.module is None else _name(request.module)
-    record = started_record(request.config, federation.task, facts, module)
-    model = model_of(request.config, federation.pool.inputs.width, request.module)
+    """Prepare a run, or return it if its directory already holds the result.
+
+    Runs on the same data, split and seed share their `federations`.
+    """
+    config, factory = request.config, request.module
+    if isinstance(request.rows, Federation):
+        federation = request.rows
+    else:
+        parts = (config.data, config.task, config.clients, config.encoder, config.seed)
+        key = (id(request.rows), *map(str, parts))
+        if key not in federations:
+            table = table_of(config) if request.rows is None else request.rows
+            federations[key] = with_warnings(federation_of(config, table), table)
+        federation = federations[key]
+    name = None
+    if factory is not None:
+        home, path = (getattr(factory, key, "?") for key in ("__module__", "__qualname__"))
+        name = f"{home}:{path}"
+    record = started_record(config, federation.task, FederationFacts.of(federation), name)
+    model = model_of(config, federation.pool.inputs.width, factory)
     member = Member(
-        setup=setup_of(request.config, federation, model),
+        setup=setup_of(config, federation, model),
         model=model,
         federation=federation,
         callbacks=request.callbacks,
@@ -154,8 +195,7 @@ def _prepare(
     locks.enter_context(directory.locked())
     finished = directory.claim(record)
     if finished is not None:
-        factory = request.module or MODELS.get(request.config.model.kind)
-        predictor = load(request.out, model=factory)
+        predictor = load(request.out, model=factory or MODELS.get(config.model.kind))
         return Run(record=finished, predictor=predictor, path=request.out)
     directory.write_encoder(federation.encoder)
     checkpoints = directory.checkpoints(record.identity)
@@ -163,47 +203,3 @@ def _prepare(
     # The checkpoint comes last of all: it is what makes the round count.
     member.callbacks = (*request.callbacks, History(directory.path), checkpoints)
     return _PreparedRun(member=member, record=record, directory=directory)
-
-
-def _federation(request: RunRequest, federations: dict[tuple[Any, ...], Federation]) -> Federation:
-    """Return the run's clients; runs on the same data, split and seed share them."""
-    config = request.config
-    if request.rows is not None:
-        _refuse("data", config.data, "the rows are given already")
-    if isinstance(request.rows, Federation):
-        _refuse("clients", config.clients, "the clients are given already")
-        _refuse("encoder", config.encoder, "the rows are encoded already")
-        return request.rows
-    parts = (config.data, config.task, config.clients, config.encoder, config.seed)
-    key = (id(request.rows), *(str(part) for part in parts))
-    if key not in federations:
-        table = table_of(config) if request.rows is None else request.rows
-        federations[key] = with_traps(federation_of(config, table), table)
-    return federations[key]
-
-
-def _refuse(section: str, settings: BaseModel, why: str) -> None:
-    """Refuse settings that could have no effect."""
-    for key, default in type(settings)():
-        if getattr(settings, key) != default:
-            raise ConfigError(f"{section}.{key}: {why}; leave it out")
-
-
-def _finish(run: _PreparedRun, result: Result, timing: Timing) -> Run:
-    """Write model and record, and return the run."""
-    member, federation, directory = run.member, run.member.federation, run.directory
-    record = finish_run(
-        run.record, member.setup, member.model, result, timing=timing, directory=directory
-    )
-    predictor = Predictor(
-        model=member.model,
-        encoder=federation.encoder,
-        task=federation.task,
-        served=result.served,
-    )
-    path = None if directory is None else directory.path
-    return Run(record=record, predictor=predictor, path=path)
-
-
-def _name(module: ModuleFactory) -> str:
-    return f"{getattr(module, '__module__', '?')}:{getattr(module, '__qualname__', '?')}"

@@ -1,4 +1,4 @@
-"""A served model as a plain `torch.nn.Module`: for those who serve with PyTorch alone."""
+"""A served model as a plain `torch.nn.Module`, to be served with PyTorch alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from mfairfl.data import Encoder, Task, cells_of
 from mfairfl.engine.output import Served
-from mfairfl.errors import DataError, unknown
+from mfairfl.errors import DataError, require_known
 from mfairfl.models import Model
 from mfairfl.runs.rows import read_rows
 
@@ -19,8 +19,7 @@ class ServedModule(nn.Module):
     """From encoded rows to the probability of the favourable label, as `predict_proba` gives it.
 
     `forward` is PyTorch and nothing else, and everything it computes with is in the `state_dict`.
-    `encode` is how raw rows become its input. Nothing is trained any more unless
-    `requires_grad_()` is called.
+    `encode` turns raw rows into its input. Nothing is trained unless `requires_grad_()` is called.
 
     Parameters
     ----------
@@ -60,7 +59,7 @@ class ServedModule(nn.Module):
             place = _owner(served, client)
             members, shares = members[place : place + 1], np.ones(1)
         elif client is not None:
-            raise DataError(f"client '{client}': this run serves all clients alike; leave it out")
+            raise DataError(f"client '{client}': this run serves all clients alike; remove it")
         self.encoder, self.task = encoder, task
         self.members = nn.ModuleList([model.to_module(weights) for weights in members])
         self.register_buffer("shares", torch.tensor(shares, dtype=torch.float32))
@@ -118,6 +117,5 @@ def _owner(served: Served, client: str | None) -> int:
             "each client has a model of its own: give client=, one of: "
             + ", ".join(served.clients)
         )
-    if client not in served.clients:
-        raise DataError(unknown("client", client, served.clients))
+    require_known("client", [client], served.clients, DataError)
     return served.clients.index(client)

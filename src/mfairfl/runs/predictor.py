@@ -17,7 +17,7 @@ from mfairfl.data.coding import spelling
 from mfairfl.data.columns import require_present
 from mfairfl.engine.clients import served_logits
 from mfairfl.engine.output import Served, draw_decisions
-from mfairfl.errors import DataError, RunDirectoryError, unknown
+from mfairfl.errors import DataError, RunDirectoryError, require_known
 from mfairfl.fairness import Tally
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.scores import RowScores
@@ -44,7 +44,7 @@ class Predictor:
 
     @property
     def randomised(self) -> bool:
-        """Whether two people alike in everything may be decided differently."""
+        """Whether two people with the same data may get different decisions."""
         rule = self.served.thresholds
         drawn = rule is not None and bool(((rule.probabilities > 0).sum(axis=1) > 1).any())
         return self.served.kind == "mixture" or drawn
@@ -82,8 +82,7 @@ class Predictor:
         served = self.served
         if client is not None and served.kind != "personal":
             raise DataError(
-                f"client '{client}': this run serves all clients alike; leave client= (--client) "
-                "out"
+                f"client '{client}': this run serves all clients alike; remove client= (--client)"
             )
         rows = self.read(frame, name=name)
         z = served_logits(served, self.model, rows.inputs, name=rows.name)
@@ -110,10 +109,7 @@ class Predictor:
             What error messages call the rows; a path has its own.
         """
         rows = self.read(frame, name=name)
-        if self.scores_decide:
-            positive = expit(self.decision_function(rows, client=client))
-        else:
-            positive = self._favoured(rows, client)
+        positive = self._probability(self.decision_function(rows, client=client), rows)
         return np.column_stack([1 - positive, positive])
 
     @property
@@ -121,33 +117,30 @@ class Predictor:
         """Whether a decision is nothing but a score above a threshold."""
         return self.served.kind != "mixture" and self.served.thresholds is None
 
-    def _favoured(
-        self, rows: ReadRows, client: str | None, threshold: float | None = None
+    def _probability(self, z: NDArray[np.float64], rows: ReadRows) -> NDArray[np.float64]:
+        """Return P(favourable), of the label if scores decide, else of the decision."""
+        return np.asarray(expit(z)) if self.scores_decide else self._decision_chance(z, rows)
+
+    def _decision_chance(
+        self, z: NDArray[np.float64], rows: ReadRows, threshold: float | None = None
     ) -> NDArray[np.float64]:
         """Return the probability of a favourable decision; 0 or 1 unless it is drawn."""
-        return self._chance(self.decision_function(rows, client=client), rows, threshold)
-
-    def _chance(
-        self, z: NDArray[np.float64], rows: ReadRows, threshold: float | None
-    ) -> NDArray[np.float64]:
-        """Return the probability of a favourable decision from the logits."""
-        limit = 0.0 if threshold is None else self._limit(threshold)
+        limit = 0.0
+        if threshold is not None:
+            if not 0 <= threshold <= 1:
+                raise DataError(f"threshold {threshold:g}: give a number from 0 to 1")
+            if not self.scores_decide:
+                mixture = self.served.kind == "mixture"
+                how = "at random" if mixture else "by a threshold for each group"
+                raise DataError(
+                    f"threshold {threshold:g}: this model decides {how}; remove threshold= "
+                    "(--threshold)"
+                )
+            limit = float(logit(threshold))
         cells = None
         if self.served.thresholds is not None:
             cells = cells_of(rows.frame, self.task, name=rows.name)
         return self.served.decision_chance(z, cells, limit=limit)
-
-    def _limit(self, threshold: float) -> float:
-        """Return the logit of a threshold, if this model's decisions can have one."""
-        if not 0 <= threshold <= 1:
-            raise DataError(f"threshold {threshold:g}: give a number from 0 to 1")
-        if not self.scores_decide:
-            how = "by chance" if self.served.kind == "mixture" else "by a threshold for each group"
-            raise DataError(
-                f"threshold {threshold:g}: this model decides {how}; leave threshold= "
-                "(--threshold) out"
-            )
-        return float(logit(threshold))
 
     def predict(
         self,
@@ -181,8 +174,9 @@ class Predictor:
         >>> mfairfl.load("runs/adult").predict("people.csv", labels=True)  # doctest: +SKIP
         array(['<=50K', '>50K', '<=50K'], dtype='<U5')
         """
-        chance = self._favoured(self.read(frame, name=name), client, threshold)
-        favourable = draw_decisions(chance, random_state)
+        rows = self.read(frame, name=name)
+        z = self.decision_function(rows, client=client)
+        favourable = draw_decisions(self._decision_chance(z, rows, threshold), random_state)
         return np.array(self.classes)[favourable] if labels else favourable
 
     def predict_frame(
@@ -222,14 +216,26 @@ class Predictor:
                 f"favourable holds 1 for '{self.classes[1]}'"
             )
         rows = self.read(frame, name=name)
-        kept = _kept(rows, [keep] if isinstance(keep, str) else keep)
-        score = self.predict_proba(rows, client=client)[:, 1]
-        favourable = self.predict(
-            rows, threshold=threshold, client=client, random_state=random_state
-        )
+        keep = [keep] if isinstance(keep, str) else keep
+        require_present(rows.frame.columns, keep, rows.name)
+        if taken := [column for column in keep if column in _WRITTEN]:
+            raise DataError(
+                f"{rows.name}: the column '{taken[0]}' cannot be kept: the scores have one of "
+                "that name; rename it"
+            )
+        z = self.decision_function(rows, client=client)
+        score = self._probability(z, rows)
+        favourable = draw_decisions(self._decision_chance(z, rows, threshold), random_state)
         decision = np.array(self.classes, dtype=object)[favourable] if labels else favourable
-        made = {"score": score, "decision": decision, "favourable": favourable}
-        return pd.DataFrame({"row": np.arange(len(score)), **kept, **made})
+        return pd.DataFrame(
+            {
+                "row": np.arange(len(score)),
+                **{column: rows.frame[column].array for column in keep},
+                "score": score,
+                "decision": decision,
+                "favourable": favourable,
+            }
+        )
 
     def evaluate(
         self,
@@ -261,8 +267,8 @@ class Predictor:
         >>> tally = mfairfl.load("runs/adult").evaluate("people.csv")  # doctest: +SKIP
         >>> mfairfl.fairness.accuracy(tally)  # doctest: +SKIP
         """
-        found = self.measure(frame, threshold=threshold, client=client, name=name)
-        return None if found is None else found.tally
+        measured = self.measure(frame, threshold=threshold, client=client, name=name)
+        return None if measured is None else measured.tally
 
     def measure(
         self,
@@ -277,41 +283,37 @@ class Predictor:
         Examples
         --------
         >>> import mfairfl
-        >>> found = mfairfl.load("runs/adult").measure("people.csv")  # doctest: +SKIP
-        >>> found.evaluate().metrics["roc_auc"]  # doctest: +SKIP
+        >>> measured = mfairfl.load("runs/adult").measure("people.csv")  # doctest: +SKIP
+        >>> measured.evaluate().metrics["roc_auc"]  # doctest: +SKIP
         """
         rows = self.read(frame, name=name)
         z = self.decision_function(rows, client=client)
-        drawn = self.served.kind == "mixture"
-        scores = (
-            RowScores.of_mixture(z, self.served.weights) if drawn else RowScores.from_logits(z)
-        )
-        chance = self._chance(z, rows, threshold)
+        mixture = self.served.kind == "mixture"
         return measure_predictions(
-            rows.frame, self.task, chance, scores, randomised=drawn, name=rows.name
+            rows.frame,
+            self.task,
+            self._decision_chance(z, rows, threshold),
+            RowScores.of_mixture(z, self.served.weights) if mixture else RowScores.from_logits(z),
+            randomised=mixture,
+            name=rows.name,
         )
 
     def _owners(self, rows: ReadRows, client: str | None) -> NDArray[np.intp]:
         """Return which member answers each row."""
-        frame, name = rows.frame, rows.name
-        place = {owner: i for i, owner in enumerate(self.served.clients)}
+        frame, clients, column = rows.frame, self.served.clients, self.task.client
         if client is not None:
-            if client not in place:
-                raise DataError(unknown("client", client, self.served.clients))
-            return np.full(len(frame), place[client], dtype=np.intp)
-        if self.task.client not in frame:
-            column = f"add the column '{self.task.client}', or " if self.task.client else ""
+            owners, where = [client] * len(frame), ""
+        elif column is not None and column in frame:
+            owners = [canonical_text(value) for value in frame[column]]
+            where = f"{rows.name}, column '{column}'"
+        else:
+            add = f"add the column '{column}', or " if column else ""
             raise DataError(
-                f"{name}: each client has a model of its own: {column}give client= (--client), "
-                f"one of: {', '.join(self.served.clients)}"
+                f"{rows.name}: each client has a model of its own: {add}give client= (--client), "
+                f"one of: {', '.join(clients)}"
             )
-        owners = [canonical_text(value) for value in frame[self.task.client]]
-        strange = [owner for owner in owners if owner not in place]
-        if strange:
-            raise DataError(
-                f"{name}, column '{self.task.client}': "
-                + unknown("client", strange[0], self.served.clients)
-            )
+        place = {owner: i for i, owner in enumerate(clients)}
+        require_known("client", owners, place, DataError, where=where)
         return np.array([place[owner] for owner in owners], dtype=np.intp)
 
     def to_module(self, *, client: str | None = None) -> ServedModule:
@@ -336,18 +338,6 @@ class Predictor:
         return (str(self.task.unfavourable), self.task.favourable)
 
 
-def _kept(rows: ReadRows, keep: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return columns of the raw rows that are to stand beside the decisions."""
-    require_present(rows.frame.columns, keep, rows.name)
-    for name in keep:
-        if name in _WRITTEN:
-            raise DataError(
-                f"{rows.name}: the column '{name}' cannot be kept: the scores have one of that "
-                "name; rename it"
-            )
-    return {name: rows.frame[name].array for name in keep}
-
-
 def load(run: str | Path, *, model: ModuleFactory | None = None, trust: bool = False) -> Predictor:
     """Load the model of a finished run.
 
@@ -369,48 +359,49 @@ def load(run: str | Path, *, model: ModuleFactory | None = None, trust: bool = F
     directory = RunDirectory(run)
     record = RunRecord.read(directory.path)
     served, encoder = directory.read_model(record.files)
-    _check_encoder(encoder, record, directory.path)
-    made = _model(record, directory.path, model, trust=trust)
-    size = served.members.shape[1]
-    if size != made.size:
-        raise RunDirectoryError(
-            f"{directory.path}: model.safetensors has {size} weights, but the model has "
-            f"{made.size}; restore the files or train again"
-        )
-    cells = Cells(record.task.attributes).size
-    if served.thresholds is not None and len(served.thresholds.values) != cells:
-        raise RunDirectoryError(
-            f"{directory.path}: model.safetensors has thresholds of "
-            f"{len(served.thresholds.values)} groups, but the task has {cells}; restore the files "
-            "or train again"
-        )
-    return Predictor(model=made, encoder=encoder, task=record.task, served=served)
+    # The model is made of as many weights as the record says: the encoder comes first.
+    problem = _other_encoder(encoder, record)
+    if not problem:
+        shape = _model(record, directory.path, model, trust=trust)
+        problem = _other_model(served, shape, record)
+    if problem:
+        raise RunDirectoryError(f"{directory.path}: {problem}; restore the files or train again")
+    return Predictor(model=shape, encoder=encoder, task=record.task, served=served)
 
 
-def _check_encoder(encoder: Encoder, record: RunRecord, path: Path) -> None:
-    """Refuse an encoder of other columns, or with another number of inputs, than the run's."""
+def _other_encoder(encoder: Encoder, record: RunRecord) -> str:
+    """Return in what the encoder does not fit the record."""
     inputs, task = len(encoder.feature_names), record.task
     if inputs != record.model.inputs:
-        raise RunDirectoryError(
-            f"{path}: encoder.json has {inputs} inputs, but the model has {record.model.inputs}; "
-            "restore the files or train again"
-        )
+        return f"encoder.json has {inputs} inputs, but the model has {record.model.inputs}"
     for kind, columns, listed in (
         ("numeric", encoder.numeric, task.numeric),
         ("categorical", encoder.categorical, task.categorical),
     ):
         if sorted(column.name for column in columns) != sorted(listed or ()):
-            raise RunDirectoryError(
-                f"{path}: encoder.json has other {kind} columns than the task in run.json; "
-                "restore the files or train again"
-            )
+            return f"encoder.json has other {kind} columns than the task in run.json"
+    return ""
+
+
+def _other_model(served: Served, model: Model, record: RunRecord) -> str:
+    """Return in what the weights do not fit the model."""
+    size, cells = served.members.shape[1], Cells(record.task.attributes).size
+    if size != model.size:
+        return f"model.safetensors has {size} weights, but the model has {model.size}"
+    if served.thresholds is not None and len(served.thresholds.values) != cells:
+        return (
+            f"model.safetensors has thresholds of {len(served.thresholds.values)} groups, but the "
+            f"task has {cells}"
+        )
+    return ""
 
 
 def _model(record: RunRecord, path: Path, factory: ModuleFactory | None, *, trust: bool) -> Model:
     if record.model.kind == "mlp":
         return MLP(inputs=record.model.inputs, hidden=record.model.hidden)
-    said = record.config.get("model")
-    name = (said.get("factory") or said.get("kind")) if isinstance(said, dict) else None
+    settings = record.config.get("model")
+    named = settings if isinstance(settings, dict) else {}
+    name = named.get("factory") or named.get("kind")
     if not isinstance(name, str):
         raise RunDirectoryError(
             f"{path / 'run.json'}: config.model names no module; the file was altered: restore it "

@@ -14,7 +14,7 @@ from mfairfl.data import SPLITS, Federation, Split, Table, load_dataset, partiti
 from mfairfl.data.coding import treated
 from mfairfl.data.files import FileContent, read_file
 from mfairfl.data.quality import SERIOUS, copies_of, trap_lines, traps_of
-from mfairfl.engine.embedded import counts_of, splits_of, summarize
+from mfairfl.engine.embedded import counts_of, summarize
 from mfairfl.engine.state import Setup
 from mfairfl.errors import ConfigError
 from mfairfl.models import MLP, Model, ModuleModel
@@ -27,10 +27,8 @@ ModuleFactory = Callable[[int], nn.Module]
 
 def content_of(config: Config) -> FileContent | None:
     """Read the file as it is, before the task is applied; None for data known by name."""
-    data = config.data
-    if data.csv is None:
-        return None
-    return read_file(Path(data.csv), data.format)
+    csv = config.data.csv
+    return None if csv is None else read_file(Path(csv), config.data.format)
 
 
 def table_of(config: Config) -> Table:
@@ -64,17 +62,17 @@ def federation_of(config: Config, table: Table) -> Federation:
     )
 
 
-def with_traps(federation: Federation, table: Table) -> Federation:
+def with_warnings(federation: Federation, table: Table) -> Federation:
     """Add what may mislead a reader of the results to a federation's notes and warnings."""
     lines = trap_lines(traps_of(table))
     copies = copies_of(table, federation)
-    found = [copies.line] * copies.serious + [line for kind, line in lines if kind in SERIOUS]
-    noted = [line for kind, line in lines if kind not in SERIOUS]
+    serious = [copies.line] * copies.serious + [line for kind, line in lines if kind in SERIOUS]
+    notes = [line for kind, line in lines if kind not in SERIOUS]
     proxies = [line for kind, line in lines if kind == "proxy"]
     return replace(
         federation,
-        notes=(*federation.notes, *noted),
-        warnings=tuple(dict.fromkeys([*table.warnings, *found, *federation.warnings])),
+        notes=(*federation.notes, *notes),
+        warnings=tuple(dict.fromkeys([*table.warnings, *serious, *federation.warnings])),
         treatment=(*federation.treatment, *treated("proxy", proxies)),
     )
 
@@ -88,15 +86,14 @@ def model_of(config: Config, inputs: int, module: ModuleFactory | None = None) -
 
 
 def setup_of(config: Config, federation: Federation, model: Model) -> Setup:
-    """Put together what the loop needs, for clients whose rows are here."""
+    """Return what the loop needs, for clients whose rows are here."""
     names = tuple(attribute.name for attribute in federation.attributes)
     pooled = config.strategy.create().card.trains_on == "pooled"
-    return Setup(
+    return setup_for(
+        config,
         size=model.size,
         summary=summarize(federation, config.goal(names), pooled=pooled),
-        splits=splits_of(federation),
-        enrolled={split: counts_of(federation, split) for split in splits_of(federation)},
-        **_decided(config),
+        enrolled={split: counts_of(federation, split) for split in SPLITS},
     )
 
 
@@ -107,22 +104,20 @@ def setup_for(
     summary: Summary,
     enrolled: Mapping[Split, Mapping[str, np.ndarray]],
 ) -> Setup:
-    """Put together what the loop needs, for clients elsewhere with these rows."""
-    splits = tuple(s for s in SPLITS if any(rows.sum() for rows in enrolled[s].values()))
-    return Setup(size=size, summary=summary, splits=splits, enrolled=enrolled, **_decided(config))
-
-
-def _decided(config: Config) -> dict[str, Any]:
-    """Return what the configuration alone decides, wherever the clients are."""
+    """Return what the loop needs, wherever the clients with these rows are."""
     training = config.training
-    return {
-        "strategy": config.strategy.create(),
-        "recipe": training.recipe(),
-        "rounds": config.server_rounds(),
-        "seed": config.seed,
-        "output": config.output_rule(),
-        "participation": training.participation,
-        "patience": training.patience,
-        "evaluate_every": training.evaluate_every,
-        "robust": config.robust,
-    }
+    return Setup(
+        strategy=config.strategy.create(),
+        size=size,
+        recipe=training.recipe(),
+        rounds=config.server_rounds(),
+        seed=config.seed,
+        summary=summary,
+        splits=tuple(s for s in SPLITS if any(rows.sum() for rows in enrolled[s].values())),
+        enrolled=enrolled,
+        output=config.output_rule(),
+        participation=training.participation,
+        patience=training.patience,
+        evaluate_every=training.evaluate_every,
+        robust=config.robust,
+    )

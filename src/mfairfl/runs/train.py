@@ -15,7 +15,7 @@ from mfairfl.fairness.notions import Notion, register_notion
 from mfairfl.plugins import is_import_string
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import Run, RunRequest, run_requests
-from mfairfl.runs.options import settings
+from mfairfl.runs.options import OPTIONS, settings
 from mfairfl.runs.prepare import ModuleFactory
 from mfairfl.runs.silos import run_under_policy
 from mfairfl.silo.policy import Policy, read_policy
@@ -69,8 +69,8 @@ def train(
         where the label is 0/1 or False/True), the sensitive attributes, and each row's client. Of
         a named data set, `sensitive` chooses among its attributes.
     csv : path, optional
-        A file of your own: CSV, Excel, JSON or Parquet. ``header=False`` and ``sheet="…"`` say
-        that its first line is data, and which sheet is meant.
+        A file of your own: CSV, Excel, JSON or Parquet; with ``header=False`` if its first line is
+        data, and ``sheet="…"`` if it has several sheets.
     heterogeneity, clients, concentration
         How rows are split among simulated clients, their number, and the parameter of
         ``heterogeneity="dirichlet"``, 0.5 by default: the smaller, the less alike they are.
@@ -97,13 +97,13 @@ def train(
         Run directory. If it holds an interrupted run of the same configuration, that run goes on;
         if it holds a finished one, that one is returned.
     callbacks : sequence of Callback
-        Told of every completed round, for example a progress display.
+        Called after every completed round, for example a progress display.
     workers : int, optional
         Threads that the clients are spread over; one for each processor by default. The result
         has the same bits for any number.
     policy : path or Policy, optional
-        A silo's policy.toml: clients then let out what it says and no more, as in a deployment
-        where each has it, whose bytes the run has. By default nothing is withheld.
+        A silo's policy.toml: clients then disclose what it allows and no more. The run has the
+        bytes of a deployment whose silos all have it. By default nothing is withheld.
     **more
         Any other key of the configuration, dotted: ``**{"strategy.beta": 0.6}``.
 
@@ -118,6 +118,8 @@ def train(
     >>> run = mfairfl.train("adult", heterogeneity="high", rounds=2)  # doctest: +SKIP
     >>> run = mfairfl.train(frame, label="hired", sensitive="sex", client="site")  # doctest: +SKIP
     """
+    # The keywords that are options of a run are those of `OPTIONS`, `data` apart.
+    options = {key: value for key, value in locals().items() if key in OPTIONS and key != "data"}
     _require("label", label, str, "a column's name")
     _require("client", client, str, "a column's name")
     _require("sensitive", sensitive, str | Sequence, "one or several columns' names")
@@ -125,36 +127,16 @@ def train(
     _require("out", out, str | Path, "a folder")
     _require("policy", policy, str | Path | Policy, "a policy.toml")
     _require("callbacks", callbacks, Sequence, "a list of objects with on_start and on_round")
-    given: dict[str, Any] = {
-        "csv": None if csv is None else str(csv),
-        "label": label,
-        "favourable": favourable,
-        "sensitive": sensitive,
-        "client": client,
-        "heterogeneity": heterogeneity,
-        "clients": clients,
-        "concentration": concentration,
-        "notion": _notions(notion),
-        "alpha": alpha,
-        "tolerance": tolerance,
-        "verdict_tolerance": verdict_tolerance,
-        "output_rule": output_rule,
-        "weights": weights,
-        "hidden": hidden,
-        "rounds": rounds,
-        "local_epochs": local_epochs,
-        "batch_size": batch_size,
-        "lr": lr,
-        "weight_decay": weight_decay,
-        "seed": seed,
-        **_strategy(strategy),
-        **({"model.kind": model} if isinstance(model, str) else {}),
-        **more,
-    }
-    options = {name: value for name, value in given.items() if value is not None}
+    if csv is not None:
+        options["csv"] = str(csv)
+    if isinstance(model, str):
+        options["model.kind"] = model
+    options |= {"notion": _notions(notion), **_strategy(strategy), **more}
+    options = {name: value for name, value in options.items() if value is not None}
     rows = _rows(data, options)
+    source = str(config) if isinstance(config, str | Path) else "configuration"
     request = RunRequest(
-        config=make_config(settings(config, options), _source(config)),
+        config=make_config(settings(config, options), source),
         out=None if out is None else Path(out),
         rows=rows,
         module=None if isinstance(model, str) else _factory(model),
@@ -162,8 +144,9 @@ def train(
     )
     if policy is None:
         return run_requests([request], workers=workers)[0]
-    known = policy if isinstance(policy, Policy) else read_policy(Path(policy))
-    return run_under_policy(request, known)
+    return run_under_policy(
+        request, policy if isinstance(policy, Policy) else read_policy(Path(policy))
+    )
 
 
 def _require(keyword: str, value: Any, kind: Any, what: str) -> None:
@@ -212,14 +195,15 @@ def _notions(notion: Any) -> list[str] | None:
     if notion is None:
         return None
     many = isinstance(notion, Iterable) and not isinstance(notion, str)
-    several = list(notion) if many else [notion]
-    for one in several:
-        if not isinstance(one, str | Notion):
+    names = []
+    for item in notion if many else [notion]:
+        if not isinstance(item, str | Notion):
             raise ConfigError(
-                f"notion: {one!r} is not a notion; pass a name (dp, eo, eopp, ap) or a "
+                f"notion: {item!r} is not a notion; pass a name (dp, eo, eopp, ap) or a "
                 "mfairfl.fairness.Notion"
             )
-    return [register_notion(one) if isinstance(one, Notion) else one for one in several]
+        names.append(register_notion(item) if isinstance(item, Notion) else item)
+    return names
 
 
 def _factory(model: Any) -> ModuleFactory | None:
@@ -238,7 +222,3 @@ def _factory(model: Any) -> ModuleFactory | None:
         )
     factory: ModuleFactory | None = model
     return factory
-
-
-def _source(config: str | Path | Mapping[str, Any] | None) -> str:
-    return str(config) if isinstance(config, str | Path) else "configuration"
