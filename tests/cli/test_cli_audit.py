@@ -53,7 +53,7 @@ def test_the_fixed_call(cli, predictions, tmp_path):
         "audit.html", "audit.json", "clients.csv", "groups.csv", "measures.csv", "sweep.csv",
     ]  # fmt: skip
     assert "not an independent bias audit, and not legal advice" in answer.out
-    assert "No verdict on demographic parity, since no tolerance was set" in answer.out
+    assert "There is no verdict on demographic parity, because no tolerance was set" in answer.out
     assert "Not known: the sex of" in answer.out
     assert "favourable label: Y = 1" in answer.out
     assert answer.out.splitlines()[-1].startswith("files: A/ (")
@@ -198,7 +198,7 @@ def test_one_row_and_one_group_are_a_document(cli, tmp_path):
     (tmp_path / "P.csv").write_text("sex,D\nF,1\n")
     answer = cli("audit", "P.csv", "--prediction", "D", "--sensitive", "sex", "--tolerance", "0.1")
     assert answer.code == 0
-    assert "there is one group only" in answer.out
+    assert "there is only one group" in answer.out
 
 
 HOSTILE = ["<script>alert(1)</script>", "=cmd|'/c calc'!A1", "line\nbreak", "\x1b[31mred", "a × b"]

@@ -34,7 +34,7 @@ def test_the_lines_of_the_page_run(tmp_path, monkeypatch, capsys):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     exec(code, {})  # noqa: S102
     verdict, outcome = capsys.readouterr().out.splitlines()
-    assert verdict.startswith("There is no verdict, because no tolerance was set before training")
+    assert verdict.startswith("There is no verdict on demographic parity, because no")
     assert outcome == "no verdict"
     assert {path.name for path in tmp_path.iterdir()} == {
         "report.html", "report.json", "report.md", "runs"

@@ -10,18 +10,18 @@ from fairlearn.metrics import MetricFrame, selection_rate
 
 from counted_runs import SEX, decided, write_counted
 from mfairfl.data import Attribute
-from mfairfl.report.headline import make_headline
+from mfairfl.report.headline import run_headline, run_judgements
 from mfairfl.report.reported_run import read_runs
 from mfairfl.report.run_facts import group_use
-from mfairfl.report.verdict import judgements, verdict_sentence
+from mfairfl.report.verdict import verdict_sentence
 
 AGE = Attribute("age", ("old", "young"))
 
 
 def judged(tmp_path, cells, **changes):
     run = read_runs([write_counted(tmp_path / "run", cells, **changes)])[0]
-    found = judgements(run)
-    return found, verdict_sentence(run, found)
+    judged = run_judgements(run)
+    return judged, verdict_sentence(judged)
 
 
 def halves(selected_f, selected_m, rows):
@@ -39,7 +39,8 @@ def test_met_only_if_all_of_the_interval_is_within(tmp_path):
     high = f"{100 * one.measure.interval[1]:.1f}"
     assert one.sentence == said
     assert said == (
-        "The tolerance set before training, 5.0 percentage points, is met: the largest distance "
+        "The tolerance of 5.0 percentage points set before training is met for demographic "
+        "parity: the largest distance "
         "between a group (by sex) and everyone in the share of people who get the favourable "
         f"decision is 0.0 percentage points (95 % interval 0.0 to {high}, 2,000 test rows)."
     )
@@ -49,7 +50,9 @@ def test_not_met_only_if_none_of_the_interval_is_within(tmp_path):
     (one,), said = judged(tmp_path, halves(150, 350, 500), tolerance=0.05)
     assert one.measure.value == pytest.approx(0.2)
     assert one.outcome == "not met"
-    assert said.startswith("The tolerance set before training, 5.0 percentage points, is not met")
+    assert said.startswith(
+        "The tolerance of 5.0 percentage points set before training is not met for "
+    )
     assert "is 20.0 percentage points (95 % interval 1" in said
 
 
@@ -57,8 +60,10 @@ def test_few_rows_tell_neither(tmp_path):
     (one,), said = judged(tmp_path, halves(5, 5, 10), tolerance=0.05)
     assert one.measure.value == 0
     assert one.outcome == "too few rows to tell"
-    assert said.startswith("Whether the tolerance set before training, 5.0 percentage points, is ")
-    assert "met cannot be told, there are too few rows: the largest" in said
+    assert said.startswith(
+        "Whether the tolerance of 5.0 percentage points set before training is "
+    )
+    assert "met for demographic parity cannot be told from so few rows: the largest" in said
 
 
 def test_a_group_without_rows_cannot_be_judged_and_the_reason_is_said(tmp_path):
@@ -71,7 +76,9 @@ def test_a_group_without_rows_cannot_be_judged_and_the_reason_is_said(tmp_path):
 def test_without_a_tolerance_there_is_no_verdict_and_a_way_to_get_one(tmp_path):
     (one,), said = judged(tmp_path, halves(250, 250, 500))
     assert (one.tolerance, one.outcome) == (None, "no verdict")
-    assert said.startswith("There is no verdict, because no tolerance was set before training (")
+    assert said.startswith(
+        "There is no verdict on demographic parity, because no tolerance was set before training ("
+    )
     assert "--verdict-tolerance 0.05" in said
     assert "is 0.0 percentage points" in said
 
@@ -91,7 +98,7 @@ def test_a_useless_model_that_meets_its_goal_is_no_good_news(tmp_path, tolerance
     assert one.caution.startswith(
         "the model gives almost everyone the same decision: it selects 0 of 2,"
     )
-    assert said.endswith(f"A low number is no good news here: {one.caution}.")
+    assert said.endswith(f"A low violation means little here: {one.caution}.")
 
 
 def test_a_goal_that_is_missed_needs_no_caution(tmp_path):
@@ -100,10 +107,10 @@ def test_a_goal_that_is_missed_needs_no_caution(tmp_path):
     (one,), said = judged(tmp_path, bad, tolerance=0.05)
     assert one.outcome == "not met"
     assert one.caution == ""
-    assert "good news" not in said
+    assert "means little" not in said
 
 
-def test_several_notions_are_judged_one_by_one_and_said_in_one_sentence(tmp_path):
+def test_several_notions_have_one_sentence_each(tmp_path):
     # Equal shares are selected, but of the men nobody who deserves it: every decision is wrong.
     cells = [decided(500, 250), [[0, 250], [250, 0]]]
     fairness = {"notion": ["demographic_parity", "equal_opportunity"]}
@@ -111,9 +118,10 @@ def test_several_notions_are_judged_one_by_one_and_said_in_one_sentence(tmp_path
     assert (dp.outcome, eopp.outcome) == ("met", "not met")
     assert eopp.measure.value == pytest.approx(0.5)  # 1 and 0, everyone ½
     assert said.startswith(
-        "The tolerance set before training, 5.0 percentage points: met for demographic parity and "
-        "not met for equal opportunity; the largest distance"
+        "The tolerance of 5.0 percentage points set before training is met for demographic "
+        "parity: the largest distance"
     )
+    assert " set before training is not met for equal opportunity: the largest distance" in said
     assert "among people whose true label is favourable is 50.0 percentage points" in said
 
 
@@ -123,7 +131,7 @@ def test_an_end_next_to_the_tolerance_is_shown_with_enough_digits(tmp_path):
     near = low - 1e-4  # the same to one digit of a per cent
     (two,), said = judged(tmp_path / "..", halves(150, 350, 500), tolerance=near)
     assert two.outcome == "not met"
-    shown = said.partition("before training, ")[2].partition(" ")[0]
+    shown = said.partition("tolerance of ")[2].partition(" ")[0]
     assert f"{shown} to" not in said
 
 
@@ -183,9 +191,9 @@ def test_losses_have_no_interval_and_therefore_no_verdict(tmp_path):
     (one,), said = judged(tmp_path, cells, tolerance=0.05, fairness=fairness, more=more)
     assert one.outcome == "no verdict"
     assert said == (
-        "There is no verdict, because this measure has no interval: the largest distance between "
-        "a group (by sex) and everyone in the mean log-loss of the model's scores is 0.0310 "
-        "(2,000 test rows)."
+        "There is no verdict on accuracy parity loss, because this measure has no interval: the "
+        "largest distance between a group (by sex) and everyone in the mean log-loss of the "
+        "model's scores is 0.0310 (2,000 test rows)."
     )
 
 
@@ -193,11 +201,11 @@ def test_without_a_sensitive_attribute_nothing_is_called_fair(tmp_path):
     (run,) = read_runs([write_counted(tmp_path / "run", halves(9, 9, 20), tolerance=0.05)])
     task = run.record.task.model_copy(update={"sensitive": ()})
     plain = replace(run, record=run.record.model_copy(update={"task": task}))
-    assert judgements(plain) == []
-    assert verdict_sentence(plain, []).startswith(
+    assert run_judgements(plain) == []
+    assert verdict_sentence([]).startswith(
         "There is no verdict, because no sensitive attribute was named"
     )
-    assert make_headline(plain, None, [], []).what.endswith(
+    assert run_headline(plain, None, [], []).what.endswith(
         "no sensitive attribute was named, so it has no fairness goal."
     )
     assert group_use(plain).sentence.startswith("No sensitive attribute was named")

@@ -12,7 +12,7 @@ from mfairfl.report.changes import changes_between
 from mfairfl.report.compared import baseline_of, compared_models
 from mfairfl.report.definitions import defined
 from mfairfl.report.document import Document
-from mfairfl.report.headline import make_headline
+from mfairfl.report.headline import run_headline
 from mfairfl.report.numbers import client_slices, group_sections, overall_numbers
 from mfairfl.report.reported_run import read_runs
 from mfairfl.report.run_facts import (
@@ -67,7 +67,7 @@ def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) 
         split=run.split,
         level=found.intervals.level,
         goal=list(aim.measures),
-        headline=make_headline(run, baseline, changes, altered_files(run)),
+        headline=run_headline(run, baseline, changes, altered_files(run)),
         overall=overall_numbers(found),
         sections=group_sections(found, aim.notions),
         clients=client_slices(found),

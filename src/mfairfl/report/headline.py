@@ -1,24 +1,36 @@
-"""The first screen: what was trained for whom, the verdict, the cost, and what is doubtful."""
+"""The first screen of a report and of an audit: what it is about, the verdict, the doubts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from mfairfl.fairness.results import Measured, Section
+from mfairfl.report.audit_settings import NOT_STATED, AuditSettings
 from mfairfl.report.cost import cost_sentence
-from mfairfl.report.document import Change, Headline
+from mfairfl.report.document import Change, Headline, Judgement, RowFacts
 from mfairfl.report.reported_run import ReportedRun
-from mfairfl.report.verdict import judgements, verdict_sentence
-from mfairfl.report.wording import and_list, compared_in
+from mfairfl.report.verdict import VerdictTerms, judge, verdict_sentence
+from mfairfl.report.wording import and_list, compared_in, percent
+from mfairfl.runs.outcome import AdviceSettings, model_warnings, nearly_constant
+from mfairfl.runs.record import Evaluation
 from mfairfl.text import some_of
 
+FEW_ROWS = 30
+"""Groups with fewer rows are warned of: a rate of theirs has an interval of a third or more."""
+MANY_LEFT_OUT = 0.05
+"""A larger share of rows that could not be counted is warned of."""
 
-def make_headline(
+
+# ------------------------------------------------------------------ the report of a run
+
+
+def run_headline(
     run: ReportedRun,
     baseline: ReportedRun | None,
     changes: Sequence[Change],
     altered: Sequence[str],
 ) -> Headline:
-    """Put the first screen together.
+    """Return the first screen of the report of a run.
 
     Parameters
     ----------
@@ -29,29 +41,49 @@ def make_headline(
     altered : sequence of str
         What is wrong with the run's files.
     """
-    judged, task = judgements(run), run.record.task
+    record, judgements = run.record, run_judgements(run)
+    task = record.task
     return Headline(
-        title=(
-            f"{task.label} “{task.favourable}”: {run.record.strategy} on {run.record.data.name}"
+        title=f"{task.label} “{task.favourable}”: {record.strategy} on {record.data.name}",
+        what=(
+            f"{record.strategy} trained a model on {_training_rows(run)}, to decide whether "
+            f"{task.label} is {task.favourable}, the favourable outcome; {_goal(run)}."
         ),
-        what=_what(run),
-        verdict=verdict_sentence(run, judged),
+        verdict=verdict_sentence(judgements),
         cost=cost_sentence(run, baseline, changes),
-        judgements=judged,
-        warnings=_warnings(run, altered),
+        judgements=judgements,
+        warnings=_run_warnings(run, altered),
     )
 
 
-def _what(run: ReportedRun) -> str:
-    """Say what was trained, for whom, on what."""
-    task = run.record.task
-    return (
-        f"{run.record.strategy} trained a model on {_whose(run)}, to decide whether {task.label} "
-        f"is {task.favourable}, the favourable outcome; {_goal(run)}."
+def run_judgements(run: ReportedRun) -> list[Judgement]:
+    """Judge every notion of a run's goal by the tolerance that was set before training."""
+    measures = run.aim.measured(run.record.task, run.found, run.tally)
+    terms = VerdictTerms(
+        tolerance=run.asked.verdict_tolerance,
+        level=run.found.intervals.level,
+        set_when="before training",
+        remedy="(--verdict-tolerance 0.05 would set one; then train again)",
+        obstacle=""
+        if run.split == "test"
+        else f"no rows were kept that only measure ({run.split} rows choose or train the model)",
+        groups=f"a group (by {run.aim.whom})" if run.aim.notions else "",
+        rows=f"{run.rows:,} {run.split} rows",
+        caution=_run_caution(run),
     )
+    return [judge(name, measures[f"{name}_violation"], terms) for name in run.aim.notions]
 
 
-def _whose(run: ReportedRun) -> str:
+def _run_caution(run: ReportedRun) -> str:
+    """Return the first reason why low violations would mean nothing; empty if there is none."""
+    if run.tally is None:
+        return ""
+    settings = AdviceSettings.of(run.record)
+    lines = model_warnings(run.found, run.tally, settings, rows=f"{run.split} rows")
+    return lines[0].partition(". ")[0] if lines else ""
+
+
+def _training_rows(run: ReportedRun) -> str:
     record, facts = run.record, run.record.federation
     rows = f"{record.data.rows:,} rows"
     names = some_of([client.name for client in facts.clients])
@@ -79,15 +111,129 @@ def _goal(run: ReportedRun) -> str:
     )
 
 
-def _warnings(run: ReportedRun, altered: Sequence[str]) -> list[str]:
+def _run_warnings(run: ReportedRun, altered: Sequence[str]) -> list[str]:
     """List what makes the numbers doubtful, the worst first."""
-    record, found = run.record, list(altered)
-    found += record.warnings
+    record = run.record
+    warnings = [*altered, *record.warnings]
     if run.split != "test":
-        found.append(
+        warnings.append(
             f"there are no test rows: every number is of {run.split} rows, which the model was "
             "made for, and is better than it will be on others"
         )
-    found += filter(None, [record.served.note])
-    found += record.federation.warnings
-    return list(dict.fromkeys(found))
+    warnings += [record.served.note] if record.served.note else []
+    return list(dict.fromkeys([*warnings, *record.federation.warnings]))
+
+
+# ------------------------------------------------------------------ an audit
+
+
+def audit_headline(
+    settings: AuditSettings,
+    rows: RowFacts,
+    evaluation: Evaluation,
+    overall: Sequence[Measured],
+    sections: Sequence[Section],
+) -> Headline:
+    """Return the first screen of an audit.
+
+    Parameters
+    ----------
+    settings
+        With the notions, their tolerance and the name of the tool.
+    rows
+        How many rows there are, and what is known of them.
+    evaluation, overall, sections
+        The numbers.
+    """
+    numbers = {number.name: number for number in overall}
+    alone = [section.attribute for section in sections if len(section.groups) < 2]
+    caution = _audit_caution(evaluation)
+    terms = VerdictTerms(
+        tolerance=settings.tolerance,
+        level=settings.level,
+        obstacle="there is only one group" if len(alone) == len(sections) else "",
+        caution=caution,
+    )
+    judgements = [_audit_judgement(notion, numbers, terms) for notion in settings.notions]
+    tool = settings.facts.tool
+    return Headline(
+        title=f"Audit of {tool}" if tool != NOT_STATED else "Audit of decisions",
+        what=_audited_rows(rows, numbers, sections),
+        verdict=verdict_sentence(judgements),
+        unknown=_unknown(rows, judgements),
+        judgements=judgements,
+        warnings=_audit_warnings(rows, sections, alone, caution),
+    )
+
+
+def _audit_judgement(
+    notion: str, numbers: Mapping[str, Measured], terms: VerdictTerms
+) -> Judgement:
+    name = f"{notion}_violation"
+    unlabelled = Measured(name=name, value=None, undefined="no row has a known label")
+    return judge(notion, numbers.get(name, unlabelled), terms)
+
+
+def _audit_caution(evaluation: Evaluation) -> str:
+    """Return why low violations would mean little; empty if nothing speaks against them."""
+    if nearly_constant(evaluation.metrics):
+        rate = evaluation.metrics["selection_rate"]
+        return f"almost everyone gets the same decision ({percent(rate)} are selected)"
+    balanced = evaluation.intervals.get("balanced_accuracy")
+    if balanced is not None and balanced[0] <= 0.5:
+        return (
+            "decisions are not shown to be better than random guessing (balanced accuracy "
+            f"{percent(evaluation.metrics['balanced_accuracy'])})"
+        )
+    return ""
+
+
+def _audited_rows(
+    rows: RowFacts, numbers: Mapping[str, Measured], sections: Sequence[Section]
+) -> str:
+    groups = and_list(
+        f"{len(section.groups)} groups by {section.attribute}" for section in sections
+    )
+    rate = numbers["selection_rate"].value if "selection_rate" in numbers else None
+    selected = "" if rate is None else f", {percent(rate)} of them favourable"
+    if not rows.labelled:
+        labels = "no label is known"
+    elif rows.labelled < rows.counted:
+        labels = f"{rows.labelled:,} have a known label"
+    else:
+        labels = "all labels are known"
+    return f"{rows.counted:,} decisions{selected}; {groups}; {labels}."
+
+
+def _unknown(rows: RowFacts, judgements: Sequence[Judgement]) -> str:
+    """State of how many rows something is not known."""
+    parts = [f"the {name} of {n:,}" for name, n in rows.unknown_group.items() if n]
+    if 0 < rows.labelled < rows.counted:
+        parts.append(f"the label of {rows.counted - rows.labelled:,}")
+    sentences = [f"Not known: {and_list(parts)} rows."] if parts else []
+    if withheld := sum(rows.withheld.values()):
+        sentences.append(f"Silos withheld up to {withheld:,} rows in small groups.")
+    if sentences and any(judgement.measure.bounds is not None for judgement in judgements):
+        sentences.append("A number lies within its bounds, whatever is true of these rows.")
+    return " ".join(sentences)
+
+
+def _audit_warnings(
+    rows: RowFacts, sections: Sequence[Section], alone: Sequence[str], caution: str
+) -> list[str]:
+    warnings = [f"'{name}' has only one group: there is nothing to compare" for name in alone]
+    if caution:
+        warnings.append(f"{caution}: low violations mean little")
+    left_out = sum(rows.left_out.values())
+    if left_out > MANY_LEFT_OUT * (rows.counted + left_out):
+        share = percent(left_out / (rows.counted + left_out))
+        reasons = ", ".join(f"{reason} ({n:,})" for reason, n in rows.left_out.items())
+        warnings.append(f"{left_out:,} rows ({share}) could not be counted: {reasons}")
+    for section in sections:
+        few = [f"'{g.name}' ({g.rows})" for g in section.groups if 0 < g.rows < FEW_ROWS]
+        if few:
+            warnings.append(
+                f"{section.attribute}: fewer than {FEW_ROWS} rows in {some_of(few)}; "
+                "their rates are mostly chance"
+            )
+    return warnings

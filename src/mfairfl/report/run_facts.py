@@ -15,7 +15,7 @@ from mfairfl.files import read_regular_file
 from mfairfl.report.document import DataTreatment, GroupUse, Provenance, ServerView, Withheld
 from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.training_history import HISTORY
-from mfairfl.report.wording import and_list
+from mfairfl.report.wording import and_list, capital
 from mfairfl.runs.manifest import manifest
 from mfairfl.runs.options import dotted
 from mfairfl.runs.record import ClientFacts, WithheldCell
@@ -144,7 +144,7 @@ def group_use(run: ReportedRun) -> GroupUse:
             "drawn at random."
         )
     proxies = [one.line for one in run.record.federation.treatment if one.kind == "proxy"]
-    details += [f"{line[:1].upper()}{line[1:]}." for line in proxies]
+    details += [f"{capital(line)}." for line in proxies]
     if not inputs:
         details.append(
             "Other columns may still reveal the group: leaving a column out does not make a model "

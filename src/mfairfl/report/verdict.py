@@ -1,21 +1,20 @@
-"""The fairness goal held against the tolerance that was set before training, in words.
+"""A violation held against the tolerance: the outcome, and the sentence that states it.
 
-A verdict needs a tolerance that was written down before training, rows that only measure, and an
-interval. It is tempered where the model is useless: nobody is treated unfairly by a model that
-decides alike for everyone.
+A verdict needs a tolerance, an interval, groups to compare and rows that only measure. It is
+tempered where low violations mean nothing: a model that gives everyone the same decision treats no
+group unfairly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mfairfl.fairness.results import Measured
-from mfairfl.fairness.uncertainty import Interval
-from mfairfl.fairness.uncertainty import verdict as judge
+from mfairfl.fairness.uncertainty import Interval, verdict
 from mfairfl.report.document import Judgement, Outcome
-from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.wording import (
-    and_list,
+    capital,
     compared_in,
     digits_apart,
     is_loss,
@@ -23,128 +22,133 @@ from mfairfl.report.wording import (
     points,
     range_of_points,
 )
-from mfairfl.runs.outcome import AdviceSettings, model_warnings
 
 
-def judgements(run: ReportedRun) -> list[Judgement]:
-    """Judge every notion of a run's goal."""
-    measured = run.aim.measured(run.record.task, run.found, run.tally)
-    tolerance, caution = run.asked.verdict_tolerance, _caution(run)
-    found = []
-    for name in run.aim.notions:
-        measure = measured[f"{name}_violation"]
-        outcome = _outcome(run, measure, tolerance)
-        said = _sentence(run, name, measure, tolerance, outcome)
-        found.append(
-            Judgement(
-                measure=measure,
-                tolerance=tolerance,
-                outcome=outcome,
-                sentence=said,
-                caution="" if outcome == "not met" else caution,
-            )
-        )
-    return found
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictTerms:
+    """By what the violations of a document are judged, and in which words.
+
+    Attributes
+    ----------
+    tolerance
+        The largest acceptable violation; without it there is no verdict.
+    level
+        Confidence level of the intervals.
+    set_when
+        When the tolerance was set, for example ``before training``.
+    remedy
+        How to get a tolerance.
+    obstacle
+        Why there can be no verdict whatever the numbers are.
+    groups
+        Which groups are compared, for example ``a group (by sex)``.
+    rows
+        The rows that were measured.
+    caution
+        Why low violations mean little.
+    """
+
+    tolerance: float | None
+    level: float
+    set_when: str = ""
+    remedy: str = ""
+    obstacle: str = ""
+    groups: str = "a group"
+    rows: str = ""
+    caution: str = ""
 
 
-def verdict_sentence(run: ReportedRun, found: Sequence[Judgement]) -> str:
-    """Return the second sentence of a report: the tolerance, and whether it is met."""
-    if not found:
+def judge(notion: str, measure: Measured, terms: VerdictTerms) -> Judgement:
+    """Hold the violation of a notion against the tolerance.
+
+    Examples
+    --------
+    >>> violation = Measured(
+    ...     name="demographic_parity_violation", value=0.1, interval=(0.08, 0.12)
+    ... )
+    >>> judged = judge("demographic_parity", violation, VerdictTerms(tolerance=0.05, level=0.95))
+    >>> print(judged.outcome, "|", judged.sentence.partition(":")[0])
+    not met | The tolerance of 5.0 percentage points is not met for demographic parity
+    """
+    outcome = _outcome(measure, terms)
+    return Judgement(
+        measure=measure,
+        tolerance=terms.tolerance,
+        outcome=outcome,
+        sentence=_sentence(notion, measure, terms, outcome),
+        caution="" if outcome == "not met" else terms.caution,
+    )
+
+
+def verdict_sentence(judgements: Sequence[Judgement]) -> str:
+    """Return the sentences of all judgements, and what tempers them."""
+    if not judgements:
         return (
             "There is no verdict, because no sensitive attribute was named: nothing is known "
             "about fairness between groups."
         )
-    said = found[0].sentence if len(found) == 1 else _together(run, found)
-    caution = next((one.caution for one in found if one.caution), "")
-    return f"{said} A low number is no good news here: {caution}." if caution else said
+    sentences = [judgement.sentence for judgement in judgements]
+    caution = next((judgement.caution for judgement in judgements if judgement.caution), "")
+    if caution:
+        sentences.append(f"A low violation means little here: {caution}.")
+    return " ".join(sentences)
 
 
-def _outcome(run: ReportedRun, measure: Measured, tolerance: float | None) -> Outcome:
-    if tolerance is None or run.split != "test":
+def _outcome(measure: Measured, terms: VerdictTerms) -> Outcome:
+    if terms.tolerance is None or terms.obstacle:
         return "no verdict"
     if measure.value is None:
-        return judge(None, tolerance)
-    return "no verdict" if measure.interval is None else judge(_ends(measure), tolerance)
+        return verdict(None, terms.tolerance)
+    if measure.interval is None:
+        return "no verdict"
+    return verdict(Interval(*measure.interval), terms.tolerance)
 
 
-def _ends(measure: Measured) -> Interval | None:
-    return None if measure.interval is None else Interval(*measure.interval)
-
-
-def _caution(run: ReportedRun) -> str:
-    """Return the first reason why good fairness numbers would be worthless; empty if none is."""
-    if run.tally is None:
-        return ""
-    lines = model_warnings(
-        run.found, run.tally, AdviceSettings.of(run.record), rows=f"{run.split} rows"
-    )
-    return lines[0].partition(". ")[0] if lines else ""
-
-
-def _sentence(
-    run: ReportedRun, name: str, measure: Measured, tolerance: float | None, outcome: Outcome
-) -> str:
-    fact = _fact(run, name, measure, tolerance)
-    if tolerance is None:
-        return (
-            "There is no verdict, because no tolerance was set before training (--verdict-"
-            f"tolerance 0.05 would set one; then train again): {fact}."
-        )
-    bar = f"the tolerance set before training, {_amount(name, tolerance)}, is"
-    if outcome == "met":
-        return f"{_capital(bar)} met: {fact}."
-    if outcome == "not met":
-        return f"{_capital(bar)} not met: {fact}."
+def _sentence(notion: str, measure: Measured, terms: VerdictTerms, outcome: Outcome) -> str:
+    fact, of_notion = _fact(notion, measure, terms), plain_name(notion)
+    if terms.tolerance is None:
+        why = " ".join(filter(None, ["no tolerance was set", terms.set_when, terms.remedy]))
+        return f"There is no verdict on {of_notion}, because {why}: {fact}."
     if outcome == "no verdict":
-        return f"There is no verdict, because {_why_none(run)}: {fact}."
-    return f"Whether {bar} met cannot be told, there are too few rows: {fact}."
+        why = terms.obstacle or "this measure has no interval"
+        return f"There is no verdict on {of_notion}, because {why}: {fact}."
+    when = f" set {terms.set_when}" if terms.set_when else ""
+    bar = f"the tolerance of {_amount(notion, terms.tolerance)}{when} is"
+    statement = {
+        "met": f"{bar} met for {of_notion}",
+        "not met": f"{bar} not met for {of_notion}",
+        "too few rows to tell": f"whether {bar} met for {of_notion} cannot be told from so few "
+        "rows",
+    }[outcome]
+    return f"{capital(statement)}: {fact}.{_reach(measure, terms.tolerance)}"
 
 
-def _why_none(run: ReportedRun) -> str:
-    if run.split != "test":
-        return f"no rows were kept that only measure ({run.split} rows choose or train the model)"
-    return "this measure has no interval"
-
-
-def _fact(run: ReportedRun, name: str, measure: Measured, tolerance: float | None) -> str:
+def _fact(notion: str, measure: Measured, terms: VerdictTerms) -> str:
     """State the number, its interval and its rows."""
-    groups = f"a group (by {run.aim.whom})"
-    what = f"the largest distance between {groups} and everyone in {compared_in(name)}"
+    what = f"the largest distance between {terms.groups} and everyone in {compared_in(notion)}"
     if measure.value is None:
         return f"{what} is undefined, since {measure.undefined or 'it was not recorded'}"
     shown = [measure.value, *(measure.interval or ())]
-    digits = 1 if tolerance is None else digits_apart(shown, tolerance)
-    level = run.found.intervals.level
-    limits = "" if is_loss(name) else range_of_points(measure.interval, level, digits)
-    more = ", ".join(filter(None, [limits, f"{run.rows:,} {run.split} rows"]))
-    return f"{what} is {_amount(name, measure.value, digits)} ({more})"
+    digits = 1 if terms.tolerance is None else digits_apart(shown, terms.tolerance)
+    interval = "" if is_loss(notion) else range_of_points(measure.interval, terms.level, digits)
+    details = ", ".join(filter(None, [interval, terms.rows]))
+    fact = f"{what} is {_amount(notion, measure.value, digits)}"
+    return f"{fact} ({details})" if details else fact
 
 
-def _amount(name: str, value: float, digits: int = 1) -> str:
+def _amount(notion: str, value: float, digits: int = 1) -> str:
     """Write a violation: points for shares, a plain number for losses."""
-    return f"{value:.4f}" if is_loss(name) else points(value, digits)
+    return f"{value:.4f}" if is_loss(notion) else points(value, digits)
 
 
-def _together(run: ReportedRun, found: Sequence[Judgement]) -> str:
-    """Put several judgements into one sentence."""
-    names = [plain_name(name) for name in run.aim.notions]
-    facts = "; ".join(
-        _fact(run, name, one.measure, one.tolerance)
-        for name, one in zip(run.aim.notions, found, strict=True)
+def _reach(measure: Measured, tolerance: float) -> str:
+    """Add the bounds if what is unknown can move the violation over the tolerance."""
+    if measure.bounds is None or measure.value is None:
+        return ""
+    low, high = measure.bounds
+    if not low <= tolerance < high:
+        return ""
+    return (
+        " Depending on rows of which something is not known, it lies anywhere from "
+        f"{points(low).partition(' ')[0]} to {points(high)}."
     )
-    tolerance = found[0].tolerance
-    if tolerance is None:
-        return (
-            "There is no verdict, because no tolerance was set before training (--verdict-"
-            f"tolerance 0.05 would set one; then train again): {facts}."
-        )
-    by_outcome: dict[str, list[str]] = {}
-    for name, one in zip(names, found, strict=True):
-        by_outcome.setdefault(one.outcome, []).append(name)
-    said = and_list(f"{what} for {and_list(whom)}" for what, whom in by_outcome.items())
-    bar = f"The tolerance set before training, {points(tolerance)}"
-    return f"{bar}: {said}; {facts}."
-
-
-def _capital(text: str) -> str:
-    return text[0].upper() + text[1:]

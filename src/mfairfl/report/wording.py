@@ -53,6 +53,17 @@ def and_list(words: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def capital(text: str) -> str:
+    """Begin a text with a capital letter.
+
+    Examples
+    --------
+    >>> capital("selection rate")
+    'Selection rate'
+    """
+    return text[:1].upper() + text[1:]
+
+
 def percent(share: float) -> str:
     """Write a share.
 

@@ -10,7 +10,6 @@ from mfairfl.errors import ConfigError, require_known
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.report.audit.bias_tables import bias_tables
 from mfairfl.report.audit.drift import drift_since
-from mfairfl.report.audit.headline import headline
 from mfairfl.report.audit.measured import client_numbers, everyone_numbers, section_numbers
 from mfairfl.report.audit.medians import AboveMedian
 from mfairfl.report.audit.number_bounds import number_bounds
@@ -20,6 +19,7 @@ from mfairfl.report.audit.sweep import sweep
 from mfairfl.report.audit_settings import AuditSettings, AuditSource
 from mfairfl.report.definitions import defined
 from mfairfl.report.document import NOTICE, Document, RowFacts
+from mfairfl.report.headline import audit_headline
 
 
 def build_audit(
@@ -71,7 +71,7 @@ def build_audit(
         goal=[f"{name}_violation" for name in settings.notions],
         settings=settings,
         sources=list(sources),
-        headline=headline(settings, rows, found, overall, sections),
+        headline=audit_headline(settings, rows, found, overall, sections),
         rows=rows,
         overall=overall,
         constant_classifier=found.constant_classifier,
