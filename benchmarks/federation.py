@@ -55,7 +55,7 @@ from flwr.supercore.task_identity import TaskIdentity
 
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Attribute, Federation
-from mfairfl.deployment import client_app
+from mfairfl.deployment import silo_app
 from mfairfl.deployment.federation_files import write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.engine import embedded
@@ -159,11 +159,11 @@ EVERYWHERE = (
     *SERVER,
     (LocalClients, "answer", WORK),
     (responder.Responder, "_open", DISK),
-    (client_app, "load_silo", SETTINGS),
+    (silo_app, "load_silo", SETTINGS),
     (responder, "pack_answer", PACK),
-    (client_app, "to_records", PACK),
+    (silo_app, "to_records", PACK),
     (responder, "unpack_ask", CHECK),
-    (client_app, "from_records", CHECK),
+    (silo_app, "from_records", CHECK),
 )
 
 
@@ -305,7 +305,7 @@ class Adult:
             state=RecordDict(),
             run_config={},
         )
-        reply = client_app.app(message, context)
+        reply = silo_app.app(message, context)
         if reply.has_error():
             raise RuntimeError(reply.error.reason)
         return reply

@@ -118,7 +118,7 @@ import numpy as np
 import federations as fed
 import mfairfl
 from grids import LocalGrid
-from mfairfl.deployment.client_app import app
+from mfairfl.deployment.silo_app import app
 from mfairfl.flower.grid import GridTransport
 from mfairfl.runs.config import make_config
 from mfairfl.runs.federated import FederatedRequest, run_federated

@@ -8,7 +8,7 @@ import tomli_w
 
 from audit_silos import predictions
 from mfairfl.cli.audit import requested_audit
-from mfairfl.deployment.audit_request import AuditRequest
+from mfairfl.deployment.settings import AuditRequest
 
 GOOD = ("--prediction", "decision", "--selected", "yes", "--sensitive", "sex")
 
@@ -98,7 +98,7 @@ def test_flags_override_the_coordinator_s_file(federation, tmp_path, monkeypatch
         "tolerance": 0.1,
         "tool": "ranker",
     }
-    found = requested_audit(tmp_path / federation, flags, None)
+    found = requested_audit(tmp_path / federation, flags, {})
     assert found == AuditRequest(
         label="hired",
         favourable="yes",
@@ -110,4 +110,4 @@ def test_flags_override_the_coordinator_s_file(federation, tmp_path, monkeypatch
         tolerance=0.1,
         facts={"tool": "ranker"},
     )
-    assert requested_audit(tmp_path / federation, {}, None).sensitive == ("sex",)
+    assert requested_audit(tmp_path / federation, {}, {}).sensitive == ("sex",)

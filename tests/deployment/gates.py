@@ -17,9 +17,8 @@ from flwr.supercore.protobuf.client import ProtobufRequestContext
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
 from mfairfl.deployment.gate.admission import KeyRing, Quotas
+from mfairfl.deployment.gate.forwarding import Signals, WaitingRoom, make_gate
 from mfairfl.deployment.gate.listener import ConnectionLimits, Listener
-from mfairfl.deployment.gate.server import make_gate
-from mfairfl.deployment.gate.waiting_room import Signals, WaitingRoom
 from mfairfl.deployment.keys import make_certificates, make_key, read_public_key
 
 PUSH = "/v1/fleet/push-object"

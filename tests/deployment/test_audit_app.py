@@ -8,19 +8,19 @@ from datetime import date
 import pytest
 import tomli_w
 
-from audit_silos import CONSENT, SILOS, assert_same, pooled, predictions
+from audit_silos import CONSENT, SILOS, pooled, predictions
 from grids import LocalGrid
-from mfairfl.deployment.audit import build_silo_audit, read_gathered
-from mfairfl.deployment.audit_request import REQUEST, AuditRequest, load_request
-from mfairfl.deployment.client_app import app
+from mfairfl.deployment.coordinator_app import carry_out_audit
+from mfairfl.deployment.federation_audit import REQUEST
 from mfairfl.deployment.federation_files import write_federation
 from mfairfl.deployment.journal import read_journal
 from mfairfl.deployment.keys import read_public_key
-from mfairfl.deployment.server_app import carry_out_audit
-from mfairfl.deployment.settings import load_federation
-from mfairfl.errors import CheckpointError, ConfigError, FederationError
+from mfairfl.deployment.settings import AuditRequest, load_federation
+from mfairfl.deployment.silo_app import app
+from mfairfl.errors import ConfigError, FederationError
 from mfairfl.flower.records import from_records
 from mfairfl.report.audit.build import build_audit
+from mfairfl.report.document import Document
 from mfairfl.silo.policy import Disclosure, Policy
 
 ASKED = AuditRequest(
@@ -69,17 +69,25 @@ def grid(settings, folder, lose=lambda node, message: False):
     return LocalGrid(app, silos, lose=lose, keys=keys), numbers
 
 
-def test_the_app_writes_the_counts_of_all_rows(laid, frame):
+def content(document):
+    """Everything but where the rows come from."""
+    return document.model_dump(exclude={"sources"})
+
+
+def of_all_rows(frame, asked=ASKED):
+    return build_audit(pooled(frame, floor=10), asked.settings(asked.meaning()))
+
+
+def test_the_app_writes_the_audit_of_all_rows(laid, frame):
     settings, folder, request = laid
     carry_out_audit(grid(settings, folder)[0], settings, request, run="7")
-    found = read_gathered(request.parent)
-    assert_same(found.counts, pooled(frame, floor=10))
-    assert {name: one.floor for name, one in found.silos.items()} == dict.fromkeys(SILOS, 10)
+    written = Document.read(request.parent)
+    assert content(written) == content(of_all_rows(frame))
+    assert [(source.name, source.notes) for source in written.sources] == [
+        (name, ["released no count of fewer than 10 rows of a group and label"]) for name in SILOS
+    ]
     events = [line["event"] for line in read_journal(request.parent / "journal.jsonl", "7")]
     assert events == ["waiting", "auditing", "finished"]
-    built = build_silo_audit(load_request(request), found)
-    every = build_audit(pooled(frame, floor=10), ASKED.settings(ASKED.meaning()))
-    assert built.model_dump(exclude={"sources"}) == every.model_dump(exclude={"sources"})
     (state,) = (folder / "silos" / "east" / "state").glob("audit-*")
     assert json.loads((state / "requests.json").read_text())["requests"] == 2
 
@@ -95,9 +103,10 @@ def test_what_predict_wrote_needs_no_favourable_value(tmp_path, frame, good, bad
     asked = ASKED.model_copy(update={"favourable": None})
     settings, folder, request = lay(tmp_path, written, asked)
     carry_out_audit(grid(settings, folder)[0], settings, request, run="7")
-    found = read_gathered(request.parent)
-    assert found.left_out == {}
-    assert_same(found.counts, pooled(frame, floor=10))
+    document = Document.read(request.parent)
+    assert [source.name for source in document.sources] == list(SILOS)
+    assert content(document)["overall"] == content(of_all_rows(frame))["overall"]
+    assert document.counts == of_all_rows(frame).counts
 
 
 def test_a_silo_that_does_not_answer_is_named_in_journal_and_result(laid, frame):
@@ -110,9 +119,11 @@ def test_a_silo_that_does_not_answer_is_named_in_journal_and_result(laid, frame)
     flaky, numbers = grid(settings, folder, lose=deaf)
     quick = settings.model_copy(update={"deadline": 0.3})
     carry_out_audit(flaky, quick, request, run="1")
-    found = read_gathered(request.parent)
-    assert found.left_out == {"north": "no answer before the deadline"}
-    assert_same(found.counts, pooled(frame[frame["silo"] != "north"], floor=10))
+    document = Document.read(request.parent)
+    left_out = next(source for source in document.sources if source.name == "north")
+    assert (left_out.rows, left_out.notes) == (0, ["left out: no answer before the deadline"])
+    assert document.headline.warnings[-1] == "north is not counted: no answer before the deadline"
+    assert document.counts == of_all_rows(frame[frame["silo"] != "north"]).counts
     lines = read_journal(request.parent / "journal.jsonl", "1")
     said = [line["message"] for line in lines if line["event"] == "warning"]
     assert said == ["north is left out: no answer before the deadline"]
@@ -128,7 +139,7 @@ def test_too_few_silos_fail_with_the_reasons_in_the_journal(laid):
     *_, last = read_journal(request.parent / "journal.jsonl", "1")
     assert last["event"] == "failed"
     assert "no section [audit]" in last["message"]
-    assert not (request.parent / "counts.safetensors").exists()
+    assert not (request.parent / "audit.json").exists()
 
 
 def test_more_rows_than_any_silo_has_are_refused(laid):
@@ -138,14 +149,17 @@ def test_more_rows_than_any_silo_has_are_refused(laid):
         carry_out_audit(grid(settings, folder)[0], few, request, run="1")
 
 
-def test_damaged_counts_are_noticed(laid):
+def test_an_audit_since_a_baseline_has_drift(laid):
     settings, folder, request = laid
     carry_out_audit(grid(settings, folder)[0], settings, request, run="1")
-    path = request.parent / "counts.safetensors"
-    data = path.read_bytes()
-    path.write_bytes(data[:500] + bytes([data[500] ^ 1]) + data[501:])
-    with pytest.raises(CheckpointError, match="its SHA-256 does not match"):
-        read_gathered(request.parent)
+    (request.parent.parent / "june").mkdir()
+    june = request.parent.parent / "june" / REQUEST
+    june.write_text(ASKED.model_copy(update={"baseline": request.parent}).model_dump_json())
+    carry_out_audit(grid(settings, folder)[0], settings, june, run="2")
+    assert Document.read(request.parent).drift is None
+    drift = Document.read(june.parent).drift
+    assert (drift.rows_before, drift.rows_after) == (1200, 1200)
+    assert not any(row.beyond_chance for row in drift.changes)
 
 
 # ------------------------------------------------------------------ settings

@@ -15,8 +15,8 @@ from flwr.supernode import node_auth_http_interceptor
 from gates import BROKEN_OFF, PUSH, enrol, everything, head, response, signed, standing
 
 from mfairfl.deployment.gate.admission import Quotas
+from mfairfl.deployment.gate.forwarding import OPEN_PATHS
 from mfairfl.deployment.gate.listener import ConnectionLimits
-from mfairfl.deployment.gate.server import OPEN_PATHS
 from mfairfl.deployment.keys import add_revocation, make_key, read_public_key
 
 SOON = ConnectionLimits(head_seconds=2, stall_seconds=2)

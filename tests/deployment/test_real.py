@@ -20,7 +20,7 @@ from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 from outbound import Outbound
 
 from audit_silos import CONSENT, pooled, predictions
-from mfairfl.deployment.audit_request import load_request
+from mfairfl.deployment.federation_audit import load_request
 from mfairfl.deployment.federation_files import write_deployment
 from mfairfl.deployment.local import nodes, servers
 from mfairfl.deployment.settings import load_federation

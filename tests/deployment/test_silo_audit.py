@@ -8,8 +8,8 @@ import pytest
 import mfairfl
 from audit_silos import CONSENT, SILOS, Silos, policy, pooled, predictions, write_silos
 from mfairfl.coordinator.audit import gather_counts
-from mfairfl.deployment.audit import build_silo_audit, terms_of
-from mfairfl.deployment.audit_request import AuditRequest
+from mfairfl.deployment.federation_audit import build_silo_audit, terms_of
+from mfairfl.deployment.settings import AuditRequest
 from mfairfl.report.audit.build import build_audit
 
 REQUEST = AuditRequest(

@@ -70,7 +70,7 @@ def test_every_program_we_start_is_silent_whatever_the_user_s_own_settings(
 @pytest.mark.parametrize("first", ["pass", "import flwr.supercore.telemetry"])
 def test_flower_inside_a_silo_s_own_process_is_silent(outbound, tmp_path, first):
     code = (
-        f"{first}; from mfairfl.deployment.client_app import SiloTasks; SiloTasks(9).close();"
+        f"{first}; from mfairfl.deployment.silo_app import SiloTasks; SiloTasks(9).close();"
         "from flwr.supernode.runtime import run_clientapp as r; from flwr.common import EventType;"
         "print(r.event(EventType.FLWR_CLIENTAPP_RUN_ENTER).result())"
     )

@@ -22,7 +22,7 @@ from grids import LocalGrid
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.coordinator.transport import drive
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
-from mfairfl.deployment.client_app import app
+from mfairfl.deployment.silo_app import app
 from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.goal import Goal

@@ -7,7 +7,7 @@ from inspect import signature
 import pytest
 
 import mfairfl
-from mfairfl.deployment.audit_request import AuditRequest
+from mfairfl.deployment.settings import AuditRequest
 from mfairfl.errors import ConfigError
 from mfairfl.report.audit_options import AUDIT_OPTIONS, ROW_OPTIONS
 from mfairfl.report.audit_settings import AuditFacts, RowOptions, validated

@@ -15,7 +15,7 @@ from mfairfl.report.audit_options import AUDIT_OPTIONS, ROW_OPTIONS
 from mfairfl.runs.options import Option, dotted, nested
 
 if TYPE_CHECKING:
-    from mfairfl.deployment.audit_request import AuditRequest
+    from mfairfl.deployment.settings import AuditRequest
     from mfairfl.report.document import Document
 
 Baseline = Annotated[
@@ -127,7 +127,7 @@ def deploy_audit(
     ] = None,
     baseline: Baseline = None,
     out: Annotated[
-        Path, typer.Option(help="Folder for audit.html, audit.json, tables, counts and journal.")
+        Path, typer.Option(help="Folder for audit.html, audit.json, tables and journal.")
     ],
     force: Force = False,
     json: Json = False,
@@ -151,35 +151,32 @@ def deploy_audit(
         raise ConfigError("give FEDERATION.toml, or files of silos on this machine (--silo)")
     if min_rows is not None and not files:
         raise ConfigError("--min-rows: silos set it in their own policy.toml; it goes with --silo")
-    from mfairfl.report.document import Document  # noqa: PLC0415
     from mfairfl.report.write import check_folder  # noqa: PLC0415 - only when called
 
     check_folder(out, replace=force)
-    earlier = None if baseline is None else Document.read(baseline)
-    request = requested_audit(file, flags, run)
+    request = requested_audit(file, flags, {"run": run, "baseline": baseline})
 
     with journal_progress(quiet=json) as progress:
-        from mfairfl.deployment.audit import (  # noqa: PLC0415 - loads Flower
-            audit_federation,
-            build_silo_audit,
-        )
+        from mfairfl.deployment.federation_audit import audit_federation  # noqa: PLC0415
         from mfairfl.deployment.local import audit_local  # noqa: PLC0415
 
         if file is None:
             options: dict[str, Any] = {"min_rows": min_rows, "say": progress.note}
-            gathered = audit_local(request, files, out, follower=progress, **options)
+            document = audit_local(request, files, out, follower=progress, **options)
         else:
-            gathered = audit_federation(file, request, out, progress)
-    show_audit(build_silo_audit(request, gathered, earlier), out, as_json=json)
+            document = audit_federation(file, request, out, progress)
+    show_audit(document, out, as_json=json)
 
 
-def requested_audit(file: Path | None, flags: Mapping[str, Any], run: Path | None) -> AuditRequest:
+def requested_audit(
+    file: Path | None, flags: Mapping[str, Any], paths: Mapping[str, Path | None]
+) -> AuditRequest:
     """Lay flags over the section `audit` of the coordinator's file, and check the result."""
-    from mfairfl.deployment.audit_request import AuditRequest  # noqa: PLC0415 - only when called
-    from mfairfl.deployment.settings import load_federation  # noqa: PLC0415
+    from mfairfl.deployment.settings import AuditRequest, load_federation  # noqa: PLC0415
     from mfairfl.report.audit_settings import validated  # noqa: PLC0415
 
-    given = audit_values(flags, AUDIT_OPTIONS) | ({} if run is None else {"run": run})
+    given = audit_values(flags, AUDIT_OPTIONS)
+    given |= {key: path for key, path in paths.items() if path is not None}
     stated = {} if file is None else load_federation(file).audit.model_dump(exclude_unset=True)
     request = validated(AuditRequest, nested(dotted(given), stated))
     request.check()

@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from mfairfl.coordinator.audit import GatheredAudit
 from mfairfl.data import read_frame
 from mfairfl.data.columns import columns_of
 from mfairfl.data.predictions import PredictionColumns, read_predictions
-from mfairfl.deployment.audit import audit_federation, terms_of
-from mfairfl.deployment.audit_request import AuditRequest
+from mfairfl.deployment.federation_audit import audit_federation, terms_of
 from mfairfl.deployment.federation_files import (
     refuse_foreign,
     write_audit_deployment,
@@ -26,8 +24,9 @@ from mfairfl.deployment.processes import (
     superlink_command,
     wait_until_healthy,
 )
-from mfairfl.deployment.settings import FederationSettings, load_federation
+from mfairfl.deployment.settings import AuditRequest, FederationSettings, load_federation
 from mfairfl.deployment.superlink import Follower, SuperLink, run_federation
+from mfairfl.report.document import Document
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.record import RunRecord, read_record
@@ -81,7 +80,7 @@ def audit_local(
     follower: Follower,
     say: Say,
     min_rows: int | None = None,
-) -> GatheredAudit:
+) -> Document:
     """Audit files on this machine as if each were at a silo of its own.
 
     Parameters

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from mfairfl.deployment.audit_request import AuditRequest
 from mfairfl.deployment.keys import read_public_key, read_revocations
 from mfairfl.errors import ConfigError
 from mfairfl.files import RelativePath, load_settings, load_toml
+from mfairfl.report.audit_settings import AuditMeaning, AuditOptions
 from mfairfl.runs.config import Config, make_config
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ _STRICT = ConfigDict(
     validate_default=True,  # default paths are relative to the file as well
     revalidate_instances="always",
 )
+_AS_WRITTEN = "as each silo says"
+_READ = ("label", "favourable", "prediction", "selected", "score", "threshold")
 
 
 class ServerSettings(BaseModel):
@@ -34,13 +36,13 @@ class ServerSettings(BaseModel):
     host, port
         The only public address; only what silos need is answered there.
     superlink_port : int
-        Flower's SuperLink, on loopback only: whoever reaches it can register keys and start code.
+        Flower's SuperLink, on loopback only: any process that reaches it can start code.
     certificates : Path
         Folder with ca.crt, server.crt and server.key.
     state : Path
         Folder for the SuperLink's database and logs.
     allowance : int
-        Megabytes that one silo may send in ten minutes; more is refused until they are over.
+        Megabytes that one silo may send in ten minutes; further requests are refused.
     hold : float
         Seconds that a silo's question for a message is kept until there is one. With 0 it is
         answered at once, and silos ask every three seconds.
@@ -63,13 +65,54 @@ class ServerSettings(BaseModel):
 
     @property
     def signals(self) -> Path:
-        """What the gate and the server app tell each other."""
+        """Signals between the gate and the coordinator's app."""
         return self.state / "signals"
 
     @property
     def ca(self) -> Path:
         """The certificate that identifies the coordinator to silos."""
         return self.certificates / "ca.crt"
+
+
+class AuditRequest(AuditOptions):
+    """What an audit over silos is about: ``[audit]`` of federation.toml, flags, and request.json.
+
+    Where `favourable` and `selected` are not given, each silo states them itself.
+
+    Examples
+    --------
+    >>> AuditRequest(sensitive="sex", label="hired", prediction="decision").meaning().client
+    'silos'
+    """
+
+    run: RelativePath | None = None
+    """Run folder whose model silos are sent, instead of predictions in their files."""
+    baseline: RelativePath | None = None
+    """Folder of an earlier audit, to report what changed since."""
+
+    def check(self) -> None:
+        """Refuse what cannot be asked of silos, and a baseline that cannot be read."""
+        from mfairfl.report.document import Document  # noqa: PLC0415 - only for audits
+
+        self.grid()
+        if self.baseline is not None:
+            Document.read(self.baseline)
+        if self.run is None:
+            self.columns()
+        elif given := [key for key in _READ if getattr(self, key) is not None]:
+            raise ConfigError(
+                f"audit.{given[0]}: a run's model is audited on its own label and scores; leave "
+                f"{given[0]} or run out"
+            )
+
+    def meaning(self) -> AuditMeaning:
+        """Return what the columns and their values stand for."""
+        stated = {key: getattr(self, key) or "" for key in _READ if key != "threshold"}
+        if self.label is not None:
+            stated["favourable"] = self.favourable or _AS_WRITTEN
+        if self.prediction is not None:
+            stated["selected"] = self.selected or self.favourable or _AS_WRITTEN
+        return AuditMeaning(**stated, threshold=self.threshold, client="silos")
 
 
 class FederationSettings(BaseModel):
@@ -88,11 +131,11 @@ class FederationSettings(BaseModel):
     wait : float
         Seconds the run waits for all clients to come online before it starts without the rest.
     most_rows : int, optional
-        Rows that no silo has: one that claims more is refused, since rows are weight.
+        Rows that no silo exceeds: one that claims more is refused, since rows are weight.
     silos : dict of str to Path
         The public key that each silo is enrolled with, by the silo's name.
     revoked : Path
-        Keys that no longer count, whatever `silos` says; `mfairfl deploy revoke` writes it.
+        Keys that no longer count, even if `silos` lists them; written by `mfairfl deploy revoke`.
     audit : AuditRequest
         What `mfairfl deploy audit` asks silos for, where no flag says otherwise.
     """
@@ -144,19 +187,19 @@ class FederationSettings(BaseModel):
 
     def members(self) -> dict[bytes, str]:
         """Return the name for each enrolled key, those that were revoked under it included."""
-        found: dict[bytes, str] = {}
+        names: dict[bytes, str] = {}
         revoked = read_revocations(self.revoked)
         for name, path in sorted(self.silos.items()):
             key = read_public_key(path)
-            if key in found:
-                raise ConfigError(f"{path}: '{found[key]}' and '{name}' have the same key")
+            if key in names:
+                raise ConfigError(f"{path}: '{names[key]}' and '{name}' have the same key")
             if key in revoked and revoked[key].silo != name:
                 raise ConfigError(
                     f"{path}: this key was revoked, as that of '{revoked[key].silo}'; ask "
                     f"'{name}' for a new one (`mfairfl deploy key`)"
                 )
-            found[key] = name
-        return found
+            names[key] = name
+        return names
 
     def revoked_keys(self) -> frozenset[bytes]:
         """Return the keys that no longer count, as the file says now."""

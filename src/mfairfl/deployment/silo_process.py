@@ -27,7 +27,7 @@ from mfairfl.silo.policy import load_policy
 from mfairfl.silo.silo_file import load_silo
 
 if TYPE_CHECKING:
-    from mfairfl.deployment.client_app import SiloTasks
+    from mfairfl.deployment.silo_app import SiloTasks
 
 _PAUSE = 10.0  # seconds before a SuperNode that ended is started again
 _POLL = 0.2  # seconds between two questions for work, which do not leave this machine
@@ -62,7 +62,7 @@ def run_silo(file: Path) -> None:
 
 def _load_tasks(port: int) -> SiloTasks:
     try:
-        from mfairfl.deployment.client_app import SiloTasks  # noqa: PLC0415 - seconds
+        from mfairfl.deployment.silo_app import SiloTasks  # noqa: PLC0415 - seconds
     except ImportError as error:
         raise ConfigError(
             f"this version of flwr answers messages in another way ({error}): install one that "

@@ -1,5 +1,5 @@
 """The installed client app."""
 
-from mfairfl.deployment import client_app
+from mfairfl.deployment import silo_app
 
-app = client_app.app  # Flower looks for an assignment before it accepts an app
+app = silo_app.app  # Flower looks for an assignment before it accepts an app

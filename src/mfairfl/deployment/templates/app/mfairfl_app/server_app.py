@@ -1,5 +1,5 @@
 """The installed server app."""
 
-from mfairfl.deployment import server_app
+from mfairfl.deployment import coordinator_app
 
-app = server_app.app  # Flower looks for an assignment before it accepts an app
+app = coordinator_app.app  # Flower looks for an assignment before it accepts an app

@@ -1,11 +1,22 @@
-"""The gate as a process: open paths are forwarded to the SuperLink, silos wait for messages."""
+"""The gate as a process: it forwards open paths to the SuperLink; silos wait here for messages.
+
+Flower polls: a SuperNode that gets no message always sleeps for three seconds, and the
+coordinator's app looks for answers. Both ends of that are processes of the coordinator, on one
+machine. So each signals when there is something to fetch, by changing a file, and looking at a
+file costs no request. The gate holds a silo's request, and answers it as soon as there is a
+message, or when its time is up.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
+import os
 import socket
 import ssl
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,9 +30,9 @@ from mfairfl.deployment.gate.listener import (
     Listener,
     Refused,
 )
-from mfairfl.deployment.gate.waiting_room import Signals, WaitingRoom
 from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.errors import MfairflError
+from mfairfl.files import make_private_folder
 
 OPEN_PATHS = frozenset(
     f"/v1/fleet/{name}"
@@ -43,8 +54,13 @@ OPEN_PATHS = frozenset(
 _PULL = "/v1/fleet/pull-messages"
 _ANSWER_SECONDS = 60  # that the SuperLink may take
 _RECHECK = 1.0  # seconds after which the key of a waiting request is looked up again
+_LOOK = 0.05  # seconds between two looks at a file while a silo waits; no request is made
+_SIZE = 16  # bytes of a mark
 _ANYONE = ""  # in place of a key: for requests of /health
 _HOP_BY_HOP = {b"host", b"connection", b"keep-alive", b"transfer-encoding", b"content-length"}
+
+
+# ------------------------------------------------------------------ forwarding
 
 
 def make_gate(
@@ -128,6 +144,124 @@ class _Request:
             raise Refused(502, b"the SuperLink does not answer") from None
         await self.exchange.finish()
         return True
+
+
+# ------------------------------------------------------------------ waiting for messages
+
+
+class Signals:
+    """Marks in a folder that both processes see; a mark that differs means that something is new.
+
+    A lost or additional signal costs time, never an answer: both sides also look now and then.
+
+    Parameters
+    ----------
+    folder : Path
+        Where the marks are.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> signals = Signals(Path(tempfile.mkdtemp()))
+    >>> before = signals.messages()
+    >>> signals.announce_messages()
+    >>> signals.messages() == before
+    False
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = make_private_folder(folder)
+        self._messages = folder / "messages"
+
+    def announce_messages(self) -> None:
+        """Signal that messages for silos are on the server."""
+        _change(self._messages)
+
+    def messages(self) -> bytes:
+        """Return the mark of the last messages."""
+        return _mark(self._messages)
+
+    def announce_visit(self, key: bytes) -> None:
+        """Signal that the silo with this key asks for a message: its last answer is complete."""
+        _change(self._visits(key))
+
+    def visit(self, key: bytes) -> bytes:
+        """Return the mark of a silo's last visit."""
+        return _mark(self._visits(key))
+
+    def _visits(self, key: bytes) -> Path:
+        return self._folder / hashlib.sha256(key).hexdigest()
+
+
+def _change(path: Path) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+    try:
+        os.write(file, os.urandom(_SIZE))  # two marks are never the same
+    finally:
+        os.close(file)
+
+
+def _mark(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+class WaitingRoom:
+    """Holds requests until the server app signals that there are messages.
+
+    Parameters
+    ----------
+    signals : Signals
+        From the server app.
+    seconds : float
+        How long a request is held; 0 for not at all.
+    places : int
+        Requests held at once, one for each key; others are answered as if there were no room.
+    """
+
+    def __init__(self, signals: Signals, *, seconds: float, places: int = 128) -> None:
+        self.signals = signals
+        self._seconds, self._places = seconds, places
+        self._inside: set[str] = set()
+        self._news = asyncio.Event()
+
+    @property
+    def waiting(self) -> int:
+        """Requests that are held now."""
+        return len(self._inside)
+
+    @contextlib.contextmanager
+    def place(self, key: str) -> Iterator[float]:
+        """Take a place; return the seconds for which it may be held, 0 if there is none."""
+        if key in self._inside or len(self._inside) >= self._places:
+            yield 0.0
+            return
+        self._inside.add(key)
+        try:
+            yield self._seconds
+        finally:
+            self._inside.remove(key)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait for news, or until the time is up."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+
+    async def watch(self) -> None:
+        """Wake the waiting requests when there are messages, until cancelled."""
+        seen = b""
+        while True:
+            await asyncio.sleep(_LOOK)
+            if self._inside and (mark := self.signals.messages()) != seen:
+                seen = mark
+                self._news.set()
+                self._news = asyncio.Event()
+
+
+# ------------------------------------------------------------------ the process
 
 
 def serve_gate(settings: FederationSettings) -> None:

@@ -11,12 +11,12 @@ from rich.console import Console
 
 from grids import LocalGrid
 from mfairfl.cli.progress import JournalProgress
-from mfairfl.deployment.client_app import app
+from mfairfl.deployment.coordinator_app import carry_out
 from mfairfl.deployment.federation_files import write_deployment
 from mfairfl.deployment.journal import Journal, read_journal
 from mfairfl.deployment.keys import read_public_key
-from mfairfl.deployment.server_app import carry_out
 from mfairfl.deployment.settings import load_federation
+from mfairfl.deployment.silo_app import app
 from mfairfl.errors import FederationError
 from mfairfl.flower.records import from_records
 

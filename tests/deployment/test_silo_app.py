@@ -28,8 +28,8 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.main import create_app
 from flwr.supernode.nodestate import NodeStateFactory
 
-from mfairfl.deployment.client_app import SiloTasks
 from mfairfl.deployment.processes import free_ports
+from mfairfl.deployment.silo_app import SiloTasks
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.wire.codec import make_packet
 
