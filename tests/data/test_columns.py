@@ -35,9 +35,6 @@ def test_every_row_has_its_own_text(cells, dtype):
     assert column.each(len, np.int8).tolist() == [len(text) for text in expected]
     assert column.missing.tolist() == [text == MISSING for text in expected]
     assert dict(column.counts) == {text: expected.count(text) for text in expected}
-    assert column.positions(["a", "1"]).tolist() == [
-        ["a", "1"].index(text) if text in ("a", "1") else -1 for text in expected
-    ]
 
 
 @given(cells=CELLS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property
@@ -168,11 +168,6 @@ class Column:
         for text, n in zip([MISSING, *texts[:-1]], rows, strict=True):
             counts[text] += n  # several cells may have one text
         return +counts
-
-    def positions(self, levels: Sequence[str]) -> npt.NDArray[np.intp]:
-        """Return each row's position among `levels`, -1 where its text is none of them."""
-        index = {level: i for i, level in enumerate(levels)}
-        return self.each(lambda text: index.get(text, -1), np.intp)
 
     @cached_property
     def recognised(self) -> Recognised | None:

@@ -7,8 +7,6 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
-from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -255,8 +253,8 @@ class CategoricalColumn(StrictModel):
 
     @model_validator(mode="after")
     def _sorted(self) -> Self:
-        for one in (self.levels, self.rare):
-            if list(one) != sorted(set(one)):
+        for levels in (self.levels, self.rare):
+            if list(levels) != sorted(set(levels)):
                 raise ValueError("levels must be sorted and distinct")
         if not set(self.levels).isdisjoint(self.rare):
             raise ValueError("a level cannot be rare and have an input of its own")
@@ -342,16 +340,16 @@ class Encoder(StrictModel):
         schema = statistics if schema is None else schema
         numeric = []
         for name, column in statistics.numeric.items():
-            found = (bins or {}).get(name, Bins())
+            binned = (bins or {}).get(name, Bins())
             numeric.append(
                 NumericColumn(
                     name=name,
                     mean=column.mean,
                     scale=column.deviation or 1.0,
                     indicator=schema.numeric[name].missing > 0,
-                    edges=found.edges,
-                    atoms=found.atoms if indicators == "atoms" else (),
-                    bin_indicators=indicators == "bins" and bool(found.edges),
+                    edges=binned.edges,
+                    atoms=binned.atoms if indicators == "atoms" else (),
+                    bin_indicators=indicators == "bins" and bool(binned.edges),
                 )
             )
         categorical = tuple(
@@ -385,9 +383,7 @@ class Encoder(StrictModel):
     def layout(self) -> tuple[int, int, int]:
         """The form of what `encode` returns: inputs held as numbers, as indices, all inputs."""
         width = len(self.feature_names)
-        if not self.compact:
-            return width, 0, width
-        return self._numbers, len(self.categorical), width
+        return (self._numbers, len(self.categorical), width) if self.compact else (width, 0, width)
 
     @property
     def row_bytes(self) -> int:
@@ -406,18 +402,21 @@ class Encoder(StrictModel):
         rows: npt.NDArray[np.int64] | None = None,
         out: Inputs | None = None,
     ) -> Inputs:
-        """Encode features as engines hold them: dense, or `compact`.
+        """Encode features column by column, as engines hold them: dense, or `compact`.
 
-        The layout depends on the encoder alone, so whoever has it agrees on it.
+        The layout depends on the encoder alone: all that have it agree on it.
 
         Parameters
         ----------
-        X, rows
-            As for `transform`.
+        X
+            The features (`Table.X`, or `features_frame` of new rows).
+        rows
+            Positions of the rows to encode; all if omitted.
         out
             Room to write to (`Inputs.empty`); new if omitted.
         """
-        self._require(X)
+        needed = [*(c.name for c in self.numeric), *(c.name for c in self.categorical)]
+        require_columns(X.columns, needed, "features")
         count = len(X) if rows is None else len(rows)
         if out is None:
             out = Inputs.empty(count, self.layout)
@@ -425,55 +424,24 @@ class Encoder(StrictModel):
             raise DataError(
                 f"out has {len(out)} rows of layout {out.layout}: give {count} of {self.layout}"
             )
-        if not self.compact:
-            return Inputs.of(self.transform(X, rows, out.numbers))
-        self._encode_numbers(X, rows, out.numbers)
         first = self._numbers
+        self._encode_numbers(X, rows, out.numbers[:, :first])
+        out.numbers[:, first:] = 0
         for j, fitted in enumerate(self.categorical):
-            held = self._positions(Column.of(X, fitted.name, rows), fitted)
-            out.codes[:, j] = np.where(held < 0, NO_INPUT, held + first)
+            positions = self._positions(Column.of(X, fitted.name, rows), fitted)
+            if self.compact:
+                out.codes[:, j] = np.where(positions < 0, NO_INPUT, positions + first)
+            else:
+                (known,) = np.nonzero(positions >= 0)
+                out.numbers[known, first + positions[known]] = 1
             first += len(fitted.input_names)
         return out
 
     def transform(
-        self,
-        X: pd.DataFrame,
-        rows: npt.NDArray[np.int64] | None = None,
-        out: npt.NDArray[np.float32] | None = None,
+        self, X: pd.DataFrame, rows: npt.NDArray[np.int64] | None = None
     ) -> npt.NDArray[np.float32]:
-        """Encode features (`Table.X`, or `features_frame` of new rows), column by column.
-
-        Every input is a number here, however many there are; `encode` saves memory.
-
-        Parameters
-        ----------
-        X
-            The features.
-        rows
-            Positions of the rows to encode; all if omitted.
-        out
-            Array to write to, (rows, inputs); a new one if omitted.
-        """
-        self._require(X)
-        shape = (len(X) if rows is None else len(rows), len(self.feature_names))
-        if out is None:
-            out = np.empty(shape, dtype=np.float32)
-        elif out.shape != shape or out.dtype != np.float32:
-            raise DataError(f"out is {out.dtype} {out.shape}: give float32 {shape}")
-        first = self._numbers
-        self._encode_numbers(X, rows, out[:, :first])
-        out[:, first:] = 0
-        for fitted in self.categorical:
-            codes = self._positions(Column.of(X, fitted.name, rows), fitted)
-            held = np.flatnonzero(codes >= 0)
-            out[held, first + codes[held]] = 1
-            first += len(fitted.input_names)
-        return out
-
-    def _require(self, X: pd.DataFrame) -> None:
-        """Refuse features that lack a column."""
-        needed = [*(c.name for c in self.numeric), *(c.name for c in self.categorical)]
-        require_columns(X.columns, needed, "features")
+        """Encode features as `encode` does, every input a number: it may take much more memory."""
+        return self.encode(X, rows).dense()
 
     def _encode_numbers(
         self,
@@ -496,12 +464,13 @@ class Encoder(StrictModel):
 
     def _positions(self, column: Column, fitted: CategoricalColumn) -> npt.NDArray[np.intp]:
         """Return which of its column's inputs is 1 in each row; below 0 where none is."""
-        known = (*fitted.levels, *fitted.rare)
-        codes = column.positions(known)
+        levels = (*fitted.levels, *fitted.rare)
+        index = {level: i for i, level in enumerate(levels)}
+        codes: npt.NDArray[np.intp] = column.each(lambda text: index.get(text, -1), np.intp)
         strange = codes < 0
         if self.unknown_category == "error" and strange.any():
             position = int(strange.argmax())
-            problem = unknown("category", column.texts[position], known)
+            problem = unknown("category", column.text(position), levels)
             raise DataError(f"{column.place(position)}: {problem}: correct it or train with it")
         if fitted.rare:
             codes[strange] = len(fitted.levels)
@@ -520,19 +489,6 @@ class Encoder(StrictModel):
             raise DataError(
                 f"{name} is not an encoder of mfairfl: {first_problem(error)}: write it again"
             ) from error
-
-    def save(self, path: str | PathLike[str]) -> None:
-        """Write to a JSON file."""
-        Path(path).write_text(self.to_json(), encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: str | PathLike[str]) -> Encoder:
-        """Read a JSON file that `save` wrote."""
-        try:
-            data = Path(path).read_bytes()
-        except OSError as error:
-            raise DataError(f"cannot read {path}: {error.strerror}: check the path") from error
-        return cls.from_json(data, name=str(path))
 
     @property
     def sha256(self) -> str:

@@ -16,6 +16,10 @@ from mfairfl.data.table import Table
 from mfairfl.data.values import MISSING
 from mfairfl.text import some_of, words_of
 
+TrapKind = Literal["label", "proxy", "identifier", "unique", "duplicate", "constant"]
+SERIOUS: frozenset[TrapKind] = frozenset({"label", "proxy", "identifier"})
+"""Kinds that make results doubtful; the others do no harm."""
+
 Codes = npt.NDArray[np.intp]
 Floats = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int8]
@@ -24,21 +28,14 @@ _FEWER_ERRORS = 0.75  # share of the constant classifier's errors
 _HIGH_AUC = 0.95
 _MANY_COPIES = 0.01  # of the test rows
 _MORE_PAIRS = 30  # than by chance; an occupation that goes with the rest makes 13 times as many
-
-
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """How well one column predicts the label, beside the constant classifier."""
-
-    accuracy: float
-    auc: float
-    constant: float
-
-    @property
-    def suspicious(self) -> bool:
-        """Whether it does so too well to be known before the label is."""
-        fewer = (self.accuracy - self.constant) / (1 - self.constant)
-        return fewer >= _FEWER_ERRORS or self.auc >= _HIGH_AUC
+_ENOUGH = 20  # values that a column needs to be judged
+_UNLIKE_NUMBERS, _UNLIKE_TEXTS = 0.5, 0.6  # distinct values for each value of an identifier
+_ENOUGH_LABELS = 10  # rows of either label
+_SAME = 0.9999  # correlation of one quantity in two units
+_LONG = 6  # digits
+_SAMPLE = 5000  # rows on which correlations are tried
+_ID_WORDS = frozenset({"id", "ids", "uuid", "guid", "key", "index", "idx", "identifier", "ssn"})
+_LAST_ID_WORDS = frozenset({"no", "nr", "num", "number"})  # EmployeeNumber, but not NumberOfCars
 
 
 class Distinct(NamedTuple):
@@ -56,6 +53,51 @@ class Distinct(NamedTuple):
         """Tell the values of a column apart."""
         codes, uniques = pd.factorize(column)
         return cls(codes, np.asarray(uniques), pd.api.types.is_numeric_dtype(column))
+
+
+class _Summary(NamedTuple):
+    """A column without its rows; `pattern` is equal for columns that differ in names of values."""
+
+    rows: int
+    filled: int
+    distinct: npt.NDArray[Any]
+    pattern: bytes
+    numeric: bool
+
+    @classmethod
+    def of(cls, column: Distinct) -> _Summary:
+        codes, values, numeric = column
+        filled = codes >= 0
+        if not numeric:
+            filled &= np.append(values != MISSING, False)[codes]
+            values = values[values != MISSING]
+        pattern = hashlib.blake2b(codes.astype(np.int32).tobytes()).digest()
+        return cls(len(codes), int(filled.sum()), values, pattern, numeric)
+
+    @property
+    def constant(self) -> bool:
+        """Whether several rows have one value."""
+        return self.rows > 1 and len(self.distinct) == 1 and self.filled == self.rows
+
+    @property
+    def recurring(self) -> bool:
+        """Whether values occur twice or more on average, in enough rows to judge."""
+        return self.filled >= _ENOUGH and 2 * len(self.distinct) <= self.filled
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """How well one column predicts the label, beside the constant classifier."""
+
+    accuracy: float
+    auc: float
+    constant: float
+
+    @property
+    def suspicious(self) -> bool:
+        """Whether it does so too well to be known before the label is."""
+        fewer = (self.accuracy - self.constant) / (1 - self.constant)
+        return fewer >= _FEWER_ERRORS or self.auc >= _HIGH_AUC
 
 
 def alone(column: Distinct, y: Labels) -> Alone:
@@ -125,115 +167,12 @@ def _auc(scores: Floats, counts: Codes) -> float:
     zeros, ones = counts.sum(axis=1).tolist()
     if not ones or not zeros:
         return 0.5
-    held = np.flatnonzero(counts.any(axis=0))
-    _, place = np.unique(scores[held], return_inverse=True)
-    both, favourable = (
-        np.bincount(place, weights=c[held]) for c in (counts.sum(axis=0), counts[1])
-    )
-    ranks = np.cumsum(both) - (both - 1) / 2
+    present = np.flatnonzero(counts.any(axis=0))
+    _, place = np.unique(scores[present], return_inverse=True)
+    rows = np.bincount(place, weights=counts.sum(axis=0)[present])
+    favourable = np.bincount(place, weights=counts[1][present])
+    ranks = np.cumsum(rows) - (rows - 1) / 2
     return float(((ranks * favourable).sum() - ones * (ones + 1) / 2) / (ones * zeros))
-
-
-@dataclass(frozen=True, slots=True)
-class Copies:
-    """Test rows with the features and the label of some train row.
-
-    Parameters
-    ----------
-    test, copied : int
-        Test rows, and those of them that equal a train row.
-    pairs, expected : float
-        Pairs of equal rows in the table, and about how many different people would make.
-    """
-
-    test: int
-    copied: int
-    pairs: float
-    expected: float
-
-    @property
-    def by_chance(self) -> bool:
-        """Whether coarse columns explain them: different people, equal in what was asked."""
-        return self.pairs <= _MORE_PAIRS * self.expected
-
-    @property
-    def serious(self) -> bool:
-        """Whether enough test rows were seen in training to flatter the result."""
-        return not self.by_chance and self.copied > _MANY_COPIES * self.test
-
-    @property
-    def line(self) -> str:
-        """What was found, and what to do about it."""
-        share = self.copied / max(self.test, 1)
-        said = f"{self.copied:,} of {self.test:,} test rows ({share:.1%}) equal a train row"
-        if not self.copied:
-            return "no test row equals a train row"
-        if self.by_chance:
-            return f"{said} in features and label, as people do where columns have few values"
-        return f"{said} in features and label: leave repeated rows out of the file"
-
-
-def copies_of(table: Table, federation: Federation) -> Copies:
-    """Count the test rows that equal a train row, of any client.
-
-    Rows that agree in all columns but the finest one agree in that one too about as often as any
-    two rows do, if they are of different people; if they are copies, they always do.
-
-    Examples
-    --------
-    >>> from mfairfl.data import partition, table_from_frame, task_from_roles
-    >>> people = pd.DataFrame({"x": [*range(20)] * 2, "sex": list("fm") * 20})
-    >>> people["hired"] = people["x"] % 3 // 2
-    >>> table = table_from_frame(people, task_from_roles(people, label="hired", sensitive="sex"))
-    >>> found = copies_of(table, partition(table, "iid", clients=2))
-    >>> found.test, found.pairs
-    (8, 20.0)
-    """
-    n = len(table)
-    # A random number for each value: their sum is equal for equal rows, and for no others.
-    rng = np.random.default_rng(0)
-    marks = _random(rng, 2)[table.y]
-    fewest, finest = float("inf"), np.zeros_like(marks)
-    for name in table.X.columns:
-        column = Distinct.of(table.X[name])
-        own = _random(rng, len(column.uniques) + 1)[column.codes]
-        marks += own
-        if (pairs := _pairs(column.codes + 1)) < fewest:
-            fewest, finest = pairs, own
-    rows = pd.factorize(marks)[0]
-    train, test = (rows[federation.pooled(split).rows] for split in ("train", "test"))
-    seen = np.zeros(n, dtype=bool)
-    seen[train] = True
-    return Copies(
-        test=len(test),
-        copied=int(seen[test].sum()),
-        pairs=_pairs(rows),
-        expected=_pairs(pd.factorize(marks - finest)[0]) * (fewest / max(n * (n - 1) / 2, 1)),
-    )
-
-
-def _random(rng: np.random.Generator, size: int) -> npt.NDArray[np.uint64]:
-    return rng.integers(2**64, size=size, dtype=np.uint64)
-
-
-def _pairs(codes: Codes) -> float:
-    """Count the pairs of equal codes, which are numbers from 0."""
-    counts = np.bincount(codes).astype(np.float64)
-    return float((counts * (counts - 1) / 2).sum())
-
-
-TrapKind = Literal["label", "proxy", "identifier", "unique", "duplicate", "constant"]
-SERIOUS: frozenset[TrapKind] = frozenset({"label", "proxy", "identifier"})
-"""Kinds that make results doubtful; the others do no harm."""
-
-_ENOUGH = 20  # values that a column needs to be judged
-_UNLIKE_NUMBERS, _UNLIKE_TEXTS = 0.5, 0.6  # distinct values for each value of an identifier
-_ENOUGH_LABELS = 10  # rows of either label
-_SAME = 0.9999  # correlation of one quantity in two units
-_LONG = 6  # digits
-_SAMPLE = 5000  # rows on which correlations are tried
-_ID_WORDS = frozenset({"id", "ids", "uuid", "guid", "key", "index", "idx", "identifier", "ssn"})
-_LAST_ID_WORDS = frozenset({"no", "nr", "num", "number"})  # EmployeeNumber, but not NumberOfCars
 
 
 class Trap(NamedTuple):
@@ -273,7 +212,7 @@ def find_traps(
     y
         Labels; None leaves out what needs them.
     sensitive
-        Each row's group, by sensitive column. Of two equal columns the sensitive one is kept; if
+        Each row's group, by sensitive column. Of two equal columns the sensitive one stays; if
         that is not a feature, the other one is a proxy.
     measured
         Columns written as dates or amounts: one day after the other looks like numbers of rows.
@@ -284,128 +223,104 @@ def find_traps(
     >>> [(trap.kind, trap.column) for trap in find_traps(X, None, {})]
     [('identifier', 'no'), ('constant', 'place')]
     """
-    values: dict[str, _Values] = {}
-    label: list[Trap] = []
+    columns: dict[str, _Summary] = {}
+    traps: list[Trap] = []
     for name in X.columns:
-        column = Distinct.of(X[name])
-        values[str(name)] = _values(column)
-        label += [] if y is None else _decides(str(name), column, y)
-    own = [trap for name, column in values.items() for trap in _own(name, column)]
-    own = [trap for trap in own if trap.kind == "constant" or trap.column not in measured]
-    # One of several files may hold one group alone.
-    own = [trap for trap in own if trap.column not in sensitive]
-    useless = {trap.column for trap in own if trap.kind in ("identifier", "constant")}
-    rest = {name: column for name, column in values.items() if name not in useless}
-    return [*label, *own, *_repeats(X, rest, sensitive)]
+        distinct = Distinct.of(X[name])
+        columns[str(name)] = _Summary.of(distinct)
+        traps += _decides(str(name), distinct, y)
+    useless = set()
+    for name, column in columns.items():
+        if name in sensitive:  # one of several files may hold one group alone
+            continue
+        if column.constant:
+            only = column.distinct[0]
+            traps.append(Trap("constant", name, f"{only:g}" if column.numeric else str(only)))
+            useless.add(name)
+        elif name not in measured and (kind := _names_rows(name, column)):
+            what = "whole numbers" if column.numeric else "texts"
+            why = f"{len(column.distinct):,} different {what} in {column.filled:,} rows"
+            traps.append(Trap(kind, name, why))
+            useless |= {name} if kind == "identifier" else set()
+    useful = {name: column for name, column in columns.items() if name not in useless}
+    return [*traps, *_repeats(X, useful, sensitive)]
 
 
-class _Values(NamedTuple):
-    """What is kept of a column; `pattern` is equal for columns that differ in names of values."""
-
-    rows: int
-    held: int
-    uniques: npt.NDArray[Any]
-    pattern: bytes
-    numeric: bool
-
-    @property
-    def distinct(self) -> int:
-        return len(self.uniques)
-
-    @property
-    def recurring(self) -> bool:
-        """Whether values occur twice or more on average, in enough rows to judge."""
-        return self.held >= _ENOUGH and 2 * self.distinct <= self.held
-
-
-def _values(column: Distinct) -> _Values:
-    codes, uniques, numeric = column
-    held = codes >= 0
-    if not numeric:
-        held &= np.append(uniques != MISSING, False)[codes]
-        uniques = uniques[uniques != MISSING]
-    pattern = hashlib.blake2b(codes.astype(np.int32).tobytes()).digest()
-    return _Values(len(codes), int(held.sum()), uniques, pattern, numeric)
-
-
-def _own(name: str, column: _Values) -> Iterator[Trap]:
-    """Yield what a column's values give away without any other."""
-    if column.rows > 1 and column.distinct == 1 and column.held == column.rows:
-        only = column.uniques[0]
-        yield Trap("constant", name, f"{only:g}" if column.numeric else str(only))
-    least = _UNLIKE_NUMBERS if column.numeric else _UNLIKE_TEXTS
-    if column.held < _ENOUGH or column.distinct < least * column.held:
+def _decides(name: str, column: Distinct, y: Labels | None) -> Iterator[Trap]:
+    """Yield a column that predicts the label too well."""
+    if y is None or min(int(y.sum()), len(y) - int(y.sum())) < _ENOUGH_LABELS:
         return
-    what = "whole numbers" if column.numeric else "texts"
-    why = f"{column.distinct:,} different {what} in {column.held:,} rows"
+    rule = alone(column, y)
+    if rule.suspicious:
+        why = (
+            f"accuracy {rule.accuracy:.3f}, that of the constant classifier {rule.constant:.3f}; "
+            f"ROC-AUC {rule.auc:.3f}"
+        )
+        yield Trap("label", name, why)
+
+
+def _names_rows(name: str, column: _Summary) -> Literal["identifier", "unique"] | None:
+    """Return whether a column's values name rows, or may do so."""
+    count = len(column.distinct)
+    least = _UNLIKE_NUMBERS if column.numeric else _UNLIKE_TEXTS
+    if column.filled < _ENOUGH or count < least * column.filled:
+        return None
     if not column.numeric:
-        yield Trap("identifier", name, why)
-    elif (column.uniques == np.round(column.uniques)).all() and column.uniques.min() >= 0:
-        if _called_identifier(name) or _given_out(column):
-            yield Trap("identifier", name, why)
-        elif column.distinct == column.held and _equally_long(column):
-            yield Trap("unique", name, why)
+        return "identifier"
+    if (column.distinct != np.round(column.distinct)).any() or column.distinct.min() < 0:
+        return None
+    if _called_identifier(name) or _given_out(column):
+        return "identifier"
+    return "unique" if count == column.filled and _equally_long(column) else None
 
 
 def _called_identifier(name: str) -> bool:
-    """Say whether a column is called like an identifier, as PassengerId and account_no are."""
+    """Return whether a column is called like an identifier, as PassengerId and account_no are."""
     words = words_of(name)
     return bool(words) and (words[-1] in _LAST_ID_WORDS or not _ID_WORDS.isdisjoint(words))
 
 
-def _given_out(column: _Values) -> bool:
-    """Say whether whole numbers repeat far less often than measured ones would.
+def _given_out(column: _Summary) -> bool:
+    """Return whether whole numbers repeat far less often than measured ones would.
 
     Of all measurements on an interval the evenly spread ones repeat least; numbers that repeat
     much less than even those were given out one by one.
     """
-    places = float(column.uniques.max() - column.uniques.min()) + 1
-    held = -places * np.expm1(column.held * np.log1p(-1 / max(places, 2)))
-    expected = column.held - held
-    return bool(expected >= 10 and column.held - column.distinct < expected / 4)
+    places = float(column.distinct.max() - column.distinct.min()) + 1
+    distinct = -places * np.expm1(column.filled * np.log1p(-1 / max(places, 2)))
+    repeats = column.filled - distinct
+    return bool(repeats >= 10 and column.filled - len(column.distinct) < repeats / 4)
 
 
-def _equally_long(column: _Values) -> bool:
-    """Say whether all numbers have as many digits, and more than amounts tend to have."""
-    lengths = {len(f"{end:.0f}") for end in (column.uniques.min(), column.uniques.max())}
+def _equally_long(column: _Summary) -> bool:
+    """Return whether all numbers have as many digits, and more than amounts tend to have."""
+    lengths = {len(f"{end:.0f}") for end in (column.distinct.min(), column.distinct.max())}
     return len(lengths) == 1 and lengths.pop() >= _LONG
 
 
-def _decides(name: str, column: Distinct, y: npt.NDArray[np.int8]) -> Iterator[Trap]:
-    ones = int(y.sum())
-    if min(ones, len(y) - ones) >= _ENOUGH_LABELS and (found := alone(column, y)).suspicious:
-        yield Trap(
-            "label",
-            name,
-            f"accuracy {found.accuracy:.3f}, that of the constant classifier "
-            f"{found.constant:.3f}; ROC-AUC {found.auc:.3f}",
-        )
-
-
 def _repeats(
-    X: pd.DataFrame, values: Mapping[str, _Values], sensitive: Mapping[str, Codes]
+    X: pd.DataFrame, columns: Mapping[str, _Summary], sensitive: Mapping[str, Codes]
 ) -> Iterator[Trap]:
     """Yield columns that repeat another: its values, other names of them, another unit."""
-    kept_out = {
-        _values(Distinct.of(pd.Series(codes))).pattern: name
+    hidden = {
+        _Summary.of(Distinct.of(pd.Series(codes))).pattern: name
         for name, codes in sensitive.items()
         if name not in X.columns
     }
     first: dict[bytes, str] = {}
     numbers: list[str] = []
-    for name in sorted(values, key=lambda name: name not in sensitive):
-        column = values[name]
+    for name in sorted(columns, key=lambda name: name not in sensitive):
+        column = columns[name]
         # Columns without equal values are "recodings" of each other, whatever they hold.
         pattern = column.pattern if column.recurring else name.encode()
-        if pattern in kept_out:
-            yield Trap("proxy", name, f"one value for each group of {kept_out[pattern]}")
+        if pattern in hidden:
+            yield Trap("proxy", name, f"one value for each group of {hidden[pattern]}")
         elif pattern in first:
-            yield Trap(
-                "duplicate", name, f"one value for each of {first[pattern]}", first[pattern]
-            )
+            other = first[pattern]
+            yield Trap("duplicate", name, f"one value for each of {other}", other)
         else:
             first[pattern] = name
-            numbers += [name] * (column.numeric and column.held >= _ENOUGH)
+            numbers += [name] * (column.numeric and column.filled >= _ENOUGH)
     yield from _same_numbers(X, numbers)
 
 
@@ -416,24 +331,24 @@ def _same_numbers(X: pd.DataFrame, names: list[str]) -> Iterator[Trap]:
     centred = np.nan_to_num(sample - means)
     norms = np.sqrt((centred**2).sum(axis=0))
     close = np.abs(centred.T @ centred) > _SAME * np.outer(norms, norms)
-    gone: set[str] = set()
+    repeats: set[str] = set()
     for i, j in zip(*np.nonzero(np.triu(close, k=1)), strict=True):
-        kept, other = names[i], names[j]
-        if not {kept, other} & gone and _same(X[kept], X[other]):
-            gone.add(other)
-            yield Trap("duplicate", other, f"correlation 1 with {kept}", kept)
+        first, second = names[i], names[j]
+        if not {first, second} & repeats and _same(X[first], X[second]):
+            repeats.add(second)
+            yield Trap("duplicate", second, f"correlation 1 with {first}", first)
 
 
-def _same(one: pd.Series[Any], other: pd.Series[Any]) -> bool:
-    """Say whether two columns are one quantity, also by ranks: a few huge values prove nothing."""
-    both = one.notna() & other.notna()
-    if both.sum() < max(_ENOUGH, 0.99 * max(one.notna().sum(), other.notna().sum())):
+def _same(a: pd.Series[Any], b: pd.Series[Any]) -> bool:
+    """Return whether two columns are one quantity, by ranks too: huge values prove nothing."""
+    both = a.notna() & b.notna()
+    if both.sum() < max(_ENOUGH, 0.99 * max(a.notna().sum(), b.notna().sum())):
         return False
-    pairs = [one[both], other[both]], [one[both].rank(), other[both].rank()]
-    return all(abs(float(np.corrcoef(a, b)[0, 1])) > _SAME for a, b in pairs)
+    pairs = [a[both], b[both]], [a[both].rank(), b[both].rank()]
+    return all(abs(float(np.corrcoef(left, right)[0, 1])) > _SAME for left, right in pairs)
 
 
-_SAID: dict[TrapKind, tuple[str, str, str]] = {
+_LINES: dict[TrapKind, tuple[str, str, str]] = {
     "label": (
         "predicts the label alone",
         "predict the label alone",
@@ -452,24 +367,110 @@ _SAID: dict[TrapKind, tuple[str, str, str]] = {
 
 
 def trap_lines(traps: Iterable[Trap]) -> list[tuple[TrapKind, str]]:
-    """Say what was found and what to do, in one line for all columns of a kind.
+    """Return what is suspicious and what to do, in one line for all columns of a kind.
 
     Examples
     --------
-    >>> found = [Trap("constant", "Over18", "Y"), Trap("identifier", "no", "9 different texts")]
-    >>> for kind, line in trap_lines(found):
+    >>> traps = [Trap("constant", "Over18", "Y"), Trap("identifier", "no", "9 different texts")]
+    >>> for kind, line in trap_lines(traps):
     ...     print(line)
     column 'no' names rows (9 different texts): list it in ignore
     column 'Over18' never changes (Y): list it in ignore
     """
-    found = list(traps)
-    by_kind = ((kind, [trap for trap in found if trap.kind == kind]) for kind in _SAID)
-    return [(kind, _line(kind, of_kind)) for kind, of_kind in by_kind if of_kind]
+    traps = list(traps)
+    lines: list[tuple[TrapKind, str]] = []
+    for kind, (verb, verbs, fix) in _LINES.items():
+        match [trap for trap in traps if trap.kind == kind]:
+            case []:
+                continue
+            case [trap]:
+                lines.append((kind, f"column '{trap.column}' {verb} ({trap.why}): {fix}"))
+            case several:
+                named = some_of([f"{trap.column} ({trap.why})" for trap in several], most=10)
+                line = f"{len(several)} columns {verbs}: {named}: {fix.replace(' it ', ' them ')}"
+                lines.append((kind, line))
+    return lines
 
 
-def _line(kind: TrapKind, traps: list[Trap]) -> str:
-    verb, verbs, fix = _SAID[kind]
-    if len(traps) == 1:
-        return f"column '{traps[0].column}' {verb} ({traps[0].why}): {fix}"
-    named = some_of([f"{trap.column} ({trap.why})" for trap in traps], most=10)
-    return f"{len(traps)} columns {verbs}: {named}: {fix.replace(' it ', ' them ')}"
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Test rows with the features and the label of some train row.
+
+    Parameters
+    ----------
+    test, copied : int
+        Test rows, and those of them that equal a train row.
+    pairs, expected : float
+        Pairs of equal rows in the table, and about how many different people would make.
+    """
+
+    test: int
+    copied: int
+    pairs: float
+    expected: float
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether coarse columns explain them: different people, equal in what was asked."""
+        return self.pairs <= _MORE_PAIRS * self.expected
+
+    @property
+    def serious(self) -> bool:
+        """Whether enough test rows were seen in training to flatter the result."""
+        return not self.by_chance and self.copied > _MANY_COPIES * self.test
+
+    @property
+    def line(self) -> str:
+        """The count in words, and what to do about it."""
+        if not self.copied:
+            return "no test row equals a train row"
+        share = self.copied / max(self.test, 1)
+        count = f"{self.copied:,} of {self.test:,} test rows ({share:.1%}) equal a train row"
+        if self.by_chance:
+            return f"{count} in features and label, as people do where columns have few values"
+        return f"{count} in features and label: leave repeated rows out of the file"
+
+
+def copies_of(table: Table, federation: Federation) -> Copies:
+    """Count the test rows that equal a train row, of any client.
+
+    Rows that agree in all columns but the finest one agree in that one too about as often as any
+    two rows do, if they are of different people; if they are copies, they always do.
+
+    Examples
+    --------
+    >>> from mfairfl.data import partition, table_from_frame, task_from_roles
+    >>> people = pd.DataFrame({"x": [*range(20)] * 2, "sex": list("fm") * 20})
+    >>> people["hired"] = people["x"] % 3 // 2
+    >>> table = table_from_frame(people, task_from_roles(people, label="hired", sensitive="sex"))
+    >>> copies = copies_of(table, partition(table, "iid", clients=2))
+    >>> copies.test, copies.pairs
+    (8, 20.0)
+    """
+    n = len(table)
+    # A random number for each value: their sum is equal for equal rows, and for no others.
+    rng = np.random.default_rng(0)
+    marks = rng.integers(2**64, size=2, dtype=np.uint64)[table.y]
+    fewest, finest = float("inf"), np.zeros_like(marks)
+    for name in table.X.columns:
+        column = Distinct.of(table.X[name])
+        of_column = rng.integers(2**64, size=len(column.uniques) + 1, dtype=np.uint64)
+        marks += of_column[column.codes]
+        if (pairs := _pairs(column.codes + 1)) < fewest:
+            fewest, finest = pairs, of_column[column.codes]
+    rows = pd.factorize(marks)[0]
+    train, test = (rows[federation.pooled(split).rows] for split in ("train", "test"))
+    seen = np.zeros(n, dtype=bool)
+    seen[train] = True
+    return Copies(
+        test=len(test),
+        copied=int(seen[test].sum()),
+        pairs=_pairs(rows),
+        expected=_pairs(pd.factorize(marks - finest)[0]) * (fewest / max(n * (n - 1) / 2, 1)),
+    )
+
+
+def _pairs(codes: Codes) -> float:
+    """Count the pairs of equal codes, which are numbers from 0."""
+    counts = np.bincount(codes).astype(np.float64)
+    return float((counts * (counts - 1) / 2).sum())
