@@ -26,8 +26,8 @@ from mfairfl.data.values import Reading
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
-from mfairfl.report.audit.medians import AboveMedian
 from mfairfl.report.audit_settings import ALL, AuditMeaning, RowOptions
+from mfairfl.report.bias_tables import AboveMedian
 
 MOST_COUNTS = 5_000
 """Clients times combinations of groups: intervals draw each of them two thousand times."""

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from mfairfl import __version__
 from mfairfl.errors import ConfigError, require_known
 from mfairfl.fairness.audit_counts import AuditCounts
-from mfairfl.report.audit.bias_tables import bias_tables
 from mfairfl.report.audit.drift import drift_since
 from mfairfl.report.audit.measured import client_numbers, everyone_numbers, section_numbers
-from mfairfl.report.audit.medians import AboveMedian
 from mfairfl.report.audit.number_bounds import number_bounds
 from mfairfl.report.audit.numbers import evaluate_counts, measured_notions
 from mfairfl.report.audit.stored_counts import StoredCounts
 from mfairfl.report.audit.sweep import sweep
 from mfairfl.report.audit_settings import AuditSettings, AuditSource
+from mfairfl.report.bias_tables import AboveMedian, bias_tables
 from mfairfl.report.definitions import defined
 from mfairfl.report.document import NOTICE, Document, RowFacts
 from mfairfl.report.headline import audit_headline

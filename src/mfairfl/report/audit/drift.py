@@ -25,9 +25,9 @@ from mfairfl.fairness.summary import reported_groupings, summarise
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import Interval, holm, intervals
 from mfairfl.report.audit.numbers import measured_notions, needs_label
-from mfairfl.report.audit.significance import Share, fisher, mover
 from mfairfl.report.audit_settings import AuditSettings
 from mfairfl.report.document import Document, Drift, DriftRow
+from mfairfl.report.significance import Share, fisher, mover
 from mfairfl.text import some_of
 
 _RATES = {

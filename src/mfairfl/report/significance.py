@@ -26,7 +26,7 @@ class Share(NamedTuple):
         return self.hits / self.rows if self.rows else math.nan
 
 
-def fisher(one: Share, other: Share) -> float | None:
+def fisher(first: Share, second: Share) -> float | None:
     """Return Fisher's exact p, two-sided, that two rates are equal; None if one has no rows.
 
     Examples
@@ -34,48 +34,48 @@ def fisher(one: Share, other: Share) -> float | None:
     >>> round(fisher(Share(1, 10), Share(6, 10)), 6)
     0.057276
     """
-    if not one.rows or not other.rows:
+    if not first.rows or not second.rows:
         return None
     from scipy.stats import fisher_exact  # noqa: PLC0415 - slow to load
 
-    table = np.array([[hits, rows - hits] for hits, rows in (one, other)])
+    table = np.array([[hits, rows - hits] for hits, rows in (first, second)])
     return min(float(fisher_exact(table).pvalue), 1.0)
 
 
-def ratio_interval(one: Share, other: Share, level: float = 0.95) -> Interval | None:
+def ratio_interval(first: Share, second: Share, level: float = 0.95) -> Interval | None:
     """Return Koopman's (1984) score interval of the ratio of two independent rates.
 
     It keeps its level for small groups and for a rate of 0, where a logarithm has no variance.
-    None if a group has no rows, or if no row of the other group is a hit: then no limit is known.
+    None if a group has no rows, or if no row of the second group is a hit: then no limit is known.
 
     Examples
     --------
-    >>> found = ratio_interval(Share(36, 40), Share(16, 80))
-    >>> round(found.lower, 2), round(found.upper, 2)
+    >>> interval = ratio_interval(Share(36, 40), Share(16, 80))
+    >>> round(interval.lower, 2), round(interval.upper, 2)
     (2.94, 7.15)
     """
-    if not one.rows or not other.rows or not other.hits:
+    if not first.rows or not second.rows or not second.hits:
         return None
     limit = float(ndtri(0.5 + level / 2.0)) ** 2
-    estimate = one.value / other.value
+    estimate = first.value / second.value
 
     def far(ratio: float) -> bool:
-        return _score(one, other, ratio) > limit
+        return _score(first, second, ratio) > limit
 
-    lower = 0.0 if not one.hits else _crossing(far, estimate, downwards=True)
-    return Interval(lower, _crossing(far, estimate or other.value / other.rows, downwards=False))
+    lower = 0.0 if not first.hits else _crossing(far, estimate, downwards=True)
+    return Interval(lower, _crossing(far, estimate or second.value / second.rows, downwards=False))
 
 
-def _score(one: Share, other: Share, ratio: float) -> float:
+def _score(first: Share, second: Share, ratio: float) -> float:
     """Return the squared score statistic of "the first rate is `ratio` times the second"."""
-    a = (one.rows + other.rows) * ratio
-    b = -(ratio * (one.rows + other.hits) + one.hits + other.rows)
-    c = one.hits + other.hits
+    a = (first.rows + second.rows) * ratio
+    b = -(ratio * (first.rows + second.hits) + first.hits + second.rows)
+    c = first.hits + second.hits
     # Of both forms of the root the one without cancellation.
-    second = min(2.0 * c / (-b + math.sqrt(max(b * b - 4.0 * a * c, 0.0))), 1.0)
-    first = min(ratio * second, 1.0)
-    spread = first * (1.0 - first) / one.rows + ratio**2 * second * (1.0 - second) / other.rows
-    gap = (one.value - ratio * other.value) ** 2
+    q = min(2.0 * c / (-b + math.sqrt(max(b * b - 4.0 * a * c, 0.0))), 1.0)
+    p = min(ratio * q, 1.0)
+    spread = p * (1.0 - p) / first.rows + ratio**2 * q * (1.0 - q) / second.rows
+    gap = (first.value - ratio * second.value) ** 2
     return gap / spread if spread > 0 else (math.inf if gap > 0 else 0.0)
 
 
@@ -101,8 +101,8 @@ def mover(before: float, around: Interval, after: float, limits: Interval) -> In
 
     Examples
     --------
-    >>> found = mover(0.5, Interval(0.2, 0.9), 0.7, Interval(0.3, 0.8))
-    >>> round(found.upper, 9)  # 0.2 + √(0.1² + 0.3²)
+    >>> interval = mover(0.5, Interval(0.2, 0.9), 0.7, Interval(0.3, 0.8))
+    >>> round(interval.upper, 9)  # 0.2 + √(0.1² + 0.3²)
     0.516227766
     """
     change = after - before

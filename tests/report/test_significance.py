@@ -10,7 +10,7 @@ from scipy.stats import binom, hypergeom
 from scipy.stats.contingency import relative_risk
 
 from mfairfl.fairness.uncertainty import Interval, holm
-from mfairfl.report.audit.significance import Share, fisher, mover, ratio_interval
+from mfairfl.report.significance import Share, fisher, mover, ratio_interval
 
 
 def test_fisher_by_hand():

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
-from mfairfl.report.audit.bias_tables import bias_tables
-from mfairfl.report.audit.medians import AboveMedian, split_at_median
 from mfairfl.report.audit_settings import AuditSettings
+from mfairfl.report.bias_tables import AboveMedian, above_the_median, bias_tables
 
 BOTH = AuditSettings(sex="sex", race="race")
 
@@ -200,7 +199,7 @@ def exact(scores, sex):
 def test_on_the_grid_both_medians_give_the_same_counts(people):
     scores, sex = [step / 100 for step, _ in people], [group for _, group in people]
     counts = scored(scores, sex)
-    of_grid, of_rows = split_at_median(counts), split_at_median(counts, exact(scores, sex))
+    of_grid, of_rows = above_the_median(counts), above_the_median(counts, exact(scores, sex))
     np.testing.assert_array_equal(of_grid.counts.decided, of_rows.counts.decided)
     above = np.asarray(scores) > np.median(scores)
     assert of_rows.counts.decided[..., 1].sum() == above.sum()
@@ -223,7 +222,7 @@ def test_the_same_on_scores_from_300_to_850():
     scores = rng.choice(grid.edges, 501).tolist()
     sex = rng.choice(["F", "M"], 501).tolist()
     counts = scored(scores, sex, grid=grid)
-    of_grid, of_rows = split_at_median(counts), split_at_median(counts, exact(scores, sex))
+    of_grid, of_rows = above_the_median(counts), above_the_median(counts, exact(scores, sex))
     np.testing.assert_array_equal(of_grid.counts.decided, of_rows.counts.decided)
 
 
@@ -255,12 +254,12 @@ def test_an_exact_median_needs_all_rows():
     scores, sex = [0.2, 0.4, 0.6], ["F", "F", "M"]
     median = exact(scores, sex)
     with pytest.raises(ConfigError, match="some are withheld"):
-        split_at_median(scored(scores, sex).suppress(10), median)
+        above_the_median(scored(scores, sex).suppress(10), median)
     with pytest.raises(DataError, match="other rows"):
-        split_at_median(scored([0.2], ["F"]), median)
+        above_the_median(scored([0.2], ["F"]), median)
 
 
 def test_without_rows_or_scores_there_is_no_median():
-    assert split_at_median(counts_of(PEOPLE)) is None
+    assert above_the_median(counts_of(PEOPLE)) is None
     everything_hidden = scored([0.2], ["F"]).suppress(10)
-    assert split_at_median(everything_hidden) is None
+    assert above_the_median(everything_hidden) is None
