@@ -258,7 +258,7 @@ def edit(*keys, value):
         (["parameters", "notion"], ["dp", "os:system"], "name code, 'os:system'; give trust"),
         (["classes", "dtype"], "<U999999999", "classes.dtype"),
         (["classes", "dtype"], "O8", "classes.dtype"),
-        (["classes", "dtype"], "int8", "classes: values that are no int8"),
+        (["classes", "dtype"], "int8", "classes: values that are not int8"),
         (["classes", "dtype"], "<U1", "values that are not two of type <U1"),
         (["classes", "values"], ["yes", "yes"], "values that are not two"),
         (["classes", "values"], ["yes"], "classes.values"),
@@ -288,7 +288,7 @@ def test_a_missing_file_is_one_line(saved, tmp_path):
     with pytest.raises(RunDirectoryError, match=r"run\.json: not found"):
         FairFederatedClassifier.load(tmp_path / "nowhere")
     mfairfl.train(fed.people_table(), out=tmp_path / "run", rounds=0, hidden=())
-    with pytest.raises(RunDirectoryError, match=r"estimator\.json: cannot be read") as caught:
+    with pytest.raises(RunDirectoryError, match=r"estimator\.json: not found") as caught:
         FairFederatedClassifier.load(tmp_path / "run")
     one_line(caught)
 

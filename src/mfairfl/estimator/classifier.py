@@ -7,30 +7,31 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from mfairfl.engine.output import Rule
-from mfairfl.errors import EstimatorError, MfairflError, RunDirectoryError
+from mfairfl.errors import ConfigError, EstimatorError, MfairflError, RunDirectoryError, unknown
 from mfairfl.estimator.file import EstimatorFile, SavedClasses, SavedParameters
 from mfairfl.estimator.in_memory import (
     features_of,
-    is_frame,
     label_column,
     labelled_table,
     labels_of,
     raw_rows,
 )
-from mfairfl.estimator.options import run_options, seed_of
 from mfairfl.fairness.notions import Notion
 from mfairfl.runs.config import FairnessConfig, ModelConfig, TrainingConfig
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.execute import Run
+from mfairfl.runs.options import OPTIONS, dotted
 from mfairfl.runs.predictor import load
 from mfairfl.runs.prepare import ModuleFactory
 from mfairfl.runs.record import RunRecord
@@ -52,14 +53,64 @@ def _as_value_error() -> Iterator[None]:
 
 
 def _has_one_score(estimator: FairFederatedClassifier) -> bool:
-    """Say whether decisions are a score above 0, as far as is known."""
+    """Return whether decisions are a score above 0, as far as is known."""
     run: Run | None = getattr(estimator, "run_", None)
     if run is not None and not run.predictor.scores_decide:
         raise AttributeError(
-            "this model decides by chance or by a threshold for each group, not by one score: "
+            "this model decides at random or by a threshold for each group, not by one score: "
             "use predict_proba"
         )
     return True
+
+
+def _run_options(
+    parameters: Mapping[str, Any], *, grouped: bool, one_client: bool
+) -> dict[str, Any]:
+    """Return the keywords of `mfairfl.train` for an estimator's parameters.
+
+    No rows are held out, and all rows are one client's if no clients are named; `config` may say
+    otherwise.
+
+    Parameters
+    ----------
+    parameters : mapping
+        The estimator's.
+    grouped : bool
+        Whether there are groups to be fair to: what the strategy ``auto`` depends on.
+    one_client : bool
+        Whether all rows are one client's.
+    """
+    options = {name: parameters[name] for name in parameters if name in OPTIONS}
+    del options["favourable"]  # it is part of the table
+    taken = {OPTIONS[name].key: f"the parameter {name}" for name in options}
+    taken |= {"seed": "the parameter random_state", "model.kind": "the parameter model"}
+    taken |= dict.fromkeys(("task", "data"), "what fit is given")
+    if isinstance(options["strategy"], str) and options["strategy"] == "auto":
+        options["strategy"] = "mfairfl" if grouped else "fedavg"
+    # By its full key it cannot be meant for Dirichlet's parameter.
+    options["fairness.alpha"] = options.pop("alpha")
+    options |= {"model": parameters["model"], "clients.test": 0.0}
+    if one_client:
+        options["clients.count"] = 1
+    config = parameters["config"]
+    if not isinstance(config, Mapping | None):
+        raise ConfigError(f"config: pass a mapping of keys to values, not {config!r}")
+    for name, value in dotted(config or {}).items():
+        key = OPTIONS[name].key if name in OPTIONS else name
+        if "." not in name and name not in OPTIONS:
+            raise ConfigError("config: " + unknown("key", name, OPTIONS))
+        elsewhere = taken.get(key) or taken.get(key.partition(".")[0])
+        if elsewhere is not None:
+            raise ConfigError(f"config: '{name}' is {elsewhere}: remove it")
+        options[key] = value
+    return options
+
+
+def _seed_of(random_state: int | np.random.RandomState | None) -> int:
+    """Return the seed that scikit-learn's `random_state` stands for."""
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
 
 
 class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -124,7 +175,7 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     ((2,), (2, 2))
     """
 
-    # Whoever routes metadata hands these on, to every method that may need them.
+    # What metadata routing passes on, to every method that may need it.
     __metadata_request__fit: ClassVar = _ASKED
     __metadata_request__predict: ClassVar = _ASKED
     __metadata_request__predict_proba: ClassVar = _ASKED
@@ -180,14 +231,13 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         Parameters
         ----------
         X : frame or array (n, features)
-            pandas, polars, pyarrow, or whatever numpy takes for a 2-d array. Missing values are
-            filled in and marked.
+            pandas, polars, pyarrow, or anything that numpy converts to a 2-d array. Missing values
+            are filled in and marked.
         y : array (n,)
             Two values of any type.
         sensitive_features : column, frame, dict of columns or 2-d array, optional
-            The groups that are to be treated alike. A missing value is "not recorded": such a row
-            is compared with nobody. Without groups there is nothing to be fair about, and training
-            is plain.
+            The groups that are to be treated alike. A row with a missing value is compared with
+            no group. Without groups training is plain.
         clients : array (n,), optional
             The client of each row; without it all rows are one client's.
 
@@ -200,19 +250,19 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             labels = labels_of(y, self.favourable)
             check_consistent_length(X, labels.codes)
             table = labelled_table(features, labels, sensitive_features, clients)
-            options = run_options(
+            options = _run_options(
                 self.get_params(deep=False),
                 grouped=bool(table.attributes),
                 one_client=clients is None,
             )
-            run = train(table, seed=seed_of(self.random_state), **options)
+            run = train(table, seed=_seed_of(self.random_state), **options)
         self.classes_, self.favourable_ = labels.classes, labels.classes[labels.favourable]
         self.run_, self._columns = run, tuple(features.columns)
         return self
 
     def _features(self, X: Any, *, reset: bool) -> pd.DataFrame:
         """Check features as scikit-learn does, and return them as a pandas frame."""
-        if is_frame(X):
+        if nw.dependencies.is_into_dataframe(X):
             frame = features_of(X)
             validate_data(self, X, reset=reset, skip_check_array=True)
             if 0 in frame.shape:
@@ -266,7 +316,7 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             Needed where each client has its own model (ditto): the client of each row, or one for
             all. Any other model does not look at them.
         random_state : int
-            Seed of the draws of a model that decides by chance (rules mixture and threshold).
+            Seed of the draws of a model that decides at random (rules mixture and threshold).
         """
         with _as_value_error():
             rows, whose = self._rows(X, sensitive_features, clients)
@@ -278,7 +328,7 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     ) -> NDArray[np.float64]:
         """Return the probability of each class, (n, 2) in the order of `classes_`.
 
-        Of a model that decides by chance, or by thresholds for each group, these are the
+        Of a model that decides at random, or by thresholds for each group, these are the
         probabilities of its *decision*. Parameters as in `predict`.
         """
         with _as_value_error():
@@ -356,7 +406,7 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             The factory, if the estimator has a model of your own.
         trust : bool
             Whether code that the file names (``package.module:Name``) may be imported. Only for
-            files of people whose code you would execute.
+            files from sources whose code you would execute.
         """
         path = Path(folder)
         record = RunRecord.read(path)
@@ -367,12 +417,12 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 "to allow its import"
             )
         predictor = load(path, model=model, trust=trust)
-        made = cls(**dict(file.parameters))
-        made.model = model or made.model
-        made.run_ = Run(record=record, predictor=predictor, path=path)
-        made.classes_ = file.classes.array()
-        made.favourable_ = made.classes_[file.favourable]
-        made._columns, made.n_features_in_ = file.columns, len(file.columns)
+        estimator = cls(**dict(file.parameters))
+        estimator.model = model or estimator.model
+        estimator.run_ = Run(record=record, predictor=predictor, path=path)
+        estimator.classes_ = file.classes.array()
+        estimator.favourable_ = estimator.classes_[file.favourable]
+        estimator._columns, estimator.n_features_in_ = file.columns, len(file.columns)
         if file.feature_names is not None:
-            made.feature_names_in_ = np.array(file.feature_names, dtype=object)
-        return made
+            estimator.feature_names_in_ = np.array(file.feature_names, dtype=object)
+        return estimator

@@ -1,4 +1,4 @@
-"""estimator.json: what a saved estimator knows beside its run; anyone may have written it."""
+"""estimator.json: a saved estimator's parameters and classes; anyone may have written it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from mfairfl.data.values import StrictModel
 from mfairfl.engine.output import Rule
 from mfairfl.errors import RunDirectoryError, first_problem
 from mfairfl.estimator.in_memory import label_texts
-from mfairfl.files import read_regular_file, write_atomically
+from mfairfl.files import write_atomically
 from mfairfl.plugins import is_import_string
-from mfairfl.runs.record import RunRecord
+from mfairfl.runs.record import RunRecord, read_json, validated
 from mfairfl.strategies.base import Weights
 from mfairfl.strict_json import parse_json
 
@@ -45,7 +45,7 @@ class SavedClasses(StrictModel):
         try:
             array = self.array()
         except (OverflowError, TypeError, ValueError) as error:
-            raise ValueError(f"values that are no {self.dtype} ({error})") from None
+            raise ValueError(f"values that are not {self.dtype} ({error})") from None
         if array.tolist() != list(self.values) or self.values[0] == self.values[1]:
             raise ValueError(f"values that are not two of type {self.dtype}")
         return self
@@ -100,21 +100,24 @@ class SavedParameters(StrictModel):
     def of(cls, parameters: Mapping[str, Any], record: RunRecord) -> SavedParameters:
         """Take an estimator's; in place of an object, what the run says about it.
 
-        A model that is code is left out: whoever loads the estimator has to give it again.
+        A model that is code is not saved: `FairFederatedClassifier.load` has to be given it.
         """
-        given = dict(parameters)
-        if not isinstance(given["strategy"], str):
-            said = dict(record.config["strategy"])
-            given |= {"strategy": said.pop("name"), "weights": said.pop("weights", None)}
-            own = {f"strategy.{name}": value for name, value in said.items()}
-            given["config"] = dict(given["config"] or {}) | own
-        given["notion"] = _plain_notion(given["notion"], record)
-        if not isinstance(given["model"], str):
-            given["model"] = None
-        if not isinstance(given["random_state"], int | np.integer | None):
-            given["random_state"] = record.seed
+        values = dict(parameters)
+        if not isinstance(values["strategy"], str):
+            strategy = dict(record.config["strategy"])
+            values |= {"strategy": strategy.pop("name"), "weights": strategy.pop("weights", None)}
+            hyper_parameters = {f"strategy.{name}": value for name, value in strategy.items()}
+            values["config"] = dict(values["config"] or {}) | hyper_parameters
+        notion = values["notion"]
+        names = notion if isinstance(notion, list | tuple) else [notion]
+        if not all(isinstance(name, str) for name in names):
+            values["notion"] = record.config["fairness"]["notion"]
+        if not isinstance(values["model"], str):
+            values["model"] = None
+        if not isinstance(values["random_state"], int | np.integer | None):
+            values["random_state"] = record.seed
         try:
-            return cls.model_validate(parse_json(json.dumps(given, default=_number)))
+            return cls.model_validate(parse_json(json.dumps(values, default=_number)))
         except ValidationError as error:
             raise RunDirectoryError(f"cannot be saved: {first_problem(error, cls)}") from None
         except (TypeError, ValueError) as error:
@@ -130,17 +133,11 @@ class SavedParameters(StrictModel):
         return [name for name in names if is_import_string(name)]
 
 
-def _plain_notion(notion: Any, record: RunRecord) -> Any:
-    several = notion if isinstance(notion, list | tuple) else [notion]
-    plain = all(isinstance(one, str) for one in several)
-    return notion if plain else record.config["fairness"]["notion"]
-
-
 def _number(value: Any) -> Any:
-    """Return a number of numpy's as Python's."""
+    """Return a NumPy number as Python's."""
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"a {type(value).__name__} is neither text nor number")
+    raise TypeError(f"a {type(value).__name__} is neither text nor a number")
 
 
 class EstimatorFile(StrictModel):
@@ -168,29 +165,22 @@ class EstimatorFile(StrictModel):
     def read(cls, folder: Path, record: RunRecord) -> EstimatorFile:
         """Read and check the file of a folder, whose run is known already."""
         path = folder / FILE
-        try:
-            found = cls.model_validate(parse_json(read_regular_file(path)))
-        except OSError as error:
-            raise RunDirectoryError(f"{path}: cannot be read ({error.strerror})") from None
-        except ValidationError as error:
-            problem = " ".join(first_problem(error, cls).split())[:300]
-            raise RunDirectoryError(f"{path}: {problem}; {_RESTORE}") from None
-        except ValueError as error:
-            raise RunDirectoryError(f"{path}: not readable JSON ({error}); {_RESTORE}") from None
-        if problem := found._contradiction(record):
+        plain = read_json(path, "give the folder of FairFederatedClassifier.save")
+        file = validated(cls, plain, path, _RESTORE)
+        if problem := file._contradiction(record):
             raise RunDirectoryError(f"{path}: {problem}; {_RESTORE}")
-        return found
+        return file
 
     def _contradiction(self, record: RunRecord) -> str:
-        """Say where the file does not fit the run beside it."""
+        """Return where the file does not fit the run beside it."""
         task = record.task
         if self.run != record.identity:
             return "belongs to another run than run.json"
         texts = label_texts(self.classes.values)
-        if (texts[self.favourable], texts[1 - self.favourable]) != (
+        if [texts[self.favourable], texts[1 - self.favourable]] != [
             task.favourable,
             task.unfavourable,
-        ):
+        ]:
             return "has other classes than the task in run.json"
         features = sorted([*(task.numeric or ()), *(task.categorical or ())])
         if sorted(self.columns) != features:

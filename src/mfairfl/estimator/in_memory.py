@@ -1,4 +1,4 @@
-"""Rows as scikit-learn hands them over: features, labels, groups and clients as one table."""
+"""Rows as scikit-learn passes them: features, labels, groups and clients, put into one table."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def labels_of(y: Any, favourable: Any = None) -> Labels:
 
     Examples
     --------
-    >>> found = labels_of([True, False, True])
-    >>> found.classes.tolist(), found.favourable, found.codes.tolist()
+    >>> labels = labels_of([True, False, True])
+    >>> labels.classes.tolist(), labels.favourable, labels.codes.tolist()
     ([False, True], 1, [1, 0, 1])
     """
     if y is None:
@@ -96,29 +96,18 @@ def labels_of(y: Any, favourable: Any = None) -> Labels:
     if kind.startswith("continuous"):
         raise DataError(f"Unknown label type: {kind}: y must hold two classes, not a quantity")
     classes, codes = np.unique(column, return_inverse=True)
-    known = classes.tolist()
+    values = classes.tolist()
     if kind != "binary":
         raise DataError(
             f"Only binary classification is supported. The type of the target is {kind}, of "
-            f"{len(known)} classes"
+            f"{len(values)} classes"
         )
-    if len(known) < 2:
-        raise DataError(f"y holds one class only, {known[0]!r}: a classifier needs rows of two")
-    if favourable is not None and favourable not in known:
-        raise DataError(f"favourable={favourable!r} is no class of y: give one of {known}")
-    place = 1 if favourable is None else known.index(favourable)
+    if len(values) < 2:
+        raise DataError(f"y holds one class only, {values[0]!r}: a classifier needs rows of two")
+    if favourable is not None and favourable not in values:
+        raise DataError(f"favourable={favourable!r} is not a class of y: give one of {values}")
+    place = 1 if favourable is None else values.index(favourable)
     return Labels(classes, place, codes, _name_of(y, "label"))
-
-
-def is_frame(X: Any) -> bool:
-    """Say whether the columns of `X` have types of their own: pandas, polars or pyarrow.
-
-    Examples
-    --------
-    >>> is_frame(pd.DataFrame({"age": [31]})), is_frame(np.ones((2, 2)))
-    (True, False)
-    """
-    return bool(nw.dependencies.is_into_dataframe(X))
 
 
 def features_of(X: Any) -> pd.DataFrame:
@@ -131,7 +120,7 @@ def features_of(X: Any) -> pd.DataFrame:
     >>> features_of(np.array([[1.0, 2.0]])).columns.tolist()
     ['x0', 'x1']
     """
-    if is_frame(X):
+    if nw.dependencies.is_into_dataframe(X):
         frame = X if isinstance(X, pd.DataFrame) else nw.from_native(X).to_pandas()
         frame = frame.copy(deep=False)
         frame.columns = column_names(list(frame.columns), "X")
@@ -150,8 +139,8 @@ def _check_cells(column: Column) -> None:
     series = column.series
     if series.dtype.kind == "f":
         numbers = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        if (endless := np.abs(numbers) > LARGEST).any():
-            place = column.place(int(endless.argmax()))
+        if (infinite := np.abs(numbers) > LARGEST).any():
+            place = column.place(int(infinite.argmax()))
             raise DataError(f"{place}: infinity, or a number above {LARGEST:g}: correct it")
     elif series.dtype == object:
         nested = np.array([isinstance(value, _NESTED) for value in series], dtype=np.bool_)
@@ -192,7 +181,7 @@ def labelled_table(
     """
     frame = features.copy(deep=False)
     for name in features.columns[features.isna().all()]:
-        raise DataError(f"X: column '{name}' has no value: leave it out")
+        raise DataError(f"X: column '{name}' has no value: remove it")
     sensitive = []
     for name, values in _group_columns(sensitive_features, len(frame)).items():
         column = _place(frame, name, values)
@@ -241,14 +230,14 @@ def raw_rows(
     """
     frame = features.set_axis(list(columns), axis=1)
     if sensitive_features is not None and task.sensitive:
-        given = _group_columns(sensitive_features, len(frame), task)
+        groups = _group_columns(sensitive_features, len(frame), task)
         for s in task.sensitive:
             if s.column not in frame:
-                frame[s.column] = given[s.name]
-            elif (other := ~_same(frame[s.column], given[s.name])).any():
+                frame[s.column] = groups[s.name]
+            elif (different := ~_same(frame[s.column], groups[s.name])).any():
                 raise DataError(
-                    f"sensitive_features, row {int(other.argmax())}: '{s.name}' is not what the "
-                    f"column '{s.column}' of X says: both are the same column in training"
+                    f"sensitive_features, row {int(different.argmax())}: '{s.name}' is not what "
+                    f"the column '{s.column}' of X says: both are the same column in training"
                 )
     if clients is not None and task.client is not None:
         frame[task.client] = _client_column(clients, len(frame))
@@ -261,10 +250,9 @@ def _group_columns(
     """Return the sensitive columns by name; with a task, those it knows."""
     if sensitive_features is None:
         return {}
-    known = None if task is None else task.attributes
-    columns = named_columns(sensitive_features, known)
+    columns = named_columns(sensitive_features, None if task is None else task.attributes)
     if not columns:
-        raise DataError("sensitive_features has no column: give one, or leave it out")
+        raise DataError("sensitive_features has no column: give one, or remove it")
     return {
         name.strip() or "sensitive_feature": _values(values, rows, f"sensitive_features '{name}'")
         for name, values in columns.items()
@@ -298,7 +286,7 @@ def _attribute(name: str, column: Column) -> Sensitive:
     where = f"sensitive_features '{name}'"
     if len(groups) < 2:
         only = f"every row is in group '{groups[0]}'" if groups else "no row has a value"
-        raise DataError(f"{where}: {only}, so there is nobody to compare: leave it out")
+        raise DataError(f"{where}: {only}, so there is nothing to compare: remove it")
     if len(groups) > MOST_GROUPS:
         raise DataError(
             f"{where}: {len(groups)} different values ('{groups[0]}', '{groups[1]}', ...): form "

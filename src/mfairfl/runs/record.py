@@ -11,9 +11,10 @@ import json
 import platform
 from collections.abc import Container
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
+    BaseModel,
     ConfigDict,
     Field,
     NonNegativeInt,
@@ -35,6 +36,8 @@ from mfairfl.fairness.results import Bounds, Number, Numbers
 from mfairfl.fairness.tally import Tally
 from mfairfl.files import read_regular_file, write_atomically
 from mfairfl.strict_json import parse_json
+
+Model = TypeVar("Model", bound=BaseModel)
 
 SCHEMA_VERSION = 2
 _SHOWN = 300  # characters of a problem in a message
@@ -410,12 +413,12 @@ class RunRecord(_Record):
     @classmethod
     def read(cls, path: str | Path) -> RunRecord:
         """Read run.json of a finished run; `path` is the file or the run directory."""
-        found = read_record(path)
-        if not isinstance(found, RunRecord):
+        record = read_record(path)
+        if not isinstance(record, RunRecord):
             raise RunDirectoryError(
                 f"{_file(path)}: the run is not finished; give its `mfairfl train` command again"
             )
-        return found
+        return record
 
     @property
     def reported(self) -> Split:
@@ -449,25 +452,34 @@ def _file(path: str | Path) -> Path:
     return path if path.name == "run.json" else path / "run.json"
 
 
-def read_record(path: str | Path) -> StartedRecord | RunRecord:
-    """Read run.json, whether the run has finished or not.
-
-    Parameters
-    ----------
-    path : path
-        The file or the run directory.
-    """
-    file = _file(path)
+def read_json(file: Path, missing: str) -> Any:
+    """Read a JSON file that anyone may have written; `missing` says what to do without it."""
     try:
-        plain = parse_json(read_regular_file(file))
+        return parse_json(read_regular_file(file))
     except (FileNotFoundError, NotADirectoryError):
-        raise RunDirectoryError(
-            f"{file}: not found; give the --out folder of `mfairfl train`"
-        ) from None
+        raise RunDirectoryError(f"{file}: not found; {missing}") from None
     except OSError as error:
         raise RunDirectoryError(f"{file}: cannot be read ({error.strerror})") from None
     except ValueError as error:
         raise RunDirectoryError(f"{file}: not readable JSON ({error})") from None
+
+
+def validated(kind: type[Model], plain: Any, file: Path, remedy: str) -> Model:
+    """Return the contents of a JSON file as a model; `remedy` says what to do with another."""
+    try:
+        return kind.model_validate(plain)
+    except ValidationError as error:
+        problem = first_problem(error, kind)
+    except MfairflError as error:  # a task or a tally that contradicts itself
+        problem = str(error)
+    problem = " ".join(problem.split())[:_SHOWN]  # it may quote the file
+    raise RunDirectoryError(f"{file}: {problem}; {remedy}")
+
+
+def read_record(path: str | Path) -> StartedRecord | RunRecord:
+    """Read run.json, whether the run has finished or not; `path` is the file or the folder."""
+    file = _file(path)
+    plain = read_json(file, "give the --out folder of `mfairfl train`")
     version = plain.get("schema_version") if isinstance(plain, dict) else None
     if version == 1:
         raise RunDirectoryError(f"{file}: written by mfairfl 0.1, which is not read; train again")
@@ -477,16 +489,10 @@ def read_record(path: str | Path) -> StartedRecord | RunRecord:
             f"{SCHEMA_VERSION}"
         )
     plain.pop("client_tallies", None)  # of runs of 0.7 under masks; no number is read from it
-    started = plain.get("status") == "running"
-    kind: type[StartedRecord | RunRecord] = StartedRecord if started else RunRecord
-    try:
-        return kind.model_validate(plain)
-    except ValidationError as error:
-        problem = first_problem(error, kind)
-    except MfairflError as error:  # a task or a tally that contradicts itself
-        problem = str(error)
-    problem = " ".join(problem.split())[:_SHOWN]  # it may quote the file
-    raise RunDirectoryError(f"{file}: {problem}; the file was altered: restore it or train again")
+    remedy = "the file was altered: restore it or train again"
+    if plain.get("status") == "running":
+        return validated(StartedRecord, plain, file, remedy)
+    return validated(RunRecord, plain, file, remedy)
 
 
 def json_schema() -> str:

@@ -16,12 +16,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import ValidationError
 
 from mfairfl import __version__
 from mfairfl.data import SPLITS, Federation, Split, Task
 from mfairfl.data.values import DocumentedModel
-from mfairfl.errors import ConfigError, MfairflError, RunDirectoryError, first_problem
+from mfairfl.errors import ConfigError, RunDirectoryError
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.tally import Tally
@@ -38,6 +37,8 @@ from mfairfl.runs.record import (
     MachineFacts,
     RunRecord,
     StoredTally,
+    read_json,
+    validated,
 )
 from mfairfl.runs.side_by_side import different_rows
 
@@ -97,15 +98,8 @@ class ReferenceRecord(DocumentedModel):
     def read(cls, folder: str | Path) -> ReferenceRecord:
         """Read the reference that is kept in a folder."""
         file = Path(folder) / _FILE
-        try:
-            return cls.model_validate_json(file.read_bytes())
-        except FileNotFoundError:
-            raise RunDirectoryError(f"{file}: not found; repeat the command") from None
-        except ValidationError as error:
-            problem = first_problem(error, cls)
-        except MfairflError as error:  # a task or a tally that contradicts itself
-            problem = str(error)
-        raise RunDirectoryError(f"{file}: {problem}; delete the folder and repeat the command")
+        plain = read_json(file, "repeat the command")
+        return validated(cls, plain, file, "delete the folder and repeat the command")
 
     def write(self, folder: Path) -> None:
         """Write reference.json atomically."""
