@@ -99,8 +99,8 @@ def assert_same(a: object, b: object, where: str = "state") -> None:
         for i, (x, y) in enumerate(zip(a, b, strict=True)):
             assert_same(x, y, f"{where}[{i}]")
     elif isinstance(a, RunState | Candidate | Statistics | Standing | LastGoodState):
-        for one in fields(a):
-            assert_same(getattr(a, one.name), getattr(b, one.name), f"{where}.{one.name}")
+        for field in fields(a):
+            assert_same(getattr(a, field.name), getattr(b, field.name), f"{where}.{field.name}")
     else:
         assert a == b, where
 
@@ -185,9 +185,11 @@ def _signed(body: bytes) -> bytes:
         save({"weights": np.ones(2)}),
         b"\x02" + b"\x00" * 7 + b"{}",
         seal({}, ["version", "identity"])[:-32],
-        seal({}, {"version": 3, "identity": IDENTITY})[:-32],
-        seal({}, {**HEADER, "slots": 3})[:-32],
-        seal({"weights": np.ones(2)}, {**HEADER, "bank": ["round 1"]})[:-32],
+        seal({}, {"version": 4, "identity": IDENTITY})[:-32],
+        seal({"0": np.ones(2)}, {**HEADER, "state": {**HEADER["state"], "slots": 3}})[:-32],
+        seal({"0": np.ones(2)}, {**HEADER, "state": {**HEADER["state"], "more": 1}})[:-32],
+        seal({"0": np.ones(2)}, {**HEADER, "state": {**HEADER["state"], "bank": ["r"]}})[:-32],
+        seal({"1": np.ones(2)}, HEADER)[:-32],
     ],
 )
 def test_a_sound_hash_over_something_else_is_refused(body):
@@ -198,9 +200,9 @@ def test_a_sound_hash_over_something_else_is_refused(body):
 def test_another_configuration_and_another_format_are_refused():
     with pytest.raises(CheckpointError, match="another configuration"):
         parse(WHOLE, "another")
-    newer = WHOLE[:-32].replace(rb"{\"version\": 3,", rb"{\"version\": 4,")
+    newer = WHOLE[:-32].replace(rb"{\"version\": 4,", rb"{\"version\": 5,")
     assert newer != WHOLE[:-32]
-    with pytest.raises(CheckpointError, match="format 4, this version reads 3"):
+    with pytest.raises(CheckpointError, match="format 5, this version reads 4"):
         parse(_signed(newer), IDENTITY)
 
 
@@ -277,7 +279,7 @@ def test_only_files_of_models_beside_a_checkpoint_are_read(tmp_path, name):
     filled(tmp_path, 4)
     forged = dump(full_state(5), IDENTITY, {name: "0" * 64})
     (tmp_path / "round-000005.ckpt").write_bytes(forged)
-    with pytest.warns(CheckpointWarning, match="is no name of a file of models"):
+    with pytest.warns(CheckpointWarning, match="is not the name of a file of models"):
         assert_same(full_state(4), Checkpoints(tmp_path, IDENTITY).latest())
 
 
@@ -338,6 +340,8 @@ FORGED_HEADERS = {
     "no round": ({"round": "1"}, "round '1' is none"),
     "strategy": ({"strategy": []}, "values of another type"),
     "loss": ({"best_loss": "low"}, "values of another type"),
+    "weights": ({"weights": 1.0}, "'weights' is not an array"),
+    "vectors": ({"vectors": {"c": "text"}}, "'c' is not an array"),
 }
 
 
@@ -355,7 +359,8 @@ def test_a_forged_state_is_refused_in_one_line(tmp_path, federation, kind):
     else:
         changes, reason = FORGED_HEADERS[kind]
         arrays, header = unseal(path.read_bytes())
-        path.write_bytes(seal(arrays, header | changes))
+        header["state"] |= changes
+        path.write_bytes(seal(arrays, header))
     with pytest.raises(CheckpointError) as caught:
         checkpoints.latest(setup)
     message = one_line(caught)

@@ -31,7 +31,6 @@ from mfairfl.fairness.goal import Goal
 from mfairfl.geometry import diminish_conflicts
 from mfairfl.randomness import stream
 from mfairfl.strategies import create
-from mfairfl.strategies.logs import conflict_log
 from mfairfl.training.plan import Prices, Recipe
 from rounds import a_round, close, measurement, report
 
@@ -745,7 +744,7 @@ def test_tables_of_pairs_are_left_out_where_they_would_be_megabytes():
         updates = rng.normal(size=(count, 60))
         gram, goals = updates @ updates.T, np.zeros((count, count))
         found = diminish_conflicts(gram, np.arange(count), goals, beta=0.8, delta=0.1)
-        log = conflict_log(found, gram, goals, [f"c{k}" for k in range(count)])
+        log = found.log(gram, goals, [f"c{k}" for k in range(count)])
         assert log["conflicts"] == (np.triu(gram, 1) < 0).sum()
         for name in ("cosines", "cosines_after", "goals"):
             assert (log[name] is not None) == shown

@@ -17,10 +17,10 @@ from mfairfl.engine.output import ClientSums
 from mfairfl.engine.state import Scored, Setup
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.fairness.scores import ScoreSums
+from mfairfl.geometry.gram import Floats
 from mfairfl.geometry.robust import lower_median
 from mfairfl.training.plan import Controller, Job, Plan, Report
 
-Floats = NDArray[np.float64]
 Rows = Mapping[Split, Mapping[str, np.ndarray]]
 """Rows per (cell, label) that clients were enrolled with."""
 

@@ -17,8 +17,8 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.files import make_private_folder, read_regular_file, write_atomically
 from mfairfl.strict_json import parse_json
 
-_VERSION = 3
+_VERSION = 4
 _KEEP = 2
 
 _DIGEST = 32
@@ -45,6 +45,9 @@ _KEY = "state"
 _UNREADABLE = (SafetensorError, KeyError, TypeError, ValueError, AttributeError, ImportError)
 
 _BANK_FILE = re.compile(r"bank-\d{6}\.ckpt")
+
+_PARTS = RunState, LastGoodState, Standing, Candidate, Statistics
+"""The classes of a state, stored as the names and values of their fields."""
 
 BankFiles = dict[str, str]
 """Files with models that may be served, oldest first, and the SHA-256 of each."""
@@ -149,56 +152,12 @@ def dump(state: RunState, identity: str, bank_files: BankFiles | None = None) ->
     bank_files : mapping, optional
         Where all of the bank is; else it is in the checkpoint.
     """
-    arrays: dict[str, np.ndarray] = {"weights": state.weights}
-    if state.average is not None:
-        arrays["average"] = state.average
-    for name, vector in state.vectors.items():
-        arrays[f"vectors/{name}"] = vector
-    slots: list[list[str]] = []
-    for client, held in state.slots.items():
-        for slot, vector in held.items():
-            arrays[f"slots/{len(slots)}"] = vector
-            slots.append([client, slot])
-    bank = [] if bank_files else state.bank
-    arrays |= _bank_arrays(bank)
-    header = {
-        "version": _VERSION,
-        "identity": identity,
-        "round": state.round,
-        "strategy": _take_arrays(state.strategy, arrays),
-        "vectors": list(state.vectors),
-        "slots": slots,
-        "bank": [candidate.name for candidate in bank],
-        "bank_files": bank_files or {},
-        "sound": None if state.last_good is None else _dump_sound(state.last_good, arrays),
-        # JSON has no infinity; a run that has not measured a loss yet has no best one.
-        "best_loss": state.best_loss if np.isfinite(state.best_loss) else None,
-        "best_round": state.best_round,
-        "standing": state.standing.to_json(),
-        "undone": state.undone,
-    }
-    return seal(arrays, header)
-
-
-def _bank_arrays(bank: Sequence[Candidate]) -> dict[str, np.ndarray]:
-    arrays = {}
-    for i, candidate in enumerate(bank):
-        arrays[f"bank/{i}/weights"] = candidate.weights
-        arrays[f"bank/{i}/sums"] = np.stack([getattr(candidate.statistics, s) for s in SUMS])
-    return arrays
-
-
-def _restore_bank(names: Sequence[str], arrays: Mapping[str, np.ndarray]) -> list[Candidate]:
-    bank = []
-    for i, name in enumerate(names):
-        sums = dict(zip(SUMS, arrays[f"bank/{i}/sums"], strict=True))
-        bank.append(Candidate(name, arrays[f"bank/{i}/weights"], Statistics(**sums)))
-    return bank
-
-
-def _dump_sound(sound: LastGoodState, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    plain = {each.name: getattr(sound, each.name) for each in fields(sound)}
-    return {name: _take_arrays(value, arrays) for name, value in plain.items()}
+    arrays: dict[str, np.ndarray] = {}
+    plain = _detach(replace(state, bank=[]) if bank_files else state, arrays)
+    # JSON has no infinity; a run that has not measured a loss yet has no best one.
+    plain["best_loss"] = state.best_loss if np.isfinite(state.best_loss) else None
+    header = {"version": _VERSION, "identity": identity, "bank_files": bank_files or {}}
+    return seal(arrays, header | {"state": plain})
 
 
 def parse(data: bytes, identity: str) -> RunState:
@@ -218,60 +177,59 @@ def _parse(data: bytes, identity: str) -> tuple[RunState, BankFiles]:
     if header["identity"] != identity:
         raise CheckpointError("it belongs to a run with another configuration")
     try:
-        files = {str(name): str(digest) for name, digest in header["bank_files"].items()}
-        return _restore(header, arrays), files
+        bank_files = {str(name): str(digest) for name, digest in header["bank_files"].items()}
+        return _state_of(_attach(header["state"], arrays)), bank_files
     except (MfairflError, AttributeError, KeyError, TypeError, ValueError) as error:
         why = " ".join(str(error).split())
         raise CheckpointError(f"it is not a checkpoint of mfairfl ({why})") from None
 
 
-def _file_name(round_: int) -> str:
-    return f"round-{round_:06d}.ckpt"
+def _state_of(plain: dict[str, Any]) -> RunState:
+    """Return the state whose fields these are."""
+    last_good, best_loss = plain["last_good"], plain["best_loss"]
+    parts = {
+        "slots": {client: dict(slots) for client, slots in plain["slots"].items()},
+        "bank": _bank_of(plain["bank"]),
+        "best_loss": float("inf") if best_loss is None else best_loss,
+        "standing": Standing.from_json(plain["standing"]),
+        "last_good": None if last_good is None else LastGoodState(**last_good),
+    }
+    return RunState(**plain | parts)
 
 
-def _restore(header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> RunState:
-    slots: dict[str, dict[str, np.ndarray]] = {}
-    for i, (client, slot) in enumerate(header["slots"]):
-        slots.setdefault(client, {})[slot] = arrays[f"slots/{i}"]
-    sound = header["sound"]
-    return RunState(
-        round=header["round"],
-        weights=arrays["weights"],
-        strategy=_put_arrays(header["strategy"], arrays),
-        vectors={name: arrays[f"vectors/{name}"] for name in header["vectors"]},
-        slots=slots,
-        average=arrays.get("average"),
-        bank=_restore_bank(header["bank"], arrays),
-        best_loss=float("inf") if header["best_loss"] is None else header["best_loss"],
-        best_round=header["best_round"],
-        standing=Standing.from_json(header["standing"]),
-        undone=header["undone"],
-        last_good=None if sound is None else LastGoodState(**_put_arrays(sound, arrays)),
-    )
+def _bank_of(plain: list[dict[str, Any]]) -> list[Candidate]:
+    return [Candidate(**c | {"statistics": Statistics(**c["statistics"])}) for c in plain]
 
 
-def _take_arrays(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """Replace every array in a strategy's state by a reference to a tensor of the file."""
+def _detach(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """Return a value as plain data; its arrays go to `arrays`, and references take their place."""
     if isinstance(value, np.ndarray):
         # Numbered, because two paths of names may spell the same text.
-        name = f"strategy/{len(arrays)}"
+        name = str(len(arrays))
         arrays[name] = value
         return {"$array": name}
+    if isinstance(value, _PARTS):
+        value = {f.name: getattr(value, f.name) for f in fields(value)}
     if isinstance(value, Mapping):
-        return {k: _take_arrays(v, arrays) for k, v in value.items()}
+        return {key: _detach(item, arrays) for key, item in value.items()}
     if isinstance(value, list):
-        return [_take_arrays(v, arrays) for v in value]
+        return [_detach(item, arrays) for item in value]
     return value
 
 
-def _put_arrays(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+def _attach(value: Any, arrays: Mapping[str, np.ndarray]) -> Any:
+    """Return what `_detach` was given; the classes of a state as dictionaries."""
     if isinstance(value, dict):
         if set(value) == {"$array"}:
             return arrays[value["$array"]]
-        return {k: _put_arrays(v, arrays) for k, v in value.items()}
+        return {key: _attach(item, arrays) for key, item in value.items()}
     if isinstance(value, list):
-        return [_put_arrays(v, arrays) for v in value]
+        return [_attach(item, arrays) for item in value]
     return value
+
+
+def _file_name(round_: int) -> str:
+    return f"round-{round_:06d}.ckpt"
 
 
 def _require_name(path: Path, state: RunState) -> None:
@@ -282,16 +240,20 @@ def _require_name(path: Path, state: RunState) -> None:
 
 def _require_fit(state: RunState, setup: Setup) -> None:
     """Refuse a state that no round of this run can have left: the hash is no signature."""
-    sound = 0 if state.last_good is None else state.last_good.round
-    numbers = (state.round, state.best_round, state.undone, sound)
+    last_good = 0 if state.last_good is None else state.last_good.round
+    numbers = (state.round, state.best_round, state.undone, last_good)
     if not all(isinstance(number, int) and 0 <= number <= setup.rounds for number in numbers):
         raise CheckpointError(f"round {state.round!r} is none of this run's {setup.rounds}")
     if not isinstance(state.strategy, dict) or not isinstance(state.best_loss, int | float):
         raise CheckpointError("its header has values of another type")
     cells = len(setup.summary.pooled)
-    if any(one.statistics.counts.shape != (cells, 2) for one in state.bank):
-        raise CheckpointError(f"its sums are not over this run's {cells} cells")
+    for candidate in state.bank:
+        tables = [getattr(candidate.statistics, name) for name in SUMS]
+        if not all(isinstance(t, np.ndarray) and t.shape == (cells, 2) for t in tables):
+            raise CheckpointError(f"its sums are not over this run's {cells} cells")
     for name, vector, shape in _vectors(state, setup):
+        if not isinstance(vector, np.ndarray):
+            raise CheckpointError(f"'{name}' is not an array")
         if shape is not None and (vector.shape != shape or vector.dtype != np.float32):
             raise CheckpointError(
                 f"'{name}' is {vector.dtype} {vector.shape}; this run has float32 {shape}"
@@ -300,22 +262,21 @@ def _require_fit(state: RunState, setup: Setup) -> None:
             raise CheckpointError(f"'{name}' holds values that are not finite")
 
 
-def _vectors(
-    state: RunState, setup: Setup
-) -> Iterator[tuple[str, np.ndarray, tuple[int, ...] | None]]:
+def _vectors(state: RunState, setup: Setup) -> Iterator[tuple[str, Any, tuple[int, ...] | None]]:
     """Yield all vectors by name, with the shape that each must have, if that is known."""
     ensemble = setup.strategy.card.serves == "ensemble"
     model = (len(setup.summary.counts),) * ensemble + (setup.size,)
     yield "weights", state.weights, model
     if state.average is not None:
         yield "average", state.average, model
-    yield from ((one.name, one.weights, model) for one in state.bank)
-    if state.last_good is not None:
-        yield "sound weights", state.last_good.weights, model
-        yield from ((f"sound {n}", v, (setup.size,)) for n, v in state.last_good.vectors.items())
+    yield from ((candidate.name, candidate.weights, model) for candidate in state.bank)
     yield from ((name, vector, (setup.size,)) for name, vector in state.vectors.items())
-    for client, held in state.slots.items():
-        yield from ((f"{client}/{slot}", vector, None) for slot, vector in held.items())
+    if state.last_good is not None:
+        yield "last good weights", state.last_good.weights, model
+        for name, vector in state.last_good.vectors.items():
+            yield f"last good {name}", vector, (setup.size,)
+    for client, slots in state.slots.items():
+        yield from ((f"{client}/{slot}", vector, None) for slot, vector in slots.items())
 
 
 @dataclass(slots=True)
@@ -339,12 +300,12 @@ class Checkpoints:
         return sorted(self.folder.glob("round-*.ckpt"))
 
     def latest(self, setup: Setup | None = None) -> RunState | None:
-        """Return the newest sound state, or None when there is no file at all.
+        """Return the newest undamaged state, or None when there is no file at all.
 
         Parameters
         ----------
         setup : Setup, optional
-            The run; a state that cannot be one of its states is not sound.
+            The run; a state that cannot be one of its states counts as damaged.
 
         Raises
         ------
@@ -398,16 +359,16 @@ class Checkpoints:
 
     def _write_bank(self, state: RunState) -> None:
         """Write the models that no file has yet: a bank only grows."""
-        new, name = state.bank[self._stored :], f"bank-{state.round:06d}.ckpt"
-        header = {"version": _VERSION, "bank": [candidate.name for candidate in new]}
-        data = seal(_bank_arrays(new), header)
+        name, arrays = f"bank-{state.round:06d}.ckpt", dict[str, np.ndarray]()
+        bank = _detach(state.bank[self._stored :], arrays)
+        data = seal(arrays, {"version": _VERSION, "bank": bank})
         write_atomically(self.folder / name, data, private=True)
         self._bank_files[name] = hashlib.sha256(data).hexdigest()
         self._stored = len(state.bank)
 
     def _read_bank(self, name: str, digest: str) -> list[Candidate]:
         if not _BANK_FILE.fullmatch(name):
-            raise CheckpointError(f"'{name}' is no name of a file of models")
+            raise CheckpointError(f"'{name}' is not the name of a file of models")
         try:
             data = read_regular_file(self.folder / name)
         except OSError as error:
@@ -416,7 +377,7 @@ class Checkpoints:
             raise CheckpointError(f"the SHA-256 of {name} does not match: it is damaged")
         arrays, header = unseal(data)
         try:
-            return _restore_bank(header["bank"], arrays)
+            return _bank_of(_attach(header["bank"], arrays))
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{name} is not a file of models ({error})") from None
 

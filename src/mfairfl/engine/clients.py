@@ -36,7 +36,8 @@ from mfairfl.training.trainer import Outcome, Work, run_works
 
 _KEEP = 2  # a server is never more than one completed round behind its clients
 
-Held = dict[str, np.ndarray]
+SlotValues = dict[str, np.ndarray]
+"""What a client keeps, by slot."""
 
 
 class Slots(Protocol):
@@ -45,32 +46,32 @@ class Slots(Protocol):
     def latest(self, client: str) -> Mapping[str, np.ndarray]:
         """Return what a client holds now."""
 
-    def before(self, round_: int, client: str) -> Held:
+    def before(self, round_: int, client: str) -> SlotValues:
         """Return what a client held when this round (from 0) began."""
 
-    def keep(self, round_: int, client: str, slots: Held) -> None:
+    def keep(self, round_: int, client: str, slots: SlotValues) -> None:
         """Store what a client holds after this round."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySlots:
-    """Slots in a dictionary that somebody else stores: the embedded engine's run state."""
+    """Slots in a dictionary that is stored elsewhere: in the embedded engine's run state."""
 
-    held: dict[str, Held]
+    by_client: dict[str, SlotValues]
 
     def latest(self, client: str) -> Mapping[str, np.ndarray]:
         """Return what a client holds now."""
-        return self.held.get(client, {})
+        return self.by_client.get(client, {})
 
-    def before(self, round_: int, client: str) -> Held:
-        """Return what a client holds now: nobody takes up an earlier round here."""
+    def before(self, round_: int, client: str) -> SlotValues:
+        """Return what a client holds now: an earlier round is never taken up here."""
         del round_
         return dict(self.latest(client))
 
-    def keep(self, round_: int, client: str, slots: Held) -> None:
+    def keep(self, round_: int, client: str, slots: SlotValues) -> None:
         """Store what a client holds."""
         del round_
-        self.held[client] = slots
+        self.by_client[client] = slots
 
 
 class DiskSlots:
@@ -85,7 +86,7 @@ class DiskSlots:
         self._folder = folder
         make_private_folder(folder)
         remedy = f"restore it, or delete {folder}: the client then starts afresh"
-        self._rounds: dict[int, Held] = {
+        self._rounds: dict[int, SlotValues] = {
             _number(path): read_sealed(path, remedy=remedy)[0] for path in folder.glob("round-*")
         }
 
@@ -93,13 +94,13 @@ class DiskSlots:
         """Return what is held now."""
         return self.before(max(self._rounds, default=0) + 1, client)
 
-    def before(self, round_: int, client: str) -> Held:
+    def before(self, round_: int, client: str) -> SlotValues:
         """Return what was held when this round (from 0) began."""
         del client
         earlier = [number for number in self._rounds if number < round_]
         return dict(self._rounds[max(earlier)]) if earlier else {}
 
-    def keep(self, round_: int, client: str, slots: Held) -> None:
+    def keep(self, round_: int, client: str, slots: SlotValues) -> None:
         """Store what is held after this round; what a later round left behind is forgotten."""
         del client
         failpoint("slots.unsaved", round_ + 1)
@@ -234,7 +235,7 @@ class LocalClients:
         return {i: dict(by_client) for i, by_client in answers.items()}
 
 
-def _work(run: RunRows, ask: Train, job: Job, slots: Held) -> Work:
+def _work(run: RunRows, ask: Train, job: Job, slots: SlotValues) -> Work:
     """Make a job concrete: fill in the server's weights, the client's slots and rows."""
     plan, server, rows = job.plan, ask.weights[job.client], run.trainers[job.client]
     start = server if job.start == GLOBAL else slots.get(job.start, server)
@@ -259,7 +260,7 @@ def _work(run: RunRows, ask: Train, job: Job, slots: Held) -> Work:
     )
 
 
-def _report(job: Job, work: Work, outcome: Outcome, slots: Held) -> Report:
+def _report(job: Job, work: Work, outcome: Outcome, slots: SlotValues) -> Report:
     """Store what the client keeps; return what it sends."""
     plan, change = job.plan, None
     if job.keep is not None:
@@ -356,12 +357,12 @@ def served_logits(
     name : str
         What messages call them.
     """
-    none = np.zeros(len(inputs), dtype=np.int64)
-    store, (rows,) = RowStore.from_arrays([(inputs, none, none)], cells=1)
+    zeros = np.zeros(len(inputs), dtype=np.int64)  # neither labels nor cells matter here
+    store, (rows,) = RowStore.from_arrays([(inputs, zeros, zeros)], cells=1)
     models = served.members[None] if served.kind == "ensemble" else served.members
     with steady_arithmetic():  # as in training: the same rows get the same decisions
         probes = [Probe(weights, rows, served.weights) for weights in models]
-        z = np.stack([each.numpy() for each in logits(probes, model, store)])
+        z = np.stack([member.numpy() for member in logits(probes, model, store)])
     if np.isnan(z).any():
         row = int(np.isnan(z).any(axis=0).argmax())
         raise DataError(

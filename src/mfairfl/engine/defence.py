@@ -1,7 +1,7 @@
 """What the server does about answers that may be lies: robust rules, and clients' standing.
 
-Before the strategy combines updates, a rule answers with the updates that the strategy shall
-see, each as a mixture of those that were sent: a matrix R, so that the Gram matrix of what it sees
+Before the strategy combines updates, a rule replaces them by the updates that the strategy is to
+see, each a mixture of those that were sent: a matrix R, so that the Gram matrix of what it sees
 is R M Rᵀ and coefficients c on it are Rᵀ c on the originals. Every strategy works with every rule,
 and an auditor still reads how much each client counted.
 
@@ -11,17 +11,17 @@ and an auditor still reads how much each client counted.
   median of these.
 - `multi-krum`: those nearest to their neighbours are kept.
 - `centred-clip`: what is farther from a moving centre than the median counts less.
-- `auto`: who works against an agreement of the others is set aside, and no update is longer than
-  `SPREAD` times the median.
+- `auto`: a client that works against an agreement of the others is set aside, and no update is
+  longer than `SPREAD` times the median.
 
-Rules of the literature assume `LIARS` of the clients to lie. They count whoever is unlike the
-others less, and in a federation of unlike clients that costs accuracy and fairness without any
-attack (results/attacks.md). `auto` therefore acts only where there is agreement to work against.
-With u_k = g_k/|g_k|, it first takes out of u what the clients' shares of favourable labels explain
-(a ridge regression over clients: one with mostly unfavourable cases has good reasons to pull the
-other way). Then, as long as there is one, the client is set aside whose cosine with the sum of the
-others is lowest and below `AGAINST`, if the rest agree: their median cosine with the sum of their
-others is at least `AGREEMENT`. Always fewer than half are set aside.
+Rules of the literature assume that a share `LIARS` of the clients lies. A client that is unlike
+the others counts less, and in a federation of unlike clients that costs accuracy and fairness
+without any attack (results/attacks.md). `auto` therefore acts only where there is an agreement to
+work against. With u_k = g_k/|g_k|, it first takes out of u what the clients' shares of favourable
+labels explain (a ridge regression over clients: one with mostly unfavourable cases has good
+reasons to pull the other way). Then, as long as there is one, the client is set aside whose cosine
+with the sum of the others is lowest and below `AGAINST`, if the rest agree: their median cosine
+with the sum of their others is at least `AGREEMENT`. Always fewer than half are set aside.
 
 A client of which an answer was refused in a round has a strike. After `STRIKES` such rounds in a
 row it is suspended: it is asked nothing for `TERM` rounds. Then it takes part again, on probation:
@@ -32,7 +32,7 @@ nothing was refused clears its strikes. Never are half of the clients suspended.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -216,8 +216,9 @@ def _multi_krum(sent: Updates) -> Defended:
 
 def _centred_clip(sent: Updates) -> Defended:
     tau = lower_median(np.sqrt(np.diag(sent.gram)))
-    found = centred_clipping(sent.gram, tau, rounds=3) if tau > 0 else sent.weights
-    return _shortened(sent, len(found) * found if tau > 0 else np.ones(len(found)))
+    if tau <= 0:
+        return _shortened(sent, np.ones(len(sent.clients)))
+    return _shortened(sent, len(sent.clients) * centred_clipping(sent.gram, tau, rounds=3))
 
 
 def _liars(sent: Updates) -> int:
@@ -244,23 +245,26 @@ def _auto(sent: Updates) -> Defended:
 
 
 def _against(sent: Updates) -> dict[int, str]:
-    """Find who works against an agreement of the others; symbols at the top of the module."""
+    """Return the clients that work against an agreement of the others, with the reason.
+
+    The symbols are those at the top of the module.
+    """
     U = _unexplained(np.nan_to_num(cosines(sent.gram)), sent.favourable)
     left = list(range(len(U)))
-    found: dict[int, str] = {}
-    while 2 * (len(found) + 1) < len(U):
+    against: dict[int, str] = {}
+    while 2 * (len(against) + 1) < len(U):
         towards = _towards_others(U[np.ix_(left, left)])
         worst = int(np.argmin(towards))
-        rest = left[:worst] + left[worst + 1 :]
-        agreement = float(np.median(_towards_others(U[np.ix_(rest, rest)])))
+        others = left[:worst] + left[worst + 1 :]
+        agreement = float(np.median(_towards_others(U[np.ix_(others, others)])))
         if not (towards[worst] < AGAINST and agreement >= AGREEMENT):
             break
-        found[left[worst]] = (
+        against[left[worst]] = (
             f"its update works against the others' (cosine {towards[worst]:.2f}, they agree by "
             f"{agreement:.2f})"
         )
-        left = rest
-    return found
+        left = others
+    return against
 
 
 def _unexplained(U: Floats, shares: Floats) -> Floats:
@@ -273,9 +277,9 @@ def _unexplained(U: Floats, shares: Floats) -> Floats:
 
 def _towards_others(U: Floats) -> Floats:
     """Return each one's cosine with the sum of the others; 0 where one has no length."""
-    own, rows, total = np.diag(U), U.sum(axis=1), U.sum()
-    inner, others = rows - own, total - 2 * rows + own
-    length = np.sqrt(np.maximum(own, 0) * np.maximum(others, 0))
+    squares, rows, total = np.diag(U), U.sum(axis=1), U.sum()
+    inner, others = rows - squares, total - 2 * rows + squares
+    length = np.sqrt(np.maximum(squares, 0) * np.maximum(others, 0))
     return np.asarray(np.divide(inner, length, out=np.zeros(len(U)), where=length > 1e-9))
 
 
@@ -357,7 +361,7 @@ class Standing:
         return frozenset(name for name, until in self.suspended.items() if round_ < until)
 
     def reasons(self, round_: int) -> dict[str, str]:
-        """Say of each suspended client when it takes part again; rounds as people count them."""
+        """Return when each suspended client takes part again; rounds are counted from 1 here."""
         return {
             name: f"suspended until round {self.suspended[name] + 1}: its answers were refused"
             for name in sorted(self.out(round_))
@@ -366,14 +370,14 @@ class Standing:
     def judge(
         self, round_: int, trained: Collection[str], refused: Mapping[str, str], *, clients: int
     ) -> None:
-        """Note whose answers were refused in a round, and suspend who failed too often.
+        """Count the answers refused in a round, and suspend clients that failed too often.
 
         Parameters
         ----------
         trained : collection of str
-            Who was asked to train.
+            The clients that were asked to train.
         refused : mapping of str to str
-            Who failed, and why.
+            The clients that failed, and why.
         clients : int
             How many there are.
         """
@@ -391,7 +395,7 @@ class Standing:
                 self.strikes[name] = STRIKES - 1  # on probation when it is back
 
     def warnings(self) -> list[str]:
-        """Say of each client whose answers were refused how often, and why at last."""
+        """Return how often each client's answers were refused, and the latest reason."""
         return [
             f"{name}: answers refused in {_rounds(count)}"
             f"{f', suspended for {_rounds(self._served(name))}' if name in self.terms else ''} "
@@ -403,13 +407,9 @@ class Standing:
         """Return the length of all suspensions together: each is twice the one before."""
         return 2 * self.terms[name] - TERM
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as plain data."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """Return what `to_json` wrote; anything else is a ValueError."""
+        """Return the standing with these fields; values of another type are a ValueError."""
         kinds = {"latest": str, "longest": float}
         for key, values in plain.items():
             kind = kinds.get(key, int)

@@ -20,8 +20,7 @@ from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.thresholds import Thresholds
-
-Floats = NDArray[np.float64]
+from mfairfl.geometry.gram import Floats
 
 ClientSums = Mapping[Split, Mapping[str, Statistics]]
 """For each split, each client's sums and counts under one weight vector."""

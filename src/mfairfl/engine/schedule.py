@@ -86,15 +86,16 @@ def taking_part(
     train: Mapping[str, Statistics],
     silent: Collection[str] = frozenset(),
 ) -> tuple[str, ...]:
-    """Return who takes part in the next round, in name order.
+    """Return the clients that take part in the next round, in name order.
 
     Parameters
     ----------
     train : mapping
-        What was measured of train rows; who is drawn and has nothing in it is left out, where a
-        round is planned from measurements.
+        What was measured of train rows. Where a round is planned from measurements, a client
+        that is drawn and has none is left out.
     silent : collection of str
-        Who was asked to measure these weights and has no usable answer: left out until it has.
+        Clients that were asked to measure these weights and have no usable answer: they are left
+        out until they have.
     """
     if setup.strategy.card.trains_on == "pooled":
         return setup.trainers

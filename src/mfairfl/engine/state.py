@@ -53,7 +53,7 @@ class Setup:
         the train rows of the summary.
     robust : str
         How updates of clients that may lie are combined: `none`, `auto` or a rule of
-        `guard.defence`.
+        `engine.defence`.
     """
 
     strategy: Strategy
@@ -70,7 +70,7 @@ class Setup:
     robust: str = "none"
     evaluate_every: int = 1
     trainers: tuple[str, ...] = field(init=False)
-    """Who has train rows, in name order."""
+    """The clients with train rows, in name order."""
     usual_rows: float = field(init=False)
     """The lower median of the trainers' rows."""
 
@@ -206,7 +206,7 @@ class Measure:
     only: frozenset[str] | None = None
 
     def asked(self, clients: Collection[str]) -> list[str]:
-        """Return those of these clients, which come in name order, that are asked."""
+        """Return the clients that are asked, of these, which are in name order."""
         some = clients if self.only is None else [c for c in sorted(self.only) if c in clients]
         return [client for client in some if client not in self.without]
 
@@ -299,8 +299,8 @@ class RoundRecord:
     set_aside : mapping of str to str
         Clients left out of the round, with the reason.
     numbers : dict of str to float
-        What follows from the measurements, once somebody has computed it
-        (`mfairfl.runs.history.round_numbers`).
+        What follows from the measurements, once `mfairfl.runs.history.round_numbers` has
+        computed it.
     """
 
     round: int

@@ -17,8 +17,9 @@ original one, and over the rounds the norms explode.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,6 +33,7 @@ Kept = Literal["loss", "order"]
 
 _ZERO = 1e-12  # norms up to this share of the largest count as zero
 _GONE = 1e-7  # an adjustment that shrinks a norm more than this has left rounding errors alone
+_SHOWN = 50  # clients whose pairs are logged
 _NOISE = 1e-6  # relative error to be expected of a float32 Gram matrix (gram.py)
 
 
@@ -64,6 +66,31 @@ class Conflicts:
     adjusted: NDArray[np.bool_]
     rows: Floats
     norms: Floats
+
+    def cosines_after(self, gram: Floats) -> Floats:
+        """Return the cosines of the adjusted updates with the original ones, the targets.
+
+        Norms are those of the closed form: an update that an opposite one has cancelled has
+        length 0 there, and rounding errors of either sign in C M Cᵀ.
+        """
+        product = np.outer(self.norms, np.sqrt(np.diag(gram)))
+        return _cosines(self.rows @ gram, product)
+
+    def log(self, gram: Floats, goals: Floats, clients: Sequence[str]) -> dict[str, Any]:
+        """Return who gave way to whom, and how far: row k is client k, column i its target.
+
+        Tables of pairs are left out where there are more than 2,500 pairs: megabytes a round.
+        """
+        before = cosines(gram)
+        pairs = {"cosines": before, "cosines_after": self.cosines_after(gram), "goals": goals}
+        shown = len(clients) <= _SHOWN
+        return {
+            "order": [clients[i] for i in self.order.tolist()],
+            "adjusted": [clients[i] for i in np.flatnonzero(self.adjusted).tolist()],
+            "conflicts": int((np.triu(before, 1) < 0).sum()),
+            "adjustments": int(self.conflicts.sum()),
+            **{name: _plain(table) if shown else None for name, table in pairs.items()},
+        }
 
 
 def diminish_conflicts(
@@ -111,8 +138,8 @@ def diminish_conflicts(
 
     Examples
     --------
-    >>> found = diminish_conflicts([[1.0, -0.5], [-0.5, 1.0]], [0.1, 0.2], beta=0.5)
-    >>> found.coefficients.round(3).tolist()  # client 0 gave up its part against client 1
+    >>> conflicts = diminish_conflicts([[1.0, -0.5], [-0.5, 1.0]], [0.1, 0.2], beta=0.5)
+    >>> conflicts.coefficients.round(3).tolist()  # client 0 gave up its part against client 1
     [0.5, 0.75]
     """
     M = checked_gram(gram)
@@ -158,7 +185,7 @@ def adjusted_count(beta: float, count: int) -> int:
     >>> adjusted_count(0.5, 5), adjusted_count(0.8, 5), adjusted_count(0.0, 5)
     (3, 4, 0)
     """
-    # 0.29 · 50 is 14.499999999999998 in floating point, and 14.5 to whoever wrote 0.29.
+    # 0.29 · 50 is 14.499999999999998 in floating point, and 14.5 was meant.
     return int(np.floor(round(beta * count, 12) + 0.5))
 
 
@@ -172,10 +199,19 @@ def cosines(gram: ArrayLike) -> Floats:
     """
     M = checked_gram(gram)
     length = np.sqrt(np.diag(M))
-    product = np.outer(length, length)
-    found = np.full_like(M, np.nan)
-    np.divide(M, product, out=found, where=product > 0)
-    return np.clip(found, -1.0, 1.0)
+    return _cosines(M, np.outer(length, length))
+
+
+def _cosines(inner: Floats, product: Floats) -> Floats:
+    """Return inner products over products of lengths; nan where a length is 0."""
+    ratios = np.full_like(inner, np.nan)
+    np.divide(inner, product, out=ratios, where=product > 0)
+    return np.clip(ratios, -1.0, 1.0)
+
+
+def _plain(table: Floats) -> list[list[float | None]]:
+    """Return a table as JSON holds it: None where a number is undefined."""
+    return [[None if np.isnan(x) else x for x in row] for row in table.tolist()]
 
 
 def rescaling(gram: ArrayLike, coefficients: ArrayLike, weights: ArrayLike | None = None) -> float:
@@ -196,8 +232,8 @@ def rescaling(gram: ArrayLike, coefficients: ArrayLike, weights: ArrayLike | Non
     if parts == 0:
         return 0.0
     unit = c / parts  # squares of large coefficients would overflow
-    plain, found = float(p @ M @ p), float(unit @ M @ unit)
-    return float(np.sqrt(max(plain, 0.0) / found)) / parts if found > _NOISE else 0.0
+    plain, square = float(p @ M @ p), float(unit @ M @ unit)
+    return float(np.sqrt(max(plain, 0.0) / square)) / parts if square > _NOISE else 0.0
 
 
 def _walk(

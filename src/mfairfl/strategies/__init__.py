@@ -11,7 +11,7 @@ from mfairfl.strategies.base import (
     parameter,
 )
 from mfairfl.strategies.registry import available, create, describe, grids
-from mfairfl.training.plan import Job, Plan, Prices, Report
+from mfairfl.training.plan import Job, Plan, Prices, Report, Reports
 
 __all__ = [
     "Card",
@@ -20,6 +20,7 @@ __all__ = [
     "Plan",
     "Prices",
     "Report",
+    "Reports",
     "Round",
     "State",
     "Step",

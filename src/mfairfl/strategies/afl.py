@@ -19,14 +19,13 @@ Deviations:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mfairfl.geometry.min_norm import project_box_simplex
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Summary, parameter
-from mfairfl.training.plan import Report
+from mfairfl.training.plan import Reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +51,7 @@ class AFL(Strategy):
         names = sorted(name for name, counts in summary.counts.items() if counts.sum() > 0)
         return {"clients": names, "mixture": np.full(len(names), 1 / len(names))}
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+    def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """Weigh those who reported by λ, then move λ."""
         index = [state["clients"].index(report.client) for report in reports]
         mixture = state["mixture"].copy()

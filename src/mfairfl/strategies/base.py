@@ -7,21 +7,19 @@ randomness comes in through the round. The server step is w' = w − scale · Σ
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.goal import Goal
-from mfairfl.training.plan import Job, Optimizer, Plan, Report
-
-Floats = NDArray[np.float64]
+from mfairfl.geometry.gram import Floats
+from mfairfl.training.plan import Job, Optimizer, Plan, Reports
 
 Gram = Floats
 """The Gram matrix of the updates, (K, K), if the card needs it or its diagonal; else empty."""
@@ -59,8 +57,8 @@ class Card:
     starts : {"random", "constant"}
         Whether the first model is drawn, or answers the training data's base rate to everyone.
     steps : {"local", "gradient", "none"}
-        What a round is: local epochs at every client, or one full-batch gradient, or nobody
-        trains. A method of gradients takes a server step for every local epoch of the others.
+        What a round is: local epochs at every client, or one full-batch gradient, or no
+        training. A method of gradients takes a server step for every local epoch of the others.
     keeps : tuple of {"model", "control", "multipliers"}
         What clients keep between rounds: models of their own, control variates (of which they send
         the change), multipliers. What is kept never leaves them.
@@ -115,7 +113,8 @@ class Summary:
     goal : Goal
         What is to be fair.
     withheld : mapping of str to float
-        Training rows that a client tells nothing more about; they are not in `counts`.
+        Training rows of which a client discloses nothing but their number; they are not in
+        `counts`.
     """
 
     counts: Mapping[str, Floats]
@@ -228,17 +227,17 @@ class Round:
         """The measurements by client."""
         return {m.client: m for m in self.measurements}
 
-    def losses(self, reports: Sequence[Report]) -> Floats:
+    def losses(self, reports: Reports) -> Floats:
         """Return L_k(w_t), the mean loss of each client that reported."""
         if not self.measurements:
             raise ConfigError(
-                "the strategy reads losses that nobody measured: give its card "
+                "the strategy reads losses that were not measured: give its card "
                 'measures="participants"'
             )
-        known = {name: m.loss for name, m in self.measured.items()} | {**self.doubted}
-        return np.array([known[report.client] for report in reports])
+        losses = {m.client: m.loss for m in self.measurements} | {**self.doubted}
+        return np.array([losses[report.client] for report in reports])
 
-    def shares(self, reports: Sequence[Report], weights: Weights = "size") -> Floats:
+    def shares(self, reports: Reports, weights: Weights = "size") -> Floats:
         """Return p_k of the reports: n_k/n over the clients that reported, or 1/K."""
         if weights == "uniform":
             return np.full(len(reports), 1 / len(reports))
@@ -298,8 +297,8 @@ class Strategy:
 
     def __post_init__(self) -> None:
         """Check every hyper-parameter against the bounds of its `parameter`."""
-        for one in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
-            _check_bounds(one.name, getattr(self, one.name), one.metadata)
+        for f in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
+            _check_bounds(f.name, getattr(self, f.name), f.metadata)
 
     def start(self, summary: Summary) -> State:
         """Return the state before the first round."""
@@ -307,11 +306,11 @@ class Strategy:
         return {}
 
     def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
-        """Say what each participant trains, given everyone's measurements."""
+        """Return what each participant trains, given the participants' measurements."""
         return state, round.jobs()
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
-        """Say how much each report counts."""
+    def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
+        """Return how much each report counts."""
         raise NotImplementedError(f"{type(self).__name__} has no combine")
 
     def between_rounds(self, epochs: int) -> Self:
@@ -351,8 +350,8 @@ def parameter(
     mfairfl.errors.ConfigError: strategy.q must be at least 0, not -1
     """
     bounds = {"grid": grid, "least": least, "above": above, "most": most}
-    given = {name: value for name, value in bounds.items() if value is not None}
-    return field(default=default, metadata=given)
+    metadata = {name: value for name, value in bounds.items() if value is not None}
+    return field(default=default, metadata=metadata)
 
 
 def _check_bounds(name: str, value: Any, bounds: Mapping[str, Any]) -> None:
@@ -365,6 +364,6 @@ def _check_bounds(name: str, value: Any, bounds: Mapping[str, Any]) -> None:
         raise ConfigError(f"strategy.{name} must be at most {bounds['most']}, not {value}")
 
 
-def by_client(reports: Sequence[Report], values: Iterable[float]) -> dict[str, float]:
+def by_client(reports: Reports, values: Iterable[float]) -> dict[str, float]:
     """Return a number of each report by client, for logs."""
     return {report.client: float(x) for report, x in zip(reports, values, strict=True)}

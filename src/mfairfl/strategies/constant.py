@@ -13,13 +13,12 @@ Deviations: none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy
-from mfairfl.training.plan import Job, Report
+from mfairfl.training.plan import Job, Reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +35,9 @@ class Constant(Strategy):
     )
 
     def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
-        """Nobody trains: the loop starts, and stays, at the base rate (see the card)."""
+        """No client trains: the loop starts, and stays, at the base rate (see the card)."""
         return state, []
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+    def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """Nothing to combine."""
         return Step(np.zeros(0))

@@ -55,6 +55,6 @@ class Ditto(FedAvg):
         pulled = replace(round.plan, proximal=self.pull)
         jobs = []
         for name in round.participants:
-            own = Job(client=name, plan=pulled, start=PERSONAL, keep=PERSONAL, send=False)
-            jobs += [Job(client=name, plan=round.plan), own]
+            personal = Job(client=name, plan=pulled, start=PERSONAL, keep=PERSONAL, send=False)
+            jobs += [Job(client=name, plan=round.plan), personal]
         return state, jobs

@@ -20,12 +20,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from mfairfl.geometry.gram import Floats
 from mfairfl.strategies.base import Card, parameter
-from mfairfl.strategies.tilting import Tilted
-
-Floats = NDArray[np.float64]
+from mfairfl.strategies.term import Tilted
 
 _LEAST = 1e-10  # q-FFL's floor: a loss of 0 has no logarithm
 

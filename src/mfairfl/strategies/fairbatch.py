@@ -35,8 +35,9 @@ from numpy.typing import NDArray
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.notions import Statistic
+from mfairfl.geometry.gram import Floats
+from mfairfl.training.plan import dead_zone
 
-Floats = NDArray[np.float64]
 Driver = Literal["loss", "rates"]
 
 
@@ -165,9 +166,9 @@ def moved(
     alpha : float
         Gaps up to here are left alone.
     """
-    seen = surrogate(statistics) if driven_by == "loss" else statistics
-    gaps = np.nan_to_num(constraints.gaps(seen), nan=0.0)
-    gaps = np.sign(gaps) * np.maximum(np.abs(gaps) - alpha, 0.0)
+    compared = surrogate(statistics) if driven_by == "loss" else statistics
+    gaps = np.nan_to_num(constraints.gaps(compared), nan=0.0)
+    gaps = dead_zone(gaps, alpha)
     events, groups = constraints.counts(statistics.counts)
     shares = np.divide(groups, events, out=np.zeros_like(groups), where=events > 0)
     base, after = masses(constraints, counts), lam.copy()

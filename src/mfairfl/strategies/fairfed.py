@@ -35,21 +35,18 @@ thresholded rates (`driven_by`) by default, as in `fedfb`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
+from mfairfl.geometry.gram import Floats
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Summary, parameter
 from mfairfl.strategies.fairbatch import Driver, loss_table, masses, moved
-from mfairfl.training.plan import Job, Report, as_table
-
-Floats = NDArray[np.float64]
+from mfairfl.training.plan import Job, Reports, as_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,10 +115,12 @@ class FairFed(Strategy):
             jobs.append(Job(client=m.client, plan=plan))
         return {**state, "lambda": lam}, jobs
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+    def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """Move w̄ by the clients' distance from the pooled fairness, then normalise it."""
-        constraints, whole = round.summary.constraints, round.pooled
-        deltas = np.array([distance(constraints, m.statistics, whole) for m in round.measurements])
+        constraints, pooled = round.summary.constraints, round.pooled
+        deltas = np.array(
+            [distance(constraints, m.statistics, pooled) for m in round.measurements]
+        )
         n, place = float(round.summary.pooled.sum()), state["clients"].index
         weights = state["weights"].copy()
         weights[[place(m.client) for m in round.measurements]] -= (
@@ -141,7 +140,7 @@ class FairFed(Strategy):
         return Step(c, state={**state, "weights": weights}, log=log)
 
 
-def distance(constraints: Constraints, own: Statistics, whole: Statistics) -> float:
+def distance(constraints: Constraints, client: Statistics, pooled: Statistics) -> float:
     """Return Δ_k: how far a client's gaps between groups are from the pooled ones.
 
     Within an event, the largest |(F_{k,g} − F_{k,h}) − (F_g − F_h)| over pairs of groups is the
@@ -156,19 +155,19 @@ def distance(constraints: Constraints, own: Statistics, whole: Statistics) -> fl
     >>> def decided(positives):
     ...     n = np.full((2, 2), 10.0)
     ...     return Statistics(counts=n, positives=positives, scores=n / 2, losses=n)
-    >>> own, whole = decided([[2, 6], [4, 8]]), decided([[3, 5], [2, 4]])
-    >>> round(distance(constraints, own, whole), 12)  # |(.4 − .6) − (.4 − .3)|
+    >>> client, pooled = decided([[2, 6], [4, 8]]), decided([[3, 5], [2, 4]])
+    >>> round(distance(constraints, client, pooled), 12)  # |(.4 − .6) − (.4 − .3)|
     0.3
     """
-    shift = constraints.rates(own)[1] - constraints.rates(whole)[1]
+    shift = constraints.rates(client)[1] - constraints.rates(pooled)[1]
     blocks = [label[:3] for label in constraints.labels]
     spans = []
     for block in dict.fromkeys(blocks):
         inside = shift[[other == block for other in blocks]]
-        known = inside[~np.isnan(inside)]
-        if known.size > 1:
-            spans.append(float(np.ptp(known)))
-    return max(spans) if spans else abs(own.accuracy - whole.accuracy)
+        defined = inside[~np.isnan(inside)]
+        if defined.size > 1:
+            spans.append(float(np.ptp(defined)))
+    return max(spans) if spans else abs(client.accuracy - pooled.accuracy)
 
 
 def reweighting(constraints: Constraints, counts: Floats) -> Floats:
@@ -186,11 +185,11 @@ def reweighting(constraints: Constraints, counts: Floats) -> Floats:
     """
     table = np.ones_like(counts)
     for grouping in constraints.groupings:
-        found = grouping.membership @ counts
-        if not found.any():  # the client has not recorded the attribute
+        groups = grouping.membership @ counts
+        if not groups.any():  # the client has not recorded the attribute
             continue
-        expected = found.sum(axis=0) / found.sum()
-        independent = found.sum(axis=1, keepdims=True) * expected
-        weight = np.divide(independent, found, out=np.ones_like(found), where=found > 0)
+        expected = groups.sum(axis=0) / groups.sum()
+        independent = groups.sum(axis=1, keepdims=True) * expected
+        weight = np.divide(independent, groups, out=np.ones_like(groups), where=groups > 0)
         table += grouping.membership.T @ (weight - 1)
     return np.maximum(table, 0.0)

@@ -14,11 +14,10 @@ every method; the paper uses SGD (`training.optimizer = "sgd"`). `weights = "uni
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights
-from mfairfl.training.plan import Report
+from mfairfl.training.plan import Reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +39,6 @@ class FedAvg(Strategy):
         measures="none",
     )
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+    def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """c_k = n_k/n over those who reported."""
         return Step(round.shares(reports, self.weights))

@@ -29,20 +29,17 @@ Deviations:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mfairfl.fairness.cells import Statistics
+from mfairfl.geometry.gram import Floats
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Summary, parameter
 from mfairfl.strategies.fairbatch import Driver, loss_table, masses, moved, moves, with_sum
-from mfairfl.training.plan import Job, Report, as_table
-
-Floats = NDArray[np.float64]
+from mfairfl.training.plan import Job, Reports, as_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,19 +100,20 @@ class FedFB(Strategy):
         for m in round.measurements:
             mean = float((table * m.statistics.counts).sum()) / m.rows
             # Where all rows weigh 0 the client counts for nothing, whatever it trains.
-            own = as_table(table / mean if mean > 0 else table)
-            jobs.append(Job(client=m.client, plan=replace(round.plan, loss_table=own)))
+            scaled = as_table(table / mean if mean > 0 else table)
+            jobs.append(Job(client=m.client, plan=replace(round.plan, loss_table=scaled)))
         return after, jobs
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+    def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """c_k = nc_k / Σ nc_j over those who reported; nc_k = λ_k where clients are the groups."""
-        log, known = self._log(state, round), round.measured
+        log = self._log(state, round)
         if self.parity == "client":
             nc = np.array([log["lambda"][r.client] for r in reports])
         else:
             table = _table(state, round.summary)
-            own = [known[r.client].statistics.counts for r in reports]
-            nc = np.array([float((table * counts).sum()) for counts in own])
+            measured = round.measured
+            counts = [measured[r.client].statistics.counts for r in reports]
+            nc = np.array([float((table * n).sum()) for n in counts])
         total = float(nc.sum())
         return Step(nc / total if total > 0 else nc, log=log)
 

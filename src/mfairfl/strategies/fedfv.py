@@ -24,18 +24,15 @@ Deviations:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.geometry.conflicts import diminish_conflicts, rescaling
+from mfairfl.geometry.gram import Floats
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights, parameter
-from mfairfl.strategies.logs import conflict_log
-from mfairfl.training.plan import Report
-
-Floats = NDArray[np.float64]
+from mfairfl.training.plan import Reports
 
 _NOISE = 1e-6  # relative error to be expected of a float32 Gram matrix
 
@@ -66,25 +63,24 @@ class FedFV(Strategy):
         reveals="individual",
     )
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+    def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """Return the coefficients of the projected, averaged and rescaled updates."""
         names = [report.client for report in reports]
         p, goals = round.shares(reports, self.weights), np.zeros_like(gram)
-        found = diminish_conflicts(
+        conflicts = diminish_conflicts(
             gram,
             round.losses(reports),
             goals,  # a cosine of 0 is what a projection reaches
             beta=giving_way(self.alpha, len(names)) / len(names),
             weights=p,
         )
-        c, against = found.coefficients, np.zeros(len(names), dtype=bool)
+        c, against = conflicts.coefficients, np.zeros(len(names), dtype=bool)
         if self.external:
             c, against = _give_way(gram, c)
-        if found.conflicts.any() or against.any():
+        if conflicts.conflicts.any() or against.any():
             c = rescaling(gram, c, p) * c
-        log = conflict_log(found, gram, goals, names)
-        harmed = [name for name, yes in zip(names, against, strict=True) if yes]
-        return Step(c, log={**log, "external": harmed})
+        harmed = [names[i] for i in np.flatnonzero(against)]
+        return Step(c, log={**conflicts.log(gram, goals, names), "external": harmed})
 
 
 def giving_way(alpha: float, count: int) -> int:
@@ -100,7 +96,7 @@ def giving_way(alpha: float, count: int) -> int:
 
 
 def _give_way(gram: Floats, c: Floats) -> tuple[Floats, NDArray[np.bool_]]:
-    """Take away ḡ's part against the sum of the updates it conflicts with; say whose they are."""
+    """Remove ḡ's part against the sum of the updates in conflict with it; return these too."""
     products, length = gram @ c, np.sqrt(np.diag(gram))
     norm = np.sqrt(max(0.0, float(c @ products)))
     against = products < -_NOISE * norm * length

@@ -26,19 +26,16 @@ Deviations:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mfairfl.geometry.conflicts import cosines, rescaling
+from mfairfl.geometry.gram import Floats
 from mfairfl.geometry.min_norm import min_norm_coefficients
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights, parameter
-from mfairfl.training.plan import Report
-
-Floats = NDArray[np.float64]
+from mfairfl.training.plan import Reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +72,7 @@ class FedMGDA(Strategy):
         reveals="individual",
     )
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+    def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """c_k = λ⋆_k/|g_k|, scaled by ρ."""
         p, length = round.shares(reports, self.weights), np.sqrt(np.diag(gram))
         moved = length > 0

@@ -29,20 +29,16 @@ Deviations (each is a hyper-parameter; `fpfl-paper` is the literal reading):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mfairfl.fairness.cells import Statistics
+from mfairfl.geometry.gram import Floats
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Summary, parameter
 from mfairfl.strategies.lagrangian import Lagrangian
-from mfairfl.strategies.logs import fairness_log
-from mfairfl.training.plan import Job, Prices, Report, as_table
-
-Floats = NDArray[np.float64]
+from mfairfl.training.plan import Job, Prices, Reports, as_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,20 +85,20 @@ class FPFL(Strategy):
 
     def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Move the multipliers by the pooled gaps; everyone trains under the same prices."""
-        law, whole = self._law(round.summary), round.pooled
-        multipliers = self._moved(state["multipliers"], law, whole)
-        score, loss = law.prices(self._priced(multipliers, law, whole), whole.counts)
+        law, pooled = self._law(round.summary), round.pooled
+        multipliers = self._moved(state["multipliers"], law, pooled)
+        score, loss = law.prices(self._priced(multipliers, law, pooled), pooled.counts)
         plan = replace(round.plan, loss_table=as_table(1 + loss), score_table=as_table(score))
         if self.update == "gradient":
             plan = plan.by_gradient()
         return {"multipliers": multipliers}, round.jobs(plan)
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+    def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """c_k = n_k/n over those who reported."""
-        law, whole = self._law(round.summary), round.pooled
-        priced = self._priced(state["multipliers"], law, whole)
+        law, pooled = self._law(round.summary), round.pooled
+        priced = self._priced(state["multipliers"], law, pooled)
         # What is priced holds the damping already.
-        log = fairness_log(replace(law, damping=0.0), priced, whole)
+        log = replace(law, damping=0.0).log(priced, pooled)
         return Step(
             round.shares(reports),
             scale=self.eta if self.update == "gradient" else 1.0,
@@ -119,19 +115,19 @@ class FPFL(Strategy):
             pricing=self.prices,
         )
 
-    def _moved(self, multipliers: Floats, law: Lagrangian, whole: Statistics) -> Floats:
+    def _moved(self, multipliers: Floats, law: Lagrangian, pooled: Statistics) -> Floats:
         if self.multiplier == "signed":
-            return law.moved(multipliers, whole)
-        return multipliers + self.gamma * _excess(law, whole)
+            return law.moved(multipliers, pooled)
+        return multipliers + self.gamma * _excess(law, pooled)
 
-    def _priced(self, multipliers: Floats, law: Lagrangian, whole: Statistics) -> Floats:
+    def _priced(self, multipliers: Floats, law: Lagrangian, pooled: Statistics) -> Floats:
         """Return the signed multipliers that the prices come from."""
         if self.multiplier == "signed":
-            return law.signed(multipliers, whole)
-        h = _excess(law, whole)
-        return np.where(h > 0, multipliers + self.damping * h, 0.0) * np.sign(law.gaps(whole))
+            return law.signed(multipliers, pooled)
+        h = _excess(law, pooled)
+        return np.where(h > 0, multipliers + self.damping * h, 0.0) * np.sign(law.gaps(pooled))
 
 
-def _excess(law: Lagrangian, whole: Statistics) -> Floats:
+def _excess(law: Lagrangian, pooled: Statistics) -> Floats:
     """Return h; an undefined gap exceeds nothing."""
-    return np.maximum(np.abs(law.gaps(whole)) - law.alpha, 0.0)
+    return np.maximum(np.abs(law.gaps(pooled)) - law.alpha, 0.0)

@@ -18,17 +18,15 @@ c d_j the rarer label would swing from round to round.)
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.constraints import Constraints
+from mfairfl.fairness.constraints import Constraints, Kind
 from mfairfl.fairness.goal import Goal
-from mfairfl.training.plan import Controller, Prices
-
-Floats = NDArray[np.float64]
+from mfairfl.geometry.gram import Floats
+from mfairfl.training.plan import Controller, Prices, dead_zone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +61,9 @@ class Lagrangian:
             undefined = np.isnan(self.constraints.gaps(statistics, self.pricing.driven_by))
             excess = np.where(undefined, 0.0, np.abs(gaps) - self.alpha)
             return np.asarray(np.maximum(0.0, multipliers + self.gamma * excess))
-        dead = np.sign(gaps) * np.maximum(np.abs(gaps) - self.alpha, 0.0)
         most = self.constraints.limits(statistics.counts, self.pricing.cap)
         steps = gain * self.steps(statistics.counts)
-        return np.asarray(np.clip(multipliers + steps * dead, -most, most))
+        return np.asarray(np.clip(multipliers + steps * dead_zone(gaps, self.alpha), -most, most))
 
     def signed(self, multipliers: Floats, statistics: Statistics) -> Floats:
         """Return the signed multipliers that are priced, with damping."""
@@ -85,6 +82,21 @@ class Lagrangian:
         Σ p_k J_k stays the pooled Lagrangian.
         """
         return self.pricing.tables(self.constraints, signed, counts, scale)
+
+    def log(self, multipliers: Floats, pooled: Statistics) -> dict[str, Any]:
+        """Return multipliers, prices and violations at the start of the round, for its log."""
+        score, loss = self.prices(self.signed(multipliers, pooled), pooled.counts)
+        violations = {
+            f"violation_{kind}": self.constraints.violation(pooled, kind)
+            for kind in get_args(Kind)
+        }
+        return {
+            "constraints": [" | ".join(label) for label in self.constraints.labels],
+            "multipliers": multipliers.tolist(),
+            "score_prices": score.tolist(),
+            "loss_prices": loss.tolist(),
+            **{name: None if np.isnan(x) else float(x) for name, x in violations.items()},
+        }
 
 
 def local_controller(

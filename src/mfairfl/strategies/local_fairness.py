@@ -27,14 +27,13 @@ Deviations:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights, parameter
 from mfairfl.strategies.lagrangian import local_controller
-from mfairfl.training.plan import Job, Prices, Report
+from mfairfl.training.plan import Job, Prices, Reports
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +79,7 @@ class _LocalFair(Strategy):
             jobs.append(Job(client=client, plan=replace(shared, controller=controller)))
         return state, jobs
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+    def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """c_k = p_k over those who reported."""
         return Step(round.shares(reports, self.weights))
 
@@ -105,7 +104,7 @@ class IndFair(_LocalFair):
             constrained=True,
         )
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+    def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """Nothing is averaged: every member moves by its own update."""
         return Step(np.ones(len(reports)))
 

@@ -30,16 +30,15 @@ Deviations (each is a hyper-parameter; `mfairfl-paper` is the literal reading):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.geometry.conflicts import Conflicts, diminish_conflicts, rescaling
+from mfairfl.geometry.gram import Floats
 from mfairfl.strategies.base import (
     Card,
     Gram,
@@ -53,10 +52,7 @@ from mfairfl.strategies.base import (
     parameter,
 )
 from mfairfl.strategies.lagrangian import Lagrangian, local_controller
-from mfairfl.strategies.logs import conflict_log, fairness_log
-from mfairfl.training.plan import Controller, Job, Plan, Prices, Report, adapted_gain, as_table
-
-Floats = NDArray[np.float64]
+from mfairfl.training.plan import Controller, Job, Plan, Prices, Reports, adapted_gain, as_table
 
 _TARGETS: dict[str, dict[str, Any]] = {
     "loss": {"order": "loss"},
@@ -219,21 +215,22 @@ class MFairFL(Strategy):
         ]
 
     def _moved(self, state: State, round: Round) -> State:
-        law, whole = self.law(round.summary), round.pooled
-        names, moved = [m.client for m in round.measurements], dict(state)
+        law, pooled = self.law(round.summary), round.pooled
+        clients, moved = [m.client for m in round.measurements], dict(state)
         if self.constraint and self.scope == "global":
-            gaps = law.gaps(whole)
+            gaps = law.gaps(pooled)
             moved["gain"] = adapted_gain(state["gain"], gaps, state["gaps"], self.shrink)
             moved["gaps"] = gaps
-            moved["multipliers"] = law.moved(state["multipliers"], whole, moved["gain"])
+            moved["multipliers"] = law.moved(state["multipliers"], pooled, moved["gain"])
             # The gap of other clients is no news about what averaging did.
-            followed = state["tracked_on"] == names
+            followed = state["tracked_on"] == clients
             moved["shift"] = gaps - state["tracked"] if followed else np.zeros_like(gaps)
         if self.client_parity:
             rates = np.array([self._error(m.statistics) for m in round.measurements])
-            index = [state["clients"].index(name) for name in names]
-            moved["client_multipliers"] = state["client_multipliers"].copy()
-            moved["client_multipliers"][index] += self.client_parity * (self._error(whole) - rates)
+            index = [state["clients"].index(client) for client in clients]
+            multipliers = state["client_multipliers"].copy()
+            multipliers[index] += self.client_parity * (self._error(pooled) - rates)
+            moved["client_multipliers"] = multipliers
         return moved
 
     def law(self, summary: Summary) -> Lagrangian:
@@ -253,13 +250,13 @@ class MFairFL(Strategy):
         wrong = chosen[:, 0] + statistics.counts[:, 1] - chosen[:, 1]
         return float(wrong.sum() / statistics.counts.sum())
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+    def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """Adjust, average and rescale the updates, in coefficients (steps 3, 4)."""
         p, scale = round.shares(reports, self.weights), 1.0
         if self.update == "gradient":
             scale = self.eta
         law = self.law(round.summary)
-        log = fairness_log(law, state["multipliers"], round.pooled)
+        log = law.log(state["multipliers"], round.pooled)
         after = dict(state)
         if self.scope == "global" and all(report.multipliers for report in reports):
             after |= _followed(state, law, round, reports)
@@ -269,23 +266,23 @@ class MFairFL(Strategy):
         index = np.ix_(*[[state["clients"].index(name) for name in names]] * 2)
         goals = state["goals"].copy()
         used = np.clip(goals[index], self.goals.floor, self.goals.cap)
-        found = self._conflicts(state, round, reports, gram, goals[index])
-        goals[index] = found.goals
-        c = p  # exactly, where nobody gave way
-        if found.conflicts.any():
-            c = rescaling(gram, found.coefficients, p) * found.coefficients
+        conflicts = self._conflicts(state, round, reports, gram, goals[index])
+        goals[index] = conflicts.goals
+        c = p  # exactly, where no client gave way
+        if conflicts.conflicts.any():
+            c = rescaling(gram, conflicts.coefficients, p) * conflicts.coefficients
         guarded = self.descent_guard and float(p @ gram @ c) <= 0
-        log |= {**conflict_log(found, gram, used, names), "guarded": guarded}
+        log |= {**conflicts.log(gram, used, names), "guarded": guarded}
         return Step(p if guarded else c, {**after, "goals": goals}, scale, log=log)
 
     def _conflicts(
-        self, state: State, round: Round, reports: Sequence[Report], gram: Gram, goals: Floats
+        self, state: State, round: Round, reports: Reports, gram: Gram, goals: Floats
     ) -> Conflicts:
         """Order the clients and turn those of low loss towards the others (Algorithm 2)."""
         ranks = round.losses(reports)
         if self.order == "objective":
-            pricing, known = _Pricing(self, state, round), round.measured
-            ranks = np.array([pricing.objective(known[report.client]) for report in reports])
+            pricing, measured = _Pricing(self, state, round), round.measured
+            ranks = np.array([pricing.objective(measured[report.client]) for report in reports])
         return diminish_conflicts(
             gram,
             ranks,
@@ -301,9 +298,7 @@ class MFairFL(Strategy):
         )
 
 
-def _followed(
-    state: State, law: Lagrangian, round: Round, reports: Sequence[Report]
-) -> dict[str, Any]:
+def _followed(state: State, law: Lagrangian, round: Round, reports: Reports) -> dict[str, Any]:
     """Take over what the clients' controllers ended in: μ ← Σ (n_k/n) μ_k."""
     p = round.shares(reports)
     damping = law.signed(np.zeros_like(state["multipliers"]), round.pooled)
@@ -321,7 +316,7 @@ class _Pricing:
 
     def __init__(self, rule: MFairFL, state: State, round: Round) -> None:
         self._rule, self.state, self._round = rule, state, round
-        self._law, self._whole = rule.law(round.summary), round.pooled
+        self._law, self._pooled = rule.law(round.summary), round.pooled
 
     def plan(self, m: Measurement) -> Plan:
         """Return the client's plan: prices in its tables, or a controller that moves them."""
@@ -343,8 +338,8 @@ class _Pricing:
         score = self._parity_price(m)
         loss = np.ones_like(score)
         if groups and self._rule.constraint and self._rule.scope == "global":
-            signed = self._law.signed(self.state["multipliers"], self._whole)
-            on_score, on_loss = self._law.prices(signed, self._whole.counts, self._scale(m))
+            signed = self._law.signed(self.state["multipliers"], self._pooled)
+            on_score, on_loss = self._law.prices(signed, self._pooled.counts, self._scale(m))
             return loss + on_loss, score + on_score
         return loss, score
 
@@ -352,7 +347,7 @@ class _Pricing:
         """Return (n_k/n)/p_k."""
         if self._rule.weights == "size":
             return 1.0
-        return float(len(self._round.measurements) * m.rows / self._whole.counts.sum())
+        return float(len(self._round.measurements) * m.rows / self._pooled.counts.sum())
 
     def _parity_price(self, m: Measurement) -> Floats:
         """Return the price on σ of the clients' error gaps: u_k = Σ_j μ_j − μ_k n/n_k.
@@ -360,12 +355,12 @@ class _Pricing:
         The sum is over the clients whose rows make up n.
         """
         mu = dict(zip(self.state["clients"], self.state["client_multipliers"], strict=True))
-        share, cap = m.rows / self._whole.counts.sum(), self._rule.prices.counter_cap
+        share, cap = m.rows / self._pooled.counts.sum(), self._rule.prices.counter_cap
         u = sum(mu[other.client] for other in self._round.measurements) - mu[m.client] / share
         u = float(np.clip(self._scale(m) * u, -cap, cap))
         # As for groups: where errors must rise, price false positives only.
         both = u > 0 or not self._rule.prices.one_sided
-        return np.tile([u, -u if both else 0.0], (len(self._whole.counts), 1))
+        return np.tile([u, -u if both else 0.0], (len(self._pooled.counts), 1))
 
     def _controller(self, m: Measurement, epochs: int) -> Controller | None:
         """Return the multipliers' moves inside the round, if there are any."""
@@ -387,12 +382,12 @@ class _Pricing:
             return None
         return Controller(
             goal=goal,
-            multipliers=tuple(law.signed(self.state["multipliers"], self._whole)),
-            step=tuple(self.state["gain"] * law.steps(self._whole.counts)),
-            offset=tuple(law.gaps(self._whole) + self.state["shift"]),
+            multipliers=tuple(law.signed(self.state["multipliers"], self._pooled)),
+            step=tuple(self.state["gain"] * law.steps(self._pooled.counts)),
+            offset=tuple(law.gaps(self._pooled) + self.state["shift"]),
             every=every,
             relative=True,
-            counts=as_table(self._whole.counts),
+            counts=as_table(self._pooled.counts),
             prices=rule.prices,
             scale=self._scale(m),
         )

@@ -25,7 +25,6 @@ Deviations:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,7 +41,7 @@ from mfairfl.strategies.base import (
     by_client,
     parameter,
 )
-from mfairfl.training.plan import Job, Report
+from mfairfl.training.plan import Job, Reports
 
 _LEAST = 1e-10
 
@@ -89,7 +88,7 @@ class QFFL(Strategy):
             plan = plan.by_gradient()
         return state, round.jobs(plan)
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+    def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """c_k ∝ p_k L_k^q, shortened by the clients' curvature."""
         p, lr = round.shares(reports, self.weights), reports[0].lr  # one plan, one rate
         loss = round.losses(reports) + _LEAST

@@ -128,8 +128,8 @@ def grids(name: str) -> dict[str, tuple[Any, ...]]:
     >>> grids("fairfed")
     {'beta': (0.01, 0.05, 0.1, 1.0, 2.0, 5.0)}
     """
-    found = {f.name: f.metadata.get("grid") for f in fields(_dataclass(name))}
-    return {key: tuple(grid) for key, grid in found.items() if grid is not None}
+    grid_of = {f.name: f.metadata.get("grid") for f in fields(_dataclass(name))}
+    return {key: tuple(grid) for key, grid in grid_of.items() if grid is not None}
 
 
 def create(name: str, **hyper_parameters: Any) -> Strategy:
@@ -150,10 +150,10 @@ def create(name: str, **hyper_parameters: Any) -> Strategy:
     0.5
     """
     kind, preset = _dataclass(name), METHODS.get(name).preset
-    known = [f.name for f in fields(kind)]
+    names = [f.name for f in fields(kind)]
     for key, value in hyper_parameters.items():
-        if key not in known:
-            raise ConfigError(unknown(f"hyper-parameter of strategy '{name}'", key, known))
+        if key not in names:
+            raise ConfigError(unknown(f"hyper-parameter of strategy '{name}'", key, names))
         if isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"strategy.{key}: give a finite number (got {value})")
     values = {**preset, **{k: _over(preset.get(k), v) for k, v in hyper_parameters.items()}}
@@ -165,14 +165,14 @@ def create(name: str, **hyper_parameters: Any) -> Strategy:
 
 
 def _dataclass(name: str) -> Any:
-    """Return the class behind a name of the user's own; an import string is followed."""
+    """Return the class behind a name; an import string is followed."""
     return METHODS.follow(name).kind
 
 
-def _over(preset: Any, given: Any) -> Any:
+def _over(preset: Any, value: Any) -> Any:
     """Lay a group of hyper-parameters over the name's preset."""
-    both = isinstance(preset, Mapping) and isinstance(given, Mapping)
-    return {**preset, **given} if both else given
+    both = isinstance(preset, Mapping) and isinstance(value, Mapping)
+    return {**preset, **value} if both else value
 
 
 def spelled(strategy: Strategy) -> dict[str, Any]:
@@ -186,9 +186,9 @@ def spelled(strategy: Strategy) -> dict[str, Any]:
     {'name': 'fedavg', 'weights': 'uniform'}
     """
     kind = type(strategy)
-    known = {name: METHODS.get(name) for name in METHODS.names() if METHODS.is_builtin(name)}
-    known |= METHODS.added()
-    names = [name for name, method in known.items() if method == Method(kind)]
+    methods = {name: METHODS.get(name) for name in METHODS.names() if METHODS.is_builtin(name)}
+    methods |= METHODS.added()
+    names = [name for name, method in methods.items() if method == Method(kind)]
     name = names[0] if names else _remember(kind)
     return {"name": name, **hyper_parameters_of(strategy)}
 

@@ -21,13 +21,12 @@ Deviations:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights, parameter
-from mfairfl.training.plan import Job, Report
+from mfairfl.training.plan import Job, Reports
 
 _CONTROL = "control"  # c at the server, c_k in the client's slot of the same name
 
@@ -68,15 +67,15 @@ class Scaffold(Strategy):
             Job(client=name, plan=corrected, keep_control=_CONTROL) for name in round.participants
         ]
 
-    def combine(self, state: State, round: Round, reports: Sequence[Report], gram: Gram) -> Step:
+    def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
         """Average the updates over those who reported, and their variates over all clients."""
         rows = {name: round.summary.rows(name) for name in round.summary.counts}
         parts = {name: n if self.weights == "size" else 1.0 for name, n in rows.items() if n > 0}
-        whole = sum(parts.values())
+        total = sum(parts.values())
         return Step(
             round.shares(reports, self.weights),
             scale=self.server_lr,
-            vectors={_CONTROL: np.array([parts[r.client] / whole for r in reports])},
+            vectors={_CONTROL: np.array([parts[r.client] / total for r in reports])},
             log={"control_changes": {r.client: _length(r.control_change) for r in reports}},
         )
 

@@ -14,7 +14,7 @@ from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
 from mfairfl.fairness.constraints import Constraints
-from mfairfl.training.plan import Controller, adapted_gain
+from mfairfl.training.plan import Controller, adapted_gain, dead_zone
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class Multipliers:
             gap = gap + np.asarray(setting.offset)
         self._gain = adapted_gain(self._gain, gap, self._latest, setting.shrink)
         self._latest = gap
-        dead = np.sign(gap) * np.maximum(np.abs(gap) - setting.goal.alpha, 0.0)
+        dead = dead_zone(gap, setting.goal.alpha)
         most = self._constraints.limits(self._counts, setting.prices.cap)
         self._mu = np.clip(self._mu + self._gain * setting.step * dead, -most, most)
 

@@ -7,6 +7,7 @@ something no field can say is a reason to add a field here, not a second trainin
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -160,6 +161,17 @@ class Controller:
         _require(0 <= self.shrink <= 1, self, "shrink", "lie in [0, 1]")
 
 
+def dead_zone(gaps: np.ndarray, alpha: float) -> np.ndarray:
+    """Return sign(d)·max(|d| − α, 0): gaps within the tolerance move nothing.
+
+    Examples
+    --------
+    >>> dead_zone(np.array([-0.5, 0.125, 0.25]), alpha=0.25).tolist()
+    [-0.25, 0.0, 0.0]
+    """
+    return np.asarray(np.sign(gaps) * np.maximum(np.abs(gaps) - alpha, 0.0))
+
+
 def adapted_gain(
     gain: np.ndarray, gaps: np.ndarray, before: np.ndarray, shrink: float
 ) -> np.ndarray:
@@ -288,6 +300,10 @@ class Report:
     multipliers: tuple[float, ...] = ()
     gaps: tuple[float, ...] = ()
     control_change: np.ndarray | None = None
+
+
+Reports = Sequence[Report]
+"""What the participants of a round sent, in name order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
