@@ -2,7 +2,7 @@
 
 Each client describes its file: columns, whether they hold numbers, how often each value of a text
 column occurs. With a floor, values in so many rows are named, and nothing is counted. The majority
-decides what a column is; a client whose file does not fit is refused and told exactly what
+decides what a column is; a client whose file does not fit is refused, with a list of what
 differs. A file may lack a sensitive column, or values of it, that others hold: those rows get the
 group ``?``.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
 from typing import Annotated, Self
@@ -30,10 +30,10 @@ MOST_COLUMNS = 4096
 """Columns of a file."""
 
 MOST_CELLS = 1024
-"""Combinations of groups that files can agree on: every count is told for each of them."""
+"""Combinations of groups that files can agree on: each of them has its own counts."""
 
 _LONGEST = 1000  # characters of a name or a value
-_SHOWN = 5  # differences that a client is told
+_SHOWN = 5  # differences that a refusal lists
 _NOTES = 20  # columns in few files that are named
 
 _Count = Annotated[int, Field(ge=0, le=MOST_ROWS)]
@@ -83,9 +83,9 @@ class Profile(StrictModel):
     Parameters
     ----------
     floor : int
-        The fewest rows that the client tells about. If it is above 1, nothing here is a count:
+        The fewest rows that the client discloses. If it is above 1, nothing here is a count:
         `rows` is rounded up, every level that is named has `floor` rows, and whether other values
-        occur, or some are missing, is not told.
+        occur, or some are missing, stays unknown.
     """
 
     model_config = ConfigDict(strict=True)
@@ -124,22 +124,22 @@ class Agreement:
     @property
     def notes(self) -> tuple[str, ...]:
         """What an auditor should know."""
-        return tuple(one.line for one in self.treatment)
+        return tuple(treated.line for treated in self.treatment)
 
 
 def describe_columns(columns: Columns, task: Task, client: str, *, floor: int = 1) -> Profile:
     """Describe a file; with a floor, name values that so many rows hold, and count nothing."""
     named = {task.label, *(s.column for s in task.sensitive), *(task.categorical or ())}
     rows = len(next(iter(columns.values())).series) if columns else 0
-    found = [
+    profiles = [
         _describe(column, keep=name in named)
         for name, column in columns.items()
         if name not in {*task.ignore, task.client}
     ]
     if floor > 1:
         rows = _rounded_up(rows)
-        found = [_without_counts(column, rows, floor) for column in found]
-    return Profile(client=client, rows=rows, columns=tuple(found), floor=floor)
+        profiles = [_without_counts(column, rows, floor) for column in profiles]
+    return Profile(client=client, rows=rows, columns=tuple(profiles), floor=floor)
 
 
 def _rounded_up(rows: int) -> int:
@@ -162,21 +162,21 @@ def _without_counts(column: ColumnProfile, rows: int, floor: int) -> ColumnProfi
 
 
 def _describe(column: Column, *, keep: bool) -> ColumnProfile:
-    missing, found = column.missing, column.recognised
-    levels = column.levels if keep or found is None else {}
+    missing, recognised = column.missing, column.recognised
+    levels = column.levels if keep or recognised is None else {}
     return ColumnProfile(
         name=column.name,
         values=int((~missing).sum()),
         texts=int(column.not_numbers.sum()),
         missing=int(missing.sum()),
-        numeric=found is not None,
-        dates=found is not None and (found.rules.date is not None or column.is_date),
+        numeric=recognised is not None,
+        dates=recognised is not None and (recognised.rules.date is not None or column.is_date),
         levels=levels,
     )
 
 
 def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
-    """Resolve a task over all files, or say who does not fit.
+    """Resolve a task over all files, and refuse those that do not fit.
 
     Examples
     --------
@@ -185,8 +185,8 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
     >>> hired = sex.model_copy(update={"name": "hired", "levels": {"no": 5, "yes": 4}})
     >>> north = Profile(client="north", rows=9, columns=(age, sex, hired))
     >>> task = Task(label="hired", favourable="yes", sensitive=("sex",))
-    >>> found = agree([north], task)
-    >>> found.task.numeric, found.task.unfavourable, found.task.sensitive[0].groups
+    >>> agreed = agree([north], task).task
+    >>> agreed.numeric, agreed.unfavourable, agreed.sensitive[0].groups
     (('age',), 'no', ('f', 'm'))
     """
     if not profiles:
@@ -205,12 +205,12 @@ def agree(profiles: Sequence[Profile], task: Task) -> Agreement:
         }
     )
     _check_groups(resolved)
-    dated = {name for name in numeric if _mostly_dates(_held(ordered, name))}
-    found = {
+    dated = {name for name in numeric if _mostly_dates(_columns(ordered, name))}
+    differences = {
         profile.client: tuple(islice(_differences(profile, resolved, dated), _SHOWN))
         for profile in ordered
     }
-    refused = {name: why for name, why in found.items() if why}
+    refused = {client: lines for client, lines in differences.items() if lines}
     fitting = [profile for profile in ordered if profile.client not in refused]
     unread = [line for profile in fitting for line in _unread(profile, resolved)]
     sensitive = tuple(_with_unrecorded(s, fitting, task) for s in resolved.sensitive)
@@ -238,35 +238,27 @@ def settle(profiles: Sequence[Profile], task: Task) -> Agreement:
     >>> settle(files, Task(label="hired", favourable="yes", sensitive=("sex",))).refused
     {'c': ('without it 2 of the other files fit together, with it 1',)}
     """
-    left, spoilers = list(profiles), dict[str, tuple[str, ...]]()
-    while True:
-        found, problem = _attempt(left, task)
-        most = _fitting(left, found)
-        if 2 * most > len(left):
-            break
-        without = {p.client: [q for q in left if q is not p] for p in left}
-        fits = {name: _fitting(rest, _attempt(rest, task)[0]) for name, rest in without.items()}
-        worst = max(sorted(fits), key=lambda name: fits[name])
-        if fits[worst] <= most:
+    remaining, spoilers = list(profiles), dict[str, tuple[str, ...]]()
+    while 2 * (most := _fitting(remaining, task)) <= len(remaining):
+        without = {p.client: [q for q in remaining if q is not p] for p in remaining}
+        fits = {client: _fitting(others, task) for client, others in without.items()}
+        worst = max(sorted(fits), key=lambda client: fits[client], default="")
+        if fits.get(worst, 0) <= most:
             break
         spoilers[worst] = (
             f"without it {fits[worst]} of the other files fit together, with it {most}",
         )
-        left = without[worst]
-    if found is None:
-        raise DataError(problem)
-    return Agreement(found.task, {**found.refused, **spoilers}, found.treatment)
+        remaining = without[worst]
+    agreement = agree(remaining, task)
+    return replace(agreement, refused={**agreement.refused, **spoilers})
 
 
-def _attempt(profiles: Sequence[Profile], task: Task) -> tuple[Agreement | None, str]:
+def _fitting(profiles: Sequence[Profile], task: Task) -> int:
+    """Return how many files fit together."""
     try:
-        return agree(profiles, task), ""
-    except DataError as error:
-        return None, str(error)
-
-
-def _fitting(profiles: Sequence[Profile], found: Agreement | None) -> int:
-    return 0 if found is None else len(profiles) - len(found.refused)
+        return len(profiles) - len(agree(profiles, task).refused)
+    except DataError:
+        return 0
 
 
 def _check_groups(task: Task) -> None:
@@ -309,76 +301,74 @@ def _roles(
     for name in names:  # in the order of the files, as a single table has it
         if name in {*task.not_features, *numeric, *categorical}:
             continue
-        held = _held(profiles, name)
+        columns = _columns(profiles, name)
         # A sensitive one is needed anyway: rows that lack it are marked by the encoder.
-        if 2 * len(held) <= len(profiles) and name not in protected:
-            few.append(f"column '{name}' is in {len(held)} of {len(profiles)} files: left out")
+        if 2 * len(columns) <= len(profiles) and name not in protected:
+            few.append(f"column '{name}' is in {len(columns)} of {len(profiles)} files: left out")
             continue
-        known = [column for column in held if column.values]
-        as_text = sum(not column.numeric for column in known)
-        (categorical if 2 * as_text >= max(len(known), 1) else numeric).append(name)
+        filled = [column for column in columns if column.values]
+        as_text = sum(not column.numeric for column in filled)
+        (categorical if 2 * as_text >= max(len(filled), 1) else numeric).append(name)
     more = [f"{len(few) - _NOTES} more columns are in few files: left out"]
     return tuple(numeric), tuple(categorical), (*few[:_NOTES], *more[: len(few) > _NOTES])
 
 
-def _mostly_dates(held: Sequence[ColumnProfile]) -> bool:
-    known = [column.dates for column in held if column.values and column.numeric]
-    return 2 * sum(known) > len(known)
+def _mostly_dates(columns: Sequence[ColumnProfile]) -> bool:
+    dates = [column.dates for column in columns if column.values and column.numeric]
+    return 2 * sum(dates) > len(dates)
 
 
-def _held(profiles: Sequence[Profile], name: str) -> list[ColumnProfile]:
+def _columns(profiles: Sequence[Profile], name: str) -> list[ColumnProfile]:
     """Return the column of that name of every file that has it."""
     return [column for profile in profiles if (column := profile.column(name)) is not None]
 
 
 def _levels(profiles: Sequence[Profile], name: str) -> tuple[str, ...]:
     """Return the values of a column that any file names."""
-    found = {level for column in _held(profiles, name) for level in column.levels}
-    if not found:
+    levels = {level for column in _columns(profiles, name) for level in column.levels}
+    if not levels:
         raise DataError(f"no file holds column '{name}', or no value of it is frequent enough")
-    return tuple(sorted(found))
+    return tuple(sorted(levels))
 
 
 def _may_lack(sensitive: Sensitive, task: Task) -> bool:
-    """Say whether rows without a value may be not recorded; some bin may claim them instead."""
+    """Return whether rows without a value may be not recorded; a bin may claim them instead."""
     claimed = sensitive.bin_of_value.get(MISSING, MISSING) != MISSING
-    kept = task.policy(sensitive.column) == "level"
-    return MISSING in (sensitive.levels or ()) or (kept and not claimed)
+    as_level = task.policy(sensitive.column) == "level"
+    return MISSING in (sensitive.levels or ()) or (as_level and not claimed)
 
 
 def _with_unrecorded(sensitive: Sensitive, profiles: Sequence[Profile], task: Task) -> Sensitive:
     """Add the group ``?`` to a resolved attribute if a file has rows without a value."""
-    held = _held(profiles, sensitive.column)
-    if profiles and not any(column.values for column in held):
+    columns = _columns(profiles, sensitive.column)
+    if profiles and not any(column.values for column in columns):
         raise DataError(
             f"sensitive column '{sensitive.column}': no file that fits holds a value of it; take "
             "it out of the task, or let a client that has it take part"
         )
-    # A client with a floor does not tell whether it lacks a value, or holds one that few rows do.
-    whole = len(held) == len(profiles) and not any(column.missing for column in held)
-    whole &= all(profile.floor == 1 for profile in profiles)
-    groups = sensitive.groups or ()
-    if whole or MISSING in groups or not _may_lack(sensitive, task):
+    # With a floor it stays unknown whether values are missing, or in fewer rows than that.
+    complete = len(columns) == len(profiles) and not any(column.missing for column in columns)
+    complete &= all(profile.floor == 1 for profile in profiles)
+    if complete or not _may_lack(sensitive, task):
         return sensitive
-    return sensitive.with_unrecorded(groups)
+    return sensitive.with_unrecorded(sensitive.groups or ())
 
 
 def _other_label(profiles: Sequence[Profile], task: Task) -> str:
     """Return the label value other than the favourable one that most files hold."""
-    held = _held(profiles, task.label)
-    if not held:
-        columns = {column.name for profile in profiles for column in profile.columns}
-        raise DataError("no file has the label: " + unknown("column", task.label, columns))
+    columns = _columns(profiles, task.label)
+    if not columns:
+        names = {column.name for profile in profiles for column in profile.columns}
+        raise DataError("no file has the label: " + unknown("column", task.label, names))
     if task.others_unfavourable:
         return f"not {task.favourable}"
-    every = {value for column in held for value in column.levels}
-    favourable = {text for text, code in label_codes(every, task).items() if code}
-    favourable.add(task.favourable)
-    counts = Counter(v for column in held for v in column.levels if v not in favourable)
+    counts = Counter(value for column in columns for value in column.levels)
+    codes = {task.favourable: 1} | label_codes(counts, task)
+    counts = Counter({value: files for value, files in counts.items() if not codes.get(value)})
     if not counts:
-        known = ", ".join(f"'{p.client}'" for p in profiles)
+        clients = ", ".join(f"'{p.client}'" for p in profiles)
         raise DataError(
-            f"label column '{task.label}': no file ({known}) names a value other than "
+            f"label column '{task.label}': no file ({clients}) names a value other than "
             f"'{task.favourable}'; set task.label and task.favourable, or task.unfavourable"
         )
     most = max(counts.values())
@@ -386,7 +376,7 @@ def _other_label(profiles: Sequence[Profile], task: Task) -> str:
 
 
 def _differences(profile: Profile, task: Task, dated: Container[str]) -> Iterator[str]:
-    """Say how a file differs from what was agreed; nothing if it fits."""
+    """Yield how a file differs from what was agreed; nothing if it fits."""
     present = [column.name for column in profile.columns]
     needed = [name for name in task.named_columns if name != task.client]
     may_lack = {s.column for s in task.sensitive if _may_lack(s, task)}

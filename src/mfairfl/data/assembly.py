@@ -44,8 +44,7 @@ class ClientRows:
 
     def histogram(self, column: str, cuts: npt.NDArray[np.float64]) -> Histogram:
         """Count the train rows between cuts of a numeric column."""
-        held = Column.of(self.table.X, column, self.rows["train"])
-        return Histogram.of(held.numbers, cuts)
+        return Histogram.of(Column.of(self.table.X, column, self.rows["train"]).numbers, cuts)
 
 
 def federation_from_tables(
@@ -69,7 +68,7 @@ def federation_from_tables(
     >>> from mfairfl.data import Task, table_from_frame
     >>> task = Task(label="y", favourable=1, sensitive=("s",))
     >>> frame = pd.DataFrame({"x": range(8), "s": list("abababab"), "y": [0, 1, 1, 0] * 2})
-    >>> tables = {one: table_from_frame(frame, task, name=one) for one in ("north", "south")}
+    >>> tables = {name: table_from_frame(frame, task, name=name) for name in ("north", "south")}
     >>> [(c.name, len(c.train), len(c.test)) for c in federation_from_tables(tables).clients]
     [('north', 6, 2), ('south', 6, 2)]
     """
@@ -78,13 +77,13 @@ def federation_from_tables(
     tables = dict(sorted(tables.items()))
     _check_tasks(tables)
     split = functools.partial(split_client, seed=seed, test=test, validation=validation)
-    sums = "".join(f"{one} {table.sha256}\n" for one, table in tables.items())
+    sums = "".join(f"{client} {table.sha256}\n" for client, table in tables.items())
     return assemble(
-        [split(one, table) for one, table in tables.items()],
-        notes=tuple(f"{one}: {note}" for one, table in tables.items() for note in table.notes),
+        [split(client, table) for client, table in tables.items()],
+        notes=tuple(f"{c}: {note}" for c, table in tables.items() for note in table.notes),
         treatment=tuple(
-            Treated(kind, f"{one}: {line}")
-            for one, table in tables.items()
+            Treated(kind, f"{client}: {line}")
+            for client, table in tables.items()
             for kind, line in table.treatment
         ),
         table_name=name,
@@ -126,6 +125,9 @@ def assemble(
     task = clients[0].table.task
     _require_both_labels(clients)
     config = encoding or EncoderConfig()
+    # The default encoding is not an option of the federation.
+    default = config == EncoderConfig()
+    encoding_option = {} if default else {"encoder": config.model_dump(mode="json")}
     encoder = _fitted(clients, config)
     parts = [(client.table, client.rows[split]) for split in SPLITS for client in clients]
     ends = np.cumsum([len(rows) for _, rows in parts]).tolist()
@@ -139,8 +141,8 @@ def assemble(
     # Neighbours on one table are encoded together: there may be thousands of clients.
     start = 0
     for _, same in itertools.groupby(parts, key=lambda part: id(part[0])):
-        held = list(same)
-        table, rows = held[0][0], np.concatenate([rows for _, rows in held])
+        group = list(same)
+        table, rows = group[0][0], np.concatenate([rows for _, rows in group])
         place = slice(start, start + len(rows))
         encoder.encode(table.X, rows, out=pool.inputs[place])
         pool.y[place], pool.rows[place] = table.y[rows], rows
@@ -163,7 +165,7 @@ def assemble(
             *dict.fromkeys(warning for client in clients for warning in client.table.warnings),
             *_warnings(clients),
         ),
-        options={**options, **_named(config)},
+        options={**options, **encoding_option},
         **about,
     )
 
@@ -188,8 +190,8 @@ def _fitted(clients: Sequence[ClientRows], config: EncoderConfig) -> Encoder:
 
     def count(cuts: Mapping[str, npt.NDArray[np.float64]]) -> dict[str, Histogram]:
         return {
-            name: functools.reduce(operator.add, [c.histogram(name, given) for c in clients])
-            for name, given in cuts.items()
+            name: functools.reduce(operator.add, [c.histogram(name, edges) for c in clients])
+            for name, edges in cuts.items()
         }
 
     return fit_encoder(
@@ -210,27 +212,22 @@ def _joined(clients: Sequence[ClientRows]) -> list[ClientRows]:
         ClientRows(
             same[0].name,
             same[0].table,
-            {split: np.concatenate([one.rows[split] for one in same]) for split in SPLITS},
+            {split: np.concatenate([client.rows[split] for client in same]) for split in SPLITS},
         )
         for same in tables.values()
     ]
-
-
-def _named(config: EncoderConfig) -> dict[str, Any]:
-    """Return the encoding as an option of the federation, unless it is the default."""
-    return {} if config == EncoderConfig() else {"encoder": config.model_dump(mode="json")}
 
 
 def _warnings(clients: Sequence[ClientRows]) -> Iterator[str]:
     """Name the clients that lack a class or a group in training, or rows to test on."""
     for label, which in ((1, "favourable"), (0, "unfavourable")):
         names = [c.name for c in clients if (c.table.y[c.rows["train"]] == label).all()]
-        yield from _said(names, f"every train label is {which}", f"only {which} train labels")
+        yield from _line(names, f"every train label is {which}", f"only {which} train labels")
     for column, attribute in enumerate(clients[0].table.attributes):
         lacking: dict[str, list[str]] = {group: [] for group in attribute.recorded}
         for client in clients:
-            held = np.unique(client.table.groups[client.rows["train"], column])
-            for group in set(lacking) - {attribute.groups[code] for code in held}:
+            codes = np.unique(client.table.groups[client.rows["train"], column])
+            for group in set(lacking) - {attribute.groups[code] for code in codes}:
                 lacking[group].append(client.name)
         # Groups that the same clients lack are named together.
         together: dict[tuple[str, ...], list[str]] = {}
@@ -238,17 +235,17 @@ def _warnings(clients: Sequence[ClientRows]) -> Iterator[str]:
             together.setdefault(tuple(names), []).append(group)
         for names_of, groups in together.items():
             absent = f"no train row of {attribute.name} {some_of(groups, most=10)}"
-            yield from _said(names_of, absent, absent)
+            yield from _line(names_of, absent, absent)
     names = [client.name for client in clients if len(client.rows["test"]) == 0]
-    yield from _said(names, "no test row", "no test row")
+    yield from _line(names, "no test row", "no test row")
 
 
-def _said(names: Sequence[str], one: str, many: str) -> Iterator[str]:
-    """Yield one line, however many clients it is about."""
+def _line(names: Sequence[str], singular: str, plural: str) -> Iterator[str]:
+    """Yield one line, however many clients it is about; none for none."""
     if len(names) == 1:
-        yield f"{names[0]}: {one}"
+        yield f"{names[0]}: {singular}"
     elif names:
-        yield f"{len(names):,} clients have {many}: {some_of(names)}"
+        yield f"{len(names):,} clients have {plural}: {some_of(names)}"
 
 
 def check_seed(seed: int) -> None:
@@ -287,8 +284,8 @@ def split_client(
             raise DataError(f"fold={number} of {count}: give a number from 0 to {count - 1}")
         train = split[0]
         rng = stream(seed, "folds", name)
-        kept, held = hold_out(strata[train], fold=number, folds=count, rng=rng)
-        split = train[kept], train[:0], train[held]
+        others, chosen = hold_out(strata[train], fold=number, folds=count, rng=rng)
+        split = train[others], train[:0], train[chosen]
     return ClientRows(name, table, {s: rows[at] for s, at in zip(SPLITS, split, strict=True)})
 
 
@@ -309,30 +306,30 @@ def split_rows(
     """
     _, codes, sizes = np.unique(strata, return_inverse=True, return_counts=True)
     n = len(strata)
-    out = _apportion(int(np.floor(n * test + 0.5)), sizes)
-    held = _apportion(int(np.floor(n * validation + 0.5)), sizes - out)
+    test_sizes = _apportion(int(np.floor(n * test + 0.5)), sizes)
+    validation_sizes = _apportion(int(np.floor(n * validation + 0.5)), sizes - test_sizes)
     # Shuffle, then bring each stratum together: the first of each go to test, then validation.
     shuffled = rng.permutation(n)
     order = shuffled[np.argsort(codes[shuffled], kind="stable")]
     rank = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    to_test = rank < np.repeat(out, sizes)
-    to_validation = ~to_test & (rank < np.repeat(out + held, sizes))
-    to_train = ~to_test & ~to_validation
+    to_test = rank < np.repeat(test_sizes, sizes)
+    to_train = rank >= np.repeat(test_sizes + validation_sizes, sizes)
+    to_validation = ~to_test & ~to_train
     return np.sort(order[to_train]), np.sort(order[to_validation]), np.sort(order[to_test])
 
 
 def hold_out(
     strata: npt.NDArray[np.int64], *, fold: int, folds: int, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Split positions 0..n-1 into those kept and fold number `fold`, alike in every stratum.
+    """Split positions 0..n-1 into the other folds and fold number `fold`, stratified.
 
     With the same stream, the folds 0 … folds − 1 are disjoint and cover every row.
 
     Examples
     --------
     >>> from mfairfl.randomness import stream
-    >>> kept, held = hold_out(np.array([0] * 6 + [1] * 3), fold=0, folds=3, rng=stream(0))
-    >>> len(kept), held.tolist()
+    >>> others, chosen = hold_out(np.array([0] * 6 + [1] * 3), fold=0, folds=3, rng=stream(0))
+    >>> len(others), chosen.tolist()
     (6, [2, 4, 8])
     """
     shuffled = rng.permutation(len(strata))
@@ -348,10 +345,10 @@ def _apportion(seats: int, sizes: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
     weights = np.where(room > 0, sizes, 0)
     seats = min(seats, int(room.sum()))
     quotas = seats * weights / max(int(weights.sum()), 1)
-    given: npt.NDArray[np.intp] = np.minimum(np.floor(quotas).astype(np.intp), room)
-    while (left := seats - int(given.sum())) > 0:
+    shares: npt.NDArray[np.intp] = np.minimum(np.floor(quotas).astype(np.intp), room)
+    while (missing := seats - int(shares.sum())) > 0:
         # Ties go to the first stratum; a full one is passed over.
-        rest = np.where(given < room, quotas - given, -np.inf)
-        order = np.argsort(-rest, kind="stable")[:left]
-        given[order[rest[order] > -np.inf]] += 1
-    return given
+        remainders = np.where(shares < room, quotas - shares, -np.inf)
+        order = np.argsort(-remainders, kind="stable")[:missing]
+        shares[order[remainders[order] > -np.inf]] += 1
+    return shares

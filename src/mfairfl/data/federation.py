@@ -128,7 +128,7 @@ class Federation:
             "features": self.pool.inputs.width,
             "notes": list(self.notes),
             "warnings": list(self.warnings),
-            "treatment": [one._asdict() for one in self.treatment],
+            "treatment": [treated._asdict() for treated in self.treatment],
             "clients": [self._count(client) for client in self.clients],
         }
 

@@ -35,7 +35,7 @@ _DEFAULT_CLIENTS = 5
 
 @dataclass(frozen=True, slots=True)
 class SchemeInput:
-    """What a scheme gets to see; `attribute` is a column of the table's groups, if it has any."""
+    """What a scheme reads; `attribute` is a column of the table's groups, if it has any."""
 
     table: Table
     attribute: int | None
@@ -50,7 +50,7 @@ class SchemeInput:
 
     @property
     def read(self) -> Attribute:
-        """The attribute."""
+        """The attribute whose groups are spread over the clients."""
         if self.attribute is None:
             raise DataError(
                 f"table '{self.table.name}' has no sensitive attribute that this scheme could "
@@ -146,19 +146,19 @@ def partition(
     if scheme == "column":
         rows = _by_column(table, clients, options)
     else:
-        given = _input(table, scheme, seed, clients, attribute=attribute, options=options)
-        rows, notes = _by_shares(scheme, given)
-        if left := len(table) - sum(map(len, rows.values())):
-            unused.append(f"{left:,} of {len(table):,} rows belong to no client")
-        read = None if given.attribute is None else table.attributes[given.attribute].name
+        source = _input(table, scheme, seed, clients, attribute=attribute, options=options)
+        rows, notes = _by_shares(scheme, source)
+        if remaining := len(table) - sum(map(len, rows.values())):
+            unused.append(f"{remaining:,} of {len(table):,} rows belong to no client")
+        read = None if source.attribute is None else table.attributes[source.attribute].name
         settings |= {"clients": len(rows), "attribute": read}
         # Arrays as lists: a federation's options must fit into JSON.
         settings |= {
-            k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in given.options.items()
+            k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in source.options.items()
         }
     split = partial(split_client, seed=seed, test=test, validation=validation, fold=fold)
     return assemble(
-        [split(name, table, held) for name, held in rows.items()],
+        [split(name, table, chosen) for name, chosen in rows.items()],
         notes=(*table.notes, *notes, *unused),
         treatment=(*table.treatment, *treated("dropped", unused)),
         table_name=table.name,
@@ -196,10 +196,10 @@ def rows_by_name(names: npt.NDArray[np.str_]) -> dict[str, _Integers]:
     >>> {name: rows.tolist() for name, rows in rows_by_name(np.array(["b", "a", "b"])).items()}
     {'a': [1], 'b': [0, 2]}
     """
-    codes, found = pd.factorize(names, sort=True)
+    codes, distinct = pd.factorize(names, sort=True)
     ends = np.cumsum(np.bincount(codes))
     rows = np.split(np.argsort(codes, kind="stable"), ends[:-1])
-    return dict(zip(map(str, found), rows, strict=True))
+    return dict(zip(map(str, distinct), rows, strict=True))
 
 
 def _input(
@@ -211,27 +211,27 @@ def _input(
     attribute: str | None,
     options: Mapping[str, Any],
 ) -> SchemeInput:
-    """Check the given names, and fill in the scheme's defaults."""
+    """Check the names, and fill in the scheme's defaults."""
     require_known("scheme", [scheme], (*SCHEMES, "column"), DataError)
-    known = SCHEMES[scheme].options
+    defaults = SCHEMES[scheme].options
     if scheme == "dirichlet" and "alpha" in options:
         if "concentration" in options:
             raise DataError("alpha is the former name of concentration: leave one of them out")
         options = {("concentration" if k == "alpha" else k): v for k, v in options.items()}
-    require_known(f"option of scheme '{scheme}'", options, known, DataError)
-    names = [one.name for one in table.attributes]
+    require_known(f"option of scheme '{scheme}'", options, defaults, DataError)
+    names = [sensitive.name for sensitive in table.attributes]
     if attribute is not None:
         require_known("sensitive attribute", [attribute], names, DataError)
     rng = stream(seed, "scheme", scheme)
     place = names.index(attribute or names[0]) if names else None
-    return SchemeInput(table, place, clients, rng, {**known, **options})
+    return SchemeInput(table, place, clients, rng, {**defaults, **options})
 
 
-def _by_shares(scheme: str, given: SchemeInput) -> tuple[dict[str, _Integers], tuple[str, ...]]:
-    shares = SCHEMES[scheme].rule(given)
-    rows, notes = _cut(shares, given.rng), shares.notes
-    for name, held in rows.items():
-        if len(held) == 0:
+def _by_shares(scheme: str, source: SchemeInput) -> tuple[dict[str, _Integers], tuple[str, ...]]:
+    shares = SCHEMES[scheme].rule(source)
+    rows, notes = _cut(shares, source.rng), shares.notes
+    for name, chosen in rows.items():
+        if len(chosen) == 0:
             raise DataError(
                 f"scheme '{scheme}' leaves {name} with no rows: {SCHEMES[scheme].remedy}"
             )
@@ -256,27 +256,27 @@ def _cut(shares: Shares, rng: np.random.Generator) -> dict[str, _Integers]:
 
 
 def _published(matrix: tuple[tuple[float, ...], ...]) -> Scheme:
-    def rule(given: SchemeInput) -> Shares:
+    def rule(source: SchemeInput) -> Shares:
         shares = np.array(matrix)
-        if given.count != shares.shape[1]:
+        if source.count != shares.shape[1]:
             raise DataError(
-                f"clients={given.count}: this split is published for {shares.shape[1]} clients; "
+                f"clients={source.count}: this split is published for {shares.shape[1]} clients; "
                 "leave clients out, or use scheme 'ratio' with ratios="
             )
-        attribute = given.read
-        group = given.options["group"]
+        attribute = source.read
+        group = source.options["group"]
         group = attribute.groups[0] if group is None else str(group)
         require_known(f"group of {attribute.name}", [group], attribute.groups, DataError)
-        others = given.groups != attribute.groups.index(group)
+        others = source.groups != attribute.groups.index(group)
         note = f"group 0 of the split is {attribute.name} {group}, group 1 is the rest"
         return Shares(others.astype(np.int64), shares, (note,))
 
     return Scheme(rule, {"group": None}, "use more rows or scheme 'iid'")
 
 
-def _ratio(given: SchemeInput) -> Shares:
-    attribute = given.read
-    ratios = given.options["ratios"]
+def _ratio(source: SchemeInput) -> Shares:
+    attribute = source.read
+    ratios = source.options["ratios"]
     wanted = f"{attribute.size} rows ({', '.join(attribute.groups)}) with one share per client"
     if ratios is None:
         raise DataError(f"scheme 'ratio' needs ratios=: {wanted}")
@@ -286,38 +286,38 @@ def _ratio(given: SchemeInput) -> Shares:
         raise DataError(f"ratios={ratios!r}: not a matrix of numbers; give {wanted}") from error
     if shares.ndim != 2 or len(shares) != attribute.size or shares.shape[1] == 0:
         raise DataError(f"ratios has shape {shares.shape}: give {wanted}")
-    if given.clients not in (None, shares.shape[1]):
-        raise DataError(f"ratios has {shares.shape[1]} columns but clients={given.clients}")
+    if source.clients not in (None, shares.shape[1]):
+        raise DataError(f"ratios has {shares.shape[1]} columns but clients={source.clients}")
     for group, row in zip(attribute.groups, shares, strict=True):
         if not (np.isfinite(row).all() and (row >= 0).all() and row.sum() <= 1 + 1e-9):
             raise DataError(
                 f"ratios of group '{group}' are {row.tolist()}: give shares from 0 that sum to at "
                 "most 1"
             )
-    return Shares(given.groups, shares)
+    return Shares(source.groups, shares)
 
 
-def _dirichlet(given: SchemeInput) -> Shares:
-    on, concentration = given.options["on"], _positive(given.options, "concentration")
+def _dirichlet(source: SchemeInput) -> Shares:
+    on, concentration = source.options["on"], _positive(source.options, "concentration")
     require_known("value of on=", [str(on)], ("label", "group"), DataError)
     if on == "label":
-        groups, size = given.table.y.astype(np.int64), 2
+        groups, size = source.table.y.astype(np.int64), 2
     else:
-        groups, size = given.groups, given.read.size
-    return Shares(groups, given.rng.dirichlet(np.full(given.count, concentration), size=size))
+        groups, size = source.groups, source.read.size
+    return Shares(groups, source.rng.dirichlet(np.full(source.count, concentration), size=size))
 
 
-def _iid(given: SchemeInput) -> Shares:
-    return _one_group(given, np.full(given.count, 1 / given.count))
+def _iid(source: SchemeInput) -> Shares:
+    return _one_group(source, np.full(source.count, 1 / source.count))
 
 
-def _size_skew(given: SchemeInput) -> Shares:
-    sizes = np.arange(1, given.count + 1) ** -_positive(given.options, "skew")
-    return _one_group(given, sizes / sizes.sum())
+def _size_skew(source: SchemeInput) -> Shares:
+    sizes = np.arange(1, source.count + 1) ** -_positive(source.options, "skew")
+    return _one_group(source, sizes / sizes.sum())
 
 
-def _one_group(given: SchemeInput, shares: npt.NDArray[np.float64]) -> Shares:
-    return Shares(np.zeros(len(given.table), np.int64), shares[np.newaxis])
+def _one_group(source: SchemeInput, shares: npt.NDArray[np.float64]) -> Shares:
+    return Shares(np.zeros(len(source.table), np.int64), shares[np.newaxis])
 
 
 def _positive(options: Mapping[str, Any], key: str) -> float:

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from mfairfl.data.coding import ORDERED_LABELS, label_codes, spelling
 from mfairfl.data.columns import Column, Columns, require_columns
 from mfairfl.data.federation import SPLITS
-from mfairfl.data.task import Sensitive, Task
+from mfairfl.data.task import Task
 from mfairfl.data.values import MISSING, StrictModel, Text
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.text import some_of
@@ -133,8 +133,8 @@ def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> 
     >>> roles = PredictionColumns(
     ...     sensitive=("sex",), label="hired", favourable="yes", prediction="decision"
     ... )
-    >>> found = read_predictions(columns_of(frame, "people"), roles, "people")
-    >>> found.labels.tolist(), found.decisions.tolist()
+    >>> rows = read_predictions(columns_of(frame, "people"), roles, "people")
+    >>> rows.labels.tolist(), rows.decisions.tolist()
     ([1, None], [1, 0])
     """
     require_columns(columns, roles.named, table)
@@ -159,21 +159,23 @@ def read_predictions(columns: Columns, roles: PredictionColumns, table: str) -> 
             lost |= gap
     if lost.all():
         raise DataError(f"{table}: no row can be counted ({', '.join(left_out)}): fill it in")
-    kept = {name: columns[name].take(~lost) for name in roles.named}
-    scores = None if roles.score is None else kept[roles.score].numbers
+    columns = {name: columns[name].take(~lost) for name in roles.named}
+    scores = None if roles.score is None else columns[roles.score].numbers
     if roles.prediction is None:
-        decisions = (np.asarray(scores) > (roles.threshold or 0.0)).astype(np.int64)
+        decisions = np.asarray(scores) > (roles.threshold or 0.0)
     else:
-        decisions = _coded(kept[roles.prediction], _decisions(kept, roles)).astype(np.int64)
+        column = columns[roles.prediction]
+        decisions = column.each(_decision_codes(column, roles).get, object)
     labels = None
     if roles.label is not None:
-        labels = _coded(kept[roles.label], _labels(kept[roles.label], roles))
+        column = columns[roles.label]
+        labels = column.each(_label_codes(column, roles).get, object)
     return PredictedRows(
         labels=labels,
-        decisions=decisions,
+        decisions=decisions.astype(np.int64),
         scores=scores,
-        groups={name: kept[name].texts for name in roles.sensitive},
-        clients=None if roles.client is None else kept[roles.client].texts,
+        groups={name: columns[name].texts for name in roles.sensitive},
+        clients=None if roles.client is None else columns[roles.client].texts,
         left_out=left_out,
         places=np.flatnonzero(~lost),
     )
@@ -193,18 +195,18 @@ def ordered_groups(groups: Iterable[str]) -> list[str]:
 
 
 def split_column(columns: Columns, roles: PredictionColumns) -> Column | None:
-    """Return the column that tells train rows from others, if there is one.
+    """Return the column that marks train rows, if there is one.
 
     It is called `split` and holds train, validation, test and empty cells, nothing else; a column
-    that is read for something else is none.
+    that has another role does not count.
 
     Examples
     --------
     >>> import pandas as pd
     >>> from mfairfl.data.columns import columns_of
     >>> roles = PredictionColumns(sensitive=("sex",), prediction="decision")
-    >>> own = columns_of(pd.DataFrame({"split": ["train", "A/B"]}), "people")
-    >>> split_column(own, roles) is None
+    >>> columns = columns_of(pd.DataFrame({"split": ["train", "A/B"]}), "people")
+    >>> split_column(columns, roles) is None
     True
     """
     column = None if SPLIT in roles.named else columns.get(SPLIT)
@@ -216,14 +218,14 @@ def split_column(columns: Columns, roles: PredictionColumns) -> Column | None:
 def as_predicted(columns: Columns, roles: PredictionColumns) -> PredictionColumns:
     """Read decisions by the column that `mfairfl predict` writes beside them.
 
-    Its `favourable` says of every decision whether it is the favourable one, so nothing has to be
-    guessed from how labels and decisions are written. Columns of other tools, and roles that name
-    the favourable decision themselves, stay as they are.
+    Its `favourable` marks every decision as favourable or not, so nothing has to be guessed from
+    how labels and decisions are written. Columns of other tools, and roles that name the
+    favourable decision themselves, stay as they are.
 
     Raises
     ------
     DataError
-        If the favourable label is one that the file decides as unfavourable, or cannot be told.
+        If the favourable label is one that the file decides as unfavourable, or is unknown.
 
     Examples
     --------
@@ -254,14 +256,14 @@ def as_predicted(columns: Columns, roles: PredictionColumns) -> PredictionColumn
 
 
 def _favourable_label(column: Column, code: Mapping[str, str], stated: str | None) -> str | None:
-    """Return the favourable label of decisions with these codes; None if they do not tell it."""
+    """Return the favourable label of decisions with these codes; None if they do not show it."""
     binary = all(text == value for text, value in code.items())
     good = [text for text, value in code.items() if value == "1"]
     # Decisions that are 0 and 1 may stand beside labels in words, where 0 is not "no".
-    said = str if code.keys() <= {"0", "1"} else spelling
-    bad = {said(text) for text, value in code.items() if value == "0"}
+    meaning = str if code.keys() <= {"0", "1"} else spelling
+    bad = {meaning(text) for text, value in code.items() if value == "0"}
     if stated is not None:
-        if said(stated) in bad:
+        if meaning(stated) in bad:
             raise DataError(
                 f"{column.table}: favourable is '{stated}', but the column '{_FAVOURABLE}' says "
                 f"that deciding '{stated}' is not; leave favourable (--favourable) out, or say "
@@ -270,10 +272,10 @@ def _favourable_label(column: Column, code: Mapping[str, str], stated: str | Non
         return stated
     if binary or len(good) > 1:
         return None
-    rest = [text for text in column.levels if said(text) not in bad]
-    if not good and len(rest) != 1:
+    others = [text for text in column.levels if meaning(text) not in bad]
+    if not good and len(others) != 1:
         raise _which_is_favourable(column)
-    return (good or rest)[0]
+    return (good or others)[0]
 
 
 def _which_is_favourable(column: Column) -> DataError:
@@ -283,34 +285,30 @@ def _which_is_favourable(column: Column) -> DataError:
     )
 
 
-def _coded(column: Column, codes: Mapping[str, int]) -> npt.NDArray[np.object_]:
-    """Return 0 or 1 for each row, None where it has no value."""
-    return column.each(codes.get, object)
-
-
-def _labels(column: Column, roles: PredictionColumns) -> Mapping[str, int]:
+def _label_codes(column: Column, roles: PredictionColumns) -> Mapping[str, int]:
+    """Return 1 for the favourable label and 0 for the other one."""
     levels = list(column.levels)
     if roles.favourable is None:
-        if (found := _pair(levels)) is not None:
-            return found
+        if (pair := _pair(levels)) is not None:
+            return pair
         raise _which_is_favourable(column)
-    found = label_codes(levels, _as_task(column, roles, roles.favourable))
-    if len(found) < len(levels):
-        found = _only_other(levels, roles.favourable)
-    if found is None:
+    codes = label_codes(levels, _as_task(column, roles.favourable))
+    if len(codes) == len(levels):
+        return codes
+    other = _only_other(levels, roles.favourable)
+    if other is None:
         raise DataError(
             f"{column.table}: '{column.name}' holds {some_of(levels)}: a label has two values, "
             f"one of them '{roles.favourable}' (favourable)"
         )
-    return found
+    return other
 
 
-def _decisions(columns: Columns, roles: PredictionColumns) -> Mapping[str, int]:
-    """Say which decisions are favourable: as stated, as labels are written, or 1 and not 0."""
-    column = columns[str(roles.prediction)]
+def _decision_codes(column: Column, roles: PredictionColumns) -> Mapping[str, int]:
+    """Return 1 for favourable decisions: as stated, as labels are written, or 1 and not 0."""
     levels = list(column.levels)
     if roles.selected is not None:
-        task = _as_task(column, roles, roles.selected, others_unfavourable=True)
+        task = _as_task(column, roles.selected, others_unfavourable=True)
         stated = label_codes(levels, task) or _only_other(levels, roles.selected)
         if stated is None:
             raise DataError(
@@ -321,39 +319,37 @@ def _decisions(columns: Columns, roles: PredictionColumns) -> Mapping[str, int]:
     pair = _pair(levels)
     like_labels: Mapping[str, int] | None = None
     if roles.favourable is not None:
-        codes = label_codes(levels, _as_task(column, roles, roles.favourable))
+        codes = label_codes(levels, _as_task(column, roles.favourable))
         like_labels = codes if len(codes) == len(levels) else None
     if pair is not None and like_labels not in (None, pair):
         raise DataError(
             f"{column.table}: '{column.name}' holds {some_of(levels)}, and the favourable label "
             f"is '{roles.favourable}': say which decision is favourable: selected (--selected)"
         )
-    found = pair or like_labels
-    if found is None and roles.favourable is not None:
-        found = _only_other(levels, roles.favourable)
-    if found is None:
+    decided = pair or like_labels
+    if decided is None and roles.favourable is not None:
+        decided = _only_other(levels, roles.favourable)
+    if decided is None:
         raise DataError(
             f"{column.table}: which value of '{column.name}' is a favourable decision? Set "
             f"selected (values: {some_of(levels)})"
         )
-    return found
+    return decided
 
 
-def _as_task(
-    column: Column, roles: PredictionColumns, favourable: str, *, others_unfavourable: bool = False
-) -> Task:
+def _as_task(column: Column, favourable: str, *, others_unfavourable: bool = False) -> Task:
     return Task(
         label=column.name,
         favourable=favourable,
-        sensitive=tuple(Sensitive(column=name) for name in roles.sensitive),
+        sensitive=(),
         others_unfavourable=others_unfavourable,
     )
 
 
 def _pair(levels: list[str]) -> dict[str, int] | None:
     """Return codes of values whose second one is the favourable one, whatever they are about."""
-    found = next((pair for pair in ORDERED_LABELS if set(levels) <= set(pair)), None)
-    return None if found is None else {text: found.index(text) for text in levels}
+    pair = next((pair for pair in ORDERED_LABELS if set(levels) <= set(pair)), None)
+    return None if pair is None else {text: pair.index(text) for text in levels}
 
 
 def _only_other(levels: list[str], favourable: str) -> dict[str, int] | None:
