@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mfairfl.estimator.classifier import FairFederatedClassifier
     from mfairfl.experiments.search.optuna_study import tune
     from mfairfl.experiments.study_run import compare
-    from mfairfl.report.audit.rows import audit
+    from mfairfl.report.audited_rows import audit
     from mfairfl.runs.execute import Run
     from mfairfl.runs.extensions import register
     from mfairfl.runs.predictor import load
@@ -51,7 +51,7 @@ __version__ = "0.8.0"
 _HOME = {
     "FairFederatedClassifier": "mfairfl.estimator.classifier",
     "Run": "mfairfl.runs.execute",
-    "audit": "mfairfl.report.audit.rows",
+    "audit": "mfairfl.report.audited_rows",
     "compare": "mfairfl.experiments.study_run",
     "doctor": "mfairfl.checks",
     "load": "mfairfl.runs.predictor",

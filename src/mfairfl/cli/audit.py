@@ -60,8 +60,8 @@ def audit(
     """
     given = audit_values(flags, AUDIT_OPTIONS | ROW_OPTIONS)
     from mfairfl.data.files import read_file  # noqa: PLC0415 - only when called
-    from mfairfl.report.audit.rows import audit_content  # noqa: PLC0415
     from mfairfl.report.audit_settings import RowOptions, validated  # noqa: PLC0415
+    from mfairfl.report.audited_rows import audit_content  # noqa: PLC0415
     from mfairfl.report.document import Document  # noqa: PLC0415
     from mfairfl.report.write import check_folder  # noqa: PLC0415
 

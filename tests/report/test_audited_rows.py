@@ -11,7 +11,7 @@ import mfairfl
 from mfairfl.data import read_frame
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.report.audit_settings import RowOptions
-from mfairfl.report.counted_rows import count_frame
+from mfairfl.report.audited_rows import count_frame
 
 FRAME = pd.DataFrame(
     {
