@@ -54,12 +54,11 @@ def drawn(file: Path, rows: int, folder: Path) -> tuple[Path, int]:
 
 def by_client(records: Sequence[Record]) -> list[float]:
     """Return each seed's violations at the clients on whose test rows it can be measured."""
-    found = [record.evaluation("test").metrics.by_client for record in records]
     return [
-        number
-        for clients in found
-        for cell in clients.values()
-        if (number := cell.get(VIOLATION)) is not None
+        value
+        for record in records
+        for client in record.table("test").clients
+        if (value := client.get(VIOLATION).value) is not None
     ]
 
 
@@ -73,12 +72,12 @@ def row(name: str, records: Sequence[Record]) -> list[str]:
 
 def states(methods: Mapping[str, Sequence[Record]]) -> Iterator[list[str]]:
     """Yield the clients with most test rows: accuracy and violation of FedAvg and mFairFL."""
-    first = {name: methods[name][0].evaluation("test").metrics.by_client for name in
+    first = {name: methods[name][0].table("test").by_client for name in
              ("fedavg", "mfairfl")}  # fmt: skip
-    sizes = {client: cell["n"] or 0 for client, cell in first["fedavg"].items()}
+    sizes = {client: part.rows for client, part in first["fedavg"].items()}
     for client in sorted(sizes, key=lambda one: -sizes[one])[:10]:
         cells = [first[name][client] for name in first]
-        numbers = [cell.get(key) for key in ("accuracy", VIOLATION) for cell in cells]
+        numbers = [cell.get(key).value for key in ("accuracy", VIOLATION) for cell in cells]
         shown = ["-" if x is None else f"{x:.4f}" for x in numbers]
         yield [client, f"{sizes[client]:,}", *shown]
 
@@ -91,8 +90,8 @@ def page(found: Found, options: argparse.Namespace, everything: int) -> str:
     (label, methods), *_ = found.items()
     record = methods["fedavg"][0]
     digest = hashlib.sha256(options.file.read_bytes()).hexdigest()
-    floors = [one.evaluation("test").noise_floor[VIOLATION] or 0.0 for one in methods["mfairfl"]]
-    own = [cell["n"] or 0 for cell in record.evaluation("test").metrics.by_client.values()]
+    floors = [one.table("test")[VIOLATION].noise_floor or 0.0 for one in methods["mfairfl"]]
+    own = [client.rows for client in record.table("test").clients]
     seeds = ", ".join(map(str, options.seeds))
     return "\n".join(
         [

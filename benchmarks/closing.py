@@ -23,18 +23,20 @@ import numpy as np
 from scipy.special import ndtri
 
 from mfairfl.data import Attribute
-from mfairfl.fairness import Interval, RowScores, ScoreSums, Tally, intervals, notion
+from mfairfl.fairness import Interval, MetricTable, RowScores, ScoreSums, Tally, notion
 from mfairfl.fairness.rates import (
     CLIENT_SPREADS,
     PROPORTIONS,
+    TABLE_NUMBERS,
     compared_counts,
     decision_notions,
+    overall_numbers,
     violation_of,
 )
 from mfairfl.fairness.resampling import OWN_STRATA
-from mfairfl.fairness.summary import TABLE_NUMBERS, summarise
+from mfairfl.fairness.results import Measured
 from mfairfl.fairness.uncertainty import Resampling, wilson
-from mfairfl.runs.evaluation import evaluate
+from mfairfl.runs.record import StoredTable
 
 SHAPES = [(5, 7814), (47, 831), (500, 80), (5000, 20)]  # clients, rows of each
 LEVEL, DRAWS = 0.95, 2000
@@ -65,10 +67,10 @@ def measured(
 def closing(splits: list[tuple[Tally, dict[str, ScoreSums]]]) -> int:
     """Evaluate each split, and return how long the record of it is."""
     majority, _ = splits[0]
-    return sum(
-        len(evaluate(tally, scores=scores, majority=majority).model_dump_json(indent=2))
-        for tally, scores in splits
+    tables = (
+        MetricTable.from_tally(tally, scores=scores, majority=majority) for tally, scores in splits
     )
+    return sum(len(StoredTable.of(table).model_dump_json(indent=2)) for table in tables)
 
 
 # ------------------------------------------------------------------ client by client
@@ -83,18 +85,19 @@ class Draw(NamedTuple):
 
 def one_by_one(tally: Tally) -> dict[str, dict[str, Interval | None]]:
     """Return the intervals of all rows (under ``""``) and of each client."""
-    often, found = Draw(np.random.default_rng(0), DRAWS), summarise(tally)
+    often, found = Draw(np.random.default_rng(0), DRAWS), MetricTable.from_tally(tally, draws=1)
     seldom = Draw(often.rng, DRAWS // 4)
     merged = tally.counts.sum(axis=1, keepdims=True)
     sizes = merged.sum(axis=(2, 3))[..., None]
-    result = {"": _spreads(CLIENT_SPREADS, found.values, merged, sizes, often)}
+    result = {"": _spreads(CLIENT_SPREADS, _values(found.overall), merged, sizes, often)}
     groupings = tally.cells.groupings()
     spreads = {f"{n.name}_violation": violation_of(n, groupings) for n in decision_notions()}
-    result[""] |= _violations(spreads, found.values, tally.counts, groupings, often)
+    result[""] |= _violations(spreads, _values(found.overall), tally.counts, groupings, often)
     if len(groupings) > 1:
         for one in [*groupings, tally.cells.grouping(*(a.name for a in tally.attributes))]:
             own = {f"{n.name}_violation": violation_of(n, [one]) for n in decision_notions()}
-            _violations(own, found.by_attribute[one.name], tally.counts, [one], often)
+            measures = _values(found.measures(one.name))
+            _violations(own, measures, tally.counts, [one], often)
     for client, counts in zip(tally.clients, tally.counts, strict=True):
         table = counts.sum(axis=0).astype(np.float64)
         shares = {name: wilson(*PROPORTIONS[name].counts(table), LEVEL) for name in TABLE_NUMBERS}
@@ -102,9 +105,13 @@ def one_by_one(tally: Tally) -> dict[str, dict[str, Interval | None]]:
             name: None if np.isnan(low) else Interval(float(low), float(high))
             for name, (low, high) in shares.items()
         }
-        own_numbers = found.by_client[client]
+        own_numbers = _values(found.by_client[client].numbers)
         result[client] |= _violations(spreads, own_numbers, counts[None], groupings, seldom)
     return result
+
+
+def _values(numbers: dict[str, Measured]) -> dict[str, float | None]:
+    return {name: number.value for name, number in numbers.items()}
 
 
 def _violations(
@@ -161,9 +168,13 @@ def same(tally: Tally, naive: dict[str, dict[str, Interval | None]]) -> str:
     """Say whether the intervals are equal to the last bit; above 100 clients they need not be."""
     if len(tally.clients) > OWN_STRATA:
         return "other draws"
-    found = intervals(tally)
-    overall = all(found.values[name] == limits for name, limits in naive.pop("").items())
-    return "equal" if overall and found.by_client == naive else "DIFFERENT"
+    table = MetricTable.from_tally(tally)
+    overall = all(table[name].interval == limits for name, limits in naive.pop("").items())
+    by_client = {
+        client.name: {name: client[name].interval for name in naive[client.name]}
+        for client in table.clients
+    }
+    return "equal" if overall and by_client == naive else "DIFFERENT"
 
 
 # ------------------------------------------------------------------ what is printed
@@ -241,7 +252,7 @@ def _limits(
     tally = Tally(counts, tuple(map(str, range(len(share)))), GROUPS[:1])
     name, groupings = "demographic_parity_violation", tally.cells.groupings()
     spreads = {name: violation_of(notion("dp"), groupings)}
-    numbers, seed = {name: summarise(tally).values[name]}, int(rng.integers(2**31))
+    numbers, seed = {name: overall_numbers(tally)[name][0]}, int(rng.integers(2**31))
     draw = Draw(np.random.default_rng(seed), 400)
     around = Resampling(np.random.default_rng(seed), LEVEL, 400)
     within = _violations(spreads, numbers, counts, groupings, draw)[name]

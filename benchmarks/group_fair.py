@@ -18,7 +18,7 @@ from scipy.stats import t as student
 
 import reductions
 from mfairfl.fairness import Tally
-from mfairfl.fairness.summary import summarise
+from mfairfl.fairness.rates import overall_numbers
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.workers import run_many
@@ -125,8 +125,8 @@ def within_clients(found: Sequence[RunRecord], metric: str) -> float:
         tally = record.tallies["train"]
         for k, client in enumerate(tally.clients):
             own = Tally(tally.counts[k : k + 1], (client,), tally.attributes)
-            values.append(summarise(own).values[metric])
-    return float(np.mean([value for value in values if value is not None]))
+            values.append(overall_numbers(own)[metric][0])
+    return float(np.nanmean(values))
 
 
 def line(cells: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mfairfl.data import Attribute
-from mfairfl.fairness import Tally, intervals, notion
+from mfairfl.fairness import MetricTable, Tally, notion
 from mfairfl.fairness.rates import violation_of
 from mfairfl.fairness.resampling import resampled, smoothed
 
@@ -62,7 +62,9 @@ def main() -> None:
         now, old = [], []
         for seed, counts in enumerate(tables):
             tally = Tally(counts, ("all",), (group,))
-            found = intervals(tally, draws=DRAWS, seed=seed, notions=[notion("dp")]).values[NAME]
+            found = MetricTable.from_tally(tally, draws=DRAWS, seed=seed, notions=[notion("dp")])[
+                NAME
+            ].interval
             if found is not None:
                 now.append(tuple(found))
                 old.append(before(tally, seed))

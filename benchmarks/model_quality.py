@@ -113,7 +113,7 @@ def carried_out(options: argparse.Namespace) -> Found:
 
 def values(records: Sequence[Record], metric: str) -> np.ndarray:
     """Return a number of the test rows, by seed; what is undefined is nan."""
-    found = [record.evaluation("test").metrics[metric] for record in records]
+    found = [record.table("test")[metric].value for record in records]
     return np.array([np.nan if value is None else value for value in found], dtype=np.float64)
 
 
@@ -147,7 +147,7 @@ def difference(methods: Mapping[str, Sequence[Record]], pair: tuple[str, str], m
 def section(data: str, methods: Mapping[str, Sequence[Record]]) -> Iterator[str]:
     record = methods["fedavg"][0]
     clients = len(record.federation.clients)
-    floor = [one.evaluation("test").noise_floor[VIOLATION] for one in methods["mfairfl"]]
+    floor = [one.table("test")[VIOLATION].noise_floor for one in methods["mfairfl"]]
     yield f"## {data}"
     yield ""
     yield (

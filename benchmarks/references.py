@@ -23,7 +23,7 @@ from mfairfl.fairness import Tally
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.histogram import ScoreHistogram
-from mfairfl.fairness.summary import summarise
+from mfairfl.fairness.rates import overall_numbers
 from mfairfl.fairness.thresholds import Thresholds, fit_thresholds
 from mfairfl.references import PooledRows
 
@@ -75,8 +75,8 @@ def measured(
     counts = np.zeros((1, Cells(attributes).size, 2, 2))
     for decision, share in enumerate((1 - chance, chance)):
         np.add.at(counts[0, :, :, decision], (test.cells, test.y), share)
-    found = summarise(Tally(counts, ("all",), attributes)).values  # noqa: PD011 - no frame
-    return float(found["accuracy"] or 0), float(found[f"{notion}_violation"] or 0)
+    numbers = overall_numbers(Tally(counts, ("all",), attributes))
+    return numbers["accuracy"][0], numbers[f"{notion}_violation"][0]
 
 
 def thresholds(data: str, seed: int) -> Iterator[tuple[str, str, float, float]]:

@@ -22,7 +22,7 @@ from mfairfl.data.partition import SCHEMES
 from mfairfl.engine.defence import ROBUST, STRIKES, TERM
 from mfairfl.engine.output import RULES
 from mfairfl.errors import ConfigError
-from mfairfl.fairness import Event, Notion, Tally, noise_floor, register_notion, summarise
+from mfairfl.fairness import Event, MetricTable, Notion, register_notion
 from mfairfl.fairness.scores import CALIBRATION_BINS, LOGIT_BINS
 from mfairfl.glossary import entries, explain, fixed_entries, key_of
 from mfairfl.references import REFERENCES
@@ -113,9 +113,11 @@ def test_a_loss_has_a_violation_only():
 
 def test_every_number_of_a_run_is_explained():
     y, p, s = np.array([1, 0, 1, 0]), np.array([1, 1, 0, 0]), list("aabb")
-    found = summarise(Tally.from_predictions(y, p, sensitive_features=s, clients=list("uvuv")))
-    tables = [*found.by_client.values(), *found.by_group["sensitive_feature"].values()]
-    names = {name for table in [found.values, *tables] for name in table} - {"n"}
+    table = MetricTable.from_predictions(
+        y, p, sensitive_features=s, clients=list("uvuv"), draws=10
+    )
+    slices = [*table.clients, *table.sections[0].groups]
+    names = {*table.overall, *(name for part in slices for name in part.numbers)}
     for name in [*names, "roc_auc", "loss", "expected_calibration_error"]:
         assert explain(name).short
 
@@ -167,9 +169,9 @@ def test_the_words_of_a_measure_give_its_number(new_names, name, kind):
     register_notion(OWN)
     rng = np.random.default_rng(5)
     y, p, s = rng.integers(0, 2, 300), rng.integers(0, 2, 300), rng.choice(list("fmx"), 300)
-    found = summarise(Tally.from_predictions(y, p, sensitive_features=s)).values
+    table = MetricTable.from_predictions(y, p, sensitive_features=s, draws=10)
     said = number_in_words(explain(f"{name}_{kind}").short, y, p, s)
-    assert found[f"{name}_{kind}"] == pytest.approx(said, abs=1e-12)
+    assert table[f"{name}_{kind}"].value == pytest.approx(said, abs=1e-12)
 
 
 def test_the_words_of_rates_give_their_numbers():
@@ -193,9 +195,9 @@ def test_a_notion_of_mixed_events_names_them_all():
 
 
 def test_numbers_in_words_are_those_of_the_code():
-    draws = signature(noise_floor).parameters["draws"].default
+    draws = signature(MetricTable.from_tally).parameters["draws"].default
     assert f"{draws:,} times" in explain("noise floor").text
-    level = signature(fairness.intervals).parameters["level"].default
+    level = signature(MetricTable.from_tally).parameters["level"].default
     assert f"{level:.0%}".replace("%", " %") in explain("confidence level").short
     assert f"{LOGIT_BINS:,} bins" in explain("roc auc").text
     assert f"{CALIBRATION_BINS} bins" in explain("calibration").text

@@ -97,9 +97,7 @@ def test_a_page_of_a_file_of_one_s_own(quality, tmp_path):
     }
     text = quality.page(found, options)
     assert "260 rows, 4 clients (scheme column), SHA-256 " in text
-    both = [
-        record.evaluation("test").metrics["accuracy"] for record in found["my people"]["boosting"]
-    ]
+    both = [record.table("test")["accuracy"].value for record in found["my people"]["boosting"]]
     assert f"| boosting † | {np.mean(both):.4f} ± " in text
     assert "overlap" in text
 

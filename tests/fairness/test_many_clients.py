@@ -9,8 +9,9 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import binom, chisquare, ks_2samp
 
+from metric_tables import floors, limits, quick_table
 from mfairfl.data import Attribute
-from mfairfl.fairness import Interval, Tally, intervals, noise_floor, notion, resampling, summarise
+from mfairfl.fairness import Interval, MetricTable, Tally, notion, resampling
 from mfairfl.fairness.rates import decision_notions, why_each_undefined
 from mfairfl.fairness.resampling import (
     OWN_STRATA,
@@ -124,7 +125,7 @@ def assert_close(found, expected):
 )
 def test_intervals_equal_a_loop_over_clients_and_draws(clients, rows, attributes, expected):
     tally = drawn_tally(clients, rows, attributes, expected=expected)
-    found = intervals(tally, draws=DRAWS, level=LEVEL, seed=3)
+    table = MetricTable.from_tally(tally, draws=DRAWS, level=LEVEL, seed=3)
     rng, groupings = np.random.default_rng(3), tally.cells.groupings()
     merged = tally.counts.sum(axis=1, keepdims=True).astype(float)
     smooth = smoothed(merged, merged.sum(axis=(2, 3))[..., None], ndtri(0.975) ** 2)
@@ -134,20 +135,20 @@ def test_intervals_equal_a_loop_over_clients_and_draws(clients, rows, attributes
         held = np.any([one.compared for one in compared], axis=0)[:, None, None] * tally.counts
         smooth = naive_smoothed(held, compared)
         drawn = naive_draws(smooth, DRAWS, rng).sum(axis=1)
-        values = found.values if compared is groupings else found.by_attribute[compared[0].name]
+        numbers = table.overall if compared is groupings else table.measures(compared[0].name)
         for item in decision_notions():
-            limits = naive_violation(item, compared, held.sum(axis=0), smooth.sum(axis=0), drawn)
-            assert_close(values[f"{item.name}_violation"], limits)
-    for client, counts in zip(tally.clients, tally.counts, strict=True):
+            naive = naive_violation(item, compared, held.sum(axis=0), smooth.sum(axis=0), drawn)
+            assert_close(numbers[f"{item.name}_violation"].interval, naive)
+    for client, counts in zip(table.clients, tally.counts, strict=True):
         held = np.any([one.compared for one in groupings], axis=0)[:, None, None] * counts
         smooth = naive_smoothed(held[None], groupings)
         drawn = naive_draws(smooth, DRAWS // 4, rng)[:, 0]
         for item in decision_notions():
-            limits = naive_violation(item, groupings, held, smooth[0], drawn)
-            assert_close(found.by_client[client][f"{item.name}_violation"], limits)
+            naive = naive_violation(item, groupings, held, smooth[0], drawn)
+            assert_close(client[f"{item.name}_violation"].interval, naive)
         hits = counts[:, [0, 1], [0, 1]].sum()
         low, high = wilson(hits, counts.sum(), LEVEL)
-        assert found.by_client[client]["accuracy"] == (float(low), float(high))
+        assert client["accuracy"].interval == (float(low), float(high))
 
 
 def alone(tally, client):
@@ -159,17 +160,11 @@ def alone(tally, client):
 @pytest.mark.parametrize("expected", [False, True])
 def test_a_client_has_the_same_numbers_alone(clients, expected):
     tally = drawn_tally(clients, 7, (SEX, AGE), expected=expected)
-    everyone, shares = summarise(tally), intervals(tally, draws=20)
-    for client in tally.clients:
-        own = summarise(alone(tally, client))
-        assert everyone.by_client[client] == own.by_client[client]
-        prefix = f"by_client.{client}."
-        assert {k: v for k, v in everyone.undefined.items() if k.startswith(prefix)} == {
-            k: v for k, v in own.undefined.items() if k.startswith(prefix)
-        }
-        limits = intervals(alone(tally, client), draws=20).by_client[client]
-        for name in ("accuracy", "selection_rate", "true_positive_rate", "base_rate"):
-            assert shares.by_client[client][name] == limits[name]
+    for client in quick_table(tally).clients:
+        (own,) = quick_table(alone(tally, client.name)).clients
+        for name, number in client.numbers.items():
+            drawn = {"interval": None} if name.endswith("_violation") else {}
+            assert number.model_copy(update=drawn) == own[name].model_copy(update=drawn)
 
 
 def test_the_first_group_without_rows_is_named():
@@ -193,9 +188,9 @@ def test_the_first_group_without_rows_is_named():
 
 def test_nothing_depends_on_how_many_are_drawn_at_a_time(monkeypatch):
     tallies = [drawn_tally(9, 30, (SEX, AGE)), drawn_tally(OWN_STRATA + 20, 30)]
-    before = [intervals(tally, draws=60) for tally in tallies]
+    before = [MetricTable.from_tally(tally, draws=60) for tally in tallies]
     monkeypatch.setattr(resampling, "_AT_ONCE", 1)
-    assert [intervals(tally, draws=60) for tally in tallies] == before
+    assert [MetricTable.from_tally(tally, draws=60) for tally in tallies] == before
 
 
 @pytest.mark.parametrize("rows", [0, 1, 17, 128])
@@ -263,8 +258,8 @@ def test_what_is_drawn_for_a_small_client_depends_on_its_own_table_only():
 def test_clients_with_the_same_counts_have_the_same_interval():
     tally = drawn_tally(80, 9)
     twice = Tally(np.concatenate([tally.counts] * 2), tuple(map(str, range(160))), (SEX,))
-    found = intervals(twice, draws=100).by_client
-    assert all(found[str(k)] == found[str(k + 80)] for k in range(80))
+    found = MetricTable.from_tally(twice, draws=100).clients
+    assert all(found[k].numbers == found[k + 80].numbers for k in range(80))
 
 
 def test_shared_numbers_give_the_limits_of_own_numbers():
@@ -278,11 +273,11 @@ def test_shared_numbers_give_the_limits_of_own_numbers():
         for counts in (tally.counts, many)
     )
     for one, other in zip(own, shared[:6], strict=True):
-        for name, limits in one.items():
-            if limits is None or limits.upper == 1.0:
-                assert other[name] == limits
+        for name, interval in one.items():
+            if interval is None or interval.upper == 1.0:
+                assert other[name] == interval
             else:
-                assert tuple(other[name]) == pytest.approx(tuple(limits), abs=0.015)
+                assert tuple(other[name]) == pytest.approx(tuple(interval), abs=0.015)
 
 
 @pytest.mark.parametrize("rows", [2, 9, 400])
@@ -306,12 +301,11 @@ def test_many_clients_have_nearly_the_intervals_and_floors_of_few():
     """100 clients of 200 rows are drawn one by one, 101 are not: that changes little."""
     tally = drawn_tally(OWN_STRATA + 1, 200, (SEX, AGE), seed=4)
     fewer = Tally(tally.counts[:-1], tally.clients[:-1], tally.attributes)
-    found, before = intervals(tally), intervals(fewer)
-    for name, limits in before.values.items():
-        assert tuple(found.values[name]) == pytest.approx(tuple(limits), abs=0.02)
-    floors, floors_before = noise_floor(tally), noise_floor(fewer)
-    for name, floor in floors_before.values.items():
-        assert floors.values[name] == pytest.approx(floor, rel=0.05)
+    table, before = MetricTable.from_tally(tally), MetricTable.from_tally(fewer)
+    for name, interval in limits(before).items():
+        assert table[name].interval == pytest.approx(tuple(interval), abs=0.02)
+    for name, floor in floors(before).items():
+        assert table[name].noise_floor == pytest.approx(floor, rel=0.05)
 
 
 def test_many_clients_of_which_one_has_no_rows():
@@ -319,11 +313,11 @@ def test_many_clients_of_which_one_has_no_rows():
     counts = tally.counts.copy()
     counts[3] = 0
     holed = Tally(counts, tally.clients, tally.attributes)
-    found = intervals(holed, draws=50)
-    assert found.values["client_accuracy_gap"] is None
-    assert set(found.by_client["c3"].values()) == {None}
-    assert found.values[DP] is not None
-    assert noise_floor(holed, draws=50).values["client_accuracy_std"] is None
+    table = MetricTable.from_tally(holed, draws=50)
+    assert table["client_accuracy_gap"].interval is None
+    assert set(limits(table.by_client["c3"]).values()) == {None}
+    assert table[DP].interval is not None
+    assert table["client_accuracy_std"].noise_floor is None
 
 
 def test_many_clients_of_one_row_do_not_narrow_the_interval():
@@ -334,5 +328,7 @@ def test_many_clients_of_one_row_do_not_narrow_the_interval():
     groups = np.array(SEX.groups)[sex]
     apart = Tally.from_predictions(**rows, sensitive_features=groups, clients=np.arange(400))
     pooled = Tally.from_predictions(**rows, sensitive_features=groups)
-    found, whole = (intervals(one, notions=[notion("dp")]).values[DP] for one in (apart, pooled))
-    assert tuple(found) == pytest.approx(tuple(whole), abs=0.01)
+    found, whole = (
+        MetricTable.from_tally(one, notions=[notion("dp")])[DP].interval for one in (apart, pooled)
+    )
+    assert found == pytest.approx(whole, abs=0.01)

@@ -11,18 +11,17 @@ import pytest
 import mfairfl
 from answers import csv_rows
 from federations import people_federation
+from metric_tables import quick_table, values
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import (
     Event,
+    MetricTable,
     Notion,
     Tally,
     frontier,
-    intervals,
-    noise_floor,
     notion,
     register_notion,
-    summarise,
 )
 
 OWN = Notion("predictive_equality", (Event("y=0", (0,)),), "selection")
@@ -43,7 +42,7 @@ def rows(seed=0, n=400):
 
 def test_its_numbers_equal_fairlearn(own):
     y, p, s = rows()
-    found = summarise(Tally.from_predictions(y, p, sensitive_features=s)).values
+    found = values(quick_table(Tally.from_predictions(y, p, sensitive_features=s)))
     frame = fl.MetricFrame(
         metrics=fl.false_positive_rate, y_true=y, y_pred=p, sensitive_features=s
     )
@@ -54,20 +53,22 @@ def test_its_numbers_equal_fairlearn(own):
 def test_it_may_be_handed_over_without_being_registered():
     y, p, s = rows()
     tally = Tally.from_predictions(y, p, sensitive_features=s)
-    found = summarise(tally, notions=[OWN]).values
+    table = MetricTable.from_tally(tally, draws=200, notions=[OWN])
+    found = values(table)
     assert {name for name in found if name.startswith(OWN.name)} == {
         f"{OWN.name}_{kind}" for kind in KINDS
     }
     assert "demographic_parity_violation" not in found
     name = f"{OWN.name}_violation"
-    interval = intervals(tally, draws=200, notions=[OWN]).values[name]
-    assert interval.lower <= found[name] <= interval.upper
-    assert set(noise_floor(tally, draws=10, notions=[OWN]).values) == {
+    lower, upper = table[name].interval
+    assert lower <= found[name] <= upper
+    floors = {key for key, number in table.overall.items() if number.noise_floor is not None}
+    assert floors == {
         name,
         "client_accuracy_std",
         "client_accuracy_gap",
     }
-    assert name not in summarise(tally).values
+    assert name not in quick_table(tally).overall
 
 
 @pytest.mark.parametrize("statistic", ["selection", "error"])
@@ -77,7 +78,9 @@ def test_its_floor_is_that_of_its_own_rows(statistic):
     cell = [[round(n * (1 - p)), round(n * p)], [10, 4000]]
     tally = Tally(np.array([[cell, cell]]), ("all",), (Attribute("sex", ("F", "M")),))
     one = Notion("negatives", OWN.events, statistic)
-    floor = noise_floor(tally, draws=20000, notions=[one]).values["negatives_violation"]
+    floor = MetricTable.from_tally(tally, draws=20000, notions=[one])[
+        "negatives_violation"
+    ].noise_floor
     expected = 0.5 * math.sqrt(2 * p * (1 - p) / n) * math.sqrt(2 / math.pi)
     assert floor == pytest.approx(expected, rel=0.02)
 

@@ -8,13 +8,14 @@ from scipy.special import expit
 from scipy.stats import norm
 from sklearn.metrics import log_loss, roc_auc_score
 
+from metric_tables import quick_table, values
 from mfairfl.data import Attribute
 from mfairfl.errors import DataError
 from mfairfl.fairness import Tally
 from mfairfl.fairness.histogram import ScoreHistogram, pooled_histogram
-from mfairfl.fairness.score_summary import SCORE_NUMBERS, summarise_scores
 from mfairfl.fairness.scores import (
     CALIBRATION_BINS,
+    SCORE_NUMBERS,
     RowScores,
     ScoreSums,
     pooled_scores,
@@ -60,15 +61,20 @@ def decided(z, y, cell, client):
     return Tally.from_predictions(y, z > 0, sensitive_features={"sex": groups}, clients=client)
 
 
+def scored_table(z, y, cell, client):
+    scores = sums_by_client(z, y, cell, client)
+    return quick_table(decided(z, y, cell, client), scores=scores)
+
+
 # ------------------------------------------------------------------ numbers
 
 
 def test_overall_groups_and_clients_equal_scikit_learn():
     z, y, cell, client = people()
-    found, _ = summarise_scores(decided(z, y, cell, client), sums_by_client(z, y, cell, client))
-    parts = [(np.full(len(y), True), found.values)]
-    parts += [(cell == i, found.by_group["sex"][g]) for i, g in enumerate(SEX.groups)]
-    parts += [(client == name, found.by_client[name]) for name in "abc"]
+    table = scored_table(z, y, cell, client)
+    parts = [(np.full(len(y), True), values(table))]
+    parts += [(cell == i, values(table.by_group["sex"][g])) for i, g in enumerate(SEX.groups)]
+    parts += [(client == name, values(table.by_client[name])) for name in "abc"]
     for rows, numbers in parts:
         p = expit(z[rows])
         # A pair of rows in one bin counts half: few rows, few pairs, each of more weight.
@@ -77,7 +83,7 @@ def test_overall_groups_and_clients_equal_scikit_learn():
         assert numbers["loss"] == pytest.approx(log_loss(y[rows], p), abs=1e-12)
         expected = naive_calibration_error(y[rows], p)
         assert numbers["expected_calibration_error"] == pytest.approx(expected, abs=1e-12)
-    assert not found.undefined
+        assert None not in numbers.values()
 
 
 def test_the_area_is_never_farther_from_the_exact_one_than_half_the_pairs_in_one_bin():
@@ -181,14 +187,11 @@ def test_rows_of_different_lengths_are_refused():
 def test_one_label_has_no_area_but_a_loss():
     z, y, cell, client = people()
     y = np.where(client == "a", 1, np.where(cell == 0, 0, y))
-    found, limits = summarise_scores(
-        decided(z, y, cell, client), sums_by_client(z, y, cell, client)
-    )
-    assert found.by_client["a"]["roc_auc"] is None
-    assert found.undefined["by_client.a.roc_auc"] == "no row has y = 0"
-    assert limits.by_client["a"]["roc_auc"] is None
-    assert found.by_client["a"]["loss"] == pytest.approx(-np.log(expit(z[client == "a"])).mean())
-    assert limits.by_group["sex"]["M"]["roc_auc"] is not None
+    table = scored_table(z, y, cell, client)
+    area, loss = table.by_client["a"]["roc_auc"], table.by_client["a"]["loss"]
+    assert (area.value, area.interval, area.undefined) == (None, None, "no row has y = 0")
+    assert loss.value == pytest.approx(-np.log(expit(z[client == "a"])).mean())
+    assert table.by_group["sex"]["M"]["roc_auc"].interval is not None
 
 
 def test_rows_without_a_score_leave_every_number_of_theirs_undefined():
@@ -198,53 +201,50 @@ def test_rows_without_a_score_leave_every_number_of_theirs_undefined():
     broken[np.flatnonzero(client == "a")[:2]] = [np.nan, np.inf]
     scores = sums_by_client(broken, y, cell, client)
     del scores["b"]
-    found, limits = summarise_scores(tally, scores)
+    table = quick_table(tally, scores=scores)
+    a, b, c = table.clients
     for name in SCORE_NUMBERS:
-        assert found.values[name] is None
-        assert found.undefined[name] == "the scores of client 'b' are missing"
-        assert found.undefined[f"by_client.a.{name}"] == "not every row has a finite score"
-        assert found.undefined[f"by_client.b.{name}"] == "the scores of client 'b' are missing"
-        assert found.by_client["a"][name] is None
-        assert found.by_client["b"][name] is None
-        assert found.by_client["c"][name] is not None
+        assert table[name].value is a[name].value is b[name].value is None
+        assert table[name].undefined == "the scores of client 'b' are missing"
+        assert a[name].undefined == "not every row has a finite score"
+        assert b[name].undefined == "the scores of client 'b' are missing"
+        assert c[name].value is not None
+    assert table["roc_auc"].interval is None
+    assert c["roc_auc"].interval is not None
     del scores["c"]
-    again, _ = summarise_scores(tally, scores)
-    assert again.undefined["by_client.c.loss"] == "the scores of client 'c' are missing"
-    assert limits.values["roc_auc"] is None
-    assert limits.by_client["c"]["roc_auc"] is not None
+    again = quick_table(tally, scores=scores)
+    assert again.by_client["c"]["loss"].undefined == "the scores of client 'c' are missing"
 
 
 def test_the_score_of_a_drawn_model_is_not_calibrated_to_labels():
     z, y, cell, client = people()
     tally, sums = decided(z, y, cell, client), sums_by_client(z, y, cell, client)
-    found, _ = summarise_scores(tally, sums, randomised=True)
-    assert found.values["expected_calibration_error"] is None
-    assert "drawn at random" in found.undefined["by_client.a.expected_calibration_error"]
-    assert found.values["roc_auc"] is not None
+    table = quick_table(tally, scores=sums, randomised=True)
+    assert table["expected_calibration_error"].value is None
+    why = table.by_client["a"]["expected_calibration_error"].undefined
+    assert "drawn at random" in why
+    assert table["roc_auc"].value is not None
 
 
 def test_no_rows_and_no_groups():
     empty = Tally(np.zeros((1, 1, 2, 2), int), ("a",), ())
-    found, limits = summarise_scores(empty, {})
-    assert found.undefined["loss"] == "there are no rows"
-    assert found.undefined["roc_auc"] == "no row has y = 1"
-    assert (found.by_group, limits.values) == ({}, {"roc_auc": None})
+    table = quick_table(empty, scores={})
+    assert table["loss"].undefined == "there are no rows"
+    assert table["roc_auc"].undefined == "no row has y = 1"
+    assert (table.sections, table["roc_auc"].interval) == ([], None)
 
 
 def test_gaps_of_losses_are_those_of_the_rows():
     z, y, cell, client = people()
-    found, _ = summarise_scores(decided(z, y, cell, client), sums_by_client(z, y, cell, client))
-    loss = np.logaddexp(0, z) - y * z
-    for here, numbers in [(client == client, found.values), (client == "b", found.by_client["b"])]:
+    table = scored_table(z, y, cell, client)
+    loss, name = np.logaddexp(0, z) - y * z, "accuracy_parity_loss_violation"
+    for here, numbers in [(client == client, table), (client == "b", table.by_client["b"])]:
         gaps = [abs(loss[here & (cell == g)].mean() - loss[here].mean()) for g in (0, 1)]
-        assert numbers["accuracy_parity_loss_violation"] == pytest.approx(max(gaps), abs=1e-12)
+        assert numbers[name].value == pytest.approx(max(gaps), abs=1e-12)
     only = np.flatnonzero((client != "c") | (cell == 0))
     z, y, cell, client = (part[only] for part in (z, y, cell, client))
-    found, _ = summarise_scores(decided(z, y, cell, client), sums_by_client(z, y, cell, client))
-    assert found.by_client["c"]["accuracy_parity_loss_violation"] is None
-    assert found.undefined["by_client.c.accuracy_parity_loss_violation"] == (
-        "group 'M' of 'sex' has no rows"
-    )
+    gap = scored_table(z, y, cell, client).by_client["c"][name]
+    assert (gap.value, gap.undefined) == (None, "group 'M' of 'sex' has no rows")
 
 
 # ------------------------------------------------------------------ the interval
@@ -287,23 +287,23 @@ def test_all_clients_at_once_have_the_numbers_of_each():
     y[client == "b"] = 1  # one label only
     cell[client == "c"] = 0  # a group without rows
     sums = sums_by_client(z, y, cell, client)
-    found, around = summarise_scores(decided(z, y, cell, client), sums)
+    table = quick_table(decided(z, y, cell, client), scores=sums)
     for name, own in sums.items():
-        numbers = found.by_client[name]
+        numbers = table.by_client[name]
         for key in SCORE_NUMBERS:
             value, why = getattr(own, key)()
-            assert numbers[key] == (None if why else value)
+            assert numbers[key].value == (None if why else value)
         mine = client == name
         loss = np.where(y[mine] == 1, np.logaddexp(0, -z[mine]), np.logaddexp(0, z[mine]))
         gaps = [abs(loss[cell[mine] == g].mean() - loss.mean()) for g in set(cell[mine])]
         expected = pytest.approx(max(gaps)) if len(gaps) == 2 else None
-        assert numbers["accuracy_parity_loss_violation"] == expected
+        assert numbers["accuracy_parity_loss_violation"].value == expected
         area, why = own.roc_auc()
         limits = None if why else roc_auc_interval(area, y[mine].sum(), (1 - y[mine]).sum())
-        assert around.by_client[name]["roc_auc"] == limits
-    assert found.undefined["by_client.b.roc_auc"] == "no row has y = 0"
-    gap = "by_client.c.accuracy_parity_loss_violation"
-    assert found.undefined[gap] == "group 'M' of 'sex' has no rows"
+        assert numbers["roc_auc"].interval == limits
+    assert table.by_client["b"]["roc_auc"].undefined == "no row has y = 0"
+    gap = table.by_client["c"]["accuracy_parity_loss_violation"]
+    assert gap.undefined == "group 'M' of 'sex' has no rows"
 
 
 def test_areas_of_many_histograms_are_those_of_pairs_of_rows():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mfairfl.fairness.share_change import share_change
+from mfairfl.fairness.uncertainty import share_change
 
 # Newcombe 1998 (Statistics in Medicine 17, 873-890), table II, method 10: first minus second.
 PUBLISHED = [

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
+from metric_tables import limits, quick_table, values
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
-from mfairfl.fairness import Interval, Tally, intervals, summarise, verdict
+from mfairfl.fairness import Interval, MetricTable, Tally, verdict
 from mfairfl.fairness.resampling import resampled, smoothed
 from mfairfl.fairness.uncertainty import wilson
 
@@ -36,36 +37,33 @@ def tally_of(counts):
 def test_shares_are_wilsons():
     # Pooled (y, ŷ): 40 10 / 20 30; F 25 5 / 10 10, M 15 5 / 10 20.
     tally = tally_of([[[[25, 5], [10, 10]], [[15, 5], [10, 20]]]])
-    found = intervals(tally, draws=10)
+    table = quick_table(tally)
 
     def scipys(successes, trials):
-        limits = binomtest(successes, trials).proportion_ci(method="wilson")
-        return pytest.approx((limits.low, limits.high))
+        ends = binomtest(successes, trials).proportion_ci(method="wilson")
+        return pytest.approx((ends.low, ends.high))
 
-    def pair(interval):
-        return interval.lower, interval.upper
-
-    assert pair(found.values["accuracy"]) == scipys(70, 100)
-    assert pair(found.values["selection_rate"]) == scipys(40, 100)
-    assert pair(found.values["true_positive_rate"]) == scipys(30, 50)
-    assert pair(found.values["false_positive_rate"]) == scipys(10, 50)
-    assert pair(found.by_group["sex"]["F"]["base_rate"]) == scipys(20, 50)
-    assert pair(found.by_group["sex"]["M"]["true_positive_rate"]) == scipys(20, 30)
-    assert pair(found.by_client["a"]["accuracy"]) == scipys(70, 100)
+    assert table["accuracy"].interval == scipys(70, 100)
+    assert table["selection_rate"].interval == scipys(40, 100)
+    assert table["true_positive_rate"].interval == scipys(30, 50)
+    assert table["false_positive_rate"].interval == scipys(10, 50)
+    assert table.by_group["sex"]["F"]["base_rate"].interval == scipys(20, 50)
+    assert table.by_group["sex"]["M"]["true_positive_rate"].interval == scipys(20, 30)
+    assert table.by_client["a"]["accuracy"].interval == scipys(70, 100)
     # One client: worst and best are that client, at the plain level.
-    assert pair(found.values["worst_client_accuracy"]) == scipys(70, 100)
+    assert table["worst_client_accuracy"].interval == scipys(70, 100)
     # F1 through J = 30 / 60.
-    low, high = pair(found.values["f1"])
-    limits = binomtest(30, 60).proportion_ci(method="wilson")
-    assert low / (2 - low) == pytest.approx(limits.low)
-    assert high / (2 - high) == pytest.approx(limits.high)
+    low, high = table["f1"].interval
+    ends = binomtest(30, 60).proportion_ci(method="wilson")
+    assert low / (2 - low) == pytest.approx(ends.low)
+    assert high / (2 - high) == pytest.approx(ends.high)
 
 
 def test_worst_and_best_hold_for_all_clients_together():
     # Accuracies 9/10 and 80/100; Šidák for two clients: level √.95 each.
     none = [[0, 0], [0, 0]]
     tally = tally_of([[[[9, 1], [0, 0]], none], [[[80, 20], [0, 0]], none]])
-    found = intervals(tally, draws=10).values
+    found = limits(quick_table(tally))
     level = math.sqrt(0.95)
     small = binomtest(9, 10).proportion_ci(level, method="wilson")
     large = binomtest(80, 100).proportion_ci(level, method="wilson")
@@ -81,7 +79,7 @@ def test_balanced_accuracy_by_hand():
     tally = tally_of([[[[40, 10], [20, 30]], [[0, 0], [0, 0]]]])
     hit = binomtest(30, 50).proportion_ci(method="wilson")
     miss = binomtest(10, 50).proportion_ci(method="wilson")
-    found = intervals(tally, draws=10).values["balanced_accuracy"]
+    found = limits(quick_table(tally))["balanced_accuracy"]
     assert found.lower == pytest.approx(0.7 - 0.5 * math.hypot(0.6 - hit.low, miss.high - 0.2))
     assert found.upper == pytest.approx(0.7 + 0.5 * math.hypot(hit.high - 0.6, 0.2 - miss.low))
 
@@ -105,14 +103,14 @@ def test_coverage(rows, rates):
     repetitions, level = 200, 0.95
     expected = np.stack([rows * (1 - rates), rows * rates], axis=-1)
     clients = tuple("abc"[: len(rows)])
-    truth = summarise(Tally(expected, clients, (SEX,))).values
+    truth = values(quick_table(Tally(expected, clients, (SEX,))))
     shares = expected.reshape(len(rows), -1) / rows.sum(axis=(1, 2))[:, None]
     rng = np.random.default_rng(1)
     held: dict[str, list[bool]] = {name: [] for name in told(truth)}
     for repetition in range(repetitions):
         drawn = rng.multinomial(rows.sum(axis=(1, 2)), shares).reshape(expected.shape)
-        found = intervals(Tally(drawn, clients, (SEX,)), draws=200, seed=repetition).values
-        for name, interval in found.items():
+        table = MetricTable.from_tally(Tally(drawn, clients, (SEX,)), draws=200, seed=repetition)
+        for name, interval in limits(table).items():
             if interval is not None:
                 held[name].append(interval.lower - 1e-9 <= truth[name] <= interval.upper + 1e-9)
     for name, each in held.items():
@@ -123,7 +121,7 @@ def test_coverage(rows, rates):
 
 def test_the_true_numbers_of_the_fair_population():
     expected = np.stack([ROWS * (1 - FAIR), ROWS * FAIR], axis=-1)
-    truth = summarise(Tally(expected, tuple("abc"), (SEX,))).values
+    truth = values(quick_table(Tally(expected, tuple("abc"), (SEX,))))
     assert truth["accuracy"] == pytest.approx(0.8)
     for name in ("equalized_odds", "equal_opportunity", "accuracy_parity"):
         assert truth[f"{name}_violation"] == pytest.approx(0.0, abs=1e-12)
@@ -135,15 +133,15 @@ def test_the_true_numbers_of_the_fair_population():
 
 def test_intervals_shrink_with_the_square_root_of_the_rows():
     counts = np.array([[[[30, 10], [10, 30]], [[25, 15], [15, 25]]]])
-    small = intervals(tally_of(counts), seed=3).values
-    large = intervals(tally_of(counts * 100), seed=3).values
+    small = limits(MetricTable.from_tally(tally_of(counts), seed=3))
+    large = limits(MetricTable.from_tally(tally_of(counts * 100), seed=3))
 
     def width(interval):
         return interval.upper - interval.lower
 
     # q is N's quantile ∝ 1/√n where the interval is not clipped at 0: the large one's is not.
     name = "equalized_odds_violation"
-    value = summarise(tally_of(counts)).values[name]
+    value = values(quick_table(tally_of(counts)))[name]
     q = small[name].upper - value
     assert width(large[name]) == pytest.approx(2 * q / 10, rel=0.15)
     assert large[name].lower > 0 == small[name].lower
@@ -154,7 +152,9 @@ def test_q_is_the_normal_quantile_for_two_groups():
     # ½ √(2 p(1−p)/n); the 95 % quantile of its absolute value is 1.96 of them.
     n, p = 2000, 0.3
     cell = [[0, 0], [round(n * (1 - p)), round(n * p)]]
-    found = intervals(tally_of([[cell, cell]]), draws=8000).values["demographic_parity_violation"]
+    found = limits(MetricTable.from_tally(tally_of([[cell, cell]]), draws=8000))[
+        "demographic_parity_violation"
+    ]
     assert found.lower == 0.0
     assert found.upper == pytest.approx(1.96 * 0.5 * math.sqrt(2 * p * (1 - p) / n), rel=0.03)
 
@@ -164,7 +164,7 @@ def test_a_small_group_does_not_hide_what_a_large_one_shows():
     # the first is p₁(1 − s₁) − Σ s_g p_g over the others; rates p and shares s both vary.
     counts = [[[[0, 0], [300, 700]], [[0, 0], [700, 300]], [[0, 0], [20, 20]]]]
     tally = Tally(np.array(counts), ("all",), (Attribute("group", ("a", "b", "c")),))
-    found = intervals(tally, draws=8000).values["demographic_parity_violation"]
+    found = limits(MetricTable.from_tally(tally, draws=8000))["demographic_parity_violation"]
     rows, p = np.array([1000, 1000, 40]), np.array([0.7, 0.3, 0.5])
     share = rows / rows.sum()
     weight = np.array([1 - share[0], *share[1:]])
@@ -182,7 +182,7 @@ def test_a_group_without_enough_rows_says_nothing_and_hides_nothing():
     # Two rows of c: any violation may be theirs, but that of a and b stays what it is.
     counts = [[[[0, 0], [300, 700]], [[0, 0], [700, 300]], [[0, 0], [1, 1]]]]
     tally = Tally(np.array(counts), ("all",), (Attribute("group", ("a", "b", "c")),))
-    found = intervals(tally).values["demographic_parity_violation"]
+    found = limits(MetricTable.from_tally(tally))["demographic_parity_violation"]
     assert found.upper == 1.0
     assert 0.15 < found.lower < 0.2
 
@@ -190,7 +190,7 @@ def test_a_group_without_enough_rows_says_nothing_and_hides_nothing():
 def test_a_tiny_group_tells_nothing():
     # Two rows in group F, one selected, as half of M: 14 % (e⁻²) of resamples have no row of F, so
     # no upper limit below 1 can be claimed though no defined resample is farther than ½.
-    found = intervals(tally_of([[[[1, 1], [0, 0]], [[50, 50], [50, 50]]]])).values
+    found = limits(MetricTable.from_tally(tally_of([[[[1, 1], [0, 0]], [[50, 50], [50, 50]]]])))
     assert found["demographic_parity_violation"] == Interval(0.0, 1.0)
 
 
@@ -199,25 +199,25 @@ def test_none_selected_of_a_few_is_no_certainty(clients):
     # 0 of 8 and 0 of 100 selected, however held: a true rate of .2 in the small group gives 0 of 8
     # in .8⁸ = 17 % of samples, so a deviation of .2·100/108 = .185 must not be excluded.
     cells = np.array([[[8, 0], [0, 0]], [[100, 0], [0, 0]]]) // clients
-    found = intervals(tally_of([cells] * clients)).values
+    found = limits(MetricTable.from_tally(tally_of([cells] * clients)))
     assert found["demographic_parity_violation"].upper >= 0.185
 
 
 def test_a_few_right_decisions_are_no_certainty_about_a_client():
     # 8 of 8 and 100 of 100 right: .8 for the small client is not excluded, a gap of .2.
     cells = [[[[8, 0], [0, 0]], [[0, 0], [0, 0]]], [[[100, 0], [0, 0]], [[0, 0], [0, 0]]]]
-    assert intervals(tally_of(cells)).values["client_accuracy_gap"].upper >= 0.2
+    assert limits(MetricTable.from_tally(tally_of(cells)))["client_accuracy_gap"].upper >= 0.2
 
 
 def test_undefined_stays_undefined():
-    found = intervals(tally_of([[[[5, 5], [0, 0]], [[5, 5], [4, 4]]]]))
-    assert found.values["equalized_odds_violation"] is None
-    assert found.values["demographic_parity_violation"] is not None
-    assert found.by_group["sex"]["F"]["true_positive_rate"] is None
-    empty = intervals(Tally(np.zeros((1, 2, 2, 2), int), ("a",), (SEX,)))
-    assert set(empty.values.values()) == {None}
-    nobody = intervals(Tally(np.zeros((0, 2, 2, 2), int), (), (SEX,)))
-    assert set(nobody.values.values()) == {None}
+    table = MetricTable.from_tally(tally_of([[[[5, 5], [0, 0]], [[5, 5], [4, 4]]]]))
+    assert table["equalized_odds_violation"].interval is None
+    assert table["demographic_parity_violation"].interval is not None
+    assert table.by_group["sex"]["F"]["true_positive_rate"].interval is None
+    empty = MetricTable.from_tally(Tally(np.zeros((1, 2, 2, 2), int), ("a",), (SEX,)))
+    assert set(limits(empty).values()) == {None}
+    nobody = MetricTable.from_tally(Tally(np.zeros((0, 2, 2, 2), int), (), (SEX,)))
+    assert set(limits(nobody).values()) == {None}
 
 
 def told(values):
@@ -229,28 +229,22 @@ def test_every_number_of_the_summary_has_an_interval_that_holds_it():
     rng = np.random.default_rng(0)
     attributes = (SEX, Attribute("age", ("a", "b", "c")))
     tally = Tally(rng.integers(5, 60, size=(3, 6, 2, 2)), tuple("abc"), attributes)
-    summary, found = summarise(tally), intervals(tally, draws=200)
-    assert list(found.values) == told(summary.values)
-    pairs = [(summary.values, found.values)]
-    pairs += [(summary.by_attribute[a], found.by_attribute[a]) for a in summary.by_attribute]
-    pairs += [(summary.by_client[c], found.by_client[c]) for c in "abc"]
-    pairs += [
-        (rates, found.by_group[attribute][group])
-        for attribute, groups in summary.by_group.items()
-        for group, rates in groups.items()
-    ]
-    assert len(pairs) == 1 + 3 + 3 + 11  # sex, age and both crossed: 2 + 3 + 6 groups
-    for values, limits in pairs:
-        assert list(limits) == told(values)
-        for name, interval in limits.items():
-            assert interval.lower <= values[name] <= interval.upper
-    json.dumps(found.to_json(), allow_nan=False)
+    table = MetricTable.from_tally(tally, draws=200)
+    parts = [table.overall, *(table.measures(section.attribute) for section in table.sections)]
+    parts += [client.numbers for client in table.clients]
+    parts += [group.numbers for section in table.sections for group in section.groups]
+    assert len(parts) == 1 + 3 + 3 + 11  # sex, age and both crossed: 2 + 3 + 6 groups
+    for numbers in parts:
+        assert list(limits(numbers)) == told(values(numbers))
+        for name, interval in limits(numbers).items():
+            assert interval.lower <= numbers[name].value <= interval.upper
+    json.loads(table.to_frame().to_json(orient="records"))
 
 
 def test_same_seed_same_intervals():
     tally = tally_of([[[[30, 10], [10, 30]], [[25, 15], [15, 25]]]])
-    assert intervals(tally, seed=1) == intervals(tally, seed=1)
-    assert intervals(tally, seed=1) != intervals(tally, seed=2)
+    assert MetricTable.from_tally(tally, seed=1) == MetricTable.from_tally(tally, seed=1)
+    assert MetricTable.from_tally(tally, seed=1) != MetricTable.from_tally(tally, seed=2)
 
 
 def test_smoothing_and_resampling_keep_the_rows():
@@ -277,7 +271,7 @@ def test_smoothing_and_resampling_keep_the_rows():
 @pytest.mark.parametrize("more", [{"level": 0.0}, {"level": 95}, {"draws": 0}])
 def test_bad_arguments(more):
     with pytest.raises(ConfigError, match=next(iter(more))):
-        intervals(tally_of([[[[1, 1], [1, 1]], [[1, 1], [1, 1]]]]), **more)
+        MetricTable.from_tally(tally_of([[[[1, 1], [1, 1]], [[1, 1], [1, 1]]]]), **more)
 
 
 @pytest.mark.parametrize(

@@ -17,26 +17,26 @@ import pandas as pd
 import pytest
 import sklearn.metrics as skm
 
+from metric_tables import floors, limits, quick_table, values
 from mfairfl import fairness
 from mfairfl.data import Attribute
 from mfairfl.errors import DataError
 from mfairfl.fairness import (
     Cells,
     Constraints,
+    MetricTable,
     ScoreHistogram,
     Statistics,
     Tally,
     UndefinedMetricWarning,
     fit_thresholds,
     frontier,
-    intervals,
-    noise_floor,
     notion,
     uncertainty,
 )
 from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.resampling import resampled
-from mfairfl.fairness.summary import summarise
+from mfairfl.fairness.results import compares_groups
 
 RACE = Attribute("race", ("Black", "White", "?"))
 ROWS = np.array([[30, 10], [40, 20], [25, 25]])
@@ -142,15 +142,15 @@ def test_numbers_are_sorted_as_numbers_beside_a_gap():
 
 
 def test_the_numbers_of_the_hand_made_table():
-    found = summarise(HAND).to_json()
-    values = found["values"]
-    assert values["selection_rate"] == pytest.approx(67 / 150)
-    assert values["demographic_parity_violation"] == pytest.approx(0.42 - 0.2)
-    assert values["equalized_odds_violation"] == pytest.approx(21 / 70 - 3 / 30)
+    table = quick_table(HAND)
+    numbers = values(table)
+    assert numbers["selection_rate"] == pytest.approx(67 / 150)
+    assert numbers["demographic_parity_violation"] == pytest.approx(0.42 - 0.2)
+    assert numbers["equalized_odds_violation"] == pytest.approx(21 / 70 - 3 / 30)
     # Wrong: 8 of 40, 22 of 60, 30 of 100.
-    assert values["accuracy_parity_violation"] == pytest.approx(0.1)
-    assert list(found["by_group"]["race"]) == ["Black", "White"]
-    assert found["by_group"]["race"]["White"]["n"] == 60
+    assert numbers["accuracy_parity_violation"] == pytest.approx(0.1)
+    assert list(table.by_group["race"]) == ["Black", "White"]
+    assert table.by_group["race"]["White"].rows == 60
 
 
 def test_a_marginal_keeps_all_rows():
@@ -189,9 +189,8 @@ def recorded_alone(seed):
     return whole, part
 
 
-def group_numbers(found):
-    kinds = ("parity", "odds", "opportunity")
-    return {n: value for n, value in found["values"].items() if any(kind in n for kind in kinds)}
+def measures(part):
+    return {name: value for name, value in part.items() if compares_groups(name)}
 
 
 def test_intervals_of_groups_are_those_of_the_recorded_rows(monkeypatch):
@@ -199,15 +198,17 @@ def test_intervals_of_groups_are_those_of_the_recorded_rows(monkeypatch):
         return resampled(counts, draws, np.random.default_rng(1))
 
     monkeypatch.setattr(uncertainty, "resampled", anew)
-    whole, part = (intervals(tally, draws=200).to_json() for tally in recorded_alone(8))
-    assert group_numbers(whole) == group_numbers(part)
-    assert whole["by_group"] == part["by_group"]
-    assert whole["values"]["accuracy"] != part["values"]["accuracy"]
+    whole, part = (MetricTable.from_tally(tally, draws=200) for tally in recorded_alone(8))
+    assert measures(limits(whole)) == measures(limits(part))
+    assert [limits(group) for group in whole.by_group["race"].values()] == [
+        limits(group) for group in part.by_group["race"].values()
+    ]
+    assert whole["accuracy"].interval != part["accuracy"].interval
 
 
 def test_noise_floors_of_groups_are_those_of_the_recorded_rows():
-    whole, part = (noise_floor(tally, draws=200).to_json() for tally in recorded_alone(9))
-    assert group_numbers(whole) == group_numbers(part)
+    whole, part = (MetricTable.from_tally(tally, draws=200) for tally in recorded_alone(9))
+    assert measures(floors(whole)) == measures(floors(part))
 
 
 def test_a_gap_in_one_attribute_leaves_the_intervals_of_another_alone():
@@ -217,10 +218,10 @@ def test_a_gap_in_one_attribute_leaves_the_intervals_of_another_alone():
     decision = (rng.random(4000) < 0.03).astype(int)
     race = np.where(rng.random(4000) < 0.5, "White", None)
     tally = Tally.from_predictions(y, decision, sensitive_features={"sex": sex, "race": race})
-    found = intervals(tally).to_json()["values"]["demographic_parity_violation"]
+    _, upper = MetricTable.from_tally(tally)["demographic_parity_violation"].interval
     # Half the gap of two equal groups: its standard deviation is √(.03·.97/4000) = .0027.
     own = fairness.demographic_parity_violation(tally, attribute="sex")
-    assert own < found.upper < own + 3 * 0.0027
+    assert own < upper < own + 3 * 0.0027
 
 
 # ------------------------------------------------------------------ constraints

@@ -10,10 +10,12 @@ import pytest
 from fairlearn.metrics import demographic_parity_difference
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
+from metric_tables import values
 from mfairfl.data import Attribute
 from mfairfl.errors import DataError
-from mfairfl.fairness import Tally
-from mfairfl.runs.evaluation import evaluate, evaluate_rows
+from mfairfl.fairness import MetricTable, Tally
+from mfairfl.runs.evaluation import evaluate_rows
+from mfairfl.runs.record import StoredTable
 
 SEX = Attribute("sex", ("F", "M"))
 
@@ -38,9 +40,9 @@ def test_numbers_equal_scikit_learn_and_fairlearn():
         attributes=[SEX],
     )
     assert {p.min(), p.max()} == {0.0, 1.0}
-    parts = [(y == y, found.metrics.by_name)]
-    parts += [(clients == name, found.metrics.by_client[name]) for name in ("north", "south")]
-    parts += [(cells == i, found.metrics.by_group["sex"][g]) for i, g in enumerate(SEX.groups)]
+    parts = [(y == y, values(found))]
+    parts += [(clients == name, values(found.by_client[name])) for name in ("north", "south")]
+    parts += [(cells == i, values(found.by_group["sex"][g])) for i, g in enumerate(SEX.groups)]
     for here, numbers in parts:
         assert numbers["roc_auc"] == pytest.approx(roc_auc_score(y[here], p[here]), abs=1e-12)
         assert numbers["loss"] == pytest.approx(log_loss(y[here], p[here]), rel=1e-12)
@@ -51,17 +53,17 @@ def test_numbers_equal_scikit_learn_and_fairlearn():
             y[here], taken, sensitive_features=groups, method="to_overall"
         )
         assert numbers["demographic_parity_violation"] == pytest.approx(expected, abs=1e-12)
-    low, high = found.intervals.by_client["north"]["roc_auc"]
-    assert low < found.metrics.by_client["north"]["roc_auc"] < high
-    json.dumps(found.model_dump(mode="json"), allow_nan=False)
+    area = found.by_client["north"]["roc_auc"]
+    assert area.interval[0] < area.value < area.interval[1]
+    json.dumps(StoredTable.of(found).model_dump(mode="json"), allow_nan=False)
 
 
 def test_decisions_may_be_drawn():
     y, p, cells, _ = rows()
     found = evaluate_rows(y, probabilities=p, decisions=p, cells=cells, attributes=[SEX])
-    assert found.metrics["selection_rate"] == pytest.approx(p.mean())
-    assert found.metrics["accuracy"] == pytest.approx(np.where(y == 1, p, 1 - p).mean())
-    assert list(found.metrics.by_client) == ["all"]
+    assert found["selection_rate"].value == pytest.approx(p.mean())
+    assert found["accuracy"].value == pytest.approx(np.where(y == 1, p, 1 - p).mean())
+    assert list(found.by_client) == ["all"]
 
 
 def test_a_tally_alone_has_no_numbers_of_scores():
@@ -70,12 +72,12 @@ def test_a_tally_alone_has_no_numbers_of_scores():
         y, probabilities=p, decisions=p > 0.5, cells=cells, clients=clients, attributes=[SEX]
     )
     groups = np.array(SEX.groups)[cells]
-    alone = evaluate(
+    alone = MetricTable.from_tally(
         Tally.from_predictions(y, p > 0.5, sensitive_features={"sex": groups}, clients=clients)
     )
-    assert "roc_auc" not in alone.metrics.by_name
-    for name, value in alone.metrics.by_name.items():
-        assert whole.metrics[name] == value
+    assert "roc_auc" not in alone.overall
+    for name, number in alone.overall.items():
+        assert whole[name] == number
     assert alone.constant_classifier == whole.constant_classifier
 
 

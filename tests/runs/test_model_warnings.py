@@ -9,9 +9,9 @@ import pytest
 
 import mfairfl
 from mfairfl.data import Attribute, Inputs
-from mfairfl.fairness import Tally
+from mfairfl.fairness import MetricTable, Tally
 from mfairfl.fairness.scores import RowScores, ScoreSums
-from mfairfl.runs.evaluation import evaluate, evaluate_rows
+from mfairfl.runs.evaluation import evaluate_rows
 from mfairfl.runs.outcome import AdviceSettings, model_warnings
 from mfairfl.testing import people, people_federation
 
@@ -58,10 +58,10 @@ def test_scores_that_are_not_finite_come_first():
     tally = Tally.from_predictions(y, p > 0.5, sensitive_features=cells)
     for changed, lines in ((logits, []), (np.where(p == p.max(), np.inf, logits), [DIVERGED])):
         sums = ScoreSums.from_rows(RowScores.from_logits(changed), cells, y, size=2)
-        found = evaluate(tally, scores={"all": sums})
+        found = MetricTable.from_tally(tally, scores={"all": sums})
         assert model_warnings(found, tally, PLAIN, rows="rows") == lines
-    lost = evaluate(tally, scores={})
-    assert lost.metrics["loss"] is None
+    lost = MetricTable.from_tally(tally, scores={})
+    assert lost["loss"].value is None
     assert model_warnings(lost, tally, PLAIN, rows="rows") == []
 
 
@@ -149,7 +149,7 @@ def test_the_constant_classifier_answers_what_was_common_in_training():
 def test_counts_alone_are_judged_too():
     counts = np.array([[[[0, 40], [0, 60]], [[0, 30], [0, 70]]]])
     tally = Tally(counts, ("all",), (SEX,))
-    (line,) = model_warnings(evaluate(tally), tally, PLAIN, rows="rows")
+    (line,) = model_warnings(MetricTable.from_tally(tally), tally, PLAIN, rows="rows")
     assert "it selects 200 of 200 rows" in line
     assert "ROC-AUC undefined" in line
 

@@ -87,7 +87,10 @@ def test_attributes_are_the_keys_of_the_file(run):
     assert record.metrics["test"]["accuracy"] == plain["metrics"]["test"]["accuracy"]
     assert list(record.intervals["test"]["accuracy"]) == plain["intervals"]["test"]["accuracy"]
     assert record.tallies["train"].to_json() == plain["tallies"]["train"]
-    assert record.evaluation("test").noise_floor == record.noise_floor["test"]
+    table = record.table("test")
+    assert table["accuracy"].value == plain["metrics"]["test"]["accuracy"]
+    name = "demographic_parity_violation"
+    assert table[name].noise_floor == plain["noise_floor"]["test"][name]
     assert run.metrics == plain["metrics"]
     assert (record.reported, record.strategy) == ("test", "mfairfl")
     with pytest.raises(KeyError, match="no validation rows were kept"):

@@ -48,15 +48,16 @@ def test_accuracy_of_everyone_and_of_each_client_is_that_of_scikit_learn(config,
     logits = by_hand(table.X.iloc[test.rows])
     right = (logits > 0) == test.y
     (found,) = fit_references(requests(config, tmp_path, ["boosting"]))
-    metrics = found.evaluation("test").metrics
-    assert metrics["accuracy"] == pytest.approx(right.mean())
-    assert metrics["roc_auc"] == pytest.approx(roc_auc_score(test.y, logits), abs=2e-3)
-    assert metrics["loss"] == pytest.approx(log_loss(test.y, expit(logits)))
-    low, high = found.evaluation("test").intervals["accuracy"]
+    measured = found.table("test")
+    assert measured["accuracy"].value == pytest.approx(right.mean())
+    assert measured["roc_auc"].value == pytest.approx(roc_auc_score(test.y, logits), abs=2e-3)
+    assert measured["loss"].value == pytest.approx(log_loss(test.y, expit(logits)))
+    low, high = measured["accuracy"].interval
     assert low < right.mean() < high
     sites = table.clients[test.rows]
     for site in np.unique(sites):
-        assert metrics.by_client[site]["accuracy"] == pytest.approx(right[sites == site].mean())
+        accuracy = measured.by_client[site]["accuracy"].value
+        assert accuracy == pytest.approx(right[sites == site].mean())
     assert found.evaluations.keys() == {"train", "test"}
 
 
@@ -68,8 +69,8 @@ def test_a_record_is_read_as_it_was_written(config, tmp_path):
         assert read.versions["scikit-learn"]
     fair = ReferenceRecord.read(tmp_path / "boosting-threshold")
     assert fair.settings["notions"] == ["demographic_parity"]
-    plain = ReferenceRecord.read(tmp_path / "boosting").evaluation("test").metrics
-    assert fair.evaluation("test").metrics["loss"] == plain["loss"]  # other decisions, same scores
+    plain = ReferenceRecord.read(tmp_path / "boosting").table("test")
+    assert fair.table("test")["loss"] == plain["loss"]  # other decisions, same scores
     assert fair.tallies["test"].counts.dtype == np.float64  # expected counts
     assert fair.tallies["test"].counts.sum() == pytest.approx(fair.tallies["test"].n)
 

@@ -20,8 +20,9 @@ from mfairfl.data.quality import copies_of, traps_of
 from mfairfl.data.table import table_from_content
 from mfairfl.engine.state import Setup
 from mfairfl.errors import DataError
-from mfairfl.fairness import Tally, noise_floor
+from mfairfl.fairness import MetricTable, Tally
 from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.measuring import has_noise_floor
 from mfairfl.runs.config import Config
 from mfairfl.runs.prepare import content_of, federation_of, model_of, setup_of, table_of
 from mfairfl.text import some_of
@@ -162,11 +163,12 @@ def _noise_floor(config: Config, federation: Federation) -> Iterator[Finding]:
     share = float(test.y.mean())
     # Decisions that are fair by construction: favourable at the labels' rate, for every group.
     counts = np.stack([rows * (1 - share), rows * share], axis=-1)
-    floors = noise_floor(Tally(counts, ("all",), federation.attributes)).to_json()["values"]
+    fair = MetricTable.from_tally(Tally(counts, ("all",), federation.attributes))
     for name in config.fairness.notion:
-        if (key := f"{name}_violation") not in floors:
+        key = f"{name}_violation"
+        if not has_noise_floor(key) or key not in fair.overall:
             continue
-        value = floors[key]
+        value = fair[key].noise_floor
         decisions = f"{key} of exactly fair decisions on {len(test):,} test rows"
         if value is None:
             reason = "undefined, a group has no test row of a label"

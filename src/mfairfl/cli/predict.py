@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -27,7 +28,8 @@ if TYPE_CHECKING:
 
     from mfairfl.data import Split
     from mfairfl.data.files import FileContent
-    from mfairfl.runs.record import Evaluation, RunRecord
+    from mfairfl.fairness.results import MetricTable
+    from mfairfl.runs.record import RunRecord
 
 _SPLIT = "split"
 _CSV, _PARQUET = ("", ".csv", ".txt"), (".parquet", ".pq")
@@ -106,7 +108,7 @@ def predict(
     if out.suffix.lower() not in (*_CSV, *_PARQUET):
         raise ConfigError(f"{out}: cannot write '{out.suffix}'; let --out end in .csv or .parquet")
     from mfairfl.data.files import read_file  # noqa: PLC0415 - only when called
-    from mfairfl.runs.record import RunRecord  # noqa: PLC0415
+    from mfairfl.runs.record import RunRecord, StoredTable  # noqa: PLC0415
 
     record = RunRecord.read(run)
     content = read_file(csv, file_format(flags))
@@ -136,7 +138,7 @@ def predict(
         measured = None
     warnings = chosen.warnings
     # Beside the constant classifier of the run's train rows.
-    found = None if measured is None else measured.evaluate(majority=record.tallies["train"])
+    found = None if measured is None else measured.table(majority=record.tallies["train"])
     if measured is not None and found is not None:
         what = f"{chosen.measured or 'labelled'} rows"
         warnings += model_warnings(found, measured.tally, AdviceSettings.of(record), rows=what)
@@ -148,7 +150,9 @@ def predict(
         facts |= {"warnings": warnings, "measured_split": chosen.measured}
         numbers: dict[str, Any] = {"metrics": None}
         if measured is not None and found is not None:
-            numbers = {"measured_rows": measured.tally.n} | found.model_dump(mode="json")
+            numbers = StoredTable.of(found).model_dump(mode="json") | {
+                "measured_rows": measured.tally.n
+            }
         print_json(facts | numbers)
         return
     for warning in warnings:
@@ -231,11 +235,11 @@ def _write(out: Path, table: pd.DataFrame) -> None:
     write_atomically(out, data)
 
 
-def _print_measured(rows: str, found: Evaluation) -> None:
-    groups = group_sizes(found.metrics)
+def _print_measured(rows: str, table: MetricTable) -> None:
+    groups = group_sizes(table)
     typer.echo(f"measured on {rows}" + f" ({groups})" * bool(groups))
-    if len(found.metrics.by_client) == 1:  # nothing to compare
-        kept = {name: value for name, value in found.metrics if "client_acc" not in name}
-        found = found.model_copy(update={"metrics": type(found.metrics)(**kept)})
-    print_numbers(found)
+    if len(table.clients) == 1:  # nothing to compare
+        overall = {n: number for n, number in table.overall.items() if "client_acc" not in n}
+        table = replace(table, overall=overall)
+    print_numbers(table)
     print_text(HINT)

@@ -23,7 +23,8 @@ from mfairfl.errors import ConfigError
 
 if TYPE_CHECKING:  # `mfairfl --help` shows no run
     from mfairfl.checks.column_checks import ColumnFacts
-    from mfairfl.runs.record import Evaluation, Metrics, RunRecord, ServedFacts
+    from mfairfl.fairness.results import Measured, MetricTable
+    from mfairfl.runs.record import RunRecord, ServedFacts
 
 PIPE_WIDTH, READABLE = 120, 90
 INTERRUPTED = 130  # exit code
@@ -32,7 +33,6 @@ _GAP = "  "  # between columns
 _DEEPER = "    "  # before what a number means; attributes of a number have half of it
 _OVERALL = ("accuracy", "balanced_accuracy", "roc_auc", "loss", "expected_calibration_error")
 _LABELS = {"loss": "log-loss"}
-_IN_TABLES = ("by_client.", "by_group.")  # undefined there: a dash in the table says so
 _CLIENTS = ("client_accuracy_gap", "client_accuracy_std", "worst_client_accuracy")
 _INTERVAL = "plausible values"
 _UNDER = {
@@ -159,15 +159,15 @@ def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
     if as_json:
         typer.echo(record.to_json(), nl=False)
         return
-    found = record.evaluation(record.reported)
+    table = record.table(record.reported)
     # First of all: whatever makes the numbers below worth less than they look.
     about_model = [*record.warnings, *filter(None, [record.served.note])]
     for warning in [*about_model, *record.federation.warnings]:
         print_text(f"warning: {warning}")
-    _print_whom(record, found.metrics)
-    print_numbers(found, record.goal)
-    _print_clients(found, record.goal)
-    _print_groups(found.metrics)
+    _print_whom(record, table)
+    print_numbers(table, record.goal)
+    _print_clients(table, record.goal)
+    _print_groups(table)
     typer.echo(f"served model: {_served(record.served)} (rule {record.served.rule})")
     print_note(_meaning(record.served.rule))
     for note in record.federation.notes:
@@ -191,46 +191,57 @@ def _served(served: ServedFacts) -> str:
     return names + ", with a threshold for each group" * (served.thresholds is not None)
 
 
-def print_numbers(found: Evaluation, goal: Sequence[str] = ()) -> None:
-    """Print the table of numbers, from the parts of a record for one split."""
-    level = f"{found.intervals.level:.0%} interval"
+def print_numbers(table: MetricTable, goal: Sequence[str] = ()) -> None:
+    """Print the numbers of all rows, with intervals and noise floors."""
+    level = f"{table.level:.0%} interval"
     head = ["number", "value", level, "noise floor", "constant classifier"]
-    shown = _shown(found, goal)
-    rows = _number_rows(found, goal, shown)
+    shown = _shown(table, goal)
+    rows = _number_rows(table, goal, shown)
     under, notes = {level: _INTERVAL, **_UNDER}, [note for _, note in rows]
     print_table(head, [row for row, _ in rows], right=(3, 4), under=under, notes=notes)
     # Below the table: a reason is a sentence, too long for a cell.
-    for name, reason in found.metrics.undefined.items():
-        if name.rpartition(".")[2] in shown and not name.startswith(_IN_TABLES):
-            print_text(f"{_LABELS.get(name, name)}: undefined ({reason})")
+    for name in shown:
+        for prefix, measure in _by_attribute(table, name):
+            if measure.value is None:
+                print_text(f"{prefix}{_LABELS.get(name, name)}: undefined ({measure.undefined})")
 
 
-def _shown(found: Evaluation, goal: Sequence[str]) -> list[str]:
+def _by_attribute(table: MetricTable, name: str) -> list[tuple[str, Measured]]:
+    """Return a number of all rows and, with several attributes, that of each ("sex.")."""
+    several = table.sections if len(table.sections) > 1 else []
+    return [("", table[name])] + [
+        (f"{section.attribute}.", measure)
+        for section in several
+        for measure in section.measures
+        if measure.name == name
+    ]
+
+
+def _shown(table: MetricTable, goal: Sequence[str]) -> list[str]:
     """Return the numbers that are shown: of the goal also difference and ratio."""
+    from mfairfl.fairness.measuring import has_noise_floor  # noqa: PLC0415 - loads slowly
+
     names = list(_OVERALL)
-    for name in (name for name in found.noise_floor.by_name if name.endswith("_violation")):
+    violations = (name for name in table.overall if name.endswith("_violation"))
+    for name in filter(has_noise_floor, violations):
         notion = name.removesuffix("_violation")
         names += [name, *([f"{notion}_difference", f"{notion}_ratio"] if name in goal else [])]
-    return [name for name in (*names, *_CLIENTS) if name in found.metrics.by_name]
+    return [name for name in (*names, *_CLIENTS) if name in table.overall]
 
 
 def _number_rows(
-    found: Evaluation, goal: Sequence[str], shown: Sequence[str]
+    table: MetricTable, goal: Sequence[str], shown: Sequence[str]
 ) -> list[tuple[list[str], str]]:
     """Return a row for each number (name, value, interval, floor, constant) and its meaning."""
-    metrics, ranges = found.metrics, found.intervals
-    floors, constant = found.noise_floor, found.constant_classifier
     rows = []
     for name in shown:
         mark, aim = (" *", "the goal of this run: ") if name in goal else ("", "")
-        extra = [_interval(ranges.get(name)), number(floors.get(name)), number(constant.get(name))]
-        row = [_LABELS.get(name, name) + mark, _value(metrics[name]), *extra]
-        rows.append((row, aim + _meaning(name)))
-        for attribute, numbers in metrics.by_attribute.items():
-            if name in numbers:
-                low_high = _interval(ranges.by_attribute[attribute].get(name))
-                floor = number(floors.by_attribute[attribute].get(name))
-                rows.append(([f"  {attribute}", _value(numbers[name]), low_high, floor, ""], ""))
+        label, constant = _LABELS.get(name, name), number(table.constant_classifier.get(name))
+        for prefix, measure in _by_attribute(table, name):
+            parts = [_interval(measure.interval), number(measure.noise_floor)]
+            head = f"  {prefix[:-1]}" if prefix else label + mark
+            row = [head, _value(measure.value), *parts, "" if prefix else constant]
+            rows.append((row, "" if prefix else aim + _meaning(name)))
     return rows
 
 
@@ -259,34 +270,35 @@ def _interval(pair: Sequence[float] | None) -> str:
     return "-" if pair is None else f"{pair[0]:.4f} to {pair[1]:.4f}"
 
 
-def group_sizes(metrics: Metrics) -> str:
+def group_sizes(table: MetricTable) -> str:
     """Return the number of rows of each group.
 
     Examples
     --------
-    >>> from mfairfl.runs.record import Metrics
-    >>> group_sizes(Metrics(by_group={"sex": {"f": {"n": 30}, "m": {"n": 1200}}}))
-    'sex: f (30), m (1,200)'
+    >>> from mfairfl.fairness import MetricTable
+    >>> rows = {"sensitive_features": {"sex": ["f"] + ["m"] * 1200}}
+    >>> group_sizes(MetricTable.from_predictions([1] * 1201, [1] * 1201, **rows))
+    'sex: f (1), m (1,200)'
     """
     return "; ".join(
-        f"{attribute}: " + ", ".join(f"{group} ({cell['n']:,})" for group, cell in cells.items())
-        for attribute, cells in metrics.by_group.items()
+        f"{section.attribute}: "
+        + ", ".join(f"{group.name} ({group.rows:,})" for group in section.groups)
+        for section in table.sections
     )
 
 
-def _print_whom(record: RunRecord, metrics: Metrics) -> None:
-    count = sum(client["n"] or 0 for client in metrics.by_client.values())
+def _print_whom(record: RunRecord, table: MetricTable) -> None:
     typer.echo(
         f"{record.strategy} on {record.data.name}, {record.rounds} rounds, seed {record.seed}; "
         f"favourable: {record.task.label} = {record.task.favourable}"
     )
     print_text(
-        f"measured on {count:,} {record.reported} rows of {len(metrics.by_client)} clients "
-        f"({group_sizes(metrics)})"
+        f"measured on {table.rows:,} {record.reported} rows of {len(table.clients)} clients "
+        f"({group_sizes(table)})"
     )
 
 
-def _print_clients(found: Evaluation, goal: Sequence[str]) -> None:
+def _print_clients(table: MetricTable, goal: Sequence[str]) -> None:
     """Print a row for each client; one that lacks a group has no violation."""
     from mfairfl.experiments.study_tables import short_name  # noqa: PLC0415 - loads slowly
 
@@ -299,20 +311,20 @@ def _print_clients(found: Evaluation, goal: Sequence[str]) -> None:
     }
     rows = [
         [
-            name,
-            f"{cell['n']:,}",
-            number(cell["accuracy"]),
-            _interval(found.intervals.by_client[name]["accuracy"]),
-            *(number(cell.get(key)) for key in rates.values()),
+            client.name,
+            f"{client.rows:,}",
+            number(client["accuracy"].value),
+            _interval(client["accuracy"].interval),
+            *(number(client.get(key).value) for key in rates.values()),
         ]
-        for name, cell in found.metrics.by_client.items()
+        for client in table.clients
     ]
     head = ["client", "rows", "accuracy", "interval", *rates]
     _print_meanings({key: rates[key] for key in ("AUC", "selected", "base rate")})
     print_table(head, rows, right=(1, 2, *range(4, len(head))))
 
 
-def _print_groups(metrics: Metrics) -> None:
+def _print_groups(table: MetricTable) -> None:
     rates = {
         "accuracy": "accuracy",
         "selected": "selection_rate",
@@ -322,9 +334,14 @@ def _print_groups(metrics: Metrics) -> None:
         "calib. error": "expected_calibration_error",
     }
     rows = [
-        [attribute, group, f"{cell['n']:,}", *(number(cell.get(key)) for key in rates.values())]
-        for attribute, cells in metrics.by_group.items()
-        for group, cell in cells.items()
+        [
+            section.attribute,
+            group.name,
+            f"{group.rows:,}",
+            *(number(group.get(key).value) for key in rates.values()),
+        ]
+        for section in table.sections
+        for group in section.groups
     ]
     _print_meanings({key: rates[key] for key in ("true pos.", "false pos.", "calib. error")})
     print_table(["attribute", "group", "rows", *rates], rows, right=range(2, 3 + len(rates)))

@@ -7,7 +7,7 @@ same rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ from mfairfl.display.numbers import DECIMAL
 from mfairfl.errors import ConfigError
 from mfairfl.experiments.figures import legend_below
 from mfairfl.experiments.study_tables import POOLED, POOLED_NOTE
-from mfairfl.fairness.results import Bounds, Measured, Numbers
+from mfairfl.fairness.results import Measured, MetricTable, Slice
 from mfairfl.references import known_reference
 from mfairfl.runs.execute import Run
 from mfairfl.runs.figures import MARKERS, STYLE, save_figure
@@ -165,13 +165,12 @@ def compare_runs(
         _refuse_other_rows(f"{paths[0] or names[0]} and {path or name}", first, other)
     fitted = fit_on_rows_of(first, pooled)
     split = first.reported
-    clients = first.metrics[split].by_client
-    count = sum(client["n"] or 0 for client in clients.values())
+    table = first.table(split)
     goal = tuple(dict.fromkeys(name for record in records for name in record.goal))
     return Comparison(
         runs=(*names, *(f"{name} {POOLED}" for name in pooled)),
-        title=f"{first.data.name}, {len(clients)} clients, {count:,} {split} rows",
-        level=first.intervals[split].level,
+        title=f"{first.data.name}, {len(table.clients)} clients, {table.rows:,} {split} rows",
+        level=table.level,
         goal=goal,
         lines=tuple(_lines([*records, *fitted], split, goal)),
         warnings=tuple(
@@ -194,52 +193,35 @@ def _refuse_other_rows(who: str, one: RunRecord, other: RunRecord) -> None:
 def _lines(
     records: Sequence[RunRecord | ReferenceRecord], split: Split, goal: Sequence[str]
 ) -> Iterator[Line]:
-    evaluations = [record.evaluation(split) for record in records]
-    metrics, ranges = [e.metrics for e in evaluations], [e.intervals for e in evaluations]
-    scores = [name for name in _SCORES if any(name in one.by_name for one in metrics)]
+    tables = [record.table(split) for record in records]
+    scores = [name for name in _SCORES if any(name in table.overall for table in tables)]
     for name in ("accuracy", *scores, *goal, "worst_client_accuracy", "client_accuracy_gap"):
-        numbers = tuple(
-            Measured(
-                name=name,
-                value=e.metrics.get(name),
-                interval=e.intervals.get(name),
-                noise_floor=e.noise_floor.get(name),
-            )
-            for e in evaluations
-        )
+        numbers = tuple(table.get(name) for table in tables)
         worst = name == "worst_client_accuracy"
-        notes = tuple(_worst(one.by_client) for one in metrics) if worst else ()
+        notes = tuple(map(_worst, tables)) if worst else ()
         yield Line(part="all", metric=name, numbers=numbers, notes=notes)
-    both = list(zip(metrics, ranges, strict=True))
-    for attribute, groups in metrics[0].by_group.items():
-        for group in groups:
-            cells = [(m.by_group[attribute][group], r.by_group[attribute][group]) for m, r in both]
+    groups, clients = [t.by_group for t in tables], [t.by_client for t in tables]
+    for attribute, names in groups[0].items():
+        for group in names:
+            slices = [by_group[attribute][group] for by_group in groups]
             for name in GROUP_METRICS:
-                yield _line("group", f"{attribute} {group}", name, cells)
-    for client in metrics[0].by_client:
-        cells = [(m.by_client[client], r.by_client[client]) for m, r in both]
-        violations = [name for name in goal if any(name in values for values, _ in cells)]
+                yield _line("group", f"{attribute} {group}", name, slices)
+    for client in clients[0]:
+        slices = [by_client[client] for by_client in clients]
+        violations = [name for name in goal if any(name in part.numbers for part in slices)]
         for name in ("accuracy", *violations):
-            yield _line("client", client, name, cells)
+            yield _line("client", client, name, slices)
 
 
-def _line(
-    part: Literal["group", "client"],
-    whom: str,
-    name: str,
-    cells: Sequence[tuple[Numbers, dict[str, Bounds]]],
-) -> Line:
-    numbers = (
-        Measured(name=name, value=values.get(name), interval=intervals.get(name))
-        for values, intervals in cells
-    )
-    return Line(part=part, whom=whom, metric=name, numbers=tuple(numbers))
+def _line(part: Literal["group", "client"], whom: str, name: str, slices: Sequence[Slice]) -> Line:
+    numbers = tuple(own.get(name) for own in slices)
+    return Line(part=part, whom=whom, metric=name, numbers=numbers)
 
 
-def _worst(clients: Mapping[str, Numbers]) -> str:
+def _worst(table: MetricTable) -> str:
     """Return the client of lowest accuracy; nothing if no client has one."""
-    accuracies = {n: value for n, c in clients.items() if (value := c["accuracy"]) is not None}
-    return min(accuracies, key=lambda name: accuracies[name], default="")
+    worst = table.worst("accuracy", "clients")
+    return "" if worst is None else worst.name
 
 
 @rc_context(STYLE)

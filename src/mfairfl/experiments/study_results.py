@@ -34,10 +34,11 @@ from mfairfl.experiments.study_tables import (
 from mfairfl.experiments.tabulate import Published, tabulate
 from mfairfl.fairness import frontier
 from mfairfl.fairness.rates import decision_notions
+from mfairfl.fairness.results import MetricTable
 from mfairfl.files import write_atomically
 from mfairfl.runs.figures import save_figure
 from mfairfl.runs.outcome import nearly_constant
-from mfairfl.runs.record import Metrics, RunRecord
+from mfairfl.runs.record import RunRecord
 from mfairfl.runs.reference_records import ReferenceRecord
 from mfairfl.text import markdown_escaped
 
@@ -171,35 +172,33 @@ def _place(trial: Trial) -> dict[str, Any]:
 
 
 def _row(trial: Trial, record: RunRecord | ReferenceRecord) -> dict[str, Any]:
-    evaluation = record.evaluation("test")
-    test, train = evaluation.metrics, record.evaluation("train").metrics
-    floors = evaluation.noise_floor.by_name
+    test, train = record.table("test"), record.table("train")
     # Those of losses have no floor.
     violations = [
-        name for item in decision_notions() if (name := f"{item.name}_violation") in floors
+        name for item in decision_notions() if (name := f"{item.name}_violation") in test.overall
     ]
-    losses = [name for name in test.by_name if name.endswith("_violation") and name not in floors]
+    losses = [n for n in test.overall if n.endswith("_violation") and n not in violations]
     attributes = _attributes(record)
     overall = (*_OVERALL, *violations, *losses, *_CLIENTS, "worst_client_accuracy")
     return {
         **_place(trial),
-        **{name: _number(test[name]) for name in overall},
-        **{name: _number(test.get(name)) for name in _SCORES},
+        **{name: _number(test[name].value) for name in overall},
+        **{name: _number(test.get(name).value) for name in _SCORES},
         **{f"largest_client_{name}": _largest_at_a_client(test, name) for name in violations},
         **{
-            f"{name}[{attribute}]": _number(test.by_attribute[attribute][name])
+            f"{name}[{attribute}]": _number(test.measures(attribute)[name].value)
             for name in violations
             for attribute in (attributes if len(attributes) > 1 else ())
         },
-        **{f"floor_{name}": _number(floors[name]) for name in (*violations, *_CLIENTS)},
+        **{f"floor_{name}": _number(test[name].noise_floor) for name in (*violations, *_CLIENTS)},
         # The best accuracy that any classifier could have at the run's own violations.
         **{
-            f"frontier_{name}": _best(record, name.removesuffix("_violation"), test[name])
+            f"frontier_{name}": _best(record, name.removesuffix("_violation"), test[name].value)
             for name in violations
         },
-        "train_accuracy": _number(train["accuracy"]),
-        **{f"train_{name}": _number(train[name]) for name in violations},
-        "constant_accuracy": _number(evaluation.constant_classifier["accuracy"]),
+        "train_accuracy": _number(train["accuracy"].value),
+        **{f"train_{name}": _number(train[name].value) for name in violations},
+        "constant_accuracy": _number(test.constant_classifier["accuracy"]),
         "pooled_reference": trial.pooled,
         # What makes good numbers doubtful.
         "unsettled": isinstance(record, RunRecord) and "settled" in record.served.note,
@@ -215,9 +214,9 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def _largest_at_a_client(metrics: Metrics, name: str) -> float:
+def _largest_at_a_client(table: MetricTable, name: str) -> float:
     """Return the largest violation on one client's rows, of the clients that have every group."""
-    values = [_number(cell.get(name)) for cell in metrics.by_client.values()]
+    values = [_number(client.get(name).value) for client in table.clients]
     return max((value for value in values if not math.isnan(value)), default=math.nan)
 
 
@@ -287,9 +286,9 @@ def _frontiers(done: FinishedStudy, split: str, notion: str) -> dict[str, tuple[
 def _clients(runs: Sequence[tuple[Trial, RunRecord]]) -> pd.DataFrame:
     return pd.DataFrame(
         [
-            {**_place(trial), "client": name, "accuracy": numbers["accuracy"]}
+            {**_place(trial), "client": client.name, "accuracy": client["accuracy"].value}
             for trial, record in runs
-            for name, numbers in record.metrics["test"].by_client.items()
+            for client in record.table("test").clients
         ]
     )
 

@@ -40,20 +40,12 @@ from mfairfl.fairness.notions import (
     notion,
     register_notion,
 )
+from mfairfl.fairness.rates import constant_classifier
 from mfairfl.fairness.results import Measured, MetricTable, Section, Slice
-from mfairfl.fairness.score_summary import summarise_scores
 from mfairfl.fairness.scores import RowScores, ScoreSums
-from mfairfl.fairness.summary import TallySummary, constant_classifier, summarise
 from mfairfl.fairness.tally import Suppressed, Tally
 from mfairfl.fairness.thresholds import Thresholds, fit_thresholds
-from mfairfl.fairness.uncertainty import (
-    Interval,
-    Intervals,
-    NoiseFloor,
-    intervals,
-    noise_floor,
-    verdict,
-)
+from mfairfl.fairness.uncertainty import Interval, verdict
 
 __all__ = [
     "NOTIONS",
@@ -63,10 +55,8 @@ __all__ = [
     "FrontierPoint",
     "Grouping",
     "Interval",
-    "Intervals",
     "Measured",
     "MetricTable",
-    "NoiseFloor",
     "Notion",
     "RowScores",
     "ScoreHistogram",
@@ -76,7 +66,6 @@ __all__ = [
     "Statistics",
     "Suppressed",
     "Tally",
-    "TallySummary",
     "Thresholds",
     "UndefinedMetricWarning",
     "accuracy",
@@ -103,13 +92,9 @@ __all__ = [
     "false_positive_rate",
     "fit_thresholds",
     "frontier",
-    "intervals",
-    "noise_floor",
     "notion",
     "register_notion",
     "selection_rate",
-    "summarise",
-    "summarise_scores",
     "true_positive_rate",
     "verdict",
     "worst_client_accuracy",

@@ -280,6 +280,28 @@ class AuditCounts:
             withheld=self.withheld + np.where(unsaid, minimum - 1, count),
         )
 
+    def of_client(self, place: int) -> AuditCounts:
+        """Return the counts of one client.
+
+        Examples
+        --------
+        >>> rows = AuditCounts.from_rows(
+        ...     None, [1, 0], sensitive_features=["F", "M"], clients=["a", "b"]
+        ... )
+        >>> rows.of_client(1).decided.sum(), rows.of_client(1).clients
+        (np.int64(1), ('b',))
+        """
+        rows = slice(place, place + 1)
+        return replace(
+            self,
+            decided=self.decided[rows],
+            clients=self.clients[rows],
+            scored=None if self.scored is None else self.scored[rows],
+            sums=None if self.sums is None else self.sums[rows],
+            hidden=self.hidden[rows],
+            withheld=self.withheld[rows],
+        )
+
     def __add__(self, other: AuditCounts) -> AuditCounts:
         same = (self.attributes, self.grid) == (other.attributes, other.grid)
         if not same or (self.sums is None) != (other.sums is None):

@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.rates import CLIENT_SPREADS, PROPORTIONS, client_accuracies, pooled_table
+from mfairfl.fairness.rates import client_number, performance, pooled_table
 from mfairfl.fairness.tally import Tally
-
-Floats = NDArray[np.float64]
 
 
 class UndefinedMetricWarning(UserWarning):
@@ -200,38 +194,9 @@ def best_client_accuracy(
     return _client_metric("best_client_accuracy", y_true, y_pred, sensitive_features, clients)
 
 
-def performance(name: str, table: NDArray[np.float64]) -> tuple[float, str]:
-    """Return one of this module's numbers on a (2, 2) table, and why it would be undefined."""
-    if name == "f1":
-        share = float(PROPORTIONS["jaccard"].value(table))
-        return 2.0 * share / (1.0 + share), PROPORTIONS["jaccard"].needs
-    if name == "balanced_accuracy":
-        sensitivity, miss = PROPORTIONS["true_positive_rate"], PROPORTIONS["false_positive_rate"]
-        value = float(sensitivity.value(table) + 1.0 - miss.value(table)) / 2.0
-        return value, miss.needs if table[1].sum() else sensitivity.needs
-    return float(PROPORTIONS[name].value(table)), PROPORTIONS[name].needs
-
-
 def _number(name: str, y_true: Any, y_pred: Any, features: Any, clients: Any) -> float:
     table = pooled_table(as_tally(y_true, y_pred, features, clients).counts)
     return defined(name, *performance(name, table))
-
-
-CLIENT_NUMBERS: dict[str, Callable[[Floats], Floats]] = {
-    **{name: spread.norm for name, spread in CLIENT_SPREADS.items()},
-    "worst_client_accuracy": lambda accuracies: np.asarray(accuracies.min()),
-    "best_client_accuracy": lambda accuracies: np.asarray(accuracies.max()),
-}
-
-
-def client_number(name: str, tally: Tally) -> tuple[float, str]:
-    """Return one of this module's numbers, and why it would be undefined."""
-    if not tally.clients:
-        return float("nan"), "there are no clients"
-    accuracies = client_accuracies(tally.counts)
-    empty = np.flatnonzero(np.isnan(accuracies))
-    reason = f"client '{tally.clients[empty[0]]}' has no rows" if empty.size else ""
-    return float(CLIENT_NUMBERS[name](accuracies)), reason
 
 
 def _client_metric(name: str, y_true: Any, y_pred: Any, features: Any, clients: Any) -> float:

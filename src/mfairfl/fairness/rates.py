@@ -1,7 +1,7 @@
 """Numbers from counts[…, client, cell, y, ŷ]: the arithmetic behind metrics and intervals.
 
-Everything here is vectorised over leading axes (resampled tallies) and is nan where a rate has no
-rows. Violations and client spreads are a seminorm N of a vector v of rates, from which their
+What takes an array is vectorised over leading axes (resampled tallies), and nan where a rate has
+no rows. Violations and client spreads are a seminorm N of a vector v of rates, from which their
 intervals follow (`mfairfl.fairness.uncertainty`).
 """
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mfairfl.errors import ConfigError, require_known
 from mfairfl.fairness.cells import Cells, Grouping
 from mfairfl.fairness.notions import Notion, available_notions
+from mfairfl.fairness.tally import Tally
 
 Floats = NDArray[np.float64]
 Kind = Literal["violation", "difference", "ratio"]
@@ -73,6 +74,30 @@ PROPORTIONS: dict[str, Proportion] = {
     ),
 }
 
+TABLE_NUMBERS = tuple(name for name in PROPORTIONS if name != "jaccard")
+"""The shares that are measured of each client and of each group."""
+
+OVERALL_NUMBERS = (
+    "accuracy",
+    "balanced_accuracy",
+    "f1",
+    "true_positive_rate",
+    "false_positive_rate",
+    "selection_rate",
+)
+
+
+def performance(name: str, table: NDArray[np.float64]) -> tuple[float, str]:
+    """Return one of `OVERALL_NUMBERS` on a (2, 2) table, and why it would be undefined."""
+    if name == "f1":
+        share = float(PROPORTIONS["jaccard"].value(table))
+        return 2.0 * share / (1.0 + share), PROPORTIONS["jaccard"].needs
+    if name == "balanced_accuracy":
+        sensitivity, miss = PROPORTIONS["true_positive_rate"], PROPORTIONS["false_positive_rate"]
+        value = float(sensitivity.value(table) + 1.0 - miss.value(table)) / 2.0
+        return value, miss.needs if table[1].sum() else sensitivity.needs
+    return float(PROPORTIONS[name].value(table)), PROPORTIONS[name].needs
+
 
 def client_accuracies(counts: NDArray[Any]) -> Floats:
     """Return each client's accuracy, shape (…, K)."""
@@ -108,6 +133,23 @@ CLIENT_SPREADS: dict[str, Spread] = {
     "client_accuracy_std": Spread(client_accuracies, lambda v: np.asarray(v.std(axis=-1)), 0.5),
     "client_accuracy_gap": Spread(client_accuracies, lambda v: np.asarray(np.ptp(v, axis=-1))),
 }
+
+
+CLIENT_NUMBERS: dict[str, Callable[[Floats], Floats]] = {
+    **{name: spread.norm for name, spread in CLIENT_SPREADS.items()},
+    "worst_client_accuracy": lambda accuracies: np.asarray(accuracies.min()),
+    "best_client_accuracy": lambda accuracies: np.asarray(accuracies.max()),
+}
+
+
+def client_number(name: str, tally: Tally) -> tuple[float, str]:
+    """Return one of `CLIENT_NUMBERS`, and why it would be undefined."""
+    if not tally.clients:
+        return float("nan"), "there are no clients"
+    accuracies = client_accuracies(tally.counts)
+    empty = np.flatnonzero(np.isnan(accuracies))
+    reason = f"client '{tally.clients[empty[0]]}' has no rows" if empty.size else ""
+    return float(CLIENT_NUMBERS[name](accuracies)), reason
 
 
 def violation_of(notion: Notion, groupings: Sequence[Grouping]) -> Spread:
@@ -249,6 +291,11 @@ def single_groupings(cells: Cells) -> list[Grouping]:
     return [*cells.groupings(), cells.grouping(*(a.name for a in cells.attributes))]
 
 
+def reported_groupings(cells: Cells) -> list[Grouping]:
+    """Return the groupings whose groups are measured: each attribute, and all crossed."""
+    return single_groupings(cells) or cells.groupings()
+
+
 def measured_groupings(cells: Cells, kind: Kind, attribute: str | None = None) -> list[Grouping]:
     """Return the groupings that a number of this kind compares.
 
@@ -268,3 +315,87 @@ def measured_groupings(cells: Cells, kind: Kind, attribute: str | None = None) -
         return [cells.grouping(*names)]
     require_known("sensitive attribute", [attribute], [*names, "intersection"])
     return [cells.grouping(attribute)]
+
+
+NamedValues = dict[str, tuple[float, str]]
+"""Values by name, nan where undefined, each with the reason why it would be."""
+
+
+def overall_numbers(tally: Tally, *, notions: Sequence[Notion] | None = None) -> NamedValues:
+    """Return the numbers of all rows and of all clients together, without intervals.
+
+    Examples
+    --------
+    >>> tally = Tally.from_predictions([1, 0, 1], [1, 1, 1], sensitive_features=list("abb"))
+    >>> overall_numbers(tally)["selection_rate"][0]
+    1.0
+    """
+    table = pooled_table(tally.counts)
+    numbers = {name: performance(name, table) for name in OVERALL_NUMBERS}
+    if tally.attributes:
+        numbers |= group_numbers(tally, notions)
+    return numbers | {name: client_number(name, tally) for name in CLIENT_NUMBERS}
+
+
+def group_numbers(
+    tally: Tally, notions: Sequence[Notion] | None = None, grouping: Grouping | None = None
+) -> NamedValues:
+    """Return violation, difference and ratio of each notion, of one grouping or of all."""
+    by_kind = {
+        kind: measured_groupings(tally.cells, kind) if grouping is None else [grouping]
+        for kind in KINDS
+    }
+    return {
+        f"{item.name}_{kind}": group_measure(kind, item, tally.counts, groupings)
+        for item in decision_notions(notions)
+        for kind, groupings in by_kind.items()
+    }
+
+
+def client_violations(tally: Tally, notions: Sequence[Notion]) -> list[NamedValues]:
+    """Return every notion's violation on each client's own rows."""
+    groupings, counts = tally.cells.groupings(), tally.counts[:, None]
+    by_client: list[NamedValues] = [{} for _ in tally.clients]
+    for item in notions if groupings and tally.clients else ():
+        values = violation_of(item, groupings).value(counts).tolist()
+        reasons = why_each_undefined(item, counts, groupings)
+        for numbers, value, why in zip(by_client, values, reasons, strict=True):
+            numbers[f"{item.name}_violation"] = value, why
+    return by_client
+
+
+def slice_tables(tally: Tally) -> tuple[Floats, dict[str, Floats]]:
+    """Return label × decision of each client, (K, 2, 2), and of the groups of each grouping."""
+    cells = tally.counts.sum(axis=0).astype(np.float64)
+    by_grouping = {
+        grouping.name: np.stack([cells[members].sum(axis=0) for members in grouping.membership])
+        for grouping in reported_groupings(tally.cells)
+    }
+    return tally.counts.sum(axis=1).astype(np.float64), by_grouping
+
+
+def constant_classifier(tally: Tally, *, majority: int | Tally | None = None) -> Tally:
+    """Return the tally of the classifier that decides one label for every row.
+
+    Parameters
+    ----------
+    tally
+        The rows it is evaluated on.
+    majority
+        The label, or a (training) tally whose more frequent label is taken, 0 on a tie; None takes
+        that of `tally` itself.
+
+    Examples
+    --------
+    >>> tally = Tally.from_predictions([1, 0, 0], [1, 1, 0], sensitive_features=list("abb"))
+    >>> constant_classifier(tally).counts.sum(axis=(0, 1)).tolist()
+    [[2, 0], [1, 0]]
+    """
+    if majority is None or isinstance(majority, Tally):
+        labels = pooled_table((majority or tally).counts).sum(axis=1)
+        majority = int(labels[1] > labels[0])
+    if majority not in (0, 1):
+        raise ConfigError(f"majority = {majority!r}; use 0, 1 or a tally")
+    counts = np.zeros_like(tally.counts)
+    counts[..., majority] = tally.counts.sum(axis=-1)
+    return Tally(counts, tally.clients, tally.attributes)

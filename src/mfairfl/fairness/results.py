@@ -7,13 +7,19 @@ client.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from mfairfl.data.values import DocumentedModel
 from mfairfl.errors import require_known
+
+if TYPE_CHECKING:  # what measures builds on these types
+    from mfairfl.fairness.notions import Notion
+    from mfairfl.fairness.scores import ScoreSums
+    from mfairfl.fairness.tally import Tally
 
 Number = int | float | None
 """None where a number is undefined, for example the accuracy of a client without rows."""
@@ -60,6 +66,10 @@ class Slice(DocumentedModel):
     def __getitem__(self, name: str) -> Measured:
         return self.numbers[name]
 
+    def get(self, name: str) -> Measured:
+        """Return a number; an undefined one if it was not measured."""
+        return self.numbers.get(name) or _absent(name)
+
 
 class Section(DocumentedModel):
     """The groups of one attribute, or of all attributes crossed."""
@@ -68,6 +78,13 @@ class Section(DocumentedModel):
     groups: list[Slice]
     measures: list[Measured]
     """Violation, difference and ratio of every notion on these groups."""
+
+    def led_by(self, notions: Sequence[str]) -> Section:
+        """Return the section with the measures of these notions first."""
+        measures = sorted(
+            self.measures, key=lambda one: one.name.rpartition("_")[0] not in notions
+        )
+        return self.model_copy(update={"measures": measures})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +130,115 @@ class MetricTable:
     clients: list[Slice] = field(default_factory=list)
     constant_classifier: Numbers = field(default_factory=dict)
 
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: Any,
+        y_pred: Any,
+        *,
+        sensitive_features: Any = None,
+        clients: Any = None,
+        probabilities: Any = None,
+        notions: Sequence[Notion] | None = None,
+        level: float = 0.95,
+        draws: int = 2000,
+        seed: int = 0,
+    ) -> MetricTable:
+        """Measure predictions of any model.
+
+        Parameters
+        ----------
+        y_true, y_pred : array (n,)
+            Labels and decisions, 0 or 1 (1 = favourable).
+        sensitive_features : array, frame or dict, optional
+            One column of groups, or several; ``?`` or a missing value is a group not recorded.
+        clients : array (n,), optional
+            The client of each row; without it all rows are one client's, called ``all``.
+        probabilities : array (n,), optional
+            Of y = 1; without them there is no ROC-AUC, log-loss or calibration error.
+        notions, level, draws, seed
+            As in `from_tally`.
+
+        Examples
+        --------
+        >>> table = MetricTable.from_predictions(
+        ...     [1, 0, 1, 0], [1, 0, 0, 0], sensitive_features={"sex": ["F", "F", "M", "M"]}
+        ... )
+        >>> table["demographic_parity_difference"].value
+        0.5
+        >>> table.worst("accuracy", "sex").name
+        'M'
+        """
+        from mfairfl.fairness.measuring import count_predictions  # noqa: PLC0415 - as below
+
+        features = {} if sensitive_features is None else sensitive_features
+        tally, scores = count_predictions(y_true, y_pred, features, clients, probabilities)
+        return cls.from_tally(
+            tally, scores=scores, notions=notions, level=level, draws=draws, seed=seed
+        )
+
+    @classmethod
+    def from_tally(
+        cls,
+        tally: Tally,
+        *,
+        scores: Mapping[str, ScoreSums] | None = None,
+        randomised: bool = False,
+        majority: Tally | None = None,
+        notions: Sequence[Notion] | None = None,
+        level: float = 0.95,
+        draws: int = 2000,
+        seed: int = 0,
+    ) -> MetricTable:
+        """Measure everything that follows from counts of decisions, and from sums of scores.
+
+        Parameters
+        ----------
+        tally : Tally
+            The counts. Expected counts of a randomised predictor are treated as if its decisions
+            had been drawn once, which only widens the intervals.
+        scores : mapping of str to ScoreSums, optional
+            Each client's scores on the same rows; without them there is no ROC-AUC, log-loss or
+            calibration error.
+        randomised : bool
+            Whether a score is the chance of a favourable decision of a model that is drawn.
+        majority : Tally, optional
+            The (training) rows whose more frequent label the constant classifier answers; by
+            default those of `tally` itself.
+        notions : sequence of Notion, optional
+            The notions that are measured; by default every registered one.
+        level : float
+            The confidence level. Every number but differences, ratios, losses and calibration
+            errors has an interval (see `mfairfl.fairness.uncertainty`).
+        draws : int
+            Resampled tallies behind intervals and noise floors; a quarter as many for each
+            client's violations.
+        seed : int
+            Seed of the resampling; the same seed gives the same intervals.
+
+        Examples
+        --------
+        >>> from mfairfl.fairness import Tally
+        >>> tally = Tally.from_predictions(
+        ...     [1, 0] * 50, [1, 0] * 50, sensitive_features=["a", "a", "b", "b"] * 25
+        ... )
+        >>> accuracy = MetricTable.from_tally(tally)["accuracy"]
+        >>> accuracy.value, round(accuracy.interval[0], 3)
+        (1.0, 0.963)
+        """
+        from mfairfl.fairness.measuring import measure_tally  # noqa: PLC0415 - it makes tables
+
+        return measure_tally(
+            tally,
+            scores=scores,
+            randomised=randomised,
+            majority=majority,
+            notions=notions,
+            level=level,
+            draws=draws,
+            seed=seed,
+        )
+
     def __getitem__(self, name: str) -> Measured:
         require_known("number", [name], self.overall)
         return self.overall[name]
@@ -125,8 +251,7 @@ class MetricTable:
         >>> MetricTable(level=0.95, overall={}).get("roc_auc").undefined
         'not measured'
         """
-        absent = Measured(name=name, value=None, undefined="not measured")
-        return self.overall.get(name, absent)
+        return self.overall.get(name) or _absent(name)
 
     @property
     def rows(self) -> int:
@@ -239,3 +364,18 @@ class MetricTable:
                 yield place("group", section.attribute, group.name, group.rows), numbers
         for client in self.clients:
             yield place("client", "", client.name, client.rows), [*client.numbers.values()]
+
+
+def _absent(name: str) -> Measured:
+    return Measured(name=name, value=None, undefined="not measured")
+
+
+def compares_groups(name: str) -> bool:
+    """Return whether a number is a violation, difference or ratio of a notion.
+
+    Examples
+    --------
+    >>> compares_groups("equalized_odds_ratio"), compares_groups("client_accuracy_gap")
+    (True, False)
+    """
+    return name.rpartition("_")[2] in ("violation", "difference", "ratio")

@@ -19,7 +19,7 @@ a client come from the same message.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -30,14 +30,21 @@ from scipy.special import expit, logit, ndtri
 
 from mfairfl.errors import DataError
 from mfairfl.fairness.arrays import binary_column
+from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.histogram import ScoreHistogram, pooled_histogram
-from mfairfl.fairness.rates import divide
+from mfairfl.fairness.notions import Notion
+from mfairfl.fairness.rates import NamedValues, divide, reported_groupings
+from mfairfl.fairness.tally import Tally
+from mfairfl.fairness.uncertainty import Interval
 
 Floats = NDArray[np.float64]
 
+SCORE_NUMBERS = ("roc_auc", "loss", "expected_calibration_error")
 CALIBRATION_BINS = 15
 LOGIT_BINS = 2048
 _CERTAIN = 40.0  # the logit that stands for a probability of 0 or 1: JSON and bins are finite
+_NOT_FINITE = "not every row has a finite score"
+_DRAWN = "the model is drawn at random: its score is the chance of a favourable decision"
 _SMALLEST = float(np.finfo(np.float64).eps)  # what scikit-learn's log_loss takes a 0 for
 
 
@@ -319,3 +326,146 @@ def _finite_logit(p: Floats) -> Floats:
 def _probability_bin(p: Floats) -> NDArray[np.intp]:
     """Return the bin of each probability; one on an edge is in the upper bin."""
     return np.minimum((p * CALIBRATION_BINS).astype(np.intp), CALIBRATION_BINS - 1)
+
+
+class ScoredRows:
+    """Some sets of rows over the same cells: sums of their scores, and how many there are.
+
+    Parameters
+    ----------
+    sums
+        Of each of the P sets.
+    rows
+        How many rows each has, by cell and label, (P, C, 2).
+    lost
+        Why each may have fewer scores than rows.
+    """
+
+    def __init__(
+        self, sums: Sequence[ScoreSums], rows: NDArray[np.int64], lost: Sequence[str]
+    ) -> None:
+        size = rows.shape[1]
+        shape = (len(sums), size, 2, CALIBRATION_BINS)
+        self._binned = np.array([part.rows for part in sums], dtype=np.int64).reshape(shape)
+        self._sums = np.array([part.sums for part in sums], dtype=np.float64).reshape(shape)
+        losses = np.array([part.losses for part in sums], dtype=np.float64)
+        self._losses = losses.reshape(rows.shape)
+        self._areas = roc_aucs([part.histogram for part in sums])
+        self._counts = self._binned.sum(axis=3)
+        complete = (self._counts == rows).all(axis=(1, 2)).tolist()
+        self._missing = [
+            "" if all_there else why for all_there, why in zip(complete, lost, strict=True)
+        ]
+
+    def numbers(
+        self,
+        *,
+        randomised: bool,
+        notions: Sequence[Notion] = (),
+        groupings: Sequence[Grouping] = (),
+    ) -> list[NamedValues]:
+        """Return `SCORE_NUMBERS` of each set, and how far losses of these groups are apart.
+
+        Parameters
+        ----------
+        randomised
+            Whether a score is the chance of a favourable decision of a model that is drawn; that
+            is no probability of the label, so it has no calibration error.
+        notions, groupings
+            Which losses of which groups are compared.
+        """
+        labels = self._counts.sum(axis=1)
+        rows = labels.sum(axis=1)
+        gaps = self._sums.sum(axis=(1, 2)) - self._binned[:, :, 1].sum(axis=1)
+        no_rows = ["" if many else "there are no rows" for many in rows.tolist()]
+        one_label = [f"no row has y = {0 if positives else 1}" for _, positives in labels.tolist()]
+        errors = divide(np.abs(gaps).sum(axis=1), rows)
+        columns = {
+            "roc_auc": (self._areas, one_label),
+            "loss": (divide(self._losses.sum(axis=(1, 2)), rows), no_rows),
+            "expected_calibration_error": (errors, no_rows),
+        }
+        if randomised:
+            drawn = [_DRAWN] * len(rows)
+            columns["expected_calibration_error"] = np.full(len(rows), np.nan), drawn
+        for item in notions if groupings else ():
+            columns[f"{item.name}_violation"] = self._loss_gap(item, groupings)
+        return [
+            {
+                name: (math.nan, missing) if missing else (float(values[i]), reasons[i])
+                for name, (values, reasons) in columns.items()
+            }
+            for i, missing in enumerate(self._missing)
+        ]
+
+    def _loss_gap(self, notion: Notion, groupings: Sequence[Grouping]) -> tuple[Floats, list[str]]:
+        """Return how far a group's mean loss is from the overall one (the paper's Eq. 6)."""
+        gaps, reasons = [], []
+        for event in notion.events:
+            label = np.isin((0, 1), event.labels)
+            for grouping in groupings:
+                overall = self._mean_loss(grouping.compared[:, None] & label)
+                for group, members in zip(grouping.groups, grouping.membership, strict=True):
+                    gaps.append(np.abs(overall - self._mean_loss(members[:, None] & label)))
+                    reasons.append(f"group '{group}' of '{grouping.name}' has no rows")
+        apart = np.stack(gaps, axis=1)
+        first = np.isnan(apart).argmax(axis=1)
+        return apart.max(axis=1), [reasons[place] for place in first.tolist()]
+
+    def _mean_loss(self, chosen: NDArray[np.bool_]) -> Floats:
+        """Return the mean loss of the rows in these (cell, label) entries, (P,)."""
+        total = np.where(chosen, self._losses, 0.0).sum(axis=(1, 2))
+        return divide(total, np.where(chosen, self._counts, 0).sum(axis=(1, 2)))
+
+    def roc_auc_limits(self, level: float) -> list[Interval | None]:
+        """Return the interval of each set's ROC-AUC, None where it is undefined."""
+        labels = self._counts.sum(axis=1)
+        limits: list[Interval | None] = [None] * len(self._missing)
+        defined = [
+            i for i, why in enumerate(self._missing) if not why and not math.isnan(self._areas[i])
+        ]
+        lower, upper = roc_auc_interval(
+            self._areas[defined], labels[defined, 1], labels[defined, 0], level
+        )
+        for i, low, high in zip(defined, lower.tolist(), upper.tolist(), strict=True):
+            limits[i] = Interval(low, high)
+        return limits
+
+
+def scored_rows(
+    tally: Tally, scores: Mapping[str, ScoreSums]
+) -> tuple[ScoredRows, ScoredRows, dict[str, list[ScoredRows]]]:
+    """Return all rows, those of each client, and those of each group of the groupings.
+
+    Where scores of fewer rows than the tally counts have arrived, the numbers are undefined.
+
+    Examples
+    --------
+    >>> tally = Tally.from_predictions([0, 0, 1, 1], [0, 0, 0, 1], sensitive_features=list("abab"))
+    >>> rows = RowScores.from_probabilities([0.1, 0.4, 0.35, 0.8])
+    >>> sums = ScoreSums.from_rows(rows, [0, 1, 0, 1], [0, 0, 1, 1], size=2)
+    >>> together, _, groups = scored_rows(tally, {"all": sums})
+    >>> together.numbers(randomised=False)[0]["roc_auc"][0]
+    0.75
+    >>> groups["sensitive_feature"][0].numbers(randomised=False)[0]["roc_auc"][0]
+    1.0
+    """
+    nothing = ScoreSums.from_rows(RowScores.from_logits([]), [], [], size=tally.cells.size)
+    rows = np.rint(tally.counts.sum(axis=3)).astype(np.int64)
+    by_client = [scores.get(name, nothing) for name in tally.clients]
+    absent = {
+        name: f"the scores of client '{name}' are missing"
+        for name in tally.clients
+        if name not in scores
+    }
+    clients = ScoredRows(by_client, rows, [absent.get(n, _NOT_FINITE) for n in tally.clients])
+    lost = next(iter(absent.values()), _NOT_FINITE)
+    total, together = pooled_scores([nothing, *by_client]), rows.sum(axis=0)
+    groups = {
+        grouping.name: [
+            ScoredRows([total.of_cells(members)], together[None, members], [lost])
+            for members in grouping.membership
+        ]
+        for grouping in reported_groupings(tally.cells)
+    }
+    return ScoredRows([total], together[None], [lost]), clients, groups

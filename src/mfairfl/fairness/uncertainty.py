@@ -25,30 +25,29 @@ nothing (its limits are 0 and 1): too little data gives a wide interval, not a n
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.notions import Notion
 from mfairfl.fairness.rates import (
     CLIENT_SPREADS,
     PROPORTIONS,
+    NamedValues,
     client_accuracies,
     compared_counts,
-    decision_notions,
     divide,
     pooled_table,
-    single_groupings,
     violation_of,
 )
 from mfairfl.fairness.resampling import (
     OWN_STRATA,
+    DrawnGroups,
     accuracy_spreads,
     decided,
     each_resampled,
@@ -56,22 +55,12 @@ from mfairfl.fairness.resampling import (
     resampled_together,
     smoothed,
     strata,
-)
-from mfairfl.fairness.summary import (
-    TABLE_NUMBERS,
-    defined_values,
-    each_table,
-    overall_numbers,
-    table_rows,
+    violation_limits,
 )
 from mfairfl.fairness.tally import Tally
-from mfairfl.fairness.violation_limits import DrawnGroups, violation_limits
 
 Floats = NDArray[np.float64]
-Numbers = Mapping[str, float | None]
-Drawn = dict[str, NDArray[np.int64]]
 Verdict = Literal["met", "not met", "too few rows to tell"]
-_PER_CLIENT = 4  # there may be hundreds of clients: each is drawn so many times less
 
 
 class Interval(NamedTuple):
@@ -84,96 +73,6 @@ class Interval(NamedTuple):
 Limits = dict[str, Interval | None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intervals:
-    """The intervals of a summary's numbers but differences and ratios; None where undefined."""
-
-    level: float
-    values: dict[str, Interval | None]
-    by_attribute: dict[str, dict[str, Interval | None]] = field(default_factory=dict)
-    by_client: dict[str, dict[str, Interval | None]] = field(default_factory=dict)
-    by_group: dict[str, dict[str, dict[str, Interval | None]]] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain data; an interval is a pair (lower, upper)."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NoiseFloor:
-    """The mean a violation would have under exact fairness; None where undefined."""
-
-    values: dict[str, float | None]
-    by_attribute: dict[str, dict[str, float | None]] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain dicts."""
-        return asdict(self)
-
-
-def intervals(
-    tally: Tally,
-    *,
-    level: float = 0.95,
-    draws: int = 2000,
-    seed: int = 0,
-    notions: Sequence[Notion] | None = None,
-) -> Intervals:
-    """Return a confidence interval for every number of `summarise` but differences and ratios.
-
-    Parameters
-    ----------
-    tally
-        The counts. Expected counts of a randomised predictor are treated as if its decisions had
-        been drawn once, which only widens the intervals.
-    level
-        The confidence level.
-    draws
-        Resampled tallies for the seminorms; a quarter as many for each client's violations.
-    seed
-        Seed of the resampling; the same seed gives the same intervals.
-    notions
-        The notions that are measured; by default every registered one.
-
-    Examples
-    --------
-    >>> tally = Tally.from_predictions([1, 0] * 50, [1, 0] * 50, sensitive_features=["a"] * 100)
-    >>> found = intervals(tally).values["accuracy"]
-    >>> round(found.lower, 3), found.upper
-    (0.963, 1.0)
-    """
-    if not 0.0 < level < 1.0:
-        raise ConfigError(f"level = {level}; use a number between 0 and 1, such as 0.95")
-    if draws < 1:
-        raise ConfigError(f"draws = {draws}; use 1000 or more")
-    rng, chosen = np.random.default_rng(seed), decision_notions(notions)
-    around, groupings = Resampling(rng, level, draws), tally.cells.groupings()
-    numbers = defined_values(overall_numbers(tally, notions=notions))
-    # Group numbers do not depend on who holds a row, client numbers not on its cell: each is
-    # smoothed where its own rates are.
-    values = around.client_spreads(numbers, tally.counts)
-    values |= _overall_intervals(tally, level) | _extreme_client_intervals(tally, level)
-    if groupings:
-        values |= around.violations(chosen, groupings, tally.counts)
-    by_attribute = {
-        one.name: around.violations(chosen, [one], tally.counts)
-        for one in single_groupings(tally.cells)
-    }
-    by_client, by_group = each_table(tally, lambda tables: _table_intervals(tables, level))
-    if groupings and tally.clients:
-        each = Resampling(rng, level, -(-draws // _PER_CLIENT))
-        found = each.client_violations(chosen, groupings, tally.counts)
-        for client, own_violations in zip(tally.clients, found, strict=True):
-            by_client[client] |= own_violations
-    return Intervals(
-        level=level,
-        values={name: values[name] for name in numbers if name in values},
-        by_attribute=by_attribute,
-        by_client=by_client,
-        by_group=by_group,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Resampling:
     """Intervals of seminorms from resampled tallies."""
@@ -182,7 +81,7 @@ class Resampling:
     level: float
     draws: int
 
-    def client_spreads(self, numbers: Numbers, counts: NDArray[Any]) -> Limits:
+    def client_spreads(self, numbers: NamedValues, counts: NDArray[Any]) -> Limits:
         """Return an interval around each number that compares clients."""
         tables = counts.sum(axis=1, keepdims=True)
         rows = tables.sum(axis=(2, 3))
@@ -195,12 +94,13 @@ class Resampling:
         elif rows.size and rows.all():
             sizes = np.rint(rows[:, 0]).astype(np.int64)
             away = accuracy_spreads(sizes, client_accuracies(smooth), self.draws, self.rng)
-        found: Limits = dict.fromkeys(CLIENT_SPREADS)
+        limits: Limits = {}
         for name, spread in CLIENT_SPREADS.items():
-            if (value := numbers[name]) is not None:
+            value, _ = numbers[name]
+            if not math.isnan(value):
                 q = float(np.quantile(away[name], self.level, method="higher"))
-                found[name] = Interval(max(0.0, value - q), min(spread.largest, value + q))
-        return found
+                limits[name] = Interval(max(0.0, value - q), min(spread.largest, value + q))
+        return limits
 
     def violations(
         self, notions: Sequence[Notion], groupings: Sequence[Grouping], counts: NDArray[Any]
@@ -211,13 +111,13 @@ class Resampling:
         smooth = smoothed(tables, sizes, self._pseudo)
         drawn = resampled_together(smooth, self.draws, self.rng)[None]
         groups = [DrawnGroups.of(grouping, drawn) for grouping in groupings]
-        found = {}
+        limits = {}
         for item in notions:
             vector = violation_of(item, groupings).vector
             around = vector(tables[None]), vector(smooth[None])
             ends = violation_limits(item, *around, groups, self.level)
-            found[f"{item.name}_violation"] = _interval(*(float(end[0]) for end in ends))
-        return found
+            limits[f"{item.name}_violation"] = interval(*(float(end[0]) for end in ends))
+        return limits
 
     def client_violations(
         self, notions: Sequence[Notion], groupings: Sequence[Grouping], counts: NDArray[Any]
@@ -238,89 +138,79 @@ class Resampling:
                 limits[i][:, some] = violation_limits(
                     item, entries[some], centre[some], groups, self.level
                 )
-        columns = {
-            f"{item.name}_violation": _interval_column(*ends[:, places])
-            for item, ends in zip(notions, limits, strict=True)
-        }
-        return table_rows(columns, len(counts))
+        names = [f"{item.name}_violation" for item in notions]
+        by_notion = [interval_column(*ends[:, places]) for ends in limits]
+        return [
+            {name: column[k] for name, column in zip(names, by_notion, strict=True)}
+            for k in range(len(counts))
+        ]
 
     @property
     def _pseudo(self) -> float:
         return float(ndtri(0.5 + self.level / 2.0)) ** 2
 
 
-def noise_floor(
-    tally: Tally, *, draws: int = 2000, seed: int = 0, notions: Sequence[Notion] | None = None
-) -> NoiseFloor:
-    """Return what each violation would be on average if the decisions were exactly fair.
+class FairDecisions:
+    """Noise floors: the mean of each violation if the decisions were exactly fair.
 
     Decisions are drawn anew for the same rows at rates that are equal by construction: the overall
     selection rate (demographic parity), the overall rate of each label (equalized odds, equal
     opportunity), the overall error rate (accuracy parity, client spreads). A measured violation
     near its floor is indistinguishable from fairness on this many rows. Groups are simulated on
     the rows that are compared: those of which an attribute is recorded.
-
-    Parameters
-    ----------
-    tally
-        The counts: sizes and overall rates are taken from it.
-    draws, seed
-        Number of simulated tallies, and their seed.
-    notions
-        The notions that are measured; by default every registered one.
-
-    Examples
-    --------
-    >>> tally = Tally.from_predictions([1, 0] * 50, [1, 0] * 50, sensitive_features=["a"] * 100)
-    >>> noise_floor(tally).values["demographic_parity_violation"]
-    0.0
     """
-    if draws < 1:
-        raise ConfigError(f"draws = {draws}; use 1000 or more")
-    rng = np.random.default_rng(seed)
-    groupings = tally.cells.groupings()
-    everyone = compared_counts(tally.counts, groupings) if groupings else tally.counts
-    simulated = simulated_fair(everyone, draws, rng)
-    by_client = _fair_client_spreads(tally, draws, rng)
 
-    def floor(found: Floats) -> float | None:
-        mean = float(found.mean())
-        return None if math.isnan(mean) else mean
+    def __init__(self, tally: Tally, draws: int, rng: np.random.Generator) -> None:
+        groupings = tally.cells.groupings()
+        self._tally, self._draws, self._rng = tally, draws, rng
+        self._compared = compared_counts(tally.counts, groupings) if groupings else tally.counts
+        self._drawn = simulated_fair(self._compared, draws, rng)
 
-    def floors(compared: Sequence[Grouping], drawn: Drawn) -> dict[str, float | None]:
+    def client_spreads(self) -> dict[str, float | None]:
+        """Return the floor of each number that compares clients, if all err at the same rate."""
+        counts = self._tally.counts
+        if not self._tally.clients:
+            return {}
+        rows = np.rint(counts.sum(axis=-1)).astype(np.int64)
+        fair, sizes = _fair_rates(counts, "error"), rows.sum(axis=(1, 2))
+        if len(sizes) <= OWN_STRATA:
+            drawn = decided(rows.sum(axis=1, keepdims=True), fair, self._draws, self._rng)
+            spreads = {name: spread.value(drawn) for name, spread in CLIENT_SPREADS.items()}
+        elif sizes.all():
+            chances = np.full(len(sizes), fair[1])
+            spreads = accuracy_spreads(sizes, chances, self._draws, self._rng)
+        else:
+            spreads = {name: np.full(self._draws, np.nan) for name in CLIENT_SPREADS}
+        return {name: _mean(values) for name, values in spreads.items()}
+
+    def violations(
+        self, notions: Sequence[Notion], groupings: Sequence[Grouping]
+    ) -> dict[str, float | None]:
+        """Return the floor of each notion's violation between these groups."""
+        compared = compared_counts(self._tally.counts, groupings)
+        drawn = self._drawn
+        if not np.array_equal(compared, self._compared):
+            drawn = simulated_fair(compared, self._draws, self._rng)
         return {
-            f"{item.name}_violation": floor(
-                violation_of(item, compared).value(drawn[fair_kind(item)])
+            f"{item.name}_violation": _mean(
+                violation_of(item, groupings).value(drawn[fair_kind(item)])
             )
-            for item in decision_notions(notions)
+            for item in notions
         }
 
-    values = floors(groupings, simulated) if groupings else {}
-    values |= {name: floor(found) for name, found in by_client.items()}
-    by_attribute = {}
-    for grouping in single_groupings(tally.cells):
-        own = compared_counts(tally.counts, [grouping])
-        same = np.array_equal(own, everyone)
-        drawn = simulated if same else simulated_fair(own, draws, rng)
-        by_attribute[grouping.name] = floors([grouping], drawn)
-    return NoiseFloor(values=values, by_attribute=by_attribute)
+
+def _mean(values: Floats) -> float | None:
+    mean = float(values.mean())
+    return None if math.isnan(mean) else mean
 
 
-def _fair_client_spreads(tally: Tally, draws: int, rng: np.random.Generator) -> dict[str, Floats]:
-    """Return draws of each number that compares clients, if all err at the overall rate."""
-    rows, fair = (
-        np.rint(tally.counts.sum(axis=-1)).astype(np.int64),
-        _fair_rates(tally.counts, "error"),
-    )
-    if not tally.clients:
-        return {}
-    if len(tally.clients) <= OWN_STRATA:
-        drawn = decided(rows.sum(axis=1, keepdims=True), fair, draws, rng)
-        return {name: spread.value(drawn) for name, spread in CLIENT_SPREADS.items()}
-    sizes = rows.sum(axis=(1, 2))
-    if not sizes.all():
-        return {name: np.full(draws, np.nan) for name in CLIENT_SPREADS}
-    return accuracy_spreads(sizes, np.full(len(sizes), fair[1]), draws, rng)
+def simulated_fair(
+    counts: NDArray[Any], draws: int, rng: np.random.Generator
+) -> dict[str, NDArray[np.int64]]:
+    """Return, for each kind of fairness, decisions that have it on the rows of the tally."""
+    rows = np.rint(counts.sum(axis=-1)).astype(np.int64).sum(axis=0, keepdims=True)
+    kinds = ("selection", "label", "error")
+    return {kind: decided(rows, _fair_rates(counts, kind), draws, rng) for kind in kinds}
 
 
 def verdict(found: Interval | float | None, tolerance: float) -> Verdict:
@@ -341,10 +231,10 @@ def verdict(found: Interval | float | None, tolerance: float) -> Verdict:
     """
     if found is None:
         return "too few rows to tell"
-    ends = found if isinstance(found, Interval) else Interval(found, found)
-    if ends.upper <= tolerance:
+    lower, upper = found if isinstance(found, tuple) else (found, found)
+    if upper <= tolerance:
         return "met"
-    return "not met" if ends.lower > tolerance else "too few rows to tell"
+    return "not met" if lower > tolerance else "too few rows to tell"
 
 
 def _group_sizes(rows: NDArray[Any], groupings: Sequence[Grouping]) -> Floats:
@@ -358,46 +248,37 @@ def _group_sizes(rows: NDArray[Any], groupings: Sequence[Grouping]) -> Floats:
     return smallest
 
 
-def _overall_intervals(tally: Tally, level: float) -> dict[str, Interval | None]:
+def overall_limits(tally: Tally, level: float) -> Limits:
+    """Return the intervals of all shares of rows, of F1 and balanced accuracy, and of clients."""
     table = pooled_table(tally.counts)
-    limits = {name: wilson(*p.counts(table), level) for name, p in PROPORTIONS.items()}
-    found = {name: _interval(*limits[name]) for name in PROPORTIONS}
-    lower, upper = limits["jaccard"]
-    found["f1"] = _interval(2.0 * lower / (1.0 + lower), 2.0 * upper / (1.0 + upper))
+    ends = {name: wilson(*p.counts(table), level) for name, p in PROPORTIONS.items()}
+    limits = {name: interval(*ends[name]) for name in PROPORTIONS}
+    lower, upper = ends["jaccard"]
+    limits["f1"] = interval(2.0 * lower / (1.0 + lower), 2.0 * upper / (1.0 + upper))
     hit = PROPORTIONS["true_positive_rate"].value(table)
     miss = PROPORTIONS["false_positive_rate"].value(table)
-    hit_low, hit_high = limits["true_positive_rate"]
-    miss_low, miss_high = limits["false_positive_rate"]
+    hit_low, hit_high = ends["true_positive_rate"]
+    miss_low, miss_high = ends["false_positive_rate"]
     balanced = (hit + 1.0 - miss) / 2.0
     down = np.hypot(hit - hit_low, miss_high - miss) / 2.0
     up = np.hypot(hit_high - hit, miss - miss_low) / 2.0
-    found["balanced_accuracy"] = _interval(balanced - down, balanced + up)
-    return found
+    limits["balanced_accuracy"] = interval(balanced - down, balanced + up)
+    if tally.clients:
+        tables = tally.counts.sum(axis=1).astype(np.float64)
+        together = level ** (1.0 / len(tally.clients))
+        lower, upper = wilson(*PROPORTIONS["accuracy"].counts(tables), together)
+        limits["worst_client_accuracy"] = interval(lower.min(), upper.min())
+        limits["best_client_accuracy"] = interval(lower.max(), upper.max())
+    return limits
 
 
-def _extreme_client_intervals(tally: Tally, level: float) -> dict[str, Interval | None]:
-    names = ("worst_client_accuracy", "best_client_accuracy")
-    if not tally.clients:
-        return dict.fromkeys(names)
-    tables = tally.counts.sum(axis=1).astype(np.float64)
-    together = level ** (1.0 / len(tally.clients))
-    lower, upper = wilson(*PROPORTIONS["accuracy"].counts(tables), together)
-    worst, best = _interval(lower.min(), upper.min()), _interval(lower.max(), upper.max())
-    return dict(zip(names, (worst, best), strict=True))
+def interval_column(lower: Floats, upper: Floats) -> list[Interval | None]:
+    """Return an interval for each pair of limits, None where they are nan."""
+    return [interval(*ends) for ends in zip(lower.tolist(), upper.tolist(), strict=True)]
 
 
-def _table_intervals(tables: Floats, level: float) -> list[Limits]:
-    """Return the intervals of each of the (T, 2, 2) tables."""
-    limits = {name: wilson(*PROPORTIONS[name].counts(tables), level) for name in TABLE_NUMBERS}
-    columns = {name: _interval_column(*ends) for name, ends in limits.items()}
-    return table_rows(columns, len(tables))
-
-
-def _interval_column(lower: Floats, upper: Floats) -> list[Interval | None]:
-    return [_interval(*ends) for ends in zip(lower.tolist(), upper.tolist(), strict=True)]
-
-
-def _interval(lower: Any, upper: Any) -> Interval | None:
+def interval(lower: Any, upper: Any) -> Interval | None:
+    """Return the interval with these limits, None if they are nan."""
     return None if math.isnan(lower) else Interval(float(lower), float(upper))
 
 
@@ -420,13 +301,6 @@ def wilson(successes: Any, trials: Any, level: float = 0.95) -> tuple[Floats, Fl
     return lower, upper
 
 
-def simulated_fair(counts: NDArray[Any], draws: int, rng: np.random.Generator) -> Drawn:
-    """Return, for each kind of fairness, decisions that have it on the rows of the tally."""
-    rows = np.rint(counts.sum(axis=-1)).astype(np.int64).sum(axis=0, keepdims=True)
-    kinds = ("selection", "label", "error")
-    return {kind: decided(rows, _fair_rates(counts, kind), draws, rng) for kind in kinds}
-
-
 def fair_kind(notion: Notion) -> str:
     """Return the kind of decisions that have no violation: equal in each label suffices or not."""
     whole = any(len(event.labels) == 2 for event in notion.events)
@@ -444,6 +318,39 @@ def _fair_rates(counts: NDArray[Any], kind: str) -> Floats:
     }
     # nan only where there are no rows to draw for.
     return np.asarray(np.nan_to_num(rates[kind]))
+
+
+Counted = tuple[float, float]
+"""Rows that count as hits, and all rows."""
+
+
+def share_change(before: Counted, after: Counted, *, level: float = 0.95) -> Interval | None:
+    """Return an interval of the change of a share, None if either has no rows.
+
+    Newcombe's hybrid score interval for independent samples (1998, method 10). If both shares are
+    of the same rows and hits tend to coincide, as those of two models do, it is too wide.
+
+    Parameters
+    ----------
+    before, after
+        Hits and rows.
+    level
+        The confidence level.
+
+    Examples
+    --------
+    >>> found = share_change((48, 80), (56, 70))
+    >>> round(found.lower, 4), round(found.upper, 4)
+    (0.0524, 0.3339)
+    """
+    if before[1] <= 0 or after[1] <= 0:
+        return None
+    old, new = before[0] / before[1], after[0] / after[1]
+    old_low, old_high = map(float, wilson(*before, level))
+    new_low, new_high = map(float, wilson(*after, level))
+    down = math.hypot(new - new_low, old_high - old)
+    up = math.hypot(new_high - new, old - old_low)
+    return Interval(new - old - down, new - old + up)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

@@ -20,8 +20,8 @@ from mfairfl.data.predictions import PredictionColumns
 from mfairfl.data.values import DocumentedModel, Text
 from mfairfl.errors import ConfigError, first_problem, require_known
 from mfairfl.fairness.audit_counts import ScoreGrid
+from mfairfl.fairness.audit_numbers import needs_label
 from mfairfl.fairness.notions import notion
-from mfairfl.report.audit.numbers import needs_label
 
 NOT_STATED = "not stated"
 ALL = "all"

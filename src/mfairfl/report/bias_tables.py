@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.audit_counts import AuditCounts
+from mfairfl.fairness.audit_numbers import Outcomes, RateBounds, fitting
 from mfairfl.fairness.rates import PROPORTIONS
 from mfairfl.fairness.results import Measured, Number
 from mfairfl.fairness.uncertainty import Interval, holm, wilson
 from mfairfl.geometry.robust import lower_median
-from mfairfl.report.audit.bounds import Outcomes, RateBounds, fitting
 from mfairfl.report.audit_settings import AuditSettings
 from mfairfl.report.document import BiasRow, BiasTable
 from mfairfl.report.significance import Share, fisher, ratio_interval

@@ -13,7 +13,6 @@ from mfairfl.report.compared import baseline_of, compared_models
 from mfairfl.report.definitions import defined
 from mfairfl.report.document import Document
 from mfairfl.report.headline import run_headline
-from mfairfl.report.numbers import client_slices, group_sections, overall_numbers
 from mfairfl.report.reported_run import read_runs
 from mfairfl.report.run_facts import (
     altered_files,
@@ -58,19 +57,19 @@ def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) 
     wanted = [known_reference(name) for name in dict.fromkeys(references)]
     subjects = read_runs(runs)
     run, baseline = subjects[0], baseline_of(subjects)
-    found, aim = run.found, run.aim
+    table, aim = run.table, run.aim
     compared = compared_models(subjects, fit_on_rows_of(run.record, wanted))
     changes = [] if baseline is None else changes_between(baseline, run)
     report = Document(
         kind="report",
         mfairfl=__version__,
         split=run.split,
-        level=found.intervals.level,
+        level=table.level,
         goal=list(aim.measures),
         headline=run_headline(run, baseline, changes, altered_files(run)),
-        overall=overall_numbers(found),
-        sections=group_sections(found, aim.notions),
-        clients=client_slices(found),
+        overall=[*table.overall.values()],
+        sections=[section.led_by(aim.notions) for section in table.sections],
+        clients=table.clients,
         compared=compared,
         changes=changes,
         baseline="" if baseline is None else baseline.name,

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from mfairfl.fairness.rates import PROPORTIONS, pooled_table
+from mfairfl.fairness.rates import PROPORTIONS, pooled_table, reported_groupings, slice_tables
 from mfairfl.fairness.results import Bounds, Number
-from mfairfl.fairness.share_change import share_change
-from mfairfl.fairness.summary import each_table
+from mfairfl.fairness.uncertainty import share_change
 from mfairfl.report.document import Change
 from mfairfl.report.reported_run import ReportedRun
 
@@ -31,7 +30,7 @@ Tables = Mapping[tuple[str, ...], Any]
 
 def changes_between(baseline: ReportedRun, run: ReportedRun) -> list[Change]:
     """Return the changes of all rows, of every group and of every client, on the same rows."""
-    level = run.found.intervals.level
+    level = run.table.level
     tables = _tables(baseline), _tables(run)
     slices = [_slices(baseline, run), _slices(run, run)]
     return [
@@ -43,19 +42,19 @@ def changes_between(baseline: ReportedRun, run: ReportedRun) -> list[Change]:
 
 def _slices(run: ReportedRun, judged: ReportedRun) -> dict[_Whom, dict[str, Number]]:
     """Return the numbers that may have changed; the goal is that of the judged run."""
-    metrics, goal = run.found.metrics, judged.aim.measures
-    measured = judged.aim.measured(run.record.task, run.found, run.tally)
-    everyone = {name: metrics.get(name) for name in _ALL}
+    table, goal = run.table, judged.aim.measures
+    measured = judged.aim.measured(run.record.task, table, run.tally)
+    everyone = {name: table.get(name).value for name in _ALL}
     everyone |= {name: one.value for name, one in measured.items()}
     found = {_Whom("all", "everyone", ()): everyone}
-    for attribute, groups in metrics.by_group.items():
+    for attribute, groups in table.by_group.items():
         for group, own in groups.items():
             whom = _Whom("group", f"{attribute} {group}", (attribute, group))
-            found[whom] = {name: own.get(name) for name in _SLICE}
+            found[whom] = {name: own.get(name).value for name in _SLICE}
     # A client's violations are recorded for all attributes together, and for nothing else.
     each = (*_SLICE, *(goal if judged.aim.recorded_under(run.record.task) == "" else ()))
-    for client, own in metrics.by_client.items():
-        found[_Whom("client", client, (client,))] = {name: own.get(name) for name in each}
+    for client, own in table.by_client.items():
+        found[_Whom("client", client, (client,))] = {name: own.get(name).value for name in each}
     return found
 
 
@@ -63,11 +62,15 @@ def _tables(run: ReportedRun) -> Tables:
     """Return label × decision of everyone, of each client and of each group."""
     if run.tally is None:
         return {}
-    clients, groups = each_table(run.tally, lambda table: table)
+    clients, groups = slice_tables(run.tally)
     return {
         (): pooled_table(run.tally.counts),
-        **{(name,): table for name, table in clients.items()},
-        **{(a, g): table for a, own in groups.items() for g, table in own.items()},
+        **{(name,): table for name, table in zip(run.tally.clients, clients, strict=True)},
+        **{
+            (grouping.name, group): table
+            for grouping in reported_groupings(run.tally.cells)
+            for group, table in zip(grouping.groups, groups[grouping.name], strict=True)
+        },
     }
 
 

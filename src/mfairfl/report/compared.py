@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 
-from mfairfl.fairness.goal_violation import goal_violation
-from mfairfl.fairness.results import Measured
-from mfairfl.fairness.summary import constant_classifier
+from mfairfl.fairness.rates import constant_classifier, group_measure
+from mfairfl.fairness.results import Measured, MetricTable
 from mfairfl.report.document import ComparedModel
 from mfairfl.report.reported_run import Aim, ReportedRun
 from mfairfl.report.wording import known_notion
-from mfairfl.runs.record import Evaluation
 from mfairfl.runs.reference_records import ReferenceRecord
 from mfairfl.runs.side_by_side import different_rows
 
@@ -53,7 +52,7 @@ def compared_models(
 
 
 def _run(run: ReportedRun, judged: ReportedRun, aim: Aim) -> ComparedModel:
-    goal = aim.measured(run.record.task, run.found, run.tally)
+    goal = aim.measured(run.record.task, run.table, run.tally)
     key = "" if run is judged else different_rows(judged.record, run.record)
     notes = [f"measured on other rows ({key} differs)"] if key else []
     if run.split != judged.split:
@@ -62,7 +61,7 @@ def _run(run: ReportedRun, judged: ReportedRun, aim: Aim) -> ComparedModel:
         name=run.name,
         kind="this" if run is judged else "run",
         same_rows=not notes,
-        numbers=_numbers(run.found, goal, aim if _standard(aim, run) else None),
+        numbers=_numbers(run.table, goal, aim if _standard(aim, run) else None),
         note="; ".join(notes),
     )
 
@@ -74,7 +73,7 @@ def _standard(aim: Aim, run: ReportedRun) -> bool:
 
 def _constant(judged: ReportedRun, aim: Aim) -> ComparedModel:
     """Return the classifier that gives everyone the commoner train label."""
-    recorded = judged.found.constant_classifier
+    recorded = judged.table.constant_classifier
     numbers = {
         name: Measured(name=name, value=recorded.get(name))
         for name in (*_BEFORE, *aim.measures, *_AFTER)
@@ -87,9 +86,10 @@ def _constant(judged: ReportedRun, aim: Aim) -> ComparedModel:
         for name in aim.notions:
             item = known_notion(name)
             if item is not None and item.statistic != "loss":
-                value = goal_violation(everyone, item, groupings, draws=1).value
+                value, _ = group_measure("violation", item, everyone.counts, groupings)
                 measure = f"{name}_violation"
-                numbers[measure] = Measured(name=measure, value=value)
+                shown = None if math.isnan(value) else value
+                numbers[measure] = Measured(name=measure, value=shown)
     return ComparedModel(
         name="constant classifier",
         kind="constant",
@@ -100,39 +100,27 @@ def _constant(judged: ReportedRun, aim: Aim) -> ComparedModel:
 
 
 def _reference(one: ReferenceRecord, judged: ReportedRun) -> ComparedModel:
-    found, aim = one.evaluation(judged.split), judged.aim
-    goal = aim.measured(one.task, found, one.tallies.get(judged.split))
+    table, aim = one.table(judged.split), judged.aim
+    goal = aim.measured(one.task, table, one.tallies.get(judged.split))
     return ComparedModel(
         name=f"{one.reference} (pooled)",
         kind="reference",
         same_rows=True,
-        numbers=_numbers(found, goal, aim if _standard(aim, judged) else None),
+        numbers=_numbers(table, goal, aim if _standard(aim, judged) else None),
         note="fitted to the rows of all clients in one place: not federated",
     )
 
 
 def _numbers(
-    found: Evaluation, goal: Mapping[str, Measured], aim: Aim | None
+    table: MetricTable, goal: Mapping[str, Measured], aim: Aim | None
 ) -> dict[str, Measured]:
     """Return the numbers that models are compared by; of an `aim` also difference and ratio."""
     between = [f"{name}_{kind}" for name in (aim.notions if aim else ()) for kind in _KINDS]
-    before, after = _recorded(found, _BEFORE), _recorded(found, (*between, *_AFTER))
+    before, after = (
+        {name: table[name] for name in names if name in table.overall}
+        for names in (_BEFORE, (*between, *_AFTER))
+    )
     return {**before, **goal, **after}
 
 
 _KINDS = ("difference", "ratio")
-
-
-def _recorded(found: Evaluation, names: Iterable[str]) -> dict[str, Measured]:
-    metrics = found.metrics
-    return {
-        name: Measured(
-            name=name,
-            value=metrics.get(name),
-            interval=found.intervals.get(name),
-            noise_floor=found.noise_floor.get(name),
-            undefined=metrics.undefined.get(name, ""),
-        )
-        for name in names
-        if name in metrics.by_name
-    }

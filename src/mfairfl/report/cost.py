@@ -35,7 +35,7 @@ def cost_sentence(
     where = f"Against {baseline.name} on the same {run.rows:,} {run.split} rows"
     if not accuracy or accuracy[0].change is None:
         return f"{where}, what fairness cost is not known: accuracy is undefined on them."
-    level = run.found.intervals.level
+    level = run.table.level
     parts = [_accuracy(accuracy[0], level), _losers(run, changes)]
     said = ", ".join(filter(None, parts))
     return "; ".join(filter(None, [f"{where}, {said}", _bought(run, changes)])) + "."
@@ -85,7 +85,7 @@ def _is_judged(run: ReportedRun, change: Change) -> bool:
     known = {
         f"{attribute} {group}"
         for attribute in run.aim.attributes
-        for group in run.found.metrics.by_group.get(attribute, {})
+        for group in run.table.by_group.get(attribute, {})
     }
     return change.whom in known
 

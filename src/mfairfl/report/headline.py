@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from mfairfl.fairness.results import Measured, Section
+from mfairfl.fairness.results import Measured, MetricTable, Section
 from mfairfl.report.audit_settings import NOT_STATED, AuditSettings
 from mfairfl.report.cost import cost_sentence
 from mfairfl.report.document import Change, Headline, Judgement, RowFacts
@@ -12,7 +12,6 @@ from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.verdict import VerdictTerms, judge, verdict_sentence
 from mfairfl.report.wording import and_list, compared_in, percent
 from mfairfl.runs.outcome import AdviceSettings, model_warnings, nearly_constant
-from mfairfl.runs.record import Evaluation
 from mfairfl.text import some_of
 
 FEW_ROWS = 30
@@ -58,10 +57,10 @@ def run_headline(
 
 def run_judgements(run: ReportedRun) -> list[Judgement]:
     """Judge every notion of a run's goal by the tolerance that was set before training."""
-    measures = run.aim.measured(run.record.task, run.found, run.tally)
+    measures = run.aim.measured(run.record.task, run.table, run.tally)
     terms = VerdictTerms(
         tolerance=run.asked.verdict_tolerance,
-        level=run.found.intervals.level,
+        level=run.table.level,
         set_when="before training",
         remedy="(--verdict-tolerance 0.05 would set one; then train again)",
         obstacle=""
@@ -79,7 +78,7 @@ def _run_caution(run: ReportedRun) -> str:
     if run.tally is None:
         return ""
     settings = AdviceSettings.of(run.record)
-    lines = model_warnings(run.found, run.tally, settings, rows=f"{run.split} rows")
+    lines = model_warnings(run.table, run.tally, settings, rows=f"{run.split} rows")
     return lines[0].partition(". ")[0] if lines else ""
 
 
@@ -127,13 +126,7 @@ def _run_warnings(run: ReportedRun, altered: Sequence[str]) -> list[str]:
 # ------------------------------------------------------------------ an audit
 
 
-def audit_headline(
-    settings: AuditSettings,
-    rows: RowFacts,
-    evaluation: Evaluation,
-    overall: Sequence[Measured],
-    sections: Sequence[Section],
-) -> Headline:
+def audit_headline(settings: AuditSettings, rows: RowFacts, table: MetricTable) -> Headline:
     """Return the first screen of an audit.
 
     Parameters
@@ -142,59 +135,54 @@ def audit_headline(
         With the notions, their tolerance and the name of the tool.
     rows
         How many rows there are, and what is known of them.
-    evaluation, overall, sections
+    table
         The numbers.
     """
-    numbers = {number.name: number for number in overall}
-    alone = [section.attribute for section in sections if len(section.groups) < 2]
-    caution = _audit_caution(evaluation)
+    alone = [section.attribute for section in table.sections if len(section.groups) < 2]
+    caution = _audit_caution(table)
     terms = VerdictTerms(
         tolerance=settings.tolerance,
         level=settings.level,
-        obstacle="there is only one group" if len(alone) == len(sections) else "",
+        obstacle="there is only one group" if len(alone) == len(table.sections) else "",
         caution=caution,
     )
-    judgements = [_audit_judgement(notion, numbers, terms) for notion in settings.notions]
+    judgements = [_audit_judgement(notion, table, terms) for notion in settings.notions]
     tool = settings.facts.tool
     return Headline(
         title=f"Audit of {tool}" if tool != NOT_STATED else "Audit of decisions",
-        what=_audited_rows(rows, numbers, sections),
+        what=_audited_rows(rows, table),
         verdict=verdict_sentence(judgements),
         unknown=_unknown(rows, judgements),
         judgements=judgements,
-        warnings=_audit_warnings(rows, sections, alone, caution),
+        warnings=_audit_warnings(rows, table.sections, alone, caution),
     )
 
 
-def _audit_judgement(
-    notion: str, numbers: Mapping[str, Measured], terms: VerdictTerms
-) -> Judgement:
+def _audit_judgement(notion: str, table: MetricTable, terms: VerdictTerms) -> Judgement:
     name = f"{notion}_violation"
     unlabelled = Measured(name=name, value=None, undefined="no row has a known label")
-    return judge(notion, numbers.get(name, unlabelled), terms)
+    return judge(notion, table.overall.get(name, unlabelled), terms)
 
 
-def _audit_caution(evaluation: Evaluation) -> str:
+def _audit_caution(table: MetricTable) -> str:
     """Return why low violations would mean little; empty if nothing speaks against them."""
-    if nearly_constant(evaluation.metrics):
-        rate = evaluation.metrics["selection_rate"]
+    rate = table.get("selection_rate").value
+    if rate is not None and nearly_constant(table):
         return f"almost everyone gets the same decision ({percent(rate)} are selected)"
-    balanced = evaluation.intervals.get("balanced_accuracy")
-    if balanced is not None and balanced[0] <= 0.5:
+    balanced = table.get("balanced_accuracy")
+    if balanced.value is not None and balanced.interval and balanced.interval[0] <= 0.5:
         return (
             "decisions are not shown to be better than random guessing (balanced accuracy "
-            f"{percent(evaluation.metrics['balanced_accuracy'])})"
+            f"{percent(balanced.value)})"
         )
     return ""
 
 
-def _audited_rows(
-    rows: RowFacts, numbers: Mapping[str, Measured], sections: Sequence[Section]
-) -> str:
+def _audited_rows(rows: RowFacts, table: MetricTable) -> str:
     groups = and_list(
-        f"{len(section.groups)} groups by {section.attribute}" for section in sections
+        f"{len(section.groups)} groups by {section.attribute}" for section in table.sections
     )
-    rate = numbers["selection_rate"].value if "selection_rate" in numbers else None
+    rate = table.get("selection_rate").value
     selected = "" if rate is None else f", {percent(rate)} of them favourable"
     if not rows.labelled:
         labels = "no label is known"

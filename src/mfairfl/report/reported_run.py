@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from mfairfl.data import Split, Task
 from mfairfl.errors import ConfigError, RunDirectoryError, first_problem
-from mfairfl.fairness.goal_violation import goal_violation
-from mfairfl.fairness.results import Measured
+from mfairfl.fairness.measuring import measured_violation
+from mfairfl.fairness.results import Measured, MetricTable
 from mfairfl.fairness.tally import Tally
 from mfairfl.report.wording import and_list, known_notion
-from mfairfl.runs.record import Evaluation, RunRecord
+from mfairfl.runs.record import RunRecord
 from mfairfl.runs.side_by_side import distinct_names
 from mfairfl.strategies import Card
 from mfairfl.strategies.registry import METHODS, describe
@@ -65,7 +65,7 @@ class Aim:
             return ""
         return self.attributes[0] if len(self.attributes) == 1 else None
 
-    def measured(self, task: Task, found: Evaluation, tally: Tally | None) -> dict[str, Measured]:
+    def measured(self, task: Task, table: MetricTable, tally: Tally | None) -> dict[str, Measured]:
         """Return the measures on a task's rows; from the counts where a record lacks them."""
         lacking = set(self.attributes) - {attribute.name for attribute in task.attributes}
         if lacking:
@@ -73,37 +73,21 @@ class Aim:
             return {n: Measured(name=n, value=None, undefined=why) for n in self.measures}
         place = self.recorded_under(task)
         if place is None:
-            return {f"{n}_violation": self._counted(n, found, tally) for n in self.notions}
-        whole = (found.metrics.by_name, found.intervals.by_name, found.noise_floor.by_name)
-        parts = (found.metrics, found.intervals, found.noise_floor)
-        own = [part.by_attribute.get(place, {}) for part in parts] if place else whole
-        values, limits, floors = own
-        prefix = f"{place}." if place else ""
+            return {f"{n}_violation": self._counted(n, table, tally) for n in self.notions}
+        numbers = table.measures(place) if place else table.overall
+        absent = table.get("")
         return {
-            name: Measured(
-                name=name,
-                value=values.get(name),
-                interval=limits.get(name),
-                noise_floor=floors.get(name),
-                undefined=found.metrics.undefined.get(f"{prefix}{name}", ""),
-            )
+            name: numbers.get(name, absent.model_copy(update={"name": name}))
             for name in self.measures
         }
 
-    def _counted(self, name: str, found: Evaluation, tally: Tally | None) -> Measured:
+    def _counted(self, name: str, table: MetricTable, tally: Tally | None) -> Measured:
         item, measure = known_notion(name), f"{name}_violation"
         if item is None or tally is None or item.statistic == "loss":
             why = f"'{name}' is not recorded for these groups, and counts alone do not tell it"
             return Measured(name=measure, value=None, undefined=why)
         groupings = tally.cells.groupings(self.attributes, self.intersections)
-        own = goal_violation(tally, item, groupings, level=found.intervals.level)
-        return Measured(
-            name=measure,
-            value=own.value,
-            interval=own.interval,
-            noise_floor=own.floor,
-            undefined=own.undefined,
-        )
+        return measured_violation(tally, item, groupings, level=table.level)
 
 
 class FairnessAsked(BaseModel):
@@ -132,9 +116,9 @@ class ReportedRun:
         return self.record.reported
 
     @property
-    def found(self) -> Evaluation:
-        """Everything that is reported of the run on these rows."""
-        return self.record.evaluation(self.split)
+    def table(self) -> MetricTable:
+        """Every number of the run on these rows."""
+        return self.record.table(self.split)
 
     @property
     def tally(self) -> Tally | None:
@@ -144,7 +128,7 @@ class ReportedRun:
     @property
     def rows(self) -> int:
         """How many rows were measured."""
-        return sum(int(own.get("n") or 0) for own in self.found.metrics.by_client.values())
+        return self.table.rows
 
     @property
     def aim(self) -> Aim:
@@ -194,7 +178,7 @@ def read_runs(runs: Sequence[str | Path]) -> list[ReportedRun]:
 def _asked(folder: Path, record: RunRecord) -> FairnessAsked:
     """Read what was asked for; a record that contradicts itself is refused."""
     try:
-        record.evaluation(record.reported)
+        record.table(record.reported)
         return FairnessAsked.model_validate(record.config["fairness"])
     except ValidationError as error:
         problem = f"config.fairness: {first_problem(error, FairnessAsked)}"

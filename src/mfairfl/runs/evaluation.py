@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,17 +18,8 @@ from mfairfl.errors import DataError
 from mfairfl.fairness import Tally
 from mfairfl.fairness.arrays import binary_column
 from mfairfl.fairness.cells import Cells
-from mfairfl.fairness.score_summary import summarise_scores
+from mfairfl.fairness.results import MetricTable
 from mfairfl.fairness.scores import RowScores, ScoreSums
-from mfairfl.fairness.summary import (
-    TallySummary,
-    constant_classifier,
-    defined_values,
-    overall_numbers,
-    summarise,
-)
-from mfairfl.fairness.uncertainty import Intervals, NoiseFloor, intervals, noise_floor
-from mfairfl.runs.record import Evaluation, MetricIntervals, Metrics, NoiseFloors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +40,9 @@ class MeasuredRows:
     scores: Mapping[str, ScoreSums]
     randomised: bool = False
 
-    def evaluate(self, *, majority: Tally | None = None) -> Evaluation:
-        """Return every number; `majority` as in `mfairfl.runs.evaluation.evaluate`."""
-        return evaluate(
+    def table(self, *, majority: Tally | None = None) -> MetricTable:
+        """Return every number; `majority` as in `MetricTable.from_tally`."""
+        return MetricTable.from_tally(
             self.tally, scores=self.scores, randomised=self.randomised, majority=majority
         )
 
@@ -127,7 +118,7 @@ def evaluate_rows(
     attributes: Sequence[Attribute],
     clients: ArrayLike | None = None,
     majority: Tally | None = None,
-) -> Evaluation:
+) -> MetricTable:
     """Return every number of a model that is not ours, from its predictions row by row.
 
     Parameters
@@ -145,14 +136,14 @@ def evaluate_rows(
     clients : array (n,), optional
         Each row's client; without it all rows are one client's, called ``all``.
     majority : Tally, optional
-        As in `evaluate`.
+        As in `MetricTable.from_tally`.
 
     Examples
     --------
     >>> sex = Attribute("sex", ("F", "M"))
     >>> rows = dict(probabilities=[0.1, 0.4, 0.35, 0.8], decisions=[0, 0, 0, 1])
-    >>> found = evaluate_rows([0, 0, 1, 1], cells=[0, 1, 0, 1], attributes=[sex], **rows)
-    >>> found.metrics["roc_auc"], found.metrics.by_group["sex"]["M"]["accuracy"]
+    >>> table = evaluate_rows([0, 0, 1, 1], cells=[0, 1, 0, 1], attributes=[sex], **rows)
+    >>> table["roc_auc"].value, table.by_group["sex"]["M"]["accuracy"].value
     (0.75, 1.0)
     """
     label, chance = binary_column(y, "y"), np.asarray(decisions, dtype=np.float64)
@@ -169,7 +160,7 @@ def evaluate_rows(
     rows = _measured(
         label, chance, scores, cells=cell, clients=owner, attributes=tuple(attributes)
     )
-    return rows.evaluate(majority=majority)
+    return rows.table(majority=majority)
 
 
 def _measured(
@@ -198,68 +189,3 @@ def _measured(
             for client, rows in zip(known, own, strict=True)
         },
     )
-
-
-def evaluate(
-    tally: Tally,
-    *,
-    scores: Mapping[str, ScoreSums] | None = None,
-    randomised: bool = False,
-    majority: Tally | None = None,
-    level: float = 0.95,
-) -> Evaluation:
-    """Return metrics, intervals, noise floors and the constant classifier.
-
-    Parameters
-    ----------
-    tally : Tally
-        The counts of the rows that measure.
-    scores : mapping of str to ScoreSums, optional
-        Each client's scores on the same rows; without them there is no ROC-AUC, log-loss or
-        calibration error.
-    randomised : bool
-        Whether a score is the chance of a favourable decision of a model that is drawn.
-    majority : Tally, optional
-        The (training) rows whose commoner label the constant classifier answers.
-    level : float
-        Confidence level of the intervals.
-
-    Examples
-    --------
-    >>> tally = Tally.from_predictions([1, 0, 1], [1, 1, 1], sensitive_features=["a", "a", "b"])
-    >>> round(evaluate(tally).metrics["accuracy"], 3)
-    0.667
-    """
-    metrics, limits = _flat(summarise(tally)), _flat(intervals(tally, level=level))
-    if scores is not None:
-        found, around = summarise_scores(tally, scores, randomised=randomised, level=level)
-        metrics, limits = merged(metrics, _flat(found)), merged(limits, _flat(around))
-    return Evaluation(
-        metrics=Metrics(**metrics),
-        intervals=MetricIntervals(**limits),
-        noise_floor=NoiseFloors(**_flat(noise_floor(tally))),
-        constant_classifier=defined_values(
-            overall_numbers(constant_classifier(tally, majority=majority))
-        ),
-    )
-
-
-def _flat(found: TallySummary | Intervals | NoiseFloor) -> dict[str, Any]:
-    """Return numbers by name with the tables beside them, as in run.json."""
-    parts = {part.name: getattr(found, part.name) for part in fields(found)}
-    return {**parts.pop("values"), **parts}
-
-
-def merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Return the numbers of both, table by table.
-
-    Examples
-    --------
-    >>> merged({"a": 1, "by_client": {"x": 2}}, {"by_client": {"y": 3}})
-    {'a': 1, 'by_client': {'x': 2, 'y': 3}}
-    """
-    both = one | other
-    for key in one.keys() & other.keys():
-        if isinstance(one[key], dict):
-            both[key] = merged(one[key], other[key])
-    return both

@@ -94,17 +94,17 @@ class Run:
 
     def __repr__(self) -> str:
         record, split = self.record, self.record.reported
-        metrics, ranges = record.metrics[split], record.intervals[split]
+        table = record.table(split)
         lines = [
-            f"Run of {record.strategy} on {record.data.name}: {len(metrics.by_client)} clients, "
+            f"Run of {record.strategy} on {record.data.name}: {len(table.clients)} clients, "
             f"{record.rounds} rounds, seed {record.seed}",
             *(f"warning: {warning}" for warning in record.warnings),
         ]
         for name in ("accuracy", *record.goal):
-            value, bounds = metrics[name], ranges.get(name)
+            value, interval = table[name].value, table[name].interval
             line = f"{split} {name}: " + ("undefined" if value is None else f"{value:.4f}")
-            if bounds is not None:
-                line += f" ({ranges.level:.0%} interval {bounds[0]:.4f} to {bounds[1]:.4f})"
+            if interval is not None:
+                line += f" ({table.level:.0%} interval {interval[0]:.4f} to {interval[1]:.4f})"
             lines.append(line)
         lines.append("in memory only" if self.path is None else f"files: {self.path}")
         return "\n  ".join(lines)

@@ -26,7 +26,7 @@ from mfairfl.failpoints import failpoint
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.constraints import Constraints
 from mfairfl.fairness.notions import NOTIONS, Notion, notion
-from mfairfl.fairness.summary import overall_numbers
+from mfairfl.fairness.rates import overall_numbers
 from mfairfl.fairness.tally import Tally
 from mfairfl.files import naming, write_atomically
 from mfairfl.text import formula_safe, formula_unsafe

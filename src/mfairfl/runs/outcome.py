@@ -26,22 +26,21 @@ from mfairfl.data import Task
 from mfairfl.engine.output import Rule
 from mfairfl.failpoints import failpoint
 from mfairfl.fairness.rates import pooled_table
+from mfairfl.fairness.results import MetricTable
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import wilson
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
-from mfairfl.runs.evaluation import evaluate
 from mfairfl.runs.record import (
     DataFacts,
-    Evaluation,
     FederationFacts,
     MachineFacts,
-    Metrics,
     MetricsBySplit,
     ModelFacts,
     RunRecord,
     ServedFacts,
     StartedRecord,
+    StoredTable,
     Timing,
     reported,
 )
@@ -102,8 +101,8 @@ def finish_run(
         split: served.tally(result.measured, split, setup.summary.attributes)
         for split in setup.splits
     }
-    evaluations = {
-        split: evaluate(
+    tables = {
+        split: MetricTable.from_tally(
             tally,
             scores=result.scored[split],
             randomised=served.kind == "mixture",
@@ -111,7 +110,8 @@ def finish_run(
         )
         for split, tally in tallies.items()
     }
-    shown = reported(evaluations)
+    stored = {split: StoredTable.of(table) for split, table in tables.items()}
+    shown = reported(tables)
     advice = AdviceSettings(
         constrained=setup.strategy.card.constrained or _chooses(setup.output.rule),
         notions=tuple(item.name for item in setup.summary.constraints.notions),
@@ -133,17 +133,17 @@ def finish_run(
             thresholds=None if served.thresholds is None else served.thresholds.to_json(),
         ),
         warnings=[
-            *model_warnings(evaluations[shown], tallies[shown], advice, rows=f"{shown} rows"),
+            *model_warnings(tables[shown], tallies[shown], advice, rows=f"{shown} rows"),
             *(
                 f"{client}: not in the final numbers ({reason})"
                 for client, reason in sorted(result.left_out.items())
             ),
             *result.warnings,
         ],
-        metrics=MetricsBySplit(**{split: e.metrics for split, e in evaluations.items()}),
-        intervals={split: e.intervals for split, e in evaluations.items()},
-        noise_floor={split: e.noise_floor for split, e in evaluations.items()},
-        constant_classifier={split: e.constant_classifier for split, e in evaluations.items()},
+        metrics=MetricsBySplit(**{split: part.metrics for split, part in stored.items()}),
+        intervals={split: part.intervals for split, part in stored.items()},
+        noise_floor={split: part.noise_floor for split, part in stored.items()},
+        constant_classifier={split: part.constant_classifier for split, part in stored.items()},
         tallies=tallies,
         timing=timing,
         machine=MachineFacts.here(),
@@ -191,20 +191,23 @@ def _chooses(rule: Rule) -> bool:
     return rule not in ("last", "average")
 
 
-def nearly_constant(metrics: Metrics) -> bool:
+def nearly_constant(table: MetricTable) -> bool:
     """Return whether almost everyone gets the same decision.
 
     Examples
     --------
-    >>> [nearly_constant(Metrics(selection_rate=rate)) for rate in (0.0, 0.2, 0.995)]
-    [True, False, True]
+    >>> [
+    ...     nearly_constant(MetricTable.from_predictions([1, 0], decisions))
+    ...     for decisions in ([0, 0], [1, 0])
+    ... ]
+    [True, False]
     """
-    rate = metrics.get("selection_rate")
+    rate = table.get("selection_rate").value
     return rate is not None and not NEAR_CONSTANT <= rate <= 1 - NEAR_CONSTANT
 
 
 def model_warnings(
-    numbers: Evaluation, tally: Tally, settings: AdviceSettings, *, rows: str
+    numbers: MetricTable, tally: Tally, settings: AdviceSettings, *, rows: str
 ) -> list[str]:
     """Return what makes the numbers of a model worthless, the worst first, and what to try next.
 
@@ -220,14 +223,14 @@ def model_warnings(
         What the rows are called, for example ``test rows``.
     """
     lines = []
-    if "finite" in numbers.metrics.undefined.get("loss", ""):
+    if "finite" in numbers.get("loss").undefined:
         lines.append(
             "the loss of the served model is not a finite number: training diverged; lower "
             "training.lr"
         )
     table = pooled_table(tally.counts)
-    balanced = numbers.intervals.get("balanced_accuracy")
-    if nearly_constant(numbers.metrics):
+    balanced = numbers.get("balanced_accuracy").interval
+    if nearly_constant(numbers):
         lines.append(
             "the model gives almost everyone the same decision: it selects "
             f"{table[:, 1].sum():,.0f} of {tally.n:,} {rows}, so low violations say nothing. "
@@ -235,7 +238,7 @@ def model_warnings(
         )
     elif balanced is not None and balanced[0] <= 0.5:
         few = f"; {tally.n} rows are also too few to be sure" if tally.n < _FEW else ""
-        value = f"{numbers.metrics['balanced_accuracy']:.4f}"
+        value = f"{numbers['balanced_accuracy'].value:.4f}"
         lines.append(
             "the model does no better than random guessing, as far as can be shown: balanced "
             f"accuracy {value} ({balanced[0]:.4f} to {balanced[1]:.4f}) on {tally.n:,} {rows}, so "
@@ -246,7 +249,7 @@ def model_warnings(
     return lines
 
 
-def _below_constant(numbers: Evaluation, table: np.ndarray) -> bool:
+def _below_constant(numbers: MetricTable, table: np.ndarray) -> bool:
     """Return whether the constant classifier is right more often, beyond chance."""
     majority = int(numbers.constant_classifier.get("selection_rate") == 1.0)
     decided_otherwise = table[:, 1 - majority]
@@ -254,9 +257,9 @@ def _below_constant(numbers: Evaluation, table: np.ndarray) -> bool:
     return bool(upper < 0.5)
 
 
-def _price(numbers: Evaluation, settings: AdviceSettings, rows: str) -> str:
+def _price(numbers: MetricTable, settings: AdviceSettings, rows: str) -> str:
     """Return why accuracy may be below the constant classifier's."""
-    accuracy, constant = numbers.metrics["accuracy"], numbers.constant_classifier["accuracy"]
+    accuracy, constant = numbers["accuracy"].value, numbers.constant_classifier["accuracy"]
     both = (
         f"accuracy {accuracy:.4f} on {rows} is below the {constant:.4f} of giving everyone the "
         "commoner label"
@@ -271,10 +274,10 @@ def _price(numbers: Evaluation, settings: AdviceSettings, rows: str) -> str:
     return f"{both}. {_advice(numbers, settings)}"
 
 
-def _advice(numbers: Evaluation, settings: AdviceSettings) -> str:
+def _advice(numbers: MetricTable, settings: AdviceSettings) -> str:
     """Return what to try, by what the scores show."""
     if not _ranks(numbers):
-        interval = numbers.intervals.get("roc_auc")
+        interval = numbers.get("roc_auc").interval
         fault = "do not tell the labels apart"
         if interval is not None and interval[1] < 0.5:
             fault = "rank the labels the wrong way round"
@@ -294,14 +297,14 @@ def _advice(numbers: Evaluation, settings: AdviceSettings) -> str:
     )
 
 
-def _ranks(numbers: Evaluation) -> bool:
+def _ranks(numbers: MetricTable) -> bool:
     """Return whether scores are higher for favourable labels, beyond chance."""
-    interval = numbers.intervals.get("roc_auc")
+    interval = numbers.get("roc_auc").interval
     return interval is not None and interval[0] > 0.5
 
 
-def _area(numbers: Evaluation) -> str:
-    value, interval = numbers.metrics.get("roc_auc"), numbers.intervals.get("roc_auc")
-    if value is None or interval is None:
+def _area(numbers: MetricTable) -> str:
+    area = numbers.get("roc_auc")
+    if area.value is None or area.interval is None:
         return "ROC-AUC undefined"
-    return f"ROC-AUC {value:.4f}, {interval[0]:.4f} to {interval[1]:.4f}"
+    return f"ROC-AUC {area.value:.4f}, {area.interval[0]:.4f} to {area.interval[1]:.4f}"

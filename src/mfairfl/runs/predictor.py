@@ -284,7 +284,7 @@ class Predictor:
         --------
         >>> import mfairfl
         >>> measured = mfairfl.load("runs/adult").measure("people.csv")  # doctest: +SKIP
-        >>> measured.evaluate().metrics["roc_auc"]  # doctest: +SKIP
+        >>> measured.table()["roc_auc"].value  # doctest: +SKIP
         """
         rows = self.read(frame, name=name)
         z = self.decision_function(rows, client=client)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Container
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -32,7 +32,18 @@ from mfairfl.data.coding import TreatmentKind
 from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Kind, Rule
 from mfairfl.errors import MfairflError, RunDirectoryError, first_problem
-from mfairfl.fairness.results import Bounds, Number, Numbers
+from mfairfl.fairness.measuring import has_interval, has_noise_floor
+from mfairfl.fairness.rates import PROPORTIONS
+from mfairfl.fairness.results import (
+    Bounds,
+    Measured,
+    MetricTable,
+    Number,
+    Numbers,
+    Section,
+    Slice,
+    compares_groups,
+)
 from mfairfl.fairness.tally import Tally
 from mfairfl.files import read_regular_file, write_atomically
 from mfairfl.strict_json import parse_json
@@ -269,13 +280,153 @@ class NoiseFloors(_Named):
     by_attribute: dict[str, Numbers] = Field(default_factory=dict)
 
 
-class Evaluation(DocumentedModel):
-    """Everything that is reported of one model on one set of rows."""
+class StoredTable(DocumentedModel):
+    """The numbers of one set of rows, as files hold them: a `MetricTable` taken apart.
+
+    Examples
+    --------
+    >>> table = MetricTable.from_predictions([1, 0], [1, 1], sensitive_features=["F", "M"])
+    >>> StoredTable.of(table).metrics["accuracy"]
+    0.5
+    >>> StoredTable.of(table).table() == table
+    True
+    """
 
     metrics: Metrics
     intervals: MetricIntervals
     noise_floor: NoiseFloors
     constant_classifier: Numbers
+
+    @classmethod
+    def of(cls, table: MetricTable) -> StoredTable:
+        """Take a table apart."""
+        metrics = _by_place(table, lambda number: number.value, bool)
+        for name, client in metrics["by_client"].items():
+            metrics["by_client"][name] = {"n": table.by_client[name].rows, **client}
+        for attribute, groups in table.by_group.items():
+            for name, group in metrics["by_group"][attribute].items():
+                metrics["by_group"][attribute][name] = {"n": groups[name].rows, **group}
+        limits = _by_place(table, lambda number: number.interval, has_interval)
+        floors = _by_place(table, lambda number: number.noise_floor, has_noise_floor)
+        del floors["by_client"], floors["by_group"]
+        return cls(
+            metrics=Metrics(**metrics, undefined=_reasons(table)),
+            intervals=MetricIntervals(level=table.level, **limits),
+            noise_floor=NoiseFloors(**floors),
+            constant_classifier=table.constant_classifier,
+        )
+
+    def table(self) -> MetricTable:
+        """Put the table together again."""
+        metrics, limits, floors = self.metrics, self.intervals, self.noise_floor
+
+        def numbers(
+            values: Numbers, around: Mapping[str, Bounds], below: Numbers, prefix: str = ""
+        ) -> dict[str, Measured]:
+            return {
+                name: Measured(
+                    name=name,
+                    value=value,
+                    interval=around.get(name),
+                    noise_floor=below.get(name),
+                    undefined=self._reason(prefix, name) if value is None else "",
+                )
+                for name, value in values.items()
+                if name != "n"
+            }
+
+        def slices(
+            tables: dict[str, Numbers], around: Mapping[str, dict[str, Bounds]], prefix: str
+        ) -> list[Slice]:
+            return [
+                Slice(
+                    name=name,
+                    rows=int(values.get("n") or 0),
+                    numbers=numbers(values, around.get(name, {}), {}, f"{prefix}.{name}."),
+                )
+                for name, values in tables.items()
+            ]
+
+        def measures(attribute: str) -> dict[str, Measured]:
+            return numbers(
+                metrics.by_attribute.get(attribute, {}),
+                limits.by_attribute.get(attribute, {}),
+                floors.by_attribute.get(attribute, {}),
+                f"{attribute}.",
+            )
+
+        overall = numbers(metrics.by_name, limits.by_name, floors.by_name)
+        sections = []
+        for attribute, groups in metrics.by_group.items():
+            compared = measures(attribute) if metrics.by_attribute else overall
+            around = limits.by_group.get(attribute, {})
+            sections.append(
+                Section(
+                    attribute=attribute,
+                    groups=slices(groups, around, f"by_group.{attribute}"),
+                    measures=[one for one in compared.values() if compares_groups(one.name)],
+                )
+            )
+        return MetricTable(
+            level=limits.level,
+            overall=overall,
+            sections=sections,
+            clients=slices(metrics.by_client, limits.by_client, "by_client"),
+            constant_classifier=self.constant_classifier,
+        )
+
+    def _reason(self, prefix: str, name: str) -> str:
+        """Return why a number is undefined: as recorded, or what a share of rows lacks."""
+        standard = PROPORTIONS[name].needs if name in PROPORTIONS else "not recorded"
+        return self.metrics.undefined.get(f"{prefix}{name}") or standard
+
+
+def _by_place(
+    table: MetricTable,
+    part: Callable[[Measured], Any],
+    wanted: Callable[[str], bool],
+) -> dict[str, Any]:
+    """Return one part of the numbers of wanted names, with the tables beside them."""
+
+    def parts(numbers: Iterable[Measured]) -> dict[str, Any]:
+        return {number.name: part(number) for number in numbers if wanted(number.name)}
+
+    # Of one attribute the measures are those of all rows.
+    several = table.sections if len(table.sections) > 1 else []
+    return {
+        **parts(table.overall.values()),
+        "by_attribute": {section.attribute: parts(section.measures) for section in several},
+        "by_client": {client.name: parts(client.numbers.values()) for client in table.clients},
+        "by_group": {
+            section.attribute: {
+                group.name: parts(group.numbers.values()) for group in section.groups
+            }
+            for section in table.sections
+        },
+    }
+
+
+def _reasons(table: MetricTable) -> dict[str, str]:
+    """Return why numbers are undefined, by place and name; of shares in tables it is obvious."""
+    several = table.sections if len(table.sections) > 1 else []
+    places: list[tuple[str, Iterable[Measured]]] = [("", table.overall.values())]
+    places += [(f"{section.attribute}.", section.measures) for section in several]
+    slices = [(f"by_client.{client.name}.", client) for client in table.clients]
+    slices += [
+        (f"by_group.{section.attribute}.{group.name}.", group)
+        for section in table.sections
+        for group in section.groups
+    ]
+    places += [
+        (place, [own[name] for name in own.numbers if name not in PROPORTIONS])
+        for place, own in slices
+    ]
+    return {
+        f"{place}{number.name}": number.undefined
+        for place, numbers in places
+        for number in numbers
+        if number.value is None
+    }
 
 
 class MetricsBySplit(DocumentedModel):
@@ -425,14 +576,14 @@ class RunRecord(_Record):
         """The split whose numbers are shown: test if it has rows, else validation, else train."""
         return reported(self.intervals)
 
-    def evaluation(self, split: Split) -> Evaluation:
-        """Return everything that is reported of the served model on one split."""
-        return Evaluation(
+    def table(self, split: Split) -> MetricTable:
+        """Return every number of the served model on one split."""
+        return StoredTable(
             metrics=self.metrics[split],
             intervals=self.intervals[split],
             noise_floor=self.noise_floor[split],
             constant_classifier=self.constant_classifier[split],
-        )
+        ).table()
 
 
 def reported(splits: Container[Split]) -> Split:

@@ -22,6 +22,7 @@ from mfairfl.data import SPLITS, Federation, Split, Task
 from mfairfl.data.values import DocumentedModel
 from mfairfl.errors import ConfigError, RunDirectoryError
 from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.results import MetricTable
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.tally import Tally
 from mfairfl.files import write_atomically
@@ -32,10 +33,10 @@ from mfairfl.runs.evaluation import MeasuredRows
 from mfairfl.runs.outcome import library_versions
 from mfairfl.runs.record import (
     DataFacts,
-    Evaluation,
     FederationFacts,
     MachineFacts,
     RunRecord,
+    StoredTable,
     StoredTally,
     read_json,
     validated,
@@ -60,7 +61,7 @@ class ReferenceRecord(DocumentedModel):
     Examples
     --------
     >>> record = ReferenceRecord.read("runs/study/runs/adult-boosting")  # doctest: +SKIP
-    >>> record.evaluation("test").metrics["accuracy"]  # doctest: +SKIP
+    >>> record.table("test")["accuracy"].value  # doctest: +SKIP
     0.8725
     """
 
@@ -82,7 +83,7 @@ class ReferenceRecord(DocumentedModel):
     """Label, sensitive attributes and types of the columns."""
     federation: FederationFacts
     """Whose rows were pooled."""
-    evaluations: dict[Split, Evaluation]
+    evaluations: dict[Split, StoredTable]
     """By split: everything that is reported, as of a run."""
     tallies: dict[Split, StoredTally]
     """By split: the counts by client, cell, label and decision."""
@@ -90,9 +91,9 @@ class ReferenceRecord(DocumentedModel):
     """Wall-clock seconds of fitting and measuring."""
     machine: MachineFacts
 
-    def evaluation(self, split: Split) -> Evaluation:
-        """Return everything that is reported on one split."""
-        return self.evaluations[split]
+    def table(self, split: Split) -> MetricTable:
+        """Return every number on one split."""
+        return self.evaluations[split].table()
 
     @classmethod
     def read(cls, folder: str | Path) -> ReferenceRecord:
@@ -180,7 +181,10 @@ def _fitted(
         split: _measured(fitted, rows, split) for split in SPLITS if len(federation.pooled(split))
     }
     tallies = {split: one.tally for split, one in measured.items()}
-    found = {split: one.evaluate(majority=tallies["train"]) for split, one in measured.items()}
+    stored = {
+        split: StoredTable.of(rows.table(majority=tallies["train"]))
+        for split, rows in measured.items()
+    }
     facts = FederationFacts.of(federation)
     return ReferenceRecord(
         reference=request.name,
@@ -192,7 +196,7 @@ def _fitted(
         data=DataFacts.of(facts),
         task=federation.task,
         federation=facts,
-        evaluations=found,
+        evaluations=stored,
         tallies=tallies,
         seconds=round(time.perf_counter() - began, 3),
         machine=MachineFacts.here(),

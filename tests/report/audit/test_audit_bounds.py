@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from itertools import product
 
@@ -11,12 +12,30 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mfairfl.data import Attribute
-from mfairfl.fairness import NOTIONS, notion, summarise
+from mfairfl.fairness import NOTIONS, notion
 from mfairfl.fairness.audit_counts import AuditCounts
-from mfairfl.fairness.rates import PROPORTIONS
-from mfairfl.report.audit.bounds import Outcomes, RateBounds, measure_bounds
-from mfairfl.report.audit.number_bounds import number_bounds
-from mfairfl.report.audit.numbers import needs_label
+from mfairfl.fairness.audit_numbers import (
+    Outcomes,
+    RateBounds,
+    audit_table,
+    client_bounds,
+    group_bounds,
+    measure_bound,
+    measure_bounds,
+    needs_label,
+    overall_bounds,
+)
+from mfairfl.fairness.rates import (
+    KINDS,
+    PROPORTIONS,
+    TABLE_NUMBERS,
+    client_violations,
+    group_numbers,
+    overall_numbers,
+    reported_groupings,
+    single_groupings,
+    slice_tables,
+)
 
 DECIDED = [notion(name) for name in NOTIONS if notion(name).statistic != "loss"]
 FREE = {
@@ -31,31 +50,42 @@ def numbers(counts):
     """Every number by its path: what needs no label from all rows, the rest from labelled ones."""
     found = {}
     for tally, wanted in ((counts.selections(), True), (counts.tally(), False)):
-        summary = summarise(tally)
-        tables = {"values": {"": summary.values}, "by_attribute": summary.by_attribute}
-        tables |= {"by_client": summary.by_client}
-        tables |= {f"by_group.{name}": groups for name, groups in summary.by_group.items()}
-        for table, parts in tables.items():
-            for part, row in parts.items():
-                found |= {
-                    (table, part, name): value
-                    for name, value in row.items()
-                    if name != "n" and (name in FREE) == wanted
-                }
+        clients, groups = slice_tables(tally)
+        parts = {("overall",): overall_numbers(tally)}
+        parts |= {
+            ("attribute", grouping.name): group_numbers(tally, None, grouping)
+            for grouping in single_groupings(tally.cells)
+        }
+        violations = client_violations(tally, DECIDED)
+        for name, table, own in zip(tally.clients, clients, violations, strict=True):
+            parts[("client", name)] = own | rates(table)
+        for grouping in reported_groupings(tally.cells):
+            for group, table in zip(grouping.groups, groups[grouping.name], strict=True):
+                parts[("group", grouping.name, group)] = rates(table)
+        found |= {
+            (*path, name): None if math.isnan(value) else value
+            for path, part in parts.items()
+            for name, (value, _) in part.items()
+            if (name in FREE) == wanted
+        }
     return found
 
 
+def rates(table):
+    return {name: (float(PROPORTIONS[name].value(table)), "") for name in TABLE_NUMBERS}
+
+
 def bounds(counts):
-    found = number_bounds(counts, DECIDED)
-    tables = {"values": {"": found.values}, "by_attribute": found.by_attribute}
-    tables |= {"by_client": found.by_client}
-    tables |= {f"by_group.{name}": groups for name, groups in found.by_group.items()}
-    return {
-        (table, part, name): value
-        for table, parts in tables.items()
-        for part, row in parts.items()
-        for name, value in row.items()
-    }
+    parts = {("overall",): overall_bounds(counts, DECIDED)}
+    for grouping in single_groupings(counts.cells):
+        compared = {kind: [grouping] for kind in KINDS}
+        parts[("attribute", grouping.name)] = measure_bounds(counts, DECIDED, compared)
+    for k, name in enumerate(counts.clients):
+        parts[("client", name)] = client_bounds(counts.of_client(k), DECIDED)
+    for grouping in reported_groupings(counts.cells):
+        for group, limits in group_bounds(counts, grouping).items():
+            parts[("group", grouping.name, group)] = limits
+    return {(*path, name): limits for path, part in parts.items() for name, limits in part.items()}
 
 
 def check(counts, *truths):
@@ -134,7 +164,7 @@ def test_the_largest_difference_of_two_groups_is_attained(people):
     rows = [((group,), None, decision) for group, decision in people]
     groups = {g for (g,), _, _ in rows} - {"?"}
     counts = counted(rows, (SEX,))
-    found = measure_bounds("difference", notion("dp"), counts, counts.cells.groupings())
+    found = measure_bound("difference", notion("dp"), counts, counts.cells.groupings())
     if len(groups) < 2 or len(groups) == len({g for (g,), _, _ in rows}):
         return
     reached = []
@@ -179,10 +209,11 @@ def test_rates_by_hand():
     """
     people = [("F", 1), ("F", 1), ("F", 0), ("M", 1), ("?", 1), ("?", 0)]
     counts = counted([((group,), None, decision) for group, decision in people], (SEX,))
-    found = number_bounds(counts, [])
-    assert found.by_group["sex"]["F"]["selection_rate"] == (2 / 4, 3 / 4)
-    assert found.by_group["sex"]["M"]["selection_rate"] == (1 / 2, 1.0)
-    assert found.values["selection_rate"] is None  # whoever they are, 4 of 6 are selected
+    groups = group_bounds(counts, counts.cells.grouping("sex"))
+    assert groups["F"]["selection_rate"] == (2 / 4, 3 / 4)
+    assert groups["M"]["selection_rate"] == (1 / 2, 1.0)
+    # 4 of 6 are selected, whatever their sex.
+    assert overall_bounds(counts, [])["selection_rate"] is None
 
 
 def test_unknown_labels_by_hand():
@@ -193,7 +224,7 @@ def test_unknown_labels_by_hand():
     """
     rows = [(1, 1), (1, 0), (0, 0), (0, 0), (None, 1), (None, 0)]
     counts = counted([(("F",), y, d) for y, d in rows], (SEX,))
-    found = number_bounds(counts, []).values
+    found = overall_bounds(counts, [])
     assert found["accuracy"] == (3 / 6, 5 / 6)
     assert found["true_positive_rate"] == (1 / 3, 2 / 3)
     assert found["false_positive_rate"] == (0 / 3, 1 / 3)
@@ -203,9 +234,31 @@ def test_unknown_labels_by_hand():
 def test_a_group_that_only_unknown_rows_can_be_in():
     """No man is known; two selected people may be men: a rate of men would be 1."""
     counts = counted([(("F",), None, 1), (("?",), None, 1), (("?",), None, 1)], (SEX,))
-    assert number_bounds(counts, []).by_group["sex"]["M"]["selection_rate"] == (1.0, 1.0)
+    sex = counts.cells.grouping("sex")
+    assert group_bounds(counts, sex)["M"]["selection_rate"] == (1.0, 1.0)
     refused = counted([(("F",), None, 1), (("?",), None, 0)], (SEX,))
-    assert number_bounds(refused, []).by_group["sex"]["M"]["selection_rate"] == (0.0, 0.0)
+    assert group_bounds(refused, refused.cells.grouping("sex"))["M"]["selection_rate"] == (
+        0.0,
+        0.0,
+    )
+
+
+def test_the_table_of_an_audit_has_numbers_and_bounds():
+    counts = silos(np.random.default_rng(2), rows=300, clients=2, unknown=0.1)
+    table, expected, limits = audit_table(counts), numbers(counts), bounds(counts)
+    parts = {("overall",): table.overall}
+    for section in table.sections:
+        parts[("attribute", section.attribute)] = table.measures(section.attribute)
+        for group in section.groups:
+            parts[("group", section.attribute, group.name)] = group.numbers
+    parts |= {("client", client.name): client.numbers for client in table.clients}
+    assert all("labelled_rows" in client.numbers for client in table.clients)
+    found = {(*path, name): m for path, part in parts.items() for name, m in part.items()}
+    assert {path for path in found if path[-1] != "labelled_rows"} == set(expected)
+    for path, value in expected.items():
+        assert found[path].value == value
+        assert found[path].bounds == limits.get(path)
+    assert sum(one.bounds is not None for one in found.values()) > 50
 
 
 def test_label_free_notions_are_told_apart():

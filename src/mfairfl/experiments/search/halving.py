@@ -187,11 +187,11 @@ def _score(subject: Subject, records: Sequence[RunRecord]) -> Scored:
     # Nothing must be small for a method that protects nobody.
     protects = config.strategy.create().card.protects != "nothing"
     metric = default_metrics(config)[0] if protects else None
-    tests = [record.evaluation("test") for record in records]
+    tests = [record.table("test") for record in records]
     return Scored(
-        accuracy=mean_of([test.metrics["accuracy"] for test in tests]),
-        violation=mean_of([test.metrics.get(metric) for test in tests]) if metric else 0.0,
-        floor=mean_of([test.noise_floor.get(metric) for test in tests]) if metric else 0.0,
+        accuracy=mean_of([test["accuracy"].value for test in tests]),
+        violation=mean_of([test.get(metric).value for test in tests]) if metric else 0.0,
+        floor=mean_of([test.get(metric).noise_floor for test in tests]) if metric else 0.0,
         constant_accuracy=mean_of([test.constant_classifier["accuracy"] for test in tests]),
     )
 

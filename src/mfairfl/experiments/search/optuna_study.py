@@ -191,22 +191,20 @@ def _complete(study: optuna.Study) -> int:
 
 def _numbers(fold: int, record: RunRecord, metrics: Sequence[str]) -> dict[str, float | None]:
     """Return what one fold showed on the rows it was not trained on."""
-    measured = record.metrics.test
-    if measured is None:
+    if record.metrics.test is None:
         raise DataError(f"fold {fold}: no client has rows to measure on; use fewer --folds")
+    test = record.table("test")
     for name in metrics:
-        if measured[name] is None:
-            reason = measured.undefined.get(name, "too few rows")
+        if test[name].value is None:
             raise DataError(
-                f"fold {fold}: {name} is undefined ({reason}); use fewer --folds, another "
-                "--metric, or merge groups"
+                f"fold {fold}: {name} is undefined ({test[name].undefined}); use fewer --folds, "
+                "another --metric, or merge groups"
             )
-    floors, constant = record.noise_floor["test"], record.constant_classifier["test"]
     return {
-        "accuracy": measured["accuracy"],
-        "constant_accuracy": constant["accuracy"],
-        **{name: measured[name] for name in metrics},
-        **{f"floor_{name}": floors[name] for name in metrics},
+        "accuracy": test["accuracy"].value,
+        "constant_accuracy": test.constant_classifier["accuracy"],
+        **{name: test[name].value for name in metrics},
+        **{f"floor_{name}": test[name].noise_floor for name in metrics},
     }
 
 

@@ -8,17 +8,20 @@ from collections.abc import Sequence
 from mfairfl import __version__
 from mfairfl.errors import ConfigError, require_known
 from mfairfl.fairness.audit_counts import AuditCounts
+from mfairfl.fairness.audit_numbers import audit_table
+from mfairfl.fairness.rates import CLIENT_NUMBERS, OVERALL_NUMBERS
+from mfairfl.fairness.results import Measured, MetricTable
+from mfairfl.fairness.scores import SCORE_NUMBERS
+from mfairfl.fairness.stored_counts import StoredCounts
 from mfairfl.report.audit.drift import drift_since
-from mfairfl.report.audit.measured import client_numbers, everyone_numbers, section_numbers
-from mfairfl.report.audit.number_bounds import number_bounds
-from mfairfl.report.audit.numbers import evaluate_counts, measured_notions
-from mfairfl.report.audit.stored_counts import StoredCounts
 from mfairfl.report.audit.sweep import sweep
 from mfairfl.report.audit_settings import AuditSettings, AuditSource
 from mfairfl.report.bias_tables import AboveMedian, bias_tables
 from mfairfl.report.definitions import defined
 from mfairfl.report.document import NOTICE, Document, RowFacts
 from mfairfl.report.headline import audit_headline
+
+_FIRST = ("selection_rate", *OVERALL_NUMBERS, "base_rate", *SCORE_NUMBERS)
 
 
 def build_audit(
@@ -55,11 +58,10 @@ def build_audit(
     ('not met', 0.25)
     """
     _check_attributes(counts, settings)
-    found = evaluate_counts(counts, level=settings.level)
-    bounds = number_bounds(counts, measured_notions(counts))
-    overall = everyone_numbers(found, bounds, settings.notions, clients=len(counts.clients) > 1)
-    sections = section_numbers(found, bounds, settings.notions)
-    clients = client_numbers(found, bounds)
+    table = audit_table(counts, level=settings.level)
+    overall = _ordered(table, settings.notions)
+    sections = [section.led_by(settings.notions) for section in table.sections]
+    clients = table.clients if len(table.clients) > 1 else []
     rows = _row_facts(counts, sources)
     tables = bias_tables(counts, settings, above_median)
     document = Document(
@@ -70,10 +72,10 @@ def build_audit(
         goal=[f"{name}_violation" for name in settings.notions],
         settings=settings,
         sources=list(sources),
-        headline=audit_headline(settings, rows, found, overall, sections),
+        headline=audit_headline(settings, rows, table),
         rows=rows,
         overall=overall,
-        constant_classifier=found.constant_classifier,
+        constant_classifier=table.constant_classifier,
         sections=sections,
         clients=clients,
         bias_tables=tables,
@@ -82,6 +84,22 @@ def build_audit(
         counts=StoredCounts.of(counts),
     )
     return defined(document)
+
+
+def _ordered(table: MetricTable, notions: Sequence[str]) -> list[Measured]:
+    """Return the numbers of all rows: rates, the chosen notions, the others, the clients'."""
+
+    def rank(name: str) -> tuple[int, int]:
+        if name in _FIRST:
+            return 0, _FIRST.index(name)
+        notion = name.rpartition("_")[0]
+        if notion in notions:
+            return 1, notions.index(notion)
+        return (3 if name in CLIENT_NUMBERS else 2), 0
+
+    several = len(table.clients) > 1
+    names = [name for name in table.overall if several or name not in CLIENT_NUMBERS]
+    return [table[name] for name in sorted(names, key=rank)]
 
 
 def _check_attributes(counts: AuditCounts, settings: AuditSettings) -> None:

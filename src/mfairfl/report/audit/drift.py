@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from mfairfl.data.coding import spelling
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.audit_counts import AuditCounts
+from mfairfl.fairness.audit_numbers import measured_notions, needs_label
 from mfairfl.fairness.notions import Notion
-from mfairfl.fairness.rates import KINDS, PROPORTIONS, pooled_table
-from mfairfl.fairness.share_change import share_change
-from mfairfl.fairness.summary import reported_groupings, summarise
+from mfairfl.fairness.rates import PROPORTIONS, pooled_table, reported_groupings
+from mfairfl.fairness.results import Measured, MetricTable, compares_groups
 from mfairfl.fairness.tally import Tally
-from mfairfl.fairness.uncertainty import Interval, holm, intervals
-from mfairfl.report.audit.numbers import measured_notions, needs_label
+from mfairfl.fairness.uncertainty import Interval, holm, share_change
 from mfairfl.report.audit_settings import AuditSettings
 from mfairfl.report.document import Document, Drift, DriftRow
 from mfairfl.report.significance import Share, fisher, mover
@@ -167,80 +166,51 @@ def _measure_changes(before: _Side, after: _Side, level: float) -> list[DriftRow
     """Compare violations, differences and ratios of all notions that both can have."""
     known = measured_notions(before.counts)
     notions = [one for one in measured_notions(after.counts) if one in known]
-    old, new = (_Measures.of(side, notions) for side in (before, after))
-    common = [place for place in new.values if place in old.values]
+    old, new = _measures(before, notions, level), _measures(after, notions, level)
+    common = [place for place in new if place in old]
     violations = [place for place in common if place[1].endswith("_violation")]
-    strict = 1.0 - (1.0 - level) / max(len(violations), 1)
-    around, limits = ({k: side.intervals(k) for k in (level, strict)} for side in (old, new))
+    corrected = 1.0 - (1.0 - level) / max(len(violations), 1)
+    wide_old, wide_new = (_measures(side, notions, corrected) for side in (before, after))
     rows = []
     for place in common:
         attribute, number = place
-        was, is_ = old.values[place], new.values[place]
-        found = {
-            k: _moved(was, around[k].get(place), is_, limits[k].get(place))
-            for k in (level, strict)
-        }
-        wide = found[strict]
+        was, now = old[place].value, new[place].value
+        wide = _change_interval(wide_old[place], wide_new[place])
         rows.append(
             DriftRow(
                 part="attribute" if attribute else "all",
                 attribute=attribute,
                 number=number,
                 before=was,
-                after=is_,
-                change=None if was is None or is_ is None else is_ - was,
-                interval=found[level],
+                after=now,
+                change=None if was is None or now is None else now - was,
+                interval=_change_interval(old[place], new[place]),
                 beyond_chance=None if wide is None else not wide.lower <= 0.0 <= wide.upper,
             )
         )
     return rows
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Measures:
-    """What compares groups in one audit, by attribute (empty: all) and name."""
-
-    parts: tuple[tuple[Tally, list[Notion]], ...]
-    values: dict[tuple[str, str], float | None]
-
-    @classmethod
-    def of(cls, side: _Side, notions: Sequence[Notion]) -> _Measures:
-        parts = tuple(
-            (side.tally(needed).pooled(), [one for one in notions if needs_label(one) == needed])
-            for needed in (False, True)
-        )
-        values: dict[tuple[str, str], float | None] = {}
-        for tally, own in parts:
-            values |= _by_place(summarise(tally, notions=own), own)
-        return cls(parts, values)
-
-    def intervals(self, level: float) -> dict[tuple[str, str], Interval | None]:
-        """Return those of the violations."""
-        found: dict[tuple[str, str], Interval | None] = {}
-        for tally, own in self.parts:
-            if own:
-                found |= _by_place(intervals(tally, level=level, notions=own), own)
-        return found
+def _measures(
+    side: _Side, notions: Sequence[Notion], level: float
+) -> dict[tuple[str, str], Measured]:
+    """Return what compares groups in one audit, by attribute (empty: all) and name."""
+    measures: dict[tuple[str, str], Measured] = {}
+    for needed in (False, True):
+        own = [item for item in notions if needs_label(item) == needed]
+        if not own:
+            continue
+        table = MetricTable.from_tally(side.tally(needed).pooled(), level=level, notions=own)
+        measures |= {("", n): number for n, number in table.overall.items() if compares_groups(n)}
+        for section in table.sections if len(table.sections) > 1 else ():
+            measures |= {(section.attribute, number.name): number for number in section.measures}
+    return measures
 
 
-def _by_place(found: Any, notions: Sequence[Notion]) -> dict[tuple[str, str], Any]:
-    """Return the numbers of these notions, of a summary or of its intervals, by place."""
-    names = {f"{one.name}_{kind}" for one in notions for kind in KINDS}
-    tables = {"": found.values, **found.by_attribute}
-    return {
-        (attribute, name): value
-        for attribute, table in tables.items()
-        for name, value in table.items()
-        if name in names
-    }
-
-
-def _moved(
-    was: float | None, around: Interval | None, is_: float | None, limits: Interval | None
-) -> Interval | None:
-    if was is None or around is None or is_ is None or limits is None:
+def _change_interval(old: Measured, new: Measured) -> Interval | None:
+    if old.value is None or old.interval is None or new.value is None or new.interval is None:
         return None
-    return mover(was, around, is_, limits)
+    return mover(old.value, Interval(*old.interval), new.value, Interval(*new.interval))
 
 
 def _sentence(changes: Sequence[DriftRow]) -> str:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from mfairfl.fairness.audit_counts import AuditCounts
+from mfairfl.fairness.audit_numbers import needs_label
 from mfairfl.fairness.notions import notion
 from mfairfl.fairness.rates import (
     KINDS,
@@ -17,7 +18,6 @@ from mfairfl.fairness.rates import (
 )
 from mfairfl.fairness.results import Number, Numbers
 from mfairfl.fairness.tally import Tally
-from mfairfl.report.audit.numbers import needs_label
 from mfairfl.report.audit_settings import AuditSettings
 from mfairfl.report.document import Sweep, SweepRow
 

@@ -1,4 +1,6 @@
-"""Between which a number lies, whatever is true of rows of which something is not known.
+"""Every number of an audit, and between which it lies, whatever is true of unknown rows.
+
+What needs a label is measured on the rows that have one, the rest on all rows.
 
 A row of unknown group may be in any group that fits what is known of it, or in none. One of
 unknown label may have either, or stay out. A row that a silo withheld may be in any of the
@@ -14,7 +16,8 @@ group, others may be a little wide.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,11 +27,238 @@ from mfairfl.data import MISSING
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells, Grouping
 from mfairfl.fairness.notions import Notion
-from mfairfl.fairness.rates import Kind, Proportion, divide
-from mfairfl.fairness.uncertainty import Interval
+from mfairfl.fairness.rates import (
+    KINDS,
+    PROPORTIONS,
+    TABLE_NUMBERS,
+    Kind,
+    Proportion,
+    decision_notions,
+    divide,
+    measured_groupings,
+    reported_groupings,
+)
+from mfairfl.fairness.results import Measured, MetricTable, Section, Slice
+from mfairfl.fairness.uncertainty import Interval, Limits
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
+
+
+def needs_label(notion: Notion) -> bool:
+    """Return whether labels enter what a notion compares.
+
+    Examples
+    --------
+    >>> from mfairfl.fairness import notion
+    >>> needs_label(notion("dp")), needs_label(notion("eo"))
+    (False, True)
+    """
+    all_labels = all(len(event.labels) == 2 for event in notion.events)
+    return not (all_labels and notion.statistic == "selection")
+
+
+def measured_notions(counts: AuditCounts) -> list[Notion]:
+    """Return the notions of decisions that can be measured: without labels, not all."""
+    labelled = counts.tally().n > 0
+    return [item for item in decision_notions() if labelled or not needs_label(item)]
+
+
+def audit_table(counts: AuditCounts, *, level: float = 0.95) -> MetricTable:
+    """Return every number of an audit, with bounds where groups or labels are unknown.
+
+    Selection rates and notions that no label enters are of all rows. What needs a label is of the
+    rows that have one, and absent if none has; then `labelled_rows` is among the numbers of each
+    group and client.
+
+    Examples
+    --------
+    >>> rows = AuditCounts.from_rows([1, None], [1, 0], sensitive_features=["F", "M"])
+    >>> table = audit_table(rows)
+    >>> table["selection_rate"].value, table["accuracy"].value
+    (0.5, 1.0)
+    >>> table["accuracy"].bounds
+    (0.5, 1.0)
+    """
+    table = _measured_table(counts, level)
+    notions, cells = measured_notions(counts), counts.cells
+    groupings = {grouping.name: grouping for grouping in reported_groupings(cells)}
+    overall = overall_bounds(counts, notions)
+    sections = []
+    for section in table.sections:
+        grouping = groupings[section.attribute]
+        between = overall  # of one attribute the measures are those of all rows
+        if len(groupings) > 1:
+            between = measure_bounds(counts, notions, {kind: [grouping] for kind in KINDS})
+        measures = _bounded({number.name: number for number in section.measures}, between)
+        of_groups = group_bounds(counts, grouping)
+        sections.append(
+            Section(
+                attribute=section.attribute,
+                groups=[_bounded_slice(group, of_groups[group.name]) for group in section.groups],
+                measures=[*measures.values()],
+            )
+        )
+    return replace(
+        table,
+        overall=_bounded(table.overall, overall),
+        sections=sections,
+        clients=[
+            _bounded_slice(client, client_bounds(counts.of_client(k), notions))
+            for k, client in enumerate(table.clients)
+        ],
+    )
+
+
+def _measured_table(counts: AuditCounts, level: float) -> MetricTable:
+    """Measure rows that have a label, and all rows where no label enters."""
+    labelled, everyone, sums = counts.tally(), counts.selections(), counts.sums
+    scores = None if sums is None else dict(zip(counts.clients, sums, strict=True))
+    if labelled.n == everyone.n:
+        return MetricTable.from_tally(labelled, scores=scores, level=level)
+    free = {"selection_rate"} | {
+        f"{item.name}_{kind}"
+        for item in decision_notions()
+        if not needs_label(item)
+        for kind in KINDS
+    }
+    table = MetricTable.from_tally(everyone, level=level)
+    needing = None
+    if labelled.n:
+        needing = MetricTable.from_tally(labelled, scores=scores, level=level)
+
+    def both(
+        numbers: Mapping[str, Measured], with_label: Mapping[str, Measured]
+    ) -> dict[str, Measured]:
+        return {name: number for name, number in numbers.items() if name in free} | {
+            name: number for name, number in with_label.items() if name not in free
+        }
+
+    def slices(parts: Sequence[Slice], with_label: Sequence[Slice] | None) -> list[Slice]:
+        if with_label is None:
+            return [part.model_copy(update={"numbers": both(part.numbers, {})}) for part in parts]
+        merged = []
+        for part, other in zip(parts, with_label, strict=True):
+            rows = Measured(name="labelled_rows", value=other.rows)
+            numbers = both(part.numbers, other.numbers) | {rows.name: rows}
+            merged.append(part.model_copy(update={"numbers": numbers}))
+        return merged
+
+    sections = []
+    for i, section in enumerate(table.sections):
+        other = None if needing is None else needing.sections[i]
+        measures = both(
+            table.measures(section.attribute),
+            {} if needing is None else needing.measures(section.attribute),
+        )
+        groups = slices(section.groups, None if other is None else other.groups)
+        sections.append(
+            Section(attribute=section.attribute, groups=groups, measures=[*measures.values()])
+        )
+    return MetricTable(
+        level=level,
+        overall=both(table.overall, {} if needing is None else needing.overall),
+        sections=sections,
+        clients=slices(table.clients, None if needing is None else needing.clients),
+        constant_classifier={} if needing is None else needing.constant_classifier,
+    )
+
+
+def _bounded(numbers: Mapping[str, Measured], bounds: Limits) -> dict[str, Measured]:
+    return {
+        name: number
+        if bounds.get(name) is None
+        else number.model_copy(update={"bounds": tuple(bounds[name] or ())})
+        for name, number in numbers.items()
+    }
+
+
+def _bounded_slice(part: Slice, bounds: Limits) -> Slice:
+    return part.model_copy(update={"numbers": _bounded(part.numbers, bounds)})
+
+
+def overall_bounds(counts: AuditCounts, notions: Sequence[Notion]) -> Limits:
+    """Bound the numbers of all rows; None where nothing is unknown.
+
+    Examples
+    --------
+    >>> rows = AuditCounts.from_rows([1, None], [1, 0], sensitive_features=["F", "M"])
+    >>> bounds = overall_bounds(rows, [])
+    >>> bounds["accuracy"], bounds["selection_rate"]
+    (Interval(lower=0.5, upper=1.0), None)
+    """
+    bounds = _rate_bounds(counts)
+    jaccard = bounds.pop("jaccard")
+    bounds["f1"] = jaccard and Interval(*(2.0 * end / (1.0 + end) for end in jaccard))
+    hit, miss = (_everyone(counts, f"{of}_positive_rate") for of in ("true", "false"))
+    low, high = (hit.lower + 1.0 - miss.upper) / 2.0, (hit.upper + 1.0 - miss.lower) / 2.0
+    certain = (hit.certain and miss.certain) or bool(np.isnan(low).any())
+    bounds["balanced_accuracy"] = None if certain else Interval(low.item(), high.item())
+    compared = {kind: measured_groupings(counts.cells, kind) for kind in KINDS}
+    return bounds | measure_bounds(counts, notions, compared) | _spread_bounds(counts)
+
+
+def client_bounds(client: AuditCounts, notions: Sequence[Notion]) -> Limits:
+    """Bound the numbers of one client's rows."""
+    rates = {n: ends for n, ends in _rate_bounds(client).items() if n in TABLE_NUMBERS}
+    return rates | measure_bounds(client, notions, {"violation": client.cells.groupings()})
+
+
+def group_bounds(counts: AuditCounts, grouping: Grouping) -> dict[str, Limits]:
+    """Bound the rates of each group of a grouping."""
+    maybe = fitting(counts.cells, grouping)
+    rates = {
+        name: RateBounds.of(counts, Outcomes.of(PROPORTIONS[name]), grouping.membership, maybe)
+        for name in TABLE_NUMBERS
+    }
+    return {
+        group: {name: rate.interval(g) for name, rate in rates.items()}
+        for g, group in enumerate(grouping.groups)
+    }
+
+
+def measure_bounds(
+    counts: AuditCounts,
+    notions: Sequence[Notion],
+    groupings: Mapping[Kind, Sequence[Grouping]],
+) -> Limits:
+    """Bound violation, difference and ratio of each notion between groups."""
+    return {
+        f"{item.name}_{kind}": measure_bound(kind, item, counts, compared)
+        for item in notions
+        for kind, compared in groupings.items()
+    }
+
+
+def _everyone(counts: AuditCounts, name: str) -> RateBounds:
+    """Bound a rate of all rows, whatever their group."""
+    cells = np.ones((1, counts.cells.size), dtype=bool)
+    return RateBounds.of(counts, Outcomes.of(PROPORTIONS[name]), cells, ~cells)
+
+
+def _rate_bounds(counts: AuditCounts) -> Limits:
+    return {name: _everyone(counts, name).interval() for name in PROPORTIONS}
+
+
+def _spread_bounds(counts: AuditCounts) -> Limits:
+    """Bound what compares clients' accuracies; a client without any row has none."""
+    clients = [counts.of_client(k) for k in range(len(counts.clients))]
+    rates = [_everyone(client, "accuracy") for client in clients]
+    if all(rate.certain for rate in rates) or any(rate.most[0] == 0 for rate in rates):
+        return {}
+    low = np.array([rate.lower[0] for rate in rates])
+    high = np.array([rate.upper[0] for rate in rates])
+    least, most = max(0.0, low.max() - high.min()), max(0.0, high.max() - low.min())
+    if len(rates) == 1:
+        least = most = 0.0
+    # K numbers with this range have a standard deviation of √(1/2K) to 1/2 of it.
+    ends = {
+        "client_accuracy_gap": (least, most),
+        "client_accuracy_std": (least / math.sqrt(2 * len(rates)), most / 2.0),
+        "worst_client_accuracy": (low.min(), high.min()),
+        "best_client_accuracy": (low.max(), high.max()),
+    }
+    return {name: Interval(float(a), float(b)) for name, (a, b) in ends.items()}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -154,7 +384,7 @@ class RateBounds:
 
 
 def _withheld(counts: AuditCounts, kinds: Bools, cells: Bools) -> Bools:
-    """Say whose hidden entries may hold rows of these kinds, (3, 2), in each group, (G, K)."""
+    """Return whose hidden entries may hold rows of these kinds, (3, 2), in each group, (G, K)."""
     places = (counts.hidden & kinds.any(axis=1)).any(axis=2)  # (K, C)
     return np.asarray((cells[:, None, :] & places).any(axis=2))
 
@@ -251,7 +481,7 @@ def _off_diagonal(pairs: Floats, own: float) -> Floats:
     return np.where(np.eye(len(pairs), dtype=bool), own, pairs)
 
 
-def measure_bounds(
+def measure_bound(
     kind: Kind, notion: Notion, counts: AuditCounts, groupings: Sequence[Grouping]
 ) -> Interval | None:
     """Bound a number that compares groups, as `mfairfl.fairness.rates.group_measure` does.
@@ -264,7 +494,7 @@ def measure_bounds(
     >>> rows = AuditCounts.from_rows(
     ...     None, [1, 0, 1, 1, 1], sensitive_features=["F", "F", "M", "M", None]
     ... )
-    >>> found = measure_bounds("difference", notion("dp"), rows, rows.cells.groupings())
+    >>> found = measure_bound("difference", notion("dp"), rows, rows.cells.groupings())
     >>> round(found.lower, 3), found.upper  # the fifth person is a woman, or a man
     (0.333, 0.5)
     """

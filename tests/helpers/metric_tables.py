@@ -1,0 +1,42 @@
+"""Parts of a `MetricTable` as plain dicts, to be compared with oracles."""
+
+from __future__ import annotations
+
+from mfairfl.fairness import Interval, MetricTable, Slice
+from mfairfl.fairness.measuring import has_interval, has_noise_floor
+
+
+def _numbers(part):
+    if isinstance(part, MetricTable):
+        return part.overall
+    if isinstance(part, Slice):
+        return part.numbers
+    return part
+
+
+def quick_table(tally, **options):
+    """A table for its values: intervals and floors are from one draw."""
+    return MetricTable.from_tally(tally, draws=1, **options)
+
+
+def values(part):
+    """The values by name, of a table's overall numbers, of a slice or of measures by name."""
+    return {name: number.value for name, number in _numbers(part).items()}
+
+
+def limits(part):
+    """The intervals by name, None where a number that has one is undefined."""
+    return {
+        name: None if number.interval is None else Interval(*number.interval)
+        for name, number in _numbers(part).items()
+        if has_interval(name)
+    }
+
+
+def floors(part):
+    """The noise floors by name, None where a number that has one is undefined."""
+    return {
+        name: number.noise_floor
+        for name, number in _numbers(part).items()
+        if has_noise_floor(name)
+    }
