@@ -6,8 +6,8 @@ import numpy as np
 
 from finished_runs import CLIENTS, ROUNDS
 from mfairfl.data import Attribute
-from mfairfl.fairness import Tally
-from mfairfl.runs.evaluation import evaluate
+from mfairfl.fairness import MetricTable, Tally
+from mfairfl.runs.record import StoredTable
 from records import CLIENT, make_record
 
 SEX = Attribute("sex", ("F", "M"))
@@ -43,7 +43,7 @@ def write_counted(
     counts = np.array(cells)
     counts = np.stack([counts] * len(clients)) if counts.ndim == 3 else counts
     tally = Tally(counts, clients, attributes)
-    found = evaluate(tally)
+    stored = StoredTable.of(MetricTable.from_tally(tally))
     held = {"rows": tally.n, "name": "people", "sha256": "abc"}
     goal = {"notion": ["demographic_parity"], **(fairness or {})}
     record = make_record(
@@ -66,10 +66,10 @@ def write_counted(
             **(federation or {}),
         },
         served={"rule": rule},
-        metrics=dict.fromkeys(splits, found.metrics.model_dump() | (more or {})),
-        intervals=dict.fromkeys(splits, found.intervals),
-        noise_floor=dict.fromkeys(splits, found.noise_floor),
-        constant_classifier=dict.fromkeys(splits, found.constant_classifier),
+        metrics=dict.fromkeys(splits, stored.metrics.model_dump() | (more or {})),
+        intervals=dict.fromkeys(splits, stored.intervals),
+        noise_floor=dict.fromkeys(splits, stored.noise_floor),
+        constant_classifier=dict.fromkeys(splits, stored.constant_classifier),
         tallies=dict.fromkeys(splits, tally),
     )
     folder.mkdir()

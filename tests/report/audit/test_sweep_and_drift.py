@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from mfairfl.fairness.share_change import share_change
 from scipy.stats import fisher_exact
 
 import mfairfl
 from mfairfl.errors import ConfigError
 from mfairfl.fairness import demographic_parity_ratio, equalized_odds_violation
-from mfairfl.fairness.uncertainty import holm
+from mfairfl.fairness.uncertainty import holm, share_change
 
 
 def scored(rng, n=300):
