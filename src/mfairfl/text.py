@@ -16,6 +16,7 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r](?s:.)")
 _QUOTED = re.compile(r"'+[=+\-@\t\r](?s:.)")
 _LONGEST = 2000  # characters of a text in Markdown
 _MARKUP = re.compile(r"[\\`*_\[\]<>|#~&$!]")
+_LIST_OR_HEADING = re.compile(r"^(?:[-+=]|\d+[.)](?=\s|$))")  # at the beginning of a line
 _LINK = re.compile(r"(?<=:)/(?=/)|(?<=www)\.", re.IGNORECASE)  # readers make links of these
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)*|[.,]\d+)([eE][+-]?\d+)? ?%?")
 
@@ -109,6 +110,22 @@ def markdown_escaped(text: str) -> str:
     """
     plain = _MARKUP.sub(r"\\\g<0>", one_line(text, _LONGEST))
     return _LINK.sub(r"\\\g<0>", plain)
+
+
+def markdown_list(lines: Iterable[str]) -> str:
+    r"""Return a Markdown list of texts that stay text.
+
+    Examples
+    --------
+    >>> print(markdown_list(["1. x", "*y*"]))
+    - 1\. x
+    - \*y\*
+    """
+    return "\n".join(f"- {_list_item(line)}" for line in lines)
+
+
+def _list_item(line: str) -> str:
+    return _LIST_OR_HEADING.sub(lambda m: f"{m[0][:-1]}\\{m[0][-1]}", markdown_escaped(line))
 
 
 def one_line(text: str, longest: int = 240) -> str:

@@ -16,7 +16,7 @@ from answers import csv_rows
 from eyes import contrast, drawn_colours
 from mfairfl.colours import PALETTE
 from mfairfl.errors import ConfigError, DataError, RunDirectoryError
-from mfairfl.experiments.figures import method_styles, plot_client_bars, plot_pareto
+from mfairfl.experiments.figures import method_styles, plot_client_bars, plot_pareto, save_figure
 from mfairfl.experiments.histories import (
     epochs_to_best,
     multiplier_history,
@@ -25,7 +25,6 @@ from mfairfl.experiments.histories import (
     read_history,
     write_epochs_markdown,
 )
-from mfairfl.runs.figures import save_figure
 from records import make_record
 
 DP = "demographic_parity_violation"
@@ -619,3 +618,11 @@ def test_every_picture_is_an_svg_and_a_png_with_the_same_bytes_every_time(tmp_pa
         assert b"dc:date" not in first[f"{name}.svg"]
         assert first[f"{name}.png"].startswith(b"\x89PNG")
     assert b"$F$" in first["multipliers.svg"]  # a name is text, never a formula
+
+
+def test_a_name_with_a_dot_keeps_it_and_an_unknown_type_is_named(tmp_path):
+    figure = plot_client_bars(client_rows())
+    save_figure(figure, tmp_path / "lr-0.1", kinds=("svg",))
+    assert (tmp_path / "lr-0.1.svg").exists()
+    with pytest.raises(DataError, match=r"cannot draw into .*x\.bmpp: "):
+        save_figure(figure, tmp_path / "x.bmpp")

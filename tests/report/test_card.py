@@ -9,9 +9,9 @@ from markdown_it import MarkdownIt
 
 from counted_runs import decided, write_counted
 from mfairfl.data import Attribute
+from mfairfl.display import DisplayTable
 from mfairfl.report import build_report, model_card
-from mfairfl.report.markdown import bullets, table
-from mfairfl.text import markdown_escaped, one_line
+from mfairfl.text import markdown_escaped, markdown_list, one_line
 
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 HOSTILE = (
@@ -57,14 +57,19 @@ def kinds(markdown):
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_stay_text_in_lists_and_tables(name):
-    assert texts(bullets([name])) == [name]
-    markup = kinds(bullets([name])) - {"inline", "text"}
+    assert texts(markdown_list([name])) == [name]
+    markup = kinds(markdown_list([name])) - {"inline", "text"}
     assert markup == {
         f"{part}_{end}"
         for part in ("bullet_list", "list_item", "paragraph")
         for end in ("open", "close")
     }
-    assert texts(table(["client", name], [[name, "3"]], right=1)) == ["client", name, name, "3"]
+    assert texts(DisplayTable.of(["client", name], [[name, "3"]]).to_markdown()) == [
+        "client",
+        name,
+        name,
+        "3",
+    ]
     assert texts(f"Somebody is called {markdown_escaped(name)}, then.") == [
         f"Somebody is called {name}, then."
     ]
@@ -74,8 +79,13 @@ def test_hostile_names_stay_text_in_lists_and_tables(name):
 def test_any_text_is_read_back_as_it_was(text):
     shown = one_line(text)
     assert texts(f"x{markdown_escaped(text)}x") == [f"x{shown}x"]
-    assert texts(bullets([text])) == ([shown] if shown else [])
-    assert texts(table(["a", "b"], [[text, "3"]], right=1)) == ["a", "b", shown, "3"]
+    assert texts(markdown_list([text])) == ([shown] if shown else [])
+    assert texts(DisplayTable.of(["a", "b"], [[text, "3"]]).to_markdown()) == [
+        "a",
+        "b",
+        shown,
+        "3",
+    ]
 
 
 def test_autolinks_of_other_readers_find_nothing():
@@ -121,8 +131,8 @@ def test_names_and_values_of_a_run_are_text(card):
 def test_verdict_numbers_and_limits_are_filled_in(card):
     assert "is not met: the largest distance" in card
     # 100 of 1,000 and 500 of 1,000 at either client are selected.
-    assert "| a \\| b | 2,000 | 0.9500 (" in card
-    assert "| demographic parity violation | 0.2000 | 0.1" in card
+    assert "| a \\| b | 2,000 | 95.0 % (" in card
+    assert "| Demographic parity (the goal) | 20.00 points (1" in card
     assert "What fairness cost is not known" in card
     for part in ("Verdict", "Intended use", "Data", "Groups", "Clients", "Limits"):
         assert f"\n## {part}\n" in card
@@ -158,7 +168,7 @@ def test_the_points_of_the_law_are_named_by_number_with_a_warning(card):
 def test_numbers_without_a_value_are_said_to_be_undefined(tmp_path):
     cells = [decided(0, 0), decided(100, 40)]
     said = model_card(build_report([write_counted(tmp_path / "run", cells)]))
-    assert "| demographic parity violation | undefined | - | - |" in said
+    assert "| Demographic parity (the goal) | undefined |  |" in said
     assert (
         "demographic parity violation (sex) is undefined: group 'F' of 'sex' has no rows." in said
     )

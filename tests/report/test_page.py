@@ -19,14 +19,14 @@ from samples import (
     rich_report,
 )
 
+from mfairfl.display import DisplayTable
+from mfairfl.display.numbers import unit_of
 from mfairfl.fairness.results import Measured
+from mfairfl.report.body_tables import clients_tables, overall_tables
+from mfairfl.report.definitions import Words
 from mfairfl.report.document import Definition
-from mfairfl.report.page import render, render_audit
-from mfairfl.report.page.badges import badge
-from mfairfl.report.page.run_tables import coefficients_table, course_table
-from mfairfl.report.page.shared_tables import clients_tables, overall_tables
-from mfairfl.report.page.tables import Notes, measured_cell
-from mfairfl.report.page.wording import Words, unit_of
+from mfairfl.report.page import badge, render
+from mfairfl.report.training_tables import coefficients_table, rounds_table
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 VOID = {"meta", "br", "img", "link", "input", "hr", "path", "rect", "circle"}
@@ -34,9 +34,9 @@ PAGES = {
     "rich report": lambda: render(rich_report()),
     "poor report": lambda: render(poor_report()),
     "hostile report": lambda: render(hostile_report()),
-    "rich audit": lambda: render_audit(rich_audit()),
-    "poor audit": lambda: render_audit(poor_audit()),
-    "hostile audit": lambda: render_audit(hostile_audit()),
+    "rich audit": lambda: render(rich_audit()),
+    "poor audit": lambda: render(poor_audit()),
+    "hostile audit": lambda: render(hostile_audit()),
 }
 
 
@@ -151,23 +151,23 @@ def test_a_page_of_a_run_is_small():
 
 def test_equal_documents_give_equal_pages():
     assert render(rich_report()) == render(rich_report())
-    assert render_audit(rich_audit()) == render_audit(rich_audit())
+    assert render(rich_audit()) == render(rich_audit())
 
 
 def test_every_number_of_the_course_is_in_a_table():
     report = rich_report()
     words = Words(report.definitions)
-    rows = course_table(report.training, words).rows
-    assert [row.head.text for row in rows][32:35] == ["32", "33 (served)", "34"]
+    rows = rounds_table(report.training, words).rows
+    assert [row[0] for row in rows][32:35] == ["32", "33 (served)", "34"]
     accuracy = report.training.curves["test_accuracy"]
-    assert [row.cells[0].text for row in rows] == [f"{100 * v:.1f} %" for v in accuracy]
+    assert [row[1] for row in rows] == [f"{100 * v:.1f} %" for v in accuracy]
     coefficients = coefficients_table(report.training)
     assert [column.label for column in coefficients.columns[1:]] == [
         f"client-{i}" for i in range(1, 6)
     ]
-    assert coefficients.rows[0].cells[0].text == "–"
+    assert coefficients.rows[0][1] == "–"
     first = report.training.coefficients["client-1"][1]
-    assert coefficients.rows[1].cells[0].text == f"{first:.3f}"
+    assert coefficients.rows[1][1] == f"{first:.3f}"
 
 
 def test_of_many_rounds_some_stand_in_the_table_with_the_served_one():
@@ -181,16 +181,17 @@ def test_of_many_rounds_some_stand_in_the_table_with_the_served_one():
             "conflicts": [],
         }
     )
-    table = course_table(course, Words([]))
+    table = rounds_table(course, Words([]))
     assert len(table.rows) <= 62
-    assert "777 (served)" in [row.head.text for row in table.rows]
+    assert "777 (served)" in [row[0] for row in table.rows]
     assert "of 1,000 rounds" in table.caption
 
 
 def test_every_number_of_a_client_is_in_one_of_its_tables():
     report = rich_report()
     words = Words(report.definitions)
-    first, others = clients_tables(report.clients, words, ["equalized_odds_violation"])
+    goal = ["equalized_odds_violation"]
+    first, others = clients_tables(report.model_copy(update={"goal": goal}), words)
     shown = {column.label for table in (first, others) for column in table.columns}
     assert {words.label(name) for name in report.clients[0].numbers} <= shown
     assert others.folded
@@ -200,20 +201,20 @@ def test_every_number_of_a_client_is_in_one_of_its_tables():
 def test_the_numbers_of_all_rows_have_their_meaning_beside_them():
     report = rich_report()
     words = Words(report.definitions)
-    tables = overall_tables(
-        report.overall, words, 0.95, goal=report.goal, caption="All test rows together"
-    )
-    heads = {row.head.text: row.head.detail for table in tables for row in table.rows}
+    rows = [row for table in overall_tables(report, words) for row in table.shown()]
+    heads = {row[0].text: row[0].meaning for row in rows}
     assert heads["Accuracy"] == "The share of rows whose decision equals the recorded label."
     assert len(heads) == len(report.overall)
-    row = next(r for t in tables for r in t.rows if r.head.text == "Demographic parity violation")
-    assert [cell.text for cell in row.cells] == ["1.14 points", "0.12–2.16", "0.42 points"]
+    row = next(row for row in rows if row[0].text == "Demographic parity violation")
+    assert [cell.text for cell in row[1:]] == ["1.14 points", "0.12–2.16", "0.42 points"]
 
 
 def test_an_undefined_number_is_a_dash_with_a_reason():
-    notes = Notes()
-    cell = measured_cell(Measured(name="accuracy", value=None, undefined="no rows"), notes)
-    assert (cell.text, cell.note, notes.listed()) == ("–", "a", [("a", "no rows")])
+    number = Measured(name="accuracy", value=None, undefined="no rows")
+    table = DisplayTable.of(["Group", "Accuracy"], [["F", number], ["M", number]])
+    assert [(row[1].text, row[1].note) for row in table.shown()] == [("–", "a"), ("–", "a")]
+    assert table.letters == {"no rows": "a"}
+    assert "undefined" in table.to_text()
     page = render(poor_report())
     assert "no rows with a label" in page
 
@@ -279,7 +280,7 @@ def test_labels_come_from_the_definitions():
 
 
 def test_an_audit_says_what_it_is_not():
-    page = render_audit(rich_audit())
+    page = render(rich_audit())
     assert page.count("This is not an independent bias audit, and not legal advice.") == 2
     for words in ("Sex × race/ethnicity: selection", "Holm", "used: 0.5", "earlier audit"):
         assert words in page

@@ -20,7 +20,7 @@ from samples import (
     rich_report,
 )
 
-from mfairfl.report.page import render, render_audit
+from mfairfl.report.page import render
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = (
@@ -35,9 +35,9 @@ PAGES = {
     "rich": lambda: render(rich_report()),
     "poor": lambda: render(poor_report()),
     "hostile": lambda: render(hostile_report()),
-    "rich audit": lambda: render_audit(rich_audit()),
-    "poor audit": lambda: render_audit(poor_audit()),
-    "hostile audit": lambda: render_audit(hostile_audit()),
+    "rich audit": lambda: render(rich_audit()),
+    "poor audit": lambda: render(poor_audit()),
+    "hostile audit": lambda: render(hostile_audit()),
 }
 SCREENS = {"desk": (1280, 800), "phone": (390, 844)}
 OPEN_ALL = "document.querySelectorAll('details').forEach(one => one.open = true)"
@@ -111,8 +111,8 @@ SHORT = {
     "report": lambda: render(rich_report(rounds=4)),
     "hostile report": lambda: render(hostile_report(count=10, rounds=4)),
     "poor report": lambda: render(poor_report()),
-    "audit": lambda: render_audit(short_audit()),
-    "poor audit": lambda: render_audit(poor_audit()),
+    "audit": lambda: render(short_audit()),
+    "poor audit": lambda: render(poor_audit()),
 }
 
 

@@ -9,7 +9,6 @@ import shutil
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pytest
 
 import federations as fed
@@ -20,8 +19,10 @@ from mfairfl.engine.embedded import Member
 from mfairfl.engine.state import Measure, RunState, Score, Train
 from mfairfl.errors import CheckpointError, RunDirectoryError
 from mfairfl.experiments.histories import read_history
+from mfairfl.report.reported_run import read_runs
+from mfairfl.report.training_figures import draw_training
+from mfairfl.report.training_history import training_history
 from mfairfl.runs import execute, outcome
-from mfairfl.runs.figures import plot_clients, plot_rounds
 from mfairfl.runs.history import History, read_rows
 
 ROUNDS = 3
@@ -150,14 +151,12 @@ def test_a_record_says_who_is_missing_and_who_was_refused(with_a_liar):
     assert {client.name for client in run.record.federation.clients} == set(fed.SITES)
 
 
-def test_figures_are_drawn_from_rows_with_gaps(with_a_liar):
+def test_a_history_is_read_from_rows_with_gaps(with_a_liar):
     out, _ = with_a_liar
-    panels = plot_clients(out).axes
-    titles = [panel.get_title() for panel in panels]
-    assert titles == sorted(fed.SITES)
-    (line,) = [x for x in panels[3].lines if x.get_label() == "coefficient"]
-    assert np.isnan(np.asarray(line.get_ydata(), dtype=float)).all()
-    plot_rounds(out)
+    assert [path.name for path in draw_training(out)] == ["rounds.svg", "clients.svg"]
+    history = training_history(read_runs([out])[0])
+    assert sorted(history.coefficients) == sorted(fed.SITES)
+    assert set(history.coefficients["west"]) == {None}
     assert len(read_history(out)) == 7
 
 

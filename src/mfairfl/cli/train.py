@@ -82,8 +82,6 @@ def train(
         say(f"{folder}: already complete; this is its result")
     print_run(run.record, folder, as_json=json)
     if plots:
-        from mfairfl.runs.figures import plot_clients, plot_rounds, save_figure  # noqa: PLC0415
+        from mfairfl.report.training_figures import draw_training  # noqa: PLC0415
 
-        save_figure(plot_rounds(folder), folder / "rounds.svg")
-        save_figure(plot_clients(folder), folder / "clients.svg")
-        say(f"figures: {folder}/rounds.svg, {folder}/clients.svg")
+        say(f"figures: {', '.join(map(str, draw_training(folder)))}")

@@ -15,9 +15,10 @@ from markupsafe import Markup
 from mfairfl.display.html import fill
 from mfairfl.display.numbers import NO_VALUE, Unit, unit_of
 from mfairfl.fairness.results import Measured
-from mfairfl.text import aligned, csv_text, markdown_escaped
+from mfairfl.text import aligned, csv_text, markdown_escaped, one_line
 
 _FEW_ROWS, _FEW_COLUMNS, _LONG = 4, 3, 15
+_LONGEST = 80  # characters of a cell in plain text
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -229,16 +230,13 @@ class DisplayTable:
         ruler = ["---:" if column.numeric else "---" for column in self.columns]
         return "\n".join(f"| {' | '.join(line)} |" for line in [head, ruler, *lines])
 
-    def to_text(self, *, details: bool = True) -> str:
-        """Return lines with padded columns, with or without what stands in parentheses."""
-        heads = [_with_detail(c.label, c.detail * details) for c in self.columns]
-        lines = [[cell.plain if details or cell.note else cell.text for cell in row]
-                 for row in self.shown()]  # fmt: skip
-        return "\n".join(aligned([heads, *lines], right=self._numeric))
-
-    @property
-    def _numeric(self) -> Collection[int]:
-        return [i for i, column in enumerate(self.columns) if column.numeric]
+    def to_text(self) -> str:
+        """Return lines with padded columns."""
+        heads = [_with_detail(column.label, column.detail) for column in self.columns]
+        grid = [heads, *([cell.plain for cell in row] for row in self.shown())]
+        lines = [[_printable(text) for text in line] for line in grid]
+        numeric = [i for i, column in enumerate(self.columns) if column.numeric]
+        return "\n".join(aligned(lines, right=numeric))
 
     def to_csv(self) -> str:
         """Return the table as CSV, numbers in full; no cell is a formula."""
@@ -310,6 +308,11 @@ def _reason(number: Measured) -> str:
 
 def _with_detail(label: str, detail: str) -> str:
     return f"{label} ({detail})" if detail else label
+
+
+def _printable(text: str) -> str:
+    safe = text.isprintable() and len(text) <= _LONGEST
+    return text if safe else one_line(text, _LONGEST)
 
 
 def _raw(entry: Entry) -> str | float | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,13 +18,27 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from numpy.typing import ArrayLike
 
-from mfairfl.colours import DASHES, INK, MUTED, PALETTE, tint
+from mfairfl.colours import DASHES, GRID, INK, MUTED, PALETTE, tint
 from mfairfl.errors import DataError, require_known
 from mfairfl.experiments.frames import require_columns, require_unique
 from mfairfl.experiments.study_tables import POOLED, POOLED_NOTE
 from mfairfl.fairness import notion as notion_of
-from mfairfl.runs.figures import MARKERS, STYLE
+from mfairfl.files import write_atomically
 
+# A client may be called "$A$": names are text, never formulas.
+STYLE: Any = {
+    "svg.hashsalt": "mfairfl",
+    "text.parse_math": False,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    **dict.fromkeys(
+        ("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color"), INK
+    ),
+}
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 DPI = 160
 
 Frontiers = Mapping[str, tuple[ArrayLike, ArrayLike]]
@@ -121,6 +137,26 @@ def legend_below(figure: Figure, first: Iterable[str] = (), *, title: str = "") 
         [handles[name] for name in order], order, loc="outside lower center", ncols=across,
         fontsize="small", handlelength=3, title=title or None, title_fontsize="small",
     )  # fmt: skip
+
+
+def save_figure(figure: Figure, path: str | Path, *, kinds: Sequence[str] = ()) -> None:
+    """Write a figure to a file whose suffix names its type; the same figure is the same bytes.
+
+    Parameters
+    ----------
+    kinds : sequence of str
+        Several file types, for example ``("svg", "png")``; their suffixes are appended to `path`.
+    """
+    paths = [Path(f"{path}.{kind}") for kind in kinds] or [Path(path)]
+    for target in paths:
+        kind, data = target.suffix.removeprefix("."), io.BytesIO()
+        metadata = {"Date": None} if kind == "svg" else None
+        try:
+            with rc_context(STYLE):
+                figure.savefig(data, format=kind, metadata=metadata)
+        except ValueError as error:
+            raise DataError(f"cannot draw into {target}: {str(error).splitlines()[0]}") from error
+        write_atomically(target, data.getvalue())
 
 
 @rc_context(STYLE)

@@ -17,9 +17,8 @@ from matplotlib.ticker import MaxNLocator
 from mfairfl.colours import MUTED
 from mfairfl.display import DisplayTable
 from mfairfl.errors import DataError, RunDirectoryError, require_known
-from mfairfl.experiments.figures import DPI, MethodStyle, legend_below, method_styles
+from mfairfl.experiments.figures import DPI, STYLE, MethodStyle, legend_below, method_styles
 from mfairfl.experiments.frames import require_columns, require_unique
-from mfairfl.runs.figures import STYLE
 from mfairfl.runs.history import number_in, read_rows
 from mfairfl.runs.record import RunRecord
 

@@ -21,12 +21,11 @@ from mfairfl.data.values import DocumentedModel
 from mfairfl.display import Block, DisplayTable
 from mfairfl.display.numbers import DECIMAL
 from mfairfl.errors import ConfigError
-from mfairfl.experiments.figures import legend_below
+from mfairfl.experiments.figures import MARKERS, STYLE, legend_below, save_figure
 from mfairfl.experiments.study_tables import POOLED, POOLED_NOTE
 from mfairfl.fairness.results import Measured, MetricTable, Slice
 from mfairfl.references import known_reference
 from mfairfl.runs.execute import Run
-from mfairfl.runs.figures import MARKERS, STYLE, save_figure
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.reference_records import ReferenceRecord, fit_on_rows_of
 from mfairfl.runs.side_by_side import different_rows, distinct_names

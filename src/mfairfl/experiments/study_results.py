@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from mfairfl.experiments.figures import plot_client_bars, plot_pareto
+from mfairfl.experiments.figures import plot_client_bars, plot_pareto, save_figure
 from mfairfl.experiments.frames import csv_of, write_rows
 from mfairfl.experiments.histories import (
     epochs_to_best,
@@ -36,7 +36,6 @@ from mfairfl.fairness import frontier
 from mfairfl.fairness.rates import decision_notions
 from mfairfl.fairness.results import MetricTable
 from mfairfl.files import write_atomically
-from mfairfl.runs.figures import save_figure
 from mfairfl.runs.outcome import nearly_constant
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.reference_records import ReferenceRecord

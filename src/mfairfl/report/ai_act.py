@@ -9,9 +9,8 @@ from collections.abc import Iterable
 
 from mfairfl.fairness.results import Slice
 from mfairfl.report.document import DataTreatment, Document, GroupUse, Provenance
-from mfairfl.report.markdown import bullets
 from mfairfl.report.wording import label_of, percent
-from mfairfl.text import markdown_escaped
+from mfairfl.text import markdown_escaped, markdown_list
 
 _PROVIDER = "**to be filled in by the provider of the system**"
 
@@ -35,7 +34,10 @@ def ai_act_skeleton(
         "not legal advice.",
     ]
     for point, (lines, left) in points.items():
-        parts += [f"### {point}", f"{bullets(lines)}\n- {markdown_escaped(left)}: {_PROVIDER}"]
+        parts += [
+            f"### {point}",
+            f"{markdown_list(lines)}\n- {markdown_escaped(left)}: {_PROVIDER}",
+        ]
     return "\n\n".join(parts)
 
 

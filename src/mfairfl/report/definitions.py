@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from mfairfl.display.numbers import capital
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.rates import KINDS
 from mfairfl.glossary import explain
@@ -67,3 +68,31 @@ def _numbers_in(document: Document) -> Iterator[str]:
     yield from (name for name in _OF_TRAINING if getattr(document.training, name, None))
     for table in document.bias_tables:
         yield from (f"{table.measure}_rate", *_OF_BIAS_TABLES)
+
+
+class Words:
+    """What the numbers of one document are called, and what they mean.
+
+    Examples
+    --------
+    >>> words = Words([Definition(name="accuracy", label="accuracy", meaning="Share correct.")])
+    >>> words.label("accuracy"), words.meaning("accuracy"), words.label("roc_auc")
+    ('Accuracy', 'Share correct.', 'Roc auc')
+    """
+
+    def __init__(self, definitions: Iterable[Definition]) -> None:
+        self._definitions = {definition.name: definition for definition in definitions}
+
+    def label(self, name: str) -> str:
+        """Return what a person calls the number."""
+        definition = self._definitions.get(name)
+        return capital(definition.label if definition else plain_name(name))
+
+    def meaning(self, name: str) -> str:
+        """Return what it means; nothing for a number without a definition."""
+        definition = self._definitions.get(name)
+        return definition.meaning if definition else ""
+
+    def meanings(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the meanings of numbers by their labels."""
+        return {self.label(name): self.meaning(name) for name in names if self.meaning(name)}

@@ -443,7 +443,7 @@ class Document(DocumentedModel):
         return write_audit(self, Path(folder))
 
     def __str__(self) -> str:
-        from mfairfl.report.audit.summary import summary  # noqa: PLC0415 - it describes this
+        from mfairfl.report.audit_text import summary  # noqa: PLC0415 - it describes this
 
         return summary(self)
 

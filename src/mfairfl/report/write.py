@@ -124,11 +124,11 @@ def write_audit(document: Document, folder: Path) -> list[Path]:
 
     audit.json comes last: if it exists, the rest is complete.
     """
-    from mfairfl.report.audit.tables import csv_tables  # noqa: PLC0415 - only when called
-    from mfairfl.report.page import render_audit  # noqa: PLC0415
+    from mfairfl.report.audit_csv import csv_tables  # noqa: PLC0415 - only when called
+    from mfairfl.report.page import render  # noqa: PLC0415
 
-    contents = {folder / name: table.text() for name, table in csv_tables(document).items()}
-    contents[folder / "audit.html"] = render_audit(document)
+    contents = {folder / name: text for name, text in csv_tables(document).items()}
+    contents[folder / "audit.html"] = render(document)
     contents[folder / "audit.json"] = document.to_json()
     for path in (folder / name for name in _OPTIONAL_FILES):
         if path not in contents:

@@ -22,10 +22,10 @@ from matplotlib.figure import Figure
 
 from mfairfl.colours import INK, MUTED, PALETTE
 from mfairfl.errors import ConfigError
+from mfairfl.experiments.figures import STYLE, save_figure
 from mfairfl.experiments.search.space import Search, applied
 from mfairfl.files import toml_text, write_atomically
 from mfairfl.runs.config import Config, make_config
-from mfairfl.runs.figures import STYLE, save_figure
 
 FLOOR_FACTOR = 1.3  # a violation this close to its noise floor cannot be told from chance
 USEFUL = 0.01  # accuracy a model must gain on the constant classifier to be of use

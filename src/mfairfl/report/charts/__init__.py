@@ -5,7 +5,7 @@ about one pixel a unit. Meaning never rests on colour alone: markers, dashes and
 """
 
 from mfairfl.report.charts.curves import Series, line_chart, strip_chart
-from mfairfl.report.charts.drawing import Form, Guide, chart_style, readable
+from mfairfl.report.charts.drawing import Form, Guide, chart_style, svg_file
 from mfairfl.report.charts.points import IntervalRow, PlanePoint, interval_chart, plane_chart
 
 __all__ = [
@@ -18,6 +18,6 @@ __all__ = [
     "interval_chart",
     "line_chart",
     "plane_chart",
-    "readable",
     "strip_chart",
+    "svg_file",
 ]

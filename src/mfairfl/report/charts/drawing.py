@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Literal
 from markupsafe import Markup
 
 from mfairfl.colours import GRID, INK, MUTED, PALETTE, tint
-from mfairfl.text import one_line
+from mfairfl.display.html import readable
 
 WIDTH = 340
 SIZE = 12  # of all texts
@@ -88,17 +89,6 @@ def coordinate(value: float) -> str:
     ('12', '0', '3.2')
     """
     return f"{round(value, 1) + 0.0:.1f}".removesuffix(".0")
-
-
-def readable(words: str) -> str:
-    r"""Return words without what turns the direction of writing or cannot be seen.
-
-    Examples
-    --------
-    >>> readable("a\u202eb")
-    'a?b'
-    """
-    return one_line(words, longest=len(words) + 1)
 
 
 def text(
@@ -217,6 +207,31 @@ def picture(
         title=readable(title),
         description=readable(description),
         inside=Markup("").join(parts),
+    )
+
+
+def svg_file(charts: Sequence[Markup]) -> str:
+    """Return charts below one another as a picture that stands alone; the same bytes each time.
+
+    Examples
+    --------
+    >>> chart = picture("a", 100, "Accuracy", "…", [text(5, 10, "0.9")])
+    >>> svg_file([chart, chart]).splitlines()[1][:60]
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="-10 -10 360'
+    """
+    top, groups = 0.0, []
+    for chart in charts:
+        frame, _, inside = str(chart).removesuffix("</svg>").partition(">")
+        groups.append(f'<g class="chart" transform="translate(0,{coordinate(top)})">{inside}</g>')
+        top += float(re.findall(r'viewBox="0 0 \S+ (\S+)"', frame)[0]) + LINE
+    size = f'viewBox="-10 -10 {WIDTH + 20} {coordinate(top + 10)}" width="{2 * WIDTH}"'
+    return (
+        '<?xml version="1.0" encoding="utf-8"?>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n'
+        f"<style>text{{font-family:sans-serif}}{chart_style()}</style>\n"
+        f'<rect x="-10" y="-10" width="100%" height="100%" fill="#fff"/>\n'
+        + "\n".join(groups)
+        + "\n</svg>\n"
     )
 
 

@@ -1,0 +1,167 @@
+"""A report or an audit as one self-contained HTML file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from markupsafe import Markup
+
+from mfairfl.display import DisplayTable
+from mfairfl.display.html import fill
+from mfairfl.report import body_figures, body_tables, training_figures, training_tables
+from mfairfl.report.body_figures import Figure
+from mfairfl.report.charts import chart_style
+from mfairfl.report.definitions import Words
+from mfairfl.report.document import Document, Judgement, Outcome
+
+Content = tuple[Sequence[Figure], Sequence[DisplayTable]]
+"""The figures of a part of the page, and its tables."""
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """A verdict at a glance: in words, by a mark, and by a kind that has a colour."""
+
+    words: str
+    mark: str
+    kind: Literal["good", "bad", "open", "none"]
+
+
+_BADGES: dict[Outcome, Badge] = {  # the worst first
+    "not met": Badge("Fairness goal not met", "✕", "bad"),
+    "too few rows to tell": Badge("Too few rows to tell", "?", "open"),
+    "no verdict": Badge("No verdict", "–", "none"),
+    "met": Badge("Fairness goal met", "✓", "good"),
+}
+_CONTENTS = {
+    "numbers": "All numbers",
+    "groups": "Groups",
+    "clients": "Clients",
+    "compared": "Before and after",
+    "training": "Training",
+    "data": "Data",
+    "group-use": "Use of the group",
+    "server": "What the server saw",
+    "bias": "Tables after 6 RCNY §5-301",
+    "thresholds": "Thresholds",
+    "drift": "Since the earlier audit",
+    "origin": "Origin",
+    "words": "Words",
+}
+_CAUTION = Badge("Fairness goal met, but that is no good news", "!", "open")
+
+
+def badge(judgements: Sequence[Judgement]) -> Badge:
+    """Return the verdict on several goals together: that on the worst.
+
+    A goal that is met for a bad reason is not shown as good.
+
+    Examples
+    --------
+    >>> badge([]).words
+    'No verdict'
+    """
+    outcomes: list[Outcome] = [judgement.outcome for judgement in judgements] or ["no verdict"]
+    worst = min(outcomes, key=list(_BADGES).index)
+    if worst == "met" and any(judgement.caution for judgement in judgements):
+        return _CAUTION
+    return _BADGES[worst]
+
+
+def render(document: Document) -> Markup:
+    """Return the page of a document: one HTML file that loads nothing and runs nothing.
+
+    Examples
+    --------
+    >>> from mfairfl.fairness.audit_counts import AuditCounts
+    >>> from mfairfl.report.audit.build import build_audit
+    >>> from mfairfl.report.audit_settings import AuditSettings
+    >>> rows = AuditCounts.from_rows(None, [1, 0], sensitive_features={"sex": ["F", "M"]})
+    >>> "not legal advice" in render(build_audit(rows, AuditSettings()))
+    True
+    """
+    words = Words(document.definitions)
+    parts = dict(_parts(document, words))
+    bias = list(_bias(document, words))
+    present = {*parts, "groups", "words", *["bias"] * bool(bias)}
+    present |= {"group-use"} if document.group_use else set()
+    return fill(
+        "mfairfl.report",
+        "page.html",
+        document=document,
+        badge=badge(document.headline.judgements),
+        goal_figures=body_figures.goal_figures(document, words),
+        attributes=dict(_attributes(document, words)),
+        bias=bias,
+        parts=parts,
+        contents=[(place, label) for place, label in _CONTENTS.items() if place in present],
+        chart_style=chart_style(),
+    )
+
+
+def _attributes(document: Document, words: Words) -> Iterator[tuple[str, Content]]:
+    for i, section in enumerate(document.sections, 1):
+        figures = body_figures.group_figures(section, document.overall, words, f"groups-{i}")
+        measures = body_tables.measures_table(section, words, document.goal)
+        yield section.attribute, (figures, [measures, *body_tables.groups_tables(section, words)])
+
+
+def _bias(document: Document, words: Words) -> Iterator[Content]:
+    for i, table in enumerate(document.bias_tables, 1):
+        figures = body_figures.ratio_figures(table, words, f"ratios-{i}")
+        yield figures, [body_tables.bias_table(table, words, document.level)]
+
+
+def _parts(document: Document, words: Words) -> Iterator[tuple[str, Content]]:
+    """Yield figures and tables of the parts that the document has, by the part's place."""
+    numbers = [body_tables.judgements_table(document, words)]
+    numbers += body_tables.overall_tables(document, words)
+    if document.rows is not None:
+        numbers.append(body_tables.rows_table(document.rows))
+    yield "numbers", ([], numbers)
+    if document.clients:
+        clients = body_tables.clients_tables(document, words)
+        yield "clients", (body_figures.client_figures(document, words), clients)
+    yield from _training_parts(document, words)
+    if document.sweep is not None:
+        judgements = document.headline.judgements
+        sweep = body_figures.sweep_figures(document.sweep, judgements, words)
+        yield "thresholds", (sweep, [body_tables.sweep_table(document.sweep, words)])
+    if document.drift is not None:
+        changes = document.drift.changes
+        drift = list(body_tables.drift_tables(changes, words, document.level))
+        yield "drift", (body_figures.drift_figures(changes, words), drift)
+    origin: list[DisplayTable] = []
+    if document.settings is not None:
+        stated = body_tables.stated_table(document.settings.facts)
+        yield "stated", ([], [stated])
+        columns = document.settings.meaning.model_dump()
+        origin.append(body_tables.sources_table(document.sources))
+        origin.append(body_tables.facts_table("What the columns are", columns, "Role"))
+    if document.provenance is not None:
+        origin += training_tables.provenance_tables(document.provenance)
+    yield "origin", ([], origin)
+
+
+def _training_parts(document: Document, words: Words) -> Iterator[tuple[str, Content]]:
+    if document.compared:
+        figures = [
+            *training_figures.plane_figures(document, words),
+            *training_figures.change_figures(document, words),
+        ]
+        tables = training_tables.compared_tables(document, words)
+        tables += training_tables.changes_tables(document, words)
+        yield "compared", (figures, tables)
+    history = document.training
+    if history is not None:
+        rounds = training_tables.rounds_table(history, words)
+        coefficients = training_tables.coefficients_table(history)
+        figures = training_figures.training_figures(history, document.goal, words)
+        yield "training", (figures, [rounds, coefficients])
+    if document.data is not None:
+        yield "data", ([], [training_tables.clients_rows_table(document.data)])
+    if document.server is not None:
+        server = training_tables.server_table(document.server)
+        yield "server", ([], [server, training_tables.withheld_table(document.withheld)])
