@@ -53,6 +53,7 @@ from flwr.supercore.inflatable.inflatable_object import (
 from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
 
+from mfairfl.coordinator import run as coordinator_run
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Attribute, Federation
 from mfairfl.deployment import silo_app
@@ -73,13 +74,13 @@ from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.history import History
 from mfairfl.runs.prepare import federation_of, model_of, setup_for, setup_of, table_of
 from mfairfl.runs.record import RunRecord
-from mfairfl.silo import responder, transport
+from mfairfl.silo import responder
 from mfairfl.strategies import available, create
 from mfairfl.strategies.base import Summary
 from mfairfl.training.execution import steady_arithmetic
 from mfairfl.training.plan import Report
-from mfairfl.wire.codec import Shape, pack_answer, read_header, unpack_ask
-from mfairfl.wire.enrolment_answers import ModelTerms
+from mfairfl.wire.enrolment_messages import ModelTerms
+from mfairfl.wire.run_messages import Shape, pack_answer, unpack_ask
 
 HERE = Path(__file__).resolve()
 KEPT = HERE.with_suffix(".txt")
@@ -148,9 +149,9 @@ class Clock:
 
 
 SERVER = (
-    (transport, "pack_ask", PACK),
+    (coordinator_run, "pack_ask", PACK),
     (grid.GridTransport, "_message", PACK),
-    (transport, "unpack_answer", CHECK),
+    (coordinator_run, "unpack_answer", CHECK),
     (grid, "from_records", CHECK),
     (History, "on_round", RECORD),
     (Checkpoints, "on_round", RECORD),
@@ -177,7 +178,7 @@ class Count:
 
     def add(self, direction: str, message: Message, size: int) -> None:
         """Count a message."""
-        kind = read_header(from_records(message.content)[1])[0]
+        kind = from_records(message.content)[1].request.kind
         self.sizes[self.phase, direction, kind] += size
         self.messages[self.phase] += direction == "down"
 
@@ -324,7 +325,7 @@ class Adult:
             splits=("train", "test"),
         )
         state = first_state(setup, model)
-        transport.drive(setup, state, self._transport, minimum=CLIENTS, callbacks=callbacks)
+        coordinator_run.drive(setup, state, self._transport, minimum=CLIENTS, callbacks=callbacks)
         return state.weights
 
     def here(self, config: Config) -> np.ndarray:
@@ -520,7 +521,9 @@ def _rounds(name: str, clients: int, rounds: int, clock: Clock, folder: Path) ->
     folder.mkdir()
     with clock.watching(SERVER):
         callbacks = (History(folder), Checkpoints(folder / "checkpoint", "cost"))
-        transport.drive(setup, state, loopback.transport(), minimum=clients, callbacks=callbacks)
+        coordinator_run.drive(
+            setup, state, loopback.transport(), minimum=clients, callbacks=callbacks
+        )
     assert state.round == rounds
     assert np.isfinite(state.weights).all()
 

@@ -156,7 +156,7 @@ def test_a_silo_refuses_what_it_does_not_list(python, tmp_path):
         """
 from pathlib import Path
 from mfairfl.errors import MessageError
-from mfairfl.wire.codec import make_packet
+from mfairfl.wire.packing import make_packet
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
 import sys

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attackers import Line
-from mfairfl.wire.codec import make_packet
+from mfairfl.wire.packing import make_packet
 from readouts.silo import HIGH, LABEL, RefusedError, adult_rows, line_to
 
 ROWS = 200
@@ -61,7 +61,7 @@ def _counts(line: Line, step: int) -> tuple[np.ndarray, np.ndarray]:
     columns = COLUMNS | {"threshold": step / STEPS, "prediction": None, "client": None}
     columns |= {"selected": None}
     attributes = [{"name": "sex", "groups": ["Female", "Male", "?"]}]
-    said = {"columns": columns, "attributes": attributes, "score_range": [0.0, 1.0]}
+    said = {"columns": columns, "attributes": attributes, "grid": {"lowest": 0.0, "highest": 1.0}}
     answer = line.ask(make_packet("audit", said), "audit")
     if answer is None:
         raise RefusedError(line.reason)

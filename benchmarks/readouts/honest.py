@@ -23,8 +23,8 @@ from mfairfl.models import MLP
 from mfairfl.silo.policy import Policy
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
-from mfairfl.wire.codec import Packet, read_header
-from mfairfl.wire.enrolment_answers import ModelTerms
+from mfairfl.wire.enrolment_messages import ModelTerms
+from mfairfl.wire.packing import Packet
 
 
 class ToldSet(NamedTuple):
@@ -54,9 +54,9 @@ class _Eavesdropper:
     def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet]:
         answers = {name: self._silos[name].handle("run-1", ask) for name, ask in asks.items()}
         for name, answer in answers.items():
-            asked, request = read_header(asks[name])
+            asked, request = asks[name].request
             if asked == "sums":
-                levels = read_header(answer)[1]["sums"]["train"]["categorical"]
+                levels = answer.request.fields["train"]["categorical"]
                 self.told[name] |= {
                     ToldSet(column, level, rows)
                     for column, counts in levels.items()

@@ -24,8 +24,9 @@ from mfairfl.engine.state import Measure, Score
 from mfairfl.fairness.cells import SUMS, Cells
 from mfairfl.silo.policy import Policy
 from mfairfl.silo.silo_file import SiloSettings
-from mfairfl.wire.codec import Packet, make_packet, pack_ask
-from mfairfl.wire.enrolment_answers import ModelTerms
+from mfairfl.wire.enrolment_messages import ModelTerms
+from mfairfl.wire.packing import Packet, make_packet
+from mfairfl.wire.run_messages import pack_ask
 
 LABEL, HIGH, LOW = "income", "high", "low"
 SPLITS = ("train", "test")
@@ -117,7 +118,10 @@ class Run(Coordinator):
     def enrol_freely(self, task: Task, encoder: Encoder, hidden: Sequence[int] = HIDDEN) -> None:
         """Enrol with an encoder and a model that nobody agreed to."""
         said = {"task": task.model_dump(mode="json"), "seed": 0, "test": 0.2, "validation": 0.0}
-        said |= {"encoder": encoder.to_json(), "model": {"kind": "mlp", "hidden": [*hidden]}}
+        said |= {
+            "encoder": encoder.model_dump(mode="json"),
+            "model": {"kind": "mlp", "hidden": [*hidden]},
+        }
         self._answer(make_packet("encode", said))
         self._begin(encoder, hidden, exact=True)
 
@@ -135,7 +139,7 @@ class Run(Coordinator):
     def logit_counts(self, model: np.ndarray) -> np.ndarray:
         """Return rows by split, cell, label and bin of the model's logit."""
         answer = self._answer(pack_ask(Score(model, SPLITS, None, None, False), NAME))
-        return np.stack([answer.arrays[f"{split}/histogram"] for split in SPLITS])
+        return np.stack([answer.arrays[f"scores/{split}/histogram"] for split in SPLITS])
 
     def losses(self, models: Sequence[np.ndarray]) -> np.ndarray:
         """Return sums of losses by model, split, cell and label."""
@@ -144,7 +148,9 @@ class Run(Coordinator):
             part = tuple(models[first : first + most])
             answer = self._answer(pack_ask(Measure(part, SPLITS, None, None, None), NAME))
             found += [
-                np.stack([answer.arrays[f"{i}/{split}"][SUMS.index("losses")] for split in SPLITS])
+                np.stack(
+                    [answer.arrays[f"sums/{i}/{split}"][SUMS.index("losses")] for split in SPLITS]
+                )
                 for i in range(len(part))
             ]
         return np.array(found)

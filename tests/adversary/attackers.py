@@ -28,8 +28,7 @@ from mfairfl.runs.consent import read_consent
 from mfairfl.silo.policy import Disclosure, Policy
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
-from mfairfl.wire.codec import Packet, make_packet, read_header
-from mfairfl.wire.histograms import pack_cuts
+from mfairfl.wire.packing import Packet, make_packet
 
 NAME = "clinic"
 NUMERIC = ("age", "income", "tenure")
@@ -183,18 +182,20 @@ class Coordinator:
         answer = self._ask("profile", {"task": task.model_dump(mode="json")})
         if answer is None:
             return None
-        return {one["name"]: one for one in read_header(answer)[1]["profile"]["columns"]}
+        return {one["name"]: one for one in answer.request.fields["profile"]["columns"]}
 
     def sums(self, task: Task, split: Split) -> dict[str, Any] | None:
         """Return the sums for the encoder, of train rows and of the others."""
         said = {"task": task.model_dump(mode="json")} | split.header()
         answer = self._ask("sums", said)
-        return None if answer is None else read_header(answer)[1]["sums"]
+        return None if answer is None else answer.request.fields
 
     def cuts(self, task: Task, split: Split, cuts: Mapping[str, Any]) -> list[Any] | None:
         """Return for each column the counts between its cuts, and the values told."""
         said = {"task": task.model_dump(mode="json")} | split.header()
-        answer = self.line.ask(pack_cuts(cuts, said), self.run)
+        said["columns"] = list(cuts)
+        arrays = {f"cuts/{i}": np.asarray(own) for i, own in enumerate(cuts.values())}
+        answer = self._ask("cuts", said, arrays)
         if answer is None:
             return None
         return [
@@ -206,7 +207,10 @@ class Coordinator:
     ) -> Mapping[str, np.ndarray] | None:
         """Enrol the silo; return its counts by split."""
         said = {"task": task.model_dump(mode="json")} | split.header()
-        said |= {"encoder": encoder.to_json(), "model": {"kind": "mlp", "hidden": list(hidden)}}
+        said |= {
+            "encoder": encoder.model_dump(mode="json"),
+            "model": {"kind": "mlp", "hidden": list(hidden)},
+        }
         answer = self._ask("encode", said)
         if answer is None:
             return None
@@ -219,10 +223,12 @@ class Coordinator:
     ) -> list[np.ndarray] | None:
         """Return each model's table: counts, positives, scores and losses by cell and label."""
         arrays = {f"model/{i}": one.astype(np.float32) for i, one in enumerate(models)}
-        said = {"models": len(models), "splits": [split], "slot": None, "thresholds": thresholds}
+        said = {"splits": [split], "slot": None, "thresholds": thresholds}
         answer = self._ask("measure", said, arrays)
         return (
-            None if answer is None else [answer.arrays[f"{i}/{split}"] for i in range(len(models))]
+            None
+            if answer is None
+            else [answer.arrays[f"sums/{i}/{split}"] for i in range(len(models))]
         )
 
     def score(self, model: np.ndarray, split: str = "train") -> Mapping[str, np.ndarray] | None:
@@ -231,7 +237,7 @@ class Coordinator:
         answer = self._ask("score", said, {"model/0": model.astype(np.float32)})
         if answer is None:
             return None
-        return {name.removeprefix(f"{split}/"): one for name, one in answer.arrays.items()}
+        return {name.removeprefix(f"scores/{split}/"): one for name, one in answer.arrays.items()}
 
     def train(
         self, plans: Sequence[Mapping[str, Any]], weights: np.ndarray, round_: int = 0, **job: Any

@@ -39,7 +39,7 @@ from attackers import (
 )
 from mfairfl.data import Encoder, Task
 from mfairfl.data.encoder import CategoricalColumn, NumericColumn
-from mfairfl.wire.codec import make_packet, read_header
+from mfairfl.wire.packing import make_packet
 
 ALL_TRAIN = Split(test=0.0)
 
@@ -556,7 +556,7 @@ def _audit_groups(line: Line) -> dict[str, list[str]] | None:
     answer = line.ask(make_packet("audit-groups", {"columns": columns}), "audit")
     if answer is None:
         return None
-    groups = read_header(answer)[1]["groups"]
+    groups = answer.request.fields["groups"]
     return {column: [*groups[column], "?"] for column in CATEGORICAL}
 
 
@@ -577,7 +577,7 @@ def _audit(
 ) -> Iterator[tuple[tuple[int, ...], int]]:
     """Yield (groups, label) and the count of each entry that is told."""
     attributes = [{"name": c, "groups": named[c]} for c in columns]
-    said = {"columns": _audited(columns), "attributes": attributes, "score_range": None}
+    said = {"columns": _audited(columns), "attributes": attributes, "grid": None}
     answer = line.ask(make_packet("audit", said), "audit")
     if answer is None:
         return

@@ -27,12 +27,13 @@ import federations as fed
 from grids import LocalGrid
 from mfairfl.coordinator.audit import AuditTerms, gather_counts
 from mfairfl.coordinator.enrolment import Enrolled, EnrolmentTerms, enrol
-from mfairfl.coordinator.transport import drive, read_replies
+from mfairfl.coordinator.run import drive
+from mfairfl.coordinator.transport import read_replies
 from mfairfl.data import EncoderConfig, Task
 from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.clients import MemorySlots, SoleClient
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import RunState, Setup
+from mfairfl.engine.state import Absent, Refusal, RunState, Setup
 from mfairfl.errors import MfairflError
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
@@ -42,8 +43,9 @@ from mfairfl.flower.records import from_records, to_records
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
 from mfairfl.strategies import create
-from mfairfl.wire.codec import Packet, Shape, make_packet, pack_answer, unpack_ask
-from mfairfl.wire.enrolment_answers import DESCRIPTION, ModelTerms
+from mfairfl.wire.enrolment_messages import DESCRIPTION, ModelTerms
+from mfairfl.wire.packing import Packet, make_packet
+from mfairfl.wire.run_messages import Shape, pack_answer, unpack_ask
 from mutations import mutated, mutated_reply
 
 STRATEGIES: dict[str, Any] = {
@@ -158,10 +160,10 @@ def model_problem(weights: np.ndarray, honest: np.ndarray) -> str:
     return f"|w| is {length / usual:.3g} times the honest run's" if length > 10 * usual else ""
 
 
-def received(client: str, content: RecordDict) -> Packet | str:
+def received(client: str, content: RecordDict) -> Packet | Refusal | Absent:
     """Return what `GridTransport` makes of a message, or why it is not used."""
-    answers, reasons = read_replies([client], {client: content}, lambda _, c: from_records(c)[1])
-    return answers.get(client) or reasons[client]
+    replies = read_replies([client], {client: content}, lambda _, c: from_records(c)[1])
+    return replies.answers.get(client) or replies.unanswered[client]
 
 
 # ------------------------------------------------------------------ rounds
@@ -193,9 +195,9 @@ class Replay:
         self._exchanges, self._at, self._client, self._content = exchanges, at, client, content
         self._next = 0
 
-    def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | str]:
+    def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | Refusal | Absent]:
         honest = self._exchanges[self._next]
-        found: dict[str, Packet | str] = {n: honest[n] for n in asks if n in honest}
+        found: dict[str, Packet | Refusal | Absent] = {n: honest[n] for n in asks if n in honest}
         if self._next == self._at and self._client in asks:
             found[self._client] = received(self._client, self._content)
         self._next += 1
@@ -285,23 +287,23 @@ class RememberedSilos:
 
     def __init__(self, silos: Mapping[str, Responder]) -> None:
         self._silos, self._known = silos, {}
-        self.kept: list[dict[str, Packet | str]] = []
-        self.swap: tuple[int, str, Packet | str] | None = None
+        self.kept: list[dict[str, Packet | Refusal | Absent]] = []
+        self.swap: tuple[int, str, Packet | Refusal | Absent] | None = None
 
-    def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | str]:
+    def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | Refusal | Absent]:
         found = {name: self._answer(name, ask) for name, ask in asks.items()}
         if self.swap is not None and self.swap[0] == len(self.kept) and self.swap[1] in found:
             found[self.swap[1]] = self.swap[2]
         self.kept.append(found)
         return found
 
-    def _answer(self, name: str, ask: Packet) -> Packet | str:
+    def _answer(self, name: str, ask: Packet) -> Packet | Refusal | Absent:
         key = (name, ask.text, *(a.tobytes() for a in ask.arrays.values()))
         if key not in self._known:
             try:
                 self._known[key] = self._silos[name].handle("run", ask)
             except MfairflError as error:
-                self._known[key] = str(error)
+                self._known[key] = Refusal(str(error))
         return self._known[key]
 
 

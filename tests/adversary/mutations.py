@@ -15,7 +15,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from mfairfl.flower.records import to_records
-from mfairfl.wire.codec import Packet
+from mfairfl.wire.packing import Packet
 
 HUGE = bytes(1 << 25)  # of an array beside those that were asked for
 VALUES: tuple[Callable[[random.Random], Any], ...] = (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -31,9 +30,10 @@ from mfairfl.engine.output import Served
 from mfairfl.errors import FederationError, MessageError, RunDirectoryError
 from mfairfl.fairness.audit_counts import UNKNOWN, AuditCounts, ScoreGrid
 from mfairfl.runs.sending import model_to_send
-from mfairfl.silo.audit_consent import AuditConsent
 from mfairfl.silo.responder import Responder
-from mfairfl.wire.audit_questions import pack_groups_ask
+from mfairfl.silo.silo_file import AuditConsent
+from mfairfl.wire.audit_messages import GroupsQuestion
+from mfairfl.wire.packing import pack
 
 TERMS = AuditTerms(subject=COLUMNS)
 
@@ -213,7 +213,7 @@ def test_no_value_in_fewer_rows_than_the_floor_is_named(tmp_path):
     settings = write_silos(tmp_path, frame)["east"]
     for floor, named in ((1, True), (10, True), (12, True), (13, False)):
         responder = Responder(settings, policy(min_rows=floor))
-        answer = responder.handle("audit-1", pack_groups_ask(COLUMNS))
+        answer = responder.handle("audit-1", pack(GroupsQuestion(columns=COLUMNS)))
         assert ("Other" in json.loads(answer.text)["groups"]["race"]) == named
 
 
@@ -245,7 +245,7 @@ def test_a_silo_without_the_section_answers_no_audit(tmp_path):
 def test_a_request_for_other_columns_is_refused_with_the_key(tmp_path, own, key):
     settings = write_silos(tmp_path, predictions(), CONSENT | own)["east"]
     with pytest.raises(MessageError) as caught:
-        Responder(settings, policy()).handle("audit-1", pack_groups_ask(COLUMNS))
+        Responder(settings, policy()).handle("audit-1", pack(GroupsQuestion(columns=COLUMNS)))
     said = one_line(caught)
     assert said.startswith(f"the audit asks for {key} = ")
     assert said.endswith(f"({key} under [audit] of its silo.toml)")
@@ -261,7 +261,7 @@ def test_too_few_silos_end_the_audit_with_the_reasons(tmp_path):
 def test_an_audit_counts_as_a_run_and_its_requests_are_limited(tmp_path):
     settings = write_silos(tmp_path, predictions())["east"]
     responder = Responder(settings, policy(runs_a_day=2, requests=3))
-    ask = pack_groups_ask(COLUMNS)
+    ask = pack(GroupsQuestion(columns=COLUMNS))
     for _ in range(3):
         responder.handle("audit-1", ask)
     with pytest.raises(MessageError, match=r"limits\.requests"):
@@ -458,7 +458,6 @@ def test_models_of_each_client_s_own_are_not_sent(runs):
 def test_an_altered_model_is_refused_in_one_line(runs, tmp_path):
     settings = write_silos(tmp_path, people(), OPEN)
     sent = model_to_send(runs / "single")
-    served = replace(sent.served, members=sent.served.members[:, :-1])
-    short = replace(sent, served=served)
+    short = sent.model_copy(update={"members": sent.members[:, :-1]})
     with pytest.raises(FederationError, match=r"a model of .* weights; it has"):
         gather(Silos(settings, policy()), AuditTerms(subject=short))

@@ -12,17 +12,18 @@ import pytest
 
 import federations as fed
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
-from mfairfl.coordinator.transport import drive
+from mfairfl.coordinator.run import drive
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
 from mfairfl.engine.checkpoint import read_sealed
 from mfairfl.engine.embedded import splits_of, summarize
+from mfairfl.engine.state import Refusal
 from mfairfl.errors import FederationError, MfairflError
 from mfairfl.fairness.goal import Goal
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
 from mfairfl.strategies.base import Summary
-from mfairfl.wire.codec import Packet
-from mfairfl.wire.enrolment_answers import ModelTerms
+from mfairfl.wire.enrolment_messages import ModelTerms
+from mfairfl.wire.packing import Packet
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex", "age"))
 TERMS = EnrolmentTerms(task=TASK, seed=3, model=ModelTerms(hidden=(4,)), validation=0.1)
@@ -40,7 +41,7 @@ class Fresh:
             try:
                 found[name] = Responder(self._settings[name], self._policy).handle("run-1", packet)
             except MfairflError as error:
-                found[name] = str(error)
+                found[name] = Refusal(str(error))
         return found
 
 

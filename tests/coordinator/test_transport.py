@@ -8,16 +8,18 @@ import numpy as np
 import pytest
 
 import federations as fed
-from mfairfl.coordinator.transport import Unreachable, drive, read_replies
+from mfairfl.coordinator.run import drive
+from mfairfl.coordinator.transport import read_replies
 from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.clients import DiskSlots, SoleClient
 from mfairfl.engine.defence import Standing
 from mfairfl.engine.output import Output
-from mfairfl.engine.state import Measure, Score, Train
+from mfairfl.engine.state import Absent, Measure, Refusal, Score, Train
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
 from mfairfl.strategies import available, create
-from mfairfl.wire.codec import Packet, Shape, pack_answer, unpack_ask
+from mfairfl.wire.packing import Packet
+from mfairfl.wire.run_messages import Shape, pack_answer, unpack_ask
 
 PEOPLE = fed.people_federation(validation=0.2)
 FEDERATED = [name for name in available() if create(name).card.trains_on == "clients"]
@@ -136,7 +138,7 @@ def test_being_offline_does_not_count_against_a_client(tmp_path):
 
         def exchange(self, asks):
             away = 1 <= state.round <= 4 and len(watch.records) > 1
-            reasons = {"west": Unreachable("it is not online")} if away else {}
+            reasons = {"west": Absent("it is not online")} if away else {}
             return super().exchange({n: a for n, a in asks.items() if n not in reasons}) | reasons
 
     transport = Offline(silos_of(setup, tmp_path), shape_of(setup))
@@ -193,7 +195,8 @@ def test_a_client_with_a_wrong_answer_is_left_out(tmp_path, caplog):
     class Spoils(InProcess):
         def exchange(self, asks):
             found = super().exchange(asks)
-            return found | {"east": Packet("{}", {}), "west": "ClientApp raised: disk full"}
+            west = Refusal("ClientApp raised: disk full")
+            return found | {"east": Packet("{}", {}), "west": west}
 
     transport = Spoils(silos, shape_of(setup))
     drive(setup, fed.first(setup), transport, minimum=2, callbacks=[watch])
@@ -261,19 +264,20 @@ def test_whatever_is_raised_while_a_reply_is_read_is_the_reason(error):
             raise error
         return reply
 
-    found, reasons = read_replies("ab", {"a": 1, "b": 2}, read)
-    assert found == {"a": 1}
-    assert list(reasons) == ["b"]
-    assert reasons["b"].isprintable()
-    assert len(reasons["b"]) <= 240
+    replies = read_replies("ab", {"a": 1, "b": 2}, read)
+    assert replies.answers == {"a": 1}
+    assert list(replies.unanswered) == ["b"]
+    assert isinstance(replies.unanswered["b"], Refusal)
+    assert replies.reasons["b"].isprintable()
+    assert len(replies.reasons["b"]) <= 240
 
 
 def test_what_a_client_says_of_its_failure_is_one_short_line():
-    _, reasons = read_replies(
-        "a", {"a": "disk\nfull \x00" + "x" * 10**6}, lambda name, reply: reply
+    replies = read_replies(
+        "a", {"a": Refusal("disk\nfull \x00" + "x" * 10**6)}, lambda name, reply: reply
     )
-    assert reasons["a"].startswith("disk full ?xxx")
-    assert len(reasons["a"]) == 240
+    assert replies.reasons["a"].startswith("disk full ?xxx")
+    assert len(replies.reasons["a"]) == 240
 
 
 def test_a_method_that_pools_rows_is_refused(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 
 import federations as fed
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
-from mfairfl.coordinator.transport import drive
+from mfairfl.coordinator.run import drive
 from mfairfl.data import SPLITS, Task
 from mfairfl.errors import MessageError
 from mfairfl.fairness.goal import Goal
@@ -18,8 +18,8 @@ from mfairfl.silo.policy import Policy, policy_sha256
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
 from mfairfl.strategies.base import Summary
-from mfairfl.wire.codec import make_packet, read_header
-from mfairfl.wire.enrolment_answers import ModelTerms
+from mfairfl.wire.enrolment_messages import ModelTerms
+from mfairfl.wire.packing import make_packet
 
 FLOOR = 10
 TASK = Task(label="hired", favourable="yes", sensitive=("sex",))
@@ -35,7 +35,7 @@ class Silos:
         self.asked, self.said = [], []
 
     def exchange(self, asks):
-        self.asked += [(name, *read_header(packet)) for name, packet in asks.items()]
+        self.asked += [(name, *packet.request) for name, packet in asks.items()]
         found = {
             name: Responder(self._settings[name]).handle(self._run, packet)
             for name, packet in asks.items()

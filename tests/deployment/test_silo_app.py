@@ -31,7 +31,7 @@ from flwr.supernode.nodestate import NodeStateFactory
 from mfairfl.deployment.processes import free_ports
 from mfairfl.deployment.silo_app import SiloTasks
 from mfairfl.flower.records import from_records, to_records
-from mfairfl.wire.codec import make_packet
+from mfairfl.wire.packing import make_packet
 
 RUN, NODE = 5, 77
 

@@ -20,7 +20,7 @@ from flwr.app import (
 import federations as fed
 from grids import LocalGrid
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
-from mfairfl.coordinator.transport import drive
+from mfairfl.coordinator.run import drive
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
 from mfairfl.deployment.silo_app import app
 from mfairfl.engine.embedded import splits_of, summarize
@@ -31,8 +31,8 @@ from mfairfl.flower.records import from_records, to_records
 from mfairfl.silo.silo_file import load_silo
 from mfairfl.strategies import available, create
 from mfairfl.strategies.base import Summary
-from mfairfl.wire.codec import Packet, make_packet
-from mfairfl.wire.enrolment_answers import ModelTerms
+from mfairfl.wire.enrolment_messages import ModelTerms
+from mfairfl.wire.packing import Packet, make_packet
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex",))
 TERMS = EnrolmentTerms(task=TASK, seed=5, model=ModelTerms(hidden=(4,)))

@@ -13,14 +13,14 @@ import federations as fed
 from mfairfl.data.binning import stand_in
 from mfairfl.data.columns import columns_of
 from mfairfl.data.predictions import PredictedRows, PredictionColumns, read_predictions
+from mfairfl.engine.state import Refusal
 from mfairfl.errors import MfairflError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
 from mfairfl.runs.consent import read_consent
-from mfairfl.silo.audit_consent import AuditConsent
 from mfairfl.silo.policy import Policy
 from mfairfl.silo.responder import Responder
-from mfairfl.silo.silo_file import SiloSettings
-from mfairfl.wire.codec import Packet
+from mfairfl.silo.silo_file import AuditConsent, SiloSettings
+from mfairfl.wire.packing import Packet
 
 SILOS = ("east", "north", "west")
 COLUMNS = PredictionColumns(
@@ -91,17 +91,17 @@ class Silos:
             name: Responder(silo, each[name], read_consent(silo))
             for name, silo in settings.items()
         }
-        self.kept: list[dict[str, Packet | str]] = []
+        self.kept: list[dict[str, Packet | Refusal]] = []
 
-    def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | str]:
+    def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | Refusal]:
         self.kept.append({name: self._answer(name, ask) for name, ask in asks.items()})
         return self.kept[-1]
 
-    def _answer(self, name: str, ask: Packet) -> Packet | str:
+    def _answer(self, name: str, ask: Packet) -> Packet | Refusal:
         try:
             return self.responders[name].handle("audit-1", ask)
         except MfairflError as error:
-            return str(error)
+            return Refusal(str(error))
 
 
 def pooled(

@@ -32,7 +32,7 @@ from mfairfl.silo.policy import OPEN, Disclosure, Limits, Policy
 from mfairfl.strategies import Summary, create
 from mfairfl.testing import SITES, TASK, people, people_federation
 from mfairfl.training.plan import Recipe, Report
-from mfairfl.wire.codec import Shape, pack_ask, unpack_ask
+from mfairfl.wire.run_messages import Shape, pack_ask, unpack_ask
 
 # A run that takes long enough to be killed in the middle of it.
 LONG = {"rounds": 20, "hidden": (8,), "batch_size": 4, "local_epochs": 5, "output_rule": "select"}

@@ -12,6 +12,7 @@ from safetensors.numpy import load_file
 import federations as fed
 import mfairfl
 from mfairfl.data import table_from_frame
+from mfairfl.engine.state import Refusal
 from mfairfl.errors import ConfigError, FederationError, MfairflError, RunDirectoryError
 from mfairfl.runs.config import make_config
 from mfairfl.runs.federated import FederatedRequest, run_federated, run_name
@@ -43,7 +44,7 @@ class Office:
             try:
                 found[name] = Responder(self.silos[name], fed.policy()).handle(self.run, packet)
             except MfairflError as error:
-                found[name] = str(error)
+                found[name] = Refusal(str(error))
         return found
 
 

@@ -20,7 +20,7 @@ from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
 from mfairfl.strategies import available, create
 from mfairfl.training.plan import Controller, Job, Optimizer, Plan
-from mfairfl.wire.enrolment_answers import ModelTerms
+from mfairfl.wire.enrolment_messages import ModelTerms
 
 PEOPLE = fed.people_federation()
 FEDERATED = [name for name in available() if create(name).card.trains_on == "clients"]

@@ -22,8 +22,8 @@ from mfairfl.errors import DataError, LedgerError, MessageError
 from mfairfl.silo.ledger import Ledger, LedgerEntry, RowSetFacts, packet_bytes, packet_sha256
 from mfairfl.silo.policy import Disclosure, Limits, Policy, policy_sha256
 from mfairfl.silo.responder import Responder
-from mfairfl.wire.codec import Packet, make_packet
-from mfairfl.wire.enrolment_answers import ModelTerms
+from mfairfl.wire.enrolment_messages import ModelTerms
+from mfairfl.wire.packing import Packet, make_packet
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TASK = Task(label="hired", favourable="yes", sensitive=("sex",))

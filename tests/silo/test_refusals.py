@@ -15,8 +15,8 @@ from mfairfl.errors import MessageError
 from mfairfl.silo.policy import KINDS
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
-from mfairfl.wire.codec import VERSION, Packet
-from mfairfl.wire.enrolment_answers import ModelTerms
+from mfairfl.wire.enrolment_messages import ModelTerms
+from mfairfl.wire.packing import VERSION, Packet
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex",))  # two cells, two constraints
 HUGE = 10**9

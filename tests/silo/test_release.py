@@ -14,11 +14,11 @@ from mfairfl.data.table import table_from_content
 from mfairfl.engine.checkpoint import write_sealed
 from mfairfl.errors import CheckpointError, MessageError
 from mfairfl.silo.policy import Disclosure
-from mfairfl.silo.release import FileMemory, SplitTerms, release_rows
+from mfairfl.silo.release import FileMemory, release_rows
 
 FLOOR = 10
 TASK = Task(label="hired", favourable="yes", sensitive=("sex",))
-TERMS = SplitTerms(seed=3, test=0.2, validation=0.1)
+TERMS = {"seed": 3, "test": 0.2, "validation": 0.1}
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def released(file, policy=None, terms=TERMS, name="north", task=TASK):
     policy, content = policy or Disclosure(), read_file(file)
     table = table_from_content(content, task, name=file.name)
     memory = FileMemory(file.parent / "state", file, content, policy)
-    return release_rows(name, table, memory, terms, policy)
+    return release_rows(name, table, memory, policy, **terms)
 
 
 def frame_of(rows, split):
@@ -92,17 +92,17 @@ def test_intervals_of_few_rows_are_joined(file):
 
 def test_rows_are_split_once_whatever_is_asked_later(file):
     first = released(file)
-    again = released(file, terms=SplitTerms(seed=99, test=0.2, validation=0.1))
+    again = released(file, terms={"seed": 99, "test": 0.2, "validation": 0.1})
     for split in SPLITS:
         assert np.array_equal(first.silo.rows[split], again.silo.rows[split])
     with pytest.raises(MessageError, match=r"split once for all runs, into 0\.2 and 0\.1"):
-        released(file, terms=SplitTerms(seed=3, test=0.5, validation=0.1))
+        released(file, terms={"seed": 3, "test": 0.5, "validation": 0.1})
     parts = np.concatenate([first.silo.rows[split] for split in SPLITS])
     assert sorted(parts.tolist()) == list(range(300))
 
 
 def test_a_part_of_few_rows_is_joined_to_the_train_rows(file):
-    rows = released(file, terms=SplitTerms(seed=3, test=0.2, validation=0.02))
+    rows = released(file, terms={"seed": 3, "test": 0.2, "validation": 0.02})
     assert [len(rows.silo.rows[split]) for split in SPLITS] == [240, 0, 60]
 
 
@@ -116,7 +116,7 @@ def test_another_seed_of_the_policy_is_another_split(file):
 
 def test_without_a_floor_each_run_has_its_own_split_and_all_is_told(file):
     policy = Disclosure(min_rows=1)
-    first, other = (released(file, policy, SplitTerms(s, 0.2, 0.1)) for s in (1, 2))
+    first, other = (released(file, policy, {**TERMS, "seed": s}) for s in (1, 2))
     assert set(first.silo.rows["test"]) != set(other.silo.rows["test"])
     assert first.counts("train")[1] == 0
     assert "Thule" in str(first.sums())

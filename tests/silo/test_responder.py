@@ -18,12 +18,12 @@ from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Task
 from mfairfl.engine.checkpoint import read_sealed, write_sealed
 from mfairfl.errors import CheckpointError, ConfigError, MessageError, MfairflError
+from mfairfl.silo.limits import Usage
 from mfairfl.silo.policy import Limits
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import load_silo
-from mfairfl.silo.usage import Usage
-from mfairfl.wire.codec import make_packet, read_header
-from mfairfl.wire.enrolment_answers import ModelTerms
+from mfairfl.wire.enrolment_messages import ModelTerms
+from mfairfl.wire.packing import make_packet
 
 TASK = Task(label="hired", favourable="yes", sensitive=("sex",))
 
@@ -105,7 +105,7 @@ def test_a_silos_file_may_be_of_any_format(settings, tmp_path):
         packet = make_packet("profile", {"task": task.model_dump(mode="json")})
         answers.append(Responder(load_silo(file), fed.policy()).handle("run-1", packet))
     assert answers[0] == answers[1]
-    _, header = read_header(answers[0])
+    _, header = answers[0].request
     assert [c["name"] for c in header["profile"]["columns"]] == [
         f"column-{i}" for i in range(1, 7)
     ]
@@ -230,14 +230,14 @@ def test_what_once_kept_a_silo_busy_for_ever_is_refused_by_default(settings):
         train(responder, size, jobs=4096)
     with pytest.raises(MessageError, match=r"optimizer\.lr = 1e\+30: adamw"):
         train(responder, size, optimizer={"lr": 1e30})
-    assert read_header(train(responder, size))[0] == "reports"
+    assert train(responder, size).request.kind == "reports"
 
 
 def test_a_job_just_within_a_limit_is_done_and_one_beyond_is_not(settings):
     # 72 train rows are 5 steps of 16 an epoch, and 72 steps of 1.
     responder, found = enrolled(settings["east"], epochs=20, steps=100, jobs=2, models=6)
     size = size_of(found)
-    (report,) = read_header(train(responder, size, epochs=20))[1]["reports"]
+    (report,) = train(responder, size, epochs=20).request.fields["reports"]
     assert report["steps"] == 100
     with beyond("epochs", "21 epochs in a job: this silo allows 20"):
         train(responder, size, epochs=21, batch_size=72)

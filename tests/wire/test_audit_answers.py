@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,12 +13,11 @@ from mfairfl.coordinator.audit import AuditTerms, gather_counts
 from mfairfl.data import Attribute
 from mfairfl.errors import MessageError
 from mfairfl.fairness.audit_counts import ScoreGrid
-from mfairfl.wire.audit_answers import read_counts, read_groups
-from mfairfl.wire.audit_questions import AuditAsk, pack_audit, unpack_audit
-from mfairfl.wire.codec import Packet, make_packet
+from mfairfl.wire.audit_messages import AuditQuestion, read_audit, read_groups, unpack_audit
+from mfairfl.wire.packing import Packet, make_packet, pack
 
-ASK = AuditAsk(
-    subject=COLUMNS,
+ASK = AuditQuestion(
+    columns=COLUMNS,
     attributes=(Attribute("sex", ("F", "M", "?")), Attribute("race", ("Black", "White", "?"))),
     grid=ScoreGrid(),
 )
@@ -36,7 +34,7 @@ def honest(tmp_path_factory):
 
 
 def read(packet, **options):
-    return read_counts(packet, "east", ASK, **options)
+    return read_audit(packet, "east", ASK, **options)
 
 
 def with_arrays(packet, **changes):
@@ -44,12 +42,12 @@ def with_arrays(packet, **changes):
 
 
 def test_an_honest_answer_is_read(honest):
-    found = read(honest)
-    assert found.counts.clients == ("east",)
-    assert found.counts.hidden.sum() >= 2
-    assert found.facts.floor == 10
-    rows = int(found.counts.rows.sum() + found.counts.withheld[0])
-    assert read(honest, most_rows=rows).facts == found.facts
+    counts, facts = read(honest)
+    assert counts.clients == ("east",)
+    assert counts.hidden.sum() >= 2
+    assert facts.floor == 10
+    rows = int(counts.rows.sum() + counts.withheld[0])
+    assert read(honest, most_rows=rows)[1] == facts
     with pytest.raises(MessageError, match=f"it claims more than {rows - 1:,} rows"):
         read(honest, most_rows=rows - 1)
 
@@ -72,24 +70,27 @@ def lies(honest):
     one_more = cell_of(decided, (*at, 0), decided[(*at, 0)] + 1)
     unseen = tuple(int(axis[0]) for axis in np.nonzero(hidden))
     yield {"decided": one_more}, "scores are counted on other rows"
-    yield {"decided": cell_of(decided, (*at, 0), -1)}, "'decided' holds a negative count"
-    yield {"decided": cell_of(decided, (*at, 0), 2**60)}, "'decided' holds a negative count or"
-    yield {"decided": decided.astype(np.float64)}, "'decided' is float64"
-    yield {"decided": decided[:-1]}, "'decided' is int64"
+    yield {"decided": cell_of(decided, (*at, 0), -1)}, "decided: holds a number below 0"
+    yield {"decided": cell_of(decided, (*at, 0), 2**60)}, "decided: holds a number above"
+    yield {"decided": decided.astype(np.float64)}, "decided: float64"
+    yield {"decided": decided[:-1]}, "decided: int64"
     yield {"decided": cell_of(decided, (*unseen, 0), 30)}, "rows are counted in entries that"
     yield {"scored": np.roll(scored, 1, axis=0)}, "on other rows than decisions"
     yield {"hidden": np.zeros_like(hidden)}, "it withholds rows, and says of no group"
-    yield {"hidden": hidden.astype(bool)}, "'hidden' is bool"
-    yield {"hidden": 2 * hidden}, "'hidden' says something else than yes or no"
+    yield {"hidden": hidden.astype(bool)}, "hidden: bool"
+    yield {"hidden": 2 * hidden}, "hidden: holds a number above 1"
     yield {"withheld": np.array([1])}, "it withholds 1 rows of"
-    yield {"withheld": np.array([-1])}, "'withheld' holds a negative count"
-    yield {"withheld": np.array([3, 4])}, r"'withheld' is int64 \(2,\)"
-    yield {"losses": a["losses"] * 1e6}, "its mean loss is above 40"
-    yield {"losses": a["losses"] * np.nan}, "losses hold a negative number or one that is not"
-    yield {"losses": -a["losses"]}, "losses hold a negative number"
-    yield {"sums": a["sums"] * 2}, "sums of probabilities that no rows of their bins"
-    yield {"histogram": np.roll(a["histogram"], 1, axis=0)}, "hold different rows"
-    yield {"rows": a["rows"] * 2}, "hold different rows"
+    yield {"withheld": np.array([-1])}, "withheld: holds a number below 0"
+    yield {"withheld": np.array([3, 4])}, r"withheld: int64 \(2,\)"
+    yield {"scores/losses": a["scores/losses"] * 1e6}, "its mean loss is above 40"
+    yield (
+        {"scores/losses": a["scores/losses"] * np.nan},
+        "losses hold a negative number or one that is not",
+    )
+    yield {"scores/losses": -a["scores/losses"]}, "losses hold a negative number"
+    yield {"scores/sums": a["scores/sums"] * 2}, "sums of probabilities that no rows of their bins"
+    yield {"scores/histogram": np.roll(a["scores/histogram"], 1, axis=0)}, "hold different rows"
+    yield {"scores/rows": a["scores/rows"] * 2}, "hold different rows"
     yield {"extra": np.zeros(2)}, "the array 'extra' was not asked for"
 
 
@@ -105,7 +106,7 @@ def test_numbers_that_cannot_be_true_are_refused(honest):
 
 def test_fewer_rows_than_the_floor_are_refused(honest):
     said = json.loads(honest.text)
-    high = json.dumps(said | {"floor": 1000})
+    high = json.dumps(said | {"facts": said["facts"] | {"floor": 1000}})
     with pytest.raises(MessageError, match="it counts fewer than 1000 rows"):
         read(Packet(high, honest.arrays))
 
@@ -123,7 +124,10 @@ def test_fewer_rows_than_the_floor_are_refused(honest):
     ],
 )
 def test_a_text_that_no_silo_writes_is_refused(honest, changes, message):
-    text = json.dumps(json.loads(honest.text) | changes)
+    said = json.loads(honest.text)
+    text = json.dumps(
+        said | {"kind": changes.pop("kind", "audit"), "facts": said["facts"] | changes}
+    )
     with pytest.raises(MessageError, match=message) as caught:
         read(Packet(text, honest.arrays))
     one_line(caught)
@@ -162,7 +166,7 @@ def test_markup_in_a_name_is_a_name(honest):
 
 
 def test_a_question_comes_back_as_it_was_sent():
-    found = unpack_audit(pack_audit(ASK))
+    found = unpack_audit(pack(ASK))
     assert found == ASK
 
 
@@ -181,9 +185,9 @@ def test_a_question_comes_back_as_it_was_sent():
 )
 def test_groups_that_cannot_be_counted_are_refused(attributes, message):
     with pytest.raises(MessageError, match=message):
-        unpack_audit(pack_audit(replace(ASK, attributes=attributes)))
+        unpack_audit(pack(ASK.model_copy(update={"attributes": attributes})))
 
 
 def test_scores_without_a_range_are_refused():
     with pytest.raises(MessageError, match="belong together"):
-        unpack_audit(pack_audit(replace(ASK, grid=None)))
+        unpack_audit(pack(ASK.model_copy(update={"grid": None})))

@@ -18,7 +18,8 @@ from mfairfl.fairness.goal import Goal
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.strategies import available, create
 from mfairfl.training.plan import Controller, Job, Optimizer, Plan, Report
-from mfairfl.wire.codec import Packet, Shape, pack_answer, pack_ask, unpack_answer, unpack_ask
+from mfairfl.wire.packing import Packet
+from mfairfl.wire.run_messages import Shape, pack_answer, pack_ask, unpack_answer, unpack_ask
 
 PEOPLE = fed.people_federation()
 
@@ -84,15 +85,18 @@ def changed(packet, **changes):
     [
         (Packet("{", {}), "not JSON"),
         (Packet("[" * 100_000, {}), "nested more than 32 deep"),
-        (Packet("[]", {}), "format None, this mfairfl reads 5"),
+        (Packet("[]", {}), "format None, this mfairfl reads 6"),
         (changed(pack_ask(MEASURE, "a"), version=1), "format 1"),
         (changed(pack_ask(MEASURE, "a"), kind="shell"), "unknown kind 'shell'"),
         (changed(pack_ask(MEASURE, "a"), splits=["all"]), "splits.0: Input should be 'train'"),
+        (Packet(pack_ask(MEASURE, "a").text, {}), "model: Field required"),
+        (Packet(pack_ask(MEASURE, "a").text, {"model/1": WEIGHTS}), "model: number 0 of 1 is"),
         (
-            changed(pack_ask(MEASURE, "a"), models=10**9),
-            "models: Input should be less than or equal to 4096",
+            Packet(pack_ask(MEASURE, "a").text, {f"model/{i}": WEIGHTS for i in range(4097)}),
+            "model: Tuple should have at most 4096 items",
         ),
-        (changed(pack_ask(MEASURE, "a"), models=2), "'model/1' is missing"),
+        (changed(pack_ask(MEASURE, "a"), model=[[1, 2, 3]]), "'model' was not asked for"),
+        (changed(pack_ask(MEASURE, "a"), more=1), "more: Extra inputs"),
         (changed(pack_ask(MEASURE, "a"), slot=3), "slot: Input should be a valid string"),
         (Packet(pack_ask(MEASURE, "a").text, {"model/0": WEIGHTS[:2]}), "expected float32"),
         (Packet(pack_ask(MEASURE, "a").text, {"model/0": WEIGHTS * np.nan}), "not finite"),
@@ -101,7 +105,7 @@ def changed(packet, **changes):
             changed(pack_ask(TRAIN, "a"), round=-1),
             "round: Input should be greater than or equal to 0",
         ),
-        (changed(pack_ask(TRAIN, "a"), jobs={}), "jobs: Input should be a valid list"),
+        (changed(pack_ask(TRAIN, "a"), jobs={}), "jobs: Input should be a valid tuple"),
         (changed(pack_ask(TRAIN, "a"), jobs=[{"client": "a"}]), "jobs.0.plan: Field required"),
         (
             changed(
@@ -140,26 +144,41 @@ def test_a_bad_request_is_refused_in_one_line(packet, message):
 SUMS = np.ones((4, 2, 2))
 
 
-def sums(array, text='{"version": 5, "kind": "sums", "models": 1}'):
-    return Packet(text, {"0/train": array})
+def sums(array, text='{"version": 6, "kind": "measured"}'):
+    return Packet(text, {"sums/0/train": array})
 
 
 @pytest.mark.parametrize(
     ("packet", "message"),
     [
-        (sums(SUMS[:, :1]), r"'a': '0/train' is float64 \(4, 1, 2\)"),
+        (
+            sums(SUMS[:, :1]),
+            r"'a': sums.0.train: float64 \(4, 1, 2\); expected float64 \(4, 2, 2\)",
+        ),
         (sums(SUMS.astype(np.float32)), "float32"),
         (sums(-SUMS), "impossible counts"),
         (sums(SUMS / 2), "impossible counts"),
         (sums(SUMS * 2.0**60), "impossible counts"),
-        (Packet(sums(SUMS).text, {"0/train": SUMS, "x": SUMS}), "'x' was not asked for"),
-        (sums(SUMS, '{"version": 5, "kind": "sums", "models": 2}'), "sums of 2 models; 1 were"),
-        (sums(SUMS, '{"version": 5, "kind": "sums"}'), "models: Field required"),
+        (Packet(sums(SUMS).text, {"sums/0/train": SUMS, "x": SUMS}), "'x' was not asked for"),
+        (
+            Packet(sums(SUMS).text, {"sums/0/train": SUMS, "sums/1/train": SUMS}),
+            "sums of 2 models; 1 were",
+        ),
+        (
+            Packet(sums(SUMS).text, {"sums/0/train": SUMS, "sums/0/test": SUMS}),
+            r"it answered for \['test', 'train'\]; \['train'\] were asked for",
+        ),
+        (Packet(sums(SUMS).text, {"sums/0/train/x": SUMS}), "sums.0.train/x.*Input should be"),
+        (Packet(sums(SUMS).text, {"sums/0": SUMS}), "sums.0: Input should be a valid dict"),
+        (Packet(sums(SUMS).text, {"sums": SUMS}), "sums: one array; expected numbered ones"),
         (sums(SUMS * [[[1]], [[2]], [[1]], [[1]]]), "impossible counts"),
         (sums(SUMS * [[[1]], [[1]], [[np.nan]], [[1]]]), "not finite"),
         (sums(SUMS * [[[1]], [[1]], [[1]], [[np.inf]]]), "not finite"),
-        (Packet(sums(SUMS).text, {}), "'0/train' is missing"),
-        (sums(SUMS, '{"version": 5, "kind": "reports", "reports": []}'), "'sums' was asked for"),
+        (Packet(sums(SUMS).text, {}), "sums: Field required"),
+        (
+            sums(SUMS, '{"version": 6, "kind": "reports", "reports": []}'),
+            "'measured' was asked for",
+        ),
     ],
 )
 def test_a_bad_answer_is_refused_and_names_the_client(packet, message):
@@ -179,10 +198,10 @@ SCORED = pack_answer(
     [
         (changed(pack_ask(SCORE, "a"), drawn="yes"), "drawn: Input should be a valid boolean"),
         (changed(pack_ask(SCORE, "a"), splits=["all"]), "splits.0: Input should be 'train'"),
-        (Packet(pack_ask(SCORE, "a").text, {}), "'model/0' is missing"),
+        (Packet(pack_ask(SCORE, "a").text, {}), "model: Field required"),
         (
-            Packet(pack_ask(SCORE, "a").text, {"model/0": WEIGHTS, "shares": np.ones(2)}),
-            "'shares' is float64",
+            Packet(pack_ask(SCORE, "a").text, {"model/0": WEIGHTS, "shares": np.ones(2) / 2}),
+            r"model.0: float64 \(3,\)|2 shares of 1 models",
         ),
     ],
 )
@@ -195,22 +214,26 @@ def test_a_bad_request_for_scores_is_refused_in_one_line(packet, message):
 @pytest.mark.parametrize(
     ("array", "wrong", "message"),
     [
-        ("histogram", np.zeros((2, 2, 512), np.int64), r"\(2, 2, 512\); expected int64"),
-        ("histogram", np.zeros((1, 2, 2048), np.int64), r"is int64 \(1, 2, 2048\)"),
-        ("histogram", np.full((2, 2, 2048), -1), "negative"),
-        ("histogram", np.full((2, 2, 2048), 2**62), "too many rows"),
+        (
+            "histogram",
+            np.zeros((2, 2, 512), np.int64),
+            r"\(2, 2, 512\); expected int64 \(2, 2, 2048\)",
+        ),
+        ("histogram", np.zeros((1, 2, 2048), np.int64), r"histogram: int64 \(1, 2, 2048\)"),
+        ("histogram", np.full((2, 2, 2048), -1), "below 0"),
+        ("histogram", np.full((2, 2, 2048), 2**62), "a number above"),
         ("rows", np.zeros((2, 2, 15), np.int64), "hold different rows"),
         ("sums", np.full((2, 2, 15), np.nan), "no rows of their bins can have"),
         ("losses", np.full((2, 2), np.inf), "not finite"),
-        ("losses", np.zeros((1, 2)), r"losses' is float64 \(1, 2\)"),
+        ("losses", np.zeros((1, 2)), r"losses: float64 \(1, 2\)"),
     ],
 )
 def test_bad_scores_are_refused_and_name_the_client(array, wrong, message):
-    packet = Packet(SCORED.text, {**SCORED.arrays, f"train/{array}": wrong})
+    packet = Packet(SCORED.text, {**SCORED.arrays, f"scores/train/{array}": wrong})
     with pytest.raises(MessageError, match=f"'a': .*{message}"):
         unpack_answer(packet, SCORE, "a", SHAPE)
-    without = {name: a for name, a in SCORED.arrays.items() if name != f"train/{array}"}
-    with pytest.raises(MessageError, match=f"'train/{array}' is missing"):
+    without = {name: a for name, a in SCORED.arrays.items() if name != f"scores/train/{array}"}
+    with pytest.raises(MessageError, match=f"scores.train.{array}: Field required"):
         unpack_answer(Packet(SCORED.text, without), SCORE, "a", SHAPE)
 
 
@@ -243,8 +266,8 @@ def reported(arrays=None, **changes):
         (reported(lr=float("nan")), "NaN, which is not a number"),
         (reported(more=1), "reports.0.more: Extra inputs"),
         (reported(gaps=[[]]), "reports.0.gaps.0: Input should be a valid number"),
-        (reported(gaps=[0.0] * 500), "characters; at most"),
-        (reported(arrays={}), "'update/0' is missing"),
+        (reported(gaps=[0.0] * 500), "500 gaps; the job has 0"),
+        (reported(arrays={}), "1 reports with 0 updates; 1 were asked for"),
         (
             reported(arrays={"update/0": WEIGHTS, "more": np.zeros(9)}),
             "the array 'more' was not asked for",
@@ -253,8 +276,8 @@ def reported(arrays=None, **changes):
             reported(arrays={"update/0": WEIGHTS, "control/0": WEIGHTS}),
             "the array 'control/0' was not asked for",
         ),
-        (pack_answer([REPORT, REPORT]), "2 reports; 1 were asked for"),
-        (pack_answer([]), "0 reports; 1 were asked for"),
+        (pack_answer([REPORT, REPORT]), "2 reports with 2 updates; 1 were asked for"),
+        (pack_answer([]), "0 reports with 0 updates; 1 were asked for"),
     ],
 )
 def test_a_bad_report_is_refused_and_names_the_client(packet, message):

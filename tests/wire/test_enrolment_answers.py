@@ -15,8 +15,8 @@ import federations as fed
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import SPLITS, EncoderConfig
 from mfairfl.errors import FederationError
-from mfairfl.wire.codec import Packet
-from mfairfl.wire.enrolment_answers import DESCRIPTION, ModelTerms, read_profile
+from mfairfl.wire.enrolment_messages import DESCRIPTION, ModelTerms, read_profile
+from mfairfl.wire.packing import VERSION, Packet
 
 HONEST = sorted(set(fed.SITES) - {"west"})
 ONE_COLUMN = {"name": "x", "values": 60, "texts": 0, "missing": 0, "levels": {}}
@@ -136,7 +136,7 @@ def test_a_false_profile_is_refused(settings, lie):
 
 def numbers(**values):
     def change(said, arrays):
-        said["sums"]["train"]["numeric"]["skill"] |= values
+        said["train"]["numeric"]["skill"] |= values
 
     return change
 
@@ -145,19 +145,19 @@ def raw(token):
     """Return a change that writes a number as no honest JSON does."""
 
     def change(said, arrays):
-        said["sums"]["train"]["numeric"]["skill"]["total"] = ["@"]
+        said["train"]["numeric"]["skill"]["total"] = ["@"]
         return json.dumps(said).replace('"@"', token)
 
     return change
 
 
 def another_order(said, arrays):
-    numeric = said["sums"]["train"]["numeric"]
-    said["sums"]["train"]["numeric"] = dict(reversed(numeric.items()))
+    numeric = said["train"]["numeric"]
+    said["train"]["numeric"] = dict(reversed(numeric.items()))
 
 
 def shifted_rows(said, arrays):
-    for column in said["sums"]["train"]["numeric"].values():
+    for column in said["train"]["numeric"].values():
         column["missing"] += 1
 
 
@@ -177,20 +177,20 @@ SUMS = {
     "other rows": (numbers(count=1), "its columns have different numbers of rows"),
     "more rows": (shifted_rows, "its sums are not those of 60 rows"),
     "a missing column": (
-        lambda said, arrays: said["sums"]["train"]["numeric"].pop("skill") and None,
+        lambda said, arrays: said["train"]["numeric"].pop("skill") and None,
         "not those of the agreed columns ('skill')",
     ),
     "an extra column": (
-        put("sums", "others", "categorical", "more", value={"a": 1}),
+        put("others", "categorical", "more", value={"a": 1}),
         "not those of the agreed columns ('more')",
     ),
     "another order": (another_order, "in another order"),
     "many in a level": (
-        put("sums", "train", "categorical", "job", value={"clerk": 1000}),
+        put("train", "categorical", "job", value={"clerk": 1000}),
         "it counts more rows of 'job' than it has",
     ),
     "two spellings": (
-        put("sums", "train", "categorical", "job", value={"clerk": 1, "clerk ": 1}),
+        put("train", "categorical", "job", value={"clerk": 1, "clerk ": 1}),
         "level 'clerk ' of 'job' is not written",
     ),
     "rows of another file": (put("rows", value=100), "it counts 100 rows; its file has 60"),
@@ -215,15 +215,15 @@ def counts(change):
 COUNTS = {
     "times a million": (counts(lambda a: a["train"].__imul__(10**6)), "not those of 60 rows"),
     "nothing": (counts(lambda a: a["train"].fill(0)), "rows; its sums had 60"),
-    "negative": (counts(lambda a: a["train"].__isub__(9)), "train rows are not those of 60 rows"),
-    "2^62": (counts(lambda a: a["test"].fill(2**62)), "test rows are not those of 60 rows"),
+    "negative": (counts(lambda a: a["train"].__isub__(9)), "train: holds a number below 0"),
+    "2^62": (counts(lambda a: a["test"].fill(2**62)), "test: holds a number above"),
     "other splits": (
         counts(lambda a: a.update(train=a["test"], test=a["train"])),
         "train rows; its sums had 48",
     ),
-    "floats": (counts(lambda a: a.update(train=a["train"] * 1.0)), "'train' is float64"),
-    "another shape": (counts(lambda a: a.update(train=a["train"][:1])), "'train' is int64 (1, 2)"),
-    "no train rows": (counts(lambda a: a.pop("train")), "'train' is missing"),
+    "floats": (counts(lambda a: a.update(train=a["train"] * 1.0)), "train: float64"),
+    "another shape": (counts(lambda a: a.update(train=a["train"][:1])), "train: int64 (1, 2)"),
+    "no train rows": (counts(lambda a: a.pop("train")), "train: Field required"),
     "more": (counts(lambda a: a.update(x=a["train"])), "'x' was not asked for"),
     "a text": (put("counts", value=1), "counts: Extra inputs are not permitted"),
     "no floor": (lambda said, arrays: said.pop("floor") and None, "floor: Field required"),
@@ -233,10 +233,10 @@ COUNTS = {
     "below its floor": (put("floor", value=30), "it counts fewer than 30 rows, as it never does"),
     "neither yes nor no": (
         counts(lambda a: a["hidden/test"].__iadd__(2)),
-        "'hidden/test' says something else than yes or no",
+        "hidden.test: holds a number above 1",
     ),
     "counts of what it hides": (
-        counts(lambda a: (a["hidden/train"].fill(1), a["withheld"].__iadd__(20))),
+        counts(lambda a: (a["hidden/train"].fill(1), hide(a, "train", 20))),
         "it counts train rows that it withholds",
     ),
     "hides pairs, and says that they have no rows": (
@@ -263,7 +263,7 @@ COUNTS = {
         "it withholds -1 train rows; its floor is 1",
     ),
     "hides more than it has": (
-        counts(lambda a: (a["withheld"].__iadd__(61), a["hidden/train"].fill(1))),
+        counts(lambda a: (hide(a, "train", 61), a["hidden/train"].fill(1))),
         "it counts train rows that it withholds",
     ),
     "hides all": (
@@ -316,7 +316,7 @@ def largest_profile():
     levels = {f"{i:06d}" + "x" * (size - 6): 1 for i in range(many)}
     column = ONE_COLUMN | {"values": many, "texts": many, "levels": levels}
     said = {"client": "west", "rows": many, "columns": [column]}
-    return json.dumps({"version": 5, "kind": "profile", "profile": said})
+    return json.dumps({"version": VERSION, "kind": "profile", "profile": said})
 
 
 def test_the_largest_profile_takes_little_time_and_twice_its_memory():

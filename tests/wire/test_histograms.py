@@ -7,15 +7,10 @@ import pytest
 
 from mfairfl.data import Task
 from mfairfl.data.binning import MOST_CUTS, Histogram
-from mfairfl.errors import MessageError, MfairflError
+from mfairfl.errors import MessageError
 from mfairfl.silo.responder import Responder
-from mfairfl.wire.codec import make_packet
-from mfairfl.wire.histograms import (
-    pack_cuts,
-    pack_histograms,
-    unpack_cuts,
-    unpack_histograms,
-)
+from mfairfl.wire.enrolment_messages import CutsQuestion, HistogramsAnswer, read_histograms
+from mfairfl.wire.packing import make_packet, pack, unpack
 
 CUTS = {"age": np.array([0.0, 0.1, 5.0]), "pay": np.array([7.0])}
 ROWS = {"age": 4, "pay": 3}
@@ -25,11 +20,42 @@ FOUND = [
 ]
 
 
+TASK = Task(
+    label="hired",
+    favourable="yes",
+    unfavourable="no",
+    sensitive=({"column": "sex", "groups": ("F", "M")},),
+    numeric=("skill",),
+    categorical=("job",),
+)
+SPLIT = {"task": TASK.model_dump(mode="json"), "seed": 3, "test": 0.2, "validation": 0.0}
+
+
+def question(cuts):
+    return pack(
+        CutsQuestion(
+            task=TASK,
+            seed=3,
+            test=0.2,
+            validation=0.0,
+            columns=tuple(cuts),
+            cuts=tuple(cuts.values()),
+        )
+    )
+
+
+def asked(packet, numeric):
+    return unpack(CutsQuestion, packet).by_column(numeric)
+
+
 def test_nothing_is_lost_on_the_way():
-    again = unpack_cuts(pack_cuts(CUTS, {"seed": 1}), ["pay", "age", "other"])
+    again = asked(question(CUTS), ["pay", "age", "other"])
     assert list(again) == ["age", "pay"]
     assert all(again[name].tobytes() == CUTS[name].tobytes() for name in CUTS)
-    told = unpack_histograms(pack_histograms(FOUND), CUTS, ROWS)
+    answer = HistogramsAnswer(
+        counts=tuple(h.counts for h in FOUND), values=tuple(h.values for h in FOUND)
+    )
+    told = read_histograms(pack(answer), CUTS, ROWS)
     for one, name in zip(FOUND, CUTS, strict=True):
         assert told[name].counts.tolist() == one.counts.tolist()
         assert told[name].values.tobytes() == one.values.tobytes()
@@ -37,32 +63,32 @@ def test_nothing_is_lost_on_the_way():
 
 def request(columns=("age",), **arrays):
     named = {name.replace("_", "/"): np.array(array) for name, array in arrays.items()}
-    return make_packet("cuts", {"columns": columns}, named)
+    return make_packet("cuts", SPLIT | {"columns": columns}, named)
 
 
 @pytest.mark.parametrize(
     ("packet", "message"),
     [
-        (make_packet("cuts", {}), "columns: Field required"),
+        (make_packet("cuts", SPLIT), "columns: Field required"),
         (request(()), "columns: "),
         (request("age"), "columns: "),
         (request(["agee"]), "unknown numeric column 'agee': did you mean 'age'"),
         (request(["age", "age"]), "twice"),
-        (request(), "the cuts of 'age' are not a list"),
-        (request(cuts_0=[[1.0]]), "not a list"),
-        (request(cuts_0=[1]), "not a list of float64"),
-        (request(cuts_0=np.zeros(0)), f"0 cuts of 'age'; 1 to {MOST_CUTS}"),
-        (request(cuts_0=np.arange(MOST_CUTS + 1.0)), f"{MOST_CUTS + 1} cuts"),
+        (request(), "cuts of 0 columns; 1 are named"),
+        (request(cuts_0=[[1.0]]), r"cuts.0: float64 \(1, 1\)"),
+        (request(cuts_0=[1]), r"cuts.0: int64 \(1,\); expected float64"),
+        (request(cuts_0=np.zeros(0)), rf"float64 \(0,\); expected float64 \(1…{MOST_CUTS}\)"),
+        (request(cuts_0=np.arange(MOST_CUTS + 1.0)), rf"float64 \({MOST_CUTS + 1},\)"),
         (request(cuts_0=[0.0, np.inf]), "not finite"),
         (request(cuts_0=[np.nan]), "not finite"),
         (request(cuts_0=[1.0, 1.0]), "ascending"),
         (request(cuts_0=[2.0, 1.0]), "ascending"),
-        (request(["age", "pay"], cuts_0=[1.0]), "the cuts of 'pay'"),
+        (request(["age", "pay"], cuts_0=[1.0]), "cuts of 1 columns; 2 are named"),
     ],
 )
 def test_absurd_cuts_are_refused(packet, message):
     with pytest.raises(MessageError, match=message) as caught:
-        unpack_cuts(packet, ["age", "pay"])
+        asked(packet, ["age", "pay"])
     assert "\n" not in str(caught.value)
 
 
@@ -76,15 +102,17 @@ def answer(kind="histograms", **arrays):
     ("packet", "message"),
     [
         (answer(kind="sums"), "it answered with 'sums'"),
-        (answer(counts_0=None), "'counts/0' is missing"),
-        (answer(counts_0=[4, 0, 0]), r"expected int64 \(4,\)"),
-        (answer(counts_0=[0.0, 2, 2, 0]), "'counts/0' is float64"),
-        (answer(counts_0=[-1, 3, 2, 0]), "not those of 4 rows"),
+        (answer(counts_0=None), "counts: Field required"),
+        (answer(counts_0=[4, 0, 0]), "3 counts of 'age'; expected 4"),
+        (answer(counts_0=[0.0, 2, 2, 0]), "counts.0: float64"),
+        (answer(counts_0=[-1, 3, 2, 0]), "counts.0: holds a number below 0"),
         (answer(counts_0=[0, 2, 1, 0]), "not those of 4 rows"),
-        (answer(counts_0=[2**62, 2**62, 2**62, 2**62 + 4]), "not those of 4 rows"),
-        (answer(values_0=None), "'values/0' is missing"),
-        (answer(counts_1=[1]), "'counts/1' was not asked for"),
-        (answer(values_0=[0.0]), r"'values/0' is float64 \(1,\)"),
+        (answer(counts_0=[2**62, 2**62, 2**62, 2**62 + 4]), "counts.0: holds a number above"),
+        (answer(counts_0=[2**40, 0, 0, 0]), "not those of 4 rows"),
+        (answer(values_0=None), "values: Field required"),
+        (answer(counts_1=[1]), "histograms of 2 columns; expected 1"),
+        (answer(more=[1]), "the array 'more' was not asked for"),
+        (answer(values_0=[0.0]), "4 counts of 'age'; expected 4|1 values"),
         (answer(values_0=[np.nan, 0.1, np.nan, np.nan]), "between their cuts"),
         (answer(values_0=[np.nan, 0.05, np.nan, 9.0]), "between their cuts"),  # of no row
         (answer(counts_0=[2, 2, 0, 0], values_0=[-np.inf, 0.05, np.nan, np.nan]), "between"),
@@ -92,28 +120,19 @@ def answer(kind="histograms", **arrays):
 )
 def test_impossible_counts_are_refused(packet, message):
     with pytest.raises(MessageError, match=message):
-        unpack_histograms(packet, {"age": CUTS["age"]}, ROWS)
+        read_histograms(packet, {"age": CUTS["age"]}, ROWS)
 
 
 def test_the_good_answer_is_good():
-    found = unpack_histograms(answer(), {"age": CUTS["age"]}, ROWS)["age"]
+    found = read_histograms(answer(), {"age": CUTS["age"]}, ROWS)["age"]
     assert found.counts.tolist() == FOUND[0].counts.tolist()
 
 
 def test_a_silo_counts_its_train_rows_of_agreed_columns_only(settings):
-    task = Task(
-        label="hired",
-        favourable="yes",
-        unfavourable="no",
-        sensitive=({"column": "sex", "groups": ("F", "M")},),
-        numeric=("skill",),
-        categorical=("job",),
-    )
-    header = {"task": task.model_dump(mode="json"), "seed": 3, "test": 0.2, "validation": 0.0}
     responder = Responder(settings["east"])
-    reply = responder.handle("r", pack_cuts({"skill": np.array([0.0])}, header))
+    reply = responder.handle("r", question({"skill": np.array([0.0])}))
     assert reply.arrays["counts/0"].sum() == 72  # 80 % of 90
     with pytest.raises(MessageError, match="unknown numeric column 'years'"):
-        responder.handle("r", pack_cuts({"years": np.array([0.0])}, header))
-    with pytest.raises(MfairflError, match="lacks 'task'"):
-        responder.handle("r", pack_cuts({"skill": np.array([0.0])}, {}))
+        responder.handle("r", question({"years": np.array([0.0])}))
+    with pytest.raises(MessageError, match="a 'cuts' message: task: Field required"):
+        responder.handle("r", make_packet("cuts", {"columns": ["skill"]}))

@@ -1,4 +1,4 @@
-"""The audit over silos, at the coordinator: agree on the groups, gather counts. No row moves.
+"""The coordinator's side of an audit over silos: agree on the groups, gather counts.
 
 A silo that refuses, or whose answer cannot be true, is left out with the reason, and the audit
 goes on with the others.
@@ -18,23 +18,23 @@ from typing import Any
 
 import numpy as np
 
-from mfairfl.coordinator.participants import Participants
-from mfairfl.coordinator.transport import Transport, log_left_out
+from mfairfl.coordinator.transport import Participants, Transport, log_left_out
 from mfairfl.data import MISSING, Attribute
 from mfairfl.data.agreement import MOST_CELLS
 from mfairfl.data.columns import MOST_GROUPS
 from mfairfl.data.predictions import PredictionColumns, ordered_groups
 from mfairfl.errors import FederationError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
-from mfairfl.wire.audit_answers import SiloFacts, read_counts, read_groups
-from mfairfl.wire.audit_questions import (
-    AuditAsk,
+from mfairfl.wire.audit_messages import (
+    AuditQuestion,
     AuditSubject,
+    GroupsQuestion,
     SentModel,
-    audited_attributes,
-    pack_audit,
-    pack_groups_ask,
+    SiloFacts,
+    read_audit,
+    read_groups,
 )
+from mfairfl.wire.packing import pack
 
 Named = Mapping[str, tuple[str, ...]]
 """Names of groups by column."""
@@ -61,14 +61,14 @@ class AuditTerms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatheredAudit:
-    """What silos told.
+    """The counts of all silos.
 
     Parameters
     ----------
     counts : AuditCounts
         Of the silos that answered; each is a client under its name.
     silos : mapping of str to SiloFacts
-        What each of them said beside its counts: its floor, the hash of its file.
+        What each of them states about its counts: its floor, the hash of its file.
     left_out : mapping of str to str
         Why others are not counted.
     """
@@ -88,19 +88,19 @@ def audit_name(terms: AuditTerms) -> str:
     22
     """
     subject = terms.subject
-    said: dict[str, Any]
+    plain: dict[str, Any]
     if isinstance(subject, PredictionColumns):
-        said = {"columns": subject.model_dump(mode="json")}
+        plain = {"columns": subject.model_dump(mode="json")}
     else:
-        said = {"model": subject.sha256, "audited": list(subject.audited)}
-    text = json.dumps({**said, "grid": [terms.grid.lowest, terms.grid.highest]}, sort_keys=True)
+        plain = {"model": subject.sha256, "audited": list(subject.audited)}
+    text = json.dumps({**plain, "grid": [terms.grid.lowest, terms.grid.highest]}, sort_keys=True)
     return f"audit-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def gather_counts(
     transport: Transport, names: Sequence[str], terms: AuditTerms, *, minimum: int = 1
 ) -> GatheredAudit:
-    """Ask silos for counts; raise if fewer than `minimum` tell them.
+    """Ask silos for counts; raise if fewer than `minimum` answer.
 
     Parameters
     ----------
@@ -108,22 +108,23 @@ def gather_counts(
         The silos that may take part.
     """
     silos = Participants(transport, sorted(names), minimum)
-    subject, grid = terms.subject, terms.grid
+    subject = terms.subject
     if isinstance(subject, SentModel):
-        attributes, grid, scored = audited_attributes(subject), ScoreGrid(), True
+        question = AuditQuestion.about(subject, subject.attributes, ScoreGrid())
     else:
-        attributes, scored = _agreed_groups(silos, subject), subject.score is not None
-    ask = AuditAsk(subject=subject, attributes=attributes, grid=grid if scored else None)
-    found = silos.ask(
-        pack_audit(ask),
-        lambda name, reply: read_counts(reply, name, ask, most_rows=terms.most_rows),
+        grid = None if subject.score is None else terms.grid
+        question = AuditQuestion.about(subject, _agreed_groups(silos, subject), grid)
+    answers = silos.ask(
+        pack(question),
+        lambda name, reply: read_audit(reply, name, question, most_rows=terms.most_rows),
     )
     for name, reason in silos.refused.items():
         log_left_out(name, reason)
-    counts = functools.reduce(operator.add, [one.counts for one in found.values()])
     return GatheredAudit(
-        counts=_without_unused(counts),
-        silos={name: one.facts for name, one in found.items()},
+        counts=_without_unused(
+            functools.reduce(operator.add, [counts for counts, _ in answers.values()])
+        ),
+        silos={name: facts for name, (_, facts) in answers.items()},
         left_out=silos.refused,
     )
 
@@ -134,11 +135,11 @@ def gather_counts(
 def _agreed_groups(silos: Participants, columns: PredictionColumns) -> tuple[Attribute, ...]:
     """Return the groups that any silo names, and ``?`` for all other rows.
 
-    Whoever names so many that they cannot all be counted is left out, the worst one first.
+    A silo that names so many that they cannot all be counted is left out, the worst one first.
     """
     sensitive = columns.sensitive
     named = silos.ask(
-        pack_groups_ask(columns), lambda _, reply: dict(read_groups(reply, sensitive))
+        pack(GroupsQuestion(columns=columns)), lambda _, reply: read_groups(reply, sensitive)
     )
     while (fault := _excess(sensitive, named.values())) and len(named) > 1:
         alone = _named_alone(named)
@@ -152,11 +153,11 @@ def _agreed_groups(silos: Participants, columns: PredictionColumns) -> tuple[Att
 
 
 def _union(column: str, named: Collection[Named]) -> list[str]:
-    return ordered_groups({group for one in named for group in one[column]})
+    return ordered_groups({group for groups in named for group in groups[column]})
 
 
 def _excess(sensitive: Sequence[str], named: Collection[Named]) -> str:
-    """Say what is too much of these groups; empty if they can be counted."""
+    """Return why these groups cannot be counted; empty if they can."""
     sizes = {column: len(_union(column, named)) for column in sensitive}
     for column, size in sizes.items():
         if size > MOST_GROUPS:
@@ -169,29 +170,29 @@ def _excess(sensitive: Sequence[str], named: Collection[Named]) -> str:
 
 def _named_alone(named: Mapping[str, Named]) -> dict[str, int]:
     """Return how many groups each silo names that no other one does."""
-    said = Counter((c, g) for one in named.values() for c, groups in one.items() for g in groups)
+    times = Counter((c, g) for own in named.values() for c, groups in own.items() for g in groups)
     return {
-        name: sum(said[c, group] == 1 for c, groups in one.items() for group in groups)
-        for name, one in named.items()
+        name: sum(times[c, group] == 1 for c, groups in own.items() for group in groups)
+        for name, own in named.items()
     }
 
 
 def _without_unused(counts: AuditCounts) -> AuditCounts:
     """Take groups out that no row is in, counted or withheld: as in an audit of all rows."""
     shape = counts.cells.shape
-    held = np.asarray(((counts.rows > 0) | counts.hidden).any(axis=(0, 2))).reshape(shape)
-    kept, attributes = np.ones(shape, dtype=bool), []
+    occupied = np.asarray(((counts.rows > 0) | counts.hidden).any(axis=(0, 2))).reshape(shape)
+    remaining, attributes = np.ones(shape, dtype=bool), []
     for axis, attribute in enumerate(counts.attributes):
-        used = np.asarray(np.moveaxis(held, axis, 0).reshape(attribute.size, -1).any(axis=1))
-        np.moveaxis(kept, axis, 0)[~used] = False
+        used = np.asarray(np.moveaxis(occupied, axis, 0).reshape(attribute.size, -1).any(axis=1))
+        np.moveaxis(remaining, axis, 0)[~used] = False
         groups = tuple(group for group, some in zip(attribute.groups, used, strict=True) if some)
         attributes.append(Attribute(attribute.name, groups))
-    cells = np.flatnonzero(kept.reshape(-1))
+    cells = np.flatnonzero(remaining.reshape(-1))
     return replace(
         counts,
         attributes=tuple(attributes),
         decided=counts.decided[:, cells],
         scored=None if counts.scored is None else counts.scored[:, cells],
-        sums=None if counts.sums is None else tuple(one.of_cells(cells) for one in counts.sums),
+        sums=None if counts.sums is None else tuple(sums.of_cells(cells) for sums in counts.sums),
         hidden=counts.hidden[:, cells],
     )

@@ -10,42 +10,47 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import PlainSerializer, PlainValidator
 
-from mfairfl.coordinator.participants import Participants
-from mfairfl.coordinator.remarks import (
-    dominant,
-    filled_in,
-    left_out,
-    nameless,
-    odd_columns,
-    unrecorded,
+from mfairfl.coordinator.transport import Participants, Transport
+from mfairfl.data import (
+    SPLITS,
+    Attribute,
+    Encoder,
+    EncoderConfig,
+    EncoderStatistics,
+    Split,
+    Task,
 )
-from mfairfl.coordinator.transport import Transport
-from mfairfl.data import SPLITS, Attribute, Encoder, EncoderConfig, Split, Task
 from mfairfl.data.agreement import Profile, settle
 from mfairfl.data.binning import Histogram
 from mfairfl.data.coding import Treated
+from mfairfl.data.differences import FEW_ROWS, difference_lines, find_differences, held_in
 from mfairfl.data.encoder import fit_encoder
-from mfairfl.data.values import StrictModel
+from mfairfl.data.values import MISSING, StrictModel
 from mfairfl.errors import FederationError, MessageError
 from mfairfl.fairness.cells import Cells
-from mfairfl.text import one_line
-from mfairfl.wire.codec import Packet, make_packet
-from mfairfl.wire.enrolment_answers import (
+from mfairfl.text import one_line, some_of
+from mfairfl.wire.enrolment_messages import (
+    Cuts,
+    CutsQuestion,
+    EncodeQuestion,
     ModelTerms,
+    ProfileQuestion,
     SiloDisclosure,
-    Sums,
+    SumsAnswer,
+    SumsQuestion,
     read_counts,
+    read_histograms,
     read_profile,
     read_sums,
 )
-from mfairfl.wire.histograms import Cuts, pack_cuts, unpack_histograms
+from mfairfl.wire.packing import Packet, pack
 
 _NOTE = 1000  # characters
 
@@ -91,7 +96,7 @@ class Enrolled(StrictModel):
     refused : dict of client to str
         The reason of each client that stays out.
     warnings : tuple of str
-        What makes a client's columns doubtful, as far as sums show it.
+        What makes a client's columns suspicious, as far as sums show it.
     treatment : tuple of Treated
         What was dropped and filled in, as far as profiles and sums show it.
     """
@@ -112,7 +117,7 @@ class Enrolled(StrictModel):
         return self.task.attributes
 
     def rows(self, client: str, split: Split) -> int:
-        """Return the rows of a client, with those that it tells nothing more about."""
+        """Return the rows of a client, with those that it withholds."""
         return int(self.counts[split][client].sum()) + self.disclosure[client].rows[split]
 
 
@@ -122,59 +127,59 @@ def enrol(
     """Agree with the clients; raise if fewer than `minimum` are left."""
     clients = Participants(transport, sorted(names), minimum)
     task = terms.task.model_copy(update={"client": None})
-    request = make_packet("profile", {"task": task.model_dump(mode="json")})
     profiles = clients.ask(
-        request, lambda name, reply: _claimed(read_profile(name, reply, task), terms.most_rows)
+        pack(ProfileQuestion(task=task)),
+        lambda name, reply: _plausible(read_profile(name, reply, task), terms.most_rows),
     )
     agreement = settle(list(profiles.values()), task)
     clients.refuse({name: "; ".join(why) for name, why in agreement.refused.items()})
-    split = {
-        "task": agreement.task.model_dump(mode="json"),
+    task = agreement.task
+    split: dict[str, Any] = {
+        "task": task,
         "seed": terms.seed,
         "test": terms.test,
         "validation": terms.validation,
     }
-    said = clients.ask(
-        make_packet("sums", split),
-        lambda name, reply: read_sums(reply, agreement.task, profiles[name].rows),
+    answers = clients.ask(
+        pack(SumsQuestion(**split)),
+        lambda name, reply: read_sums(reply, task, profiles[name].rows),
     )
-    encoder = _agreed_encoder(clients, said, split, terms.encoder, agreement.task)
-    agreed = split | {"encoder": encoder.to_json(), "model": asdict(terms.model)}
-    cells = Cells(agreement.task.attributes).size
-    counts = clients.ask(
-        make_packet("encode", agreed),
-        lambda name, reply: read_counts(reply, cells, said[name]),
+    encoder = _agreed_encoder(clients, answers, split, terms.encoder, task)
+    cells = Cells(task.attributes).size
+    counted = clients.ask(
+        pack(EncodeQuestion(**split, encoder=encoder, model=terms.model)),
+        lambda name, reply: read_counts(reply, cells, answers[name]),
     )
-    by_part: dict[Split, dict[str, np.ndarray]] = {
-        part: {name: counts[name].counts[part] for name in counts} for part in SPLITS
+    counts: dict[Split, dict[str, np.ndarray]] = {
+        part: {name: answer.counts()[part] for name, answer in counted.items()} for part in SPLITS
     }
-    labels = np.sum([rows.sum(axis=0) for rows in by_part["train"].values()], axis=0)
+    labels = np.sum([rows.sum(axis=0) for rows in counts["train"].values()], axis=0)
     if (labels == 0).any():
         raise FederationError(
-            f"label '{agreement.task.label}': all train rows of all clients that are counted hold "
-            "one value; a model needs rows with both"
+            f"label '{task.label}': all train rows of all clients that are counted hold one "
+            "value; a model needs rows with both"
         )
-    sums = {name: said[name].train + said[name].others for name in counts}
-    used = {name: said[name].rows for name in counts}
-    done = (*agreement.treatment, *left_out(profiles, used), *filled_in(sums))
+    sums = {name: answers[name].train + answers[name].others for name in counted}
+    used = {name: answers[name].rows for name in counted}
+    done = (*agreement.treatment, *_left_out(profiles, used), *_filled_in(sums))
     return Enrolled(
-        task=agreement.task,
+        task=task,
         encoder=encoder,
-        counts=by_part,
-        sha256={name: said[name].sha256 for name in counts},
+        counts=counts,
+        sha256={name: answers[name].sha256 for name in counted},
         refused=clients.refused,
-        disclosure={name: one.disclosure for name, one in counts.items()},
-        notes=_lines(*agreement.notes, *unrecorded(agreement.task, by_part)),
+        disclosure={name: answer.disclosure() for name, answer in counted.items()},
+        notes=_lines(*agreement.notes, *_unrecorded(task, counts)),
         warnings=_lines(
-            *dominant(by_part),
-            *nameless(agreement.task, [profiles[name] for name in counts]),
-            *odd_columns(agreement.task, sums),
+            *_dominant(counts),
+            *_nameless(task, [profiles[name] for name in counted]),
+            *_odd_columns(task, sums),
         ),
         treatment=tuple(Treated(kind, *_lines(line)) for kind, line in done),
     )
 
 
-def _claimed(profile: Profile, most_rows: int | None) -> Profile:
+def _plausible(profile: Profile, most_rows: int | None) -> Profile:
     """Refuse a file of more rows than any client has."""
     if most_rows is not None and profile.rows > most_rows:
         raise MessageError(
@@ -191,7 +196,7 @@ def _lines(*lines: str) -> tuple[str, ...]:
 
 def _agreed_encoder(
     clients: Participants,
-    said: Mapping[str, Sums],
+    answers: Mapping[str, SumsAnswer],
     split: Mapping[str, Any],
     config: EncoderConfig,
     task: Task,
@@ -199,14 +204,105 @@ def _agreed_encoder(
     """Fit the encoder to the sums of all clients, and to their counts between cuts."""
 
     def count(cuts: Cuts) -> dict[str, Histogram]:
+        question = CutsQuestion(**split, columns=tuple(cuts), cuts=tuple(cuts.values()))
+
         def read(name: str, reply: Packet) -> dict[str, Histogram]:
-            rows = {column: said[name].train.numeric[column].count for column in cuts}
-            return unpack_histograms(reply, cuts, rows)
+            rows = {column: answers[name].train.numeric[column].count for column in cuts}
+            return read_histograms(reply, cuts, rows)
 
-        found = clients.ask(pack_cuts(cuts, split), read).values()
-        return {name: functools.reduce(operator.add, [f[name] for f in found]) for name in cuts}
+        histograms = clients.ask(pack(question), read).values()
+        return {
+            column: functools.reduce(operator.add, [h[column] for h in histograms])
+            for column in cuts
+        }
 
-    train = functools.reduce(operator.add, [sums.train for sums in said.values()])
-    others = [sums.others for sums in said.values()]
+    train = functools.reduce(operator.add, [sums.train for sums in answers.values()])
+    others = [sums.others for sums in answers.values()]
     schema = functools.reduce(operator.add, others, train)
     return fit_encoder(config, task, train=train, schema=schema, count=count)
+
+
+# ------------------------------------------------------------------ notes and warnings
+
+
+def _unrecorded(task: Task, counts: Mapping[Split, Mapping[str, np.ndarray]]) -> Iterator[str]:
+    """Yield a note for each attribute that is not recorded in all rows of all clients."""
+    cells = Cells(task.attributes)
+    for grouping in cells.groupings():
+        lacking = []
+        for name in counts["train"]:
+            rows = sum(counts[part][name].sum(axis=1) for part in SPLITS)
+            out = int(rows[~grouping.compared].sum())
+            lacking += [f"{name} ({out} of {int(rows.sum())} rows)"] * (out > 0)
+        if lacking:
+            yield (
+                f"{grouping.name} is not recorded at {some_of(lacking)}: these rows are outside "
+                f"every comparison of {grouping.name}"
+            )
+
+
+def _dominant(counts: Mapping[Split, Mapping[str, np.ndarray]]) -> Iterator[str]:
+    """Yield a warning of a client with more train rows than all others together."""
+    rows = {name: int(table.sum()) for name, table in counts["train"].items()}
+    for name, count in rows.items():
+        if len(rows) > 1 and 2 * count > sum(rows.values()):
+            yield (
+                f"{name} counts {count:,} of {sum(rows.values()):,} train rows: it weighs more "
+                "than all others together; if that cannot be, set most_rows in the coordinator's "
+                "file"
+            )
+
+
+def _nameless(task: Task, profiles: Sequence[Profile]) -> Iterator[str]:
+    """Yield a warning of text columns in which no value is frequent enough to be named."""
+    rare = []
+    for name in task.categorical or ():
+        columns = [column for p in profiles if (column := p.column(name)) is not None]
+        values = sum(column.values for column in columns)
+        if values >= FEW_ROWS and not any(column.levels for column in columns):
+            rare.append(f"{name} ({values:,} values)")
+    if rare:
+        yield (
+            f"no value is frequent enough to be named in {some_of(rare)}: they name rows or are "
+            "free text, list them in task.ignore"
+        )
+
+
+def _odd_columns(task: Task, sums: Mapping[str, EncoderStatistics]) -> Iterator[str]:
+    """Yield what the clients' sums show: columns that are empty, constant or in other units."""
+    sensitive = [s.column for s in task.sensitive]
+    differences = find_differences(held_in(sums), sensitive=sensitive)
+    yield from (line for _, line in difference_lines(differences))
+
+
+def _left_out(profiles: Mapping[str, Profile], rows: Mapping[str, int]) -> Iterator[Treated]:
+    """Yield a line for each client that uses fewer rows than its file has."""
+    for name, used in rows.items():
+        rows_of_file = profiles[name].rows if profiles[name].floor == 1 else used  # else rounded
+        if lost := rows_of_file - used:
+            line = (
+                f"{name}: {lost:,} of {rows_of_file:,} rows left out, values missing where none "
+                "may be"
+            )
+            yield Treated("dropped", line)
+
+
+def _filled_in(sums: Mapping[str, EncoderStatistics]) -> Iterator[Treated]:
+    """Yield a line for each column of which clients lack values."""
+    numbers: dict[str, dict[str, tuple[int, int]]] = {}
+    categories: dict[str, dict[str, tuple[int, int]]] = {}
+    for client, statistics in sums.items():
+        for name, column in statistics.numeric.items():
+            numbers.setdefault(name, {})[client] = column.missing, column.count + column.missing
+        for name, levels in statistics.categorical.items():
+            missing_and_all = levels.get(MISSING, 0), sum(levels.values())
+            categories.setdefault(name, {})[client] = missing_and_all
+    kinds = (numbers, "filled with the mean and marked"), (categories, f"the level '{MISSING}'")
+    for columns, how in kinds:
+        for name, clients in columns.items():
+            lacking = [f"{c} {missing:,}" for c, (missing, _) in clients.items() if missing]
+            if lacking:
+                lost, total = (sum(counts) for counts in zip(*clients.values(), strict=True))
+                where = some_of(lacking)
+                line = f"column '{name}': {lost:,} of {total:,} values missing ({where}), {how}"
+                yield Treated("filled", line)

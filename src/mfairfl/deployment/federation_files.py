@@ -24,7 +24,7 @@ from mfairfl.runs.prepare import federation_of, table_of
 from mfairfl.runs.silos import silo_config, silo_task, write_silo_files
 from mfairfl.silo.policy import OPEN, POLICY, Disclosure, Policy, load_policy, policy_text
 from mfairfl.silo.silo_file import load_silo
-from mfairfl.wire.audit_questions import AuditSubject, SentModel
+from mfairfl.wire.audit_messages import AuditSubject, SentModel
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")

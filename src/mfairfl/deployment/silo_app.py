@@ -52,7 +52,7 @@ from mfairfl.runs.consent import read_consent
 from mfairfl.silo.policy import load_policy
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import load_silo
-from mfairfl.wire.codec import make_packet, read_header
+from mfairfl.wire.packing import HelloAnswer, pack
 
 _RAISED = 2  # Flower's code for an app that raised
 # A SuperNode offers a message before it has fetched its arrays. A request that comes too early is
@@ -91,9 +91,8 @@ def _reply(message: Message, context: Context) -> RecordDict:
         raise ConfigError("the SuperNode has no file: start it with `mfairfl deploy silo FILE`")
     settings = load_silo(Path(path))
     run, packet = from_records(message.content)
-    kind, _ = read_header(packet)
-    if kind == "hello":
-        return to_records(make_packet("hello", {"name": settings.name}), run)
+    if packet.request.kind == "hello":
+        return to_records(pack(HelloAnswer(name=settings.name)), run)
     responder = Responder(settings, load_policy(Path(path)), read_consent(settings))
     return to_records(responder.handle(run, packet), run)
 

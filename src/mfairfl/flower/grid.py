@@ -10,14 +10,12 @@ from typing import Protocol, TypeVar
 
 from flwr.app import Error, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
-from pydantic import Field, ValidationError
 
-from mfairfl.coordinator.transport import Unreachable, read_replies
-from mfairfl.data.values import StrictModel
-from mfairfl.errors import FederationError, MessageError, first_problem
+from mfairfl.coordinator.transport import Reply, answers_of, read_replies
+from mfairfl.engine.state import Absent, Refusal
+from mfairfl.errors import FederationError
 from mfairfl.flower.records import from_records, to_records
-from mfairfl.silo.silo_file import SILO_NAME
-from mfairfl.wire.codec import Packet, expect_answer, make_packet
+from mfairfl.wire.packing import Hello, HelloAnswer, Packet, pack, unpack
 
 K = TypeVar("K")
 _log = logging.getLogger("mfairfl")
@@ -27,35 +25,36 @@ _GLANCE = 0.05  # seconds between two looks at signals, which cost no request
 _SURE = 5.0  # seconds after which replies are looked for without a signal: the server's own errors
 _REVOKED = "its key was revoked"
 _LONGEST = 200  # characters of a reason
-_CAUSES = {  # Flower's codes of messages and replies that are gone, and of a node that is
-    3: "it did not fetch the message before the deadline",
-    4: "it did not answer before the deadline",
-    5: Unreachable("it went offline"),
+# Flower's codes of messages and replies that are gone, and of a node that is.
+_CAUSES: dict[int, Refusal | Absent] = {
+    3: Refusal("it did not fetch the message before the deadline"),
+    4: Refusal("it did not answer before the deadline"),
+    5: Absent("it went offline"),
 }
 
 
 def match_replies(
     sent: Mapping[K, Message], replies: Iterable[Message]
-) -> dict[K, RecordDict | str]:
+) -> dict[K, Reply[RecordDict]]:
     """Return the first reply to each message, or the error in it, under the message's key.
 
     Replies to other messages, and second replies, are ignored.
     """
     # By the message it answers: a reply about a node that died comes from the server itself.
     keys = {message.metadata.message_id: key for key, message in sent.items()}
-    found: dict[K, RecordDict | str] = {}
+    outcomes: dict[K, Reply[RecordDict]] = {}
     for reply in replies:
         key = keys.pop(reply.metadata.reply_to_message_id, None)
         if key is not None:
-            found[key] = _error(reply) if reply.has_error() else reply.content
-    return found
+            outcomes[key] = _outcome(reply.error) if reply.has_error() else reply.content
+    return outcomes
 
 
-def _error(reply: Message) -> str:
+def _outcome(error: Error) -> Refusal | Absent:
     # Of a long reason the end: the simulation sends a whole traceback, whose end says why.
-    said = " ".join((reply.error.reason or "")[-10 * _LONGEST :].split())
-    reason = said if len(said) <= _LONGEST else f"… {said[-_LONGEST:]}"
-    return _CAUSES.get(reply.error.code, f"it reported an error: {reason}")
+    reason = " ".join((error.reason or "")[-10 * _LONGEST :].split())
+    shown = reason if len(reason) <= _LONGEST else f"… {reason[-_LONGEST:]}"
+    return _CAUSES.get(error.code, Refusal(f"it reported an error: {shown}"))
 
 
 class MessageSignals(Protocol):
@@ -100,17 +99,6 @@ class _Lookout:
         return self._signals.visit(self._keys[node])
 
 
-class _Hello(StrictModel):
-    name: str = Field(pattern=SILO_NAME, strict=True)
-
-
-def _name_in(node: int, answer: Packet) -> str:
-    try:
-        return _Hello.model_validate(expect_answer(answer, "hello")).name
-    except ValidationError as error:
-        raise MessageError(f"node {node} does not say its name: {first_problem(error)}") from None
-
-
 @dataclass(slots=True, eq=False)
 class GridTransport:
     """Carries packets over a Grid.
@@ -143,16 +131,16 @@ class GridTransport:
     _keys: dict[int, bytes] = field(default_factory=dict, init=False)
     _one_by_one: bool = field(default=False, init=False)
 
-    def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Packet | str]:
+    def exchange(self, asks: Mapping[str, Packet]) -> dict[str, Reply[Packet]]:
         """Send each client its packet and wait for the answers until the deadline."""
         self._find_nodes()
         nodes = {name: node for node, name in sorted(self._names.items(), reverse=True)}
-        offline = dict.fromkeys(set(asks) - set(nodes), Unreachable("it is not online"))
+        offline = dict.fromkeys(set(asks) - set(nodes), Absent("it is not online"))
         sent = {name: (nodes[name], asks[name]) for name in asks if name in nodes}
-        answers, reasons = self._send(sent)
+        replies = self._send(sent)
         # Also one whose key was revoked meanwhile does not count any more.
-        revoked = dict.fromkeys(self._revoked_names() & set(asks), _REVOKED)
-        return answers | reasons | offline | revoked
+        revoked = dict.fromkeys(self._revoked_names() & set(asks), Refusal(_REVOKED))
+        return {**replies, **offline, **revoked}
 
     def wait_for(self, names: Sequence[str], *, minimum: int, seconds: float) -> list[str]:
         """Wait until all of these clients are online, or the time is up and `minimum` are."""
@@ -181,35 +169,39 @@ class GridTransport:
 
         For a minute Flower lists a node that was killed, and one that takes its place is refused.
         """
-        hello = make_packet("hello", {})
+        hello = pack(Hello())
         nodes = {name: node for node, name in self._names.items() if name in names}
         sent = {name: self._message(hello, node) for name, node in nodes.items()}
         replies = match_replies(sent, self._collect(list(sent.values())))
-        return {name for name, reply in replies.items() if reply not in _CAUSES.values()}
+        return {
+            name
+            for name, reply in replies.items()
+            if not any(reply is cause for cause in _CAUSES.values())
+        }
 
     def _find_nodes(self) -> None:
         """Learn who is online; forget those who are not."""
         if self.members is not None:
             nodes = {node.node_id: bytes(node.public_key) for node in self.grid.get_nodes()}
             gone = set(self.revoked())
-            known = {key: name for key, name in self.members.items() if key not in gone}
-            self._keys = {node: key for node, key in nodes.items() if key in known}
-            self._names = {node: known[key] for node, key in self._keys.items()}
+            names = {key: name for key, name in self.members.items() if key not in gone}
+            self._keys = {node: key for node, key in nodes.items() if key in names}
+            self._names = {node: names[key] for node, key in self._keys.items()}
             return
         online = set(self.grid.get_node_ids())
         self._names = {node: name for node, name in self._names.items() if node in online}
-        hello = make_packet("hello", {})
-        answers, _ = self._send({n: (n, hello) for n in sorted(online - set(self._names))})
-        self._names |= read_replies(answers, answers, _name_in)[0]
+        hello = pack(Hello())
+        new = sorted(online - set(self._names))
+        replies = self._send({node: (node, hello) for node in new})
+        named = read_replies(new, replies, lambda _, packet: unpack(HelloAnswer, packet).name)
+        self._names |= answers_of(named)
 
     def _revoked_names(self) -> set[str]:
-        known = self.members or {}
-        return {known[key] for key in self.revoked() if key in known}
+        members = self.members or {}
+        return {members[key] for key in self.revoked() if key in members}
 
-    def _send(
-        self, packets: Mapping[K, tuple[int, Packet]]
-    ) -> tuple[dict[K, Packet], dict[K, str]]:
-        """Send packets to nodes; return the answers, and the reasons where there is none."""
+    def _send(self, packets: Mapping[K, tuple[int, Packet]]) -> dict[K, Reply[Packet]]:
+        """Send packets to nodes and return what became of them."""
         sent = {key: self._message(packet, node) for key, (node, packet) in packets.items()}
         replies = match_replies(sent, self._collect(list(sent.values())))
         return read_replies(sent, replies, lambda _, content: from_records(content)[1])

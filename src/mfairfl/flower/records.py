@@ -19,7 +19,8 @@ from mfairfl.errors import ConfigError, MessageError, first_problem
 from mfairfl.fairness.cells import SUMS, Statistics
 from mfairfl.flower.npy import read_npy
 from mfairfl.training.plan import GLOBAL, Job, Plan, Table2
-from mfairfl.wire.codec import Packet, check_statistics
+from mfairfl.wire.packing import Packet
+from mfairfl.wire.run_messages import check_statistics
 
 PLAN = "plan"
 """The record of a training message that holds the plan."""

@@ -18,7 +18,7 @@ from flwr.common import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
-from mfairfl.coordinator.transport import log_left_out, read_replies
+from mfairfl.coordinator.transport import answers_of, log_left_out, read_replies, reasons_of
 from mfairfl.data import Attribute, Split
 from mfairfl.engine.defence import check_robust
 from mfairfl.engine.output import ClientSums
@@ -276,13 +276,14 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
         self, replies: Iterable[Message], read: Callable[[int, RecordDict], T]
     ) -> dict[int, T]:
         """Return what can be used of the replies, by node; log why the rest cannot."""
-        found, reasons = read_replies(self._sent, match_replies(self._sent, replies), read)
+        outcomes = read_replies(self._sent, match_replies(self._sent, replies), read)
         self._faults = {
-            self._names.get(node, f"node {node}"): why for node, why in reasons.items()
+            self._names.get(node, f"node {node}"): reason
+            for node, reason in reasons_of(outcomes).items()
         }
         for name, reason in self._faults.items():
             log_left_out(name, reason)
-        return found
+        return answers_of(outcomes)
 
     def _wait(self, grid: Grid) -> None:
         """Wait until enough nodes are online to begin."""

@@ -14,7 +14,7 @@ from mfairfl.runs.config import Config, make_config
 from mfairfl.silo.consent import RunConsent
 from mfairfl.silo.silo_file import SiloSettings, follow_extensions
 from mfairfl.strategies.registry import METHODS
-from mfairfl.wire.enrolment_answers import ModelTerms
+from mfairfl.wire.enrolment_messages import ModelTerms
 
 
 def consent_of(config: Config, source: str) -> RunConsent:

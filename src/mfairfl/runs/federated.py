@@ -18,7 +18,8 @@ import numpy as np
 from pydantic import ValidationError
 
 from mfairfl.coordinator.enrolment import Enrolled, EnrolmentTerms, enrol
-from mfairfl.coordinator.transport import Transport, drive
+from mfairfl.coordinator.run import drive
+from mfairfl.coordinator.transport import Transport
 from mfairfl.data import SPLITS
 from mfairfl.engine.loop import Callback, Result, first_state
 from mfairfl.errors import ConfigError, MfairflError, RunDirectoryError, first_problem
@@ -40,7 +41,7 @@ from mfairfl.runs.record import (
     WithheldCell,
 )
 from mfairfl.strategies.base import Summary
-from mfairfl.wire.enrolment_answers import ModelTerms
+from mfairfl.wire.enrolment_messages import ModelTerms
 
 _LONGEST_NAME = 80  # characters of a strategy's name in that of a run
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from mfairfl.errors import RunDirectoryError, require_known
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.record import RunRecord
-from mfairfl.wire.audit_questions import SentModel
-from mfairfl.wire.enrolment_answers import ModelTerms
+from mfairfl.wire.audit_messages import SentModel
+from mfairfl.wire.enrolment_messages import ModelTerms
 
 
 def model_to_send(run: str | Path, sensitive: Sequence[str] = ()) -> SentModel:
@@ -41,7 +41,10 @@ def model_to_send(run: str | Path, sensitive: Sequence[str] = ()) -> SentModel:
         task=record.task.model_copy(update={"client": None}),
         encoder=encoder,
         terms=_terms(record, directory.path),
-        served=served,
+        combined=served.kind,
+        members=served.members,
+        weights=served.weights,
+        thresholds=served.thresholds,
         audited=tuple(name for name in known if name in (sensitive or known)),
     )
 

@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from mfairfl.data import SPLITS, Federation, Sensitive, Table, Task
+from mfairfl.engine.state import Refusal
 from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.files import make_private_folder
 from mfairfl.plugins import MODELS
@@ -27,11 +28,10 @@ from mfairfl.runs.federated import FederatedRequest, run_federated, run_name
 from mfairfl.runs.predictor import load
 from mfairfl.runs.prepare import federation_of, table_of
 from mfairfl.runs.record import RunRecord
-from mfairfl.silo.consent import RunConsent
 from mfairfl.silo.policy import Policy
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
-from mfairfl.wire.codec import Packet
+from mfairfl.wire.packing import Packet
 
 
 def run_under_policy(request: RunRequest, policy: Policy) -> Run:
@@ -62,15 +62,17 @@ def _carried_out(request: RunRequest, out: Path, policy: Policy) -> RunRecord:
     plain = silo_config(config, silo_task(table))
     folder = make_private_folder(make_private_folder(out) / "silos")
     files = write_silo_files(table, federation_of(config, table), folder)
-    settings = {
-        name: SiloSettings(name=name, csv=file, state=file.parent / "state")
+    consent = consent_of(plain, "the run's settings")
+    silos = {
+        name: Responder(
+            SiloSettings(name=name, csv=file, state=file.parent / "state"), policy, consent
+        )
         for name, file in files.items()
     }
     wanted = FederatedRequest(
         config=plain, clients=tuple(sorted(files)), minimum=len(files), out=out
     )
-    consent = consent_of(plain, "the run's settings")
-    transport = _InProcess(settings, policy, consent, run_name(plain))
+    transport = _InProcess(silos, run_name(plain))
     return run_federated(wanted, transport, request.callbacks)
 
 
@@ -78,21 +80,18 @@ def _carried_out(request: RunRequest, out: Path, policy: Policy) -> RunRecord:
 class _InProcess:
     """Carries messages to silos in this process."""
 
-    settings: Mapping[str, SiloSettings]
-    policy: Policy
-    consent: RunConsent
+    silos: Mapping[str, Responder]
     run: str
 
-    def exchange(self, asks: Mapping[str, Packet]) -> Mapping[str, Packet | str]:
+    def exchange(self, asks: Mapping[str, Packet]) -> Mapping[str, Packet | Refusal]:
         """Return each silo's answer, or why there is none."""
         return {name: self._answer(name, packet) for name, packet in asks.items()}
 
-    def _answer(self, name: str, packet: Packet) -> Packet | str:
+    def _answer(self, name: str, packet: Packet) -> Packet | Refusal:
         try:
-            silo = Responder(self.settings[name], self.policy, self.consent)
-            return silo.handle(self.run, packet)
+            return self.silos[name].handle(self.run, packet)
         except MfairflError as error:
-            return str(error)
+            return Refusal(str(error))
 
 
 def silo_config(config: Config, task: Task | None) -> Config:

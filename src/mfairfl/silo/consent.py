@@ -1,11 +1,12 @@
-"""What a silo agreed to: its own copy of run.toml binds the coordinator.
+"""What a silo agreed to, in its own copy of run.toml and under [audit] of its silo.toml.
 
-A request for another task, model, training or method is refused in one line. What the agreed
-method would ask for is found out by letting it plan the round here, with made-up counts: its
-settings are compared, and not the numbers that depend on data (prices, multipliers, corrections).
+A request for another task, model, training or method, or for other columns of an audit, is
+refused in one line. What the agreed method would ask for is found out by letting it plan the round
+here, with made-up counts: its settings are compared, and not the numbers that depend on data
+(prices, multipliers, corrections).
 
-This is hardening, no guarantee: weights that are made for the purpose still pass
-(docs/what-leaves.md).
+This makes attacks harder but does not rule them out: weights that are made for the purpose still
+pass (docs/what-leaves.md).
 """
 
 from __future__ import annotations
@@ -17,15 +18,18 @@ from typing import Any
 import numpy as np
 
 from mfairfl.data import MISSING, Attribute, Reading, Task
+from mfairfl.data.predictions import PredictionColumns
 from mfairfl.engine.output import Rule
 from mfairfl.engine.state import Ask, Measure, Train
 from mfairfl.errors import MessageError
+from mfairfl.fairness.audit_counts import ScoreGrid
 from mfairfl.fairness.cells import Cells, Statistics
 from mfairfl.fairness.goal import Goal
 from mfairfl.randomness import stream
+from mfairfl.silo.silo_file import AuditConsent
 from mfairfl.strategies.base import Measurement, Round, Strategy, Summary
 from mfairfl.training.plan import Job, Recipe
-from mfairfl.wire.enrolment_answers import ModelTerms
+from mfairfl.wire.enrolment_messages import ModelTerms
 
 _TASK_KEYS = (
     *("label", "favourable", "ignore", "sensitive_as_features"),
@@ -157,7 +161,7 @@ class RunConsent:
 
 
 def _settings(job: Job) -> dict[str, Any]:
-    """Return what a job says that no data decide, by dotted key."""
+    """Return the settings of a job that do not depend on data, by dotted key."""
     flat = dict(_flat(asdict(replace(job, plan=replace(job.plan, linear=None)))))
     for table in _TABLES:
         flat[table] = "none" if flat[table] is None else "prices"
@@ -170,3 +174,68 @@ def _flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
             yield from _flat(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
+
+
+# ------------------------------------------------------------------ audits
+
+
+def require_columns_agreed(consent: AuditConsent, asked: PredictionColumns) -> PredictionColumns:
+    """Refuse a request for other columns than the silo agreed to; return how to read its file."""
+    for key in ("label", "prediction", "score"):
+        wanted, named = getattr(asked, key), getattr(consent, key)
+        if wanted is not None and wanted != named:
+            raise _refusal(key, wanted, named)
+    if asked.client is not None:
+        raise MessageError("an audit over silos has no column of clients: a silo is one client")
+    _require_sensitive(consent, asked.sensitive)
+    values = {}
+    for key in ("favourable", "selected"):
+        wanted, named = getattr(asked, key), getattr(consent, key)
+        if wanted is not None and named is not None and wanted != named:
+            raise _refusal(key, wanted, named)
+        values[key] = named if wanted is None else wanted
+    return asked.model_copy(update=values)
+
+
+def require_scores_agreed(
+    consent: AuditConsent, threshold: float | None, grid: ScoreGrid | None
+) -> None:
+    """Refuse to decide by another threshold, or to count scores between other limits."""
+    if threshold is not None and threshold != consent.threshold:
+        agreed = None if consent.threshold is None else f"{consent.threshold:g}"
+        raise _refusal("threshold", f"{threshold:g}", agreed)
+    if grid is not None and (grid.lowest, grid.highest) != consent.score_range:
+        lowest, highest = consent.score_range
+        agreed = f"{lowest:g} to {highest:g}"
+        raise _refusal("score_range", f"{grid.lowest:g} to {grid.highest:g}", agreed)
+
+
+def require_model_agreed(consent: AuditConsent, task: Task, audited: tuple[str, ...]) -> None:
+    """Refuse to apply a model unless the silo agreed to that, and to the columns it is about."""
+    if not consent.models:
+        raise MessageError(
+            "it applies no model that it is sent (models = true under [audit] of its silo.toml "
+            "would allow it)"
+        )
+    if task.label != consent.label:
+        raise _refusal("label", task.label, consent.label)
+    if consent.favourable is not None and task.favourable != consent.favourable:
+        raise _refusal("favourable", task.favourable, consent.favourable)
+    _require_sensitive(consent, tuple(s.column for s in task.sensitive if s.name in audited))
+
+
+def _require_sensitive(consent: AuditConsent, asked: tuple[str, ...]) -> None:
+    for column in asked:
+        if column not in consent.sensitive:
+            raise MessageError(
+                f"the audit asks for sensitive = '{column}'; agreed to: "
+                f"{', '.join(consent.sensitive)} (sensitive under [audit] of its silo.toml)"
+            )
+
+
+def _refusal(key: str, asked: str, agreed: str | None) -> MessageError:
+    shown = "none" if agreed is None else f"'{agreed}'"
+    return MessageError(
+        f"the audit asks for {key} = '{asked}'; agreed to: {shown} ({key} under [audit] of its "
+        "silo.toml)"
+    )

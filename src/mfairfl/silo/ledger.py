@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Annotated, Any, NamedTuple
@@ -24,10 +24,10 @@ from pydantic import ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from mfairfl.data.values import DocumentedModel
-from mfairfl.errors import LedgerError, first_problem
+from mfairfl.errors import LedgerError, MessageError, first_problem
 from mfairfl.files import make_private_folder, naming
 from mfairfl.text import one_line
-from mfairfl.wire.codec import Packet
+from mfairfl.wire.packing import Packet
 
 LEDGER = "ledger.jsonl"
 """Name of the file."""
@@ -283,26 +283,31 @@ def _bounded(entry: LedgerEntry) -> LedgerEntry:
     return entry.model_copy(update=cut)
 
 
-def about_request(run: str, packet: Packet, header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an entry says about a request; nothing in it is trusted.
-
-    Parameters
-    ----------
-    header : mapping
-        Its parsed text; empty if that could not be read.
+def about_request(run: str, packet: Packet) -> dict[str, Any]:
+    """Return what an entry records of a request; nothing in it is trusted.
 
     Examples
     --------
-    >>> packet = Packet("", {"model/0": np.zeros((3, 5)), "model/1": np.zeros(5)})
-    >>> found = about_request("run-1", packet, {"kind": "measure"})
-    >>> found["kind"], found["models"], found["jobs"]
+    >>> from mfairfl.wire.packing import make_packet
+    >>> packet = make_packet("measure", {}, {"model/0": np.zeros((3, 5)), "model/1": np.zeros(5)})
+    >>> facts = about_request("run-1", packet)
+    >>> facts["kind"], facts["models"], facts["jobs"]
     ('measure', 4, 0)
     """
-    kind, jobs, round_ = header.get("kind"), header.get("jobs"), header.get("round")
-    models = [a for name, a in packet.arrays.items() if name.startswith(("model/", "members"))]
+    try:
+        kind, fields = packet.request
+    except MessageError:  # it cannot be read
+        kind, fields = "", {}
+    jobs, round_ = fields.get("jobs"), fields.get("round")
+    # Of a model that is sent for an audit, the members, and not how much each of them counts.
+    models = [
+        array
+        for name, array in packet.arrays.items()
+        if name.startswith("model/") and name != "model/weights"
+    ]
     return {
         "run": run,
-        "kind": kind if isinstance(kind, str) else "",
+        "kind": kind,
         "request_sha256": packet_sha256(packet),
         "models": sum(len(array) if array.ndim == 2 else 1 for array in models),
         "jobs": len(jobs) if isinstance(jobs, list) else 0,

@@ -1,7 +1,8 @@
-"""What a silo does for a coordinator at most, and lets out: policy.toml, beside silo.toml.
+"""What a silo does for a coordinator at most, and what it discloses: policy.toml.
 
-Only the silo reads it, for every message anew; nothing in a message can change it. Without the
-file the defaults hold: every method's default recipe and the paper's protocol stay within them.
+It lies beside silo.toml. Only the silo reads it, for every message anew; nothing in a message can
+change it. Without the file the defaults hold: every method's default recipe and the paper's
+protocol stay within them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Literal, get_args
 from pydantic import ConfigDict, Field
 
 from mfairfl.data.values import DocumentedModel
-from mfairfl.errors import ConfigError
+from mfairfl.errors import ConfigError, MessageError
 from mfairfl.files import load_settings, toml_text
 
 POLICY = "policy.toml"
@@ -25,6 +26,9 @@ Kind = Literal[
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 """Kinds of messages that a silo can answer."""
+
+DISCLOSED = ".disclosed"
+"""Folder, within the state folder, of what a silo remembers for good; no run has such a name."""
 
 _FIRST_LINE = (
     f"# {POLICY}: what this silo does for the coordinator at most. Nothing else sets it.\n"
@@ -61,7 +65,7 @@ class Limits(DocumentedModel):
 
 
 class Disclosure(DocumentedModel):
-    """What a silo lets out: over how few rows, in answer to what, how often.
+    """What a silo discloses: over how few rows, in answer to what, how often.
 
     Examples
     --------
@@ -104,6 +108,20 @@ OPEN = Policy(disclosure=Disclosure(min_rows=1, tasks=10**6, versions=10**6))
 """For files that all have one owner: nothing is withheld, and every run has a split of its own."""
 
 
+def refuse_beyond(limits: Limits | Disclosure, key: str, asked: float, what: str) -> None:
+    """Refuse `asked` of something if this silo's limit is lower; the message names the limit.
+
+    Examples
+    --------
+    >>> refuse_beyond(Limits(epochs=20), "epochs", 20, "epochs in a job")
+    """
+    most, section = getattr(limits, key), type(limits).__name__.lower()
+    if asked > most:
+        raise MessageError(
+            f"{asked:,} {what}: this silo allows {most:,} ({section}.{key} of its {POLICY})"
+        )
+
+
 def load_policy(silo_file: Path) -> Policy:
     """Read the policy.toml beside a silo's file; without one the defaults hold."""
     path = silo_file.parent / POLICY
@@ -111,7 +129,7 @@ def load_policy(silo_file: Path) -> Policy:
 
 
 def read_policy(path: Path) -> Policy:
-    """Read a policy.toml; a mistake in it is told with file and key."""
+    """Read a policy.toml; an error about it names file and key."""
     if not path.is_file():
         raise ConfigError(
             f"{path}: no such policy; `mfairfl deploy init` writes one for each silo"

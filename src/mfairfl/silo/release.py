@@ -1,4 +1,4 @@
-"""A silo's rows as its answers tell them: split once for all runs, small counts kept back.
+"""A silo's rows as its answers report them: split once for all runs, small counts suppressed.
 
 The floor, `min_rows` of policy.toml, protects people in what is published: no level, bin or
 (cell, label) count in run.json or in a report is about fewer of them. It does not protect rows
@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,20 +27,11 @@ from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.tally import hidden_cells
 from mfairfl.files import make_private_folder
 from mfairfl.randomness import stream
-from mfairfl.silo.policy import POLICY, Disclosure
-from mfairfl.silo.usage import DISCLOSED, refuse_beyond
+from mfairfl.silo.policy import DISCLOSED, POLICY, Disclosure, refuse_beyond
 
 _FILE = "told.safetensors"  # its name in 0.7, whose splits still hold
 _SPLIT = "split"
 _UNUSED = -1
-
-
-class SplitTerms(NamedTuple):
-    """How a run asks for rows to be split."""
-
-    seed: int
-    test: float
-    validation: float
 
 
 class _Remembered(BaseModel):  # what else 0.7 wrote is not used
@@ -90,10 +80,11 @@ class FileMemory:
         """
         of_file = np.full(self._rows, _UNUSED, np.int32)
         of_file[table_rows] = strata
-        digest, known = hashlib.sha256(of_file.tobytes()).hexdigest(), self._remembered.tasks
-        if digest not in known:
-            refuse_beyond(self._policy, "tasks", len(known) + 1, "ways to form groups and labels")
-            self._write({"tasks": (*known, digest)})
+        digest, counted = hashlib.sha256(of_file.tobytes()).hexdigest(), self._remembered.tasks
+        if digest not in counted:
+            ways = len(counted) + 1
+            refuse_beyond(self._policy, "tasks", ways, "ways to form groups and labels")
+            self._write({"tasks": (*counted, digest)})
 
     def split(self, name: str, table: Table, test: float, validation: float) -> ClientRows:
         """Return a table's rows in the parts that they are in for good.
@@ -111,10 +102,10 @@ class FileMemory:
             self._arrays[_SPLIT] = parts
             self._write({"shares": (test, validation)})
         elif self._remembered.shares != (test, validation):
-            known = self._remembered.shares or (0.0, 0.0)
+            first = self._remembered.shares or (0.0, 0.0)
             raise MessageError(
                 f"a split into {test:g} test and {validation:g} validation rows: the rows of this "
-                f"file were split once for all runs, into {known[0]:g} and {known[1]:g} "
+                f"file were split once for all runs, into {first[0]:g} and {first[1]:g} "
                 f"(disclosure.split_seed of its {POLICY})"
             )
         # Rows that the first run had no use for have no part yet.
@@ -130,7 +121,7 @@ class FileMemory:
 
 @dataclass(frozen=True, slots=True)
 class ReleasedRows:
-    """The rows of a silo, split, with what is told about them.
+    """The rows of a silo, split, with what is disclosed about them.
 
     Parameters
     ----------
@@ -159,7 +150,7 @@ class ReleasedRows:
         return np.where(hidden[cells, self.table.y[rows]], len(hidden), cells)
 
     def counts(self, split: Split) -> tuple[NDArray[np.int64], int]:
-        """Return the rows per (cell, label) that are told, (C, 2), and how many are withheld."""
+        """Return the rows per (cell, label), 0 where withheld, and how many are withheld."""
         counts = _counts(self.silo, split)
         return np.where(self.hidden[split], 0, counts), int(counts[self.hidden[split]].sum())
 
@@ -186,24 +177,31 @@ class ReleasedRows:
     def histograms(self, cuts: Mapping[str, NDArray[np.float64]]) -> list[Histogram]:
         """Count train rows between cuts; intervals of few rows are joined to the next."""
         return [
-            self.silo.histogram(column, given).with_floor(self.floor)
-            for column, given in cuts.items()
+            self.silo.histogram(column, edges).with_floor(self.floor)
+            for column, edges in cuts.items()
         ]
 
 
 def release_rows(
-    name: str, table: Table, memory: FileMemory, terms: SplitTerms, policy: Disclosure
+    name: str,
+    table: Table,
+    memory: FileMemory,
+    policy: Disclosure,
+    *,
+    seed: int,
+    test: float,
+    validation: float,
 ) -> ReleasedRows:
-    """Split a silo's rows, and say which (cell, label) pairs are withheld.
+    """Split a silo's rows, and determine which (cell, label) pairs are withheld.
 
     Without a floor the split is that of the run, as in the embedded engine.
     """
     memory.count_task(_places(table), _strata(table))
     size, floor = Cells(table.attributes).size, policy.min_rows
     if floor == 1:
-        silo = split_client(name, table, **terms._asdict())
+        silo = split_client(name, table, seed=seed, test=test, validation=validation)
         return ReleasedRows(silo, floor, {s: np.zeros((size, 2), dtype=bool) for s in SPLITS})
-    silo = memory.split(name, table, terms.test, terms.validation)
+    silo = memory.split(name, table, test, validation)
     names = [Cells(table.attributes).decode(cell) for cell in range(size)]
     hidden = {}
     for split in SPLITS:

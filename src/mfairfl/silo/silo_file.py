@@ -9,16 +9,66 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from mfairfl.data import FileFormat, Reading
+from mfairfl.data.values import StrictModel, Text
 from mfairfl.errors import MessageError
 from mfairfl.fairness.notions import REGISTRY, Notion, follow_notion, is_built_in, register_notion
 from mfairfl.files import RelativePath, load_settings
 from mfairfl.plugins import MODELS, imported, is_import_string
-from mfairfl.silo.audit_consent import AuditConsent
-
-SILO_NAME = r"^\w[\w. -]{0,59}$"
-"""The names that a silo may have."""
+from mfairfl.wire.packing import SILO_NAME
 
 _EXTENSION = r"^([^\W\d][\w.]*:[^\W\d][\w.]*|\w[\w.+-]*)$"
+
+
+class AuditConsent(StrictModel):
+    """``[audit]`` of silo.toml: what a silo agrees to have counted in audits.
+
+    Parameters
+    ----------
+    file : Path, optional
+        The rows, with the predictions to be audited; by default the silo's ``csv``.
+    delimiter, encoding, header, sheet
+        How the file is written, as in `FileFormat`.
+    label, prediction, score, sensitive
+        The columns that may be counted, as in `PredictionColumns`.
+    favourable, selected
+        How good labels and decisions are written in this file.
+    threshold : float, optional
+        The score above which a decision is good, if an audit may decide by scores: a coordinator
+        that chose it freely could find out every score.
+    score_range : pair of float
+        The lowest and the highest possible score.
+    models : bool
+        Whether a model that the coordinator sends is applied to these rows, and its decisions are
+        counted. The file then needs the columns that the model reads.
+
+    Examples
+    --------
+    >>> AuditConsent(sensitive=("sex",), label="hired", prediction="decision").models
+    False
+    """
+
+    # Its fields are described above: nothing is read from the source.
+    model_config = ConfigDict(use_attribute_docstrings=False)
+
+    file: RelativePath | None = None
+    delimiter: str | None = None
+    encoding: str | None = None
+    header: bool | None = None
+    sheet: str | None = None
+    label: str | None = None
+    favourable: Text | None = None
+    prediction: str | None = None
+    selected: Text | None = None
+    score: str | None = None
+    threshold: float | None = None
+    score_range: tuple[float, float] = (0.0, 1.0)
+    sensitive: tuple[str, ...] = Field(min_length=1)
+    models: bool = False
+
+    @property
+    def format(self) -> FileFormat:
+        """How the file is written, as far as it is stated."""
+        return FileFormat(self.delimiter, self.encoding, self.header, self.sheet)
 
 
 class SiloSettings(Reading):
@@ -31,7 +81,7 @@ class SiloSettings(Reading):
     csv : Path
         Its file.
     delimiter, encoding, header, sheet
-        What is to be known about the file, as in `FileFormat`.
+        How the file is written, as in `FileFormat`.
     state : Path
         Its folder for what it stores between messages.
     task : Path, optional
@@ -70,7 +120,7 @@ class SiloSettings(Reading):
 
     @property
     def format(self) -> FileFormat:
-        """What is said about the file."""
+        """How the file is written, as far as it is stated."""
         return FileFormat(self.delimiter, self.encoding, self.header, self.sheet)
 
 
@@ -85,8 +135,10 @@ def follow_extensions(settings: SiloSettings) -> frozenset[str]:
     for listed in settings.extensions:
         if is_import_string(listed):
             thing = imported(listed)
-            own = register_notion(thing) if isinstance(thing, Notion) else None
-            names |= {own} if own else {MODELS.add(listed, thing)}
+            if isinstance(thing, Notion):
+                names.add(register_notion(thing))
+            else:
+                names.add(MODELS.add(listed, thing))
         elif listed in REGISTRY.names():
             names.add(follow_notion(listed).name)
         else:
@@ -95,13 +147,21 @@ def follow_extensions(settings: SiloSettings) -> frozenset[str]:
     return frozenset(names)
 
 
-def require_listed(listed: Collection[str], header: Mapping[str, Any]) -> None:
-    """Refuse a message that names a notion or model neither built in nor listed by this silo."""
-    model = header.get("model")
-    kind = model.get("kind") if isinstance(model, Mapping) else None
-    outside = [("notion", n) for n in _notions(header.get("jobs")) if not is_built_in(n)]
-    if isinstance(kind, str) and not MODELS.is_builtin(kind):
-        outside.append(("model", kind))
+def require_listed(listed: Collection[str], fields: Mapping[str, Any]) -> None:
+    """Refuse a message that names a notion or model neither built in nor listed by this silo.
+
+    Parameters
+    ----------
+    fields : mapping
+        Those of the message, before any of them is looked at.
+    """
+    outside = [("notion", n) for n in _notions(fields.get("jobs")) if not is_built_in(n)]
+    model = fields.get("model")
+    if isinstance(model, Mapping):  # of a run, or of an audit
+        for terms in (model, model.get("terms")):
+            kind = terms.get("kind") if isinstance(terms, Mapping) else None
+            if isinstance(kind, str) and not MODELS.is_builtin(kind):
+                outside.append(("model", kind))
     for what, name in outside:
         if name not in listed:
             raise MessageError(

@@ -1,24 +1,31 @@
-"""Requests that a silo refuses before any work: absurd ones, and ones beyond its own limits.
+"""Requests that a silo refuses before any work: absurd ones, too large ones, and too many.
 
-An absurd request is refused whatever the limits are. What no `Plan` can hold (a rate below 0, no
-whole number of epochs …) is refused where plans are defined.
+An absurd request is refused whatever the limits are. What no `Plan` can hold (a rate below 0, a
+fraction of an epoch …) is refused where plans are defined. Runs and requests are counted on the
+silo's own disk, in a folder per run: the count outlives the process, and goes with the folder.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
+from filelock import FileLock, Timeout
+from pydantic import Field, ValidationError
 
 from mfairfl.data import Attribute
+from mfairfl.data.values import StrictModel
 from mfairfl.engine.state import Ask, Measure, Score, Train
-from mfairfl.errors import MessageError
-from mfairfl.silo.policy import Policy
-from mfairfl.silo.usage import refuse_beyond
+from mfairfl.errors import ConfigError, MessageError
+from mfairfl.files import make_private_folder, write_atomically
+from mfairfl.silo.policy import DISCLOSED, Policy, refuse_beyond
 from mfairfl.training.plan import Controller, Job, Optimizer, Plan, Table2
-from mfairfl.wire.codec import Shape
+from mfairfl.wire.run_messages import Shape
 
 _NAME = re.compile(r"[A-Za-z][\w.-]{0,59}", re.ASCII)
 _RATES = {"adamw": 10.0, "sgd": 1e3, "gradient": 1e3}  # no training gets anywhere beyond
@@ -26,6 +33,11 @@ _LARGEST = 1e9  # a price, a multiplier or a pull; far below what float32 can ho
 _ROUNDS = 1_000_000
 _THRESHOLDS = 64  # of a cell; a fitted rule has at most three
 _NOTIONS = 16
+
+_COUNT = "requests.json"
+_RUNS = "runs.txt"
+_DAY = 24 * 60 * 60
+_MEGABYTE = 10**6
 
 
 def refuse_excess(ask: Ask, policy: Policy, rows: int) -> None:
@@ -41,7 +53,7 @@ def refuse_excess(ask: Ask, policy: Policy, rows: int) -> None:
                 refuse_beyond(disclosure, "price", price, "as a price")
     else:
         models = ask.weights if isinstance(ask, Measure) else (ask.weights,)
-        count = sum(len(np.atleast_2d(one)) for one in models)
+        count = sum(len(np.atleast_2d(weights)) for weights in models)
         refuse_beyond(disclosure, "models", count, "models in a request")
 
 
@@ -115,8 +127,10 @@ def _check_controller(
     for name in ("multipliers", "step", "offset"):
         values = getattr(controller, name)
         if values is not None:
-            said = f"controller.{name}: {len(values)} numbers for {count} constraints"
-            _require(len(values) == count, said)
+            _require(
+                len(values) == count,
+                f"controller.{name}: {len(values)} numbers for {count} constraints",
+            )
             _check_numbers(f"controller.{name}", values)
     _check_table("controller.counts", controller.counts, shape)
     negative = any(n < 0 for pair in controller.counts or () for n in pair)
@@ -144,3 +158,92 @@ def _check_numbers(name: str, values: Iterable[float]) -> None:
 def _check_slot(name: str, slot: str | None) -> None:
     if slot is not None and not _NAME.fullmatch(slot):
         raise MessageError(f"{name} = {slot[:60]!r} is not a plain name (letters, digits, _ . -)")
+
+
+# ------------------------------------------------------------------ runs, requests and the disk
+
+
+class _Count(StrictModel):
+    """When a run began here, and how many requests it has made."""
+
+    began: float
+    requests: int = Field(ge=0)
+
+
+class Usage:
+    """Counts what is done within a state folder, and refuses what is beyond the limits.
+
+    Parameters
+    ----------
+    state : Path
+        The silo's state folder.
+    policy : Policy
+        Its limits.
+    now : callable
+        Returns the time, in seconds since 1970.
+    """
+
+    def __init__(self, state: Path, policy: Policy, now: Callable[[], float] = time.time) -> None:
+        self._state, self._policy, self._now = state, policy, now
+        self._limits = policy.limits
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Let one request at a time pass, whatever process answers it."""
+        make_private_folder(self._state)
+        try:
+            with FileLock(self._state / ".request.lock", timeout=self._limits.seconds, mode=0o600):
+                yield
+        except Timeout:
+            raise MessageError("this silo is still busy with another request") from None
+
+    def count(self, run: str) -> None:
+        """Count a request of a run, unless it is one too many, or its run is."""
+        count = _read(self._state / run / _COUNT)
+        if count is None:
+            today = 1 + sum(self._began_today(path) for path in self._state.glob(f"*/{_COUNT}"))
+            refuse_beyond(self._limits, "runs_a_day", today, "runs within 24 hours")
+            self._count_run(run)
+            count = _Count(began=self._now(), requests=0)
+        counted = count.model_copy(update={"requests": count.requests + 1})
+        refuse_beyond(self._limits, "requests", counted.requests, "requests in a run")
+        make_private_folder(self._state / run)
+        write_atomically(self._state / run / _COUNT, counted.model_dump_json().encode())
+
+    def _count_run(self, run: str) -> None:
+        """Count a run for good: also if its folder is deleted later."""
+        folder = make_private_folder(self._state / DISCLOSED)
+        path = folder / _RUNS
+        runs = path.read_text(encoding="utf-8").split() if path.exists() else []
+        if run not in runs:
+            disclosure = self._policy.disclosure
+            refuse_beyond(disclosure, "runs", len(runs) + 1, "runs and audits in all")
+            write_atomically(path, "\n".join([*runs, run]).encode(), private=True)
+
+    def require_room(self, size: int) -> None:
+        """Refuse to store so many bytes if the state folder would hold too much."""
+        used = sum(map(_bytes, self._state.rglob("*"))) + size
+        refuse_beyond(
+            self._limits, "megabytes", -(-used // _MEGABYTE), "megabytes in the state folder"
+        )
+
+    def _began_today(self, path: Path) -> bool:
+        count = _read(path)
+        return count is not None and count.began > self._now() - _DAY
+
+
+def _read(path: Path) -> _Count | None:
+    try:
+        return _Count.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError:
+        where = f"{path.parent.name}/{path.name} in the state folder"
+        raise ConfigError(f"{where} is damaged; delete it to count its run as new") from None
+
+
+def _bytes(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except FileNotFoundError:  # Flower's own files in the folder come and go
+        return 0

@@ -1,0 +1,408 @@
+"""Messages before the first round: descriptions of files, sums, histograms and counts.
+
+What passes here can be combined with the answers of others: names and columns are those that were
+asked for, counts are whole and fit each other, and sums are those of possible numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from mfairfl.data import SPLITS, Encoder, EncoderStatistics, Split, Task
+from mfairfl.data.agreement import Profile
+from mfairfl.data.binning import MOST_CUTS, Histogram
+from mfairfl.data.columns import MOST_GROUPS
+from mfairfl.data.sums import MOST_ROWS, NumericStatistics
+from mfairfl.data.values import StrictModel, canonical_text
+from mfairfl.errors import MessageError, require_known
+from mfairfl.models import MLP, Model, ModuleModel
+from mfairfl.plugins import MODELS
+from mfairfl.strict_json import JsonLimits
+from mfairfl.wire.packing import (
+    NUMBERED,
+    PLAIN,
+    Form,
+    Message,
+    Packet,
+    RowChange,
+    UpTo,
+    unpack,
+)
+
+DESCRIPTION = JsonLimits(characters=1 << 23, values=1 << 15)
+"""The largest description of a file: Adult's profile has 3,300 characters and 210 values."""
+
+_SCALES = (1e-70, 1e70)  # of a column's mean and deviation: their ratios and squares are floats
+
+Cuts = Mapping[str, np.ndarray]
+"""Cuts by column."""
+
+Sha256 = Annotated[str, Field(strict=True, pattern="^[0-9a-f]{64}$")]
+_Floor = Annotated[int, Field(strict=True, ge=1, le=MOST_ROWS)]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTerms:
+    """The model that all clients train, before the number of its inputs is known.
+
+    Parameters
+    ----------
+    kind : str
+        ``mlp``, or a model that every silo lists in its own file (`SiloSettings.extensions`).
+    hidden : tuple of int
+        Widths of an ``mlp``'s hidden layers.
+
+    Examples
+    --------
+    >>> ModelTerms(hidden=(4,)).build(inputs=3).size
+    21
+    """
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}  # for silos, which read it from text
+
+    kind: str = "mlp"
+    hidden: tuple[int, ...] = ()
+
+    def build(self, inputs: int) -> Model:
+        """Return the model for this many encoded features."""
+        factory = MODELS.get(self.kind)
+        if factory is not None:
+            return ModuleModel(factory, inputs)
+        return MLP(inputs=inputs, hidden=self.hidden)
+
+
+# ------------------------------------------------------------------ descriptions of files
+
+
+class ProfileQuestion(Message):
+    """Asks for a description of the file."""
+
+    kind = "profile"
+
+    task: Task
+
+
+class ProfileAnswer(Message):
+    """A description of the file."""
+
+    kind = "profile"
+    limits = DESCRIPTION
+
+    # Its columns' counts, and the count of one value of each.
+    profile: Annotated[Profile, RowChange(entries=None, most=1)]
+
+
+def read_profile(name: str, packet: Packet, task: Task) -> Profile:
+    """Return a client's description of its file."""
+    profile = unpack(ProfileAnswer, packet).profile
+    if profile.client != name:
+        raise MessageError(f"it describes itself as '{profile.client}'")
+    for sensitive in task.sensitive:
+        column = profile.column(sensitive.column)
+        if column is None or sensitive.levels is not None:
+            continue
+        if len(column.levels) > MOST_GROUPS:
+            raise MessageError(
+                f"sensitive column '{sensitive.column}' has {len(column.levels)} distinct values; "
+                "form a few groups with bins"
+            )
+    return profile
+
+
+# ------------------------------------------------------------------ sums
+
+
+class SplitQuestion(Message):
+    """A question about rows with an agreed task, split into train and other rows."""
+
+    task: Task
+    seed: int = Field(ge=0, strict=True)
+    test: float = Field(ge=0, lt=1, strict=True)
+    validation: float = Field(ge=0, lt=1, strict=True)
+
+
+class SumsQuestion(SplitQuestion):
+    """Asks for the sums that the encoder is fitted from."""
+
+    kind = "sums"
+
+
+class SumsAnswer(Message):
+    """Sums over a client's train rows and its others, and about its file.
+
+    Parameters
+    ----------
+    sha256 : str
+        Hash of its file.
+    rows : int
+        All its rows.
+    """
+
+    kind = "sums"
+    limits = DESCRIPTION
+
+    train: Annotated[EncoderStatistics, RowChange()]  # numbers may be as large as they like
+    others: Annotated[EncoderStatistics, RowChange()]
+    sha256: Annotated[Sha256, RowChange()]
+    rows: Annotated[int, Field(strict=True, ge=0, le=MOST_ROWS), RowChange(entries=1, most=1)]
+
+    @property
+    def train_rows(self) -> int | None:
+        """Return the rows to train on; None if no column of numbers shows them."""
+        return next((c.count + c.missing for c in self.train.numeric.values()), None)
+
+
+def read_sums(packet: Packet, task: Task, most_rows: int) -> SumsAnswer:
+    """Return a client's sums over the columns of an agreed task.
+
+    Parameters
+    ----------
+    most_rows : int
+        The rows of its file; some may be left out.
+    """
+    answer = unpack(SumsAnswer, packet)
+    if answer.rows > most_rows:
+        raise MessageError(f"it counts {answer.rows} rows; its file has {most_rows}")
+    train, others = answer.train, answer.others
+    rows = [_rows(sums, task, answer.rows) for sums in (train, others)]
+    if task.numeric and sum(n for n in rows if n is not None) != answer.rows:
+        raise MessageError(f"its sums are not those of {answer.rows} rows")
+    for column, total in (train + others).numeric.items():
+        _check_scale(column, total)
+    return answer
+
+
+def _rows(sums: EncoderStatistics, task: Task, most: int) -> int | None:
+    """Return the rows behind sums, if a column of numbers shows them."""
+    # In the agreed order: it is the order of the encoder's inputs.
+    for named, agreed in ((sums.numeric, task.numeric), (sums.categorical, task.categorical)):
+        if list(named) != list(agreed or ()):
+            odd = sorted(set(named) ^ set(agreed or ()))
+            raise MessageError(
+                f"its sums are not those of the agreed columns ('{odd[0]}')"
+                if odd
+                else "its sums have the agreed columns in another order"
+            )
+    counted = {column.count + column.missing for column in sums.numeric.values()}
+    if len(counted) > 1:
+        raise MessageError("its columns have different numbers of rows")
+    rows = next(iter(counted), None)
+    for name, column in sums.numeric.items():
+        if not column.possible:
+            raise MessageError(f"no numbers have its sums of '{name}'")
+        _check_scale(name, column)
+    for name, levels in sums.categorical.items():
+        if sum(levels.values()) > (most if rows is None else rows):
+            raise MessageError(f"it counts more rows of '{name}' than it has")
+        if odd := [level for level in levels if level != canonical_text(level)]:
+            raise MessageError(f"level {odd[0]!r} of '{name}' is not written as values are")
+    return rows
+
+
+def _check_scale(name: str, column: NumericStatistics) -> None:
+    """Refuse a column whose numbers are too large or too small to be scaled."""
+    low, high = _SCALES
+    for number in (column.mean, column.deviation):
+        if number and not low <= abs(number) <= high:
+            raise MessageError(f"mean or deviation of '{name}' is {number:g}: correct its unit")
+
+
+# ------------------------------------------------------------------ histograms
+
+
+class CutsQuestion(SplitQuestion):
+    """Asks how many train rows lie between cuts.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        Columns of numbers.
+    cuts : tuple of ndarray
+        The cuts of each column, in ascending order.
+    """
+
+    kind = "cuts"
+
+    columns: tuple[str, ...] = Field(min_length=1)
+    cuts: Annotated[
+        tuple[Annotated[np.ndarray, Form(np.float64, (UpTo(MOST_CUTS),))], ...], NUMBERED
+    ] = ()
+
+    def by_column(self, numeric: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return the cuts of each column, which must be one of these columns of numbers."""
+        require_known("numeric column", self.columns, numeric, MessageError)
+        if len(set(self.columns)) < len(self.columns):
+            raise MessageError("a column is named twice")
+        if len(self.cuts) != len(self.columns):
+            raise MessageError(f"cuts of {len(self.cuts)} columns; {len(self.columns)} are named")
+        for column, cuts in zip(self.columns, self.cuts, strict=True):
+            if not (np.diff(cuts) > 0).all():
+                raise MessageError(f"the cuts of '{column}' are not in ascending order")
+        return dict(zip(self.columns, self.cuts, strict=True))
+
+
+_Histogram = Annotated[np.ndarray, Form(np.int64, (UpTo(MOST_CUTS + 1),), low=0, high=MOST_ROWS)]
+_Values = Annotated[np.ndarray, Form(np.float64, (UpTo(MOST_CUTS + 1),), finite=False)]
+
+
+class HistogramsAnswer(Message):
+    """Train rows between cuts, in the order of the question's columns.
+
+    Parameters
+    ----------
+    values : tuple of ndarray
+        The value of each interval whose rows all hold the same; else nan.
+    """
+
+    kind = "histograms"
+    limits = PLAIN
+
+    # A row is in one interval of each column.
+    counts: Annotated[tuple[_Histogram, ...], NUMBERED, RowChange(entries=None, most=1)]
+    values: Annotated[tuple[_Values, ...], NUMBERED, RowChange()]
+
+
+def read_histograms(packet: Packet, cuts: Cuts, rows: Mapping[str, int]) -> dict[str, Histogram]:
+    """Return the histograms that an answer holds; `rows` are known to have a value."""
+    answer = unpack(HistogramsAnswer, packet)
+    if not len(answer.counts) == len(answer.values) == len(cuts):
+        raise MessageError(f"histograms of {len(answer.counts)} columns; expected {len(cuts)}")
+    found = zip(cuts.items(), answer.counts, answer.values, strict=True)
+    return {
+        column: _histogram(column, given, counts, values, rows[column])
+        for (column, given), counts, values in found
+    }
+
+
+def _histogram(
+    column: str, cuts: np.ndarray, counts: np.ndarray, values: np.ndarray, rows: int
+) -> Histogram:
+    if not len(counts) == len(values) == len(cuts) + 1:
+        raise MessageError(f"{len(counts)} counts of '{column}'; expected {len(cuts) + 1}")
+    # Each one first: a sum of huge counts may come out right.
+    if (counts > rows).any() or counts.sum() != rows:
+        raise MessageError(f"its counts of '{column}' are not those of {rows} rows")
+    told = ~np.isnan(values)
+    low, high = np.array([-np.inf, *cuts]), np.array([*cuts, np.inf])
+    inside = np.isfinite(values) & (values >= low) & (values < high) & (counts > 0)
+    if (told & ~inside).any():
+        raise MessageError(f"its values of '{column}' do not lie between their cuts")
+    return Histogram(cuts, counts, values)
+
+
+# ------------------------------------------------------------------ counts
+
+
+class EncodeQuestion(SplitQuestion):
+    """Asks to encode and store the rows, and to count them by group and label."""
+
+    kind = "encode"
+
+    encoder: Encoder
+    model: ModelTerms
+
+
+_Counts = Annotated[
+    np.ndarray,
+    Form(np.int64, ("cells", 2), low=0, high=MOST_ROWS),
+    RowChange(entries=1, most=1),
+]
+_Flags = Annotated[np.ndarray, Form(np.int64, ("cells", 2), low=0, high=1)]
+
+
+class SiloDisclosure(StrictModel):
+    """What a client withholds.
+
+    Parameters
+    ----------
+    floor : int
+        Fewest rows that it counts.
+    policy : str
+        Fingerprint of the disclosure section of its policy.
+    hidden : dict of split to tuple of (cell, label)
+        The pairs that it withholds: no rows, few, or others that hide those.
+    rows : dict of split to int
+        How many rows those hold together.
+    """
+
+    floor: _Floor
+    policy: Sha256
+    hidden: dict[Split, tuple[tuple[int, Literal[0, 1]], ...]]
+    rows: dict[Split, int]
+
+
+class CountsAnswer(Message):
+    """A client's rows per (cell, label) of each split, 0 where withheld.
+
+    Parameters
+    ----------
+    hidden : dict of split to ndarray (C, 2)
+        1 for each pair that is withheld.
+    withheld : ndarray (3,)
+        The rows of each split that are withheld.
+    """
+
+    kind = "counts"
+    limits = PLAIN
+
+    floor: _Floor
+    policy: Sha256
+    train: _Counts
+    validation: _Counts
+    test: _Counts
+    hidden: Annotated[dict[Split, _Flags], RowChange(entries=0)]
+    withheld: Annotated[np.ndarray, Form(np.int64, (len(SPLITS),)), RowChange(entries=0)]
+
+    def counts(self) -> dict[Split, np.ndarray]:
+        """Return the rows of each split."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
+    def disclosure(self) -> SiloDisclosure:
+        """Return what is withheld; what no floor leaves is refused."""
+        if set(self.hidden) != set(SPLITS):
+            raise MessageError("it says of some split only what it withholds")
+        rows = dict(zip(SPLITS, self.withheld.tolist(), strict=True))
+        for part in SPLITS:
+            if not 0 <= rows[part] <= MOST_ROWS or 0 < rows[part] < self.floor:
+                raise MessageError(
+                    f"it withholds {rows[part]} {part} rows; its floor is {self.floor}"
+                )
+            if rows[part] and not self.hidden[part].any():
+                raise MessageError(f"it withholds {part} rows, and says of no group that it does")
+        pairs = {
+            part: tuple((int(c), int(y)) for c, y in np.argwhere(self.hidden[part]))
+            for part in SPLITS
+        }
+        return SiloDisclosure(floor=self.floor, policy=self.policy, hidden=pairs, rows=rows)
+
+
+def read_counts(packet: Packet, cells: int, sums: SumsAnswer) -> CountsAnswer:
+    """Return a client's rows per (cell, label) of each split; they are those of its sums."""
+    answer = unpack(CountsAnswer, packet, cells=cells)
+    withheld = answer.disclosure()
+    for part, counts in answer.counts().items():
+        # Each one first: a sum of huge counts may come out right.
+        if (counts > sums.rows).any():
+            raise MessageError(f"its counts of {part} rows are not those of {sums.rows} rows")
+        if counts[answer.hidden[part] == 1].any():
+            raise MessageError(f"it counts {part} rows that it withholds")
+        if ((counts > 0) & (counts < answer.floor)).any():
+            raise MessageError(f"it counts fewer than {answer.floor} rows, as it never does")
+    totals = {p: int(counts.sum()) + withheld.rows[p] for p, counts in answer.counts().items()}
+    if sum(totals.values()) != sums.rows:
+        raise MessageError(f"it counts {sum(totals.values())} rows; its sums had {sums.rows}")
+    if sums.train_rows is not None and totals["train"] != sums.train_rows:
+        raise MessageError(
+            f"it counts {totals['train']} train rows; its sums had {sums.train_rows}"
+        )
+    if not answer.train.any() and totals["train"]:
+        raise MessageError(
+            f"every group and label of its {totals['train']} train rows is withheld: it has too "
+            f"few rows for its own floor of {answer.floor}"
+        )
+    return answer

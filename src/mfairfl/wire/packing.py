@@ -1,0 +1,341 @@
+"""What coordinator and silos exchange: typed messages, one way to pack them, one to unpack them.
+
+A message is a class. Its fields are plain values, checked like settings, and arrays, whose `Form`
+declares type, shape and bounds. A packed message is one JSON text and named arrays: the array
+``update/0`` is entry 0 of the field ``update``. How a `Packet` is carried is up to the transport.
+
+No code is sent, and nothing is trusted: the receiver knows how many weights the model and how many
+cells the task has, and refuses anything that does not fit, in one line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, TypeVar
+
+import numpy as np
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, ValidationError, ValidationInfo
+from pydantic_core import CoreSchema, core_schema
+
+from mfairfl.data.values import StrictModel
+from mfairfl.errors import ConfigError, DataError, MessageError, first_problem
+from mfairfl.strict_json import JsonLimits, parse_json
+
+VERSION = 6
+Arrays = Mapping[str, np.ndarray]
+
+REQUEST = JsonLimits(characters=1 << 26, values=1 << 20)
+"""The largest text of a request."""
+
+PLAIN = JsonLimits(characters=1024, values=64)
+"""The largest text of an answer that consists of arrays."""
+
+SILO_NAME = r"^\w[\w. -]{0,59}$"
+"""The names that a silo may have."""
+
+_SAME_VERSION = "install the same mfairfl on server and clients"
+_KIND = 40  # characters
+_DEPTH = 3  # parts of an array's name
+
+
+# ------------------------------------------------------------------ what a message consists of
+
+
+class UpTo(NamedTuple):
+    """A length of an array that the sender chooses, from 1 to a limit."""
+
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Type, shape and bounds of an array in a message.
+
+    They are checked when the message is unpacked.
+
+    Parameters
+    ----------
+    dtype : type
+        Type of its numbers.
+    shape : tuple
+        Each length: a number, `UpTo` a number, or the name of a size that the receiver knows.
+    low, high : float, optional
+        Bounds of every number.
+    finite : bool
+        Whether every number must be finite.
+    stack : int
+        If above 0, up to so many arrays of this shape may come as the rows of one.
+
+    Examples
+    --------
+    >>> Form(np.float32, ("weights",)).fits(np.zeros(3, np.float32), {"weights": 3})
+    True
+    """
+
+    dtype: type[np.generic]
+    shape: tuple[int | str | UpTo, ...]
+    low: float | None = None
+    high: float | None = None
+    finite: bool = True
+    stack: int = 0
+
+    def fits(self, array: np.ndarray, sizes: Mapping[str, int]) -> bool:
+        """Return whether type and shape are as declared; no number is looked at."""
+        shape = array.shape
+        if self.stack and len(shape) == len(self.shape) + 1:
+            if not 0 < shape[0] <= self.stack:
+                return False
+            shape = shape[1:]
+        return (
+            array.dtype == self.dtype
+            and len(shape) == len(self.shape)
+            and all(
+                0 < length <= wanted.most
+                if isinstance(wanted, UpTo)
+                else length == (sizes[wanted] if isinstance(wanted, str) else wanted)
+                for length, wanted in zip(shape, self.shape, strict=True)
+            )
+        )
+
+    def _check(self, value: Any, info: ValidationInfo) -> Any:
+        if info.context is None:  # a message that is built here
+            return value
+        if not isinstance(value, np.ndarray):
+            raise ValueError("the array is missing")  # noqa: TRY004 - pydantic wants it
+        if not self.fits(value, info.context):
+            lengths = (
+                f"1…{n.most}" if isinstance(n, UpTo) else str(info.context.get(n, n))
+                for n in self.shape
+            )
+            raise ValueError(
+                f"{value.dtype} {value.shape}; expected {np.dtype(self.dtype)} "
+                f"({', '.join(lengths)})"
+            )
+        if self.finite and not np.isfinite(value).all():
+            raise ValueError("holds a number that is not finite")
+        if self.low is not None and (value < self.low).any():
+            raise ValueError(f"holds a number below {self.low:g}")
+        if self.high is not None and (value > self.high).any():
+            raise ValueError(f"holds a number above {self.high:g}")
+        return value
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """Return how pydantic checks a field that is annotated with this form."""
+        return core_schema.with_info_plain_validator_function(self._check)
+
+
+def _in_order(value: Any) -> Any:
+    """Return the arrays ``0``, ``1``, … in their order."""
+    if isinstance(value, np.ndarray):
+        raise ValueError("one array; expected numbered ones")  # noqa: TRY004 - pydantic wants it
+    if not isinstance(value, dict):
+        return value
+    names = [str(i) for i in range(len(value))]
+    if absent := [name for name in names if name not in value]:
+        raise ValueError(f"number {absent[0]} of {len(names)} is missing")
+    return tuple(value[name] for name in names)
+
+
+NUMBERED = BeforeValidator(_in_order)
+"""Marks a tuple of arrays, which are named by their numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowChange:
+    """What one row of a file, added or taken away, changes in a field of an answer.
+
+    It holds at a silo without a floor. With one, entries appear and vanish as they cross it.
+
+    Parameters
+    ----------
+    entries : int, optional
+        How many of the field's numbers change at most; None if any may.
+    most : float, optional
+        By how much each of them changes at most; None if no bound holds for all rows.
+    """
+
+    entries: int | None = None
+    most: float | None = None
+
+
+class Message(StrictModel):
+    """What one side tells the other.
+
+    A class declares the kind by which the receiver knows it, and how long its text may be. Fields
+    that depend on the rows of the sender's file are annotated with a `RowChange`.
+    """
+
+    kind: ClassVar[str]
+    limits: ClassVar[JsonLimits] = REQUEST
+
+
+class Hello(Message):
+    """Asks a node for its name."""
+
+    kind = "hello"
+
+
+class HelloAnswer(Message):
+    """A node's name."""
+
+    kind = "hello"
+    limits = PLAIN
+
+    name: str = Field(pattern=SILO_NAME, strict=True)
+
+
+# ------------------------------------------------------------------ packing
+
+
+class Parsed(NamedTuple):
+    """The text of a message: its kind, and its fields but for arrays."""
+
+    kind: str
+    fields: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A packed message: a JSON text and named arrays."""
+
+    text: str
+    arrays: Arrays
+
+    @cached_property
+    def request(self) -> Parsed:
+        """What the text of a request says; it is parsed once."""
+        return parse_text(self.text, REQUEST)
+
+
+M = TypeVar("M", bound=Message)
+
+
+def pack(message: Message) -> Packet:
+    """Return a message as a text and arrays.
+
+    Examples
+    --------
+    >>> pack(HelloAnswer(name="east")).text
+    '{"version": 6, "kind": "hello", "name": "east"}'
+    """
+    arrays: dict[str, np.ndarray] = {}
+    fields = {
+        name: plain
+        for name, value in message.model_dump().items()
+        if (plain := _without_arrays(value, name, arrays)) is not _ONLY_ARRAYS
+    }
+    return make_packet(message.kind, fields, arrays)
+
+
+def unpack(message: type[M], packet: Packet, **sizes: int) -> M:
+    """Return the message of this class that a packet holds; one that does not fit is refused.
+
+    Parameters
+    ----------
+    **sizes
+        Lengths of arrays that the receiver knows, by the names that forms give them.
+
+    Examples
+    --------
+    >>> unpack(HelloAnswer, make_packet("hello", {"name": "east"})).name
+    'east'
+    """
+    if message.limits is not REQUEST:
+        parsed = parse_text(packet.text, message.limits)
+        if parsed.kind != message.kind:
+            raise MessageError(f"it answered with '{parsed.kind}'; '{message.kind}' was asked for")
+        return _checked(message, parsed.fields, packet.arrays, sizes)
+    try:
+        return _checked(message, packet.request.fields, packet.arrays, sizes)
+    except MessageError as error:
+        raise MessageError(f"a '{message.kind}' message: {error}") from None
+
+
+def _checked(
+    message: type[M], fields: Mapping[str, Any], named: Arrays, sizes: Mapping[str, int]
+) -> M:
+    arrays = _by_field(named)
+    for name in arrays:
+        if name not in message.model_fields:
+            raise MessageError(f"the array '{name}' was not asked for")
+    try:
+        return message.model_validate(_merged(fields, arrays), context=sizes)
+    except ValidationError as error:
+        raise MessageError(first_problem(error)) from None
+    except (ConfigError, DataError) as error:  # values that no task, plan or rule can have
+        raise MessageError(str(error)) from None
+
+
+def make_packet(kind: str, fields: Mapping[str, Any], arrays: Arrays | None = None) -> Packet:
+    """Return a packet of a kind with these fields and arrays, whether or not they fit."""
+    text = json.dumps({"version": VERSION, "kind": kind, **fields}, allow_nan=False)
+    named = {name: np.asarray(array, order="C") for name, array in (arrays or {}).items()}
+    return Packet(text, named)
+
+
+def parse_text(text: str, limits: JsonLimits) -> Parsed:
+    """Return what a message's text says; other formats are refused."""
+    try:
+        header = parse_json(text, limits)
+    except ValueError as error:
+        raise MessageError(f"{error}; {_SAME_VERSION}") from None
+    version = header.get("version") if isinstance(header, dict) else None
+    if not isinstance(header, dict) or version != VERSION:
+        shown = version if isinstance(version, int) else None
+        raise MessageError(
+            f"a message of format {shown}, this mfairfl reads {VERSION}; {_SAME_VERSION}"
+        )
+    kind = header.get("kind")
+    if not isinstance(kind, str) or len(kind) > _KIND:
+        raise MessageError(f"a message without a kind; {_SAME_VERSION}")
+    return Parsed(kind, {k: v for k, v in header.items() if k not in ("version", "kind")})
+
+
+def _merged(fields: Mapping[str, Any], arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a text with the arrays at their places, which must be empty."""
+    merged = dict(fields)
+    for name, value in arrays.items():
+        present = merged.get(name)
+        if present is not None and not (isinstance(present, dict) and isinstance(value, dict)):
+            raise MessageError(f"the array '{name}' was not asked for")
+        merged[name] = value if present is None else _merged(present, value)
+    return merged
+
+
+_ONLY_ARRAYS = object()
+
+
+def _without_arrays(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
+    """Return a value without its arrays, which are added to `arrays` under their names."""
+    if isinstance(value, np.ndarray):
+        arrays[name] = value
+        return _ONLY_ARRAYS
+    if not isinstance(value, dict | tuple | list):
+        return value
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    plain = {key: _without_arrays(part, f"{name}/{key}", arrays) for key, part in items}
+    left = {key: part for key, part in plain.items() if part is not _ONLY_ARRAYS}
+    if plain and not left:
+        return _ONLY_ARRAYS
+    return left if isinstance(value, dict) else list(left.values())
+
+
+def _by_field(arrays: Arrays) -> dict[str, Any]:
+    """Return arrays by field: one, or a mapping where names have several parts."""
+    fields: dict[str, Any] = {}
+    for name, array in arrays.items():
+        *path, last = name.split("/", _DEPTH - 1)
+        entries = fields
+        for part in path:
+            entries = entries.setdefault(part, {})
+            if not isinstance(entries, dict):
+                raise MessageError(f"the array '{name}' was not asked for")
+        if last in entries:
+            raise MessageError(f"the array '{name}' was not asked for")
+        entries[last] = array
+    return fields

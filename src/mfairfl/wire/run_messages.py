@@ -1,0 +1,389 @@
+"""Messages of a run: measure, score or train, and what clients answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Self
+
+import numpy as np
+from pydantic import Field, PlainSerializer, PlainValidator
+
+from mfairfl.data import Split
+from mfairfl.data.sums import MOST_ROWS
+from mfairfl.data.values import StrictModel
+from mfairfl.engine.state import Answer, Ask, Measure, Measures, Score, Train
+from mfairfl.errors import MessageError, MfairflError
+from mfairfl.fairness.cells import SUMS, Statistics
+from mfairfl.fairness.histogram import ScoreHistogram
+from mfairfl.fairness.scores import CALIBRATION_BINS, LOGIT_BINS, ScoreSums
+from mfairfl.fairness.thresholds import Thresholds
+from mfairfl.strict_json import JsonLimits
+from mfairfl.training.plan import Job, Report
+from mfairfl.wire.packing import (
+    NUMBERED,
+    PLAIN,
+    Form,
+    Message,
+    Packet,
+    RowChange,
+    UpTo,
+    pack,
+    unpack,
+)
+
+MOST_MODELS = 4096
+"""Models, jobs or members in a message; no honest request has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What both sides know: the number of weights of the model, and of cells of the task."""
+
+    weights: int
+    cells: int
+
+
+def _thresholds(value: Any) -> Thresholds:
+    return value if isinstance(value, Thresholds) else Thresholds.from_json(value)
+
+
+SentThresholds = Annotated[
+    Thresholds, PlainValidator(_thresholds), PlainSerializer(Thresholds.to_json)
+]
+"""A rule of thresholds; plain values in a text."""
+
+_Weights = Annotated[np.ndarray, Form(np.float32, ("weights",))]
+_Models = Annotated[np.ndarray, Form(np.float32, ("weights",), stack=MOST_MODELS)]
+_Shares = Annotated[np.ndarray, Form(np.float64, (UpTo(MOST_MODELS),))]
+
+
+# ------------------------------------------------------------------ questions
+
+
+class _ModelQuestion(Message):
+    """Asks what clients' rows are like under some models.
+
+    Parameters
+    ----------
+    model : tuple of ndarray
+        One model each, (m,), or an ensemble's members as rows, (R, m).
+    shares : ndarray (R,), optional
+        How much each of the members counts.
+    """
+
+    model: tuple[_Models, ...]
+    splits: tuple[Split, ...]
+    shares: _Shares | None = None
+    slot: str | None = None
+
+    def checked_shares(self) -> np.ndarray | None:
+        """Return the shares, which must be those of the first model's members."""
+        members = len(np.atleast_2d(self.model[0]))
+        if self.shares is not None and len(self.shares) != members:
+            raise MessageError(f"{len(self.shares)} shares of {members} models")
+        return self.shares
+
+
+class MeasureQuestion(_ModelQuestion):
+    """Asks for sums and counts of models' decisions."""
+
+    kind = "measure"
+
+    model: Annotated[tuple[_Models, ...], Field(min_length=1, max_length=MOST_MODELS), NUMBERED]
+    thresholds: SentThresholds | None = None
+
+
+class ScoreQuestion(_ModelQuestion):
+    """Asks for sums and counts of a model's scores."""
+
+    kind = "score"
+
+    model: Annotated[tuple[_Models, ...], Field(min_length=1, max_length=1), NUMBERED]
+    drawn: bool = Field(strict=True)
+
+
+class TrainQuestion(Message):
+    """Asks a client to carry out jobs.
+
+    Parameters
+    ----------
+    server : ndarray (m,)
+        The weights to start from.
+    linear : dict of str to ndarray (m,)
+        The linear correction of jobs that have one, by the job's number.
+    """
+
+    kind = "train"
+
+    round: int = Field(ge=0, strict=True)
+    jobs: tuple[Job, ...] = Field(max_length=MOST_MODELS)
+    server: _Weights
+    linear: dict[str, _Weights] = Field(default_factory=dict)
+
+    def addressed_to(self, client: str, cells: int) -> Train:
+        """Return what a client is asked; jobs of others, or of another task, are refused."""
+        if odd := self.linear.keys() - {str(i) for i in range(len(self.jobs))}:
+            raise MessageError(f"the array 'linear/{min(odd)}' was not asked for")
+        jobs = []
+        for i, job in enumerate(self.jobs):
+            if job.client != client:
+                raise MessageError(f"a job for '{job.client}' reached '{client}'")
+            for table in filter(None, (job.plan.loss_table, job.plan.score_table)):
+                if len(table) != cells:
+                    raise MessageError(f"a table of {len(table)} cells; the task has {cells}")
+            plan = replace(job.plan, linear=self.linear.get(str(i)))
+            jobs.append(replace(job, plan=plan))
+        return Train(self.round, {client: self.server}, tuple(jobs))
+
+
+def pack_ask(ask: Ask, client: str) -> Packet:
+    """Return a request as a packet for one client."""
+    if isinstance(ask, Measure):
+        return pack(
+            MeasureQuestion(
+                model=ask.weights,
+                splits=ask.splits,
+                shares=ask.shares,
+                slot=ask.slot,
+                thresholds=ask.thresholds,
+            )
+        )
+    if isinstance(ask, Score):
+        return pack(
+            ScoreQuestion(
+                model=(ask.weights,),
+                splits=ask.splits,
+                shares=ask.shares,
+                slot=ask.slot,
+                drawn=ask.drawn,
+            )
+        )
+    jobs = [job for job in ask.jobs if job.client == client]
+    corrections = {str(i): job.plan.linear for i, job in enumerate(jobs)}
+    return pack(
+        TrainQuestion(
+            round=ask.round,
+            jobs=tuple(replace(job, plan=replace(job.plan, linear=None)) for job in jobs),
+            server=ask.weights[client],
+            linear={i: linear for i, linear in corrections.items() if linear is not None},
+        )
+    )
+
+
+def unpack_ask(packet: Packet, client: str, shape: Shape) -> Ask:
+    """Return the request that a packet to this client holds."""
+    kind = packet.request.kind
+    if kind == "measure":
+        measure = unpack(MeasureQuestion, packet, weights=shape.weights)
+        shares = measure.checked_shares()
+        return Measure(measure.model, measure.splits, shares, measure.slot, measure.thresholds)
+    if kind == "score":
+        score = unpack(ScoreQuestion, packet, weights=shape.weights)
+        shares = score.checked_shares()
+        return Score(score.model[0], score.splits, shares, score.slot, score.drawn)
+    if kind == "train":
+        question = unpack(TrainQuestion, packet, weights=shape.weights)
+        return question.addressed_to(client, shape.cells)
+    raise MessageError(f"a message of unknown kind '{kind}'")
+
+
+# ------------------------------------------------------------------ answers
+
+
+_SumsTable = Annotated[np.ndarray, Form(np.float64, (len(SUMS), "cells", 2))]
+
+
+class MeasureAnswer(Message):
+    """Sums and counts over (cell, label), in the order of `SUMS`, for each model and split."""
+
+    kind = "measured"
+    limits = PLAIN
+
+    # For each model a count, a decision and a score by 1 at most, and any loss.
+    sums: Annotated[
+        tuple[dict[Split, _SumsTable], ...], NUMBERED, RowChange(entries=len(SUMS), most=None)
+    ]
+
+
+_BINS = ("cells", 2, CALIBRATION_BINS)
+_COUNTED = RowChange(entries=1, most=1)  # as a row, or as a probability
+
+
+class ScoreArrays(StrictModel):
+    """The arrays of a `ScoreSums`."""
+
+    histogram: Annotated[
+        np.ndarray, Form(np.int64, ("cells", 2, LOGIT_BINS), low=0, high=MOST_ROWS), _COUNTED
+    ]
+    rows: Annotated[np.ndarray, Form(np.int64, _BINS, low=0, high=MOST_ROWS), _COUNTED]
+    sums: Annotated[np.ndarray, Form(np.float64, _BINS, finite=False), _COUNTED]
+    losses: Annotated[
+        np.ndarray, Form(np.float64, ("cells", 2), finite=False), RowChange(entries=1, most=None)
+    ]
+
+    @classmethod
+    def of(cls, scores: ScoreSums) -> Self:
+        """Return the arrays of sums and counts of scores."""
+        return cls(
+            histogram=scores.histogram.counts,
+            rows=scores.rows,
+            sums=scores.sums,
+            losses=scores.losses,
+        )
+
+    def score_sums(self) -> ScoreSums:
+        """Return the sums and counts; those that no rows can have are refused."""
+        # A sum of huge counts may come out right as an integer: it is looked at as a float.
+        if self.histogram.sum(dtype=float) > MOST_ROWS:
+            raise MessageError("'histogram' holds too many rows")
+        return ScoreSums(ScoreHistogram(self.histogram), self.rows, self.sums, self.losses)
+
+
+class ScoreAnswer(Message):
+    """Sums and counts of a model's scores, for each split."""
+
+    kind = "scores"
+    limits = PLAIN
+
+    scores: dict[Split, ScoreArrays]
+
+
+_Finite = Annotated[float, Field(allow_inf_nan=False, strict=True)]
+_Numbers = Annotated[tuple[_Finite, ...], Field(max_length=MOST_MODELS, strict=False)]
+
+
+class _Outcome(StrictModel):
+    """What a report says beside its vectors."""
+
+    client: str = Field(strict=True)
+    steps: int = Field(ge=0, le=MOST_ROWS, strict=True)
+    lr: _Finite
+    multipliers: _Numbers
+    gaps: _Numbers
+
+
+# The loop handles vectors that are not finite: it sets the client aside by name.
+_Update = Annotated[np.ndarray, Form(np.float32, ("weights",), finite=False)]
+
+
+class TrainAnswer(Message):
+    """Reports of the jobs whose outcome is sent.
+
+    Parameters
+    ----------
+    update : tuple of ndarray (m,)
+        Of each report.
+    control : dict of str to ndarray (m,)
+        The change of the control variate, by the report's number, of jobs that keep one.
+    """
+
+    kind = "reports"
+    limits = JsonLimits(characters=1 << 20, values=1 << 16)
+
+    reports: Annotated[tuple[_Outcome, ...], Field(max_length=MOST_MODELS), RowChange()]
+    update: Annotated[tuple[_Update, ...], NUMBERED, RowChange()] = ()
+    control: Annotated[dict[str, _Update], RowChange()] = Field(default_factory=dict)
+
+
+def pack_answer(answer: Answer) -> Packet:
+    """Return a client's answer as a packet."""
+    if isinstance(answer, dict):
+        return pack(ScoreAnswer(scores={s: ScoreArrays.of(sums) for s, sums in answer.items()}))
+    if isinstance(answer, tuple):
+        tables = tuple(
+            {
+                split: np.stack([getattr(sums, name) for name in SUMS])
+                for split, sums in measured.items()
+            }
+            for measured in answer
+        )
+        return pack(MeasureAnswer(sums=tables))
+    outcomes = [_Outcome.model_validate(one, from_attributes=True) for one in answer]
+    changes = {str(i): report.control_change for i, report in enumerate(answer)}
+    return pack(
+        TrainAnswer(
+            reports=tuple(outcomes),
+            update=tuple(report.update for report in answer),
+            control={i: change for i, change in changes.items() if change is not None},
+        )
+    )
+
+
+def unpack_answer(packet: Packet, ask: Ask, client: str, shape: Shape) -> Answer:
+    """Return the answer that a client's packet holds: exactly what was asked for."""
+    try:
+        if isinstance(ask, Measure):
+            return _measures(unpack(MeasureAnswer, packet, cells=shape.cells), ask)
+        if isinstance(ask, Score):
+            answer = unpack(ScoreAnswer, packet, cells=shape.cells)
+            _require_splits(answer.scores, ask.splits)
+            return {split: answer.scores[split].score_sums() for split in ask.splits}
+        jobs = [job for job in ask.jobs if job.client == client and job.send]
+        return _reports(unpack(TrainAnswer, packet, weights=shape.weights), jobs, client)
+    except MfairflError as error:
+        raise MessageError(f"'{client}': {error}") from None
+
+
+def check_statistics(table: np.ndarray, name: str) -> Statistics:
+    """Return the sums and counts in a table (4, cells, 2); what cannot be true is refused."""
+    if not np.isfinite(table).all():  # one would spoil the sums over all clients
+        raise MessageError(f"{name} holds a number that is not finite")
+    counts, positives = table[0], table[1]
+    whole = (counts == np.floor(counts)) & (counts <= MOST_ROWS)
+    if not (whole & (positives >= 0) & (positives <= counts)).all():
+        raise MessageError(f"{name} holds impossible counts")
+    return Statistics(**dict(zip(SUMS, table, strict=True)))
+
+
+def _require_splits(told: dict[Split, Any], asked: Sequence[Split]) -> None:
+    if set(told) != set(asked):
+        raise MessageError(f"it answered for {sorted(told)}; {sorted(asked)} were asked for")
+
+
+def _measures(answer: MeasureAnswer, ask: Measure) -> Measures:
+    if len(answer.sums) != len(ask.weights):
+        raise MessageError(f"sums of {len(answer.sums)} models; {len(ask.weights)} were asked for")
+    for tables in answer.sums:
+        _require_splits(tables, ask.splits)
+    return tuple(
+        {split: check_statistics(tables[split], f"'sums/{i}/{split}'") for split in ask.splits}
+        for i, tables in enumerate(answer.sums)
+    )
+
+
+def _reports(answer: TrainAnswer, jobs: Sequence[Job], client: str) -> list[Report]:
+    """Return one report for each job whose outcome is sent, in their order."""
+    if not len(answer.reports) == len(answer.update) == len(jobs):
+        raise MessageError(
+            f"{len(answer.reports)} reports with {len(answer.update)} updates; {len(jobs)} were "
+            "asked for"
+        )
+    moves = {str(i) for i, job in enumerate(jobs) if job.keep_control is not None}
+    if odd := moves ^ answer.control.keys():
+        what = "is missing" if min(odd) in moves else "was not asked for"
+        raise MessageError(f"the array 'control/{min(odd)}' {what}")
+    reports = []
+    for i, (outcome, job) in enumerate(zip(answer.reports, jobs, strict=True)):
+        _check_outcome(outcome, job, client)
+        reports.append(
+            Report(
+                **dict(outcome),
+                update=answer.update[i],
+                control_change=answer.control.get(str(i)),
+            )
+        )
+    return reports
+
+
+def _check_outcome(outcome: _Outcome, job: Job, client: str) -> None:
+    """Refuse a report of another client, of another rate, or of more constraints."""
+    if outcome.client != client:
+        raise MessageError(f"it reports as '{outcome.client}'")
+    if outcome.lr != job.plan.optimizer.lr:
+        raise MessageError(f"a rate of {outcome.lr:g}; {job.plan.optimizer.lr:g} was asked for")
+    controller = job.plan.controller
+    most = 0 if controller is None else len(controller.multipliers)
+    for what in ("multipliers", "gaps"):
+        if (count := len(getattr(outcome, what))) > most:
+            raise MessageError(f"{count} {what}; the job has {most}")
