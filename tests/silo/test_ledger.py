@@ -318,7 +318,7 @@ def test_models_jobs_and_rounds_of_a_request_are_counted(settings):
     silo, found = enrolled(settings["east"])
     size = len(found.encoder.feature_names) + 1
     models = {"model/0": np.zeros(size, np.float32), "model/1": np.zeros((3, size), np.float32)}
-    header = {"models": 2, "splits": ["train"], "slot": None, "thresholds": None}
+    header = {"splits": ["train"], "slot": None, "thresholds": None}
     silo.responder.handle("run-1", make_packet("measure", header, models))
     silo.responder.handle("run-1", train(size, jobs=2, round_=5))
     lines = ledger_of(settings["east"])[-2:]
@@ -345,7 +345,7 @@ def test_a_refusal_has_its_reason_and_no_answer(settings):
         ("run-1", Packet("{", {}), "", "a text that is not JSON"),
         ("run-1", Packet('{"version": 99}', {}), "", "a message of format 99"),
         ("run-1", make_packet("score", {}), "score", "'east' knows no run 'run-1'"),
-        ("run-1", make_packet("profile", {}), "profile", "lacks 'task'"),
+        ("run-1", make_packet("profile", {}), "profile", "task: Field required"),
     ],
 )
 def test_what_is_refused_before_any_work_has_a_line_too(settings, run, packet, kind, reason):

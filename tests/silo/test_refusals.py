@@ -131,7 +131,7 @@ def test_a_linear_term_that_is_not_finite_is_refused(silo):
     _, size = silo
     header = {"round": 0, "jobs": [{"client": "east", "plan": {"epochs": 1, "batch_size": 16}}]}
     arrays = {"server": np.zeros(size, np.float32), "linear/0": np.full(size, np.inf, np.float32)}
-    refused("'linear/0' holds a number that is not finite", ask, silo, "train", header, **arrays)
+    refused("linear.0: holds a number that is not finite", ask, silo, "train", header, **arrays)
 
 
 def test_a_sane_plan_with_everything_is_carried_out(silo):
@@ -193,7 +193,7 @@ def test_round_numbers_have_an_end(silo):
 
 def measure(silo, *, members=None, **changes):
     _, size = silo
-    header = {"models": 1, "splits": ["train"], "slot": None, "thresholds": None} | changes
+    header = {"splits": ["train"], "slot": None, "thresholds": None} | changes
     shares = {} if members is None else {"shares": np.array(members, np.float64)}
     models = {"model/0": np.zeros((len(members), size) if members else size, np.float32)}
     return ask(silo, "measure", header, **models, **shares)
@@ -213,7 +213,7 @@ HALF = [0.5, 0.5]
         ({"slot": "../x"}, "slot = '../x' is not a plain name"),
         ({"members": [0.5, 0.6]}, "shares must be 0 or more and sum to 1"),
         ({"members": [1.5, -0.5]}, "shares must be 0 or more and sum to 1"),
-        ({"members": [math.nan, 1.0]}, "'shares' holds a number that is not finite"),
+        ({"members": [math.nan, 1.0]}, "shares: holds a number that is not finite"),
         ({"thresholds": rule([[math.nan]] * 2, [[1.0]] * 2)}, "which is not a number"),
         ({"thresholds": rule([[0.0, 1.0]] * 2, [[0.9, 0.9]] * 2)}, "sum to 1"),
         ({"thresholds": rule([[0.0]], [[1.0]])}, "thresholds of 1 cells; the task has 2"),
@@ -231,7 +231,7 @@ def test_a_sane_measurement_is_answered(silo):
     limits = rule([["always", 0.5], ["never", 0.0]], [HALF, HALF])
     splits = ["train", "test"]
     answer = measure(silo, splits=splits, slot="personal", thresholds=limits, members=HALF)
-    assert answer["kind"] == "sums"
+    assert answer["kind"] == "measured"
 
 
 def test_absurd_scores_are_refused(silo):
@@ -254,7 +254,7 @@ def test_a_message_or_a_key_that_is_not_known_is_refused(silo):
     headers = {
         "profile": {"task": split["task"]},
         **dict.fromkeys(("sums", "cuts", "encode"), split),
-        "measure": {"models": 1, "splits": ["train"], "slot": None, "thresholds": None},
+        "measure": {"splits": ["train"], "slot": None, "thresholds": None},
         "score": {"splits": ["train"], "slot": None, "drawn": False},
         "train": {"round": 0, "jobs": []},
     }
@@ -262,10 +262,20 @@ def test_a_message_or_a_key_that_is_not_known_is_refused(silo):
     model = {"model/0": np.zeros(size, np.float32)}
     for kind, header in headers.items():
         refused(
-            f"^a '{kind}' message: unknown key 'mask'$", ask, silo, kind, header | {"mask": {}}
+            f"^a '{kind}' message: mask: Extra inputs are not permitted$",
+            ask,
+            silo,
+            kind,
+            header | {"mask": {}},
         )
-    refused(f"unknown key '{'x' * 59}…'", ask, silo, "train", headers["train"] | {"x" * 999: 1})
-    assert ask(silo, "measure", headers["measure"], **model)["kind"] == "sums"
+    refused(
+        f"{'x' * 59}…: Extra inputs are not permitted",
+        ask,
+        silo,
+        "train",
+        headers["train"] | {"x" * 999: 1},
+    )
+    assert ask(silo, "measure", headers["measure"], **model)["kind"] == "measured"
 
 
 def test_prices_are_bounded_in_tables_and_in_multipliers_that_move(silo):
