@@ -353,14 +353,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-KINDS = {"train": "reports", "measure": "sums"}
+KINDS = {"train": "reports", "measure": "measured"}
 ONCE = {
     ("enrolment", "profile", "profile"): "enrolment: the file described",
     ("enrolment", "sums", "sums"): "enrolment: sums for the encoder",
     ("enrolment", "cuts", "histograms"): "enrolment: rows between cuts, for bins",
     ("enrolment", "encode", "counts"): "enrolment: the encoder, and counts",
-    ("start", "measure", "sums"): "first measurement",
-    ("end", "measure", "sums"): "last measurement",
+    ("start", "measure", "measured"): "first measurement",
+    ("end", "measure", "measured"): "last measurement",
     ("end", "score", "scores"): "scores of the served model, both splits",
 }
 

@@ -72,11 +72,11 @@ def crossed(seen, rows):
             assert any(column["levels"] for column in said["profile"]["columns"])
             found.add(("file description", kind, "once", whole(rows), "column and value"))
         elif kind == "sums":
-            sums = {part: next(iter(s["numeric"].values())) for part, s in said["sums"].items()}
+            sums = {part: next(iter(said[part]["numeric"].values())) for part in ("train", "others")}
             counted = {part: one["count"] + one["missing"] for part, one in sums.items()}
             others = sum(rows[name].values()) - rows[name]["train"]
             assert counted == {"train": rows[name]["train"], "others": others}
-            assert any(said["sums"]["train"]["categorical"].values())
+            assert any(said["train"]["categorical"].values())
             found.add(("encoder sums", kind, "once", whole(rows), "column and value"))
         elif kind == "cuts":
             counts = [array for key, array in answer.arrays.items() if key.startswith("counts/")]
@@ -91,10 +91,10 @@ def crossed(seen, rows):
         elif kind == "measure":
             assert set(forms.values()) == {(4, CELLS, 2)}
             for key in forms:
-                measured.setdefault(key.partition("/")[2], set()).add(told)
+                measured.setdefault(key.rpartition("/")[2], set()).add(told)
         elif kind == "score":
             assert told == seen.last + 1  # all rounds are complete
-            assert {f"{part}/histogram" for part in whole(rows)} >= {
+            assert {f"scores/{part}/histogram" for part in whole(rows)} >= {
                 key for key, form in forms.items() if form == (CELLS, 2, 2048)
             }
             by = "group, label and score"

@@ -22,7 +22,7 @@ from mfairfl.report.audit_settings import AuditMeaning, AuditSource
 from mfairfl.report.document import Document
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.sending import model_to_send
-from mfairfl.wire.audit_answers import SiloFacts
+from mfairfl.wire.audit_messages import SiloFacts
 
 REQUEST = "request.json"
 """Name of the file in which the coordinator's app finds the request."""

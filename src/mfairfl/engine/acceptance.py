@@ -1,7 +1,7 @@
 """Which answers count: one that cannot be true is set aside with a reason, and the round goes on.
 
 What is checked here is what numbers mean; that they have the agreed form was checked when they
-were read (`wire/codec.py`, `flower/records.py`). Nothing here raises, whatever clients say.
+were read (`wire/run_messages.py`, `flower/records.py`). Nothing here raises, whatever clients say.
 """
 
 from __future__ import annotations
