@@ -162,8 +162,7 @@ def model_problem(weights: np.ndarray, honest: np.ndarray) -> str:
 
 def received(client: str, content: RecordDict) -> Packet | Refusal | Absent:
     """Return what `GridTransport` makes of a message, or why it is not used."""
-    replies = read_replies([client], {client: content}, lambda _, c: from_records(c)[1])
-    return replies.answers.get(client) or replies.unanswered[client]
+    return read_replies([client], {client: content}, lambda _, c: from_records(c)[1])[client]
 
 
 # ------------------------------------------------------------------ rounds

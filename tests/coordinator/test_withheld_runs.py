@@ -113,7 +113,7 @@ def test_a_run_goes_through_and_measures_nothing_that_is_withheld(silos, name):
 
     for reply in transport.said:  # every number of an answer about cells is 0 there
         for key, array in reply.arrays.items():
-            if json.loads(reply.text)["kind"] == "sums":
+            if json.loads(reply.text)["kind"] == "measured":
                 rows = array[0]
                 assert (rows[rows > 0] >= FLOOR).all(), key
     for measured in result.measured:

@@ -72,7 +72,8 @@ def crossed(seen, rows):
             assert any(column["levels"] for column in said["profile"]["columns"])
             found.add(("file description", kind, "once", whole(rows), "column and value"))
         elif kind == "sums":
-            sums = {part: next(iter(said[part]["numeric"].values())) for part in ("train", "others")}
+            numeric = {part: said[part]["numeric"] for part in ("train", "others")}
+            sums = {part: next(iter(columns.values())) for part, columns in numeric.items()}
             counted = {part: one["count"] + one["missing"] for part, one in sums.items()}
             others = sum(rows[name].values()) - rows[name]["train"]
             assert counted == {"train": rows[name]["train"], "others": others}
