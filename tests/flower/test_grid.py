@@ -24,6 +24,7 @@ from mfairfl.coordinator.run import drive
 from mfairfl.data import EncoderConfig, Task, partition, table_from_frame
 from mfairfl.deployment.silo_app import app
 from mfairfl.engine.embedded import splits_of, summarize
+from mfairfl.engine.state import Absent, Refusal
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.goal import Goal
 from mfairfl.flower.grid import GridTransport
@@ -206,7 +207,7 @@ def test_what_an_error_quotes_of_a_file_stays_with_the_silo(nodes, tmp_path, cap
     resolved = TASK.model_dump(mode="json") | {"unfavourable": "no"}
     replies = transport.exchange({"west": make_packet("sums", split | {"task": resolved})})
     assert "secret" in caplog.text
-    assert replies["west"].startswith("it reported an error: its file cannot be used")
+    assert replies["west"].reason.startswith("it reported an error: its file cannot be used")
 
 
 def test_a_silo_answers_for_the_task_it_agreed_to_only(nodes, tmp_path):
@@ -259,7 +260,7 @@ def test_a_reply_that_flower_cannot_read_is_its_sender_s_alone(nodes, caplog):
     transport = GridTransport(grid, "run-1", deadline=0, members=members)
     ask = dict.fromkeys("abc", make_packet("hello", {}))
     first = transport.exchange(ask)
-    assert first["c"] == "it reported an error: ValueError: cannot inflate the object"
+    assert first["c"].reason == "it reported an error: ValueError: cannot inflate the object"
     again = transport.exchange(ask)
     assert [type(again[name]) for name in "abc"] == [Packet, Packet, str]
     assert "from now on they are pulled one by one" in caplog.text
@@ -295,7 +296,7 @@ def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog
     assert transport.wait_for(names, minimum=3, seconds=0) == names
     gone = grid.nodes.pop(7919)
     ask = {name: Packet('{"version": 5, "kind": "x"}', {}) for name in names}
-    assert transport.exchange(ask)["west"] == "it is not online"
+    assert transport.exchange(ask)["west"] == Absent("it is not online")
     grid.nodes[55] = gone
     assert "unknown kind 'x'" in str(transport.exchange(ask)["west"])  # it answers again
 
@@ -490,4 +491,4 @@ def test_at_the_deadline_everybody_is_looked_for_once_more(nodes):
     asks = {f"silo-{node}": make_packet("hello", {}) for node in nodes}
     found = transport.exchange(asks)
     assert [len(one) for one in grid.pulls] == [3, 3]
-    assert not any(isinstance(answer, str) for answer in found.values())
+    assert not any(isinstance(answer, Refusal | Absent) for answer in found.values())
