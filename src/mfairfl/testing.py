@@ -1,4 +1,4 @@
-"""What every strategy and notion must keep, as checks for those of your own.
+"""What every strategy and notion must keep, as checks for your own ones.
 
 `check_strategy(MyRule())` trains small federations and says which promise is broken, if one is.
 With pytest, one test for each promise:
@@ -312,10 +312,13 @@ def repeats_itself(strategy: Strategy) -> None:
     _require(same, how)
 
 
-@_promise("functions are pure and fit the reports")
-def is_pure(strategy: Strategy) -> None:
-    """Leave state, round and reports as they were given."""
-    seen: list[str] = []
+def _observed(
+    strategy: Strategy,
+    *,
+    plan: Callable[..., Any] | None = None,
+    combine: Callable[..., Any] | None = None,
+) -> Strategy:
+    """Return the strategy with other functions in place of its own."""
 
     @dataclass(frozen=True)
     class Observed(Strategy):
@@ -325,26 +328,40 @@ def is_pure(strategy: Strategy) -> None:
             return strategy.start(summary)
 
         def plan(self, state: Any, round: Any) -> Any:  # noqa: A002
-            before = deepcopy(dict(state))
-            found = strategy.plan(state, round)
-            if not _same(before, dict(state)):
-                seen.append("plan changes the state it is given; return a new one")
-            return found
+            return (plan or strategy.plan)(state, round)
 
         def combine(self, state: Any, round: Any, reports: Any, gram: Any) -> Any:  # noqa: A002
-            before = deepcopy((dict(state), gram, [r.update for r in reports]))
-            found = strategy.combine(state, round, reports, gram)
-            if not _same(before, (dict(state), gram, [r.update for r in reports])):
-                seen.append("combine changes the state, Gram matrix or updates it is given")
-            count = np.shape(found.coefficients)
-            if count != (len(reports),):
-                seen.append(f"coefficients of shape {count} for {len(reports)} reports")
-            elif not np.isfinite(found.coefficients).all():
-                seen.append("a coefficient is not finite")
-            return found
+            return (combine or strategy.combine)(state, round, reports, gram)
+
+    return Observed()
+
+
+@_promise("functions are pure and fit the reports")
+def is_pure(strategy: Strategy) -> None:
+    """Leave state, round and reports as they were given."""
+    seen: list[str] = []
+
+    def plan(state: Any, round_: Any) -> Any:
+        before = deepcopy(dict(state))
+        planned = strategy.plan(state, round_)
+        if not _same(before, dict(state)):
+            seen.append("plan changes the state it is given; return a new one")
+        return planned
+
+    def combine(state: Any, round_: Any, reports: Any, gram: Any) -> Any:
+        before = deepcopy((dict(state), gram, [r.update for r in reports]))
+        step = strategy.combine(state, round_, reports, gram)
+        if not _same(before, (dict(state), gram, [r.update for r in reports])):
+            seen.append("combine changes the state, Gram matrix or updates it is given")
+        shape = np.shape(step.coefficients)
+        if shape != (len(reports),):
+            seen.append(f"coefficients of shape {shape} for {len(reports)} reports")
+        elif not np.isfinite(step.coefficients).all():
+            seen.append("a coefficient is not finite")
+        return step
 
     try:
-        _SmallRun(Observed()).run()
+        _SmallRun(_observed(strategy, plan=plan, combine=combine)).run()
     except Exception:  # what was seen first is the reason
         if not seen:
             raise
@@ -356,22 +373,12 @@ def says_what_crosses(strategy: Strategy) -> None:
     """Name on the card what jobs keep, and what they report beside updates."""
     jobs: list[Job] = []
 
-    @dataclass(frozen=True)
-    class Observed(Strategy):
-        card = strategy.card
+    def plan(state: Any, round_: Any) -> Any:
+        planned = strategy.plan(state, round_)
+        jobs.extend(planned[1])
+        return planned
 
-        def start(self, summary: Any) -> Any:
-            return strategy.start(summary)
-
-        def plan(self, state: Any, round: Any) -> Any:  # noqa: A002
-            planned, made = strategy.plan(state, round)
-            jobs.extend(made)
-            return planned, made
-
-        def combine(self, state: Any, round: Any, reports: Any, gram: Any) -> Any:  # noqa: A002
-            return strategy.combine(state, round, reports, gram)
-
-    _SmallRun(Observed()).run()
+    _SmallRun(_observed(strategy, plan=plan)).run()
     card = strategy.card
     _require(not jobs or card.steps != "none", 'clients train, and the card has steps="none"')
     for job in jobs:

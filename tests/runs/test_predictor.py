@@ -186,7 +186,7 @@ def test_rows_that_nobody_can_answer_are_refused_in_one_line(runs, kind, change,
     model = mfairfl.load(runs[kind][0])
     for answer in (model.predict, model.predict_proba):
         with pytest.raises(DataError) as error:
-            answer(change(fed.people()), name="new.csv", **options)
+            answer(model.read(change(fed.people()), name="new.csv"), **options)
         assert str(error.value).startswith(message)
         assert "\n" not in str(error.value)
 

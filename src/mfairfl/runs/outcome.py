@@ -29,21 +29,9 @@ from mfairfl.fairness.rates import pooled_table
 from mfairfl.fairness.results import MetricTable
 from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.uncertainty import wilson
+from mfairfl.runs import record as facts
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
-from mfairfl.runs.record import (
-    DataFacts,
-    FederationFacts,
-    MachineFacts,
-    MetricsBySplit,
-    ModelFacts,
-    RunRecord,
-    ServedFacts,
-    StartedRecord,
-    StoredTable,
-    Timing,
-    reported,
-)
 
 if TYPE_CHECKING:  # reading warnings needs no PyTorch
     from mfairfl.engine.loop import Result
@@ -60,8 +48,8 @@ def library_versions(*libraries: str) -> dict[str, str]:
 
 
 def started_record(
-    config: Config, task: Task, federation: FederationFacts, module: str | None = None
-) -> StartedRecord:
+    config: Config, task: Task, federation: facts.FederationFacts, module: str | None = None
+) -> facts.StartedRecord:
     """Return the record of a run that has not finished.
 
     `module` names the factory of a model that is code, and therefore not in the configuration.
@@ -72,27 +60,27 @@ def started_record(
     # Rows in memory come with a task, a split and a seed that the configuration does not know.
     split = [federation.scheme, federation.seed, federation.options]
     rows = [federation.sha256, task.model_dump(mode="json"), *split, module]
-    return StartedRecord(
+    return facts.StartedRecord(
         status="running",
         identity=config.identity(json.dumps(rows, sort_keys=True)),
         config=settings,
         seed=config.seed,
         versions=library_versions("mfairfl", "torch", "numpy", "scipy", "pandas", "safetensors"),
-        data=DataFacts.of(federation),
+        data=facts.DataFacts.of(federation),
         task=task,
         federation=federation,
     )
 
 
 def finish_run(
-    started: StartedRecord,
+    started: facts.StartedRecord,
     setup: Setup,
     model: Model,
     result: Result,
     *,
-    timing: Timing,
+    timing: facts.Timing,
     directory: RunDirectory | None,
-) -> RunRecord:
+) -> facts.RunRecord:
     """Return the record of a finished run, written with its model if there is a directory."""
     failpoint("run.trained")
     files = {} if directory is None else directory.write_model(result.served)
@@ -110,19 +98,19 @@ def finish_run(
         )
         for split, tally in tallies.items()
     }
-    stored = {split: StoredTable.of(table) for split, table in tables.items()}
-    shown = reported(tables)
+    stored = {split: facts.StoredTable.of(table) for split, table in tables.items()}
+    shown = facts.reported(tables)
     advice = AdviceSettings(
         constrained=setup.strategy.card.constrained or _chooses(setup.output.rule),
         notions=tuple(item.name for item in setup.summary.constraints.notions),
         tolerance=setup.output.tolerance,
     )
-    record = RunRecord(
+    record = facts.RunRecord(
         **dict(started) | {"status": "complete"},
         rounds=result.rounds,
         epochs_per_round=training["local_epochs"] * training["rounds"] // (setup.rounds or 1),
-        model=ModelFacts(**{"size": model.size, **model.describe()}),
-        served=ServedFacts(
+        model=facts.ModelFacts(**{"size": model.size, **model.describe()}),
+        served=facts.ServedFacts(
             kind=served.kind,
             names=served.names,
             clients=served.clients,
@@ -140,13 +128,13 @@ def finish_run(
             ),
             *result.warnings,
         ],
-        metrics=MetricsBySplit(**{split: part.metrics for split, part in stored.items()}),
+        metrics=facts.MetricsBySplit(**{split: part.metrics for split, part in stored.items()}),
         intervals={split: part.intervals for split, part in stored.items()},
         noise_floor={split: part.noise_floor for split, part in stored.items()},
         constant_classifier={split: part.constant_classifier for split, part in stored.items()},
         tallies=tallies,
         timing=timing,
-        machine=MachineFacts.here(),
+        machine=facts.MachineFacts.here(),
         files=files,
     )
     failpoint("run.served")
@@ -177,7 +165,7 @@ class AdviceSettings:
     tolerance: float
 
     @classmethod
-    def of(cls, record: RunRecord) -> AdviceSettings:
+    def of(cls, record: facts.RunRecord) -> AdviceSettings:
         """Return those of a finished run, as far as its record has them."""
         return cls(
             constrained=_chooses(record.served.rule),

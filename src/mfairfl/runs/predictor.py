@@ -75,24 +75,20 @@ class Predictor:
             return frame
         return read_rows(frame, self.task, self.encoder, name=name)
 
-    def decision_function(
-        self, frame: Any, *, client: str | None = None, name: str | None = None
-    ) -> NDArray[np.float64]:
+    def decision_function(self, frame: Any, *, client: str | None = None) -> NDArray[np.float64]:
         """Return the model's logits, (n,); those of each member, (R, n), for a mixture."""
         served = self.served
         if client is not None and served.kind != "personal":
             raise DataError(
                 f"client '{client}': this run serves all clients alike; remove client= (--client)"
             )
-        rows = self.read(frame, name=name)
+        rows = self.read(frame)
         z = served_logits(served, self.model, rows.inputs, name=rows.name)
         if served.kind == "personal":
             return np.asarray(z[self._owners(rows, client), np.arange(len(rows.inputs))])
         return z if served.kind == "mixture" else np.asarray(z[0])
 
-    def predict_proba(
-        self, frame: Any, *, client: str | None = None, name: str | None = None
-    ) -> NDArray[np.float64]:
+    def predict_proba(self, frame: Any, *, client: str | None = None) -> NDArray[np.float64]:
         """Return P(unfavourable), P(favourable) per row, (n, 2), as scikit-learn does.
 
         Of a model that decides by chance, or by thresholds for each group, this is the
@@ -103,12 +99,10 @@ class Predictor:
         frame : pandas or polars frame, path, or ReadRows
             Raw rows with the feature columns of the training data; others are ignored.
         client : str, optional
-            Whose model answers every row, if each client has its own; without it the rows' client
-            column says.
-        name : str, optional
-            What error messages call the rows; a path has its own.
+            Whose model answers every row, if each client has its own; by default the rows' client
+            column decides.
         """
-        rows = self.read(frame, name=name)
+        rows = self.read(frame)
         positive = self._probability(self.decision_function(rows, client=client), rows)
         return np.column_stack([1 - positive, positive])
 
@@ -149,7 +143,6 @@ class Predictor:
         labels: bool = False,
         threshold: float | None = None,
         client: str | None = None,
-        name: str | None = None,
         random_state: int = 0,
     ) -> NDArray[Any]:
         """Return decisions, 1 = favourable, or the label's values.
@@ -163,7 +156,7 @@ class Predictor:
         threshold : float, optional
             The score above which a decision is favourable, in place of 0.5. Fairness was measured
             at 0.5. Models that decide by chance or by thresholds for each group have no other.
-        client, name : str, optional
+        client : str, optional
             As for `predict_proba`.
         random_state : int
             Seed of a randomised model's draws; no other model's decisions depend on it.
@@ -174,7 +167,7 @@ class Predictor:
         >>> mfairfl.load("runs/adult").predict("people.csv", labels=True)  # doctest: +SKIP
         array(['<=50K', '>50K', '<=50K'], dtype='<U5')
         """
-        rows = self.read(frame, name=name)
+        rows = self.read(frame)
         z = self.decision_function(rows, client=client)
         favourable = draw_decisions(self._decision_chance(z, rows, threshold), random_state)
         return np.array(self.classes)[favourable] if labels else favourable
@@ -187,7 +180,6 @@ class Predictor:
         labels: bool = True,
         threshold: float | None = None,
         client: str | None = None,
-        name: str | None = None,
         random_state: int = 0,
     ) -> pd.DataFrame:
         """Return one line a row: row (from 0), kept columns, score, decision, favourable.
@@ -200,7 +192,7 @@ class Predictor:
             Columns to copy as they are, such as an identifier.
         labels : bool
             Whether `decision` holds the label's values or 0 and 1, as `favourable` does.
-        threshold, client, name, random_state
+        threshold, client, random_state
             As for `predict`.
 
         Examples
@@ -215,7 +207,7 @@ class Predictor:
                 f"'{self.classes[0]}'; leave labels=False (--decisions binary) out: the column "
                 f"favourable holds 1 for '{self.classes[1]}'"
             )
-        rows = self.read(frame, name=name)
+        rows = self.read(frame)
         keep = [keep] if isinstance(keep, str) else keep
         require_present(rows.frame.columns, keep, rows.name)
         if taken := [column for column in keep if column in _WRITTEN]:
@@ -238,12 +230,7 @@ class Predictor:
         )
 
     def evaluate(
-        self,
-        frame: Any,
-        *,
-        threshold: float | None = None,
-        client: str | None = None,
-        name: str | None = None,
+        self, frame: Any, *, threshold: float | None = None, client: str | None = None
     ) -> Tally | None:
         """Count decisions on the rows that have a label; every measure is made from the counts.
 
@@ -253,7 +240,7 @@ class Predictor:
         ----------
         frame : pandas or polars frame, path, or ReadRows
             Raw rows. Sensitive and client columns that are absent are not compared.
-        threshold, client, name
+        threshold, client
             As for `predict`.
 
         Returns
@@ -267,16 +254,11 @@ class Predictor:
         >>> tally = mfairfl.load("runs/adult").evaluate("people.csv")  # doctest: +SKIP
         >>> mfairfl.fairness.accuracy(tally)  # doctest: +SKIP
         """
-        measured = self.measure(frame, threshold=threshold, client=client, name=name)
+        measured = self.measure(frame, threshold=threshold, client=client)
         return None if measured is None else measured.tally
 
     def measure(
-        self,
-        frame: Any,
-        *,
-        threshold: float | None = None,
-        client: str | None = None,
-        name: str | None = None,
+        self, frame: Any, *, threshold: float | None = None, client: str | None = None
     ) -> MeasuredRows | None:
         """Measure decisions and scores on the rows that have a label; arguments as in `evaluate`.
 
@@ -286,7 +268,7 @@ class Predictor:
         >>> measured = mfairfl.load("runs/adult").measure("people.csv")  # doctest: +SKIP
         >>> measured.table()["roc_auc"].value  # doctest: +SKIP
         """
-        rows = self.read(frame, name=name)
+        rows = self.read(frame)
         z = self.decision_function(rows, client=client)
         mixture = self.served.kind == "mixture"
         return measure_predictions(
@@ -348,8 +330,8 @@ def load(run: str | Path, *, model: ModuleFactory | None = None, trust: bool = F
     model : callable, optional
         The factory, if the run was trained with one: code is never stored in a run.
     trust : bool
-        Import the model that the run names, if it is not built in. Only for runs of people whose
-        code you would execute.
+        Import the model that the run names, if it is not built in. Only for runs from sources
+        whose code you would execute.
 
     Examples
     --------
