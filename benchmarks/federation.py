@@ -57,7 +57,7 @@ from mfairfl.coordinator import run as coordinator_run
 from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.data import Attribute, Federation
 from mfairfl.deployment import silo_app
-from mfairfl.deployment.federation_files import write_deployment
+from mfairfl.deployment.local import write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.engine import embedded
 from mfairfl.engine.checkpoint import Checkpoints

@@ -32,8 +32,7 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from flwr.supernode.fleet_http_client import FleetHttpClient
 from flwr.supernode.node_auth_http_interceptor import NodeAuthHttpInterceptor
 
-from mfairfl.deployment.federation_files import write_deployment
-from mfairfl.deployment.local import servers
+from mfairfl.deployment.local import servers, write_deployment
 from mfairfl.deployment.settings import ServerSettings, load_federation
 from mfairfl.runs.config import make_config
 

@@ -20,9 +20,8 @@ from pathlib import Path
 import tomli_w
 from consortium import TASK, config, digests, embedded, mine, settings, write_files
 
-from mfairfl.deployment.federation_files import write_deployment
 from mfairfl.deployment.keys import make_key
-from mfairfl.deployment.local import nodes, servers
+from mfairfl.deployment.local import nodes, servers, write_deployment
 from mfairfl.deployment.process_groups import Command, descendants, stop, watched_group
 from mfairfl.deployment.processes import free_ports, silo_command, supernode_command
 from mfairfl.deployment.settings import load_federation

@@ -12,9 +12,9 @@ from rich.console import Console
 from grids import LocalGrid
 from mfairfl.cli.progress import JournalProgress
 from mfairfl.deployment.coordinator_app import carry_out
-from mfairfl.deployment.federation_files import write_deployment
 from mfairfl.deployment.journal import Journal, read_journal
 from mfairfl.deployment.keys import read_public_key
+from mfairfl.deployment.local import write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.deployment.silo_app import app
 from mfairfl.errors import FederationError

@@ -8,8 +8,7 @@ from consortium import config, write_files
 
 from mfairfl.data import FileFormat, load_dataset
 from mfairfl.data.predictions import PredictionColumns
-from mfairfl.deployment.federation_files import write_audit_deployment, write_deployment
-from mfairfl.deployment.local import run_local
+from mfairfl.deployment.local import run_local, write_audit_deployment, write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.runs.config import make_config

@@ -21,8 +21,7 @@ from outbound import Outbound
 
 from audit_silos import CONSENT, pooled, predictions
 from mfairfl.deployment.federation_audit import load_request
-from mfairfl.deployment.federation_files import write_deployment
-from mfairfl.deployment.local import nodes, servers
+from mfairfl.deployment.local import nodes, servers, write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.deployment.superlink import SuperLink, revoke_key
 from mfairfl.report.audit.build import build_audit

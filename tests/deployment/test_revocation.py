@@ -11,9 +11,9 @@ from consortium import SITES, config, write_files
 from grids import LocalGrid
 from mfairfl.cli import main
 from mfairfl.deployment.coordinator_app import carry_out
-from mfairfl.deployment.federation_files import write_deployment
 from mfairfl.deployment.journal import read_journal
 from mfairfl.deployment.keys import add_revocation, make_key, read_public_key, read_revocations
+from mfairfl.deployment.local import write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.deployment.silo_app import app
 from mfairfl.errors import ConfigError, FederationError

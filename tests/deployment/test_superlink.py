@@ -13,9 +13,8 @@ from consortium import config, write_files
 from answers import one_line
 from mfairfl.cli import main
 from mfairfl.deployment import local
-from mfairfl.deployment.federation_files import write_deployment
 from mfairfl.deployment.journal import JOURNAL, Journal
-from mfairfl.deployment.local import audit_local, run_local
+from mfairfl.deployment.local import audit_local, run_local, write_deployment
 from mfairfl.deployment.process_groups import Program
 from mfairfl.deployment.settings import AuditRequest, load_federation
 from mfairfl.deployment.superlink import SuperLink, run_federation, submit_and_follow

@@ -10,7 +10,7 @@ from consortium import config, write_files
 from outbound import Outbound
 
 from mfairfl.deployment import processes
-from mfairfl.deployment.federation_files import write_deployment
+from mfairfl.deployment.local import write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.silo.silo_file import load_silo
 

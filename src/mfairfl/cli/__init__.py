@@ -96,11 +96,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if platform.system() == "Windows":
         return _fail("mfairfl needs a POSIX system: silos fork; use Linux or macOS, or WSL")
-    given = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     usage_error: type[Any] = typer.BadParameter.__bases__[0]  # its home differs between versions
     with _spoken_warnings():
         try:
-            code = app(given, prog_name="mfairfl", standalone_mode=False)
+            code = app(words, prog_name="mfairfl", standalone_mode=False)
         except MfairflError as error:
             return _fail(str(error))
         except usage_error as error:

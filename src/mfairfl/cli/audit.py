@@ -58,7 +58,7 @@ def audit(
     mfairfl audit P.csv --label hired --prediction decision --sensitive sex --split test
     mfairfl audit new.csv --prediction D --sensitive sex --baseline audits/may --out audits/june
     """
-    given = audit_values(flags, AUDIT_OPTIONS | ROW_OPTIONS)
+    values = audit_values(flags, AUDIT_OPTIONS | ROW_OPTIONS)
     from mfairfl.data.files import read_file  # noqa: PLC0415 - only when called
     from mfairfl.report.audit_settings import RowOptions, validated  # noqa: PLC0415
     from mfairfl.report.audited_rows import audit_content  # noqa: PLC0415
@@ -69,8 +69,8 @@ def audit(
         check_folder(out, replace=force)
     earlier = None if baseline is None else Document.read(baseline)
     content = read_file(rows, file_format(flags))
-    given["sensitive"] = split_names(flags.get("sensitive", ()), content.frame.columns)
-    options = validated(RowOptions, given)
+    values["sensitive"] = split_names(flags.get("sensitive", ()), content.frame.columns)
+    options = validated(RowOptions, values)
     show_audit(
         audit_content(content, options, name=rows.name, baseline=earlier), out, as_json=json
     )
@@ -175,9 +175,9 @@ def requested_audit(
     from mfairfl.deployment.settings import AuditRequest, load_federation  # noqa: PLC0415
     from mfairfl.report.audit_settings import validated  # noqa: PLC0415
 
-    given = audit_values(flags, AUDIT_OPTIONS)
-    given |= {key: path for key, path in paths.items() if path is not None}
-    stated = {} if file is None else load_federation(file).audit.model_dump(exclude_unset=True)
-    request = validated(AuditRequest, nested(dotted(given), stated))
+    values = audit_values(flags, AUDIT_OPTIONS)
+    values |= {key: path for key, path in paths.items() if path is not None}
+    section = {} if file is None else load_federation(file).audit.model_dump(exclude_unset=True)
+    request = validated(AuditRequest, nested(dotted(values), section))
     request.check()
     return request

@@ -41,16 +41,21 @@ def list_(json: Json = False) -> None:
     """
     from mfairfl.data import list_datasets  # noqa: PLC0415 - only when called
 
-    found = list_datasets()
+    datasets = list_datasets()
     if json:
-        print_json(found)
+        print_json(datasets)
         return
     sources = {True: "bundled", False: "fetched once", None: "registered"}
-    rows = []
-    for one in found:
-        size = "-" if one["rows"] is None else f"{one['rows']:,}"
-        groups, source = ", ".join(one["sensitive"]), sources[one["bundled"]]
-        rows.append([one["name"], one["title"], size, groups, source])
+    rows = [
+        [
+            dataset["name"],
+            dataset["title"],
+            "-" if dataset["rows"] is None else f"{dataset['rows']:,}",
+            ", ".join(dataset["sensitive"]),
+            sources[dataset["bundled"]],
+        ]
+        for dataset in datasets
+    ]
     head = ["name", "data set", "rows", "sensitive attributes", "source"]
     print_table(head, rows, right=(2,), wrap=(1, 3))
 
@@ -97,10 +102,12 @@ def _shown(value: object) -> str:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Say what is being fetched: many files take minutes."""
+def _logged() -> Iterator[None]:
+    """Print what is being fetched: many files take minutes."""
     handler, logger = logging.StreamHandler(sys.stderr), logging.getLogger("mfairfl.data")
-    handler.addFilter(lambda record: record.levelno < logging.WARNING)  # those are said elsewhere
+    handler.addFilter(
+        lambda record: record.levelno < logging.WARNING
+    )  # those are printed by `main`
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
@@ -124,7 +131,7 @@ def fetch(name: Name, set_: Options = None, json: Json = False) -> None:
     from mfairfl.data import load_dataset  # noqa: PLC0415 - only when called
 
     options: dict[str, Any] = parse_sets(set_ or ())
-    with _told():
+    with _logged():
         table = load_dataset(name, **options)
     name, source, sha256 = table.name, table.notes[0], table.sha256
     if json:

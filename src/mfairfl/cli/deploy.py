@@ -139,7 +139,7 @@ def init(
     mfairfl deploy init credit --silo north --silo south --host 10.0.0.5 --run my.toml
     """
     require_extra("flwr", "flower")
-    from mfairfl.deployment.federation_files import write_consortium  # noqa: PLC0415
+    from mfairfl.deployment.consortium import write_consortium  # noqa: PLC0415
 
     write_consortium(folder, silos=silo, host=host, port=port, run=run)
     typer.echo(f"{folder}: written. Next: read {folder}/GUIDE.md")

@@ -35,11 +35,11 @@ def explain(
     from mfairfl import glossary  # noqa: PLC0415 - only when called
 
     if not word:
-        found = glossary.entries()
+        entries = glossary.entries()
         if json:
-            print_json([asdict(entry) for entry in found])
+            print_json([asdict(entry) for entry in entries])
         else:
-            print_table(["word", "meaning"], [[e.name, e.short] for e in found], wrap=(1,))
+            print_table(["word", "meaning"], [[e.name, e.short] for e in entries], wrap=(1,))
         return
     entry = glossary.explain(" ".join(word))
     if json:

@@ -90,8 +90,8 @@ def predict(
 
     Columns: row (from 0), those to keep, score (probability of the favourable label, or of a
     favourable decision if decisions are random or depend on the group), decision (a label value),
-    favourable (1 for the favourable decision, else 0). What is missing or was not seen in training
-    is counted and said. In CSV, text that a spreadsheet would run as a formula gets an apostrophe
+    favourable (1 for the favourable decision, else 0). Values that are missing or were not seen in
+    training are counted. In CSV, text that a spreadsheet would run as a formula gets an apostrophe
     in front.
 
     The file that the run was trained on is recognised by its SHA-256. A column split then says
@@ -116,12 +116,12 @@ def predict(
     from mfairfl.runs.predictor import load  # noqa: PLC0415 - loads PyTorch
 
     predictor = load(run, trust=trust)
-    kept = split_names(keep or (), content.frame.columns)
-    chosen = _chosen_rows(record, content, csv, split=split, kept=kept)
+    copied = split_names(keep or (), content.frame.columns)
+    chosen = _chosen_rows(record, content, csv, split=split, copied=copied)
     rows = predictor.read(chosen.frame, name=str(csv))
     table = predictor.predict_frame(
         rows,
-        keep=kept,
+        keep=copied,
         labels=decisions is Decisions.labels,
         threshold=threshold,
         client=client,
@@ -138,19 +138,19 @@ def predict(
         measured = None
     warnings = chosen.warnings
     # Beside the constant classifier of the run's train rows.
-    found = None if measured is None else measured.table(majority=record.tallies["train"])
-    if measured is not None and found is not None:
+    metrics = None if measured is None else measured.table(majority=record.tallies["train"])
+    if measured is not None and metrics is not None:
         what = f"{chosen.measured or 'labelled'} rows"
-        warnings += model_warnings(found, measured.tally, AdviceSettings.of(record), rows=what)
+        warnings += model_warnings(metrics, measured.tally, AdviceSettings.of(record), rows=what)
     decided = int(table["favourable"].sum())
     if json:
-        facts = {"out": str(out), "rows": len(table), "favourable": decided, "kept": kept}
+        facts = {"out": str(out), "rows": len(table), "favourable": decided, "kept": copied}
         facts |= {"threshold": threshold, "missing": rows.missing, "unseen": rows.unseen}
         facts |= {"notes": [*content.notes, *rows.notes], "kind": predictor.served.kind}
         facts |= {"warnings": warnings, "measured_split": chosen.measured}
         numbers: dict[str, Any] = {"metrics": None}
-        if measured is not None and found is not None:
-            numbers = StoredTable.of(found).model_dump(mode="json") | {
+        if measured is not None and metrics is not None:
+            numbers = StoredTable.of(metrics).model_dump(mode="json") | {
                 "measured_rows": measured.tally.n
             }
         print_json(facts | numbers)
@@ -165,8 +165,8 @@ def predict(
         typer.echo(f"decided above {threshold:g}; the run measured decisions above 0.5")
     if predictor.randomised:
         typer.echo("the model is randomised: decisions were drawn at random with seed 0")
-    if measured is not None and found is not None:
-        _print_measured(f"{measured.tally.n:,} {what}", found)
+    if measured is not None and metrics is not None:
+        _print_measured(f"{measured.tally.n:,} {what}", metrics)
 
 
 class _ChosenRows(NamedTuple):
@@ -188,7 +188,7 @@ def _chosen_rows(
     csv: Path,
     *,
     split: RowSplit,
-    kept: Sequence[str],
+    copied: Sequence[str],
 ) -> _ChosenRows:
     from mfairfl.runs.record import reported  # noqa: PLC0415 - only when called
     from mfairfl.runs.rows import splits_of_rows  # noqa: PLC0415
@@ -205,7 +205,7 @@ def _chosen_rows(
         if split is not RowSplit.all:
             raise DataError(f"{csv}: not the file that the run was trained on; leave --split out")
         return _ChosenRows(frame, places, [])
-    if _SPLIT in kept:
+    if _SPLIT in copied:
         raise DataError(
             f"{csv}: the column '{_SPLIT}' cannot be kept: the scores have one of that name; "
             "rename it"
@@ -239,7 +239,7 @@ def _print_measured(rows: str, table: MetricTable) -> None:
     groups = group_sizes(table)
     typer.echo(f"measured on {rows}" + f" ({groups})" * bool(groups))
     if len(table.clients) == 1:  # nothing to compare
-        overall = {n: number for n, number in table.overall.items() if "client_acc" not in n}
+        overall = {n: value for n, value in table.overall.items() if "client_acc" not in n}
         table = replace(table, overall=overall)
     print_numbers(table)
     print_text(HINT)

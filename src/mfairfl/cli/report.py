@@ -1,4 +1,4 @@
-"""`mfairfl report`: what a run found, for somebody who must decide about the model."""
+"""`mfairfl report`: the results of a run, for those who decide about the model."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def report(
     """
     from mfairfl.report.write import write_report  # noqa: PLC0415 - loads slowly
 
-    found, files = write_report(runs, out, references=references or ())
+    document, files = write_report(runs, out, references=references or ())
     if json:
-        typer.echo(found.to_json(), nl=False)
+        typer.echo(document.to_json(), nl=False)
         return
-    first = found.headline
-    for warning in first.warnings:
+    headline = document.headline
+    for warning in headline.warnings:
         print_text(f"warning: {warning}")
-    for sentence in (first.what, first.verdict, first.cost):
+    for sentence in (headline.what, headline.verdict, headline.cost):
         print_text(sentence)
     typer.echo(
         f"report: {files.html} (also {files.json.name} and the model card {files.card.name})"

@@ -67,10 +67,10 @@ def reproduce(
             make_lock(paper.studies_folder() / "tune.toml", out, watcher=watcher)
             typer.echo(f"{out}/lock.toml, {out}/tuning.csv")
             return
-        found = paper.reproduce(
+        results = paper.reproduce(
             names, out, seeds=seeds, protocols=protocol, lock=lock, watcher=watcher
         )
-    for result in found.values():
+    for result in results.values():
         typer.echo(str(result))
-    for name in found:
+    for name in results:
         say(f"written: {out}/{name}.md and the files beside it")

@@ -114,7 +114,7 @@ def parse_search(pairs: Sequence[str]) -> dict[str, Choices | Range]:
     >>> parse_search(["strategy.beta=0.4,0.8", "model.hidden=[32],[8, 8]"])
     {'strategy.beta': Choices(values=(0.4, 0.8)), 'model.hidden': Choices(values=([32], [8, 8]))}
     """
-    found: dict[str, Choices | Range] = {}
+    space: dict[str, Choices | Range] = {}
     for pair in pairs:
         key, equals, text = (part.strip() for part in pair.partition("="))
         if not equals or not key or not text:
@@ -122,20 +122,21 @@ def parse_search(pairs: Sequence[str]) -> dict[str, Choices | Range]:
                 f"--search {pair}: write key=a,b,c or key=low:high or key=low:high:log"
             )
         try:
-            found[OPTIONS[key].key if key in OPTIONS else key] = _part(text)
+            space[OPTIONS[key].key if key in OPTIONS else key] = _values(text)
         except ConfigError as error:
             raise ConfigError(f"--search {pair}: {error}") from None
-    return found
+    return space
 
 
-def _part(text: str) -> Choices | Range:
+def _values(text: str) -> Choices | Range:
     from mfairfl.experiments.search.space import Choices, Range  # noqa: PLC0415
 
     bounds = [toml_value(bound) for bound in text.removesuffix(":log").split(":")]
     if len(bounds) == 2 and all(type(bound) in (int, float) for bound in bounds):
         return Range(bounds[0], bounds[1], log=text.endswith(":log"))
-    whole = toml_value(f"[{text}]")  # lists have commas of their own
-    values = whole if isinstance(whole, list) else [toml_value(one) for one in comma_list(text)]
+    values = toml_value(f"[{text}]")  # lists have commas of their own
+    if not isinstance(values, list):
+        values = [toml_value(value) for value in comma_list(text)]
     if any(values.count(value) > 1 for value in values):
         raise ConfigError("a value appears twice; give it once")
     return Choices(tuple(values))

@@ -87,10 +87,9 @@ def journalled(folder: Path, run: str) -> Iterator[Journal]:
 
 
 def _drop_torn_line(path: Path) -> None:
-    """Remove what a full disk left of a line, lest the next one be appended to it."""
+    """Remove an incomplete last line that a full disk left, before another is appended."""
     if path.exists():
-        whole = path.read_bytes()
-        os.truncate(path, whole.rfind(b"\n") + 1)
+        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
 
 def read_journal(path: Path, run: str, skip: int = 0) -> Iterator[dict[str, Any]]:

@@ -41,8 +41,8 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
 
     Nothing that exists is overwritten.
     """
-    written = ("ca.crt", "ca.key", "server.crt", "server.key")
-    _refuse_existing([folder / name for name in written])
+    files = ("ca.crt", "ca.key", "server.crt", "server.key")
+    _refuse_existing([folder / name for name in files])
     folder.mkdir(parents=True, exist_ok=True)
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer = _named("mfairfl federation")
@@ -63,9 +63,9 @@ def make_certificates(folder: Path, hosts: Sequence[str]) -> None:
         .add_extension(issued_by, critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    for name, signed, own in (("ca", authority, ca_key), ("server", certificate, key)):
+    for name, signed, signed_key in (("ca", authority, ca_key), ("server", certificate, key)):
         _write(folder / f"{name}.crt", signed.public_bytes(_PEM), secret=False)
-        private = _private(own, serialization.PrivateFormat.PKCS8)
+        private = _private(signed_key, serialization.PrivateFormat.PKCS8)
         _write(folder / f"{name}.key", private, secret=True)
 
 

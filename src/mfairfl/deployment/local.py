@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from mfairfl.data import read_frame
+import tomli_w
+
+from mfairfl.data import FileFormat, read_frame
 from mfairfl.data.columns import columns_of
 from mfairfl.data.predictions import PredictionColumns, read_predictions
 from mfairfl.deployment.federation_audit import audit_federation, terms_of
-from mfairfl.deployment.federation_files import (
-    refuse_foreign,
-    write_audit_deployment,
-    write_deployment,
-)
+from mfairfl.deployment.keys import make_certificates, make_key
 from mfairfl.deployment.process_groups import Program, watched_group
 from mfairfl.deployment.processes import (
     adopted_orphans,
+    free_ports,
     gate_command,
     silo_command,
     sole_use,
@@ -26,12 +27,18 @@ from mfairfl.deployment.processes import (
 )
 from mfairfl.deployment.settings import AuditRequest, FederationSettings, load_federation
 from mfairfl.deployment.superlink import Follower, SuperLink, run_federation
+from mfairfl.engine.defence import recommended
+from mfairfl.errors import ConfigError
+from mfairfl.files import make_private_folder
 from mfairfl.report.document import Document
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
+from mfairfl.runs.prepare import federation_of, table_of
 from mfairfl.runs.record import RunRecord, read_record
-from mfairfl.silo.policy import OPEN, Policy
+from mfairfl.runs.silos import silo_config, silo_task, write_silo_files
+from mfairfl.silo.policy import OPEN, POLICY, Disclosure, Policy, policy_text
 from mfairfl.silo.silo_file import load_silo
+from mfairfl.wire.audit_messages import AuditSubject, SentModel
 
 Say = Callable[[str], None]
 _EVERYWHERE = ("0.0.0.0", "")  # noqa: S104 - compared with, not bound to
@@ -105,6 +112,9 @@ def audit_local(
             return audit_federation(file, request, out, follower, needs)
 
 
+# ------------------------------------------------------------------ the processes
+
+
 @contextmanager
 def _federation(file: Path, say: Say) -> Iterator[list[Program]]:
     """Run the coordinator's servers and all silos while the block lasts."""
@@ -150,3 +160,164 @@ def nodes(settings: FederationSettings, folder: Path, say: Say) -> Iterator[dict
             )
             for name, file in files.items()
         }
+
+
+# ------------------------------------------------------------------ the files
+
+
+def refuse_foreign(out: Path) -> None:
+    """Refuse a folder with files that are not those of a federation."""
+    begun = (out / "deployment" / "run.toml").exists() or not out.exists()
+    if not begun and any(path.name != "deployment" for path in out.iterdir()):
+        raise ConfigError(f"{out}: is not empty and holds no federation; choose another --out")
+
+
+def write_deployment(
+    config: Config,
+    out: Path,
+    *,
+    silos: Mapping[str, Path] | None = None,
+    deadline: float = 600,
+    policy: Policy = OPEN,
+) -> Path:
+    """Write the files of a run over silos on this machine, or use existing ones.
+
+    Parameters
+    ----------
+    silos : mapping of str to Path, optional
+        Files of the silos. By default the configuration's rows are split among clients, and each
+        gets a file with its own.
+    policy : Policy
+        Of every silo. All files have one owner: by default nothing is withheld, and the encoding
+        is the same as in one table.
+
+    Returns
+    -------
+    Path
+        federation.toml.
+    """
+    folder, table = out / "deployment", None
+    if silos is None:
+        table = table_of(config)
+        federation = federation_of(config, table)
+    plain = silo_config(config, None if table is None else silo_task(table))
+    if "robust" not in config.model_fields_set:  # silos may lie
+        robust = recommended(config.strategy.create().card)
+        plain = plain.model_copy(update={"robust": robust})
+    run = tomli_w.dumps(plain.model_dump(mode="json", exclude_none=True, exclude_defaults=True))
+    path = folder / "run.toml"
+    if path.exists() and path.read_text(encoding="utf-8") != run:
+        raise ConfigError(f"{out}: holds another federation; choose another --out")
+    refuse_foreign(out)
+    make_private_folder(folder)  # the silos' rows and keys are in it
+    path.write_text(run, encoding="utf-8")
+    file_format = config.data.format
+    if table is not None:
+        silos, file_format = write_silo_files(table, federation, folder / "silos"), FileFormat()
+    stated = {key: value for key, value in asdict(file_format).items() if value is not None}
+    return write_federation(
+        out,
+        silos or {},
+        silo={**stated, "task": "../../run.toml"},
+        federation={"run": "run.toml", "deadline": deadline},
+        policy=policy,
+    )
+
+
+def write_audit_deployment(
+    subject: AuditSubject,
+    silos: Mapping[str, Path],
+    out: Path,
+    *,
+    score_range: tuple[float, float] = (0.0, 1.0),
+    min_rows: int | None = None,
+) -> Path:
+    """Write the files of an audit over silos on this machine, which agree to what is asked for.
+
+    Parameters
+    ----------
+    min_rows : int, optional
+        The silos' floor; by default the one of a silo without a policy.toml.
+
+    Returns
+    -------
+    Path
+        federation.toml.
+    """
+    folder = out / "deployment"
+    if (folder / "run.toml").exists():
+        raise ConfigError(f"{out}: holds a run over silos; choose another --out")
+    for old in folder.glob(f"silos/*/{POLICY}"):  # of an earlier audit, perhaps with another floor
+        old.unlink()
+    # All files have one owner, who may change them between two audits.
+    floor = Disclosure().min_rows if min_rows is None else min_rows
+    disclosure = OPEN.disclosure.model_copy(update={"min_rows": floor})
+    return write_federation(
+        out,
+        silos,
+        silo={"audit": _consent(subject, score_range)},
+        federation={},
+        policy=Policy(disclosure=disclosure),
+    )
+
+
+def _consent(subject: AuditSubject, score_range: tuple[float, float]) -> dict[str, Any]:
+    if isinstance(subject, SentModel):
+        columns = [s.column for s in subject.task.sensitive if s.name in subject.audited]
+        return {"label": subject.task.label, "sensitive": columns, "models": True}
+    return subject.model_dump(mode="json", exclude_none=True) | {"score_range": list(score_range)}
+
+
+def write_federation(
+    out: Path,
+    files: Mapping[str, Path],
+    *,
+    silo: Mapping[str, Any],
+    federation: Mapping[str, Any],
+    policy: Policy,
+) -> Path:
+    """Write keys, certificates and settings of silos on this machine; return federation.toml.
+
+    Parameters
+    ----------
+    files : mapping of str to Path
+        The silos' files.
+    silo, federation : mapping of str to values
+        What else is in every silo.toml, and in federation.toml.
+    policy : Policy
+        Of every silo that has none yet.
+    """
+    folder = make_private_folder(out / "deployment")  # the silos' rows and keys are in it
+    if not (folder / "certificates").exists():
+        make_certificates(folder / "certificates", [])
+    gate, superlink, *ports = free_ports(2 + len(files))
+    for (name, csv), port in zip(sorted(files.items()), ports, strict=True):
+        settings = {
+            "name": name,
+            "csv": str(csv.resolve()),
+            "state": "state",
+            "port": port,
+            "server": f"127.0.0.1:{gate}",
+            "ca": "../../certificates/ca.crt",
+            "key": "key",
+            **silo,
+        }
+        _write_silo(folder / "silos" / name, settings, policy)
+    values = {
+        **federation,
+        "out": str(out.resolve()),
+        "minimum": len(files),
+        "server": {"host": "127.0.0.1", "port": gate, "superlink_port": superlink},
+        "silos": {name: f"silos/{name}/key.pub" for name in sorted(files)},
+    }
+    (folder / "federation.toml").write_text(tomli_w.dumps(values), encoding="utf-8")
+    return folder / "federation.toml"
+
+
+def _write_silo(folder: Path, settings: dict[str, Any], policy: Policy) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "key").exists():
+        make_key(folder / "key")
+    (folder / "silo.toml").write_text(tomli_w.dumps(settings), encoding="utf-8")
+    if not (folder / POLICY).exists():
+        (folder / POLICY).write_text(policy_text(policy), encoding="utf-8")

@@ -35,7 +35,7 @@ from mfairfl.silo.silo_file import SiloSettings
 _UMASK = "MFAIRFL_UMASK"
 _HOME = "FLWR_HOME"
 _GET_SUBREAPER, _SET_SUBREAPER = 37, 36  # of Linux's <sys/prctl.h>
-# Whatever the user's own Flower programs may report: those of mfairfl report nothing.
+# The Flower programs of mfairfl report nothing, even if the user's own ones do.
 _SILENT = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1"}
 _QUIET = _SILENT | {
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
@@ -152,9 +152,9 @@ def use_given_umask() -> None:
 def adopted_orphans(state: Path) -> Iterator[None]:
     """Become the parent of processes that lose theirs, and end those of `state` with the block.
 
-    Flower's server has helpers in sessions of their own. Once it was killed, neither its process
-    number nor its group leads to them. Elsewhere than on Linux they cannot be adopted: they end
-    when they notice, and until then `sole_use` names them.
+    Flower's server has helpers in sessions of their own. Once it is killed, neither its process
+    number nor its group leads to them. They can be adopted on Linux only; on other systems they
+    end when they notice, and until then `sole_use` names them.
 
     Parameters
     ----------
@@ -266,6 +266,6 @@ def free_ports(count: int) -> list[int]:
     """Return ports on loopback that are free now."""
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        for free in sockets:
+            free.bind(("127.0.0.1", 0))
+        return [free.getsockname()[1] for free in sockets]

@@ -44,7 +44,7 @@ class ServerSettings(BaseModel):
     allowance : int
         Megabytes that one silo may send in ten minutes; further requests are refused.
     hold : float
-        Seconds that a silo's question for a message is kept until there is one. With 0 it is
+        Seconds that a silo's request for a message is held until there is one. With 0 it is
         answered at once, and silos ask every three seconds.
     """
 
@@ -99,10 +99,10 @@ class AuditRequest(AuditOptions):
             Document.read(self.baseline)
         if self.run is None:
             self.columns()
-        elif given := [key for key in _READ if getattr(self, key) is not None]:
+        elif columns := [key for key in _READ if getattr(self, key) is not None]:
             raise ConfigError(
-                f"audit.{given[0]}: a run's model is audited on its own label and scores; leave "
-                f"{given[0]} or run out"
+                f"audit.{columns[0]}: a run's model is audited on its own label and scores; leave "
+                f"{columns[0]} or run out"
             )
 
     def meaning(self) -> AuditMeaning:
@@ -129,7 +129,7 @@ class FederationSettings(BaseModel):
     deadline : float
         Seconds a request waits for answers.
     wait : float
-        Seconds the run waits for all clients to come online before it starts without the rest.
+        Seconds the run waits for all clients to come online; then it starts without the others.
     most_rows : int, optional
         Rows that no silo exceeds: one that claims more is refused, since rows are weight.
     silos : dict of str to Path

@@ -105,14 +105,14 @@ class SuperLink:
         from flwr.proto import control_pb2  # noqa: PLC0415 - loads Flower
 
         registered, revoked = read_registered(self._server.registered), settings.revoked_keys()
-        kept = [key for key in registered if key.encode() not in revoked]
-        if len(kept) == len(registered):
+        valid = [key for key in registered if key.encode() not in revoked]
+        if len(valid) == len(registered):
             return
         with self._control("it keeps a revoked key; the gate refuses it all the same") as client:
             for node in client.ListNodes(control_pb2.ListNodesRequest()).nodes_info:
                 if node.public_key in revoked and not node.unregistered_at:
                     client.UnregisterNode(control_pb2.UnregisterNodeRequest(node_id=node.node_id))
-        self._write_registered(kept)
+        self._write_registered(valid)
 
     def _write_registered(self, keys: list[str]) -> None:
         write_atomically(self._server.registered, json.dumps(keys).encode(), private=True)

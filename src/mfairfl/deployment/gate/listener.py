@@ -266,17 +266,17 @@ class _Connection:
             self._parser.receive_data(await self._reader.read(_PIECE))
 
     async def body(self) -> bytes:
-        loop, whole = asyncio.get_running_loop(), bytearray()
+        loop, received = asyncio.get_running_loop(), bytearray()
         if self._parser.they_are_waiting_for_100_continue:
             await self.send(h11.InformationalResponse(status_code=100, headers=[]))
         began = loop.time()
         while True:
-            async with asyncio.timeout_at(self._due(began, len(whole))):
+            async with asyncio.timeout_at(self._due(began, len(received))):
                 event = await self._event()
             if not isinstance(event, h11.Data):
                 self._listener.arrived()
-                return bytes(whole)
-            whole += event.data
+                return bytes(received)
+            received += event.data
 
     async def send(self, event: h11.Event) -> None:
         loop = asyncio.get_running_loop()
