@@ -6,18 +6,23 @@ import numpy as np
 import pytest
 
 from mfairfl.data import differences
-from mfairfl.data.differences import Held, difference_lines, find_differences, held_in
+from mfairfl.data.differences import (
+    ClientColumn,
+    columns_of_sums,
+    difference_lines,
+    find_differences,
+)
 from mfairfl.data.sums import EncoderStatistics, NumericStatistics
 
 RNG = np.random.default_rng(2)
 
 
 def of_rows(numbers):
-    return Held.numbers(np.asarray(numbers, dtype=float))
+    return ClientColumn.numbers(np.asarray(numbers, dtype=float))
 
 
 def of_sums(numbers):
-    return Held.sums(NumericStatistics.of(np.asarray(numbers, dtype=float)))
+    return ClientColumn.sums(NumericStatistics.of(np.asarray(numbers, dtype=float)))
 
 
 def found(describe, **clients):
@@ -110,25 +115,25 @@ def test_a_small_client():
 
 
 def test_categories_that_only_one_client_has():
-    plain = Held.categories({"f": 50, "m": 40})
-    sites = {"a": plain, "b": plain, "odd": Held.categories({"female": 44, "male": 46})}
+    plain = ClientColumn.categories({"f": 50, "m": 40})
+    sites = {"a": plain, "b": plain, "odd": ClientColumn.categories({"female": 44, "male": 46})}
     assert [(d.kind, d.clients) for d in find_differences({"x": sites})] == [
         ("spelling", ("odd",))
     ]
-    partly = sites | {"odd": Held.categories({"f": 30, "m": 30, "d": 30})}
+    partly = sites | {"odd": ClientColumn.categories({"f": 30, "m": 30, "d": 30})}
     assert find_differences({"x": partly}) == []
 
 
 def test_categories_that_never_change_at_one_client():
-    plain = Held.categories({"f": 50, "m": 40})
-    sites = {"a": plain, "b": plain, "z": Held.categories({"f": 60})}
+    plain = ClientColumn.categories({"f": 50, "m": 40})
+    sites = {"a": plain, "b": plain, "z": ClientColumn.categories({"f": 60})}
     assert [(d.kind, d.clients) for d in find_differences({"x": sites})] == [("constant", ("z",))]
     # The groups of a sensitive column may live apart.
     assert find_differences({"x": sites}, sensitive=["x"]) == []
 
 
 def test_a_column_that_names_the_client():
-    sites = {name: Held.categories({name.upper(): 50}) for name in "abc"}
+    sites = {name: ClientColumn.categories({name.upper(): 50}) for name in "abc"}
     (one,) = find_differences({"state": sites})
     assert one.message == (
         "column 'state' has one value at each client: it names the client, list it in ignore"
@@ -145,7 +150,7 @@ def test_sums_of_clients_are_compared_column_by_column():
         "b": sums(normal(245, 50), {"?": 90}),
         "z": sums(np.zeros(90), usual),
     }
-    lines = [line for _, line in difference_lines(find_differences(held_in(sites)))]
+    lines = [line for _, line in difference_lines(find_differences(columns_of_sums(sites)))]
     assert lines == [
         "column 'chol' is always 0 at z (90 rows) and varies elsewhere: if 0 means missing, add "
         'columns.chol.missing_codes = ["0"] to [task]',

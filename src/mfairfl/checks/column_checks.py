@@ -20,7 +20,13 @@ from mfairfl.checks.codes import (
 from mfairfl.checks.findings import Finding
 from mfairfl.data import MISSING, SPLITS, Federation, Table, Task
 from mfairfl.data.columns import Column
-from mfairfl.data.differences import FEW_ROWS, Difference, Held, difference_lines, find_differences
+from mfairfl.data.differences import (
+    FEW_ROWS,
+    ClientColumn,
+    Difference,
+    difference_lines,
+    find_differences,
+)
 from mfairfl.data.partition import rows_by_name
 from mfairfl.data.quality import Trap, TrapKind, trap_lines
 from mfairfl.data.values import Reading
@@ -233,14 +239,14 @@ def compare_clients(table: Table, clients: ClientRowNumbers) -> list[Difference]
     return find_differences(columns, sensitive=[s.column for s in table.task.sensitive])
 
 
-def _held(column: pd.Series, clients: ClientRowNumbers) -> dict[str, Held]:
+def _held(column: pd.Series, clients: ClientRowNumbers) -> dict[str, ClientColumn]:
     if pd.api.types.is_numeric_dtype(column):
         numbers = column.to_numpy(dtype=np.float64)
-        return {client: Held.numbers(numbers[rows]) for client, rows in clients.items()}
+        return {client: ClientColumn.numbers(numbers[rows]) for client, rows in clients.items()}
     codes, levels = pd.factorize(column)
     counted = {c: np.bincount(codes[rows], minlength=len(levels)) for c, rows in clients.items()}
     return {
-        client: Held.categories(dict(zip(map(str, levels), counts.tolist(), strict=True)))
+        client: ClientColumn.categories(dict(zip(map(str, levels), counts.tolist(), strict=True)))
         for client, counts in counted.items()
     }
 

@@ -30,7 +30,7 @@ from mfairfl.data import (
 from mfairfl.data.agreement import Profile, settle
 from mfairfl.data.binning import Histogram
 from mfairfl.data.coding import Treated
-from mfairfl.data.differences import FEW_ROWS, difference_lines, find_differences, held_in
+from mfairfl.data.differences import FEW_ROWS, columns_of_sums, difference_lines, find_differences
 from mfairfl.data.encoder import fit_encoder
 from mfairfl.data.values import MISSING, StrictModel
 from mfairfl.errors import FederationError, MessageError
@@ -271,7 +271,7 @@ def _nameless(task: Task, profiles: Sequence[Profile]) -> Iterator[str]:
 def _odd_columns(task: Task, sums: Mapping[str, EncoderStatistics]) -> Iterator[str]:
     """Yield what the clients' sums show: columns that are empty, constant or in other units."""
     sensitive = [s.column for s in task.sensitive]
-    differences = find_differences(held_in(sums), sensitive=sensitive)
+    differences = find_differences(columns_of_sums(sums), sensitive=sensitive)
     yield from (line for _, line in difference_lines(differences))
 
 

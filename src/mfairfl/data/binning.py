@@ -48,8 +48,8 @@ class Histogram:
     Examples
     --------
     >>> ages = np.array([17.0, 20.0, 20.0, 35.0, 36.0])
-    >>> found = Histogram.of(ages, np.array([18.0, 30.0]))
-    >>> found.counts.tolist(), found.values.tolist()
+    >>> histogram = Histogram.of(ages, np.array([18.0, 30.0]))
+    >>> histogram.counts.tolist(), histogram.values.tolist()
     ([1, 2, 2], [17.0, 20.0, nan])
     """
 
@@ -63,10 +63,10 @@ class Histogram:
         x = np.sort(numbers[~np.isnan(numbers)])
         ends = np.array([0, *np.searchsorted(x, cuts), len(x)], dtype=np.int64)
         counts = np.diff(ends)
-        held = counts > 0
+        filled = counts > 0
         values = np.full(len(counts), np.nan)
-        low, high = x[ends[:-1][held]], x[ends[1:][held] - 1]
-        values[held] = np.where(low == high, low + 0.0, np.nan)  # + 0.0: there is one zero only
+        low, high = x[ends[:-1][filled]], x[ends[1:][filled] - 1]
+        values[filled] = np.where(low == high, low + 0.0, np.nan)  # + 0.0: there is one zero only
         return cls(cuts, counts, values)
 
     def __add__(self, other: Histogram) -> Histogram:
@@ -85,7 +85,7 @@ class Histogram:
     def with_floor(self, least: int) -> Histogram:
         """Count the rows of intervals with fewer than `least` in the next one; no row is lost.
 
-        A value is told only if at least that many rows hold it.
+        A value is disclosed only if at least that many rows hold it.
         """
         counts = np.zeros_like(self.counts)
         last, carried = len(counts) // 2, 0  # if all rows are too few: a place that says nothing
@@ -111,15 +111,15 @@ def value_groups(numbers: Floats, floor: int, least: int) -> Integers:
     [0, 1, 0, 0, 0, 1, 1, 1]
     """
     _, place, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-    groups, group, held = np.zeros(len(counts), dtype=np.int64), 0, 0
+    groups, group, size = np.zeros(len(counts), dtype=np.int64), 0, 0
     for i, count in enumerate(counts.tolist()):
-        if count >= floor <= held:  # those before are enough without it
-            group, held = group + 1, 0
+        if count >= floor <= size:  # those before are enough without it
+            group, size = group + 1, 0
         groups[i] = group
-        held += count
-        if count >= floor or held >= least:
-            group, held = group + 1, 0
-    if 0 < held < floor and group:  # the last are too few: they join those before
+        size += count
+        if count >= floor or size >= least:
+            group, size = group + 1, 0
+    if 0 < size < floor and group:  # the last are too few: they join those before
         groups[groups == group] = group - 1
     return np.asarray(groups[place])
 
@@ -128,7 +128,7 @@ def stand_in(numbers: Floats, least: int) -> tuple[float, bool]:
     """Return a number that stands for all of some, and whether it is the value of most.
 
     It is a value only if `least` rows hold it. Otherwise it is the number of fewest binary digits
-    above the smallest and up to the middle one: where they are, and nobody's value but by chance.
+    above the smallest and up to the middle one: where they are, and a row's value only by chance.
 
     Examples
     --------
@@ -149,9 +149,9 @@ def _roundest(low: float, high: float) -> float:
     """Return the multiple of the largest power of two in (low, high]."""
     power = math.frexp(high - low)[1]
     while True:
-        found = math.ldexp(math.floor(math.ldexp(high, -power)), power)
-        if found > low:
-            return found
+        multiple = math.ldexp(math.floor(math.ldexp(high, -power)), power)
+        if multiple > low:
+            return multiple
         power -= 1
 
 
@@ -177,19 +177,19 @@ def agree_bins(
     >>> grades = np.repeat([1.0, 2.0, 3.0, 4.0], [5, 90, 60, 45])
     >>> sums = {"grade": NumericStatistics.of(grades)}
     >>> def count(cuts):
-    ...     return {name: Histogram.of(grades, given) for name, given in cuts.items()}
+    ...     return {name: Histogram.of(grades, edges) for name, edges in cuts.items()}
     >>> agree_bins(sums, count, bins=4, min_rows=20)["grade"].edges
     (2.0, 3.0, 4.0)
     """
     cuts = {name: first_cuts(column) for name, column in sums.items() if column.deviation > 0}
-    found: dict[str, Histogram] = {}
+    histograms: dict[str, Histogram] = {}
     for _ in range(1 + _REFINEMENTS):
         if not cuts:
             break
-        found |= count(cuts)
-        finer = {name: finer_cuts(found[name], bins=bins, min_rows=min_rows) for name in cuts}
-        cuts = {name: given for name, given in finer.items() if given is not None}
-    return {name: bins_of(one, bins=bins, min_rows=min_rows) for name, one in found.items()}
+        histograms |= count(cuts)
+        finer = {name: finer_cuts(histograms[name], bins=bins, min_rows=min_rows) for name in cuts}
+        cuts = {name: edges for name, edges in finer.items() if edges is not None}
+    return {name: bins_of(h, bins=bins, min_rows=min_rows) for name, h in histograms.items()}
 
 
 def first_cuts(sums: NumericStatistics) -> Floats:
@@ -212,7 +212,7 @@ def first_cuts(sums: NumericStatistics) -> Floats:
     return np.unique(math.floor(sums.mean / step) * step + steps * step)
 
 
-def finer_cuts(found: Histogram, *, bins: int, min_rows: int) -> Floats | None:
+def finer_cuts(histogram: Histogram, *, bins: int, min_rows: int) -> Floats | None:
     """Add cuts where an interval is crowded and holds several values; None if none is.
 
     Crowded is one that holds more than a quarter of a bin's rows. Frequent values, which get edges
@@ -220,20 +220,20 @@ def finer_cuts(found: Histogram, *, bins: int, min_rows: int) -> Floats | None:
 
     Examples
     --------
-    >>> found = Histogram.of(np.array([0.0] * 90 + [*range(1, 11)]), np.array([0.0, 64.0]))
-    >>> finer_cuts(found, bins=4, min_rows=5)[:5].tolist()
+    >>> histogram = Histogram.of(np.array([0.0] * 90 + [*range(1, 11)]), np.array([0.0, 64.0]))
+    >>> finer_cuts(histogram, bins=4, min_rows=5)[:5].tolist()
     [0.0, 1.0, 2.0, 3.0, 4.0]
     """
-    rest = found.total - int(found.counts[_frequent(found, bins, min_rows)].sum())
-    crowded = np.isnan(found.values) & (found.counts * bins * _CROWDED > rest)
-    crowded &= found.counts >= max(min_rows, 2)
+    others = histogram.total - int(histogram.counts[_frequent(histogram, bins, min_rows)].sum())
+    crowded = np.isnan(histogram.values) & (histogram.counts * bins * _CROWDED > others)
+    crowded &= histogram.counts >= max(min_rows, 2)
     bounded = crowded[1:-1]
-    low, high = found.cuts[:-1][bounded], found.cuts[1:][bounded]
-    cuts = np.union1d(found.cuts, np.linspace(low, high, _PARTS + 1))
-    return cuts if len(cuts) > len(found.cuts) else None
+    low, high = histogram.cuts[:-1][bounded], histogram.cuts[1:][bounded]
+    cuts = np.union1d(histogram.cuts, np.linspace(low, high, _PARTS + 1))
+    return cuts if len(cuts) > len(histogram.cuts) else None
 
 
-def bins_of(found: Histogram, *, bins: int, min_rows: int) -> Bins:
+def bins_of(histogram: Histogram, *, bins: int, min_rows: int) -> Bins:
     """Derive edges such that no bin, and nothing beyond the outer ones, is below `min_rows`.
 
     The outer edges are the values with `min_rows` rows at or beyond them. Between them, as far as
@@ -243,18 +243,18 @@ def bins_of(found: Histogram, *, bins: int, min_rows: int) -> Bins:
 
     A column of one or two values, or of too few rows, has no bins.
     """
-    held = np.flatnonzero(found.counts)
-    if len(held) < 3:
+    filled = np.flatnonzero(histogram.counts)
+    if len(filled) < 3:
         return Bins()
-    rows, values = found.counts[held], found.values[held]
+    rows, values = histogram.counts[filled], histogram.values[filled]
     single = ~np.isnan(values)
-    starts = np.where(single, values, np.array([-np.inf, *found.cuts])[held])
+    starts = np.where(single, values, np.array([-np.inf, *histogram.cuts])[filled])
     below = np.cumsum(rows) - rows
-    inside = (below + single * rows >= min_rows) & (found.total - below >= min_rows)
+    inside = (below + single * rows >= min_rows) & (histogram.total - below >= min_rows)
     places = np.flatnonzero(inside)
     if len(places) < 2 or below[places[-1]] - below[places[0]] < min_rows:
         return Bins()
-    frequent = np.searchsorted(held, _frequent(found, bins, min_rows))
+    frequent = np.searchsorted(filled, _frequent(histogram, bins, min_rows))
     edges = [int(places[0]), int(places[-1])]
     for place in [*frequent, *_quantiles(rows, frequent, bins)]:
         at = bisect.bisect_left(edges, place)
@@ -265,16 +265,16 @@ def bins_of(found: Histogram, *, bins: int, min_rows: int) -> Bins:
     return Bins(tuple(starts[edges].tolist()), _dominant(rows, values, min_rows))
 
 
-def _frequent(found: Histogram, bins: int, min_rows: int) -> Integers:
+def _frequent(histogram: Histogram, bins: int, min_rows: int) -> Integers:
     """Return where values are that hold more than 1/`bins` of the rows not held by such values.
 
     The most frequent comes first; there are at most `bins`.
     """
-    single = np.flatnonzero(~np.isnan(found.values) & (found.counts >= min_rows))
-    ordered = single[np.argsort(-found.counts[single], kind="stable")][:bins]
-    rows = found.counts[ordered]
-    rest = found.total - (np.cumsum(rows) - rows)
-    enough = rows * bins > rest
+    single = np.flatnonzero(~np.isnan(histogram.values) & (histogram.counts >= min_rows))
+    ordered = single[np.argsort(-histogram.counts[single], kind="stable")][:bins]
+    rows = histogram.counts[ordered]
+    others = histogram.total - (np.cumsum(rows) - rows)
+    enough = rows * bins > others
     return ordered[: len(ordered) if enough.all() else int(enough.argmin())]
 
 

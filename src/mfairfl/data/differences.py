@@ -1,7 +1,7 @@
 """What one client's column holds and the others' does not: from a few numbers of each client.
 
-The numbers may be taken from rows (medians) or from the sums that clients send (means): whoever
-has them, the same rules apply.
+The numbers may be taken from rows (medians) or from the sums that clients send (means): the
+same rules apply.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FAR = 3.0
 _IQR = 1.349  # interquartile range of a normal distribution with deviation 1
 
 
-class Held(NamedTuple):
+class ClientColumn(NamedTuple):
     """One client's column.
 
     Parameters
@@ -44,7 +44,7 @@ class Held(NamedTuple):
     mean, deviation : float
         Of numbers; the deviation is exactly 0 if all are equal.
     centre, spread : float
-        Median and a robust deviation where rows are known, else mean and deviation.
+        Median and a robust deviation where rows are comparable, else mean and deviation.
     most : float
         No number is in a larger share of the rows that have one.
     levels : dict of str to int, optional
@@ -61,7 +61,7 @@ class Held(NamedTuple):
     levels: Mapping[str, int] | None = None
 
     @classmethod
-    def numbers(cls, numbers: npt.NDArray[np.float64]) -> Held:
+    def numbers(cls, numbers: npt.NDArray[np.float64]) -> ClientColumn:
         """Describe a client's numbers; nan is missing."""
         x = numbers[~np.isnan(numbers)]
         if not len(x):
@@ -73,13 +73,13 @@ class Held(NamedTuple):
         return cls(len(numbers), len(x), mean, deviation, middle, (high - low) / _IQR, most)
 
     @classmethod
-    def sums(cls, found: NumericStatistics) -> Held:
+    def sums(cls, sums: NumericStatistics) -> ClientColumn:
         """Describe a client's numbers by their sums."""
-        rows, moments = found.count + found.missing, (found.mean, found.deviation)
-        return cls(rows, found.count, *moments, *moments)
+        rows, moments = sums.count + sums.missing, (sums.mean, sums.deviation)
+        return cls(rows, sums.count, *moments, *moments)
 
     @classmethod
-    def categories(cls, counts: Mapping[str, int]) -> Held:
+    def categories(cls, counts: Mapping[str, int]) -> ClientColumn:
         """Describe a client's categories."""
         levels = {level: n for level, n in counts.items() if level != MISSING and n}
         return cls(sum(counts.values()), sum(levels.values()), levels=levels)
@@ -103,18 +103,20 @@ class Difference(NamedTuple):
     message: str
 
 
-Columns = Mapping[str, Mapping[str, Held]]
+Columns = Mapping[str, Mapping[str, ClientColumn]]
 """By column, then by client."""
 
 
-def held_in(clients: Mapping[str, EncoderStatistics]) -> dict[str, dict[str, Held]]:
+def columns_of_sums(
+    clients: Mapping[str, EncoderStatistics],
+) -> dict[str, dict[str, ClientColumn]]:
     """Describe the columns of clients that sent sums."""
-    columns: dict[str, dict[str, Held]] = {}
+    columns: dict[str, dict[str, ClientColumn]] = {}
     for client, sums in clients.items():
         for name, numbers in sums.numeric.items():
-            columns.setdefault(name, {})[client] = Held.sums(numbers)
+            columns.setdefault(name, {})[client] = ClientColumn.sums(numbers)
         for name, counts in sums.categorical.items():
-            columns.setdefault(name, {})[client] = Held.categories(counts)
+            columns.setdefault(name, {})[client] = ClientColumn.categories(counts)
     return columns
 
 
@@ -130,31 +132,31 @@ def find_differences(columns: Columns, *, sensitive: Collection[str] = ()) -> li
 
     Examples
     --------
-    >>> whole = {"a": Held(90, 90, 245.0, 55.0, 240.0, 50.0), "b": Held(50, 50)}
-    >>> find_differences({"chol": whole})[0].clients
+    >>> chol = {"a": ClientColumn(90, 90, 245.0, 55.0, 240.0, 50.0), "b": ClientColumn(50, 50)}
+    >>> find_differences({"chol": chol})[0].clients
     ('b',)
     """
     sizes: dict[str, int] = {}
     for clients in columns.values():
-        for client, held in clients.items():
+        for client, column in clients.items():
             # Sums may leave out rare categories: the largest number is that of the rows.
-            sizes[client] = max(held.rows, sizes.get(client, 0))
-    found = list(_small(sizes))
+            sizes[client] = max(column.rows, sizes.get(client, 0))
+    differences = list(_small(sizes))
     for name, clients in columns.items():
-        judged = {c: held for c, held in clients.items() if held.rows >= FEW_ROWS}
-        if name not in sensitive:  # those rows are not recorded, which is said elsewhere
-            found += _empty(name, judged)
-        known = {c: held for c, held in judged.items() if held.values >= FEW_ROWS}
-        if len(known) < 2:
+        judged = {c: column for c, column in clients.items() if column.rows >= FEW_ROWS}
+        if name not in sensitive:  # those rows are not recorded, as is noted elsewhere
+            differences += _empty(name, judged)
+        comparable = {c: column for c, column in judged.items() if column.values >= FEW_ROWS}
+        if len(comparable) < 2:
             continue
-        if names_client := list(_names_client(name, known)):
-            found += names_client
+        if names_client := list(_names_client(name, comparable)):
+            differences += names_client
             continue
-        found += _spelling(name, known)
+        differences += _spelling(name, comparable)
         if name not in sensitive:
-            found += _constant(name, known)
-        found += _units(name, known, only_by_factor=name in sensitive)
-    return found
+            differences += _constant(name, comparable)
+        differences += _units(name, comparable, only_by_factor=name in sensitive)
+    return differences
 
 
 def _small(sizes: Mapping[str, int]) -> Iterator[Difference]:
@@ -162,48 +164,50 @@ def _small(sizes: Mapping[str, int]) -> Iterator[Difference]:
     if small:
         have = "1 client has" if len(small) == 1 else f"{len(small):,} clients have"
         named = some_of([f"{client} ({n})" for client, n in small.items()])
-        said = f"{have} fewer than {FEW_ROWS} rows: {named}: merge with others or leave out"
-        yield Difference("rows", "", tuple(small), said)
+        message = f"{have} fewer than {FEW_ROWS} rows: {named}: merge with others or leave out"
+        yield Difference("rows", "", tuple(small), message)
 
 
-def _empty(name: str, clients: Mapping[str, Held]) -> Iterator[Difference]:
+def _empty(name: str, clients: Mapping[str, ClientColumn]) -> Iterator[Difference]:
     gaps = {c: h.rows - h.values for c, h in clients.items() if h.values <= (1 - _EMPTY) * h.rows}
-    if gaps and any(2 * held.values > held.rows for held in clients.values()):
+    if gaps and any(2 * column.values > column.rows for column in clients.values()):
         named = some_of([f"{c} ({n:,} of {clients[c].rows:,} rows)" for c, n in gaps.items()])
-        said = f"column '{name}' has no value at {named}: list it in ignore, or fill it in there"
-        yield Difference("empty", name, tuple(gaps), said)
+        message = (
+            f"column '{name}' has no value at {named}: list it in ignore, or fill it in there"
+        )
+        yield Difference("empty", name, tuple(gaps), message)
 
 
-def _names_client(name: str, clients: Mapping[str, Held]) -> Iterator[Difference]:
+def _names_client(name: str, clients: Mapping[str, ClientColumn]) -> Iterator[Difference]:
     """Find a column that is constant at each client, but not everywhere the same."""
-    only = [held.only for held in clients.values()]
+    only = [column.only for column in clients.values()]
     if None not in only and len(set(only)) > 1:
-        said = (
+        message = (
             f"column '{name}' has one value at each client: it names the client, list it in ignore"
         )
-        yield Difference("client", name, tuple(clients), said)
+        yield Difference("client", name, tuple(clients), message)
 
 
-def _constant(name: str, clients: Mapping[str, Held]) -> Iterator[Difference]:
+def _constant(name: str, clients: Mapping[str, ClientColumn]) -> Iterator[Difference]:
     """Find clients at which a column has one value, though the others' rows make that unlikely."""
-    others = [held for held in clients.values() if held.only is None]
+    others = [column for column in clients.values() if column.only is None]
     stuck: dict[str, list[str]] = {}
-    for client, held in clients.items():
-        value = held.only
+    for client, column in clients.items():
+        value = column.only
         if value is None or not others:
             continue
-        if _share(value, held.mean, others) ** held.values < _UNLIKELY:
+        if _share(value, column.mean, others) ** column.values < _UNLIKELY:
             stuck.setdefault(value, []).append(client)
     for value, where in stuck.items():
         named = some_of([f"{client} ({clients[client].values:,} rows)" for client in where])
-        said = (
+        message = (
             f"column '{name}' is always {value} at {named} and varies elsewhere: if {value} means "
             f"missing, add columns.{toml_key(name)}.missing_codes = {toml_text([value])} to [task]"
         )
-        yield Difference("constant", name, tuple(where), said)
+        yield Difference("constant", name, tuple(where), message)
 
 
-def _share(value: str, number: float, others: Sequence[Held]) -> float:
+def _share(value: str, number: float, others: Sequence[ClientColumn]) -> float:
     """Return the largest share of the others' rows that can hold a value."""
     rows = sum(other.values for other in others)
     if others[0].levels is not None:
@@ -220,47 +224,47 @@ def _share(value: str, number: float, others: Sequence[Held]) -> float:
 
 
 def _units(
-    name: str, clients: Mapping[str, Held], *, only_by_factor: bool
+    name: str, clients: Mapping[str, ClientColumn], *, only_by_factor: bool
 ) -> Iterator[Difference]:
     """Find clients whose numbers lie apart from the usual ones."""
     varied = {c: h for c, h in clients.items() if h.levels is None and h.spread > 0}
     if len(varied) < 2:
         return
-    rows = [held.values for held in varied.values()]
-    centre = _weighted_median([held.centre for held in varied.values()], rows)
-    spread = _weighted_median([held.spread for held in varied.values()], rows)
+    rows = [column.values for column in varied.values()]
+    centre = _weighted_median([column.centre for column in varied.values()], rows)
+    spread = _weighted_median([column.spread for column in varied.values()], rows)
     odd = {}
-    for client, held in varied.items():
-        apart = abs(held.centre - centre) / (held.spread + spread)
-        why = _unit(held, centre, spread) if apart > 1 or _vast(held, centre) else ""
+    for client, column in varied.items():
+        apart = abs(column.centre - centre) / (column.spread + spread)
+        why = _unit(column, centre, spread) if apart > 1 or _vast(column, centre) else ""
         if why or (apart > _FAR and not only_by_factor):
-            odd[client] = f"{client} ({held.centre:.4g}{why})"
+            odd[client] = f"{client} ({column.centre:.4g}{why})"
     if odd:
-        said = (
+        message = (
             f"column '{name}' is about {centre:.4g} at most clients, but not at "
             f"{some_of(list(odd.values()))}: if the unit differs, convert it there"
         )
-        yield Difference("units", name, tuple(odd), said)
+        yield Difference("units", name, tuple(odd), message)
 
 
-def _vast(held: Held, centre: float) -> bool:
-    """Say whether a centre is a large multiple of the usual one, and not by chance."""
-    error = held.spread / math.sqrt(held.values)
-    if held.centre * centre <= 0 or error > _SURE * abs(held.centre):
+def _vast(column: ClientColumn, centre: float) -> bool:
+    """Return whether a centre is a large multiple of the usual one, and not by chance."""
+    error = column.spread / math.sqrt(column.values)
+    if column.centre * centre <= 0 or error > _SURE * abs(column.centre):
         return False
-    return max(held.centre / centre, centre / held.centre) >= _VAST
+    return max(column.centre / centre, centre / column.centre) >= _VAST
 
 
-def _unit(held: Held, centre: float, spread: float) -> str:
-    """Say by which factor numbers of about the same shape differ; nothing if they do not."""
-    usual, own = (centre, spread), (held.centre, held.spread)
-    for (low, cool), (high, warm) in ((usual, own), (own, usual)):
+def _unit(column: ClientColumn, centre: float, spread: float) -> str:
+    """Return by which factor numbers of about the same shape differ; nothing if they do not."""
+    usual, here = (centre, spread), (column.centre, column.spread)
+    for (low, cool), (high, warm) in ((usual, here), (here, usual)):
         if abs(high - (1.8 * low + 32)) < warm and 1 / _ALIKE < warm / (1.8 * cool) < _ALIKE:
             return ", as °F to °C"
-    if held.centre * centre <= 0:
+    if column.centre * centre <= 0:
         return ""
-    factor = held.centre / centre
-    shape = (held.spread / held.centre) / (spread / centre)
+    factor = column.centre / centre
+    shape = (column.spread / column.centre) / (spread / centre)
     if max(factor, 1 / factor) < _TIMES or not 1 / _ALIKE < shape < _ALIKE:
         return ""
     times = f"{factor:.3g} times" if factor > 1 else f"1/{1 / factor:.3g}"
@@ -274,23 +278,23 @@ def _weighted_median(values: Sequence[float], weights: Sequence[int]) -> float:
     return float(np.asarray(values)[order][np.searchsorted(2 * reached, reached[-1])])
 
 
-def _spelling(name: str, clients: Mapping[str, Held]) -> Iterator[Difference]:
+def _spelling(name: str, clients: Mapping[str, ClientColumn]) -> Iterator[Difference]:
     """Find clients nearly all of whose categories are unknown to the others."""
-    holders = Counter(level for held in clients.values() for level in held.levels or ())
+    holders = Counter(level for column in clients.values() for level in column.levels or ())
     odd = {}
-    for client, held in clients.items():
-        strange = {level: n for level, n in (held.levels or {}).items() if holders[level] == 1}
-        if sum(strange.values()) >= 0.9 * held.values:
+    for client, column in clients.items():
+        strange = {level: n for level, n in (column.levels or {}).items() if holders[level] == 1}
+        if sum(strange.values()) >= 0.9 * column.values:
             odd[client] = f"{client} ('{max(strange, key=lambda level: strange[level])}', …)"
     if odd:
-        said = (
+        message = (
             f"column '{name}' has values at {some_of(list(odd.values()))} that no other client "
             "has: write the same value alike everywhere"
         )
-        yield Difference("spelling", name, tuple(odd), said)
+        yield Difference("spelling", name, tuple(odd), message)
 
 
-def difference_lines(found: Iterable[Difference]) -> list[tuple[DifferenceKind, str]]:
+def difference_lines(differences: Iterable[Difference]) -> list[tuple[DifferenceKind, str]]:
     """Return a line for each finding; one line for many columns of the same clients.
 
     Examples
@@ -300,15 +304,16 @@ def difference_lines(found: Iterable[Difference]) -> list[tuple[DifferenceKind, 
     '5 columns have no value at a: x0, x1, x2 and 2 more'
     """
     alike: dict[tuple[DifferenceKind, tuple[str, ...]], list[Difference]] = {}
-    for one in found:
-        alike.setdefault((one.kind, one.clients), []).append(one)
+    for difference in differences:
+        key = difference.kind, difference.clients
+        alike.setdefault(key, []).append(difference)
     lines: list[tuple[DifferenceKind, str]] = []
     for (kind, clients), same in alike.items():
         if len(same) <= 3:
-            lines += [(kind, one.message) for one in same]
+            lines += [(kind, difference.message) for difference in same]
         else:
             verb, fix = _MANY[kind]
-            named = some_of([one.column for one in same])
+            named = some_of([difference.column for difference in same])
             where = some_of(clients)
             lines.append((kind, f"{len(same)} columns {verb} {where}: {named}: {fix}"))
     return lines

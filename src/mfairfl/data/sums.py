@@ -28,7 +28,7 @@ _CHUNK = 2**20  # rows summed at a time: far fewer than 2^26, and small temporar
 _LARGEST = 1e140  # of a number whose square is summed exactly
 _MOST_PARTS = 64  # the 2,098 bits between the largest and the smallest float fill 40 of 53 bits
 
-# What sums from elsewhere may hold; nobody else validates them.
+# What sums from elsewhere may hold: they are validated here alone.
 _STRICT = {"extra": "forbid"}
 _Count = Annotated[int, Field(strict=True, ge=0, le=MOST_ROWS)]
 _Part = Annotated[float, Field(strict=True, ge=-1e300, le=1e300)]
@@ -75,19 +75,18 @@ class EncoderStatistics:
     categorical: Mapping[str, Mapping[str, _Count]] = field(default_factory=dict)
 
     def __add__(self, other: EncoderStatistics) -> EncoderStatistics:
-        odd = (set(self.numeric) ^ set(other.numeric)) | (
-            set(self.categorical) ^ set(other.categorical)
-        )
+        odd = self.numeric.keys() ^ other.numeric.keys()
+        odd |= self.categorical.keys() ^ other.categorical.keys()
         if odd:
             raise DataError(
                 f"column '{min(odd)}' is in one client's statistics and not in the other's: "
                 "use one task for all clients"
             )
         return EncoderStatistics(
-            {name: own + other.numeric[name] for name, own in self.numeric.items()},
+            {name: sums + other.numeric[name] for name, sums in self.numeric.items()},
             {
-                name: dict(sorted((Counter(own) + Counter(other.categorical[name])).items()))
-                for name, own in self.categorical.items()
+                name: dict(sorted((Counter(counts) + Counter(other.categorical[name])).items()))
+                for name, counts in self.categorical.items()
             },
         )
 
@@ -168,14 +167,14 @@ def _exact(terms: Iterable[float]) -> tuple[float, ...]:
     The answer depends on the sum alone, never on the order or the grouping of the terms. It ends
     for any terms: each part leaves a rest of at most 2⁻⁵³ of it, and no rest is below 2⁻¹⁰⁷⁴.
     """
-    rest = list(terms)
-    if not all(map(math.isfinite, rest)):
+    remainder = list(terms)
+    if not all(map(math.isfinite, remainder)):
         raise DataError("a sum of numbers that are not all finite: correct them")
     parts: list[float] = []
     try:
-        while (part := math.fsum(rest)) != 0:
+        while (part := math.fsum(remainder)) != 0:
             parts.append(part)
-            rest.append(-part)
+            remainder.append(-part)
     except OverflowError:
         raise DataError("a sum beyond what a float can hold: correct its numbers") from None
     return tuple(parts)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Self
@@ -14,12 +16,7 @@ from mfairfl.errors import ConfigError, require_known
 
 
 def _repeated(names: tuple[str, ...]) -> str | None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 class Bin(StrictModel):
@@ -58,7 +55,7 @@ class Bin(StrictModel):
         )
 
     def contains(self, number: float) -> bool:
-        """Say whether an interval contains `number`; a set of values contains no number."""
+        """Return whether an interval contains `number`; a set of values contains none."""
         low, high = self.interval
         return self.values is None and low <= number <= high
 
@@ -88,8 +85,8 @@ class Sensitive(StrictModel):
     Without `bins` each distinct value is a group, sorted as text. With `bins` the groups are the
     bins in their order, then `rest`, which takes every value outside them; without `rest` such a
     value is an error. A missing value is never put into `rest`: its row has the group ``?``, not
-    recorded, and is compared with nobody. With bins, a bin of another name that lists ``"?"`` in
-    its values makes missing values a group like the others. `groups` fixes the groups and the
+    recorded, and is never compared. With bins, a bin of another name that lists ``"?"`` in its
+    values makes missing values a group like the others. `groups` fixes the groups and the
     order of their codes, also for files in which some of them have no member. `name` defaults to
     the column.
 
@@ -118,22 +115,21 @@ class Sensitive(StrictModel):
         where = f"sensitive attribute '{self.name}'"
         if self.rest is not None and self.levels is None:
             raise ConfigError(f"{where}: rest '{self.rest}' needs bins or groups as well")
-        for i, one in enumerate(self.bins):
-            for other in self.bins[:i]:
-                if (value := _overlap(other, one)) is not None:
-                    raise ConfigError(
-                        f"{where}: bins '{other.name}' and '{one.name}' both contain {value}: "
-                        "bins are closed intervals and may not overlap"
-                    )
+        for a, b in itertools.combinations(self.bins, 2):
+            if (value := _overlap(a, b)) is not None:
+                raise ConfigError(
+                    f"{where}: bins '{a.name}' and '{b.name}' both contain {value}: "
+                    "bins are closed intervals and may not overlap"
+                )
         levels = self.levels or ()
         if (name := _repeated(levels)) is not None:
             raise ConfigError(f"{where}: group '{name}' occurs twice: give each its own name")
         if self.bins and self.groups is not None:
-            made = {b.name for b in self.bins} | ({self.rest} if self.rest is not None else set())
-            if set(levels) != made:
+            bins = {b.name for b in self.bins} | ({self.rest} if self.rest is not None else set())
+            if set(levels) != bins:
                 raise ConfigError(
                     f"{where}: groups {', '.join(levels)} are not the bins "
-                    f"{', '.join(sorted(made))}: use the same names"
+                    f"{', '.join(sorted(bins))}: use the same names"
                 )
         return self
 
@@ -155,9 +151,9 @@ class Sensitive(StrictModel):
         """The bins that are intervals."""
         return tuple(b for b in self.bins if b.values is None)
 
-    def with_unrecorded(self, known: Sequence[str]) -> Sensitive:
-        """Return the attribute with the group ``?`` after its groups, or after those `known`."""
-        groups = self.levels or tuple(known)
+    def with_unrecorded(self, values: Sequence[str]) -> Sensitive:
+        """Return the attribute with the group ``?`` after its groups, by default its `values`."""
+        groups = self.levels or tuple(values)
         if MISSING in groups:
             return self
         extra = (Bin(name=MISSING, values=(MISSING,)),) if self.bins else ()
@@ -211,8 +207,8 @@ class Task(Reading):
         compared as `canonical_text`, so 1, 1.0 and "1" agree. Spellings such as true, True, 1 and
         yes are told apart only in a file where they differ.
     sensitive
-        One or more `Sensitive` attributes, or names of columns. None at all, ``()``, compares
-        nobody: for plain training on rows in memory.
+        One or more `Sensitive` attributes, or names of columns. With none at all, ``()``,
+        nothing is compared: for plain training on rows in memory.
     numeric, categorical
         Feature columns. Give both and the features are exactly these; leave one out and every
         remaining column is taken as numeric if it holds numbers, else as categorical. Numbers
@@ -277,11 +273,11 @@ class Task(Reading):
     @model_validator(mode="before")
     @classmethod
     def _plain_names(cls, data: Any) -> Any:
-        given = data.get("sensitive") if isinstance(data, dict) else None
-        given = (given,) if isinstance(given, str) else given  # one name needs no list
-        if isinstance(given, list | tuple):
-            named = [{"column": one} if isinstance(one, str) else one for one in given]
-            return {**data, "sensitive": tuple(named)}
+        sensitive = data.get("sensitive") if isinstance(data, dict) else None
+        sensitive = (sensitive,) if isinstance(sensitive, str) else sensitive  # needs no list
+        if isinstance(sensitive, list | tuple):
+            columns = [{"column": s} if isinstance(s, str) else s for s in sensitive]
+            return {**data, "sensitive": tuple(columns)}
         return data
 
     @model_validator(mode="after")
@@ -329,7 +325,7 @@ class Task(Reading):
         return tuple(Attribute(s.name, s.levels or ()) for s in self.sensitive)
 
     def unnamed_as_unrecorded(self) -> Task:
-        """Return the task with sensitive values that nobody named read as ``?``."""
+        """Return the task with sensitive values outside the named groups read as ``?``."""
         return self.model_copy(update={"sensitive": tuple(map(_with_rest, self.sensitive))})
 
     def select(self, names: Sequence[str] | None) -> Task:
@@ -345,9 +341,9 @@ class Task(Reading):
             return self
         if isinstance(names, str) or not names:
             raise ConfigError(f"sensitive={names!r}: give a sequence of names, such as ('sex',)")
-        known = {s.name: s for s in self.sensitive}
-        require_known("sensitive attribute", names, known)
-        return self.model_copy(update={"sensitive": tuple(known[name] for name in names)})
+        attributes = {s.name: s for s in self.sensitive}
+        require_known("sensitive attribute", names, attributes)
+        return self.model_copy(update={"sensitive": tuple(attributes[name] for name in names)})
 
     @property
     def resolved(self) -> bool:

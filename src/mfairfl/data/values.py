@@ -20,7 +20,7 @@ from mfairfl.errors import ConfigError
 MISSING = "?"
 """The text of a missing value: an empty cell, a null and a literal ``?`` are the same."""
 
-_WHOLE = re.compile(r"(-?)(0|[1-9]\d*)\.0+")
+_INTEGRAL = re.compile(r"(-?)(0|[1-9]\d*)\.0+")
 
 
 def canonical_text(value: object) -> str:
@@ -45,8 +45,8 @@ def canonical_text(value: object) -> str:
         if number.is_integer() and abs(number) < 1e18:
             return str(int(number))
     text = str(value).strip()
-    if whole := _WHOLE.fullmatch(text):
-        return whole[2] if whole[2] == "0" else whole[1] + whole[2]
+    if match := _INTEGRAL.fullmatch(text):
+        return match[2] if match[2] == "0" else match[1] + match[2]
     return text or MISSING
 
 
@@ -150,14 +150,14 @@ class Reading(DocumentedModel):
         return self
 
     def rules(self, column: str) -> ColumnRules:
-        """Return the rules of a column: its own, and those of the file for what they leave out."""
-        own = self.columns.get(column, ColumnRules())
+        """Return the rules of a column, with those of the file for what they leave out."""
+        rules = self.columns.get(column, ColumnRules())
         return ColumnRules(
-            decimal=own.decimal or self.decimal,
-            thousands=own.thousands or self.thousands,
-            missing_codes=tuple(dict.fromkeys((*own.missing_codes, *self.missing_codes))),
-            date=own.date,
-            missing=own.missing,
+            decimal=rules.decimal or self.decimal,
+            thousands=rules.thousands or self.thousands,
+            missing_codes=tuple(dict.fromkeys((*rules.missing_codes, *self.missing_codes))),
+            date=rules.date,
+            missing=rules.missing,
         )
 
     def read_as(self, other: Reading | None) -> Reading:
@@ -174,10 +174,10 @@ class Reading(DocumentedModel):
         )
 
 
-def _overridden(rules: ColumnRules, own: ColumnRules) -> ColumnRules:
-    codes = tuple(dict.fromkeys((*own.missing_codes, *rules.missing_codes)))
-    set_here = own.model_dump(exclude_none=True) | {"missing_codes": codes}
-    return rules.model_copy(update=set_here)
+def _overridden(rules: ColumnRules, other: ColumnRules) -> ColumnRules:
+    codes = tuple(dict.fromkeys((*other.missing_codes, *rules.missing_codes)))
+    update = other.model_dump(exclude_none=True) | {"missing_codes": codes}
+    return rules.model_copy(update=update)
 
 
 Floats = npt.NDArray[np.float64]
@@ -214,14 +214,12 @@ def parse(texts: Sequence[str], rules: ColumnRules) -> Floats:
     """
     if rules.date is not None:
         return _parse_dates(texts, rules.date)
-    pattern, decimal, thousands = _notation(rules.decimal or ".", rules.thousands or "")
-    found = np.empty(len(texts))
-    for i, text in enumerate(texts):
-        found[i] = _worth(text, pattern, decimal, thousands)
-    return found
+    decimal, thousands = rules.decimal or ".", rules.thousands or ""
+    pattern = _number_pattern(decimal, thousands)
+    return np.array([_number(text, pattern, decimal, thousands) for text in texts], np.float64)
 
 
-def _worth(text: str, pattern: re.Pattern[str], decimal: str, thousands: str) -> float:
+def _number(text: str, pattern: re.Pattern[str], decimal: str, thousands: str) -> float:
     if text in MISSING_NUMBERS:
         return np.nan
     if text in ("True", "False"):
@@ -242,14 +240,10 @@ def _bare(text: str) -> str:
 
 
 @functools.lru_cache
-def _notation(decimal: str, thousands: str) -> tuple[re.Pattern[str], str, str]:
+def _number_pattern(decimal: str, thousands: str) -> re.Pattern[str]:
     mark, gap = re.escape(decimal), re.escape(thousands)
-    whole = rf"(?:\d{{1,3}}(?:{gap}\d{{3}})+|\d+)" if thousands else r"\d+"
-    return (
-        re.compile(rf"[+-]?(?:{whole}(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?"),
-        decimal,
-        thousands,
-    )
+    digits = rf"(?:\d{{1,3}}(?:{gap}\d{{3}})+|\d+)" if thousands else r"\d+"
+    return re.compile(rf"[+-]?(?:{digits}(?:{mark}\d*)?|{mark}\d+)(?:[eE][+-]?\d+)?")
 
 
 def _parse_dates(texts: Sequence[str], written: str) -> Floats:
@@ -266,10 +260,10 @@ def _parse_dates(texts: Sequence[str], written: str) -> Floats:
         pd.Series(plain, dtype="str"), format=style, errors="coerce", utc=True
     )
     if iso or "%Y" in written or "%y" in written:
-        worth = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
+        distances = (moments - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
     else:
-        worth = (moments - moments.dt.normalize()) / pd.Timedelta(hours=1)
-    numbers = np.asarray(worth.to_numpy(dtype=np.float64, na_value=np.inf))
+        distances = (moments - moments.dt.normalize()) / pd.Timedelta(hours=1)
+    numbers = np.asarray(distances.to_numpy(dtype=np.float64, na_value=np.inf))
     return np.where(missing, np.nan, np.where(np.isnan(numbers), np.inf, numbers))
 
 
@@ -293,7 +287,7 @@ class Recognised:
 
 
 def recognise(
-    texts: Sequence[str], counts: npt.NDArray[np.intp], given: ColumnRules
+    texts: Sequence[str], counts: npt.NDArray[np.intp], stated: ColumnRules
 ) -> Recognised | None:
     """Find out how (distinct) texts are written as numbers or dates; None if they are neither.
 
@@ -301,36 +295,35 @@ def recognise(
     ----------
     texts, counts
         Distinct texts, and in how many rows each is.
-    given
-        What is known already: only the rest is found out.
+    stated
+        Rules that hold in any case: only what they leave out is found out.
 
     Examples
     --------
     >>> texts = [f"1,{i}.5" for i in range(100, 120)] + ["n/k"]
-    >>> found = recognise(texts, np.ones(21, dtype=int), ColumnRules())
-    >>> found.rules.thousands, found.odd
+    >>> recognised = recognise(texts, np.ones(21, dtype=int), ColumnRules())
+    >>> recognised.rules.thousands, recognised.odd
     (',', {'n/k': 1})
     """
-    held = np.array([text not in MISSING_NUMBERS for text in texts], dtype=bool)
-    texts = list(itertools.compress(texts, held))
-    counts = np.asarray(counts)[held]
+    filled = np.array([text not in MISSING_NUMBERS for text in texts], dtype=bool)
+    texts = list(itertools.compress(texts, filled))
+    counts = np.asarray(counts)[filled]
     if not texts:
-        return Recognised(given, {})
+        return Recognised(stated, {})
     best: Recognised | None = None
     most = -1
-    for rules in _candidates(texts, given):
-        read = are_numbers(texts, rules)
-        if int(counts[read].sum()) <= most:
-            continue
-        most = int(counts[read].sum())
-        best = _judged(texts, counts, read, rules)
-        if read.all():
-            break
+    for rules in _candidates(texts, stated):
+        numbers = are_numbers(texts, rules)
+        if int(counts[numbers].sum()) > most:
+            most = int(counts[numbers].sum())
+            best = _judged(texts, counts, numbers, rules)
+            if numbers.all():
+                break
     return best
 
 
 def are_numbers(texts: Sequence[str], rules: ColumnRules) -> npt.NDArray[np.bool_]:
-    """Say which texts read as numbers; with a leading zero, as in "007", they are codes."""
+    """Return which texts read as numbers; with a leading zero, as in "007", they are codes."""
     numbers = parse(texts, rules)
     read: npt.NDArray[np.bool_] = np.abs(numbers) <= LARGEST
     if rules.date is None:
@@ -338,27 +331,25 @@ def are_numbers(texts: Sequence[str], rules: ColumnRules) -> npt.NDArray[np.bool
     return read
 
 
-def _candidates(texts: Sequence[str], given: ColumnRules) -> Iterator[ColumnRules]:
+def _candidates(texts: Sequence[str], stated: ColumnRules) -> Iterator[ColumnRules]:
     """Yield the notations that read at least half of a sample."""
-    if given.date is not None:
-        yield given
+    if stated.date is not None:
+        yield stated
         return
     sample = texts[:: max(1, len(texts) // _SAMPLE)]
-    for decimal, thousands in _NOTATIONS:
-        if given.decimal in (None, decimal) and given.thousands in (None, thousands):
-            found = {"decimal": decimal if decimal != "." else given.decimal}
-            found["thousands"] = thousands or given.thousands
-            rules = given.model_copy(update=found)
-            if _share(sample, rules) >= 0.5:
-                yield rules
-    for written in _DATES:
-        rules = given.model_copy(update={"date": written})
-        if _share(sample, rules) >= 0.5:
+    updates: list[dict[str, str | None]] = [
+        {
+            "decimal": decimal if decimal != "." else stated.decimal,
+            "thousands": thousands or stated.thousands,
+        }
+        for decimal, thousands in _NOTATIONS
+        if stated.decimal in (None, decimal) and stated.thousands in (None, thousands)
+    ]
+    updates += [{"date": date} for date in _DATES]
+    for update in updates:
+        rules = stated.model_copy(update=update)
+        if (np.abs(parse(sample, rules)) <= LARGEST).mean() >= 0.5:
             yield rules
-
-
-def _share(texts: Sequence[str], rules: ColumnRules) -> float:
-    return float((np.abs(parse(texts, rules)) <= LARGEST).mean())
 
 
 def _judged(
@@ -372,15 +363,16 @@ def _judged(
     if odd:
         share = float(counts[read].sum() / counts.sum())
         almost = share >= _ALMOST or (share >= 0.5 and len(odd) <= _FEW_WORDS)
-        codes = any(_LEADING_ZERO.match(text) for text in odd)
-        if not almost or codes or int(read.sum()) <= _CODES:
+        leading_zeros = any(_LEADING_ZERO.match(text) for text in odd)
+        if not almost or leading_zeros or int(read.sum()) <= _CODES:
             return None
-    kept = rules.model_copy(update={"missing_codes": (*rules.missing_codes, *sorted(odd))})
-    return Recognised(kept, odd, _question(texts, rules))
+    codes = (*rules.missing_codes, *sorted(odd))
+    settled = rules.model_copy(update={"missing_codes": codes})
+    return Recognised(settled, odd, _question(texts, rules))
 
 
 def _question(texts: Sequence[str], rules: ColumnRules) -> str:
-    """Say what else a notation may mean where nothing in the column decides it."""
+    """Return what else a notation may mean where nothing in the column decides it."""
     bare = [_bare(text) for text in texts]
     if rules.date is not None:
         other = {"%d/%m/%Y": "%m/%d/%Y", "%m/%d/%Y": "%d/%m/%Y"}.get(rules.date)

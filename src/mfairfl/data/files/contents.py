@@ -99,7 +99,7 @@ _CONTROL = re.compile(rb"[\x01-\x08\x0e-\x19]")  # in no text, unless it is UTF-
 
 
 def load_contents(path: Path) -> Contents:
-    """Read a file, unpack it if it is packed, and refuse what is no table."""
+    """Read a file, unpack it if it is packed, and refuse what cannot be a table."""
     data = _plain(path, _raw(path))
     for _ in range(2):  # an Excel file, itself an archive, may be inside an archive
         if data.startswith(_ZIP):
@@ -114,9 +114,9 @@ def load_contents(path: Path) -> Contents:
         if data.startswith(mark):
             return Contents(kind, data)
     start = data[:100].removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    for begins, known in ((data, _OTHERS), (start, _MARKUP)):
-        for mark, what in known.items():
-            if begins.startswith(mark):
+    for beginning, kinds in ((data, _OTHERS), (start, _MARKUP)):
+        for mark, what in kinds.items():
+            if beginning.startswith(mark):
                 raise DataError(f"{path} is {what}")
     return Contents("text", data)
 
@@ -142,7 +142,7 @@ def _raw(path: Path) -> bytes:
 
 
 def _choice(folder: Path) -> str:
-    """Say which of the files in a folder might be meant."""
+    """Return which of the files in a folder might be meant."""
     names = sorted(p.name for p in folder.iterdir() if not p.name.startswith("."))
     if not names:
         return "it is empty; give a file with a table"
@@ -189,7 +189,7 @@ def _require_small(path: Path, size: int) -> None:
 
 
 def _require_small_parts(path: Path, parts: list[zipfile.ZipInfo]) -> None:
-    """Refuse an Excel file by what its directory says; no more is unpacked than it says."""
+    """Refuse an Excel file by the sizes in its directory; no more is unpacked than they say."""
     unpacked, packed = sum(p.file_size for p in parts), sum(p.compress_size for p in parts)
     _require_small(path, unpacked)
     if unpacked > max(_SUSPECT, _FOLD * packed):
@@ -241,10 +241,10 @@ class Decoded(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def decode(path: Path, data: bytes, given: str | None) -> Decoded:
+def decode(path: Path, data: bytes, encoding: str | None) -> Decoded:
     """Decode by the given encoding, the byte order mark, as UTF-8, or by a guess that is noted."""
     marked = next((name for mark, name in _BOMS.items() if data.startswith(mark)), None)
-    codec, encoding, notes = given or marked or "utf-8", given, tuple[str, ...]()
+    codec, asked, notes = encoding or marked or "utf-8", encoding, tuple[str, ...]()
     try:
         text = data.decode(codec)
     except LookupError as error:
@@ -258,7 +258,7 @@ def decode(path: Path, data: bytes, given: str | None) -> Decoded:
         guess = _guess(data)
         byte = f"byte 0x{data[error.start]:02x} at offset {error.start}"
         problem = f"{path}: {byte} is not {codec}"
-        if given or marked or guess is None:
+        if asked or marked or guess is None:
             hint = f"try encoding='{guess}'" if guess else "give the right encoding="
             raise DataError(f"{problem}: {hint}") from error
         notes = (f"{problem}; read as {guess}, a guess: give encoding= to be sure",)
@@ -268,7 +268,7 @@ def decode(path: Path, data: bytes, given: str | None) -> Decoded:
             f"{path}: not plain text (NUL at character {text.index(chr(0))}): "
             "if it is UTF-16, give encoding='utf-16-le' or 'utf-16-be'"
         )
-    if half := _SURROGATE.search(text) if given else None:
+    if half := _SURROGATE.search(text) if asked else None:
         raise DataError(
             f"{path}: character {half.start()} is half of one (U+{ord(half[0]):X}): "
             "give the right encoding="

@@ -60,23 +60,23 @@ def _workbook(data: bytes, *, values: bool = True) -> Any:
 
     book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=values)
     for sheet in book.worksheets:
-        sheet.reset_dimensions()  # what the file says about its size may be wrong
+        sheet.reset_dimensions()  # the size that the file states may be wrong
     return book
 
 
-def _chosen(path: Path, sheets: Mapping[str, Any], given: str | None) -> str:
+def _chosen(path: Path, sheets: Mapping[str, Any], sheet: str | None) -> str:
     """Return the sheet that was asked for, or the only one that holds anything."""
-    if given is not None and given not in sheets:
-        raise DataError(f"{path}: {unknown('sheet', given, sheets)}")
-    asked = sheets if given is None else [given]
-    filled = [name for name in asked if any(map(_filled, _rows(path, sheets[name])))]
+    if sheet is not None and sheet not in sheets:
+        raise DataError(f"{path}: {unknown('sheet', sheet, sheets)}")
+    candidates = sheets if sheet is None else [sheet]
+    filled = [name for name in candidates if any(map(_filled, _rows(path, sheets[name])))]
     if len(filled) > 1:
         raise DataError(
             f"{path} has {len(filled)} sheets ({', '.join(filled)}): choose one with sheet= "
             f'(--sheet, or sheet = "{filled[0]}" in TOML)'
         )
     if not filled:
-        where = f"{path}" if given is None else f"{path}, sheet '{given}'"
+        where = f"{path}" if sheet is None else f"{path}, sheet '{sheet}'"
         raise DataError(f"{where} is empty: expected a header line and rows")
     return filled[0]
 
@@ -107,7 +107,7 @@ def _refuse_merged(path: Path, data: bytes, name: str) -> None:
 
     merged = openpyxl.load_workbook(io.BytesIO(data))[name].merged_cells.ranges
     if merged:
-        first = min(str(one) for one in merged)
+        first = min(map(str, merged))
         raise DataError(f"{path}, sheet '{name}': the cells {first} are merged: split them")
 
 
@@ -126,7 +126,7 @@ def _refuse_uncomputed(path: Path, data: bytes, name: str, rows: list[Row]) -> N
 
 
 def _mentions(data: bytes, tag: bytes) -> bool:
-    """Say whether the XML of any sheet holds a tag."""
+    """Return whether the XML of any sheet holds a tag."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         sheets = [n for n in archive.namelist() if n.startswith("xl/worksheets/")]
         return any(tag in archive.read(name) for name in sheets)

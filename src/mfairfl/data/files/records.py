@@ -108,11 +108,11 @@ def first_line_notes(path: Path, frame: pd.DataFrame) -> tuple[str, ...]:
     names = list(frame.columns)
     same = np.stack([frame[name].head(_LOOKED_AT).str.strip() == name for name in names])
     # A line that repeats the whole header is left over from joining files.
-    repeated = [bool(one.any()) for one in same[:, ~same.all(axis=0)]]
-    numbers = [_is_number(name) for name in names]
+    repeated = same[:, ~same.all(axis=0)].any(axis=1)
+    numbers = np.array([_is_number(name) for name in names])
     counted = [[str(i + start) for i in range(len(names))] for start in (0, 1)]
-    every = all(a or b for a, b in zip(repeated, numbers, strict=True)) and names not in counted
-    if not every and 2 * sum(repeated) < len(names):
+    every = (repeated | numbers).all() and names not in counted
+    if not every and 2 * repeated.sum() < len(names):
         return ()
     shown = ", ".join(name[:20] for name in names[:3]) + ", ..." * (len(names) > 3)
     return (f"{path}: the first line looks like data ({shown}): give {_NO_HEADER}",)
@@ -170,25 +170,25 @@ _decode = json.JSONDecoder(
 
 
 def read_delimited(
-    path: Path, source: Decoded, given: str | None, *, header: bool | None
+    path: Path, source: Decoded, delimiter: str | None, *, header: bool | None
 ) -> tuple[pd.DataFrame, str]:
-    """Return the frame and the delimiter, which is detected if none is given."""
+    """Return the frame and the delimiter, which is detected if it is None."""
     text = source.text
     if not text or text.isspace():
         raise DataError(f"{path} is empty: expected a header line and rows")
-    given = "\t" if given == r"\t" else given  # what a shell makes of it
-    if given is not None and (len(given) != 1 or given in '"\r\n'):
-        raise DataError(f"{path}: delimiter {given!r} is not one character: try one of , ; \\t |")
+    asked = "\t" if delimiter == r"\t" else delimiter  # what a shell makes of it
+    if asked is not None and (len(asked) != 1 or asked in '"\r\n'):
+        raise DataError(f"{path}: delimiter {asked!r} is not one character: try one of , ; \\t |")
     likely = _sniff(text)
-    delimiter = given or likely or ","
+    delimiter = asked or likely or ","
     records = careful_records(path, source, delimiter)
     line, first = next(records)
-    if len(first) == 1 and (given is None or likely is not None):
+    if len(first) == 1 and (asked is None or likely is not None):
         problem = f"{path}: found one column ('{first[0][:60]}')"
         if likely is None:
             raise DataError(f"{problem} and no usual delimiter: give delimiter=")
         raise DataError(
-            f"{problem} with delimiter {given!r}: {_DELIMITERS[likely]} seems right, "
+            f"{problem} with delimiter {asked!r}: {_DELIMITERS[likely]} seems right, "
             f"give delimiter={likely!r}"
         )
     refuse_columns(path, len(first))
@@ -300,7 +300,7 @@ def _width(lines: list[str], delimiter: str) -> int:
 
 
 def looks_like_json(text: str) -> bool:
-    """Say whether a text begins like an array or an object.
+    """Return whether a text begins like an array or an object.
 
     Examples
     --------
@@ -312,10 +312,10 @@ def looks_like_json(text: str) -> bool:
 
 def read_json(path: Path, text: str) -> pd.DataFrame:
     """Return a frame of text; its index is the line, or the number of the record from 1."""
-    unit, found = _documents(path, text)
+    unit, documents = _documents(path, text)
     places, records = [], []
     names: set[str] = set()
-    for place, value in found:
+    for place, value in documents:
         where = f"{path}, {unit} {place}"
         records.append(_record(where, value))
         places.append(place)
@@ -337,12 +337,12 @@ def _documents(path: Path, text: str) -> tuple[str, Iterator[tuple[int, Any]]]:
     if not text.lstrip().startswith("[") and _complete(first):
         lines = ((i, line) for i, line in enumerate(text.split("\n"), 1) if line.strip())
         return "line", ((i, _parse(path, line, i)) for i, line in lines)
-    whole = _parse(path, text)
-    return "record", enumerate(whole if isinstance(whole, list) else [whole], 1)
+    document = _parse(path, text)
+    return "record", enumerate(document if isinstance(document, list) else [document], 1)
 
 
 def _complete(line: str) -> bool:
-    """Say whether a line is a JSON document, or would be but for a mistake in it."""
+    """Return whether a line is a JSON document, or would be but for a mistake in it."""
     try:
         _decode(line)
     except json.JSONDecodeError:
