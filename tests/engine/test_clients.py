@@ -32,20 +32,20 @@ def test_slots_of_the_last_two_rounds_are_kept(tmp_path):
     for round_ in range(5):
         store.keep(round_, "east", held(round_, round_))
     again = DiskSlots(tmp_path)
-    assert values(again.latest("east")) == {"personal": [4, 4]}
-    assert values(again.before(4, "east")) == {"personal": [3, 3]}
-    assert again.before(3, "east") == {}
+    assert values(again.read("east")) == {"personal": [4, 4]}
+    assert values(again.read("east", before=4)) == {"personal": [3, 3]}
+    assert again.read("east", before=3) == {}
     assert len(list(tmp_path.iterdir())) == 2
     again.keep(3, "east", held(9, 9))  # a server that is behind
-    assert values(again.latest("east")) == {"personal": [9, 9]}
-    assert values(DiskSlots(tmp_path).latest("east")) == {"personal": [9, 9]}
-    assert again.before(3, "east") == {}
+    assert values(again.read("east")) == {"personal": [9, 9]}
+    assert values(DiskSlots(tmp_path).read("east")) == {"personal": [9, 9]}
+    assert again.read("east", before=3) == {}
 
 
 def test_nothing_is_held_before_the_first_round_and_nothing_is_written_for_it(tmp_path):
     store = DiskSlots(tmp_path / "new" / "folder")
-    assert store.latest("east") == {}
-    assert store.before(0, "east") == {}
+    assert store.read("east") == {}
+    assert store.read("east", before=0) == {}
     store.keep(0, "east", {})
     assert list((tmp_path / "new" / "folder").iterdir()) == []
 
@@ -53,8 +53,8 @@ def test_nothing_is_held_before_the_first_round_and_nothing_is_written_for_it(tm
 def test_a_client_that_stayed_away_finds_what_it_last_held(tmp_path):
     store = DiskSlots(tmp_path)
     store.keep(1, "east", held(1))
-    assert values(store.before(7, "east")) == {"personal": [1]}
-    assert store.before(1, "east") == {}
+    assert values(store.read("east", before=7)) == {"personal": [1]}
+    assert store.read("east", before=1) == {}
 
 
 def test_what_is_changed_afterwards_is_not_what_was_kept(tmp_path):
@@ -62,8 +62,8 @@ def test_what_is_changed_afterwards_is_not_what_was_kept(tmp_path):
     slots = held(1.0)
     store.keep(0, "east", slots)
     slots["more"] = np.zeros(1, np.float32)
-    store.before(1, "east")["other"] = np.zeros(1, np.float32)
-    assert set(store.latest("east")) == set(DiskSlots(tmp_path).latest("east")) == {"personal"}
+    store.read("east", before=1)["other"] = np.zeros(1, np.float32)
+    assert set(store.read("east")) == set(DiskSlots(tmp_path).read("east")) == {"personal"}
 
 
 def test_types_and_shapes_survive_the_disk(tmp_path):
@@ -72,7 +72,7 @@ def test_types_and_shapes_survive_the_disk(tmp_path):
         "multipliers": np.array([[0.1, -2.0], [3.0, 1e-300]]),
     }
     DiskSlots(tmp_path).keep(0, "east", slots)
-    found = DiskSlots(tmp_path).latest("east")
+    found = DiskSlots(tmp_path).read("east")
     for name, array in slots.items():
         assert found[name].dtype == array.dtype
         assert np.array_equal(found[name], array)
@@ -106,7 +106,7 @@ def test_no_single_byte_of_a_slot_can_change_unnoticed(tmp_path):
         with pytest.raises(CheckpointError, match="round-000001"):
             DiskSlots(tmp_path)
     path.write_bytes(whole)
-    assert values(DiskSlots(tmp_path).latest("east"))["personal"] == [0, 1, 2, 3]
+    assert values(DiskSlots(tmp_path).read("east"))["personal"] == [0, 1, 2, 3]
 
 
 def test_only_the_owner_reads_slots(tmp_path):
@@ -122,9 +122,9 @@ def test_only_the_owner_reads_slots(tmp_path):
 def test_slots_in_memory_are_those_of_the_run_state():
     state = {"east": held(1)}
     store = MemorySlots(state)
-    assert values(store.latest("east")) == {"personal": [1]}
-    assert store.latest("west") == store.before(0, "west") == {}
-    store.before(0, "east")["other"] = np.zeros(1)
+    assert values(store.read("east")) == {"personal": [1]}
+    assert store.read("west") == store.read("west", before=0) == {}
+    store.read("east", before=0)["other"] = np.zeros(1)
     assert set(state["east"]) == {"personal"}
     store.keep(3, "west", held(2))
     assert values(state["west"]) == {"personal": [2]}
@@ -196,9 +196,9 @@ def test_a_round_that_is_asked_again_starts_where_it_started(federation, setup, 
     alone = SoleClient(*make, slots)
     alone.answer(asked(setup, 0))
     alone.answer(asked(setup, 1))
-    once = slots.latest("west")["personal"].tobytes()
+    once = slots.read("west")["personal"].tobytes()
     SoleClient(*make, DiskSlots(tmp_path)).answer(asked(setup, 1))
-    assert DiskSlots(tmp_path).latest("west")["personal"].tobytes() == once
+    assert DiskSlots(tmp_path).read("west")["personal"].tobytes() == once
 
 
 def test_a_job_that_sends_nothing_is_answered_with_nothing(setup, alone):

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -40,33 +39,16 @@ SlotValues = dict[str, np.ndarray]
 """What a client keeps, by slot."""
 
 
-class Slots(Protocol):
-    """What the clients of a run keep between rounds."""
-
-    def latest(self, client: str) -> Mapping[str, np.ndarray]:
-        """Return what a client holds now."""
-
-    def before(self, round_: int, client: str) -> SlotValues:
-        """Return what a client held when this round (from 0) began."""
-
-    def keep(self, round_: int, client: str, slots: SlotValues) -> None:
-        """Store what a client holds after this round."""
-
-
 @dataclass(frozen=True, slots=True)
 class MemorySlots:
     """Slots in a dictionary that is stored elsewhere: in the embedded engine's run state."""
 
     by_client: dict[str, SlotValues]
 
-    def latest(self, client: str) -> Mapping[str, np.ndarray]:
-        """Return what a client holds now."""
-        return self.by_client.get(client, {})
-
-    def before(self, round_: int, client: str) -> SlotValues:
+    def read(self, client: str, before: int | None = None) -> SlotValues:
         """Return what a client holds now: an earlier round is never taken up here."""
-        del round_
-        return dict(self.latest(client))
+        del before
+        return dict(self.by_client.get(client, {}))
 
     def keep(self, round_: int, client: str, slots: SlotValues) -> None:
         """Store what a client holds."""
@@ -90,15 +72,11 @@ class DiskSlots:
             _number(path): read_sealed(path, remedy=remedy)[0] for path in folder.glob("round-*")
         }
 
-    def latest(self, client: str) -> Mapping[str, np.ndarray]:
-        """Return what is held now."""
-        return self.before(max(self._rounds, default=0) + 1, client)
-
-    def before(self, round_: int, client: str) -> SlotValues:
-        """Return what was held when this round (from 0) began."""
+    def read(self, client: str, before: int | None = None) -> SlotValues:
+        """Return what is held now, or was held when the round `before` (from 0) began."""
         del client
-        earlier = [number for number in self._rounds if number < round_]
-        return dict(self._rounds[max(earlier)]) if earlier else {}
+        rounds = [number for number in self._rounds if before is None or number < before]
+        return dict(self._rounds[max(rounds)]) if rounds else {}
 
     def keep(self, round_: int, client: str, slots: SlotValues) -> None:
         """Store what is held after this round; what a later round left behind is forgotten."""
@@ -115,6 +93,10 @@ class DiskSlots:
 
     def _path(self, round_: int) -> Path:
         return self._folder / f"round-{round_:06d}.safetensors"
+
+
+Slots = MemorySlots | DiskSlots
+"""What the clients of a run keep between rounds."""
 
 
 def _number(path: Path) -> int:
@@ -217,7 +199,7 @@ class LocalClients:
     def _train(self, asks: Mapping[int, Train]) -> dict[int, dict[str, Answer]]:
         jobs = [(i, job) for i, ask in asks.items() for job in ask.jobs]
         slots = {
-            (i, job.client): self._runs[i].slots.before(asks[i].round, job.client)
+            (i, job.client): self._runs[i].slots.read(job.client, before=asks[i].round)
             for i, job in jobs
         }
         works = [_work(self._runs[i], asks[i], job, slots[i, job.client]) for i, job in jobs]
@@ -300,7 +282,7 @@ def _sizes(probes: Sequence[Probe]) -> list[float]:
 
 def _own_model(slots: Slots, client: str, slot: str | None, weights: np.ndarray) -> np.ndarray:
     """Return the model that a client holds in this slot, if any; else `weights`."""
-    return weights if slot is None else slots.latest(client).get(slot, weights)
+    return weights if slot is None else slots.read(client).get(slot, weights)
 
 
 class SoleClient:

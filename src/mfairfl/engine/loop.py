@@ -15,32 +15,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from mfairfl.engine import acceptance, schedule
+from mfairfl.engine.acceptance import Accepted, BrokenModelError, Evaluation, Exchange
 from mfairfl.engine.defence import Defended, Updates, defend, doubted_losses
-from mfairfl.engine.exchange import (
-    Accepted,
-    BrokenModelError,
-    Evaluation,
-    Exchange,
-    let_train,
-    measure,
-    score,
-)
-from mfairfl.engine.output import (
-    AVERAGE_DECAY,
-    Candidate,
-    ClientSums,
-    Served,
-    choose,
-    single,
-)
-from mfairfl.engine.schedule import (
-    drawn,
-    ensemble_shares,
-    full_measure,
-    may_be_served,
-    needed_measure,
-    taking_part,
-)
+from mfairfl.engine.output import AVERAGE_DECAY, Candidate, ClientSums, Served, choose, single
 from mfairfl.engine.state import (
     Ask,
     LastGoodState,
@@ -59,7 +37,7 @@ from mfairfl.fairness.thresholds import Thresholds, fit_thresholds
 from mfairfl.geometry.gram import gram_matrix, weighted_sum
 from mfairfl.models import Model
 from mfairfl.randomness import stream
-from mfairfl.strategies.base import Measurement, Round, State, Step, by_client
+from mfairfl.strategies.base import Measurement, Round, Step, by_client
 from mfairfl.training.plan import PERSONAL, Job, Report
 
 Loop = Generator[Ask, Replies, "Result"]
@@ -129,7 +107,7 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
         record, evaluation = yield from _round(setup, state, evaluation)
         _notify(watchers, setup, state, record)
     served, final = yield from _serve(setup, state)
-    scored = yield from score(setup, _score_request(setup, state, served))
+    scored = yield from acceptance.score(setup, _score_request(setup, state, served))
     return Result(
         served=served,
         measured=final.measured.answers,
@@ -169,15 +147,20 @@ def _round(
     """Plan, train, defend, combine, and measure the new weights as far as that is needed."""
     safeguards = _Safeguards(setup, state)
     sums = yield from _planning_sums(setup, state, evaluation)
-    participants = taking_part(setup, state, sums, evaluation.silent)
+    participants = schedule.taking_part(setup, state, sums, evaluation.silent)
     this = _open_round(setup, state, participants, sums)
     planned, jobs = setup.strategy.plan(state.strategy, this)
     failpoint("round.planned", state.round + 1)
-    trained = yield from let_train(setup, state, jobs)
+    trained = yield from acceptance.let_train(setup, state, jobs)
     reports = trained.answers
     failpoint("round.trained", state.round + 1)
     defended = safeguards.defend(this, reports)
-    step = _combine(setup, planned, this, reports, defended)
+    step = Step(np.zeros(0))
+    if reports:
+        seen = [reports[i] for i in defended.seen]
+        step = setup.strategy.combine(planned, this, seen, defended.gram)
+        step = defended.step_on_originals(step)
+    state.strategy = planned if step.state is None else step.state
     failpoint("round.combined", state.round + 1)
     _advance(setup, state, step, reports)
     failpoint("round.advanced", state.round)
@@ -266,11 +249,11 @@ def _planning_sums(
     """
     if not setup.plans_from_measurements:
         return {}
-    missing = frozenset(drawn(setup, state, evaluation.silent)) - evaluation.asked
+    missing = frozenset(schedule.drawn(setup, state, evaluation.silent)) - evaluation.asked
     if not missing or setup.strategy.card.trains_on == "pooled":
         return evaluation.train
-    ask = replace(full_measure(setup, state.weights), splits=("train",), only=missing)
-    more = yield from measure(setup, state, ask)
+    ask = replace(schedule.full_measure(setup, state.weights), splits=("train",), only=missing)
+    more = yield from acceptance.measure(setup, state, ask)
     return {**evaluation.train, **more.train}
 
 
@@ -304,17 +287,6 @@ def _open_round(
     )
 
 
-def _combine(
-    setup: Setup, planned: State, this: Round, reports: Sequence[Report], defended: Defended
-) -> Step:
-    """Return the strategy's step on the reports as they were sent, with its new state."""
-    if not reports:
-        return Step(np.zeros(0), planned)
-    seen = [reports[i] for i in defended.seen]
-    step = defended.step_on_originals(setup.strategy.combine(planned, this, seen, defended.gram))
-    return step if step.state is not None else replace(step, state=planned)
-
-
 @np.errstate(over="ignore")  # a step that leaves float32 is taken back
 def _advance(setup: Setup, state: RunState, step: Step, reports: Sequence[Report]) -> None:
     """Move the weights: w ← w − scale · Σ c_k g_k, in client order and double precision.
@@ -336,8 +308,6 @@ def _advance(setup: Setup, state: RunState, step: Step, reports: Sequence[Report
             if report.control_change is not None:
                 vector += coefficient * report.control_change
         state.vectors[name] = vector.astype(np.float32)
-    if step.state is not None:
-        state.strategy = step.state
     state.round += 1
 
 
@@ -348,14 +318,14 @@ def _measure_new(setup: Setup, state: RunState) -> Exchange[Evaluation]:
         before = state.weights if state.average is None else state.average
         average = AVERAGE_DECAY * before + (1 - AVERAGE_DECAY) * state.weights
         state.average = average.astype(np.float32)
-        if may_be_served(setup, state.round):
+        if schedule.may_be_served(setup, state.round):
             models.append(state.average)
     if not all(np.isfinite(model).all() for model in models):
         raise BrokenModelError(f"round {state.round}: its weights are not finite")
-    ask = needed_measure(setup, state, *models)
+    ask = schedule.needed_measure(setup, state, *models)
     if ask is None:
         return Evaluation()
-    evaluation = yield from measure(setup, state, ask)
+    evaluation = yield from acceptance.measure(setup, state, ask)
     if setup.held_out in evaluation.complete:
         pooled = [Statistics.pooled(sums[setup.held_out]) for sums in evaluation.measured.answers]
         if len(models) > 1:
@@ -369,8 +339,8 @@ def _measure_new(setup: Setup, state: RunState) -> Exchange[Evaluation]:
 
 def _measure_again(setup: Setup, state: RunState) -> Exchange[Evaluation]:
     """Measure what was measured of these weights when their round ended."""
-    ask = needed_measure(setup, state, state.weights)
-    return Evaluation() if ask is None else (yield from measure(setup, state, ask))
+    ask = schedule.needed_measure(setup, state, state.weights)
+    return Evaluation() if ask is None else (yield from acceptance.measure(setup, state, ask))
 
 
 def _record(
@@ -391,32 +361,33 @@ def _record(
 
 def _serve(setup: Setup, state: RunState) -> Exchange[tuple[Served, Evaluation]]:
     """Apply the output rule and measure what is served."""
-    bank, last = state.bank, single(f"round {state.round}", state.weights)
+    name, serves = f"round {state.round}", setup.strategy.card.serves
+    bank, ask = state.bank, schedule.full_measure(setup, state.weights)
     if not bank and setup.output.rule in ("select", "mixture"):
-        evaluation = yield from measure(setup, state, full_measure(setup, state.weights))
+        evaluation = yield from acceptance.measure(setup, state, ask)
         sums = Statistics.pooled(evaluation.sums[setup.held_out])
-        bank = [Candidate(f"round {state.round}", state.weights, sums)]
+        bank = [Candidate(name, state.weights, sums)]
+    last = single(name, state.weights)
     served = choose(setup.output, last, bank, setup.summary.constraints)
-    serves = setup.strategy.card.serves
     if serves != "global":
         clients = tuple(sorted(setup.summary.counts))
         served = replace(served, names=served.names * len(clients), clients=clients)
     if serves == "personal":
-        evaluation = yield from measure(setup, state, full_measure(setup, state.weights))
-        return _personal(served, state), evaluation
-    if serves == "ensemble":
-        served = replace(served, kind="ensemble", weights=ensemble_shares(setup))
-        return served, (yield from measure(setup, state, full_measure(setup, served.members)))
-    if setup.output.rule == "threshold":
-        thresholds = yield from _fit_thresholds(setup, state)
-        served = replace(served, thresholds=thresholds)
-    request = Measure(tuple(served.members), setup.splits, thresholds=served.thresholds)
-    return served, (yield from measure(setup, state, request))
+        served = _personal(served, state)
+    elif serves == "ensemble":
+        served = replace(served, kind="ensemble", weights=schedule.ensemble_shares(setup))
+        ask = schedule.full_measure(setup, served.members)
+    else:
+        if setup.output.rule == "threshold":
+            thresholds = yield from _fit_thresholds(setup, state)
+            served = replace(served, thresholds=thresholds)
+        ask = Measure(tuple(served.members), setup.splits, thresholds=served.thresholds)
+    return served, (yield from acceptance.measure(setup, state, ask))
 
 
 def _fit_thresholds(setup: Setup, state: RunState) -> Exchange[Thresholds]:
     """Fit the groups' thresholds to the scores of the rows that choose."""
-    scored = yield from score(setup, Score(state.weights, (setup.held_out,)))
+    scored = yield from acceptance.score(setup, Score(state.weights, (setup.held_out,)))
     by_client = scored.answers[setup.held_out]
     histograms = (by_client[name].histogram.coarse(_THRESHOLDS) for name in sorted(by_client))
     return fit_thresholds(
