@@ -163,7 +163,7 @@ def difference(model: MLP, plan: Plan, ranges: Sequence[range], store: RowStore)
     """
     short = [rows[: 3 * plan.batch_size] for rows in ranges]
     works = works_for(model, plan, short)
-    ours = [w.start - o.update for w, o in zip(works, run_works(works, model, store), strict=True)]
+    ours = [w.start - u for w, u in zip(works, run_works(works, model, store), strict=True)]
     loop = sequential(model, plan, short, store)
     return max(float(np.abs(a - b).max()) for a, b in zip(ours, loop, strict=True))
 

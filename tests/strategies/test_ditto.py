@@ -67,8 +67,8 @@ def test_without_pull_a_client_trains_alone(federation, optimizer):
             rng = stream(0, "batches", round_, client.name, "personal")
             plan = setup.recipe.plan(round_, 3)
             work = Work(plan=plan, start=own, rows=rows, rng=rng)
-            (outcome,) = run_works([work], fed.model_of(setup), store)
-            own = own - outcome.update
+            (update,) = run_works([work], fed.model_of(setup), store)
+            own = own - update
         assert np.array_equal(result.served.members[k], own)
 
 

@@ -9,7 +9,7 @@ from training_naive import make_optimizer
 
 from mfairfl.models import Workspace
 from mfairfl.training.plan import Optimizer
-from mfairfl.training.trainer import make_rule
+from mfairfl.training.trainer import STEP_RULES
 
 WIDTH, STEPS = 64, 25
 ADAMW = [
@@ -39,7 +39,7 @@ def random_gradients(rows):
 
 
 def rule_for(settings, rows=1, width=WIDTH):
-    return make_rule(settings, (rows, width), Workspace())
+    return STEP_RULES[settings.name](settings, (rows, width), Workspace())
 
 
 def update_of(rule, row, start, end):

@@ -47,17 +47,17 @@ def by_hand(start, A, B):
 def test_a_step_is_that_of_all_rows_with_no_price_on_the_withheld(tables):
     tables = {"loss_table": A, "score_table": B} if tables is None else tables
     mine, store = work(logistic(3), Plan(epochs=1, batch_size=100, optimizer=SGD, **tables))
-    (outcome,) = run_works([mine], logistic(3), store)
+    (update,) = run_works([mine], logistic(3), store)
     given = tables.get("loss_table", np.ones((2, 2))), tables.get("score_table", np.zeros((2, 2)))
     gradient = by_hand(mine.start.astype(float), *given)
-    np.testing.assert_allclose(outcome.update, 0.1 * gradient, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(update, 0.1 * gradient, rtol=1e-5, atol=1e-7)
     # They do count: without them the step is another.
     kept = SHARD[2] < CELLS
     assert 10 < (~kept).sum() < 65
     other, (rows,) = RowStore.from_arrays([tuple(part[kept] for part in SHARD)], cells=CELLS)
     alone = Work(plan=mine.plan, start=mine.start, rows=rows, rng=np.random.default_rng(3))
     (without,) = run_works([alone], logistic(3), other)
-    assert np.abs(without.update - outcome.update).max() > 1e-3
+    assert np.abs(without - update).max() > 1e-3
 
 
 @pytest.mark.parametrize("hidden", [(4,), (8, 8)])
@@ -65,7 +65,7 @@ def test_a_step_is_that_of_all_rows_with_no_price_on_the_withheld(tables):
 def test_many_steps_equal_a_plain_loop_with_neutral_prices(hidden, tables):
     model, plan = MLP(3, hidden), Plan(epochs=4, batch_size=20, optimizer=SGD, **tables)
     mine, store = work(model, plan)
-    (outcome,) = run_works([mine], model, store)
+    (update,) = run_works([mine], model, store)
     neutral = {"loss_table": (1.0, 1.0), "score_table": (0.0, 0.0)}
     whole = Plan(
         epochs=4,
@@ -76,7 +76,7 @@ def test_many_steps_equal_a_plain_loop_with_neutral_prices(hidden, tables):
     theirs = Work(plan=whole, start=mine.start, rows=mine.rows, rng=np.random.default_rng(3))
     expected = naive_train(SHARD, hidden, theirs)
     assert np.abs(expected).max() > 0.02
-    np.testing.assert_allclose(outcome.update, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(update, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_moving_multipliers_neither_see_nor_price_them():
@@ -94,7 +94,7 @@ def test_moving_multipliers_neither_see_nor_price_them():
     plan = Plan(epochs=5, batch_size=32, optimizer=SGD, controller=controller)
     mine, store = work(model, plan)
     moving = Multipliers(controller, SEX, mine.rows)
-    (outcome,) = run_works([replace(mine, multipliers=moving)], model, store)
+    (update,) = run_works([replace(mine, multipliers=moving)], model, store)
 
     sizes = np.array([np.sum(cells == g) for g in (0, 1)])
     mu, seen = np.array([0.3, -0.2]), []
@@ -122,9 +122,9 @@ def test_moving_multipliers_neither_see_nor_price_them():
     started = Plan(epochs=5, batch_size=32, optimizer=SGD, score_table=begin)
     theirs = Work(plan=started, start=mine.start, rows=mine.rows, rng=np.random.default_rng(3))
     expected = naive_train(SHARD, (), theirs, after_epoch)
-    np.testing.assert_allclose(outcome.update, expected, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(outcome.multipliers, mu, rtol=1e-5)
-    np.testing.assert_allclose(outcome.gaps, seen[-1], rtol=1e-4)
+    np.testing.assert_allclose(update, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(moving.values, mu, rtol=1e-5)
+    np.testing.assert_allclose(moving.gaps, seen[-1], rtol=1e-4)
 
 
 def rows_told():

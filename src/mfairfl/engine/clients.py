@@ -10,7 +10,7 @@ local multipliers). They never leave it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +30,8 @@ from mfairfl.training.batches import RowStore
 from mfairfl.training.controller import Multipliers
 from mfairfl.training.execution import ThreadExecutor, steady_arithmetic
 from mfairfl.training.measure import Probe, logits, measure, score_sums
-from mfairfl.training.plan import GLOBAL, Job, Plan, Report
-from mfairfl.training.trainer import Outcome, Work, run_works
+from mfairfl.training.plan import GLOBAL, Job, Report
+from mfairfl.training.trainer import Work, run_works
 
 _KEEP = 2  # a server is never more than one completed round behind its clients
 
@@ -203,14 +203,14 @@ class LocalClients:
             for i, job in jobs
         }
         works = [_work(self._runs[i], asks[i], job, slots[i, job.client]) for i, job in jobs]
-        outcomes = self._executor.run(
+        updates = self._executor.run(
             lambda some: run_works(some, self._model, self._store),
             works,
             [work.plan.epochs * len(work.rows) for work in works],
         )
         answers: dict[int, dict[str, list[Report]]] = {i: {} for i in asks}
-        for (i, job), work, outcome in zip(jobs, works, outcomes, strict=True):
-            report = _report(job, work, outcome, slots[i, job.client])
+        for (i, job), work, update in zip(jobs, works, updates, strict=True):
+            report = _report(job, work, update, slots[i, job.client])
             answers[i].setdefault(job.client, []).extend([report] if job.send else [])
         for (i, client), after in slots.items():
             self._runs[i].slots.keep(asks[i].round, client, after)
@@ -242,37 +242,39 @@ def _work(run: RunRows, ask: Train, job: Job, slots: SlotValues) -> Work:
     )
 
 
-def _report(job: Job, work: Work, outcome: Outcome, slots: SlotValues) -> Report:
+def _report(job: Job, work: Work, update: np.ndarray, slots: SlotValues) -> Report:
     """Store what the client keeps; return what it sends."""
-    plan, change = job.plan, None
+    change = None
     if job.keep is not None:
-        slots[job.keep] = work.start - outcome.update
+        slots[job.keep] = work.start - update
     if job.keep_control is not None:
-        change = _control_change(plan, outcome)
+        change = _control_change(work, update)
         variate = slots.get(job.keep_control, np.zeros_like(change))
         slots[job.keep_control] = variate + change
-    slot = None if plan.controller is None else plan.controller.slot
-    if slot is not None and outcome.memory is not None:
-        slots[slot] = outcome.memory
-    return Report(
+    report = Report(
         client=job.client,
-        update=outcome.update,
-        steps=outcome.steps,
-        lr=plan.optimizer.lr,
-        # What a client keeps to itself the server does not see.
-        multipliers=() if slot else outcome.multipliers,
-        gaps=() if slot else outcome.gaps,
+        update=update,
+        steps=work.steps,
+        lr=job.plan.optimizer.lr,
         control_change=change,
     )
+    moved = work.multipliers
+    if moved is None:
+        return report
+    if moved.setting.slot is None:
+        return replace(report, multipliers=moved.values, gaps=moved.gaps)
+    slots[moved.setting.slot] = moved.memory  # what a client keeps the server does not see
+    return report
 
 
-def _control_change(plan: Plan, outcome: Outcome) -> np.ndarray:
+def _control_change(work: Work, update: np.ndarray) -> np.ndarray:
     """Return c_k⁺ − c_k = (w_t − w_k)/(steps·lr) − c (`strategies/scaffold.py`)."""
+    plan = work.plan
     if plan.optimizer.lr <= 0:
         raise ConfigError(
             "training.lr_final = 0: a control variate divides by the rate; give a rate > 0"
         )
-    drift = outcome.update / np.float32(outcome.steps * plan.optimizer.lr)
+    drift = update / np.float32(work.steps * plan.optimizer.lr)
     return np.asarray(drift if plan.linear is None else drift - plan.linear)
 
 

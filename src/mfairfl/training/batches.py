@@ -42,7 +42,7 @@ class RowStore:
         2·cell + label: the index into a flattened (cell, label) table.
     cells : int
         Number of intersectional cells C. Rows of cell C, if any, are trained on, but nothing is
-        told about them and no price is put on them: a silo withholds their cell.
+        disclosed about them and no price is put on them: a silo withholds their cell.
     codes : Tensor, int32 (N, g), optional
         Columns of very many categories as the numbers of the inputs that are 1 (`Inputs`).
     """
@@ -87,12 +87,12 @@ class RowStore:
         copied. Those of all shards have one layout.
         """
         inputs = [Inputs.of(X) for X, _, _ in shards]
-        codes = [one.codes for one in inputs]
+        codes = [shard.codes for shard in inputs]
         ends = np.cumsum([len(y) for _, y, _ in shards]).tolist()
         y = np.concatenate([y for _, y, _ in shards]).astype(np.int64)
         strata = 2 * np.concatenate([cell for _, _, cell in shards]).astype(np.int64) + y
         store = cls(
-            X=_joined([one.numbers for one in inputs], np.float32),
+            X=_joined([shard.numbers for shard in inputs], np.float32),
             y=torch.from_numpy(y.astype(np.float32)),
             strata=torch.from_numpy(strata),
             cells=cells,
@@ -139,7 +139,7 @@ def whole_lanes(count: int) -> int:
 def padded_batch(rows: int, batch_size: int) -> int:
     """Return the padded batch of a client: whole lanes, small for small clients.
 
-    A size of its own for each client would leave nobody to share a stack with: there are two to
+    If every client had a size of its own, no two could share a stack: there are two sizes to
     each doubling, 2ᵏ and 3·2ᵏ.
 
     Examples
@@ -188,10 +188,10 @@ class Deck:
         """Write the next batches of this epoch; the last may be smaller than the others."""
         size, first = self._batch, self._dealt * self._batch
         rows = self._order[first : first + len(index) * size]
-        whole, rest = divmod(len(rows), size)
+        full, remainder = divmod(len(rows), size)
         share = None if self._rng is not None else 1 / len(self._rows)
-        index[:whole, :size] = rows[: whole * size].reshape(whole, size)
-        weight[:whole, :size] = share or 1 / size
-        if rest:
-            index[whole, :rest] = rows[whole * size :]
-            weight[whole, :rest] = share or 1 / rest
+        index[:full, :size] = rows[: full * size].reshape(full, size)
+        weight[:full, :size] = share or 1 / size
+        if remainder:
+            index[full, :remainder] = rows[full * size :]
+            weight[full, :remainder] = share or 1 / remainder

@@ -5,87 +5,78 @@ Executes `plan.Controller`; the mathematics is in its docstring.
 
 from __future__ import annotations
 
-from collections.abc import Sized
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.constraints import Constraints
 from mfairfl.training.plan import Controller, adapted_gain, dead_zone
 
 
-@dataclass(slots=True)
 class Multipliers:
     """One job's multipliers on the move.
 
     Parameters
     ----------
     setting : Controller
-        What the plan says.
+        The plan's controller.
     attributes : tuple of Attribute
         The task's sensitive attributes.
     rows : range
         The client's training rows in the store.
     start : ndarray (3, J), optional
-        What the client holds from its last job: multipliers, gains, gaps.
+        What the client kept from its last job: multipliers, gains, gaps.
     """
 
-    setting: Controller
-    attributes: tuple[Attribute, ...]
-    rows: range
-    start: np.ndarray | None = None
-    _mu: np.ndarray = field(init=False)
-    _gain: np.ndarray = field(init=False)
-    _first: np.ndarray | None = field(init=False, default=None)
-    _latest: np.ndarray = field(init=False)
-    _counts: np.ndarray = field(init=False)
-    _constraints: Constraints = field(init=False)
+    def __init__(
+        self,
+        setting: Controller,
+        attributes: tuple[Attribute, ...],
+        rows: range,
+        start: np.ndarray | None = None,
+    ) -> None:
+        self.setting, self.rows = setting, rows
+        self._constraints = setting.goal.constraints(attributes)
+        count = len(self._constraints)
+        self._mu = np.asarray(setting.multipliers, dtype=np.float64)
+        self._gain, self._latest = np.ones(count), np.zeros(count)
+        if start is not None:
+            self._mu, self._gain, self._latest = start
+        self._first: np.ndarray | None = None
+        lengths = {"multipliers": len(self._mu), "step": len(setting.step)}
+        if setting.offset is not None:
+            lengths["offset"] = len(setting.offset)
+        for name, length in lengths.items():
+            if length != count:
+                raise ConfigError(
+                    f"controller.{name}: {length} numbers for {count} constraints; give one for "
+                    "each"
+                )
 
-    def begin(self, counts: np.ndarray, own: Statistics | None) -> None:
+    def begin(self, counts: np.ndarray, sums: Statistics | None) -> None:
         """Take what holds at the start of the job.
 
         Parameters
         ----------
         counts : ndarray (C, 2)
             The client's rows by (cell, label).
-        own : Statistics, optional
+        sums : Statistics, optional
             Its sums there, which `relative` steps are measured from; others need none.
         """
         setting = self.setting
-        self._constraints = setting.goal.constraints(self.attributes)
-        count = len(self._constraints)
-        if self.start is None:
-            self._mu = np.asarray(setting.multipliers, dtype=np.float64)
-            self._gain, self._latest = np.ones(count), np.zeros(count)
-        else:
-            self._mu, self._gain, self._latest = self.start
-        given: dict[str, Sized | None] = {
-            "multipliers": self._mu,
-            "step": setting.step,
-            "offset": setting.offset,
-        }
-        for name, numbers in given.items():
-            if numbers is not None and len(numbers) != count:
-                raise ConfigError(
-                    f"controller.{name}: {len(numbers)} numbers for {count} constraints; give one "
-                    "for each"
-                )
         used = counts if setting.counts is None else setting.counts
         self._counts = np.asarray(used, dtype=np.float64)
-        if setting.relative and own is not None:
-            self._first = self._constraints.gaps(own, setting.prices.driven_by)
+        if setting.relative and sums is not None:
+            self._first = self._constraints.gaps(sums, setting.prices.driven_by)
 
     def due(self, epoch: int) -> bool:
-        """Say whether the multipliers move after this epoch (counted from 1)."""
+        """Return whether the multipliers move after this epoch (counted from 1)."""
         return epoch % self.setting.every == 0
 
-    def move(self, own: Statistics) -> None:
+    def move(self, sums: Statistics) -> None:
         """μ ← [μ + gain · step · dead(offset + d − d₀)], within what a price may show."""
         setting = self.setting
-        gap = self._constraints.gaps(own, setting.prices.driven_by)
+        gap = self._constraints.gaps(sums, setting.prices.driven_by)
         if self._first is not None:
             gap = gap - self._first
         # A group the client does not have gives no evidence: only the offset counts then.

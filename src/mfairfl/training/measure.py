@@ -47,10 +47,10 @@ class Probe(NamedTuple):
 
 def measure(probes: Sequence[Probe], model: Model, store: RowStore) -> list[Statistics]:
     """Return loss, score and decision sums per (cell, label) for every probe."""
-    found: list[Statistics] = []
+    measured: list[Statistics] = []
     for part in _bounded(probes):
-        found += _statistics(_joined_logits(part, model, store), part, store)
-    return found
+        measured += _statistics(_joined_logits(part, model, store), part, store)
+    return measured
 
 
 def score_sums(
@@ -64,14 +64,14 @@ def score_sums(
         Whether one of a probe's models is drawn for each decision; else they answer with the
         mean of their probabilities.
     """
-    found = []
+    counted = []
     for part in _bounded(probes):
         for probe, scores in zip(part, _row_scores(part, model, store, drawn), strict=True):
             strata = store.strata[probe.rows.start : probe.rows.stop].numpy()
-            told = strata < 2 * store.cells
-            cells, y = strata[told] // 2, strata[told] % 2
-            found.append(ScoreSums.from_rows(scores[told], cells, y, size=store.cells))
-    return found
+            disclosed = strata < 2 * store.cells
+            cells, y = strata[disclosed] // 2, strata[disclosed] % 2
+            counted.append(ScoreSums.from_rows(scores[disclosed], cells, y, size=store.cells))
+    return counted
 
 
 def _row_scores(
@@ -82,10 +82,10 @@ def _row_scores(
         yield from map(RowScores.from_logits, logits(probes, model, store))
         return
     members = [_members(probe) for probe in probes]
-    single = [Probe(m, p.rows) for p, own in zip(probes, members, strict=True) for m in own]
-    each = iter(logits(single, model, store))
-    for probe, own in zip(probes, members, strict=True):
-        yield RowScores.of_mixture(np.stack([next(each).numpy() for _ in own]), _shares(probe))
+    single = [Probe(m, p.rows) for p, models in zip(probes, members, strict=True) for m in models]
+    z = iter(logits(single, model, store))
+    for probe, models in zip(probes, members, strict=True):
+        yield RowScores.of_mixture(np.stack([next(z).numpy() for _ in models]), _shares(probe))
 
 
 def logits(probes: Sequence[Probe], model: Model, store: RowStore) -> list[Tensor]:
@@ -134,36 +134,19 @@ def _joined_logits(probes: Sequence[Probe], model: Model, store: RowStore) -> Te
     Elementwise kernels round the tail of an array differently. Computed on as they are, these
     have no tail, so a row has the same bits wherever it stands.
     """
-    asked = [_MemberProbe(probe, r) for probe in probes for r in range(_models(probe))]
-    z = _evaluate(asked, model, store)
-    return z if len(asked) == len(probes) else _ensembles(z, probes)
-
-
-class _MemberProbe(NamedTuple):
-    """One model of a probe."""
-
-    probe: Probe
-    member: int
-
-    @property
-    def model(self) -> tuple[int, int]:
-        """What tells this model from others."""
-        return id(self.probe.weights), self.member
-
-    def write_to(self, out: np.ndarray) -> None:
-        """Copy the model's weights."""
-        vector = _members(self.probe)[self.member]
-        out[: len(vector)] = vector
+    members = [(probe, r) for probe in probes for r in range(_models(probe))]
+    z = _evaluate(members, model, store)
+    return z if len(members) == len(probes) else _ensembles(z, probes)
 
 
 @torch.no_grad()
-def _evaluate(asked: Sequence[_MemberProbe], model: Model, store: RowStore) -> Tensor:
+def _evaluate(members: Sequence[tuple[Probe, int]], model: Model, store: RowStore) -> Tensor:
     """Return the logits of each model on its rows, one after the other, float64, whole lanes."""
-    starts = np.array([one.probe.rows.start for one in asked], dtype=np.int64)
-    counts = np.array([len(one.probe.rows) for one in asked], dtype=np.int64)
+    starts = np.array([probe.rows.start for probe, _ in members], dtype=np.int64)
+    counts = np.array([len(probe.rows) for probe, _ in members], dtype=np.int64)
     places = np.cumsum(counts) - counts
     widths = np.array([padded_batch(count, BLOCK) for count in counts.tolist()], dtype=np.int64)
-    found = torch.zeros(whole_lanes(int(counts.sum())), dtype=torch.float64)
+    z = torch.zeros(whole_lanes(int(counts.sum())), dtype=torch.float64)
     workspace = Workspace()
     for width in np.unique(widths).tolist():
         owners, offsets = _blocks(np.where(widths == width, counts, 0), width)
@@ -174,15 +157,15 @@ def _evaluate(asked: Sequence[_MemberProbe], model: Model, store: RowStore) -> T
             size = np.minimum(width, counts[owner] - offset)
             index = torch.from_numpy(_padded_spans(starts[owner] + offset, size, width))
             inputs, codes = store.take(index, workspace), store.take_codes(index)
-            weights = _stacked([asked[i] for i in owner], model)
+            weights = _stacked([members[i] for i in owner], model)
             values, _ = model.forward(weights, inputs, workspace, codes)
             if owner[0] == owner[-1]:  # one client's: they lie one after the other
                 first, count = int(places[owner[0]] + offset[0]), int(size.sum())
-                found[first : first + count] = values.view(-1)[:count]
+                z[first : first + count] = values.view(-1)[:count]
             else:
                 place = _spans(places[owner] + offset, size)
-                found.numpy()[place] = values.numpy()[np.arange(width) < size[:, None]]
-    return found
+                z.numpy()[place] = values.numpy()[np.arange(width) < size[:, None]]
+    return z
 
 
 def _padded_spans(starts: np.ndarray, counts: np.ndarray, width: int) -> np.ndarray:
@@ -199,13 +182,13 @@ def _blocks(counts: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(np.arange(len(counts)), blocks), width * _spans(0 * blocks, blocks)
 
 
-def _stacked(asked: Sequence[_MemberProbe], model: Model) -> Tensor:
+def _stacked(members: Sequence[tuple[Probe, int]], model: Model) -> Tensor:
     """Return each block's weights, (S, m) in whole lanes; one model is not repeated."""
-    alike = len({one.model for one in asked}) == 1
-    stack = torch.zeros(1 if alike else len(asked), whole_lanes(model.size))
-    for row, one in zip(stack.numpy(), asked[: len(stack)], strict=True):
-        one.write_to(row)
-    return stack.expand(len(asked), -1)
+    alike = len({(id(probe.weights), r) for probe, r in members}) == 1
+    stack = torch.zeros(1 if alike else len(members), whole_lanes(model.size))
+    for row, (probe, r) in zip(stack.numpy(), members[: len(stack)], strict=True):
+        row[: model.size] = _members(probe)[r]
+    return stack.expand(len(members), -1)
 
 
 def _ensembles(z: Tensor, probes: Sequence[Probe]) -> Tensor:
@@ -213,18 +196,18 @@ def _ensembles(z: Tensor, probes: Sequence[Probe]) -> Tensor:
     models = np.array([_models(probe) for probe in probes])
     counts = np.array([len(probe.rows) for probe in probes], dtype=np.int64)
     before, after = (np.cumsum(n) - n for n in (models * counts, counts))
-    found = torch.zeros(whole_lanes(int(counts.sum())), dtype=torch.float64)
+    joint = torch.zeros(whole_lanes(int(counts.sum())), dtype=torch.float64)
     alike: dict[tuple[int, int], list[int]] = {}
     for i, probe in enumerate(probes):
         alike.setdefault((id(probe.weights), id(probe.shares)), []).append(i)
     for same in alike.values():
-        own, count = counts[same], int(counts[same].sum())
+        rows, count = counts[same], int(counts[same].sum())
         members = torch.zeros(int(models[same[0]]), whole_lanes(count), dtype=torch.float64)
         for r, member in enumerate(members):
-            member[:count] = z[_spans(before[same] + r * own, own)]
-        one = members[0] if len(members) == 1 else _ensemble(members, _shares(probes[same[0]]))
-        found[_spans(after[same], own)] = one[:count]
-    return found
+            member[:count] = z[_spans(before[same] + r * rows, rows)]
+        logit = members[0] if len(members) == 1 else _ensemble(members, _shares(probes[same[0]]))
+        joint[_spans(after[same], rows)] = logit[:count]
+    return joint
 
 
 def _ensemble(members: Tensor, shares: np.ndarray) -> Tensor:
@@ -239,7 +222,7 @@ def _statistics(z: Tensor, probes: Sequence[Probe], store: RowStore) -> list[Sta
     """Sum over the rows of each probe; a bin's rows are added in their order."""
     counts = np.array([len(probe.rows) for probe in probes], dtype=np.int64)
     rows = _spans(np.array([probe.rows.start for probe in probes], dtype=np.int64), counts)
-    count, bins = len(rows), 2 * store.cells + 2  # the last two are not told
+    count, bins = len(rows), 2 * store.cells + 2  # the last two are not disclosed
     strata = store.strata.numpy()[rows]
     place = bins * np.repeat(np.arange(len(probes)), counts) + strata
     score, loss = torch.sigmoid(z)[:count], torch.nn.functional.softplus(z)[:count]
@@ -270,7 +253,7 @@ def _decisions(
     rules = {id(p.thresholds): p.thresholds for p in probes if p.thresholds is not None}
     decided = (logit > 0).astype(np.float64)
     for key, rule in rules.items():
-        own = np.repeat([id(probe.thresholds) == key for probe in probes], counts)
-        cells = np.minimum(strata[own] // 2, len(rule.values) - 1)  # beyond: not told
-        decided[own] = rule.positive_probability(logit[own], cells)
+        here = np.repeat([id(probe.thresholds) == key for probe in probes], counts)
+        cells = np.minimum(strata[here] // 2, len(rule.values) - 1)  # beyond: not disclosed
+        decided[here] = rule.positive_probability(logit[here], cells)
     return decided

@@ -29,7 +29,7 @@ def as_table(values: np.ndarray) -> Table2:
 GLOBAL = "global"
 """The start of a job that begins at the server's weights."""
 
-_STRICT = {"extra": "forbid", "arbitrary_types_allowed": True}  # for whoever reads them from text
+_STRICT = {"extra": "forbid", "arbitrary_types_allowed": True}  # where they are read from text
 
 _GROWTH = 1.2  # Rprop's factors are ½ and 1.2 (Riedmiller & Braun, 1993)
 
@@ -37,10 +37,9 @@ PERSONAL = "personal"
 """The slot a client's own model is kept in, where each client is served its own."""
 
 
-def _require(holds: bool, settings: object, name: str, rule: str) -> None:
+def _require(holds: bool, name: str, rule: str, value: object) -> None:
     if not holds:
-        kind, value = type(settings).__name__.lower(), getattr(settings, name)
-        raise ConfigError(f"{kind}.{name} must {rule}, not {value}")
+        raise ConfigError(f"{name} must {rule}, not {value}")
 
 
 def _is_count(value: float) -> bool:
@@ -67,10 +66,12 @@ class Optimizer:
 
     def __post_init__(self) -> None:
         for name in ("lr", "weight_decay"):  # a schedule may end at rate 0
-            _require(0 <= getattr(self, name) < math.inf, self, name, "be a number ≥ 0")
+            value = getattr(self, name)
+            _require(0 <= value < math.inf, f"optimizer.{name}", "be a number ≥ 0", value)
         for name in ("momentum", "beta1", "beta2"):
-            _require(0 <= getattr(self, name) < 1, self, name, "lie in [0, 1)")
-        _require(0 < self.eps < math.inf, self, "eps", "be a number > 0")
+            value = getattr(self, name)
+            _require(0 <= value < 1, f"optimizer.{name}", "lie in [0, 1)", value)
+        _require(0 < self.eps < math.inf, "optimizer.eps", "be a number > 0", self.eps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +98,7 @@ class Prices:
 
     def __post_init__(self) -> None:
         for name, value in (("cap", self.cap), ("counter_cap", self.counter_cap)):
-            if not value >= 0:
-                raise ConfigError(f"strategy.prices.{name} must be at least 0, not {value}")
+            _require(value >= 0, f"strategy.prices.{name}", "be at least 0", value)
 
     def tables(
         self,
@@ -157,8 +157,8 @@ class Controller:
     slot: str | None = None
 
     def __post_init__(self) -> None:
-        _require(_is_count(self.every), self, "every", "be a whole number ≥ 1")
-        _require(0 <= self.shrink <= 1, self, "shrink", "lie in [0, 1]")
+        _require(_is_count(self.every), "controller.every", "be a whole number ≥ 1", self.every)
+        _require(0 <= self.shrink <= 1, "controller.shrink", "lie in [0, 1]", self.shrink)
 
 
 def dead_zone(gaps: np.ndarray, alpha: float) -> np.ndarray:
@@ -223,9 +223,10 @@ class Plan:
     controller: Controller | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size"):
-            _require(_is_count(getattr(self, name)), self, name, "be a whole number ≥ 1")
-        _require(0 <= self.proximal < math.inf, self, "proximal", "be a number ≥ 0")
+        for name, count in (("epochs", self.epochs), ("batch_size", self.batch_size)):
+            _require(_is_count(count), f"plan.{name}", "be a whole number ≥ 1", count)
+        proximal = self.proximal
+        _require(0 <= proximal < math.inf, "plan.proximal", "be a number ≥ 0", proximal)
 
     def steps(self, rows: int) -> int:
         """Return how many steps training on this many rows takes.
@@ -330,12 +331,11 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name in ("local_epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"training.{name} must be at least 1, not {getattr(self, name)}")
+            value = getattr(self, name)
+            _require(value >= 1, f"training.{name}", "be at least 1", value)
         for name in ("lr", "lr_final", "weight_decay", "momentum"):
             value = getattr(self, name)
-            if not (np.isfinite(value) and value >= 0):
-                raise ConfigError(f"training.{name} must be a number ≥ 0, not {value}")
+            _require(0 <= value < math.inf, f"training.{name}", "be a number ≥ 0", value)
         if self.optimizer == "adamw" and self.lr * self.weight_decay >= 1:
             raise ConfigError(
                 f"training.lr · training.weight_decay = {self.lr * self.weight_decay:g} must stay "
@@ -358,9 +358,5 @@ class Recipe:
             weight_decay=self.weight_decay,
             momentum=self.momentum,
         )
-        base: dict[str, Any] = {
-            "epochs": self.local_epochs,
-            "batch_size": self.batch_size,
-            "optimizer": optimizer,
-        }
-        return Plan(**(base | changes))
+        plan = Plan(epochs=self.local_epochs, batch_size=self.batch_size, optimizer=optimizer)
+        return replace(plan, **changes)

@@ -109,16 +109,11 @@ class _Gradient:
         out[:] = self._total.numpy()[row, : len(end)]
 
 
-_RULES: dict[str, Callable[[Optimizer, tuple[int, int], Workspace], StepRule]] = {
+STEP_RULES: dict[str, Callable[[Optimizer, tuple[int, int], Workspace], StepRule]] = {
     "adamw": _AdamW,
     "sgd": _SGD,
     "gradient": _Gradient,
 }
-
-
-def make_rule(settings: Optimizer, shape: tuple[int, int], workspace: Workspace) -> StepRule:
-    """Return the rule for a stack of weights, (rows, width)."""
-    return _RULES[settings.name](settings, shape, workspace)
 
 
 _CHUNK = 32  # steps whose row numbers are laid out at once: bounds memory, costs nothing
@@ -138,21 +133,17 @@ class Work:
     linear: np.ndarray | None = None
     multipliers: Multipliers | None = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What a work ended in: its update (start − end, or the gradient) and number of steps."""
-
-    update: np.ndarray
-    steps: int
-    multipliers: tuple[float, ...] = ()
-    gaps: tuple[float, ...] = ()
-    memory: np.ndarray | None = None
+    @property
+    def steps(self) -> int:
+        """The number of optimiser steps."""
+        return self.plan.steps(len(self.rows))
 
 
-def run_works(works: Sequence[Work], model: Model, store: RowStore) -> list[Outcome]:
-    """Train every work and return the outcomes in the same order."""
-    outcomes: dict[int, Outcome] = {}
+def run_works(works: Sequence[Work], model: Model, store: RowStore) -> list[np.ndarray]:
+    """Train every work; return the updates (start − end, or the gradient) in the same order.
+
+    The multipliers of a work end where its training left them.
+    """
     # One piece of memory for all updates: many small ones cost more than what is written there.
     updates = np.empty((len(works), model.size), np.float32)
     workspace = Workspace()
@@ -162,13 +153,13 @@ def run_works(works: Sequence[Work], model: Model, store: RowStore) -> list[Outc
         deck = Deck(work.rows, work.plan.batch_size, rng)
         stacks.setdefault(_stack_key(work, deck), []).append((i, deck))
     for members in stacks.values():
-        members.sort(key=lambda member: -_steps(works[member[0]]))
+        members.sort(key=lambda member: -works[member[0]].steps)
         for part in _evenly(members, min(_MAX_STACK, _MAX_ROWS // members[0][1].width or 1)):
             stack = _Stack([(works[i], deck) for i, deck in part], model, store, workspace)
             stack.run()
             for row, (i, _) in enumerate(part):
-                outcomes[i] = stack.outcome(row, updates[i])
-    return [outcomes[i] for i in range(len(works))]
+                stack.write_update(row, updates[i])
+    return list(updates)
 
 
 def _evenly(members: list[tuple[int, Deck]], most: int) -> Iterator[list[tuple[int, Deck]]]:
@@ -176,10 +167,6 @@ def _evenly(members: list[tuple[int, Deck]], most: int) -> Iterator[list[tuple[i
     parts = -(-len(members) // most)
     for i in range(parts):
         yield members[i * len(members) // parts : (i + 1) * len(members) // parts]
-
-
-def _steps(work: Work) -> int:
-    return work.plan.steps(len(work.rows))
 
 
 def _stack_key(work: Work, deck: Deck) -> tuple[object, ...]:
@@ -231,14 +218,15 @@ class _Stack:
         self._works = [work for work, _ in members]
         self._decks = [deck for _, deck in members]
         self._model, self._store, self._workspace = model, store, workspace
-        self._steps = [_steps(work) for work in self._works]
+        self._steps = [work.steps for work in self._works]
         shape = len(members), whole_lanes(model.size)
         self._weights = workspace.buffer(("weights", 0), shape).zero_()
         for row, work in zip(self._weights.numpy(), self._works, strict=True):
             row[: model.size] = work.start
         self._gradient = workspace.buffer(("slopes", 0), shape).zero_()
         self._now = self._weights, self._gradient  # of the jobs that still take steps
-        self._rule = make_rule(self._works[0].plan.optimizer, shape, workspace)
+        optimizer = self._works[0].plan.optimizer
+        self._rule = STEP_RULES[optimizer.name](optimizer, shape, workspace)
         self._optional_terms(shape[1])
 
     def _optional_terms(self, width: int) -> None:
@@ -291,9 +279,9 @@ class _Stack:
         parts = [rows, torch.from_numpy(weight), self._store.y[rows]]
         if priced:
             parts.append(self._store.strata[rows])
-        for step, each in enumerate(zip(*(part.unbind() for part in parts), strict=True), first):
+        for step, tensors in enumerate(zip(*(p.unbind() for p in parts), strict=True), first):
             active = self._active(step)
-            yield _Batches(*(one[:active] for one in each))
+            yield _Batches(*(tensor[:active] for tensor in tensors))
 
     def _step(self, step: int, batch: _Batches) -> None:
         active = len(batch.rows)
@@ -323,13 +311,13 @@ class _Stack:
     def _begin_moving(self) -> None:
         """Start the multipliers of the jobs whose multipliers move."""
         relative = [i for i, moving in self._moving.items() if moving.setting.relative]
-        own = dict(zip(relative, self._measured(relative), strict=True))
+        measured = dict(zip(relative, self._measured(relative), strict=True))
         for i, moving in self._moving.items():
-            moving.begin(self._store.counts(moving.rows), own.get(i))
+            moving.begin(self._store.counts(moving.rows), measured.get(i))
             self._reprice(i)
 
     def _end_of_epoch(self, step: int, active: int) -> None:
-        """Let the jobs' multipliers move whose epoch count says so."""
+        """Move the multipliers of the jobs whose epoch count says so."""
         due = []
         for i, moving in self._moving.items():
             epoch, more = divmod(step + 1, self._decks[i].batches or 1)
@@ -337,8 +325,8 @@ class _Stack:
                 due.append(i)
         if not due:
             return
-        for i, own in zip(due, self._measured(due), strict=True):
-            self._moving[i].move(own)
+        for i, sums in zip(due, self._measured(due), strict=True):
+            self._moving[i].move(sums)
             self._reprice(i)
 
     def _measured(self, jobs: Sequence[int]) -> list[Statistics]:
@@ -355,16 +343,8 @@ class _Stack:
             self._loss[i] = torch.from_numpy(base[0] + _flat(loss, cells, 0.0))
             self._score[i] = torch.from_numpy(base[1] + _flat(score, cells, 0.0))
 
-    def outcome(self, i: int, update: np.ndarray) -> Outcome:
-        """Return what a job ended in, its update written to memory of the caller's."""
-        work, end = self._works[i], self._weights.numpy()[i, : self._model.size]
+    def write_update(self, i: int, update: np.ndarray) -> None:
+        """Write a job's update to memory of the caller's."""
+        start, end = self._works[i].start, self._weights.numpy()[i, : self._model.size]
         with np.errstate(over="ignore", invalid="ignore"):  # the server sees what is not finite
-            self._rule.update(i, np.asarray(work.start, np.float32), end, out=update)
-        moving = work.multipliers
-        return Outcome(
-            update=update,
-            steps=self._steps[i],
-            multipliers=() if moving is None else moving.values,
-            gaps=() if moving is None else moving.gaps,
-            memory=None if moving is None else moving.memory,
-        )
+            self._rule.update(i, np.asarray(start, np.float32), end, out=update)
