@@ -19,7 +19,7 @@ from mfairfl.deployment.settings import AuditRequest, load_federation
 from mfairfl.deployment.silo_app import app
 from mfairfl.errors import ConfigError, FederationError
 from mfairfl.flower.records import from_records
-from mfairfl.report.audit.build import build_audit
+from mfairfl.report.audit_document import build_audit
 from mfairfl.report.document import Document
 from mfairfl.silo.policy import Disclosure, Policy
 

@@ -24,7 +24,7 @@ from mfairfl.deployment.federation_audit import load_request
 from mfairfl.deployment.local import nodes, servers, write_deployment
 from mfairfl.deployment.settings import load_federation
 from mfairfl.deployment.superlink import SuperLink, revoke_key
-from mfairfl.report.audit.build import build_audit
+from mfairfl.report.audit_document import build_audit
 from mfairfl.runs.config import make_config
 from mfairfl.runs.record import RunRecord
 

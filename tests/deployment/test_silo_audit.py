@@ -10,7 +10,7 @@ from audit_silos import CONSENT, SILOS, Silos, policy, pooled, predictions, writ
 from mfairfl.coordinator.audit import gather_counts
 from mfairfl.deployment.federation_audit import build_silo_audit, terms_of
 from mfairfl.deployment.settings import AuditRequest
-from mfairfl.report.audit.build import build_audit
+from mfairfl.report.audit_document import build_audit
 
 REQUEST = AuditRequest(
     sensitive=("sex", "race"),

@@ -10,7 +10,7 @@ import numpy as np
 
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.results import Measured, Section, Slice
-from mfairfl.report.audit.build import build_audit
+from mfairfl.report.audit_document import build_audit
 from mfairfl.report.audit_settings import AuditFacts, AuditMeaning, AuditSettings, AuditSource
 from mfairfl.report.document import (
     Change,

@@ -17,7 +17,7 @@ from mfairfl.deployment.settings import AuditRequest, load_federation
 from mfairfl.deployment.superlink import Follower, submit_and_follow
 from mfairfl.errors import ConfigError, first_problem
 from mfairfl.files import write_atomically
-from mfairfl.report.audit.build import build_audit
+from mfairfl.report.audit_document import build_audit
 from mfairfl.report.audit_settings import AuditMeaning, AuditSource
 from mfairfl.report.document import Document
 from mfairfl.runs.record import RunRecord

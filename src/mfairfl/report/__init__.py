@@ -4,15 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mfairfl.report.build import build_report
     from mfairfl.report.card import model_card
+    from mfairfl.report.run_document import build_report
     from mfairfl.report.write import write_report
 
 __all__ = ["build_report", "model_card", "write_report"]
 
 # Imported when first used: whoever wants the document alone need not wait for the rest.
 _HOME = {
-    "build_report": "mfairfl.report.build",
+    "build_report": "mfairfl.report.run_document",
     "model_card": "mfairfl.report.card",
     "write_report": "mfairfl.report.write",
 }

@@ -19,7 +19,7 @@ def csv_tables(document: Document) -> dict[str, str]:
     Examples
     --------
     >>> from mfairfl.fairness.audit_counts import AuditCounts
-    >>> from mfairfl.report.audit.build import build_audit
+    >>> from mfairfl.report.audit_document import build_audit
     >>> from mfairfl.report.audit_settings import AuditSettings
     >>> rows = AuditCounts.from_rows(None, [1, 0], sensitive_features={"sex": ["F", "M"]})
     >>> sorted(csv_tables(build_audit(rows, AuditSettings())))

@@ -39,7 +39,7 @@ def summary(document: Document) -> str:
     Examples
     --------
     >>> from mfairfl.fairness.audit_counts import AuditCounts
-    >>> from mfairfl.report.audit.build import build_audit
+    >>> from mfairfl.report.audit_document import build_audit
     >>> from mfairfl.report.audit_settings import AuditSettings, AuditSource
     >>> rows = AuditCounts.from_rows(None, [1, 0], sensitive_features={"sex": ["F", "M"]})
     >>> print(summary(build_audit(rows, AuditSettings())).splitlines()[0])

@@ -30,7 +30,7 @@ from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness.arrays import named_columns
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
-from mfairfl.report.audit.build import build_audit
+from mfairfl.report.audit_document import build_audit
 from mfairfl.report.audit_settings import (
     ALL,
     AuditFacts,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mfairfl.fairness.results import Measured, MetricTable, Section
 from mfairfl.report.audit_settings import NOT_STATED, AuditSettings
-from mfairfl.report.cost import cost_sentence
+from mfairfl.report.changes import cost_sentence
 from mfairfl.report.document import Change, Headline, Judgement, RowFacts
 from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.verdict import VerdictTerms, judge, verdict_sentence

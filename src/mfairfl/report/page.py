@@ -76,7 +76,7 @@ def render(document: Document) -> Markup:
     Examples
     --------
     >>> from mfairfl.fairness.audit_counts import AuditCounts
-    >>> from mfairfl.report.audit.build import build_audit
+    >>> from mfairfl.report.audit_document import build_audit
     >>> from mfairfl.report.audit_settings import AuditSettings
     >>> rows = AuditCounts.from_rows(None, [1, 0], sensitive_features={"sex": ["F", "M"]})
     >>> "not legal advice" in render(build_audit(rows, AuditSettings()))

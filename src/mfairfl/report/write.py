@@ -94,9 +94,9 @@ def write_report(
     'report.html'
     """
     # Loaded here: mistakes in `out` are reported before.
-    from mfairfl.report.build import build_report  # noqa: PLC0415
     from mfairfl.report.card import model_card  # noqa: PLC0415
     from mfairfl.report.page import render  # noqa: PLC0415
+    from mfairfl.report.run_document import build_report  # noqa: PLC0415
 
     files = None if out is None else report_files(out)
     report = build_report(runs, references=references)

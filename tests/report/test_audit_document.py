@@ -18,7 +18,7 @@ from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness import Interval, verdict
 from mfairfl.fairness.audit_counts import AuditCounts
-from mfairfl.report.audit.build import build_audit
+from mfairfl.report.audit_document import build_audit
 from mfairfl.report.audit_settings import AuditSettings
 from mfairfl.report.document import NOTICE, Document
 from mfairfl.runs.evaluation import evaluate_rows

@@ -1,1 +1,0 @@
-"""The audit of any model's decisions: from counts to tables, bounds, drift and files."""
