@@ -16,12 +16,11 @@ from sklearn.metrics import log_loss, roc_auc_score
 import mfairfl
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.fairness import Interval, verdict
+from mfairfl.fairness import Interval, MetricTable, verdict
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.report.audit_document import build_audit
 from mfairfl.report.audit_settings import AuditSettings
 from mfairfl.report.document import NOTICE, Document
-from mfairfl.runs.evaluation import evaluate_rows
 
 SEX = Attribute("sex", ("F", "M"))
 
@@ -89,10 +88,13 @@ def test_the_numbers_are_those_of_a_run():
         rows.assign(site=site), label="y", prediction="d", score="score", sensitive="sex",
         client="site",
     )  # fmt: skip
-    run = evaluate_rows(
-        rows.y, probabilities=rows.score, decisions=rows.d, cells=(rows.sex == "M").astype(int),
-        attributes=[SEX], clients=site,
-    )  # fmt: skip
+    run = MetricTable.from_predictions(
+        rows.y,
+        rows.d,
+        sensitive_features={"sex": rows.sex},
+        clients=site,
+        probabilities=rows.score,
+    )
     found = values(document)
     assert found == run.overall
     assert document.constant_classifier == run.constant_classifier

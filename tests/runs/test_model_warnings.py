@@ -11,7 +11,6 @@ import mfairfl
 from mfairfl.data import Attribute, Inputs
 from mfairfl.fairness import MetricTable, Tally
 from mfairfl.fairness.scores import RowScores, ScoreSums
-from mfairfl.runs.evaluation import evaluate_rows
 from mfairfl.runs.outcome import AdviceSettings, model_warnings
 from mfairfl.testing import people, people_federation
 
@@ -31,12 +30,11 @@ def warnings_about(y, decisions, p, asked, majority=None):
     cells = np.arange(len(y)) % 2
     labels = y if majority is None else np.full(len(y), majority)
     common = Tally.from_predictions(labels, labels, sensitive_features=cells)
-    found = evaluate_rows(
-        y, probabilities=p, decisions=decisions, cells=cells, attributes=[SEX], majority=common
-    )
     groups = {"sex": np.array(SEX.groups)[cells]}
     tally = Tally.from_predictions(y, decisions, sensitive_features=groups)
-    return model_warnings(found, tally, asked, rows="test rows")
+    sums = ScoreSums.from_rows(RowScores.from_probabilities(p), cells, y, size=2)
+    table = MetricTable.from_tally(tally, scores={"all": sums}, majority=common)
+    return model_warnings(table, tally, asked, rows="test rows")
 
 
 def rows(n=1000, base=0.3, signal=1.5, seed=0):

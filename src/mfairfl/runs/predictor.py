@@ -24,11 +24,10 @@ from mfairfl.fairness.scores import RowScores
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS
 from mfairfl.runs.directory import RunDirectory
-from mfairfl.runs.evaluation import MeasuredRows, measure_predictions
 from mfairfl.runs.module import ServedModule
 from mfairfl.runs.prepare import ModuleFactory
 from mfairfl.runs.record import RunRecord
-from mfairfl.runs.rows import ReadRows, read_rows
+from mfairfl.runs.rows import MeasuredRows, ReadRows, measure_predictions, read_rows
 
 _WRITTEN = ("row", "score", "decision", "favourable")
 

@@ -21,15 +21,12 @@ from mfairfl import __version__
 from mfairfl.data import SPLITS, Federation, Split, Task
 from mfairfl.data.values import DocumentedModel
 from mfairfl.errors import ConfigError, RunDirectoryError
-from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.results import MetricTable
-from mfairfl.fairness.scores import RowScores, ScoreSums
-from mfairfl.fairness.tally import Tally
+from mfairfl.fairness.scores import RowScores
 from mfairfl.files import write_atomically
 from mfairfl.references import FittedReference, PooledRows, ReferenceName, reference_settings
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.directory import RunDirectory
-from mfairfl.runs.evaluation import MeasuredRows
 from mfairfl.runs.outcome import library_versions
 from mfairfl.runs.record import (
     DataFacts,
@@ -41,6 +38,7 @@ from mfairfl.runs.record import (
     read_json,
     validated,
 )
+from mfairfl.runs.rows import MeasuredRows, measure_rows
 from mfairfl.runs.side_by_side import different_rows
 
 _FILE = "reference.json"
@@ -120,20 +118,20 @@ def fit_on_rows_of(run: RunRecord, names: Sequence[ReferenceName]) -> list[Refer
     if not names:
         return []
     sections = ("seed", "data", "task", "clients", "fairness")
-    given = {key: run.config[key] for key in sections} | {"output": {"rule": "threshold"}}
-    config = make_config(given, "the first run's configuration")
+    settings = {key: run.config[key] for key in sections} | {"output": {"rule": "threshold"}}
+    config = make_config(settings, "the first run's configuration")
     if config.data.name is None and config.data.csv is None:
-        raise ConfigError("references: the first run's rows are not on file; leave references out")
+        raise ConfigError("references: the first run's rows are not on file; remove references")
     with TemporaryDirectory() as folder:
-        found = fit_references(
+        records = fit_references(
             [ReferenceRequest(name=n, config=config, out=Path(folder) / n) for n in names]
         )
-    if key := different_rows(run, found[0]):
+    if key := different_rows(run, records[0]):
         raise ConfigError(
             f"the first run and its file today: measured on different rows ({key} differs); train "
             "both on the same data, split and seed"
         )
-    return found
+    return records
 
 
 def fit_references(requests: Sequence[ReferenceRequest]) -> list[ReferenceRecord]:
@@ -151,21 +149,23 @@ def fit_references(requests: Sequence[ReferenceRequest]) -> list[ReferenceRecord
 
 def _kept(request: ReferenceRequest, rows: PooledRows) -> ReferenceRecord:
     """Return what the folder holds, or fit the reference and keep it there."""
-    settings = _settings(request, rows.federation)
-    identity = _identity(request.name, settings, rows.federation)
+    federation = rows.federation
+    settings = _settings(request, federation)
+    split = [federation.scheme, federation.seed, dict(federation.options)]
+    same_rows = [federation.sha256, federation.task.model_dump(mode="json"), *split]
+    text = json.dumps([request.name, settings, same_rows, __version__], sort_keys=True)
+    identity = hashlib.sha256(text.encode()).hexdigest()
     directory = RunDirectory(request.out)
     with directory.locked():
         if not (directory.path / _FILE).exists():
-            record = _fitted(request, rows, settings=settings, identity=identity)
-            record.write(directory.path)
-            return record
-        found = ReferenceRecord.read(directory.path)
-    if found.identity != identity:
+            _fitted(request, rows, settings=settings, identity=identity).write(directory.path)
+        record = ReferenceRecord.read(directory.path)
+    if record.identity != identity:
         raise RunDirectoryError(
             f"{directory.path}: holds another reference (other data, settings or version of "
             "mfairfl); choose another --out or delete the folder"
         )
-    return found
+    return record
 
 
 def _fitted(
@@ -180,10 +180,10 @@ def _fitted(
     measured = {
         split: _measured(fitted, rows, split) for split in SPLITS if len(federation.pooled(split))
     }
-    tallies = {split: one.tally for split, one in measured.items()}
+    tallies = {split: part.tally for split, part in measured.items()}
     stored = {
-        split: StoredTable.of(rows.table(majority=tallies["train"]))
-        for split, rows in measured.items()
+        split: StoredTable.of(part.table(majority=tallies["train"]))
+        for split, part in measured.items()
     }
     facts = FederationFacts.of(federation)
     return ReferenceRecord(
@@ -204,41 +204,29 @@ def _fitted(
 
 
 def _settings(request: ReferenceRequest, federation: Federation) -> dict[str, Any]:
-    found = reference_settings(request.name)
+    settings = reference_settings(request.name)
     if request.name == "boosting-threshold":
         goal = request.config.goal(tuple(a.name for a in federation.attributes))
-        found |= {
+        settings |= {
             "notions": list(goal.notions),
             "attributes": list(goal.attributes or ()),
             "intersections": goal.intersections,
             "tolerance": request.config.output_rule().tolerance,
         }
-    return found
-
-
-def _identity(name: str, settings: dict[str, Any], federation: Federation) -> str:
-    given = [federation.scheme, federation.seed, dict(federation.options)]
-    rows = [federation.sha256, federation.task.model_dump(mode="json"), *given]
-    text = json.dumps([name, settings, rows, __version__], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return settings
 
 
 def _measured(fitted: FittedReference, rows: PooledRows, split: Split) -> MeasuredRows:
     """Count decisions and sum scores client by client, as clients do for a run."""
     federation, shard = rows.federation, rows.federation.pooled(split)
-    size = Cells(federation.attributes).size
     logits = fitted.logits(rows.table.X.iloc[shard.rows])
-    chances = fitted.chances(logits, shard.cells)
-    counts, scores, start = [], {}, 0
-    for client in federation.clients:
-        own = slice(start, start := start + len(client.shard(split)))
-        cells, y, chance = shard.cells[own], shard.y[own], chances[own]
-        place = cells.astype(np.intp) * 2 + y
-        sums = [np.bincount(place, part, 2 * size) for part in (1 - chance, chance)]
-        counts.append(np.stack(sums, axis=-1).reshape(size, 2, 2))
-        found = RowScores.from_logits(logits[own])
-        scores[client.name] = ScoreSums.from_rows(found, cells, y, size=size)
-    all_counts = np.array(counts)
-    # Randomised thresholds give expected counts.
-    exact = all_counts.astype(np.int64) if fitted.thresholds is None else all_counts
-    return MeasuredRows(tally=Tally(exact, tuple(scores), federation.attributes), scores=scores)
+    names = [client.name for client in federation.clients]
+    return measure_rows(
+        shard.y,
+        fitted.chances(logits, shard.cells),
+        RowScores.from_logits(logits),
+        cells=shard.cells.astype(np.intp),
+        clients=np.repeat(names, [len(client.shard(split)) for client in federation.clients]),
+        attributes=federation.attributes,
+        names=names,
+    )

@@ -1,9 +1,9 @@
-"""Raw rows and a run: read as its model reads them, or divided as they were for its training."""
+"""Raw rows and a run: read as its model reads them, divided as for its training, measured."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
 from typing import Any
 
@@ -14,17 +14,24 @@ from numpy.typing import NDArray
 from mfairfl.data import (
     MISSING,
     SPLITS,
+    Attribute,
     Encoder,
     Inputs,
     Task,
     features_frame,
     partition,
     read_frame,
+    table_from_frame,
 )
-from mfairfl.data.columns import columns_of
+from mfairfl.data.coding import label_codes
+from mfairfl.data.columns import Column, columns_of
 from mfairfl.data.files import FileContent, read_file
 from mfairfl.data.table import table_from_content
 from mfairfl.errors import DataError, MfairflError
+from mfairfl.fairness import Tally
+from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.results import MetricTable
+from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.runs.record import FederationFacts, RunRecord
 
 _SHOWN_VALUES = 3  # unseen values that a note names
@@ -175,3 +182,121 @@ def splits_of_rows(
     for split in SPLITS:
         splits[places[federation.pooled(split).rows]] = split
     return splits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredRows:
+    """Predictions on labelled rows, counted and summed.
+
+    Attributes
+    ----------
+    tally
+        Labels and decisions; expected counts if decisions are random.
+    scores
+        Sums and counts of each client's scores.
+    randomised
+        Whether a score is the chance of a favourable decision of a model that is drawn.
+    """
+
+    tally: Tally
+    scores: Mapping[str, ScoreSums]
+    randomised: bool = False
+
+    def table(self, *, majority: Tally | None = None) -> MetricTable:
+        """Return every number; `majority` as in `MetricTable.from_tally`."""
+        return MetricTable.from_tally(
+            self.tally, scores=self.scores, randomised=self.randomised, majority=majority
+        )
+
+
+def measure_predictions(
+    frame: pd.DataFrame,
+    task: Task,
+    chance: NDArray[np.float64],
+    scores: RowScores,
+    *,
+    randomised: bool = False,
+    name: str = "the frame",
+) -> MeasuredRows | None:
+    """Measure predictions on the rows that have a label.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Raw rows. Sensitive and client columns that are absent are not compared.
+    task : Task
+        What label, groups and clients are.
+    chance : ndarray (n,)
+        Probability of a favourable decision; 0 or 1 unless decisions are random.
+    scores : RowScores
+        What the decisions were made from.
+    randomised : bool
+        As in `MeasuredRows`.
+    name : str
+        What error messages call the rows.
+
+    Returns
+    -------
+    MeasuredRows or None
+        None if no row has a label.
+    """
+    if task.label not in frame:
+        return None
+    column = Column(name, frame[task.label], task.rules(task.label))
+    labelled = ~column.missing
+    if task.client is not None and task.client in frame:  # a row without one belongs to no client
+        labelled &= ~Column(name, frame[task.client], task.rules(task.client)).missing
+    if not labelled.any():
+        return None
+    meaning = label_codes(column.levels, task)
+    frame, labels = frame[labelled], column.texts[labelled]
+    for text in labels:
+        if text not in meaning:
+            raise DataError(
+                f"{name}: column '{task.label}' holds '{text}', neither '{task.favourable}' nor "
+                f"'{task.unfavourable}'"
+            )
+    y = np.array([meaning[text] for text in labels], dtype=np.intp)
+    cells, clients = np.zeros(len(y), dtype=np.intp), np.full(len(y), "all")
+    attributes: tuple[Attribute, ...] = ()
+    present = tuple(s for s in task.sensitive if s.column in frame or MISSING in (s.groups or ()))
+    if present:
+        client = task.client if task.client in frame else None
+        same = {"sensitive": present, "client": client, "missing": "level"}
+        table = table_from_frame(frame, task.model_copy(update=same), name=name)
+        cells, attributes = table.cells, table.attributes
+        clients = clients if table.clients is None else table.clients
+    measured = measure_rows(
+        y, chance[labelled], scores[labelled], cells=cells, clients=clients, attributes=attributes
+    )
+    return replace(measured, randomised=randomised)
+
+
+def measure_rows(
+    y: NDArray[Any],
+    chance: NDArray[np.float64],
+    scores: RowScores,
+    *,
+    cells: NDArray[np.intp],
+    clients: NDArray[Any],
+    attributes: tuple[Attribute, ...],
+    names: Sequence[str] | None = None,
+) -> MeasuredRows:
+    """Count decisions by (client, cell, label, decision), sum each client's scores.
+
+    Clients that are named and have no rows are counted as such; by default no others are named.
+    """
+    names = [str(name) for name in np.unique(clients)] if names is None else names
+    size, counts, sums = Cells(attributes).size, [], {}
+    for name in names:
+        rows = clients == name
+        place = 2 * cells[rows] + y[rows]
+        parts = [np.bincount(place, part[rows], 2 * size) for part in (1 - chance, chance)]
+        counts.append(np.stack(parts, axis=-1).reshape(size, 2, 2))
+        sums[name] = ScoreSums.from_rows(scores[rows], cells[rows], y[rows], size=size)
+    table = np.array(counts)
+    drawn = not np.isin(chance, (0.0, 1.0)).all()  # then the counts are expected ones
+    return MeasuredRows(
+        tally=Tally(table if drawn else table.astype(np.int64), tuple(names), attributes),
+        scores=sums,
+    )

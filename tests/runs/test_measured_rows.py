@@ -1,4 +1,4 @@
-"""Numbers of a model that is not ours, from its predictions row by row."""
+"""Numbers of predictions that are measured row by row."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from metric_tables import values
 from mfairfl.data import Attribute
-from mfairfl.errors import DataError
 from mfairfl.fairness import MetricTable, Tally
-from mfairfl.runs.evaluation import evaluate_rows
+from mfairfl.fairness.scores import RowScores
 from mfairfl.runs.record import StoredTable
+from mfairfl.runs.rows import measure_rows
 
 SEX = Attribute("sex", ("F", "M"))
 
@@ -29,16 +29,26 @@ def rows(seed=0, n=2000):
     return y, p, cells, clients
 
 
+def measured(y, p, decisions, cells, clients):
+    """The numbers of predictions that are measured client by client."""
+    scores, chance = RowScores.from_probabilities(p), decisions.astype(float)
+    place = {"cells": cells, "clients": clients, "attributes": (SEX,)}
+    return measure_rows(y, chance, scores, **place).table()
+
+
+def test_a_client_without_rows_is_counted_if_it_is_named():
+    y, p, cells, clients = rows()
+    place = {"cells": cells, "clients": clients, "attributes": (SEX,)}
+    scores = RowScores.from_probabilities(p)
+    names = ("west", "south", "north")
+    table = measure_rows(y, np.float64(p > 0.5), scores, **place, names=names).table()
+    assert list(table.by_client) == list(names)
+    assert table.by_client["west"]["accuracy"].value is None
+
+
 def test_numbers_equal_scikit_learn_and_fairlearn():
     y, p, cells, clients = rows()
-    found = evaluate_rows(
-        y,
-        probabilities=p,
-        decisions=p > 0.5,
-        cells=cells,
-        clients=clients,
-        attributes=[SEX],
-    )
+    found = measured(y, p, p > 0.5, cells, clients)
     assert {p.min(), p.max()} == {0.0, 1.0}
     parts = [(y == y, values(found))]
     parts += [(clients == name, values(found.by_client[name])) for name in ("north", "south")]
@@ -60,7 +70,7 @@ def test_numbers_equal_scikit_learn_and_fairlearn():
 
 def test_decisions_may_be_drawn():
     y, p, cells, _ = rows()
-    found = evaluate_rows(y, probabilities=p, decisions=p, cells=cells, attributes=[SEX])
+    found = measured(y, p, p, cells, np.full(len(y), "all"))
     assert found["selection_rate"].value == pytest.approx(p.mean())
     assert found["accuracy"].value == pytest.approx(np.where(y == 1, p, 1 - p).mean())
     assert list(found.by_client) == ["all"]
@@ -68,9 +78,7 @@ def test_decisions_may_be_drawn():
 
 def test_a_tally_alone_has_no_numbers_of_scores():
     y, p, cells, clients = rows()
-    whole = evaluate_rows(
-        y, probabilities=p, decisions=p > 0.5, cells=cells, clients=clients, attributes=[SEX]
-    )
+    whole = measured(y, p, p > 0.5, cells, clients)
     groups = np.array(SEX.groups)[cells]
     alone = MetricTable.from_tally(
         Tally.from_predictions(y, p > 0.5, sensitive_features={"sex": groups}, clients=clients)
@@ -79,20 +87,3 @@ def test_a_tally_alone_has_no_numbers_of_scores():
     for name, number in alone.overall.items():
         assert whole[name] == number
     assert alone.constant_classifier == whole.constant_classifier
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"probabilities": [0.2, 1.2]}, "probabilities: row 1 holds 1.2"),
-        ({"decisions": [0, 2]}, "decisions: use 0 and 1"),
-        ({"decisions": [0, np.nan]}, "decisions: use 0 and 1"),
-        ({"cells": [0]}, "differ in length"),
-        ({"clients": ["a", "b", "c"]}, "differ in length"),
-    ],
-)
-def test_what_cannot_be_measured_is_one_line(change, message):
-    good = {"probabilities": [0.2, 0.8], "decisions": [0, 1], "cells": [0, 1]}
-    with pytest.raises(DataError, match=message) as caught:
-        evaluate_rows([0, 1], attributes=[SEX], **good | change)
-    assert "\n" not in str(caught.value)
