@@ -13,18 +13,10 @@ import tomli_w
 from mfairfl.data import FileFormat, read_frame
 from mfairfl.data.columns import columns_of
 from mfairfl.data.predictions import PredictionColumns, read_predictions
+from mfairfl.deployment import processes
 from mfairfl.deployment.federation_audit import audit_federation, terms_of
 from mfairfl.deployment.keys import make_certificates, make_key
 from mfairfl.deployment.process_groups import Program, watched_group
-from mfairfl.deployment.processes import (
-    adopted_orphans,
-    free_ports,
-    gate_command,
-    silo_command,
-    sole_use,
-    superlink_command,
-    wait_until_healthy,
-)
 from mfairfl.deployment.settings import AuditRequest, FederationSettings, load_federation
 from mfairfl.deployment.superlink import Follower, SuperLink, run_federation
 from mfairfl.engine.defence import recommended
@@ -67,7 +59,7 @@ def run_local(
         Of every silo; by default nothing is withheld.
     """
     refuse_foreign(out)
-    with sole_use(out / "deployment"):
+    with processes.sole_use(out / "deployment"):
         file = write_deployment(config, out, silos=silos, deadline=deadline, policy=policy)
         if RunDirectory(out).record_path.exists():
             record = read_record(out)
@@ -103,7 +95,7 @@ def audit_local(
     if isinstance(subject, PredictionColumns):
         for path in silos.values():  # a silo would only report that it cannot use its file
             read_predictions(columns_of(read_frame(path), path.name), subject, path.name)
-    with sole_use(out / "deployment"):
+    with processes.sole_use(out / "deployment"):
         file = write_audit_deployment(
             subject, silos, out, score_range=request.score_range, min_rows=min_rows
         )
@@ -135,15 +127,21 @@ def servers(settings: FederationSettings, file: Path, say: Say) -> Iterator[list
     server = settings.server
     public = "127.0.0.1" if server.host in _EVERYWHERE else server.host
     behind, front = f"127.0.0.1:{server.superlink_port}", f"{public}:{server.port}"
-    with sole_use(server.state), adopted_orphans(server.state), watched_group() as group:
+    with (
+        processes.sole_use(server.state),
+        processes.adopted_orphans(server.state),
+        watched_group() as group,
+    ):
         logs = server.state / "logs"
         say(f"starting the SuperLink at {behind}")
-        superlink = group.start("the SuperLink", superlink_command(server), logs / "superlink.log")
+        superlink = group.start(
+            "the SuperLink", processes.superlink_command(server), logs / "superlink.log"
+        )
         say(f"starting the gate at {front}")
-        gate = group.start("the gate", gate_command(server, file), logs / "gate.log")
-        wait_until_healthy(behind, server.ca, superlink)
+        gate = group.start("the gate", processes.gate_command(server, file), logs / "gate.log")
+        processes.wait_until_healthy(behind, server.ca, superlink)
         SuperLink(server).update_keys(settings)  # while the gate starts
-        wait_until_healthy(front, server.ca, gate)
+        processes.wait_until_healthy(front, server.ca, gate)
         yield [superlink, gate]
 
 
@@ -156,7 +154,7 @@ def nodes(settings: FederationSettings, folder: Path, say: Say) -> Iterator[dict
         files = {name: folder / "silos" / name / "silo.toml" for name in names}
         yield {
             name: group.start(
-                f"silo {name}", silo_command(load_silo(file), file), logs / f"{name}.log"
+                f"silo {name}", processes.silo_command(load_silo(file), file), logs / f"{name}.log"
             )
             for name, file in files.items()
         }
@@ -290,7 +288,7 @@ def write_federation(
     folder = make_private_folder(out / "deployment")  # the silos' rows and keys are in it
     if not (folder / "certificates").exists():
         make_certificates(folder / "certificates", [])
-    gate, superlink, *ports = free_ports(2 + len(files))
+    gate, superlink, *ports = processes.free_ports(2 + len(files))
     for (name, csv), port in zip(sorted(files.items()), ports, strict=True):
         settings = {
             "name": name,

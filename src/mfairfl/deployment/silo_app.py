@@ -23,23 +23,13 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import SubStatus
 from flwr.common.serde import context_from_proto
+from flwr.proto import runtime_pb2
 from flwr.proto.node_pb2 import Node
-from flwr.proto.runtime_pb2 import (
-    AcquireTaskRequest,
-    PullAppMessagesRequest,
-    PullTaskInputRequest,
-)
+from flwr.supercore import interceptors
 from flwr.supercore.constant import TaskType
 from flwr.supercore.heartbeat import HeartbeatSender, make_task_heartbeat_fn_http
-from flwr.supercore.inflatable.inflatable_protobuf_utils import (
-    make_confirm_message_received_fn_protobuf,
-    make_pull_object_fn_protobuf,
-)
+from flwr.supercore.inflatable import inflatable_protobuf_utils as protobuf
 from flwr.supercore.inflatable.inflatable_utils import pull_and_inflate_object_from_tree
-from flwr.supercore.interceptors import (
-    RuntimeTokenHttpInterceptor,
-    RuntimeVersionHttpInterceptor,
-)
 from flwr.supercore.retry import make_simple_http_retry_invoker
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
@@ -119,7 +109,7 @@ class SiloTasks:
             self._address,
             insecure=True,  # both are on this machine
             root_certificates=None,
-            interceptors=[RuntimeVersionHttpInterceptor(component_name="SuperExec")],
+            interceptors=[interceptors.RuntimeVersionHttpInterceptor(component_name="SuperExec")],
         )
 
     def close(self) -> None:
@@ -129,7 +119,7 @@ class SiloTasks:
     def take(self) -> str | None:
         """Return what identifies the next task, if there is one for the client app."""
         # Refused tasks are taken as well, so that the SuperNode does not wait for them for ever.
-        request = AcquireTaskRequest(supported_task_types=sorted(TaskType))
+        request = runtime_pb2.AcquireTaskRequest(supported_task_types=sorted(TaskType))
         try:
             offer = self._supernode.AcquireTask(request)
         except httpx.HTTPError as error:  # it starts, or it has just ended
@@ -151,8 +141,8 @@ class SiloTasks:
             insecure=True,
             root_certificates=None,
             interceptors=[
-                RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"),
-                RuntimeTokenHttpInterceptor(token),
+                interceptors.RuntimeVersionHttpInterceptor(component_name="flwr-clientapp"),
+                interceptors.RuntimeTokenHttpInterceptor(token),
             ],
             retry_invoker=make_simple_http_retry_invoker(),
         ) as supernode:
@@ -170,18 +160,20 @@ class SiloTasks:
 
 def _fetch(supernode: RuntimeHttpClient) -> tuple[Message, Context]:
     """Return the message of a task, and its context."""
-    task = supernode.PullTaskInput(PullTaskInputRequest())
+    task = supernode.PullTaskInput(runtime_pb2.PullTaskInputRequest())
     TaskIdentity.task_id = task.task_id
     TaskIdentity.run_id = task.run.run_id
     TaskIdentity.node_id = task.context.node_id
-    trees = supernode.PullMessages(PullAppMessagesRequest()).message_object_trees
+    trees = supernode.PullMessages(runtime_pb2.PullAppMessagesRequest()).message_object_trees
     if len(trees) != 1:
         raise MessageError(f"a task with {len(trees)} messages, not one")
     node, run = Node(node_id=task.context.node_id), task.run.run_id
     message = pull_and_inflate_object_from_tree(
         trees[0],
-        make_pull_object_fn_protobuf(supernode.PullObject, node, run),
-        make_confirm_message_received_fn_protobuf(supernode.ConfirmMessageReceived, node, run),
+        protobuf.make_pull_object_fn_protobuf(supernode.PullObject, node, run),
+        protobuf.make_confirm_message_received_fn_protobuf(
+            supernode.ConfirmMessageReceived, node, run
+        ),
         return_type=Message,
         initial_backoff=_FIRST_RETRY,
         backoff_cap=_LAST_RETRY,
