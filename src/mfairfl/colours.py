@@ -1,4 +1,4 @@
-"""The colours of every figure and report: told apart in grey and by colour-blind readers.
+"""The colours of every figure and report: distinct in grey and for colour-blind readers.
 
 Each colour of the palette stands out from white by 3 : 1 or more (WCAG 2.1, 1.4.11), so it may be
 drawn on paper, and white on it. Ordered by lightness they are 8 steps of L* apart, so a grey print
@@ -30,7 +30,7 @@ DASHES: tuple[tuple[float, ...], ...] = (
 """For lines of these colours, in multiples of the width: drawn, left out, ...; () is solid."""
 
 INK = "#1a1a1a"
-"""Text, frames, and whatever is no series."""
+"""Text, frames, and everything that is not a series."""
 
 MUTED = "#6b6b6b"
 """Lines to compare with, such as a noise floor; 3 : 1 against white as well."""

@@ -31,7 +31,7 @@ _TEXTS = frozenset(
     | {"-", "--", ".", "-1", "-9", "-99", "-999", "-9999"}
 )
 _FEW = 3  # columns that get a line each
-_LONE = 5  # rows that a value needs which is no usual code
+_LONE = 5  # rows that any other value needs
 _LONE_SHARE = 0.01
 
 

@@ -163,26 +163,22 @@ def _state(silo: SiloSettings) -> Finding:
     folder = silo.state if silo.state.exists() else silo.state.parent
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(f"{silo.state}: cannot be written; choose another 'state'")
-    return _state_privacy(silo.state)
+    return _privacy("state", silo.state)
 
 
-def _state_privacy(folder: Path) -> Finding:
-    if folder.exists() and others_can_read(folder):
-        return Finding("warn", "state", f"{folder}: others can read it; chmod 700 {folder}")
-    return Finding("ok", "state", f"{folder} is for you alone")
+def _privacy(check: str, path: Path) -> Finding:
+    """Check that only this user can read a folder of state, which may not exist yet, or a key."""
+    if path.exists() and others_can_read(path):
+        mode = 700 if path.is_dir() else 600
+        return Finding("warn", check, f"{path}: others can read it; chmod {mode} {path}")
+    return Finding("ok", check, f"{path} is for you alone")
 
 
 def _key(silo: SiloSettings) -> Finding:
     if silo.key is None:
         raise ConfigError("no 'key': create one with `mfairfl deploy key key`")
     require_private_key(silo.key)
-    return _key_privacy(silo.key)
-
-
-def _key_privacy(key: Path) -> Finding:
-    if others_can_read(key):
-        return Finding("warn", "key", f"{key}: others can read it; chmod 600 {key}")
-    return Finding("ok", "key", f"{key} is a private key that only you can read")
+    return _privacy("key", silo.key)
 
 
 def _certificate(path: Path | None, name: str) -> Finding:
@@ -247,6 +243,6 @@ def check_federation(file: Path) -> Iterator[Finding]:
         raise ConfigError(f"{server.certificates / 'server.key'}: no such key")
     for name in ("server.key", "ca.key"):  # the authority's may be stored elsewhere
         if (server.certificates / name).exists():
-            yield _key_privacy(server.certificates / name)
-    yield _state_privacy(server.state)
+            yield _privacy("key", server.certificates / name)
+    yield _privacy("state", server.state)
     yield Finding("ok", "ports", f"public {server.port}; loopback only {server.superlink_port}")

@@ -15,7 +15,6 @@ from mfairfl.cli.flags import (
     ConfigFile,
     Json,
     RunJson,
-    check_data,
     command,
     configuration,
     default_folder,
@@ -80,10 +79,8 @@ def local(
     mfairfl deploy local my.toml --silo north=north.csv --silo south=south.csv
     """
     require_extra("flwr", "flower")
-    config = configuration(file, flags)
     files = silo_files(silo or ())
-    if not files:
-        check_data(config)
+    config = configuration(file, flags, needs_data=not files)
     folder = Path(f"{default_folder(config)}-silos") if out is None else out
 
     with journal_progress(quiet=json) as progress:

@@ -166,8 +166,13 @@ def split_names(names: Sequence[str], columns: Collection[str]) -> list[str]:
     return [part for name in names for part in ([name] if name in columns else comma_list(name))]
 
 
-def configuration(file: Path | None, flags: Mapping[str, Any]) -> Config:
-    """Lay flags (by the names of `OPTIONS`, and `set`) over a TOML file and validate."""
+def configuration(
+    file: Path | None, flags: Mapping[str, Any], *, needs_data: bool = True
+) -> Config:
+    """Lay flags (by the names of `OPTIONS`, and `set`) over a TOML file and validate.
+
+    An unknown data set, a missing file or a folder is refused before PyTorch is loaded.
+    """
     merged = settings(file, parsed(flags, OPTIONS) | parse_sets(flags.get("set", ())))
     if "csv" in flags:
         task = merged.get("task", {})
@@ -179,11 +184,9 @@ def configuration(file: Path | None, flags: Mapping[str, Any]) -> Config:
     from mfairfl.runs.config import make_config  # noqa: PLC0415 - a missing file needs no more
 
     source = " and ".join([str(file)] * (file is not None) + ["flags"] * bool(flags))
-    return make_config(merged, source or "flags")
-
-
-def check_data(config: Config) -> None:
-    """Refuse an unknown data set, a missing file or a folder before PyTorch is loaded."""
+    config = make_config(merged, source or "flags")
+    if not needs_data:
+        return config
     from mfairfl.data import DATASETS, read_frame  # noqa: PLC0415 - only when called
 
     name, csv = config.data.name, config.data.csv
@@ -193,6 +196,7 @@ def check_data(config: Config) -> None:
         DATASETS.follow(name)
     elif not Path(str(csv)).is_file():
         read_frame(Path(str(csv)))  # its error names a similar file
+    return config
 
 
 def check_target(path: Path, fix: str, *, replace: bool = False) -> None:

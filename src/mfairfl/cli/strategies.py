@@ -83,8 +83,8 @@ def _explain(name: str, *, as_json: bool) -> None:
     }
     seen = manifest(card)
     if as_json:
-        told = [line.model_dump(mode="json") for line in seen]
-        plain = {"name": name, **asdict(card), "server_sees": told}
+        lines = [line.model_dump(mode="json") for line in seen]
+        plain = {"name": name, **asdict(card), "server_sees": lines}
         print_json(plain | {"hyper_parameters": values})
         return
     typer.echo(f"{name}: {card.title} ({card.paper})\n\n{getdoc(getmodule(strategy))}\n")

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from mfairfl.cli.flags import (
     ConfigFile,
     RunJson,
-    check_data,
     configuration,
     default_folder,
     run_flags,
@@ -40,7 +39,9 @@ def train(
     ] = None,
     policy: Annotated[
         Path | None,
-        run_option(help="A policy.toml: clients tell what it allows, as silos that have it do."),
+        run_option(
+            help="A policy.toml: clients release what it allows, as silos with this policy do."
+        ),
     ] = None,
     json: RunJson = False,
 ) -> None:
@@ -58,7 +59,6 @@ def train(
     if file is not None and config is not None:
         raise ConfigError(f"{file} and --config {config}: give one of them")
     settings = configuration(file or config, flags)
-    check_data(settings)
     folder = default_folder(settings) if out is None else out
     from mfairfl.cli.progress import RoundProgress, stoppable  # noqa: PLC0415
     from mfairfl.runs.directory import RunDirectory  # noqa: PLC0415 - loads PyTorch

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from mfairfl.cli.flags import ConfigFile, check_data, configuration, default_folder, run_flags
+from mfairfl.cli.flags import ConfigFile, configuration, default_folder, run_flags
 from mfairfl.cli.show import number, print_json, print_table, print_text, terminal
 from mfairfl.errors import ConfigError, require_extra
 from mfairfl.runs.options import OPTIONS, comma_list, toml_value
@@ -76,7 +76,6 @@ def tune(
     """
     require_extra("optuna", "tune")
     config = configuration(file, flags)
-    check_data(config)
     from mfairfl.cli.progress import TrialProgress, stoppable  # noqa: PLC0415
 
     name = default_folder(config).name if study is None else study
