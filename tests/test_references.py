@@ -95,7 +95,7 @@ def test_the_rarest_of_more_levels_than_boosting_takes_are_one(levels, merged):
     table = wide_table(levels)
     federation = mfairfl.partition(table, "iid", clients=2, test=0.0)
     found = fit_reference("boosting", table, federation)
-    kept = found.scorer.levels["code"].kept
+    kept = found.scorer.levels["code"].names
     assert len(kept) == 254
     assert [level for level in kept if level.startswith("often")] == sorted(
         {code for code in table.X["code"] if code.startswith("often")}
@@ -109,7 +109,7 @@ def test_the_rarest_of_more_levels_than_boosting_takes_are_one(levels, merged):
 def test_of_equally_frequent_levels_the_first_by_name_are_kept():
     table = wide_table(300)
     federation = mfairfl.partition(table, "iid", clients=2, test=0.0)
-    kept = fit_reference("boosting", table, federation).scorer.levels["code"].kept
+    kept = fit_reference("boosting", table, federation).scorer.levels["code"].names
     rare = [level for level in kept if level.startswith("rare")]
     assert rare == [f"rare {i:03}" for i in range(4)]
 

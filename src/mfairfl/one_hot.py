@@ -32,14 +32,14 @@ def add_looked_up(out: Tensor, weights: Tensor, codes: Tensor) -> None:
     [101.0, 10.0]
     """
     lacking = (codes.flatten(1).amin(dim=1) < 0).tolist()
-    for one, matrix, named, gaps in zip(out, weights, codes, lacking, strict=True):
-        held = named >= 0 if gaps else None
-        if held is None:
-            one.add_(embedding_bag(named, matrix, mode="sum"))
-        else:
-            counts = held.sum(dim=1, dtype=torch.int32)
+    for sums, matrix, inputs, gaps in zip(out, weights, codes, lacking, strict=True):
+        if gaps:
+            named = inputs >= 0
+            counts = named.sum(dim=1, dtype=torch.int32)
             starts = counts.cumsum(0, dtype=torch.int32) - counts
-            one.add_(embedding_bag(named[held], matrix, starts, mode="sum"))
+            sums.add_(embedding_bag(inputs[named], matrix, starts, mode="sum"))
+        else:
+            sums.add_(embedding_bag(inputs, matrix, mode="sum"))
 
 
 def sums_by_code(rows: Tensor, codes: Tensor, first: int, stop: int) -> Tensor:

@@ -117,14 +117,14 @@ def fit_reference(
     >>> import mfairfl
     >>> table = mfairfl.load_dataset("german")
     >>> federation = mfairfl.partition(table, "iid", seed=0)
-    >>> found = fit_reference("logistic", table, federation)
+    >>> reference = fit_reference("logistic", table, federation)
     >>> test = federation.pooled("test")
-    >>> decisions = found.chances(found.logits(table.X.iloc[test.rows]), test.cells)
+    >>> decisions = reference.chances(reference.logits(table.X.iloc[test.rows]), test.cells)
     >>> print(f"{(decisions == test.y).mean():.3f}")
     0.745
     """
-    known = known_reference(name)
-    return PooledRows(table, federation).fit(known, goal=goal, tolerance=tolerance)
+    rows = PooledRows(table, federation)
+    return rows.fit(known_reference(name), goal=goal, tolerance=tolerance)
 
 
 def known_reference(name: str) -> ReferenceName:
@@ -136,7 +136,7 @@ def known_reference(name: str) -> ReferenceName:
     'logistic'
     """
     require_known("reference", [name], REFERENCES)
-    return next(one for one in REFERENCES if one == name)
+    return next(reference for reference in REFERENCES if reference == name)
 
 
 def reference_settings(name: ReferenceName) -> dict[str, Any]:
@@ -189,8 +189,8 @@ class PooledRows:
         attributes = self.federation.attributes
         constraints = (goal or Goal()).constraints(attributes)
         refuse_losses(constraints)
-        found = fit_thresholds(self._unseen, constraints, tolerance=tolerance)
-        return FittedReference(name=name, scorer=self._boosting, thresholds=found)
+        thresholds = fit_thresholds(self._unseen, constraints, tolerance=tolerance)
+        return FittedReference(name=name, scorer=self._boosting, thresholds=thresholds)
 
     @cached_property
     def _boosting(self) -> _Boosting:
@@ -222,16 +222,16 @@ class PooledRows:
         logits = np.empty(len(y))
         for fold in range(_FOLDS):
             rng = stream(self.federation.seed, "reference folds")
-            kept, held = hold_out(strata, fold=fold, folds=_FOLDS, rng=rng)
-            logits[held] = self._boosted(X.iloc[kept], y[kept]).logits(X.iloc[held])
+            others, unseen = hold_out(strata, fold=fold, folds=_FOLDS, rng=rng)
+            logits[unseen] = self._boosted(X.iloc[others], y[others]).logits(X.iloc[unseen])
         size = Cells(self.federation.attributes).size
         return ScoreHistogram.from_logits(logits, cells, y, size=size)
 
 
 class _Levels(NamedTuple):
-    """The levels of a categorical column that are told apart, and whether others are merged."""
+    """The distinct levels of a categorical column, and whether all others are merged into one."""
 
-    kept: pd.Index
+    names: pd.Index
     merged: bool
 
     @classmethod
@@ -240,16 +240,16 @@ class _Levels(NamedTuple):
         counts = column.astype(object).value_counts()
         # Levels that are equally frequent go by name, never by their order in a file.
         ordered = sorted(counts.items(), key=lambda pair: (-pair[1], str(pair[0])))
-        kept = [str(level) for level, _ in ordered[: _LEVELS - 1]]
-        return cls(pd.Index(sorted(kept), dtype=object), merged=len(ordered) > len(kept))
+        names = [str(level) for level, _ in ordered[: _LEVELS - 1]]
+        return cls(pd.Index(sorted(names), dtype=object), merged=len(ordered) > len(names))
 
     def numbered(self, column: pd.Series) -> Any:
-        """Return each row's level by number; one that is not kept is merged, or missing."""
-        codes = self.kept.get_indexer(pd.Index(column.astype(object)))
+        """Return each row's level by number; any other level is merged, or missing."""
+        codes = self.names.get_indexer(pd.Index(column.astype(object)))
         if self.merged:
-            codes = np.where(codes < 0, len(self.kept), codes)
-        names = pd.RangeIndex(len(self.kept) + self.merged)
-        return pd.Categorical.from_codes(codes, categories=names)
+            codes = np.where(codes < 0, len(self.names), codes)
+        numbers = pd.RangeIndex(len(self.names) + self.merged)
+        return pd.Categorical.from_codes(codes, categories=numbers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -274,15 +274,15 @@ class _Boosting:
 
     def logits(self, X: pd.DataFrame) -> Floats:
         with _one_thread():
-            found = self.estimator.decision_function(_with_categories(X, self.levels))
-        return np.asarray(found, dtype=np.float64)
+            logits = self.estimator.decision_function(_with_categories(X, self.levels))
+        return np.asarray(logits, dtype=np.float64)
 
 
 def _with_categories(X: pd.DataFrame, levels: Mapping[str, _Levels]) -> pd.DataFrame:
     """Return the features with their texts as categories."""
     X = X.reset_index(drop=True)
-    for column, one in levels.items():
-        X[column] = one.numbered(X[column])
+    for column, column_levels in levels.items():
+        X[column] = column_levels.numbered(X[column])
     return X
 
 
@@ -302,8 +302,8 @@ class _Logistic:
 
     def logits(self, X: pd.DataFrame) -> Floats:
         with _one_thread():
-            found = self.estimator.decision_function(_sparse(self.encoder, X))
-        return np.asarray(found, dtype=np.float64)
+            logits = self.estimator.decision_function(_sparse(self.encoder, X))
+        return np.asarray(logits, dtype=np.float64)
 
 
 def _sparse(encoder: Encoder, X: pd.DataFrame) -> Any:

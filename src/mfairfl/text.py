@@ -142,8 +142,8 @@ def one_line(text: str, longest: int = 240) -> str:
     # Cut first: what is thrown away need not be read. Words are joined by one space at most.
     words = " ".join(text[: 10 * longest].split())
     plain = "".join("?" if unicodedata.category(c).startswith("C") else c for c in words)
-    whole = len(plain) <= longest and len(text) <= 10 * longest
-    return plain if whole else plain[: longest - 1] + "…"
+    complete = len(plain) <= longest and len(text) <= 10 * longest
+    return plain if complete else plain[: longest - 1] + "…"
 
 
 def some_of(names: Sequence[str], most: int = 3) -> str:

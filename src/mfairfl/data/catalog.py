@@ -203,15 +203,15 @@ def load_dataset(
     return replace(table, notes=(*raw.notes, *table.notes))
 
 
-def _options(dataset: BuiltIn | Dataset, given: Mapping[str, object]) -> dict[str, OptionValue]:
-    """Return every option of a data set: its defaults, and what was given in their place."""
+def _options(dataset: BuiltIn | Dataset, chosen: Mapping[str, object]) -> dict[str, OptionValue]:
+    """Return every option of a data set: its defaults, and the values chosen in their place."""
     where, defaults = f"data set {dataset.name}", dict(dataset.options)
-    if given and not defaults:
-        raise DataError(f"{where} takes no option '{next(iter(given))}': remove it")
-    require_known(f"option of {where}", given, defaults, DataError)
+    if chosen and not defaults:
+        raise DataError(f"{where} takes no option '{next(iter(chosen))}': remove it")
+    require_known(f"option of {where}", chosen, defaults, DataError)
     return defaults | {
         key: _option(f"option {key}={value!r} of {where}", value, defaults[key])
-        for key, value in given.items()
+        for key, value in chosen.items()
     }
 
 

@@ -432,8 +432,8 @@ class Encoder(StrictModel):
             if self.compact:
                 out.codes[:, j] = np.where(positions < 0, NO_INPUT, positions + first)
             else:
-                (known,) = np.nonzero(positions >= 0)
-                out.numbers[known, first + positions[known]] = 1
+                (filled,) = np.nonzero(positions >= 0)
+                out.numbers[filled, first + positions[filled]] = 1
             first += len(fitted.input_names)
         return out
 
