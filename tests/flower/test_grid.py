@@ -262,7 +262,7 @@ def test_a_reply_that_flower_cannot_read_is_its_sender_s_alone(nodes, caplog):
     first = transport.exchange(ask)
     assert first["c"].reason == "it reported an error: ValueError: cannot inflate the object"
     again = transport.exchange(ask)
-    assert [type(again[name]) for name in "abc"] == [Packet, Packet, str]
+    assert [type(again[name]) for name in "abc"] == [Packet, Packet, Refusal]
     assert "from now on they are pulled one by one" in caplog.text
 
 
@@ -295,7 +295,7 @@ def test_a_node_that_goes_away_and_comes_back_under_another_number(nodes, caplog
     names = ["east", "north", "west"]
     assert transport.wait_for(names, minimum=3, seconds=0) == names
     gone = grid.nodes.pop(7919)
-    ask = {name: Packet('{"version": 5, "kind": "x"}', {}) for name in names}
+    ask = {name: Packet('{"version": 6, "kind": "x"}', {}) for name in names}
     assert transport.exchange(ask)["west"] == Absent("it is not online")
     grid.nodes[55] = gone
     assert "unknown kind 'x'" in str(transport.exchange(ask)["west"])  # it answers again

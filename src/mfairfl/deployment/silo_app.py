@@ -36,12 +36,13 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.runtime.run_clientapp import push_message, push_task_output
 
 from mfairfl.deployment.processes import silence_flower
-from mfairfl.errors import CheckpointError, ConfigError, DataError, MessageError
+from mfairfl.errors import CheckpointError, ConfigError, DataError, MessageError, MfairflError
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.runs.consent import read_consent
 from mfairfl.silo.policy import load_policy
 from mfairfl.silo.responder import Responder
-from mfairfl.silo.silo_file import load_silo
+from mfairfl.silo.session import Session
+from mfairfl.silo.silo_file import SiloSettings, load_silo
 from mfairfl.wire.packing import HelloAnswer, pack
 
 _RAISED = 2  # Flower's code for an app that raised
@@ -83,8 +84,20 @@ def _reply(message: Message, context: Context) -> RecordDict:
     run, packet = from_records(message.content)
     if packet.request.kind == "hello":
         return to_records(pack(HelloAnswer(name=settings.name)), run)
-    responder = Responder(settings, load_policy(Path(path)), read_consent(settings))
+    session = session_of(settings)
+    responder = Responder(settings, load_policy(Path(path)), read_consent(settings), session)
     return to_records(responder.handle(run, packet), run)
+
+
+_sessions: dict[str, Session] = {}
+
+
+def session_of(settings: SiloSettings) -> Session:
+    """Return the files of a silo, as far as this process has read them."""
+    session = _sessions.get(settings.name)
+    if session is None or session.settings != settings:
+        session = _sessions[settings.name] = Session(settings)
+    return session
 
 
 def _unanswered(message: Message, error: Exception) -> Message:
@@ -133,6 +146,13 @@ class SiloTasks:
             )
             return None
         return str(offer.token)
+
+    def read_ahead(self, file: Path) -> None:
+        """Read a silo's rows before this process forks, so that none of its copies needs to."""
+        try:
+            session_of(load_silo(file)).rows.content()
+        except (MfairflError, OSError) as error:  # the answers name it
+            _log.debug("the rows cannot be read: %s", error)
 
     def answer(self, token: str) -> None:
         """Carry out a task: take its message, answer it, and report that it is done."""

@@ -54,6 +54,7 @@ def run_silo(file: Path) -> None:
                     node.supervise()
                     children -= {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0]}
                     if (token := tasks.take()) is not None:
+                        tasks.read_ahead(file)
                         children.add(_fork(tasks, token, group))
                     time.sleep(_POLL)
         finally:
