@@ -121,7 +121,7 @@ from grids import LocalGrid
 from mfairfl.deployment.silo_app import app
 from mfairfl.flower.grid import GridTransport
 from mfairfl.runs.config import make_config
-from mfairfl.runs.federated import FederatedRequest, run_federated
+from mfairfl.runs.silo_runs import FederatedRequest, run_federated
 
 frame, nodes = fed.people(), {{}}
 for i, site in enumerate(["east", "west"]):

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binom
 
 from mfairfl.runs.config import make_config
-from mfairfl.runs.server_view import server_view
+from mfairfl.runs.manifest import server_view
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from mfairfl.data import files
 from mfairfl.deployment.settings import load_federation
 from mfairfl.files import load_toml
 from mfairfl.runs.config import make_config
-from mfairfl.runs.server_view import server_view
+from mfairfl.runs.manifest import server_view
 from mfairfl.silo.policy import Disclosure, Policy, load_policy
 from mfairfl.silo.silo_file import load_silo
 

@@ -14,8 +14,7 @@ from federations import people_table
 from mfairfl.report import build_report, model_card
 from mfairfl.report.page import render
 from mfairfl.runs.config import make_config
-from mfairfl.runs.manifest import Protocol, manifest
-from mfairfl.runs.server_view import server_view
+from mfairfl.runs.manifest import Protocol, manifest, server_view
 from mfairfl.strategies import create
 
 SMALL = {"rounds": 1, "hidden": (4,), "local_epochs": 2}

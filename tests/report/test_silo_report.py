@@ -9,7 +9,7 @@ import federations as fed
 from mfairfl.report import build_report, model_card
 from mfairfl.report.page import render
 from mfairfl.runs.config import make_config
-from mfairfl.runs.federated import FederatedRequest, run_federated, run_name
+from mfairfl.runs.silo_runs import FederatedRequest, run_federated, run_name
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
 

@@ -15,7 +15,7 @@ from mfairfl.data import table_from_frame
 from mfairfl.engine.state import Refusal
 from mfairfl.errors import ConfigError, FederationError, MfairflError, RunDirectoryError
 from mfairfl.runs.config import make_config
-from mfairfl.runs.federated import FederatedRequest, run_federated, run_name
+from mfairfl.runs.silo_runs import FederatedRequest, run_federated, run_name
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
 

@@ -16,9 +16,8 @@ import federations as fed
 from mfairfl.data import SPLITS
 from mfairfl.engine.checkpoint import read_sealed
 from mfairfl.runs.config import make_config
-from mfairfl.runs.federated import FederatedRequest, run_federated, run_name
-from mfairfl.runs.manifest import Protocol, manifest
-from mfairfl.runs.server_view import protocol_of, server_view
+from mfairfl.runs.manifest import Protocol, manifest, protocol_of, server_view
+from mfairfl.runs.silo_runs import FederatedRequest, run_federated, run_name
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
 from mfairfl.strategies import Card, available, create

@@ -9,7 +9,7 @@ from mfairfl.data import DATASETS
 from mfairfl.fairness.notions import REGISTRY as NOTIONS
 from mfairfl.plugins import MODELS, Registry, is_import_string
 from mfairfl.runs.config import Config
-from mfairfl.runs.server_view import server_view
+from mfairfl.runs.manifest import server_view
 from mfairfl.strategies.registry import METHODS
 
 Level = Literal["ok", "note", "warn", "fail"]

@@ -63,7 +63,7 @@ def train(
     from mfairfl.cli.progress import RoundProgress, stoppable  # noqa: PLC0415
     from mfairfl.runs.directory import RunDirectory  # noqa: PLC0415 - loads PyTorch
     from mfairfl.runs.execute import RunRequest, run_requests  # noqa: PLC0415
-    from mfairfl.runs.silos import run_under_policy  # noqa: PLC0415
+    from mfairfl.runs.silo_runs import run_under_policy  # noqa: PLC0415
     from mfairfl.silo.policy import read_policy  # noqa: PLC0415
 
     def stopped() -> str:

@@ -16,7 +16,7 @@ from mfairfl.deployment.settings import FederationSettings, load_federation
 from mfairfl.errors import ConfigError
 from mfairfl.files import write_atomically
 from mfairfl.flower.grid import GridTransport
-from mfairfl.runs.federated import run_federated, run_name
+from mfairfl.runs.silo_runs import run_federated, run_name
 
 app = ServerApp()
 

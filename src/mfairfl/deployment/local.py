@@ -27,7 +27,7 @@ from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.prepare import federation_of, table_of
 from mfairfl.runs.record import RunRecord, read_record
-from mfairfl.runs.silos import silo_config, silo_task, write_silo_files
+from mfairfl.runs.silo_runs import silo_config, silo_task, write_silo_files
 from mfairfl.silo.policy import OPEN, POLICY, Disclosure, Policy, policy_text
 from mfairfl.silo.silo_file import load_silo
 from mfairfl.wire.audit_messages import AuditSubject, SentModel

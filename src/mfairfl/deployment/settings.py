@@ -15,7 +15,7 @@ from mfairfl.report.audit_settings import AuditMeaning, AuditOptions
 from mfairfl.runs.config import Config, make_config
 
 if TYPE_CHECKING:
-    from mfairfl.runs.federated import FederatedRequest
+    from mfairfl.runs.silo_runs import FederatedRequest
 
 _STRICT = ConfigDict(
     frozen=True,
@@ -175,7 +175,7 @@ class FederationSettings(BaseModel):
 
     def federated(self) -> FederatedRequest:
         """Return the run and its clients."""
-        from mfairfl.runs.federated import FederatedRequest  # noqa: PLC0415 - loads PyTorch
+        from mfairfl.runs.silo_runs import FederatedRequest  # noqa: PLC0415 - loads PyTorch
 
         return FederatedRequest(
             config=self.config(),

@@ -16,10 +16,9 @@ from mfairfl.report.document import DataTreatment, GroupUse, Provenance, ServerV
 from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.training_history import HISTORY
 from mfairfl.report.wording import and_list, capital
-from mfairfl.runs.manifest import manifest
+from mfairfl.runs.manifest import manifest, protocol_of
 from mfairfl.runs.options import dotted
 from mfairfl.runs.record import ClientFacts, WithheldCell
-from mfairfl.runs.server_view import protocol_of
 from mfairfl.strategies import Card, create
 from mfairfl.text import some_of
 

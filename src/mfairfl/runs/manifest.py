@@ -1,4 +1,4 @@
-"""What the server sees of each client, line by line, from a method's card and a run's settings.
+"""What the server of a run sees of each client, from a method's card and the run's settings.
 
 It is a promise that tests keep: for every built-in method a small federation is run, and what its
 messages hold is compared with these lines.
@@ -6,12 +6,15 @@ messages hold is compared with these lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from mfairfl.data import Split
+from pydantic import BaseModel, PositiveInt
+
+from mfairfl.data import SPLITS, Split
 from mfairfl.data.values import DocumentedModel
+from mfairfl.runs.config import Config
 from mfairfl.strategies.base import Card
 
 What = Literal[
@@ -356,3 +359,75 @@ def _kept(card: Card) -> Iterator[ManifestLine]:
             holds="a slot on the client's own disk",
             why=why,
         )
+
+
+# ------------------------------------------------------------------ from the settings of a run
+
+
+def server_view(config: Config) -> tuple[ManifestLine, ...]:
+    """Return what the server sees of each client in a run with this configuration.
+
+    Examples
+    --------
+    >>> from mfairfl.runs.config import make_config
+    >>> config = make_config({"data": {"name": "adult"}, "strategy": {"name": "fedavg"}})
+    >>> [line.what for line in server_view(config) if line.when == "every round"]
+    ['updates']
+    """
+    clients = config.clients
+    splits: list[Split] = ["train"]
+    if clients.validation > 0:
+        splits.append("validation")
+    if clients.test > 0 or clients.folds is not None:
+        splits.append("test")
+    rule = config.output_rule().rule
+    return manifest(
+        config.strategy.create().card, protocol_of(config.model_dump(), rule=rule, splits=splits)
+    )
+
+
+class _TrainingAsked(BaseModel):
+    local_epochs: PositiveInt | None = None
+    evaluate_every: PositiveInt = 1  # before there was this key, all were measured every round
+    patience: PositiveInt | None = None
+
+
+class _EncoderAsked(BaseModel):
+    numeric: str = "standard"  # before there were bins
+
+
+class _Asked(BaseModel):
+    """The part of a configuration that decides what crosses; records are not trusted."""
+
+    training: _TrainingAsked = _TrainingAsked()
+    encoder: _EncoderAsked = _EncoderAsked()
+    robust: str = "none"
+
+
+def protocol_of(settings: Mapping[str, Any], *, rule: str, splits: Iterable[Split]) -> Protocol:
+    """Read what decides what crosses from a configuration as plain data, also an older one.
+
+    Parameters
+    ----------
+    settings : mapping
+        A configuration with its defaults, for example that of a run record.
+    rule : str
+        The output rule.
+    splits : iterable of str
+        The splits that have rows.
+
+    Raises
+    ------
+    ValidationError
+        If the data is not that of a configuration.
+    """
+    asked = _Asked.model_validate(settings)
+    return Protocol(
+        rule=rule,
+        splits=tuple(split for split in SPLITS if split in set(splits)),
+        epochs=asked.training.local_epochs,
+        evaluate_every=asked.training.evaluate_every,
+        patience=asked.training.patience is not None,
+        bins=asked.encoder.numeric == "bins",
+        robust=asked.robust != "none",
+    )

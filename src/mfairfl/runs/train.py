@@ -17,7 +17,7 @@ from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import Run, RunRequest, run_requests
 from mfairfl.runs.options import OPTIONS, settings
 from mfairfl.runs.prepare import ModuleFactory
-from mfairfl.runs.silos import run_under_policy
+from mfairfl.runs.silo_runs import run_under_policy
 from mfairfl.silo.policy import Policy, read_policy
 from mfairfl.strategies.base import Strategy
 from mfairfl.strategies.registry import spelled
