@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 from metric_tables import quick_table, values
 from mfairfl import fairness
 from mfairfl.data import Attribute
-from mfairfl.errors import ConfigError
+from mfairfl.errors import ConfigError, DataError
 from mfairfl.fairness import MetricTable, Tally, constant_classifier
 from mfairfl.runs.record import StoredTable
 
@@ -250,3 +250,21 @@ def test_constant_classifier_of_adult():
     assert numbers["accuracy"] == pytest.approx(1 - 11687 / 48842)
     assert numbers["demographic_parity_violation"] == 0.0
     assert numbers["demographic_parity_ratio"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"probabilities": [0.2, 1.2]}, "probabilities: row 1 holds 1.2"),
+        ({"probabilities": [0.2]}, "y_true 2, probabilities 1"),
+        ({"y_pred": [0, 2]}, "y_pred: row 1 holds 2"),
+        ({"y_pred": [0, np.nan]}, "y_pred: row 1 is missing"),
+        ({"sensitive_features": [0]}, "differ in length"),
+        ({"clients": ["a", "b", "c"]}, "differ in length"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_line(change, message):
+    good = {"probabilities": [0.2, 0.8], "y_pred": [0, 1], "sensitive_features": [0, 1]}
+    with pytest.raises(DataError, match=message) as caught:
+        MetricTable.from_predictions([0, 1], **good | change)
+    assert "\n" not in str(caught.value)

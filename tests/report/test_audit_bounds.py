@@ -18,15 +18,11 @@ from mfairfl.fairness.audit_numbers import (
     Outcomes,
     RateBounds,
     audit_table,
-    client_bounds,
-    group_bounds,
+    bounds_by_place,
     measure_bound,
-    measure_bounds,
     needs_label,
-    overall_bounds,
 )
 from mfairfl.fairness.rates import (
-    KINDS,
     PROPORTIONS,
     TABLE_NUMBERS,
     client_violations,
@@ -76,16 +72,13 @@ def rates(table):
 
 
 def bounds(counts):
-    parts = {("overall",): overall_bounds(counts, DECIDED)}
-    for grouping in single_groupings(counts.cells):
-        compared = {kind: [grouping] for kind in KINDS}
-        parts[("attribute", grouping.name)] = measure_bounds(counts, DECIDED, compared)
-    for k, name in enumerate(counts.clients):
-        parts[("client", name)] = client_bounds(counts.of_client(k), DECIDED)
-    for grouping in reported_groupings(counts.cells):
-        for group, limits in group_bounds(counts, grouping).items():
-            parts[("group", grouping.name, group)] = limits
-    return {(*path, name): limits for path, part in parts.items() for name, limits in part.items()}
+    several = len(reported_groupings(counts.cells)) > 1
+    return {
+        (*place, name): limits
+        for place, part in bounds_by_place(counts, DECIDED).items()
+        for name, limits in part.items()
+        if place[0] != "attribute" or several  # else they are those of all rows
+    }
 
 
 def check(counts, *truths):
@@ -209,11 +202,11 @@ def test_rates_by_hand():
     """
     people = [("F", 1), ("F", 1), ("F", 0), ("M", 1), ("?", 1), ("?", 0)]
     counts = counted([((group,), None, decision) for group, decision in people], (SEX,))
-    groups = group_bounds(counts, counts.cells.grouping("sex"))
-    assert groups["F"]["selection_rate"] == (2 / 4, 3 / 4)
-    assert groups["M"]["selection_rate"] == (1 / 2, 1.0)
+    limits = bounds_by_place(counts, [])
+    assert limits["group", "sex", "F"]["selection_rate"] == (2 / 4, 3 / 4)
+    assert limits["group", "sex", "M"]["selection_rate"] == (1 / 2, 1.0)
     # 4 of 6 are selected, whatever their sex.
-    assert overall_bounds(counts, [])["selection_rate"] is None
+    assert limits["overall",]["selection_rate"] is None
 
 
 def test_unknown_labels_by_hand():
@@ -224,7 +217,7 @@ def test_unknown_labels_by_hand():
     """
     rows = [(1, 1), (1, 0), (0, 0), (0, 0), (None, 1), (None, 0)]
     counts = counted([(("F",), y, d) for y, d in rows], (SEX,))
-    found = overall_bounds(counts, [])
+    found = bounds_by_place(counts, [])["overall",]
     assert found["accuracy"] == (3 / 6, 5 / 6)
     assert found["true_positive_rate"] == (1 / 3, 2 / 3)
     assert found["false_positive_rate"] == (0 / 3, 1 / 3)
@@ -234,26 +227,17 @@ def test_unknown_labels_by_hand():
 def test_a_group_that_only_unknown_rows_can_be_in():
     """No man is known; two selected people may be men: a rate of men would be 1."""
     counts = counted([(("F",), None, 1), (("?",), None, 1), (("?",), None, 1)], (SEX,))
-    sex = counts.cells.grouping("sex")
-    assert group_bounds(counts, sex)["M"]["selection_rate"] == (1.0, 1.0)
+    men = "group", "sex", "M"
+    assert bounds_by_place(counts, [])[men]["selection_rate"] == (1.0, 1.0)
     refused = counted([(("F",), None, 1), (("?",), None, 0)], (SEX,))
-    assert group_bounds(refused, refused.cells.grouping("sex"))["M"]["selection_rate"] == (
-        0.0,
-        0.0,
-    )
+    assert bounds_by_place(refused, [])[men]["selection_rate"] == (0.0, 0.0)
 
 
 def test_the_table_of_an_audit_has_numbers_and_bounds():
     counts = silos(np.random.default_rng(2), rows=300, clients=2, unknown=0.1)
     table, expected, limits = audit_table(counts), numbers(counts), bounds(counts)
-    parts = {("overall",): table.overall}
-    for section in table.sections:
-        parts[("attribute", section.attribute)] = table.measures(section.attribute)
-        for group in section.groups:
-            parts[("group", section.attribute, group.name)] = group.numbers
-    parts |= {("client", client.name): client.numbers for client in table.clients}
     assert all("labelled_rows" in client.numbers for client in table.clients)
-    found = {(*path, name): m for path, part in parts.items() for name, m in part.items()}
+    found = {(*place, name): m for place, _, part in table.places() for name, m in part.items()}
     assert {path for path in found if path[-1] != "labelled_rows"} == set(expected)
     for path, value in expected.items():
         assert found[path].value == value

@@ -38,7 +38,7 @@ from mfairfl.fairness.rates import (
     measured_groupings,
     reported_groupings,
 )
-from mfairfl.fairness.results import Measured, MetricTable, Section, Slice
+from mfairfl.fairness.results import Measured, MetricTable, Numbers, NumbersByName, Place
 from mfairfl.fairness.uncertainty import Interval, Limits
 
 Floats = NDArray[np.float64]
@@ -80,34 +80,16 @@ def audit_table(counts: AuditCounts, *, level: float = 0.95) -> MetricTable:
     >>> table["accuracy"].bounds
     (0.5, 1.0)
     """
-    table = _measured_table(counts, level)
-    notions, cells = measured_notions(counts), counts.cells
-    groupings = {grouping.name: grouping for grouping in reported_groupings(cells)}
-    overall = overall_bounds(counts, notions)
-    sections = []
-    for section in table.sections:
-        grouping = groupings[section.attribute]
-        between = overall  # of one attribute the measures are those of all rows
-        if len(groupings) > 1:
-            between = measure_bounds(counts, notions, {kind: [grouping] for kind in KINDS})
-        measures = _bounded({number.name: number for number in section.measures}, between)
-        of_groups = group_bounds(counts, grouping)
-        sections.append(
-            Section(
-                attribute=section.attribute,
-                groups=[_bounded_slice(group, of_groups[group.name]) for group in section.groups],
-                measures=[*measures.values()],
-            )
-        )
-    return replace(
-        table,
-        overall=_bounded(table.overall, overall),
-        sections=sections,
-        clients=[
-            _bounded_slice(client, client_bounds(counts.of_client(k), notions))
-            for k, client in enumerate(table.clients)
-        ],
-    )
+    bounds = bounds_by_place(counts, measured_notions(counts))
+
+    def bounded(place: Place, numbers: NumbersByName) -> NumbersByName:
+        limits = {name: tuple(ends) for name, ends in bounds[place].items() if ends is not None}
+        return {
+            name: number.model_copy(update={"bounds": limits.get(name)})
+            for name, number in numbers.items()
+        }
+
+    return _measured_table(counts, level).changed(bounded)
 
 
 def _measured_table(counts: AuditCounts, level: float) -> MetricTable:
@@ -116,77 +98,65 @@ def _measured_table(counts: AuditCounts, level: float) -> MetricTable:
     scores = None if sums is None else dict(zip(counts.clients, sums, strict=True))
     if labelled.n == everyone.n:
         return MetricTable.from_tally(labelled, scores=scores, level=level)
-    free = {"selection_rate"} | {
+    label_free = {"selection_rate"} | {
         f"{item.name}_{kind}"
         for item in decision_notions()
         if not needs_label(item)
         for kind in KINDS
     }
-    table = MetricTable.from_tally(everyone, level=level)
-    needing = None
+    table, with_label = MetricTable.from_tally(everyone, level=level), {}
+    constant: Numbers = {}
     if labelled.n:
-        needing = MetricTable.from_tally(labelled, scores=scores, level=level)
+        labelled_table = MetricTable.from_tally(labelled, scores=scores, level=level)
+        constant = labelled_table.constant_classifier
+        with_label = {place: (rows, own) for place, rows, own in labelled_table.places()}
 
-    def both(
-        numbers: Mapping[str, Measured], with_label: Mapping[str, Measured]
-    ) -> dict[str, Measured]:
-        return {name: number for name, number in numbers.items() if name in free} | {
-            name: number for name, number in with_label.items() if name not in free
-        }
-
-    def slices(parts: Sequence[Slice], with_label: Sequence[Slice] | None) -> list[Slice]:
-        if with_label is None:
-            return [part.model_copy(update={"numbers": both(part.numbers, {})}) for part in parts]
-        merged = []
-        for part, other in zip(parts, with_label, strict=True):
-            rows = Measured(name="labelled_rows", value=other.rows)
-            numbers = both(part.numbers, other.numbers) | {rows.name: rows}
-            merged.append(part.model_copy(update={"numbers": numbers}))
+    def both(place: Place, numbers: NumbersByName) -> NumbersByName:
+        merged = {name: number for name, number in numbers.items() if name in label_free}
+        if place in with_label:
+            rows, own = with_label[place]
+            merged |= {name: number for name, number in own.items() if name not in label_free}
+            if place[0] in ("group", "client"):
+                merged["labelled_rows"] = Measured(name="labelled_rows", value=rows)
         return merged
 
-    sections = []
-    for i, section in enumerate(table.sections):
-        other = None if needing is None else needing.sections[i]
-        measures = both(
-            table.measures(section.attribute),
-            {} if needing is None else needing.measures(section.attribute),
-        )
-        groups = slices(section.groups, None if other is None else other.groups)
-        sections.append(
-            Section(attribute=section.attribute, groups=groups, measures=[*measures.values()])
-        )
-    return MetricTable(
-        level=level,
-        overall=both(table.overall, {} if needing is None else needing.overall),
-        sections=sections,
-        clients=slices(table.clients, None if needing is None else needing.clients),
-        constant_classifier={} if needing is None else needing.constant_classifier,
-    )
+    return replace(table.changed(both), constant_classifier=constant)
 
 
-def _bounded(numbers: Mapping[str, Measured], bounds: Limits) -> dict[str, Measured]:
-    return {
-        name: number
-        if bounds.get(name) is None
-        else number.model_copy(update={"bounds": tuple(bounds[name] or ())})
-        for name, number in numbers.items()
-    }
-
-
-def _bounded_slice(part: Slice, bounds: Limits) -> Slice:
-    return part.model_copy(update={"numbers": _bounded(part.numbers, bounds)})
-
-
-def overall_bounds(counts: AuditCounts, notions: Sequence[Notion]) -> Limits:
-    """Bound the numbers of all rows; None where nothing is unknown.
+def bounds_by_place(counts: AuditCounts, notions: Sequence[Notion]) -> dict[Place, Limits]:
+    """Bound every number, by the places of a `MetricTable`; None where nothing is unknown.
 
     Examples
     --------
     >>> rows = AuditCounts.from_rows([1, None], [1, 0], sensitive_features=["F", "M"])
-    >>> bounds = overall_bounds(rows, [])
-    >>> bounds["accuracy"], bounds["selection_rate"]
+    >>> bounds = bounds_by_place(rows, [])
+    >>> bounds["overall",]["accuracy"], bounds["overall",]["selection_rate"]
     (Interval(lower=0.5, upper=1.0), None)
     """
+    overall, groupings = _overall_bounds(counts, notions), reported_groupings(counts.cells)
+    bounds: dict[Place, Limits] = {("overall",): overall}
+    for grouping in groupings:
+        one_of_several = {kind: [grouping] for kind in KINDS}
+        bounds["attribute", grouping.name] = (
+            _measure_bounds(counts, notions, one_of_several) if len(groupings) > 1 else overall
+        )
+        maybe = fitting(counts.cells, grouping)
+        rates = {
+            name: RateBounds.of(counts, Outcomes.of(PROPORTIONS[name]), grouping.membership, maybe)
+            for name in TABLE_NUMBERS
+        }
+        for g, group in enumerate(grouping.groups):
+            ends = {name: rate.interval(g) for name, rate in rates.items()}
+            bounds["group", grouping.name, group] = ends
+    for k, name in enumerate(counts.clients):
+        client = counts.of_client(k)
+        violations = _measure_bounds(client, notions, {"violation": client.cells.groupings()})
+        bounds["client", name] = _rate_bounds(client) | violations
+    return bounds
+
+
+def _overall_bounds(counts: AuditCounts, notions: Sequence[Notion]) -> Limits:
+    """Bound the numbers of all rows."""
     bounds = _rate_bounds(counts)
     jaccard = bounds.pop("jaccard")
     bounds["f1"] = jaccard and Interval(*(2.0 * end / (1.0 + end) for end in jaccard))
@@ -195,29 +165,10 @@ def overall_bounds(counts: AuditCounts, notions: Sequence[Notion]) -> Limits:
     certain = (hit.certain and miss.certain) or bool(np.isnan(low).any())
     bounds["balanced_accuracy"] = None if certain else Interval(low.item(), high.item())
     compared = {kind: measured_groupings(counts.cells, kind) for kind in KINDS}
-    return bounds | measure_bounds(counts, notions, compared) | _spread_bounds(counts)
+    return bounds | _measure_bounds(counts, notions, compared) | _spread_bounds(counts)
 
 
-def client_bounds(client: AuditCounts, notions: Sequence[Notion]) -> Limits:
-    """Bound the numbers of one client's rows."""
-    rates = {n: ends for n, ends in _rate_bounds(client).items() if n in TABLE_NUMBERS}
-    return rates | measure_bounds(client, notions, {"violation": client.cells.groupings()})
-
-
-def group_bounds(counts: AuditCounts, grouping: Grouping) -> dict[str, Limits]:
-    """Bound the rates of each group of a grouping."""
-    maybe = fitting(counts.cells, grouping)
-    rates = {
-        name: RateBounds.of(counts, Outcomes.of(PROPORTIONS[name]), grouping.membership, maybe)
-        for name in TABLE_NUMBERS
-    }
-    return {
-        group: {name: rate.interval(g) for name, rate in rates.items()}
-        for g, group in enumerate(grouping.groups)
-    }
-
-
-def measure_bounds(
+def _measure_bounds(
     counts: AuditCounts,
     notions: Sequence[Notion],
     groupings: Mapping[Kind, Sequence[Grouping]],

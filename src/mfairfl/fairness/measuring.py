@@ -36,6 +36,7 @@ from mfairfl.fairness.results import (
     Measured,
     MetricTable,
     Number,
+    NumbersByName,
     Section,
     Slice,
     compares_groups,
@@ -55,7 +56,6 @@ from mfairfl.fairness.uncertainty import (
 
 _PER_CLIENT = 4  # there may be hundreds of clients: each is drawn so many times less
 _ALWAYS_WITH_INTERVAL = {*OVERALL_NUMBERS, *TABLE_NUMBERS, *CLIENT_NUMBERS, "roc_auc"}
-NumbersByName = dict[str, Measured]
 
 
 def measure_tally(

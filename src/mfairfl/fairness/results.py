@@ -7,8 +7,8 @@ client.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -27,6 +27,10 @@ Numbers = dict[str, Number]
 Bounds = tuple[float, float] | None
 """The lower and upper end of an interval."""
 
+_COLUMNS = (
+    *("scope", "attribute", "slice", "rows", "number", "value", "lower", "upper"),
+    *("noise_floor", "bound_lower", "bound_upper", "undefined"),
+)
 _LESS_IS_BETTER = ("loss", "expected_calibration_error", "false_positive_rate")
 
 
@@ -53,6 +57,11 @@ class Measured(DocumentedModel):
     has them where there are such rows."""
     undefined: str = ""
     """Why there is no value."""
+
+
+NumbersByName = dict[str, Measured]
+Place = tuple[str, ...]
+"""Where numbers are of, as in `MetricTable.places`."""
 
 
 class Slice(DocumentedModel):
@@ -338,32 +347,63 @@ class MetricTable:
         >>> table.to_frame()[["scope", "number", "value", "lower"]].values.tolist()
         [['overall', 'accuracy', 0.9, 0.8]]
         """
-        lines = [
-            {**place, "number": number.name, "value": number.value}
-            | dict(zip(("lower", "upper"), number.interval or (None, None), strict=True))
-            | {"noise_floor": number.noise_floor}
-            | dict(zip(("bound_lower", "bound_upper"), number.bounds or (None, None), strict=True))
-            | {"undefined": number.undefined}
-            for place, numbers in self._places()
-            for number in numbers
-        ]
-        return pd.DataFrame(lines)
+        no_ends = (None, None)
+        lines = []
+        for (scope, *names), rows, numbers in self.places():
+            attribute = "" if scope == "client" else names[0] if names else ""
+            name = names[-1] if scope in ("group", "client") else ""
+            for number in numbers.values():
+                lower, upper = number.interval or no_ends
+                least, most = number.bounds or no_ends
+                line = (scope, attribute, name, rows, number.name, number.value, lower, upper)
+                lines.append((*line, number.noise_floor, least, most, number.undefined))
+        return pd.DataFrame(lines, columns=_COLUMNS)
 
-    def _places(self) -> Iterator[tuple[dict[str, str | int], Sequence[Measured]]]:
-        """Yield where numbers are of, and the numbers."""
+    def places(self) -> Iterator[tuple[Place, int, NumbersByName]]:
+        """Yield each place, its rows and its numbers by name.
 
-        def place(scope: str, attribute: str, name: str, rows: int) -> dict[str, str | int]:
-            return {"scope": scope, "attribute": attribute, "slice": name, "rows": rows}
-
-        yield place("overall", "", "", self.rows), [*self.overall.values()]
+        A place is ``("overall",)``, ``("attribute", attribute)``, ``("group", attribute, group)``
+        or ``("client", client)``.
+        """
+        yield ("overall",), self.rows, self.overall
         for section in self.sections:
-            compared = sum(group.rows for group in section.groups)
-            yield place("attribute", section.attribute, "", compared), section.measures
+            rows, attribute = sum(group.rows for group in section.groups), section.attribute
+            yield ("attribute", attribute), rows, self.measures(attribute)
             for group in section.groups:
-                numbers = [*group.numbers.values()]
-                yield place("group", section.attribute, group.name, group.rows), numbers
+                yield ("group", attribute, group.name), group.rows, group.numbers
         for client in self.clients:
-            yield place("client", "", client.name, client.rows), [*client.numbers.values()]
+            yield ("client", client.name), client.rows, client.numbers
+
+    def changed(self, change: Callable[[Place, NumbersByName], NumbersByName]) -> MetricTable:
+        """Return the table with other numbers at each place.
+
+        Examples
+        --------
+        >>> accuracy = Measured(name="accuracy", value=0.9)
+        >>> table = MetricTable(level=0.95, overall={"accuracy": accuracy})
+        >>> table.changed(lambda place, numbers: {}).overall
+        {}
+        """
+
+        def slices(parts: Sequence[Slice], *place: str) -> list[Slice]:
+            return [
+                part.model_copy(update={"numbers": change((*place, part.name), part.numbers)})
+                for part in parts
+            ]
+
+        sections = []
+        for section in self.sections:
+            measures = change(("attribute", section.attribute), self.measures(section.attribute))
+            groups = slices(section.groups, "group", section.attribute)
+            sections.append(
+                Section(attribute=section.attribute, groups=groups, measures=[*measures.values()])
+            )
+        return replace(
+            self,
+            overall=change(("overall",), self.overall),
+            sections=sections,
+            clients=slices(self.clients, "client"),
+        )
 
 
 def _absent(name: str) -> Measured:

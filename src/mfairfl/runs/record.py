@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -40,6 +40,8 @@ from mfairfl.fairness.results import (
     MetricTable,
     Number,
     Numbers,
+    NumbersByName,
+    Place,
     Section,
     Slice,
     compares_groups,
@@ -51,6 +53,7 @@ from mfairfl.strict_json import parse_json
 Model = TypeVar("Model", bound=BaseModel)
 
 SCHEMA_VERSION = 2
+_SLICES = ("group", "client")
 _SHOWN = 300  # characters of a problem in a message
 
 
@@ -236,6 +239,14 @@ class _Named(DocumentedModel):
         """Return a number, or None if it is undefined or has no such entry."""
         return self.by_name.get(name)
 
+    def at(self, place: Place) -> dict[str, Any]:
+        """Return the numbers at a place of `MetricTable.places`; nothing if it has none."""
+        scope, *names = place
+        numbers = self.by_name if scope == "overall" else getattr(self, f"by_{scope}", {})
+        for name in names:
+            numbers = numbers.get(name, {})
+        return numbers
+
 
 class Metrics(_Named):
     """Every number of the served model on one split, by name.
@@ -300,133 +311,92 @@ class StoredTable(DocumentedModel):
     @classmethod
     def of(cls, table: MetricTable) -> StoredTable:
         """Take a table apart."""
-        metrics = _by_place(table, lambda number: number.value, bool)
-        for name, client in metrics["by_client"].items():
-            metrics["by_client"][name] = {"n": table.by_client[name].rows, **client}
-        for attribute, groups in table.by_group.items():
-            for name, group in metrics["by_group"][attribute].items():
-                metrics["by_group"][attribute][name] = {"n": groups[name].rows, **group}
-        limits = _by_place(table, lambda number: number.interval, has_interval)
-        floors = _by_place(table, lambda number: number.noise_floor, has_noise_floor)
-        del floors["by_client"], floors["by_group"]
+        metrics: dict[str, Any] = {}
+        limits: dict[str, Any] = {}
+        floors: dict[str, Any] = {}
+        undefined: dict[str, str] = {}
+        for place, rows, numbers in table.places():
+            if place[0] == "attribute" and len(table.sections) == 1:
+                continue  # of one attribute the measures are those of all rows
+            values = {name: number.value for name, number in numbers.items()}
+            ends = {name: m.interval for name, m in numbers.items() if has_interval(name)}
+            if place[0] in _SLICES:
+                values = {"n": rows, **values}
+            else:
+                fair = {n: m.noise_floor for n, m in numbers.items() if has_noise_floor(n)}
+                _put(fair, floors, place)
+            _put(values, metrics, place)
+            _put(ends, limits, place)
+            undefined |= {
+                _prefix(place) + name: number.undefined
+                for name, number in numbers.items()
+                if number.value is None and number.undefined != _standard_reason(place, name)
+            }
         return cls(
-            metrics=Metrics(**metrics, undefined=_reasons(table)),
+            metrics=Metrics(**metrics, undefined=undefined),
             intervals=MetricIntervals(level=table.level, **limits),
             noise_floor=NoiseFloors(**floors),
             constant_classifier=table.constant_classifier,
         )
 
+    def _numbers(self, *place: str) -> NumbersByName:
+        limits, floors = self.intervals.at(place), self.noise_floor.at(place)
+        return {
+            name: Measured(
+                name=name,
+                value=value,
+                interval=limits.get(name),
+                noise_floor=floors.get(name),
+                undefined=""
+                if value is not None
+                else self.metrics.undefined.get(_prefix(place) + name)
+                or _standard_reason(place, name)
+                or "not recorded",
+            )
+            for name, value in self.metrics.at(place).items()
+            if name != "n"
+        }
+
+    def _slice(self, *place: str) -> Slice:
+        rows = int(self.metrics.at(place).get("n") or 0)
+        return Slice(name=place[-1], rows=rows, numbers=self._numbers(*place))
+
     def table(self) -> MetricTable:
         """Put the table together again."""
-        metrics, limits, floors = self.metrics, self.intervals, self.noise_floor
-
-        def numbers(
-            values: Numbers, around: Mapping[str, Bounds], below: Numbers, prefix: str = ""
-        ) -> dict[str, Measured]:
-            return {
-                name: Measured(
-                    name=name,
-                    value=value,
-                    interval=around.get(name),
-                    noise_floor=below.get(name),
-                    undefined=self._reason(prefix, name) if value is None else "",
-                )
-                for name, value in values.items()
-                if name != "n"
-            }
-
-        def slices(
-            tables: dict[str, Numbers], around: Mapping[str, dict[str, Bounds]], prefix: str
-        ) -> list[Slice]:
-            return [
-                Slice(
-                    name=name,
-                    rows=int(values.get("n") or 0),
-                    numbers=numbers(values, around.get(name, {}), {}, f"{prefix}.{name}."),
-                )
-                for name, values in tables.items()
-            ]
-
-        def measures(attribute: str) -> dict[str, Measured]:
-            return numbers(
-                metrics.by_attribute.get(attribute, {}),
-                limits.by_attribute.get(attribute, {}),
-                floors.by_attribute.get(attribute, {}),
-                f"{attribute}.",
-            )
-
-        overall = numbers(metrics.by_name, limits.by_name, floors.by_name)
+        one_attribute = not self.metrics.by_attribute
         sections = []
-        for attribute, groups in metrics.by_group.items():
-            compared = measures(attribute) if metrics.by_attribute else overall
-            around = limits.by_group.get(attribute, {})
-            sections.append(
-                Section(
-                    attribute=attribute,
-                    groups=slices(groups, around, f"by_group.{attribute}"),
-                    measures=[one for one in compared.values() if compares_groups(one.name)],
-                )
-            )
+        for attribute, names in self.metrics.by_group.items():
+            place = ("overall",) if one_attribute else ("attribute", attribute)
+            numbers = self._numbers(*place).values()
+            groups = [self._slice("group", attribute, name) for name in names]
+            measures = [number for number in numbers if compares_groups(number.name)]
+            sections.append(Section(attribute=attribute, groups=groups, measures=measures))
         return MetricTable(
-            level=limits.level,
-            overall=overall,
+            level=self.intervals.level,
+            overall=self._numbers("overall"),
             sections=sections,
-            clients=slices(metrics.by_client, limits.by_client, "by_client"),
+            clients=[self._slice("client", name) for name in self.metrics.by_client],
             constant_classifier=self.constant_classifier,
         )
 
-    def _reason(self, prefix: str, name: str) -> str:
-        """Return why a number is undefined: as recorded, or what a share of rows lacks."""
-        standard = PROPORTIONS[name].needs if name in PROPORTIONS else "not recorded"
-        return self.metrics.undefined.get(f"{prefix}{name}") or standard
+
+def _put(values: dict[str, Any], stored: dict[str, Any], place: Place) -> None:
+    """Add values at a place of `MetricTable.places` to the parts of a stored table."""
+    scope, *names = place
+    for key in () if scope == "overall" else (f"by_{scope}", *names):
+        stored = stored.setdefault(key, {})
+    stored.update(values)
 
 
-def _by_place(
-    table: MetricTable,
-    part: Callable[[Measured], Any],
-    wanted: Callable[[str], bool],
-) -> dict[str, Any]:
-    """Return one part of the numbers of wanted names, with the tables beside them."""
-
-    def parts(numbers: Iterable[Measured]) -> dict[str, Any]:
-        return {number.name: part(number) for number in numbers if wanted(number.name)}
-
-    # Of one attribute the measures are those of all rows.
-    several = table.sections if len(table.sections) > 1 else []
-    return {
-        **parts(table.overall.values()),
-        "by_attribute": {section.attribute: parts(section.measures) for section in several},
-        "by_client": {client.name: parts(client.numbers.values()) for client in table.clients},
-        "by_group": {
-            section.attribute: {
-                group.name: parts(group.numbers.values()) for group in section.groups
-            }
-            for section in table.sections
-        },
-    }
+def _prefix(place: Place) -> str:
+    """Return what stands before a number's name in `undefined`."""
+    scope, *names = place
+    return "".join(f"{part}." for part in ([f"by_{scope}"] if scope in _SLICES else []) + names)
 
 
-def _reasons(table: MetricTable) -> dict[str, str]:
-    """Return why numbers are undefined, by place and name; of shares in tables it is obvious."""
-    several = table.sections if len(table.sections) > 1 else []
-    places: list[tuple[str, Iterable[Measured]]] = [("", table.overall.values())]
-    places += [(f"{section.attribute}.", section.measures) for section in several]
-    slices = [(f"by_client.{client.name}.", client) for client in table.clients]
-    slices += [
-        (f"by_group.{section.attribute}.{group.name}.", group)
-        for section in table.sections
-        for group in section.groups
-    ]
-    places += [
-        (place, [own[name] for name in own.numbers if name not in PROPORTIONS])
-        for place, own in slices
-    ]
-    return {
-        f"{place}{number.name}": number.undefined
-        for place, numbers in places
-        for number in numbers
-        if number.value is None
-    }
+def _standard_reason(place: Place, name: str) -> str:
+    """Return why a share of a group's or client's rows is undefined, which is not stored."""
+    return PROPORTIONS[name].needs if place[0] in _SLICES and name in PROPORTIONS else ""
 
 
 class MetricsBySplit(DocumentedModel):
