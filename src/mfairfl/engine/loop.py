@@ -114,7 +114,7 @@ def federate(setup: Setup, state: RunState, callbacks: Iterable[Callback] = ()) 
         scored=scored.answers,
         rounds=state.round,
         left_out={**scored.set_aside, **final.measured.set_aside},
-        warnings=(*_divergence(state), *state.standing.warnings()),
+        warnings=tuple(state.warnings()),
     )
 
 
@@ -127,15 +127,6 @@ def _notify(
 
 def _stalled(setup: Setup, state: RunState) -> bool:
     return setup.patience is not None and state.round - state.best_round >= setup.patience
-
-
-def _divergence(state: RunState) -> list[str]:
-    if not state.undone:
-        return []
-    return [
-        f"training diverged in {state.undone} of {state.round} rounds, and these steps were taken "
-        "back; lower training.lr"
-    ]
 
 
 # ------------------------------------------------------------------ one round

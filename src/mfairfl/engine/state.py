@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ _FAIR = ("select", "mixture", "threshold")  # rules that look at a violation
 _SERVED = {"ensemble": "an ensemble of the clients' models", "personal": "each client its own"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Setup:
     """Everything that is decided before a run starts.
 
@@ -69,18 +70,8 @@ class Setup:
     enrolled: Mapping[Split, Mapping[str, np.ndarray]] = field(default_factory=dict)
     robust: str = "none"
     evaluate_every: int = 1
-    trainers: tuple[str, ...] = field(init=False)
-    """The clients with train rows, in name order."""
-    usual_rows: float = field(init=False)
-    """The lower median of the trainers' rows."""
 
     def __post_init__(self) -> None:
-        # Once, not in every round: most of thousands of clients may rest.
-        rows = {name: self.summary.rows(name) for name in self.summary.counts}
-        trainers = tuple(sorted(name for name, count in rows.items() if count > 0))
-        object.__setattr__(self, "trainers", trainers)
-        usual = lower_median([rows[name] for name in trainers]) if trainers else 0.0
-        object.__setattr__(self, "usual_rows", usual)
         check_robust(self.robust, self.strategy.card)
         serves, rule = self.strategy.card.serves, self.output.rule
         fitting = _FITTING.get(serves, RULES)
@@ -98,6 +89,18 @@ class Setup:
             refuse_losses(self.summary.constraints)
         if not self.enrolled and self.strategy.card.trains_on == "clients":
             object.__setattr__(self, "enrolled", {"train": self.summary.counts})
+
+    # These two once, not in every round: most of thousands of clients may rest.
+    @cached_property
+    def trainers(self) -> tuple[str, ...]:
+        """The clients with train rows, in name order."""
+        return tuple(c for c in sorted(self.summary.counts) if self.summary.rows(c) > 0)
+
+    @cached_property
+    def usual_rows(self) -> float:
+        """The lower median of the trainers' rows."""
+        rows = [self.summary.rows(client) for client in self.trainers]
+        return lower_median(rows) if rows else 0.0
 
     @property
     def held_out(self) -> Split:
@@ -142,6 +145,14 @@ class RunState:
     standing: Standing = field(default_factory=Standing)
     undone: int = 0
     last_good: LastGoodState | None = None
+
+    def warnings(self) -> list[str]:
+        """Return what went wrong so far."""
+        diverged = (
+            f"training diverged in {self.undone} of {self.round} rounds, and these steps were "
+            "taken back; lower training.lr"
+        )
+        return [diverged] * (self.undone > 0) + self.standing.warnings()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

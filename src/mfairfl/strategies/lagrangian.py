@@ -83,6 +83,24 @@ class Lagrangian:
         """
         return self.pricing.tables(self.constraints, signed, counts, scale)
 
+    def local_controller(
+        self, goal: Goal, counts: Floats, *, every: int, shrink: float
+    ) -> Controller:
+        """Return multipliers that a trainer moves by its own gaps and keeps to itself.
+
+        `counts` are the trainer's rows per (cell, label).
+        """
+        steps = self.steps(counts)
+        return Controller(
+            goal=goal,
+            multipliers=(0.0,) * len(steps),
+            step=tuple(steps),
+            every=every,
+            prices=self.pricing,
+            shrink=shrink,
+            slot="multipliers",
+        )
+
     def log(self, multipliers: Floats, pooled: Statistics) -> dict[str, Any]:
         """Return multipliers, prices and violations at the start of the round, for its log."""
         score, loss = self.prices(self.signed(multipliers, pooled), pooled.counts)
@@ -97,29 +115,3 @@ class Lagrangian:
             "loss_prices": loss.tolist(),
             **{name: None if np.isnan(x) else float(x) for name, x in violations.items()},
         }
-
-
-def local_controller(
-    goal: Goal,
-    constraints: Constraints,
-    counts: Floats,
-    *,
-    gamma: float,
-    every: int,
-    shrink: float,
-    prices: Prices,
-) -> Controller:
-    """Return multipliers that a trainer moves by its own gaps and keeps to itself.
-
-    `counts` are the trainer's rows per (cell, label).
-    """
-    steps = Lagrangian(constraints=constraints, alpha=goal.alpha, gamma=gamma).steps(counts)
-    return Controller(
-        goal=goal,
-        multipliers=(0.0,) * len(steps),
-        step=tuple(steps),
-        every=every,
-        prices=prices,
-        shrink=shrink,
-        slot="multipliers",
-    )

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from mfairfl.strategies.base import Card, Gram, Round, State, Step, Strategy, Weights, parameter
-from mfairfl.strategies.lagrangian import local_controller
+from mfairfl.strategies.lagrangian import Lagrangian
 from mfairfl.training.plan import Job, Prices, Reports
 
 
@@ -63,18 +63,18 @@ class _LocalFair(Strategy):
 
     def plan(self, state: State, round: Round) -> tuple[State, list[Job]]:
         """Every trainer gets a controller that moves its own multipliers."""
-        goal, constraints, shared = round.summary.goal, round.summary.constraints, round.plan
-        epochs = 1 if shared.optimizer.name == "gradient" else shared.epochs
+        summary, goal, shared = round.summary, round.summary.goal, round.plan
+        law = Lagrangian(
+            constraints=summary.constraints,
+            alpha=goal.alpha,
+            gamma=self.gamma,
+            pricing=self.prices,
+        )
+        every = min(self.every, 1 if shared.optimizer.name == "gradient" else shared.epochs)
         jobs = []
         for client in round.participants:
-            controller = local_controller(
-                goal,
-                constraints,
-                round.summary.counts[client],
-                gamma=self.gamma,
-                every=min(self.every, epochs),
-                shrink=self.shrink,
-                prices=self.prices,
+            controller = law.local_controller(
+                goal, summary.counts[client], every=every, shrink=self.shrink
             )
             jobs.append(Job(client=client, plan=replace(shared, controller=controller)))
         return state, jobs

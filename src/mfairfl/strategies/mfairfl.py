@@ -51,7 +51,7 @@ from mfairfl.strategies.base import (
     Weights,
     parameter,
 )
-from mfairfl.strategies.lagrangian import Lagrangian, local_controller
+from mfairfl.strategies.lagrangian import Lagrangian
 from mfairfl.training.plan import Controller, Job, Plan, Prices, Reports, adapted_gain, as_table
 
 _TARGETS: dict[str, dict[str, Any]] = {
@@ -369,15 +369,8 @@ class _Pricing:
             return None
         every = min(rule.every, epochs)
         if rule.scope == "local":
-            return local_controller(
-                goal,
-                law.constraints,
-                m.statistics.counts,
-                gamma=rule.gamma,
-                every=every,
-                shrink=rule.shrink,
-                prices=rule.prices,
-            )
+            counts = m.statistics.counts
+            return law.local_controller(goal, counts, every=every, shrink=rule.shrink)
         if rule.multiplier == "paper" or epochs <= rule.every:
             return None
         return Controller(
