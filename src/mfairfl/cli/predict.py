@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
 
-    from mfairfl.data import Split
     from mfairfl.data.files import FileContent
     from mfairfl.fairness.results import MetricTable
     from mfairfl.runs.record import RunRecord
@@ -108,7 +107,7 @@ def predict(
     if out.suffix.lower() not in (*_CSV, *_PARQUET):
         raise ConfigError(f"{out}: cannot write '{out.suffix}'; let --out end in .csv or .parquet")
     from mfairfl.data.files import read_file  # noqa: PLC0415 - only when called
-    from mfairfl.runs.record import RunRecord, StoredTable  # noqa: PLC0415
+    from mfairfl.runs.record import RunRecord, StoredTable, reported  # noqa: PLC0415
 
     record = RunRecord.read(run)
     content = read_file(csv, file_format(flags))
@@ -116,44 +115,54 @@ def predict(
     from mfairfl.runs.predictor import load  # noqa: PLC0415 - loads PyTorch
 
     predictor = load(run, trust=trust)
-    copied = split_names(keep or (), content.frame.columns)
-    chosen = _chosen_rows(record, content, csv, split=split, copied=copied)
-    rows = predictor.read(chosen.frame, name=str(csv))
+    name, frame = str(csv), content.frame
+    copied = split_names(keep or (), frame.columns)
+    places, splits, warnings = _chosen_rows(record, content, name, split=split, copied=copied)
+    if len(places) < len(frame):
+        frame = frame.iloc[places]
+    rows = predictor.read(frame, name=name)
     table = predictor.predict_frame(
         rows,
         keep=copied,
         labels=decisions is Decisions.labels,
         threshold=threshold,
         client=client,
-    ).assign(row=chosen.places)
-    measurable = rows
-    if chosen.splits is not None:
-        table[_SPLIT] = chosen.splits
-        measurable = predictor.read(chosen.frame[chosen.splits == chosen.measured], name=str(csv))
+    ).assign(row=places)
+    measured_split, measurable = None, rows
+    if splits is not None:
+        table[_SPLIT], measured_split = splits, reported(set(splits))
+        measurable = predictor.read(frame[splits == measured_split], name=name)
     _write(out, table)
+    measured = metrics = None
     try:
         measured = predictor.measure(measurable, threshold=threshold, client=client)
     except DataError as error:
         say(f"warning: scores are written but not measured: {error}")
-        measured = None
-    warnings = chosen.warnings
-    # Beside the constant classifier of the run's train rows.
-    metrics = None if measured is None else measured.table(majority=record.tallies["train"])
-    if measured is not None and metrics is not None:
-        what = f"{chosen.measured or 'labelled'} rows"
+    if measured is not None:
+        # Beside the constant classifier of the run's train rows.
+        metrics = measured.table(majority=record.tallies["train"])
+        what = f"{measured_split or 'labelled'} rows"
         warnings += model_warnings(metrics, measured.tally, AdviceSettings.of(record), rows=what)
     decided = int(table["favourable"].sum())
     if json:
-        facts = {"out": str(out), "rows": len(table), "favourable": decided, "kept": copied}
-        facts |= {"threshold": threshold, "missing": rows.missing, "unseen": rows.unseen}
-        facts |= {"notes": [*content.notes, *rows.notes], "kind": predictor.served.kind}
-        facts |= {"warnings": warnings, "measured_split": chosen.measured}
-        numbers: dict[str, Any] = {"metrics": None}
+        facts = {
+            "out": str(out),
+            "rows": len(table),
+            "favourable": decided,
+            "kept": copied,
+            "threshold": threshold,
+            "missing": rows.missing,
+            "unseen": rows.unseen,
+            "notes": [*content.notes, *rows.notes],
+            "kind": predictor.served.kind,
+            "warnings": warnings,
+            "measured_split": measured_split,
+            "metrics": None,
+        }
         if measured is not None and metrics is not None:
-            numbers = StoredTable.of(metrics).model_dump(mode="json") | {
-                "measured_rows": measured.tally.n
-            }
-        print_json(facts | numbers)
+            facts |= StoredTable.of(metrics).model_dump(mode="json")
+            facts["measured_rows"] = measured.tally.n
+        print_json(facts)
         return
     for warning in warnings:
         print_text(f"warning: {warning}")
@@ -169,59 +178,43 @@ def predict(
         _print_measured(f"{measured.tally.n:,} {what}", metrics)
 
 
-class _ChosenRows(NamedTuple):
-    """Rows to decide, and where they are in the file.
-
-    Of the file that the run was trained on: their splits, and the one to measure.
-    """
-
-    frame: pd.DataFrame
-    places: Sequence[int]
-    warnings: list[str]
-    splits: NDArray[np.object_] | None = None
-    measured: Split | None = None
-
-
 def _chosen_rows(
-    record: RunRecord,
-    content: FileContent,
-    csv: Path,
-    *,
-    split: RowSplit,
-    copied: Sequence[str],
-) -> _ChosenRows:
-    from mfairfl.runs.record import reported  # noqa: PLC0415 - only when called
+    record: RunRecord, content: FileContent, name: str, *, split: RowSplit, copied: Sequence[str]
+) -> tuple[NDArray[np.intp], NDArray[np.object_] | None, list[str]]:
+    """Return the numbers of the rows to decide, their splits if they are known, and warnings."""
+    import numpy as np  # noqa: PLC0415 - only when called
+
+    from mfairfl.runs.record import reported  # noqa: PLC0415
     from mfairfl.runs.rows import splits_of_rows  # noqa: PLC0415
 
-    frame = content.frame
-    places: Sequence[int] = range(len(frame))
+    places, chosen = np.arange(len(content.frame)), split is not RowSplit.all
     try:
-        splits = splits_of_rows(record, content, name=str(csv))
+        splits = splits_of_rows(record, content, name=name)
     except DataError as error:
-        if split is not RowSplit.all:
+        if chosen:
             raise
-        return _ChosenRows(frame, places, [str(error)])
+        return places, None, [str(error)]
     if splits is None:
-        if split is not RowSplit.all:
-            raise DataError(f"{csv}: not the file that the run was trained on; leave --split out")
-        return _ChosenRows(frame, places, [])
+        if chosen:
+            raise DataError(f"{name}: not the file that the run was trained on; leave --split out")
+        return places, None, []
     if _SPLIT in copied:
         raise DataError(
-            f"{csv}: the column '{_SPLIT}' cannot be kept: the scores have one of that name; "
+            f"{name}: the column '{_SPLIT}' cannot be kept: the scores have one of that name; "
             "rename it"
         )
-    if split is not RowSplit.all:
-        places = [place for place in places if splits[place] == split]
-        if not places:
-            raise DataError(f"{csv}: the run has no {split} rows; choose another --split")
-        frame, splits = frame.iloc[places], splits[places]
-    measured, trained = reported(set(splits)), int((splits == "train").sum())
+    if chosen:
+        places = np.flatnonzero(splits == split)
+        if not len(places):
+            raise DataError(f"{name}: the run has no {split} rows; choose another --split")
+    splits = splits[places]
+    trained = int((splits == "train").sum())
     warning = (
-        f"{csv} is the file that the run was trained on, and {trained:,} of {len(frame):,} rows "
+        f"{name} is the file that the run was trained on, and {trained:,} of {len(places):,} rows "
         "are train rows, on which a model looks better than on new ones. The numbers below are of "
-        f"the {measured} rows alone"
+        f"the {reported(set(splits))} rows alone"
     )
-    return _ChosenRows(frame, places, [warning] * bool(trained), splits, measured)
+    return places, splits, [warning] * bool(trained)
 
 
 def _write(out: Path, table: pd.DataFrame) -> None:
