@@ -37,6 +37,7 @@ from mfairfl.data.sources import (
     RowsRead,
     Unavailable,
     download,
+    read_csv,
 )
 from mfairfl.data.task import Bin, Sensitive, Task
 from mfairfl.data.values import StrictModel, canonical_text
@@ -98,7 +99,7 @@ def read_people(path: Path) -> pd.DataFrame:
         if path.suffix.lower() in (".parquet", ".pq"):
             names = [name for name in pq.read_schema(path).names if name.upper() in _WANTED]
             return _upper(pd.read_parquet(path, columns=names))
-        return _read_csv(path, path.name)
+        return _read_people(path, path.name)
     except pa.ArrowException as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path.name} is not a readable Parquet file ({reason})") from error
@@ -120,21 +121,17 @@ def read_archive(file: IO[bytes], name: str) -> pd.DataFrame:
             frames = []
             for member in members:
                 with archive.open(member) as rows:
-                    frames.append(_read_csv(rows, f"{name}: {member.filename}"))
+                    frames.append(_read_people(rows, f"{name}: {member.filename}"))
     except (zipfile.BadZipFile, zlib.error, EOFError) as error:
         raise DataError(f"{name} is not a whole zip archive ({error}): fetch it again") from error
     return pd.concat(frames, ignore_index=True)
 
 
-def _read_csv(source: Any, name: str) -> pd.DataFrame:
-    try:
-        frame = pd.read_csv(
-            source, usecols=lambda column: column.upper() in _WANTED, low_memory=False
-        )
-    except ValueError as error:  # pandas' own parser and decoding errors derive from it
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{name} is not readable as a table: {reason}") from error
-    return _upper(frame)
+def _read_people(source: Any, name: str) -> pd.DataFrame:
+    def wanted(column: str) -> bool:
+        return column.upper() in _WANTED
+
+    return _upper(read_csv(source, name, usecols=wanted, low_memory=False))
 
 
 def _upper(frame: pd.DataFrame) -> pd.DataFrame:

@@ -44,6 +44,12 @@ _LOCK_TIMEOUT = 900.0
 _PIP_TIMEOUT = 600.0
 _CHUNK = 2**20
 _LARGEST_MEMBER = 64 * 2**20
+# The task decides what is a number, and "NA" may be a level.
+_AS_TEXT: dict[str, Any] = {
+    "dtype": str,
+    "keep_default_na": False,
+    "skipinitialspace": True,
+}
 # Raised when the same source would give another reduced table: old caches are then replaced.
 _REDUCTION = 1
 
@@ -287,7 +293,7 @@ class PublishedDataset(StrictModel):
         """
         if path is None and not self.bundled:
             cached = self._cache(folder).read_or_fetch(partial(self._reduced, offline=offline))
-            frame = _read_csv(cached.data, str(cached.path), sep=",", header=0)
+            frame = read_csv(BytesIO(cached.data), str(cached.path), header=0, **_AS_TEXT)
             digest, source = (
                 self.files[0].sha256,
                 f"{cached.manifest['source']}, reduced and cached",
@@ -340,12 +346,14 @@ class PublishedDataset(StrictModel):
     def _parse(self, raw: Mapping[str, bytes]) -> tuple[pd.DataFrame, str]:
         """Read the kept columns as text, rows in the official order; say which file has which."""
         columns, label = list(self.columns), self.task.label
-        layout = {"header": 0} if self.header else {"header": None, "names": columns}
+        layout: dict[str, Any] = (
+            {"header": 0} if self.header else {"header": None, "names": columns}
+        )
         frames: list[pd.DataFrame] = []
         members: list[str] = []
         for file in self.files:
-            skipped = {"sep": self.delimiter, "skiprows": file.skip_lines}
-            frame = _read_csv(raw[file.name], file.name, **skipped, **layout)
+            layout |= {"sep": self.delimiter, "skiprows": file.skip_lines}
+            frame = read_csv(BytesIO(raw[file.name]), file.name, **layout, **_AS_TEXT)
             absent = [name for name in columns if name not in frame]
             if absent:
                 raise DataError(
@@ -393,12 +401,10 @@ def check_sum(raw: bytes, file: OfficialFile, where: str) -> None:
         )
 
 
-def _read_csv(raw: bytes, name: str, **layout: Any) -> pd.DataFrame:
+def read_csv(source: Any, name: str, **options: Any) -> pd.DataFrame:
+    """Read a CSV file of pandas' form; `name` is what messages call it."""
     try:
-        # Text only: the task decides what is a number, and "NA" may be a level.
-        frame: pd.DataFrame = pd.read_csv(
-            BytesIO(raw), dtype=str, keep_default_na=False, skipinitialspace=True, **layout
-        )
+        frame: pd.DataFrame = pd.read_csv(source, **options)
     except ValueError as error:  # pandas' own parser and decoding errors derive from it
         reason = str(error).splitlines()[0]
         raise DataError(f"{name} is not readable as a table: {reason}") from error
