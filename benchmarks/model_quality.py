@@ -28,7 +28,7 @@ from mfairfl.experiments.study import (
 from mfairfl.runs.config import Config
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.reference_records import ReferenceRecord, ReferenceRequest
-from mfairfl.runs.workers import run_and_fit
+from mfairfl.runs.workers import run_many
 
 SEEDS = tuple(range(60, 65))
 DATA = ("adult", "bank", "compas", "german")
@@ -100,7 +100,8 @@ def carried_out(options: argparse.Namespace) -> Found:
             bar.update(task, completed=sum(done.values()))
 
         runs = [(trial.config, trial.directory(options.runs)) for trial in work]
-        records, fitted = run_and_fit(runs, requests, processes=options.processes, progress=tell)
+        records = run_many(runs, requests, processes=options.processes, progress=tell)
+        fitted = [ReferenceRecord.read(request.out) for request in requests]
     found: Found = {}
     every: list[tuple[Trial, Record]] = [
         *zip(work, records, strict=True),

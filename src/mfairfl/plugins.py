@@ -27,7 +27,7 @@ _IMPORT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
 def is_import_string(name: str) -> bool:
-    """Say whether a name spells an object of a module.
+    """Return whether a name spells an object of a module.
 
     Examples
     --------
@@ -50,13 +50,13 @@ def imported(spelling: str) -> Any:
     module, _, path = spelling.partition(":")
     try:
         with _current_folder():
-            found: Any = import_module(module)
+            thing: Any = import_module(module)
         for part in path.split("."):
-            found = getattr(found, part)
-    except Exception as error:  # the module is the user's: whatever it raises is said in one line
+            thing = getattr(thing, part)
+    except Exception as error:  # the module is the user's and may raise anything
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ConfigError(f"'{spelling}' cannot be imported ({reason})") from error
-    return found
+    return thing
 
 
 @contextmanager
@@ -125,14 +125,14 @@ class Registry(Generic[T]):
         return sorted({*self._builtin, *added, *self._announced()})
 
     def is_builtin(self, name: str) -> bool:
-        """Say whether a name comes with the package."""
+        """Return whether a name comes with the package."""
         return name in self._builtin
 
     def get(self, name: str) -> T:
         """Return what has this name; an import string is not followed."""
-        for known in (self._builtin, self._added):
-            if name in known:
-                return known[name]
+        for things in (self._builtin, self._added):
+            if name in things:
+                return things[name]
         announced = self._announced().get(name)
         if announced is None:
             raise self._error(unknown(self.kind, name, self.names()))
@@ -172,6 +172,7 @@ class Registry(Generic[T]):
 
 
 ModuleFactory = Callable[[int], Any]
+"""Takes the number of inputs and returns a `torch.nn.Module` with one logit."""
 
 
 def _as_factory(thing: Any) -> ModuleFactory:

@@ -22,13 +22,7 @@ import pandas as pd
 
 from mfairfl.data import Federation, Task, partition, table_from_frame
 from mfairfl.engine.checkpoint import dump, parse
-from mfairfl.engine.embedded import (
-    Member,
-    clients_of,
-    run_all,
-    splits_of,
-    summarize,
-)
+from mfairfl.engine.embedded import Member, clients_of, run_all, splits_of, summarize
 from mfairfl.engine.loop import Result, federate, first_state
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import RoundRecord, RunState, Setup, Train

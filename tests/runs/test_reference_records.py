@@ -16,7 +16,7 @@ from mfairfl.runs import reference_records as module
 from mfairfl.runs.config import make_config
 from mfairfl.runs.options import settings
 from mfairfl.runs.reference_records import ReferenceRecord, ReferenceRequest, fit_references
-from mfairfl.runs.workers import run_and_fit
+from mfairfl.runs.workers import run_many
 
 
 @pytest.fixture
@@ -108,13 +108,13 @@ def test_any_number_of_processes_gives_the_same_numbers(config, tmp_path):
         ]
         work = work[::-1]  # records come in the order asked for
         tell = lambda *news: seen.append(news)  # noqa: E731
-        _, found = run_and_fit([], work, processes=count, progress=tell)
+        assert run_many([], work, processes=count, progress=tell) == []
+        found = [ReferenceRecord.read(request.out) for request in work]
         assert [(r.reference, r.seed) for r in found] == [(w.name, w.config.seed) for w in work]
         return [record.model_dump(exclude={"seconds"}) for record in found]
 
     assert fit(1) == fit(2)
     assert len({out for out, done, of in seen if done == of == 1}) == 12
-    assert run_and_fit([], []) == ([], [])
 
 
 def test_a_worker_s_error_reaches_the_parent_in_one_line(config, tmp_path):
@@ -122,5 +122,5 @@ def test_a_worker_s_error_reaches_the_parent_in_one_line(config, tmp_path):
         update={"data": config.data.model_copy(update={"csv": str(tmp_path / "nobody.csv")})}
     )
     with pytest.raises(MfairflError, match=r"nobody\.csv") as caught:
-        run_and_fit([], requests(missing, tmp_path, ["logistic"]))
+        run_many([], requests(missing, tmp_path, ["logistic"]))
     assert "\n" not in str(caught.value)

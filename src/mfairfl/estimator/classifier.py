@@ -19,21 +19,15 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from mfairfl.engine.output import Rule
 from mfairfl.errors import ConfigError, EstimatorError, MfairflError, RunDirectoryError, unknown
+from mfairfl.estimator import in_memory
 from mfairfl.estimator.file import EstimatorFile, SavedClasses, SavedParameters
-from mfairfl.estimator.in_memory import (
-    features_of,
-    label_column,
-    labelled_table,
-    labels_of,
-    raw_rows,
-)
 from mfairfl.fairness.notions import Notion
+from mfairfl.plugins import ModuleFactory
 from mfairfl.runs.config import FairnessConfig, ModelConfig, TrainingConfig
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.execute import Run
 from mfairfl.runs.options import OPTIONS, dotted
 from mfairfl.runs.predictor import load
-from mfairfl.runs.prepare import ModuleFactory
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.train import train
 from mfairfl.strategies.base import Strategy
@@ -247,9 +241,9 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         """
         with _as_value_error():
             features = self._features(X, reset=True)
-            labels = labels_of(y, self.favourable)
+            labels = in_memory.labels_of(y, self.favourable)
             check_consistent_length(X, labels.codes)
-            table = labelled_table(features, labels, sensitive_features, clients)
+            table = in_memory.labelled_table(features, labels, sensitive_features, clients)
             options = _run_options(
                 self.get_params(deep=False),
                 grouped=bool(table.attributes),
@@ -263,13 +257,13 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     def _features(self, X: Any, *, reset: bool) -> pd.DataFrame:
         """Check features as scikit-learn does, and return them as a pandas frame."""
         if nw.dependencies.is_into_dataframe(X):
-            frame = features_of(X)
+            frame = in_memory.features_of(X)
             validate_data(self, X, reset=reset, skip_check_array=True)
             if 0 in frame.shape:
                 raise EstimatorError(f"X has shape {frame.shape}: give rows and features")
             return frame
         array = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite="allow-nan")
-        return features_of(array)
+        return in_memory.features_of(array)
 
     def _rows(self, X: Any, sensitive_features: Any, clients: Any) -> tuple[pd.DataFrame, Any]:
         """Return raw rows for the predictor, and the client that decides all of them, if one."""
@@ -277,7 +271,7 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         predictor, features = self.run_.predictor, self._features(X, reset=False)
         task, served = predictor.task, predictor.served
         by_group, one_for_all = served.thresholds is not None, isinstance(clients, str)
-        rows = raw_rows(
+        rows = in_memory.raw_rows(
             features,
             self._columns,
             task,
@@ -359,7 +353,9 @@ class FairFederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     ) -> float:
         """Return the accuracy of `predict`, whose parameters it takes."""
         decided = self.predict(X, sensitive_features=sensitive_features, clients=clients)
-        return float(accuracy_score(label_column(y), decided, sample_weight=sample_weight))
+        return float(
+            accuracy_score(in_memory.label_column(y), decided, sample_weight=sample_weight)
+        )
 
     @property
     def _second(self) -> bool:

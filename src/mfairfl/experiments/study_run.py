@@ -25,8 +25,8 @@ from mfairfl.experiments.study_results import (
 from mfairfl.files import write_atomically
 from mfairfl.references import known_reference
 from mfairfl.runs.execute import Run
-from mfairfl.runs.reference_records import ReferenceRequest
-from mfairfl.runs.workers import PlannedRun, planned_runs, run_and_fit
+from mfairfl.runs.reference_records import ReferenceRecord, ReferenceRequest
+from mfairfl.runs.workers import PlannedRun, planned_runs, run_many
 
 
 class StudyWatcher(Protocol):
@@ -154,11 +154,11 @@ def run_study(
     if watcher is not None:
         watcher.begin(name, planned_runs(todo, fits))
     progress = None if watcher is None else watcher.on_round
-    records, fitted = run_and_fit(todo, fits, progress=progress)
+    records = run_many(todo, fits, progress=progress)
     if watcher is not None:
         watcher.stage("writing tables and figures")
     by_path = dict(zip(runs, records, strict=True))
-    fitted_by_path = dict(zip(references, fitted, strict=True))
+    fitted_by_path = {path: ReferenceRecord.read(path) for path in references}
     done = FinishedStudy(
         name=name,
         study=study,

@@ -15,20 +15,13 @@ from mfairfl.data import Federation, Table
 from mfairfl.engine.embedded import Member, run_all
 from mfairfl.engine.loop import Callback, Result
 from mfairfl.errors import ConfigError
-from mfairfl.plugins import MODELS
+from mfairfl.plugins import MODELS, ModuleFactory
+from mfairfl.runs import prepare
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import History
 from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.predictor import Predictor, load
-from mfairfl.runs.prepare import (
-    ModuleFactory,
-    federation_of,
-    model_of,
-    setup_of,
-    table_of,
-    with_warnings,
-)
 from mfairfl.runs.record import FederationFacts, RunRecord, StartedRecord, Timing
 from mfairfl.runs.workers import processors
 from mfairfl.training.execution import steady_arithmetic
@@ -174,17 +167,17 @@ def _prepare(
         parts = (config.data, config.task, config.clients, config.encoder, config.seed)
         key = (id(request.rows), *map(str, parts))
         if key not in federations:
-            table = table_of(config) if request.rows is None else request.rows
-            federations[key] = with_warnings(federation_of(config, table), table)
+            table = prepare.table_of(config) if request.rows is None else request.rows
+            federations[key] = prepare.with_warnings(prepare.federation_of(config, table), table)
         federation = federations[key]
     name = None
     if factory is not None:
         home, path = (getattr(factory, key, "?") for key in ("__module__", "__qualname__"))
         name = f"{home}:{path}"
     record = started_record(config, federation.task, FederationFacts.of(federation), name)
-    model = model_of(config, federation.pool.inputs.width, factory)
+    model = prepare.model_of(config, federation.pool.inputs.width, factory)
     member = Member(
-        setup=setup_of(config, federation, model),
+        setup=prepare.setup_of(config, federation, model),
         model=model,
         federation=federation,
         callbacks=request.callbacks,

@@ -22,10 +22,9 @@ from mfairfl.fairness import Tally
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.scores import RowScores
 from mfairfl.models import MLP, Model, ModuleModel
-from mfairfl.plugins import MODELS
+from mfairfl.plugins import MODELS, ModuleFactory
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.module import ServedModule
-from mfairfl.runs.prepare import ModuleFactory
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.rows import MeasuredRows, ReadRows, measure_predictions, read_rows
 

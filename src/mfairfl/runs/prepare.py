@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from mfairfl.data import SPLITS, Federation, Split, Table, load_dataset, partition, read_table
 from mfairfl.data.coding import treated
@@ -18,11 +17,9 @@ from mfairfl.engine.embedded import counts_of, summarize
 from mfairfl.engine.state import Setup
 from mfairfl.errors import ConfigError
 from mfairfl.models import MLP, Model, ModuleModel
-from mfairfl.plugins import MODELS
+from mfairfl.plugins import MODELS, ModuleFactory
 from mfairfl.runs.config import Config
 from mfairfl.strategies.base import Summary
-
-ModuleFactory = Callable[[int], nn.Module]
 
 
 def content_of(config: Config) -> FileContent | None:

@@ -407,10 +407,10 @@ class MetricsBySplit(DocumentedModel):
     test: Metrics | None = None
 
     def __getitem__(self, split: Split) -> Metrics:
-        found = {"train": self.train, "validation": self.validation, "test": self.test}[split]
-        if found is None:
+        metrics: Metrics | None = getattr(self, split)
+        if metrics is None:
             raise KeyError(f"no {split} rows were kept")
-        return found
+        return metrics
 
 
 class Timing(DocumentedModel):

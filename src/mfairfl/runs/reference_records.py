@@ -25,19 +25,10 @@ from mfairfl.fairness.results import MetricTable
 from mfairfl.fairness.scores import RowScores
 from mfairfl.files import write_atomically
 from mfairfl.references import FittedReference, PooledRows, ReferenceName, reference_settings
+from mfairfl.runs import record as facts
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.outcome import library_versions
-from mfairfl.runs.record import (
-    DataFacts,
-    FederationFacts,
-    MachineFacts,
-    RunRecord,
-    StoredTable,
-    StoredTally,
-    read_json,
-    validated,
-)
 from mfairfl.runs.rows import MeasuredRows, measure_rows
 from mfairfl.runs.side_by_side import different_rows
 
@@ -76,18 +67,18 @@ class ReferenceRecord(DocumentedModel):
     """Thresholds of each group; null decides at score 1/2."""
     versions: dict[str, str]
     """Python, mfairfl and the libraries it used."""
-    data: DataFacts
+    data: facts.DataFacts
     task: Task
     """Label, sensitive attributes and types of the columns."""
-    federation: FederationFacts
+    federation: facts.FederationFacts
     """Whose rows were pooled."""
-    evaluations: dict[Split, StoredTable]
+    evaluations: dict[Split, facts.StoredTable]
     """By split: everything that is reported, as of a run."""
-    tallies: dict[Split, StoredTally]
+    tallies: dict[Split, facts.StoredTally]
     """By split: the counts by client, cell, label and decision."""
     seconds: float
     """Wall-clock seconds of fitting and measuring."""
-    machine: MachineFacts
+    machine: facts.MachineFacts
 
     def table(self, split: Split) -> MetricTable:
         """Return every number on one split."""
@@ -97,8 +88,8 @@ class ReferenceRecord(DocumentedModel):
     def read(cls, folder: str | Path) -> ReferenceRecord:
         """Read the reference that is kept in a folder."""
         file = Path(folder) / _FILE
-        plain = read_json(file, "repeat the command")
-        return validated(cls, plain, file, "delete the folder and repeat the command")
+        plain = facts.read_json(file, "repeat the command")
+        return facts.validated(cls, plain, file, "delete the folder and repeat the command")
 
     def write(self, folder: Path) -> None:
         """Write reference.json atomically."""
@@ -107,7 +98,7 @@ class ReferenceRecord(DocumentedModel):
         write_atomically(folder / _FILE, text.encode())
 
 
-def fit_on_rows_of(run: RunRecord, names: Sequence[ReferenceName]) -> list[ReferenceRecord]:
+def fit_on_rows_of(run: facts.RunRecord, names: Sequence[ReferenceName]) -> list[ReferenceRecord]:
     """Fit references on the rows that a run was trained on, for its fairness goal.
 
     Raises
@@ -182,10 +173,10 @@ def _fitted(
     }
     tallies = {split: part.tally for split, part in measured.items()}
     stored = {
-        split: StoredTable.of(part.table(majority=tallies["train"]))
+        split: facts.StoredTable.of(part.table(majority=tallies["train"]))
         for split, part in measured.items()
     }
-    facts = FederationFacts.of(federation)
+    divided = facts.FederationFacts.of(federation)
     return ReferenceRecord(
         reference=request.name,
         identity=identity,
@@ -193,13 +184,13 @@ def _fitted(
         settings=settings,
         thresholds=None if fitted.thresholds is None else fitted.thresholds.to_json(),
         versions=library_versions("mfairfl", "scikit-learn", "numpy", "scipy", "pandas"),
-        data=DataFacts.of(facts),
+        data=facts.DataFacts.of(divided),
         task=federation.task,
-        federation=facts,
+        federation=divided,
         evaluations=stored,
         tallies=tallies,
         seconds=round(time.perf_counter() - began, 3),
-        machine=MachineFacts.here(),
+        machine=facts.MachineFacts.here(),
     )
 
 

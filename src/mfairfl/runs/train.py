@@ -12,11 +12,10 @@ from mfairfl.engine.loop import Callback
 from mfairfl.engine.output import Rule
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.notions import Notion, register_notion
-from mfairfl.plugins import is_import_string
+from mfairfl.plugins import ModuleFactory, is_import_string
 from mfairfl.runs.config import make_config
 from mfairfl.runs.execute import Run, RunRequest, run_requests
 from mfairfl.runs.options import OPTIONS, settings
-from mfairfl.runs.prepare import ModuleFactory
 from mfairfl.runs.silo_runs import run_under_policy
 from mfairfl.silo.policy import Policy, read_policy
 from mfairfl.strategies.base import Strategy

@@ -1,6 +1,6 @@
 """Independent runs spread over processes, one thread each.
 
-The parent (`run_and_fit`) writes lines to a worker's standard input, each a batch of runs with
+The parent (`run_many`) writes lines to a worker's standard input, each a batch of runs with
 what they need of others' code: ``{"extensions": […], "runs": [{"config": …, "out": …,
 "reference": null}, …]}``; all runs of a batch are trained, or all are pooled references that
 `reference` names. The worker (`python -m mfairfl.runs.workers`) carries out the runs of a batch
@@ -31,7 +31,7 @@ from mfairfl.references import ReferenceName
 from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.extensions import exported, restore
 from mfairfl.runs.record import RunRecord
-from mfairfl.runs.reference_records import ReferenceRecord, ReferenceRequest, fit_references
+from mfairfl.runs.reference_records import ReferenceRequest, fit_references
 
 if TYPE_CHECKING:  # only a worker trains
     from mfairfl.engine.state import RoundRecord, RunState, Setup
@@ -98,6 +98,7 @@ def planned_runs(
 
 def run_many(
     runs: Sequence[tuple[Config, str | Path]],
+    references: Sequence[ReferenceRequest] = (),
     *,
     processes: int | None = None,
     progress: Progress | None = None,
@@ -112,6 +113,9 @@ def run_many(
     ----------
     runs : sequence of (Config, path)
         What to run, and the run directory.
+    references : sequence of ReferenceRequest
+        Pooled references to be fitted meanwhile, each into its own folder. Those on the same rows
+        are one batch, so that each of their models is fitted once.
     processes : int, optional
         Number of workers; by default one for each processor this process may use.
     progress : callable, optional
@@ -122,20 +126,6 @@ def run_many(
     MfairflError
         The first worker's error; the other workers are stopped, and their runs can be resumed.
     """
-    return run_and_fit(runs, (), processes=processes, progress=progress)[0]
-
-
-def run_and_fit(
-    runs: Sequence[tuple[Config, str | Path]],
-    references: Sequence[ReferenceRequest],
-    *,
-    processes: int | None = None,
-    progress: Progress | None = None,
-) -> tuple[list[RunRecord], list[ReferenceRecord]]:
-    """Carry out runs as `run_many` does, and fit pooled references, each into its own folder.
-
-    References on the same rows are one batch, so that each of their models is fitted once.
-    """
     train = [QueuedRun(config, out) for config, out in runs]
     fit = [QueuedRun(request.config, request.out, request.name) for request in references]
     pooled = [list(same) for _, same in groupby(sorted(fit, key=_rows), key=_rows)]
@@ -145,10 +135,7 @@ def run_and_fit(
     exported(work.config for batch in batches for work in batch)  # refused here, not in a worker
     if batches:
         _carry_out(batches, min(processes, len(batches)), progress)
-    return (
-        [RunRecord.read(work.out) for work in train],
-        [ReferenceRecord.read(work.out) for work in fit],
-    )
+    return [RunRecord.read(out) for _, out in runs]
 
 
 def _batches(runs: Sequence[QueuedRun], size: int) -> Iterator[list[QueuedRun]]:
