@@ -140,7 +140,11 @@ def test_verdicts(women, men, n, outcome):
     assert judgement.outcome == outcome
     assert judgement.outcome == verdict(Interval(*judgement.measure.interval), 0.05)
     assert judgement.measure.value == pytest.approx(abs(women - men) / (2 * n))
-    said = {"met": "is met for", "not met": "is not met", "too few rows to tell": "cannot be told"}
+    said = {
+        "met": "is met for",
+        "not met": "is not met for",
+        "too few rows to tell": "cannot be told",
+    }
     assert said[outcome] in document.headline.verdict
 
 

@@ -129,7 +129,7 @@ def test_names_and_values_of_a_run_are_text(card):
 
 
 def test_verdict_numbers_and_limits_are_filled_in(card):
-    assert "is not met: the largest distance" in card
+    assert "is not met for demographic parity: the largest distance" in card
     # 100 of 1,000 and 500 of 1,000 at either client are selected.
     assert "| a \\| b | 2,000 | 95.0 % (" in card
     assert "| Demographic parity (the goal) | 20.00 points (1" in card

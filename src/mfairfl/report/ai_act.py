@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from mfairfl.display.numbers import SHARE
 from mfairfl.fairness.results import Slice
 from mfairfl.report.document import DataTreatment, Document, GroupUse, Provenance
-from mfairfl.report.wording import label_of, percent
+from mfairfl.report.wording import label_of
 from mfairfl.text import markdown_escaped, markdown_list
 
 _PROVIDER = "**to be filled in by the provider of the system**"
@@ -68,7 +69,7 @@ def _all_lines(what: str, lines: Iterable[str]) -> list[str]:
 
 def _tests(report: Document, origin: Provenance) -> list[str]:
     rows = sum(client.rows for client in report.clients)
-    names = [label_of(one.name) for one in report.overall]
+    names = [label_of(number.name) for number in report.overall]
     return [
         f"Measured on {rows:,} {report.split} rows, which every client keeps apart from those it "
         "trains on."
@@ -82,34 +83,30 @@ def _tests(report: Document, origin: Provenance) -> list[str]:
 
 
 def _accuracy(report: Document) -> list[str]:
-    whole = [one for one in report.overall if one.name == "accuracy" and one.value is not None]
+    overall = [number for number in report.overall if number.name == "accuracy"]
     return [
-        *(f"Accuracy: {percent(float(one.value or 0))}." for one in whole),
+        *(f"Accuracy: {SHARE.one(x.value)}." for x in overall if x.value is not None),
         *(
-            f"Accuracy by {section.attribute}: {', '.join(_each(section.groups))}."
+            f"Accuracy by {section.attribute}: {', '.join(map(_accuracy_of, section.groups))}."
             for section in report.sections
         ),
-        f"Accuracy by client: {', '.join(_each(report.clients))}.",
+        f"Accuracy by client: {', '.join(map(_accuracy_of, report.clients))}.",
     ]
 
 
-def _each(slices: Iterable[Slice]) -> list[str]:
-    found = []
-    for one in slices:
-        accuracy = one.numbers.get("accuracy")
-        known = accuracy is not None and accuracy.value is not None
-        value = percent(float(accuracy.value or 0)) if known and accuracy else "undefined"
-        found.append(f"{one.name} {value} ({one.rows:,} rows)")
-    return found
+def _accuracy_of(part: Slice) -> str:
+    value = part.get("accuracy").value
+    written = "undefined" if value is None else SHARE.one(value)
+    return f"{part.name} {written} ({part.rows:,} rows)"
 
 
 def _biases(report: Document, use: GroupUse) -> list[str]:
-    judged = [one.sentence for one in report.headline.judgements]
+    judged = [judgement.sentence for judgement in report.headline.judgements]
     others = [
-        f"{section.attribute}: {label_of(one.name)} {one.value:.4f}"
+        f"{section.attribute}: {label_of(measure.name)} {measure.value:.4f}"
         for section in report.sections
-        for one in section.measures
-        if one.value is not None and one.name.endswith("_violation")
+        for measure in section.measures
+        if measure.value is not None and measure.name.endswith("_violation")
     ]
     return [*judged, *others, use.sentence]
 
@@ -120,10 +117,10 @@ def _measures(report: Document, use: GroupUse) -> list[str]:
 
 def _gaps(report: Document, data: DataTreatment) -> list[str]:
     undefined = [
-        f"{section.attribute}: {label_of(one.name)} is undefined, since {one.undefined}"
+        f"{section.attribute}: {label_of(measure.name)} is undefined, since {measure.undefined}"
         for section in report.sections
-        for one in section.measures
-        if one.value is None and one.undefined
+        for measure in section.measures
+        if measure.value is None and measure.undefined
     ]
     lines = [*report.headline.warnings, *data.notes, *undefined]
     return list(dict.fromkeys(lines))

@@ -26,7 +26,7 @@ from mfairfl.fairness.notions import notion
 NOT_STATED = "not stated"
 ALL = "all"
 """Rows of every split, including those a model was trained on."""
-_LONGEST = 2000  # characters of a text that somebody typed
+_LONGEST = 2000  # characters of a typed text
 _Model = TypeVar("_Model", bound=BaseModel)
 
 Names = Annotated[

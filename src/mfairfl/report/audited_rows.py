@@ -395,7 +395,7 @@ def _check_size(rows: PredictedRows, attributes: tuple[Attribute, ...], name: st
             f"{name}: the sensitive columns make {cells:,} combinations of groups, at most "
             f"{MOST_CELLS:,} can be compared: name fewer columns, or form larger groups"
         )
-    crossed = Cells(attributes).grouping(*(one.name for one in attributes)).groups
+    crossed = Cells(attributes).grouping(*(attribute.name for attribute in attributes)).groups
     if len(set(crossed)) < len(crossed):
         twice = next(group for group in crossed if crossed.count(group) > 1)
         raise DataError(f"{name}: two combinations of groups are called '{twice}': rename a group")
@@ -431,7 +431,7 @@ def _meaning(columns: Columns, named: PredictionColumns, roles: PredictionColumn
         column = columns[named.prediction]
         alike = {spelling(text): text for text in column.levels}
         stated = named.selected or alike.get(spelling(roles.favourable or ""), "")
-        if roles.selected != named.selected:  # found beside the decisions
+        if roles.selected != named.selected:  # detected beside the decisions
             worth = columns[str(roles.prediction)].texts == roles.selected
             stated = str(column.texts[worth][0]) if worth.any() else label
         selected = stated or _second(column) or label

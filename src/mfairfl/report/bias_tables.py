@@ -222,7 +222,7 @@ class _Category:
 
     @property
     def ends(self) -> Interval:
-        """The bounds of the rate; nan of a category that nobody can be in."""
+        """The bounds of the rate; nan of a category that can have no members."""
         return self.bounds or Interval(self.share.value, self.share.value)
 
 
@@ -322,7 +322,7 @@ def _highest(categories: Sequence[_Category], reference: _Category | None) -> li
 def _rate(category: _Category, name: str, level: float) -> Measured:
     share, bounds = category.share, category.bounds
     if not share.rows:
-        return Measured(name=name, value=None, bounds=bounds, undefined="nobody is known")
+        return Measured(name=name, value=None, bounds=bounds, undefined="no person is known")
     lower, upper = wilson(share.hits, share.rows, level)
     return Measured(
         name=name, value=share.value, interval=(float(lower), float(upper)), bounds=bounds
@@ -340,7 +340,7 @@ def _impact_ratio(
         return Measured(name=name, value=None, undefined="left out: under 2 % of the rows")
     bounds = _ratio_bounds(category, [other for other in categories if not other.left_out])
     if not share.rows:
-        return Measured(name=name, value=None, bounds=bounds, undefined="nobody is known")
+        return Measured(name=name, value=None, bounds=bounds, undefined="no person is known")
     if reference is None or not reference.share.hits:
         return Measured(name=name, value=None, bounds=bounds, undefined="the highest rate is 0")
     interval = None if category is reference else ratio_interval(share, reference.share, level)

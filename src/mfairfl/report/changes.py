@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from mfairfl.display.numbers import SHARE
 from mfairfl.fairness.rates import PROPORTIONS, pooled_table, reported_groupings, slice_tables
 from mfairfl.fairness.results import Bounds, Number
 from mfairfl.fairness.uncertainty import share_change
 from mfairfl.report.document import Change
 from mfairfl.report.reported_run import ReportedRun
-from mfairfl.report.wording import and_list, percent, points, range_of_points
+from mfairfl.report.wording import and_list, points, range_of_points
 
 _OF_ALL = ("accuracy", "balanced_accuracy", "selection_rate", "roc_auc", "worst_client_accuracy")
 _OF_SLICES = ("accuracy", "selection_rate", "true_positive_rate", "false_positive_rate")
@@ -158,7 +159,7 @@ def _amount(change: Change) -> float:
 
 def _accuracy(change: Change, level: float) -> str:
     """State how accuracy changed, and whether it can be told apart from chance."""
-    before, after = percent(float(change.before or 0)), percent(float(change.after or 0))
+    before, after = SHARE.one(change.before), SHARE.one(change.after)
     if change.interval is None:
         return f"accuracy went from {before} to {after}"
     # Newcombe's interval takes the two models' rows for different ones: they are the same.
@@ -189,7 +190,7 @@ def _shifts(selection_rates: Sequence[Change]) -> str:
         return ""
     shifts = [
         f"{'rose' if _amount(change) > 0 else 'fell'} for {change.whom} "
-        f"from {percent(float(change.before or 0))} to {percent(float(change.after or 0))}"
+        f"from {SHARE.one(change.before)} to {SHARE.one(change.after)}"
         for change in ends
     ]
     return f"; favourable decisions {and_list(shifts)}"

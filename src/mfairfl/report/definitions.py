@@ -33,7 +33,7 @@ def define(names: Iterable[str]) -> list[Definition]:
 def _meaning(name: str) -> str:
     try:
         return explain(name).short
-    except ConfigError:  # a notion of somebody who is not here
+    except ConfigError:  # a notion that is not registered in this process
         stem, _, kind = name.rpartition("_")
         if kind in KINDS:
             return f"The {kind} of '{plain_name(stem)}', a notion that is not registered here."
@@ -41,8 +41,8 @@ def _meaning(name: str) -> str:
 
 
 def _formula(name: str) -> str:
-    found = known_notion(name.removesuffix("_violation"))
-    return found.formula if found is not None and name.endswith("_violation") else ""
+    item = known_notion(name.removesuffix("_violation"))
+    return item.formula if item is not None and name.endswith("_violation") else ""
 
 
 def defined(document: Document) -> Document:

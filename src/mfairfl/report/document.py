@@ -99,7 +99,7 @@ class ComparedModel(DocumentedModel):
 
 
 class Change(DocumentedModel):
-    """What became of somebody, from the baseline (FedAvg) to this model."""
+    """What changed for everyone, a group or a client, from the baseline (FedAvg) to this model."""
 
     part: Literal["all", "group", "client"]
     whom: str
@@ -140,7 +140,7 @@ class DataTreatment(DocumentedModel):
     dropped: list[str]
     filled: list[str]
     merged: list[str]
-    """Categories that became one."""
+    """Categories that were merged into one."""
     notes: list[str]
     """Whatever else a reader should know."""
     warnings: list[str]
@@ -208,7 +208,7 @@ class RowFacts(DocumentedModel):
     unknown_group: dict[str, int]
     """By attribute: counted rows of which the group is not known."""
     withheld: dict[str, int]
-    """By client: rows that it did not tell, at most; in no number but the bounds."""
+    """By client: rows that it withheld, at most; in no number but the bounds."""
     left_out: dict[str, int]
     """Rows that could not be counted, by reason."""
 
@@ -257,7 +257,7 @@ class BiasTable(DocumentedModel):
     unknown: int
     """People in unknown categories; in no row."""
     withheld: int
-    """People whom silos did not tell, at most; in no row."""
+    """People whom silos withheld, at most; in no row."""
     median: Number = None
     """The median that scores were compared with."""
     median_kind: Literal["", "sample median", "edge of the score grid"] = ""

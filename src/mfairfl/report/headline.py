@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mfairfl.display.numbers import SHARE
 from mfairfl.fairness.results import Measured, MetricTable, Section
 from mfairfl.report.audit_settings import NOT_STATED, AuditSettings
 from mfairfl.report.changes import cost_sentence
 from mfairfl.report.document import Change, Headline, Judgement, RowFacts
 from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.verdict import VerdictTerms, judge, verdict_sentence
-from mfairfl.report.wording import and_list, compared_in, percent
+from mfairfl.report.wording import and_list, compared_in
 from mfairfl.runs.outcome import AdviceSettings, model_warnings, nearly_constant
 from mfairfl.text import some_of
 
@@ -168,12 +169,12 @@ def _audit_caution(table: MetricTable) -> str:
     """Return why low violations would mean little; empty if nothing speaks against them."""
     rate = table.get("selection_rate").value
     if rate is not None and nearly_constant(table):
-        return f"almost everyone gets the same decision ({percent(rate)} are selected)"
+        return f"almost everyone gets the same decision ({SHARE.one(rate)} are selected)"
     balanced = table.get("balanced_accuracy")
     if balanced.value is not None and balanced.interval and balanced.interval[0] <= 0.5:
         return (
             "decisions are not shown to be better than random guessing (balanced accuracy "
-            f"{percent(balanced.value)})"
+            f"{SHARE.one(balanced.value)})"
         )
     return ""
 
@@ -183,7 +184,7 @@ def _audited_rows(rows: RowFacts, table: MetricTable) -> str:
         f"{len(section.groups)} groups by {section.attribute}" for section in table.sections
     )
     rate = table.get("selection_rate").value
-    selected = "" if rate is None else f", {percent(rate)} of them favourable"
+    selected = "" if rate is None else f", {SHARE.one(rate)} of them favourable"
     if not rows.labelled:
         labels = "no label is known"
     elif rows.labelled < rows.counted:
@@ -214,7 +215,7 @@ def _audit_warnings(
         warnings.append(f"{caution}: low violations mean little")
     left_out = sum(rows.left_out.values())
     if left_out > MANY_LEFT_OUT * (rows.counted + left_out):
-        share = percent(left_out / (rows.counted + left_out))
+        share = SHARE.one(left_out / (rows.counted + left_out))
         reasons = ", ".join(f"{reason} ({n:,})" for reason, n in rows.left_out.items())
         warnings.append(f"{left_out:,} rows ({share}) could not be counted: {reasons}")
     for section in sections:

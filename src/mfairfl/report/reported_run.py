@@ -53,15 +53,15 @@ class Aim:
         return and_list(self.attributes) + " and their combinations" * self.crossed
 
     def recorded_under(self, task: Task) -> str | None:
-        """Say where a record of this task has the measures.
+        """Return where a record of this task has the measures.
 
         Returns
         -------
         str or None
             An attribute's name, empty for all attributes together, None if it has them nowhere.
         """
-        known = [attribute.name for attribute in task.attributes]
-        if not self.crossed and set(self.attributes) == set(known):
+        recorded = {attribute.name for attribute in task.attributes}
+        if not self.crossed and set(self.attributes) == recorded:
             return ""
         return self.attributes[0] if len(self.attributes) == 1 else None
 
@@ -84,7 +84,7 @@ class Aim:
     def _counted(self, name: str, table: MetricTable, tally: Tally | None) -> Measured:
         item, measure = known_notion(name), f"{name}_violation"
         if item is None or tally is None or item.statistic == "loss":
-            why = f"'{name}' is not recorded for these groups, and counts alone do not tell it"
+            why = f"'{name}' is not recorded for these groups, and counts alone do not give it"
             return Measured(name=measure, value=None, undefined=why)
         groupings = tally.cells.groupings(self.attributes, self.intersections)
         return measured_violation(tally, item, groupings, level=table.level)
@@ -135,7 +135,7 @@ class ReportedRun:
         """What the run was asked for."""
         every = tuple(attribute.name for attribute in self.record.task.attributes)
         return Aim(
-            notions=self.asked.notion if every else (),  # without groups nobody is compared
+            notions=self.asked.notion if every else (),  # else nothing is compared
             attributes=self.asked.sensitive or every,
             intersections=self.asked.intersections,
         )

@@ -8,20 +8,13 @@ from typing import Any
 
 from mfairfl import __version__
 from mfairfl.references import known_reference
+from mfairfl.report import run_facts
 from mfairfl.report.changes import changes_between
 from mfairfl.report.compared import baseline_of, compared_models
 from mfairfl.report.definitions import defined
 from mfairfl.report.document import Document
 from mfairfl.report.headline import run_headline
 from mfairfl.report.reported_run import read_runs
-from mfairfl.report.run_facts import (
-    altered_files,
-    data_treatment,
-    group_use,
-    provenance,
-    server_view,
-    withheld_by_silos,
-)
 from mfairfl.report.training_history import training_history
 from mfairfl.runs.reference_records import fit_on_rows_of
 from mfairfl.text import one_line
@@ -66,7 +59,7 @@ def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) 
         split=run.split,
         level=table.level,
         goal=list(aim.measures),
-        headline=run_headline(run, baseline, changes, altered_files(run)),
+        headline=run_headline(run, baseline, changes, run_facts.altered_files(run)),
         overall=[*table.overall.values()],
         sections=[section.led_by(aim.notions) for section in table.sections],
         clients=table.clients,
@@ -74,11 +67,11 @@ def build_report(runs: Sequence[str | Path], *, references: Sequence[str] = ()) 
         changes=changes,
         baseline="" if baseline is None else baseline.name,
         training=training_history(run),
-        data=data_treatment(run),
-        group_use=group_use(run),
-        server=server_view(run),
-        withheld=withheld_by_silos(run),
-        provenance=provenance(run),
+        data=run_facts.data_treatment(run),
+        group_use=run_facts.group_use(run),
+        server=run_facts.server_view(run),
+        withheld=run_facts.withheld_by_silos(run),
+        provenance=run_facts.provenance(run),
     )
     return Document.model_validate(_printable(defined(report).model_dump()))
 
@@ -93,17 +86,17 @@ def _printable(value: Any) -> Any:
     if isinstance(value, Mapping):
         return _by_printable_name(value)
     if isinstance(value, list | tuple):
-        return [_printable(one) for one in value]
+        return [_printable(entry) for entry in value]
     return value
 
 
-def _by_printable_name(value: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, one in value.items():
+def _by_printable_name(table: Mapping[str, Any]) -> dict[str, Any]:
+    printable: dict[str, Any] = {}
+    for key, value in table.items():
         name = shown = one_line(key, _LONGEST)
         copies = 1
-        while name in found:  # two names may look alike once they are printable
+        while name in printable:  # two names may look alike once they are printable
             copies += 1
             name = f"{shown} ({copies})"
-        found[name] = _printable(one)
-    return found
+        printable[name] = _printable(value)
+    return printable

@@ -10,12 +10,13 @@ from pydantic import ValidationError
 
 from mfairfl.data import MISSING, Encoder
 from mfairfl.data.task import Bin, Task
+from mfairfl.display.numbers import capital
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.files import read_regular_file
 from mfairfl.report.document import DataTreatment, GroupUse, Provenance, ServerView, Withheld
 from mfairfl.report.reported_run import ReportedRun
 from mfairfl.report.training_history import HISTORY
-from mfairfl.report.wording import and_list, capital
+from mfairfl.report.wording import and_list
 from mfairfl.runs.manifest import manifest, protocol_of
 from mfairfl.runs.options import dotted
 from mfairfl.runs.record import ClientFacts, WithheldCell
@@ -142,7 +143,7 @@ def group_use(run: ReportedRun) -> GroupUse:
             "Scores become decisions by a threshold for each group; near it, decisions may be "
             "drawn at random."
         )
-    proxies = [one.line for one in run.record.federation.treatment if one.kind == "proxy"]
+    proxies = [line.line for line in run.record.federation.treatment if line.kind == "proxy"]
     details += [f"{capital(line)}." for line in proxies]
     if not inputs:
         details.append(
@@ -184,7 +185,7 @@ def server_view(run: ReportedRun) -> ServerView:
         )
     if record.config.get("masked"):
         return ServerView(
-            sentence="Silos told counts by group as sums under masks, which mfairfl 0.7 had; "
+            sentence="Silos sent counts by group as sums under masks, which mfairfl 0.7 had; "
             "updates and losses crossed singly. The report of that version lists all that crossed."
         )
     try:

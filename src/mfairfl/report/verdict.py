@@ -10,18 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from mfairfl.display.numbers import capital
 from mfairfl.fairness.results import Measured
 from mfairfl.fairness.uncertainty import Interval, verdict
+from mfairfl.report import wording
 from mfairfl.report.document import Judgement, Outcome
-from mfairfl.report.wording import (
-    capital,
-    compared_in,
-    digits_apart,
-    is_loss,
-    plain_name,
-    points,
-    range_of_points,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +98,7 @@ def _outcome(measure: Measured, terms: VerdictTerms) -> Outcome:
 
 
 def _sentence(notion: str, measure: Measured, terms: VerdictTerms, outcome: Outcome) -> str:
-    fact, of_notion = _fact(notion, measure, terms), plain_name(notion)
+    fact, of_notion = _fact(notion, measure, terms), wording.plain_name(notion)
     if terms.tolerance is None:
         why = " ".join(filter(None, ["no tolerance was set", terms.set_when, terms.remedy]))
         return f"There is no verdict on {of_notion}, because {why}: {fact}."
@@ -125,12 +118,13 @@ def _sentence(notion: str, measure: Measured, terms: VerdictTerms, outcome: Outc
 
 def _fact(notion: str, measure: Measured, terms: VerdictTerms) -> str:
     """State the number, its interval and its rows."""
-    what = f"the largest distance between {terms.groups} and everyone in {compared_in(notion)}"
+    compared = wording.compared_in(notion)
+    what = f"the largest distance between {terms.groups} and everyone in {compared}"
     if measure.value is None:
         return f"{what} is undefined, since {measure.undefined or 'it was not recorded'}"
     shown = [measure.value, *(measure.interval or ())]
-    digits = 1 if terms.tolerance is None else digits_apart(shown, terms.tolerance)
-    interval = "" if is_loss(notion) else range_of_points(measure.interval, terms.level, digits)
+    digits = 1 if terms.tolerance is None else wording.digits_apart(shown, terms.tolerance)
+    interval = wording.range_of_points(measure.interval, terms.level, digits)
     details = ", ".join(filter(None, [interval, terms.rows]))
     fact = f"{what} is {_amount(notion, measure.value, digits)}"
     return f"{fact} ({details})" if details else fact
@@ -138,7 +132,7 @@ def _fact(notion: str, measure: Measured, terms: VerdictTerms) -> str:
 
 def _amount(notion: str, value: float, digits: int = 1) -> str:
     """Write a violation: points for shares, a plain number for losses."""
-    return f"{value:.4f}" if is_loss(notion) else points(value, digits)
+    return f"{value:.4f}" if wording.is_loss(notion) else wording.points(value, digits)
 
 
 def _reach(measure: Measured, tolerance: float) -> str:
@@ -150,5 +144,5 @@ def _reach(measure: Measured, tolerance: float) -> str:
         return ""
     return (
         " Depending on rows of which something is not known, it lies anywhere from "
-        f"{points(low).partition(' ')[0]} to {points(high)}."
+        f"{wording.points(low).partition(' ')[0]} to {wording.points(high)}."
     )

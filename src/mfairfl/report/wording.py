@@ -53,28 +53,6 @@ def and_list(words: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def capital(text: str) -> str:
-    """Begin a text with a capital letter.
-
-    Examples
-    --------
-    >>> capital("selection rate")
-    'Selection rate'
-    """
-    return text[:1].upper() + text[1:]
-
-
-def percent(share: float) -> str:
-    """Write a share.
-
-    Examples
-    --------
-    >>> percent(0.8581)
-    '85.8 %'
-    """
-    return f"{100 * share:.1f} %"
-
-
 def points(share: float, digits: int = 1) -> str:
     """Write a difference of shares.
 
@@ -132,15 +110,15 @@ def known_notion(name: str) -> Notion | None:
 
 
 def is_loss(name: str) -> bool:
-    """Say whether a notion compares losses, which are no shares.
+    """Return whether a notion compares losses, which are not shares.
 
     Examples
     --------
     >>> is_loss("accuracy_parity_loss"), is_loss("demographic_parity")
     (True, False)
     """
-    found = known_notion(name)
-    return found is not None and found.statistic == "loss"
+    item = known_notion(name)
+    return item is not None and item.statistic == "loss"
 
 
 def compared_in(name: str) -> str:
@@ -152,7 +130,7 @@ def compared_in(name: str) -> str:
     'the share of people who get the favourable decision, among people whose true label is \
 favourable'
     """
-    found = known_notion(name)
-    if found is None:
+    item = known_notion(name)
+    if item is None:
         return f"what '{plain_name(name)}' compares"
-    return ", ".join(filter(None, [found.compares, found.among]))
+    return ", ".join(filter(None, [item.compares, item.among]))
