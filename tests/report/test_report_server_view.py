@@ -110,7 +110,7 @@ def test_what_silos_withheld_is_in_a_table(tmp_path):
     assert "north 10 – None" in page
     card = model_card(report)
     assert "### Withheld by silos" in card
-    assert "| north | 10 | - | none | " + "cd" * 32 in card
+    assert "| north | 10 | – | None | " + "cd" * 32 in card
 
 
 def test_the_page_and_the_card_have_every_line():
@@ -119,5 +119,5 @@ def test_the_page_and_the_card_have_every_line():
     assert 'href="#server"' in render(report)
     assert "## What the server saw" in card
     for line in report.server.lines:
-        assert line.why in card
+        assert line.why[:1].upper() + line.why[1:] in card
         assert line.why[1:] in page.replace("&#39;", "'")
