@@ -21,10 +21,9 @@ import mfairfl
 from mfairfl.data import Federation, Table
 from mfairfl.fairness import Tally
 from mfairfl.fairness.cells import Cells
-from mfairfl.fairness.goal import Goal
-from mfairfl.fairness.histogram import ScoreHistogram
+from mfairfl.fairness.constraints import Goal
 from mfairfl.fairness.rates import overall_numbers
-from mfairfl.fairness.thresholds import Thresholds, fit_thresholds
+from mfairfl.fairness.thresholds import ScoreHistogram, Thresholds, fit_thresholds
 from mfairfl.references import PooledRows
 
 DATA = ("adult", "bank", "compas", "german")

@@ -14,7 +14,7 @@ import pooled_by_hand
 from mfairfl.data import Task, table_from_frame
 from mfairfl.data.assembly import hold_out
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.randomness import stream
 from mfairfl.references import REFERENCES, PooledRows, fit_reference, reference_settings
 

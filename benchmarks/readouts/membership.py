@@ -15,7 +15,7 @@ from mfairfl.data.assembly import federation_from_tables
 from mfairfl.engine.embedded import counts_of, splits_of, summarize
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Setup
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.models import MLP
 from mfairfl.strategies import create
 from mfairfl.training.plan import Recipe

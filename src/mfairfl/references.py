@@ -29,9 +29,8 @@ from mfairfl.data import Encoder, Federation, Table, statistics
 from mfairfl.data.assembly import hold_out
 from mfairfl.errors import DataError, require_known
 from mfairfl.fairness.cells import Cells
-from mfairfl.fairness.goal import Goal
-from mfairfl.fairness.histogram import ScoreHistogram
-from mfairfl.fairness.thresholds import Thresholds, fit_thresholds, refuse_losses
+from mfairfl.fairness.constraints import Goal
+from mfairfl.fairness.thresholds import ScoreHistogram, Thresholds, fit_thresholds, refuse_losses
 from mfairfl.randomness import stream
 
 ReferenceName = Literal["boosting", "boosting-threshold", "logistic"]

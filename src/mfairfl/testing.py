@@ -28,8 +28,7 @@ from mfairfl.engine.output import Output
 from mfairfl.engine.state import RoundRecord, RunState, Setup, Train
 from mfairfl.errors import MfairflError
 from mfairfl.fairness.cells import Cells, Statistics
-from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Constraints, Goal
 from mfairfl.fairness.notions import Notion
 from mfairfl.models import MLP
 from mfairfl.strategies.base import Card, Strategy

@@ -18,7 +18,7 @@ from mfairfl.engine.checkpoint import read_sealed
 from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.engine.state import Refusal
 from mfairfl.errors import FederationError, MfairflError
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings
 from mfairfl.strategies.base import Summary

@@ -13,7 +13,7 @@ from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.coordinator.run import drive
 from mfairfl.data import SPLITS, Task
 from mfairfl.errors import MessageError
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.silo.policy import Policy, policy_sha256
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings

@@ -15,7 +15,7 @@ from scipy.special import expit
 from mfairfl.engine.acceptance import accept_measured, accept_reports, accept_scored
 from mfairfl.engine.state import Setup
 from mfairfl.fairness.cells import SUMS, Statistics
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.geometry.robust import lower_median
 from mfairfl.strategies import Summary, create

@@ -17,7 +17,7 @@ from mfairfl.engine import embedded
 from mfairfl.engine.embedded import Member, run_all, splits_of, summarize
 from mfairfl.engine.loop import federate
 from mfairfl.engine.state import Train
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.models import ModuleModel
 from mfairfl.strategies.base import Card, Step, Strategy
 from mfairfl.training.batches import RowStore

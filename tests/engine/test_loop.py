@@ -16,7 +16,7 @@ from mfairfl.engine.output import Output
 from mfairfl.engine.state import Absent, Measure, Refusal, RunState, Score, Setup, Train
 from mfairfl.errors import FederationError
 from mfairfl.fairness.cells import SUMS, Statistics
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.models import MLP
 from mfairfl.randomness import stream

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mfairfl.engine.output import Candidate, Output, Served, choose, single
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from rounds import SEX, statistics
 
 PARITY = Goal(notions=("demographic_parity",)).constraints(SEX)

@@ -8,7 +8,7 @@ import pytest
 
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.runs.config import make_config
 
 SEX, AGE = Attribute("sex", ("F", "M")), Attribute("age", ("young", "mid", "old"))

@@ -12,7 +12,6 @@ from metric_tables import quick_table, values
 from mfairfl.data import Attribute
 from mfairfl.errors import DataError
 from mfairfl.fairness import Tally
-from mfairfl.fairness.histogram import ScoreHistogram, pooled_histogram
 from mfairfl.fairness.scores import (
     CALIBRATION_BINS,
     SCORE_NUMBERS,
@@ -22,6 +21,7 @@ from mfairfl.fairness.scores import (
     roc_auc_interval,
     roc_aucs,
 )
+from mfairfl.fairness.thresholds import ScoreHistogram, pooled_histogram
 
 SEX = Attribute("sex", ("F", "M"))
 

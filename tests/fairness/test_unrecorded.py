@@ -34,7 +34,7 @@ from mfairfl.fairness import (
     notion,
     uncertainty,
 )
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.fairness.resampling import resampled
 from mfairfl.fairness.results import compares_groups
 

@@ -26,7 +26,7 @@ from mfairfl.deployment.silo_app import app
 from mfairfl.engine.embedded import splits_of, summarize
 from mfairfl.engine.state import Absent, Refusal
 from mfairfl.errors import ConfigError, FederationError, MessageError
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.flower.grid import GridTransport
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.silo.silo_file import load_silo

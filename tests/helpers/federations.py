@@ -26,7 +26,7 @@ from mfairfl.engine.loop import Result, federate, first_state
 from mfairfl.engine.output import Output, Rule
 from mfairfl.engine.state import Ask, RoundRecord, RunState, Score, Setup, Split, Train
 from mfairfl.fairness.cells import Cells
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.models import MLP, Model
 from mfairfl.silo.policy import OPEN, Disclosure, Limits, Policy
 from mfairfl.strategies import Summary, create

@@ -8,7 +8,7 @@ import numpy as np
 
 from mfairfl.data import Attribute
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.strategies import Measurement, Report, Round, Summary
 from mfairfl.training.plan import Recipe
 

@@ -12,7 +12,7 @@ from mfairfl.data import Task
 from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Train
 from mfairfl.errors import ConfigError, MessageError
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.runs.silo_consent import read_consent
 from mfairfl.silo.consent import RunConsent

@@ -12,7 +12,7 @@ from mfairfl.coordinator.enrolment import EnrolmentTerms, enrol
 from mfairfl.coordinator.run import drive
 from mfairfl.data import EncoderConfig, Task
 from mfairfl.data.predictions import PredictionColumns
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.silo import session as sessions
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.session import SiloFile

@@ -11,7 +11,7 @@ import federations as fed
 from mfairfl.data import Task, partition, table_from_frame
 from mfairfl.engine.embedded import summarize
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 
 
 def biased(errors):

@@ -9,7 +9,7 @@ from scipy.optimize import brentq
 
 import federations as fed
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.strategies import create
 from mfairfl.strategies.base import Summary
 from rounds import FLOAT32, NO_GRAM, a_round, close, measured, reports

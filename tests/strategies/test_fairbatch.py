@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 
 from mfairfl.data import Attribute
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.strategies.fairbatch import loss_table, masses, moved, moves, surrogate
 from rounds import SEX, close, statistics
 

@@ -18,7 +18,7 @@ from biased_runs import violations
 import federations as fed
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.strategies import create, describe
 from mfairfl.strategies.fairfed import distance, reweighting
 from rounds import SEX, close, measurement, play, statistics

@@ -13,7 +13,7 @@ import federations as fed
 import mfairfl
 from mfairfl.engine.output import Output
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 
 NOTIONS = ("dp", "eo", "ap", "eopp")
 # As the configuration makes it: nothing is left to chance, so nothing is allowed.

@@ -25,7 +25,7 @@ import rounds
 from mfairfl.engine.embedded import summarize
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.strategies import create
 from rounds import NO_GRAM, a_round, close, measurement, reports
 

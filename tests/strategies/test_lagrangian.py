@@ -26,7 +26,7 @@ from mfairfl.data import Attribute, partition
 from mfairfl.engine.embedded import summarize
 from mfairfl.engine.state import Measure, Train
 from mfairfl.fairness import NOTIONS, Statistics
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.geometry.gram import gram_matrix
 from mfairfl.randomness import stream
 from mfairfl.strategies import Measurement, create

@@ -15,7 +15,7 @@ from mfairfl.data.federation import Client, Shard
 from mfairfl.engine.checkpoint import parse
 from mfairfl.engine.output import Output
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.strategies import create
 from rounds import close
 

@@ -27,7 +27,7 @@ import rounds
 from mfairfl.engine.embedded import summarize
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.geometry import diminish_conflicts
 from mfairfl.randomness import stream
 from mfairfl.strategies import create

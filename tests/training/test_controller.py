@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.models import logistic
 from mfairfl.training.batches import RowStore
 from mfairfl.training.controller import Multipliers

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 from training_naive import make_shard
 
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.models import MLP, ModuleModel
 from mfairfl.training.batches import RowStore
 from mfairfl.training.controller import Multipliers

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from training_naive import make_shard, naive_train, net, objective
 
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.models import MLP, ModuleModel
 from mfairfl.training.batches import RowStore
 from mfairfl.training.controller import Multipliers

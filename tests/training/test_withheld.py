@@ -9,7 +9,7 @@ import pytest
 import torch
 from training_naive import make_shard, naive_train, net
 
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.fairness.thresholds import Thresholds
 from mfairfl.models import MLP, logistic
 from mfairfl.training.batches import RowStore

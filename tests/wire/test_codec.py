@@ -14,7 +14,7 @@ from mfairfl.engine.output import Output
 from mfairfl.engine.state import Measure, Score, Train
 from mfairfl.errors import MessageError
 from mfairfl.fairness.cells import Cells
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.strategies import available, create
 from mfairfl.training.plan import Controller, Job, Optimizer, Plan, Report

@@ -18,7 +18,7 @@ from mfairfl.engine.clients import LocalClients, MemorySlots, RunRows
 from mfairfl.engine.loop import Callback, Loop, Result, federate, first_state
 from mfairfl.engine.state import Ask, Replies, RunState, Setup
 from mfairfl.fairness.cells import Cells
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.models import Model
 from mfairfl.strategies.base import Summary
 from mfairfl.training.batches import RowStore

@@ -17,7 +17,7 @@ from mfairfl.data.columns import MOST_GROUPS, Column
 from mfairfl.data.files.records import column_names
 from mfairfl.data.values import LARGEST
 from mfairfl.errors import DataError
-from mfairfl.fairness.arrays import named_columns
+from mfairfl.fairness.tally import named_columns
 
 _NESTED = (dict, list, tuple, set, frozenset, np.ndarray)
 

@@ -1,13 +1,18 @@
 """What is measured: fairness notions, tallies, metrics, their uncertainty and their limits."""
 
 from mfairfl.fairness.cells import Cells, Grouping, Statistics
-from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.frontier import FrontierPoint, frontier
-from mfairfl.fairness.group_metrics import (
+from mfairfl.fairness.constraints import Constraints, FrontierPoint, frontier
+from mfairfl.fairness.metrics import (
+    UndefinedMetricWarning,
+    accuracy,
     accuracy_parity_difference,
     accuracy_parity_loss_violation,
     accuracy_parity_ratio,
     accuracy_parity_violation,
+    balanced_accuracy,
+    best_client_accuracy,
+    client_accuracy_gap,
+    client_accuracy_std,
     demographic_parity_difference,
     demographic_parity_ratio,
     demographic_parity_violation,
@@ -17,15 +22,6 @@ from mfairfl.fairness.group_metrics import (
     equalized_odds_difference,
     equalized_odds_ratio,
     equalized_odds_violation,
-)
-from mfairfl.fairness.histogram import ScoreHistogram
-from mfairfl.fairness.metrics import (
-    UndefinedMetricWarning,
-    accuracy,
-    balanced_accuracy,
-    best_client_accuracy,
-    client_accuracy_gap,
-    client_accuracy_std,
     f1,
     false_positive_rate,
     selection_rate,
@@ -44,7 +40,7 @@ from mfairfl.fairness.rates import constant_classifier
 from mfairfl.fairness.results import Measured, MetricTable, Section, Slice
 from mfairfl.fairness.scores import RowScores, ScoreSums
 from mfairfl.fairness.tally import Suppressed, Tally
-from mfairfl.fairness.thresholds import Thresholds, fit_thresholds
+from mfairfl.fairness.thresholds import ScoreHistogram, Thresholds, fit_thresholds
 from mfairfl.fairness.uncertainty import Interval, verdict
 
 __all__ = [

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.fairness.arrays import binary_column
 from mfairfl.fairness.cells import Cells
-from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.scores import RowScores, ScoreSums
-from mfairfl.fairness.tally import CodedRows, Tally, hidden_cells
+from mfairfl.fairness.tally import CodedRows, Tally, binary_column, hidden_cells
+from mfairfl.fairness.thresholds import ScoreHistogram
 
 UNKNOWN = 2
 """The place of rows without a label on the label axis, after 0 and 1."""

@@ -1,25 +1,35 @@
-"""The constraints F_e − F_{e,g} of some notions on some groupings, and their prices.
+"""What is asked of decisions, as constraints; their prices; the best accuracy under them.
 
-With signed multipliers μ the constraint term is a mean of per-row prices,
+`Goal` names notions, attributes and tolerance. `Constraints` are F_e − F_{e,g} of some notions on
+some groupings. With signed multipliers μ the constraint term is a mean of per-row prices,
 
     Σ_j μ_j (F_e − F_{e,g}) = (1/n) Σ_i u(i) f_i,
     u(i) = Σ_{j: i ∈ e} [ μ_j n/n_e − 1{i ∈ g} μ_j n/n_{e,g} ],
 
 so u depends on a row only through its (cell, label), and no client needs another's rows. A row of
 which the attribute is not recorded is in no event e of its groups: there its price is 0.
+
+`frontier` is a linear programme over P(ŷ=1 | cell, y): it knows labels and groups and nothing
+else, so no classifier, however good its features, does better. A published row above it cannot be
+one model.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from typing import Literal, get_args
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError, DataError, require_known
 from mfairfl.fairness.cells import Cells, Grouping, Statistics
-from mfairfl.fairness.notions import Notion
+from mfairfl.fairness.notions import Notion, notion
+from mfairfl.fairness.rates import divide
+from mfairfl.fairness.tally import Tally
 
 Floats = NDArray[np.float64]
 Kind = Literal["hard", "smooth"]
@@ -131,8 +141,8 @@ class Constraints:
         error = np.column_stack([chosen[:, 0], n[:, 1] - chosen[:, 1]])
         sums = {"selection": chosen, "error": error, "loss": statistics.losses}
         values = np.array([sums[name] for name in self._statistic.tolist()]).reshape(-1, *n.shape)
-        overall = _divide(_over(self._event, values), _over(self._event, n))
-        group = _divide(_over(self._member, values), _over(self._member, n))
+        overall = divide(_over(self._event, values), _over(self._event, n))
+        group = divide(_over(self._member, values), _over(self._member, n))
         return overall, group
 
     def gaps(self, statistics: Statistics, kind: Kind = "hard") -> Floats:
@@ -230,5 +240,123 @@ def _over(mask: NDArray[np.bool_], values: Floats) -> Floats:
     return np.asarray(np.where(mask, values, 0.0).sum(axis=(1, 2)))
 
 
-def _divide(sums: Floats, counts: Floats) -> Floats:
-    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """The constraint |F_e − F_{e,g}| ≤ alpha for every event, group and notion chosen.
+
+    Parameters
+    ----------
+    notions : tuple of str
+        Names or aliases of notions; several hold together.
+    attributes : tuple of str, optional
+        Sensitive attributes; None means all of the task.
+    intersections : bool
+        Whether every intersection of the attributes is constrained as well.
+    alpha : float
+        Tolerance: gaps up to here are left alone.
+
+    Examples
+    --------
+    >>> sex = Attribute("sex", ("F", "M"))
+    >>> len(Goal(notions=("eo",)).constraints((sex,)))  # two labels × two groups
+    4
+    >>> age = Attribute("age", ("young", "old"))
+    >>> len(Goal().constraints((sex, age))), len(Goal(attributes=("sex",)).constraints((sex, age)))
+    (4, 2)
+    """
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}  # for whoever reads it from text
+
+    notions: tuple[str, ...] = ("demographic_parity",)
+    attributes: tuple[str, ...] | None = None
+    intersections: bool = False
+    alpha: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.alpha < 1:
+            raise ConfigError(f"fairness.alpha must lie in [0, 1), not {self.alpha}")
+        for name in self.notions:
+            notion(name)
+
+    def constraints(self, attributes: Sequence[Attribute]) -> Constraints:
+        """Return the constraints of this goal on a task with these attributes."""
+        cells = Cells(tuple(attributes))
+        groupings = cells.groupings(self.attributes, self.intersections)
+        return Constraints(cells, [notion(name) for name in self.notions], groupings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FrontierPoint:
+    """The best accuracy and the (C, 2) rates P(ŷ=1 | cell, y) that reach it (nan: no rows)."""
+
+    accuracy: float
+    rates: Floats
+
+
+def frontier(
+    rows: Tally | ArrayLike,
+    *,
+    attributes: Sequence[Attribute] | None = None,
+    **bounds: float | None,
+) -> FrontierPoint:
+    """Return the most accurate decision rates within the bounds.
+
+    Parameters
+    ----------
+    rows
+        A tally (its decisions are ignored), or a table n[cell, label] of counts or joint shares.
+    attributes
+        The attributes whose cells the table's rows are; by default one attribute.
+    **bounds
+        The largest allowed violation of a notion, for every attribute, by the notion's name
+        (``demographic_parity=0.05``); None is no bound.
+
+    Examples
+    --------
+    >>> point = frontier([[10, 30], [30, 10]], demographic_parity=0.0)
+    >>> round(point.accuracy, 6)
+    0.75
+    """
+    from scipy.optimize import linprog  # noqa: PLC0415 - slow to load, rarely needed
+
+    n, cells = _rows(rows, attributes)
+    stated = {name: bound for name, bound in bounds.items() if bound is not None}
+    for name, bound in stated.items():
+        if not (math.isfinite(bound) and bound >= 0):
+            raise ConfigError(f"{name} = {bound}; use a bound of 0 or more, or None")
+        if notion(name).statistic == "loss":
+            raise ConfigError(
+                f"{name} compares losses, which decisions do not determine; leave it out"
+            )
+    present = n > 0
+    label = np.broadcast_to(np.array([-1.0, 1.0]), n.shape)
+    gain = (label * n / n.sum())[present]  # accuracy = P(y=0) + gain · rates
+    left, right = [np.zeros((0, gain.size))], [np.zeros(0)]
+    for name, bound in stated.items():
+        weight, offset = Constraints(cells, notion(name)).selected_weights(n)
+        matrix = (weight * n)[:, present]
+        left += [matrix, -matrix]
+        right += [bound - offset, bound + offset]
+    result = linprog(-gain, A_ub=np.vstack(left), b_ub=np.concatenate(right), bounds=(0.0, 1.0))
+    if result.status != 0:  # ŷ drawn by a fair coin meets every bound: this is a solver's failure
+        raise RuntimeError(f"linear programme not solved: {result.message}")
+    rates = np.full(n.shape, np.nan)
+    rates[present] = result.x
+    return FrontierPoint(accuracy=float(n[:, 0].sum() / n.sum() - result.fun), rates=rates)
+
+
+def _rows(rows: Tally | ArrayLike, attributes: Sequence[Attribute] | None) -> tuple[Floats, Cells]:
+    """Return the table n[cell, label] and its cells, checked."""
+    if isinstance(rows, Tally):
+        if attributes is not None:
+            raise ConfigError("a Tally holds its own attributes; pass it without attributes=")
+        attributes, rows = rows.attributes, rows.counts.sum(axis=(0, 3))
+    n = np.asarray(rows, dtype=np.float64)
+    if attributes is None:
+        attributes = [Attribute("group", tuple(str(index) for index in range(len(n))))]
+    cells = Cells(tuple(attributes))
+    if n.shape != (cells.size, 2):
+        raise DataError(f"rows: shape {n.shape}; expected ({cells.size}, 2), cells by labels")
+    if not np.isfinite(n).all() or (n < 0).any() or not n.sum() > 0:
+        raise DataError("rows: counts must be finite, 0 or more, and not all 0")
+    return n, cells

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.arrays import binary_column
 from mfairfl.fairness.cells import Grouping
 from mfairfl.fairness.notions import Notion, available_notions
 from mfairfl.fairness.rates import (
@@ -42,7 +41,7 @@ from mfairfl.fairness.results import (
     compares_groups,
 )
 from mfairfl.fairness.scores import RowScores, ScoredRows, ScoreSums, scored_rows
-from mfairfl.fairness.tally import CodedRows, Tally
+from mfairfl.fairness.tally import CodedRows, Tally, binary_column
 from mfairfl.fairness.uncertainty import (
     FairDecisions,
     Limits,

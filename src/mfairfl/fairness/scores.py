@@ -29,12 +29,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit, ndtri
 
 from mfairfl.errors import DataError
-from mfairfl.fairness.arrays import binary_column
 from mfairfl.fairness.cells import Grouping
-from mfairfl.fairness.histogram import ScoreHistogram, pooled_histogram
 from mfairfl.fairness.notions import Notion
 from mfairfl.fairness.rates import NamedValues, divide, reported_groupings
-from mfairfl.fairness.tally import Tally
+from mfairfl.fairness.tally import Tally, binary_column
+from mfairfl.fairness.thresholds import ScoreHistogram, pooled_histogram
 from mfairfl.fairness.uncertainty import Interval
 
 Floats = NDArray[np.float64]

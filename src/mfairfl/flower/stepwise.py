@@ -14,7 +14,7 @@ from mfairfl.engine.output import ClientSums
 from mfairfl.engine.state import Answer, Ask, Refusal, RoundRecord, RunState, Setup, Train
 from mfairfl.fairness import Tally, accuracy, worst_client_accuracy
 from mfairfl.fairness.cells import Cells, Statistics
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.flower.records import ModelLayout
 from mfairfl.strategies.base import Strategy, Summary
 from mfairfl.training.plan import Job, Recipe, Report

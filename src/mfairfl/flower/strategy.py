@@ -25,7 +25,7 @@ from mfairfl.engine.output import ClientSums
 from mfairfl.engine.state import Answer, RoundRecord
 from mfairfl.errors import ConfigError, FederationError, MessageError
 from mfairfl.fairness.cells import Cells, Statistics
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.flower.client import Groups, attributes_of
 from mfairfl.flower.grid import match_replies
 from mfairfl.flower.records import PLAN, plan_record, read_measurement

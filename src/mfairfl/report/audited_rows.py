@@ -27,9 +27,9 @@ from mfairfl.data.predictions import (
 )
 from mfairfl.data.values import Reading
 from mfairfl.errors import ConfigError, DataError
-from mfairfl.fairness.arrays import named_columns
 from mfairfl.fairness.audit_counts import AuditCounts
 from mfairfl.fairness.cells import Cells
+from mfairfl.fairness.tally import named_columns
 from mfairfl.report.audit_document import build_audit
 from mfairfl.report.audit_settings import (
     ALL,

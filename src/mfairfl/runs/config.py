@@ -26,7 +26,7 @@ from mfairfl.data import EncoderConfig, FileFormat, Task
 from mfairfl.data.values import DocumentedModel
 from mfairfl.engine.output import Output, Rule
 from mfairfl.errors import ConfigError, MfairflError, first_problem, unknown
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.fairness.notions import follow_notion, notion
 from mfairfl.plugins import MODELS
 from mfairfl.runs.options import comma_list

@@ -24,7 +24,7 @@ from mfairfl.engine.state import Ask, Measure, Train
 from mfairfl.errors import MessageError
 from mfairfl.fairness.audit_counts import ScoreGrid
 from mfairfl.fairness.cells import Cells, Statistics
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Goal
 from mfairfl.randomness import stream
 from mfairfl.silo.silo_file import AuditConsent
 from mfairfl.strategies.base import Measurement, Round, Strategy, Summary

@@ -16,8 +16,7 @@ import numpy as np
 from mfairfl.data import Attribute
 from mfairfl.errors import ConfigError
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Constraints, Goal
 from mfairfl.geometry.gram import Floats
 from mfairfl.training.plan import Job, Optimizer, Plan, Reports
 

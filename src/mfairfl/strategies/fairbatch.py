@@ -103,7 +103,7 @@ def loss_table(constraints: Constraints, lam: Floats, counts: Floats) -> Floats:
     Examples
     --------
     >>> from mfairfl.data import Attribute
-    >>> from mfairfl.fairness.goal import Goal
+    >>> from mfairfl.fairness.constraints import Goal
     >>> constraints = Goal(notions=("dp",)).constraints((Attribute("sex", ("F", "M")),))
     >>> counts = np.array([[30.0, 10.0], [40.0, 20.0]])
     >>> masses(constraints, counts).tolist()

@@ -150,7 +150,7 @@ def distance(constraints: Constraints, client: Statistics, pooled: Statistics) -
     Examples
     --------
     >>> from mfairfl.data import Attribute
-    >>> from mfairfl.fairness.goal import Goal
+    >>> from mfairfl.fairness.constraints import Goal
     >>> constraints = Goal(notions=("dp",)).constraints((Attribute("sex", ("F", "M")),))
     >>> def decided(positives):
     ...     n = np.full((2, 2), 10.0)
@@ -178,7 +178,7 @@ def reweighting(constraints: Constraints, counts: Floats) -> Floats:
     Examples
     --------
     >>> from mfairfl.data import Attribute
-    >>> from mfairfl.fairness.goal import Goal
+    >>> from mfairfl.fairness.constraints import Goal
     >>> constraints = Goal().constraints((Attribute("sex", ("F", "M")),))
     >>> reweighting(constraints, np.array([[30.0, 10.0], [30.0, 30.0]])).tolist()
     [[0.8, 1.6], [1.2, 0.8]]

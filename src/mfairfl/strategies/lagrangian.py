@@ -23,8 +23,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from mfairfl.fairness.cells import Statistics
-from mfairfl.fairness.constraints import Constraints, Kind
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Constraints, Goal, Kind
 from mfairfl.geometry.gram import Floats
 from mfairfl.training.plan import Controller, Prices, dead_zone
 

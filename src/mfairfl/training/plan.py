@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from mfairfl.errors import ConfigError
-from mfairfl.fairness.constraints import Constraints
-from mfairfl.fairness.goal import Goal
+from mfairfl.fairness.constraints import Constraints, Goal
 
 Table2 = tuple[tuple[float, float], ...]
 """A number for each (cell, label): one pair (label 0, label 1) per cell."""

@@ -15,9 +15,8 @@ from mfairfl.data.values import StrictModel
 from mfairfl.engine.state import Answer, Ask, Measure, Measures, Score, Train
 from mfairfl.errors import MessageError, MfairflError
 from mfairfl.fairness.cells import SUMS, Statistics
-from mfairfl.fairness.histogram import ScoreHistogram
 from mfairfl.fairness.scores import CALIBRATION_BINS, LOGIT_BINS, ScoreSums
-from mfairfl.fairness.thresholds import Thresholds
+from mfairfl.fairness.thresholds import ScoreHistogram, Thresholds
 from mfairfl.strict_json import JsonLimits
 from mfairfl.training.plan import Job, Report
 from mfairfl.wire.packing import (
