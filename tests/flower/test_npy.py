@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as stn
 
 from answers import one_line
 from mfairfl.errors import MessageError
-from mfairfl.flower.npy import read_npy
+from mfairfl.flower.records import read_npy
 
 ARRAYS = st.sampled_from(["<f4", "<f8", "<i8"]).flatmap(
     lambda dtype: stn.arrays(np.dtype(dtype), stn.array_shapes(min_dims=0, max_dims=5, min_side=0))
