@@ -685,7 +685,7 @@ def test_fair_loss_has_the_trainer_s_gradient():
     (done,) = run_works([Work(plan=plan, start=start, rows=rows, rng=rng)], model, store)
     w = torch.tensor(start, requires_grad=True)
     fair_loss(plan, torch.from_numpy(X) @ w[:3] + w[3], y, cells).backward()
-    assert np.abs(w.grad.numpy() - done.update).max() < 1e-6  # one step of rate 1
+    assert np.abs(w.grad.numpy() - done).max() < 1e-6  # one step of rate 1
 
 
 def test_without_tables_it_is_the_mean_cross_entropy():

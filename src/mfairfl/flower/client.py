@@ -34,10 +34,10 @@ Rows = ArrayLike | Tensor
 
 def attributes_of(sensitive: Groups) -> tuple[Attribute, ...]:
     """Return the attributes; names and groups are checked."""
-    found = tuple(Attribute(name, tuple(groups)) for name, groups in sensitive.items())
-    if not found:
+    attributes = tuple(Attribute(name, tuple(groups)) for name, groups in sensitive.items())
+    if not attributes:
         raise DataError("sensitive: name at least one attribute and its groups")
-    return Cells(found).attributes
+    return Cells(attributes).attributes
 
 
 def cells_of(sensitive: Groups, columns: Any) -> NDArray[np.intp]:
@@ -136,8 +136,8 @@ def measurement_record(sensitive: Groups, logits: Rows, labels: Rows, cells: Row
     >>> record["counts"], record["positives"]  # (Female, 0), (Female, 1), (Male, 0), (Male, 1)
     ([0.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 1.0])
     """
-    found = logits if isinstance(logits, Tensor) else torch.tensor(np.asarray(logits))
-    z = _one_logit_per_row(found).detach().cpu().to(torch.float64)
+    values = logits if isinstance(logits, Tensor) else torch.tensor(np.asarray(logits))
+    z = _one_logit_per_row(values).detach().cpu().to(torch.float64)
     y, c = (_codes(values).cpu().numpy() for values in (labels, cells))
     size = Cells(attributes_of(sensitive)).size
     for name, codes, end in (("label", y, 2), ("cell", c, size)):
@@ -171,8 +171,8 @@ def _one_logit_per_row(logits: Tensor) -> Tensor:
 
 def _codes(values: Rows) -> Tensor:
     # A copy: torch warns about arrays that are read-only.
-    found = values if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
-    return found.reshape(-1).long()
+    codes = values if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
+    return codes.reshape(-1).long()
 
 
 def _table(table: Table2, like: Tensor) -> Tensor:

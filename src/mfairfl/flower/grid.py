@@ -58,10 +58,10 @@ def _outcome(error: Error) -> Refusal | Absent:
 
 
 class MessageSignals(Protocol):
-    """Says when it is worth looking, so that no server has to be asked again and again."""
+    """Signals when replies may have arrived, so that the server need not be polled."""
 
     def announce_messages(self) -> None:
-        """Say that messages for silos are on the server."""
+        """Announce that messages for silos are on the server."""
 
     def visit(self, key: bytes) -> bytes:
         """Return a mark that changes whenever the silo with this key has sent all it had."""
@@ -115,9 +115,9 @@ class GridTransport:
         The name enrolled for each public key (PEM), which Flower checks; nodes with other keys are
         ignored. None, for a Grid without keys: nodes are asked for their names.
     revoked : callable
-        Says which of those keys no longer count; asked before and after every exchange.
+        Returns the keys that no longer count; called before and after every exchange.
     signals : MessageSignals, optional
-        Says when replies are there; without it, they are looked for five times a second.
+        Signals that replies are there; without it, they are looked for five times a second.
     """
 
     grid: Grid
@@ -228,9 +228,9 @@ class GridTransport:
         while left:  # the Grid's own waiting looks every three seconds only
             over = time.monotonic() >= end
             waited_for = [sent[one] for one in sorted(left)]
-            found = self._pull(waited_for if over else lookout.choose(waited_for))
-            replies += found
-            left -= {reply.metadata.reply_to_message_id for reply in found}
+            arrived = self._pull(waited_for if over else lookout.choose(waited_for))
+            replies += arrived
+            left -= {reply.metadata.reply_to_message_id for reply in arrived}
             if over:
                 break
             time.sleep(lookout.pause if left else 0)
@@ -251,11 +251,11 @@ class GridTransport:
             except Exception:
                 _log.exception("a reply cannot be read; from now on they are pulled one by one")
                 self._one_by_one = True
-        found: list[Message] = []
+        replies: list[Message] = []
         for message in messages:
             try:
-                found += self.grid.pull_messages([message.metadata.message_id])
+                replies += self.grid.pull_messages([message.metadata.message_id])
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}"
-                found.append(Message(Error(code=_UNREADABLE, reason=reason), reply_to=message))
-        return found
+                replies.append(Message(Error(code=_UNREADABLE, reason=reason), reply_to=message))
+        return replies

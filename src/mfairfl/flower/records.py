@@ -44,8 +44,8 @@ def to_records(packet: Packet, run: str) -> RecordDict:
 def from_records(content: RecordDict) -> tuple[str, Packet]:
     """Return the run and the packet; anything but one text and plain arrays is refused.
 
-    Nothing is copied: the packet's arrays lie in the message. Whoever knows what was asked for
-    compares names, types and shapes, and then uses or drops them.
+    Nothing is copied: the packet's arrays lie in the message. The receiver knows what was
+    asked for: it compares names, types and shapes, and then uses or drops them.
     """
     texts, records = content.config_records, content.array_records
     if set(texts) != {_TEXT} or set(records) != {_ARRAYS} or content.metric_records:
@@ -61,12 +61,12 @@ def _numbers(name: str, array: Array) -> np.ndarray:
     if array.dtype not in _DTYPES or array.stype != "numpy.ndarray":
         raise MessageError(f"array '{name}' is {array.dtype} ({array.stype}), not plain numbers")
     try:
-        found = read_npy(array.data)
+        numbers = read_npy(array.data)
     except MessageError as error:
         raise MessageError(f"array '{name}' cannot be read: {error}") from None
-    if (str(found.dtype), found.shape) != (array.dtype, tuple(array.shape)):
+    if (str(numbers.dtype), numbers.shape) != (array.dtype, tuple(array.shape)):
         raise MessageError(f"array '{name}' is not what it says it is")
-    return found
+    return numbers
 
 
 # ------------------------------------------------------------------ arrays as numpy writes them
@@ -204,12 +204,12 @@ def read_measurement(content: RecordDict, cells: int) -> tuple[str, dict[Split, 
     if not name.isprintable():
         raise MessageError("its name holds a character that cannot be printed")
     records = content.metric_records
-    found = {s: _read_sums(s, records[s], cells) for s in SPLITS if s in records}
-    if "train" not in found:
+    sums = {s: _read_sums(s, records[s], cells) for s in SPLITS if s in records}
+    if "train" not in sums:
         raise MessageError("its reply has no record 'train'; add a measurement_record")
-    if not found["train"].counts.any():
+    if not sums["train"].counts.any():
         raise MessageError("it has no training rows")
-    return name, found
+    return name, sums
 
 
 def _read_sums(split: str, record: MetricRecord, cells: int) -> Statistics:
@@ -221,7 +221,7 @@ def _read_sums(split: str, record: MetricRecord, cells: int) -> Statistics:
                 f"of {cells} cells; use measurement_record with the server's sensitive attributes"
             )
         if not all(type(number) in (int, float) for number in numbers):
-            raise MessageError(f"record '{split}': '{name}' holds something that is no number")
+            raise MessageError(f"record '{split}': '{name}' holds something other than numbers")
     table = np.array(lists, dtype=np.float64).reshape(len(SUMS), cells, 2)
     return check_statistics(table, f"record '{split}'")
 
@@ -298,10 +298,10 @@ def _pairs(key: str, numbers: Any) -> Table2:
 
 
 def _obstacle(job: Job) -> str:
-    """Say what in a job only mfairfl's own clients can do; empty if there is nothing."""
+    """Return what in a job only mfairfl's own clients can do; empty if there is nothing."""
     plan, slot = job.plan, None if job.plan.controller is None else job.plan.controller.slot
-    held = (job.keep, job.keep_control, plan.linear_slot, slot)
-    if job.start != GLOBAL or plan.linear is not None or any(name is not None for name in held):
+    slots = (job.keep, job.keep_control, plan.linear_slot, slot)
+    if job.start != GLOBAL or plan.linear is not None or any(name is not None for name in slots):
         return "clients must keep something between rounds"
     if plan.controller is not None:
         return "multipliers move inside a round"

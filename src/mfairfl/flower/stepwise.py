@@ -40,17 +40,17 @@ class AppSettings:
     def metrics(self, measured: ClientSums) -> dict[str, float]:
         """Return the metrics of all clients together, for each split that has rows."""
         constraints = self.goal.constraints(self.attributes)
-        found: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         for split, clients in measured.items():
             rows = {name: sums for name, sums in clients.items() if sums.counts.any()}
             if rows:
                 tally = Tally.from_statistics(rows, self.attributes)
-                whole = Statistics.pooled(rows)
-                found[f"{split}_accuracy"] = accuracy(tally)
-                found[f"{split}_violation"] = constraints.violation(whole)
-                found[f"{split}_loss"] = whole.mean_loss
-                found[f"{split}_worst_client_accuracy"] = worst_client_accuracy(tally)
-        return found
+                pooled = Statistics.pooled(rows)
+                metrics[f"{split}_accuracy"] = accuracy(tally)
+                metrics[f"{split}_violation"] = constraints.violation(pooled)
+                metrics[f"{split}_loss"] = pooled.mean_loss
+                metrics[f"{split}_worst_client_accuracy"] = worst_client_accuracy(tally)
+        return metrics
 
 
 class StepwiseLoop:

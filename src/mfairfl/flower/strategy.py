@@ -234,22 +234,22 @@ fedavg, fedfb, fedfv, fedmgda+, fedprox, fpfl, mfairfl, mfairfl-rev, mfairfl-rnd
             self._wait(grid)
         messages = self.configure_evaluate(server_round, arrays, self._evaluate_config, grid)
         measured = self._measured(grid.send_and_receive(messages, timeout=self._timeout))
-        known = measured["train"]
-        if len(known) < needed:
+        sums = measured["train"]
+        if len(sums) < needed:
             raise FederationError(
-                f"{len(known)} of {len(messages)} nodes measured the model and at least {needed} "
+                f"{len(sums)} of {len(messages)} nodes measured the model and at least {needed} "
                 "must; the log says why the others did not"
             )
         if self._loop is None:
-            self._loop = StepwiseLoop(self._settings, self._rounds, arrays, known, self.history)
+            self._loop = StepwiseLoop(self._settings, self._rounds, arrays, sums, self.history)
         self._loop.send(_by_client(measured), self._faults)
 
     def _measured(self, replies: Iterable[Message]) -> ClientSums:
         """Return the usable measurements by split and client, and remember each one's node."""
         cells, nodes = self._settings.cells, dict[str, int]()
-        found = self._read(replies, lambda _, content: read_measurement(content, cells))
+        replied = self._read(replies, lambda _, content: read_measurement(content, cells))
         measured: dict[Split, dict[str, Statistics]] = {"train": {}}
-        for node, (name, splits) in sorted(found.items()):
+        for node, (name, splits) in sorted(replied.items()):
             if name in nodes:
                 log_left_out(f"node {node}", f"node {nodes[name]} is '{name}' already")
             elif self._loop is not None and name not in self._loop.clients:
@@ -349,7 +349,7 @@ def _between_rounds(
 
 
 def _obstacle(strategy: methods.Strategy, recipe: Recipe, summary: methods.Summary) -> str:
-    """Say why a strategy does not work; empty if it does. Its own plans decide, not its name."""
+    """Return why a strategy does not work, as its own plans show; empty if it does."""
     card = strategy.card
     if card.trains_on == "pooled":
         return "it trains on the rows of all clients in one place"

@@ -74,6 +74,6 @@ def _named(values: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
 
 
 def _value(values: dict[str, Any], section: str, key: str) -> Any:
-    """Return a value of settings that nobody has checked yet; None if it is not there."""
-    held = values.get(section)
-    return held.get(key) if isinstance(held, dict) else None
+    """Return a value of unchecked settings; None if it is not there."""
+    table = values.get(section)
+    return table.get(key) if isinstance(table, dict) else None

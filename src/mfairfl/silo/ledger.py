@@ -1,13 +1,13 @@
 """Every answer that a silo gave, and every refusal: ledger.jsonl in its state folder.
 
 One line an exchange, appended and on the disk before the answer leaves. Each line carries the
-SHA-256 of the one before, so that a line that was changed, moved or taken out is found by whoever
-reads the file. What no chain shows is that lines are missing at the end: the SHA-256 of the last
+SHA-256 of the one before, so that a line that was changed, moved or taken out shows when the
+file is read. What no chain shows is that lines are missing at the end: the SHA-256 of the last
 line, noted elsewhere, does.
 
 A process that is killed while it writes leaves a piece of a line. Its answer never left. The next
 line takes the place of the piece, and says how many bytes were dropped; lines that are whole stay.
-Whoever writes must have the silo's turn (`Usage.turn`): two writers would break the chain.
+A writer must have the silo's turn (`Usage.turn`): two writers would break the chain.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class RowSetFacts:
 
 
 class LedgerEntry(DocumentedModel):
-    """What is known of one exchange: an answer, or the reason why there was none.
+    """The record of one exchange: an answer, or the reason why there was none.
 
     Examples
     --------
@@ -227,7 +227,7 @@ class Ledger:
 
     def read(self) -> Chain:
         """Return the ledger if its chain holds; else raise a `LedgerError` that names the line."""
-        found: list[LedgerLine] = []
+        lines: list[LedgerLine] = []
         head, torn = _FIRST, 0
         for number, raw in enumerate(self._raw_lines(), start=1):
             if len(raw) > _LONGEST:
@@ -238,9 +238,9 @@ class Ledger:
             line = self._parsed(number, raw[:-1])
             if line.before != head:
                 raise self._broken(number, _follows_nothing(number))
-            found.append(line)
+            lines.append(line)
             head = _sha256(raw[:-1])
-        return Chain(tuple(found), head, torn)
+        return Chain(tuple(lines), head, torn)
 
     def _raw_lines(self) -> Iterator[bytes]:
         try:
@@ -256,7 +256,7 @@ class Ledger:
             return LedgerLine.model_validate_json(raw)
         except ValidationError as error:
             problem = one_line(first_problem(error))
-        raise self._broken(number, f"it is no line of a ledger ({problem})")
+        raise self._broken(number, f"it is not a line of a ledger ({problem})")
 
     def _broken(self, number: int, why: str) -> LedgerError:
         return LedgerError(

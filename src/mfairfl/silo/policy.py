@@ -90,7 +90,7 @@ class Disclosure(DocumentedModel):
     tasks: int = Field(default=8, ge=1)
     """Ways to form groups and labels that rows are counted by."""
     versions: int = Field(default=1, ge=1)
-    """Versions of a file that are answered for: two that differ in a row tell that row."""
+    """Versions of a file that are answered for: two that differ in one row disclose that row."""
     price: float = Field(default=1000.0, gt=0, strict=False)
     """Largest weight of a (group, label) pair in training, in either direction; 1 is neutral."""
 
@@ -101,7 +101,7 @@ class Policy(DocumentedModel):
     limits: Limits = Field(default_factory=Limits)
     """How much is done for a coordinator."""
     disclosure: Disclosure = Field(default_factory=Disclosure)
-    """What a coordinator is told."""
+    """What is disclosed to a coordinator."""
 
 
 OPEN = Policy(disclosure=Disclosure(min_rows=1, tasks=10**6, versions=10**6))

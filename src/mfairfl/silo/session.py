@@ -60,10 +60,10 @@ class SiloFile:
 
     def _state_on_disk(self) -> _State | None:
         try:
-            found = self.path.stat()
+            status = self.path.stat()
         except OSError:  # reading it says what is wrong
             return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class Session:

@@ -272,10 +272,10 @@ def read_histograms(packet: Packet, cuts: Cuts, rows: Mapping[str, int]) -> dict
     answer = unpack(HistogramsAnswer, packet)
     if not len(answer.counts) == len(answer.values) == len(cuts):
         raise MessageError(f"histograms of {len(answer.counts)} columns; expected {len(cuts)}")
-    found = zip(cuts.items(), answer.counts, answer.values, strict=True)
+    answered = zip(cuts.items(), answer.counts, answer.values, strict=True)
     return {
         column: _histogram(column, given, counts, values, rows[column])
-        for (column, given), counts, values in found
+        for (column, given), counts, values in answered
     }
 
 
@@ -287,10 +287,10 @@ def _histogram(
     # Each one first: a sum of huge counts may come out right.
     if (counts > rows).any() or counts.sum() != rows:
         raise MessageError(f"its counts of '{column}' are not those of {rows} rows")
-    told = ~np.isnan(values)
+    disclosed = ~np.isnan(values)
     low, high = np.array([-np.inf, *cuts]), np.array([*cuts, np.inf])
     inside = np.isfinite(values) & (values >= low) & (values < high) & (counts > 0)
-    if (told & ~inside).any():
+    if (disclosed & ~inside).any():
         raise MessageError(f"its values of '{column}' do not lie between their cuts")
     return Histogram(cuts, counts, values)
 
