@@ -403,7 +403,7 @@ class ModuleModel:
     ) -> tuple[Tensor, Pullback]:
         """Return logits (S, B) and the pullback; the workspace is not used.
 
-        A module of somebody's own gets every input as a number.
+        The module gets every input as a number.
         """
         del workspace
         if codes is not None:

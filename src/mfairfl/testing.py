@@ -45,7 +45,7 @@ Tamper = Callable[[int, dict[str, Any]], dict[str, Any]]
 
 
 class BrokenPromiseError(MfairflError, AssertionError):
-    """A strategy or notion does not keep what every other one does; the message says what."""
+    """A strategy or notion breaks a promise that all others keep; the message names it."""
 
 
 def check_strategy(strategy: Strategy | type[Strategy] | str) -> None:
@@ -203,7 +203,7 @@ def _bits(result: Result) -> bytes:
 
 
 class _UnkeptError(Exception):
-    """How a promise is broken; `_promise` says by whom."""
+    """How a promise is broken; `_promise` adds the name of the strategy or notion."""
 
 
 def _promise(text: str) -> Callable[[Callable[[T], None]], Callable[[T], None]]:
@@ -237,8 +237,8 @@ def _require_sound(result: Result, watch: _Watch) -> None:
     finite = bool(np.isfinite(result.served.members).all())
     _require(finite, "the served model holds a number that is not finite")
     for record in watch.records:
-        told = all(np.isfinite(c) for c in record.coefficients.values())
-        _require(told, "a coefficient is not finite")
+        finite = all(np.isfinite(c) for c in record.coefficients.values())
+        _require(finite, "a coefficient is not finite")
         try:
             json.dumps(record.log, allow_nan=False)
         except (TypeError, ValueError) as error:
@@ -250,7 +250,7 @@ def _require_sound(result: Result, watch: _Watch) -> None:
 
 @_promise("describes itself")
 def describes_itself(strategy: Strategy) -> None:
-    """Say on a card what it is; a frozen dataclass, equal by its hyper-parameters."""
+    """Describe itself on a card; a frozen dataclass, equal by its hyper-parameters."""
     _require(is_dataclass(strategy), "it is not a dataclass")
     card = strategy.card
     _require(isinstance(card, Card), "its card is not a Card")
@@ -258,9 +258,9 @@ def describes_itself(strategy: Strategy) -> None:
     filled = all(line.strip() == line != "" and "\n" not in line for line in lines)
     _require(filled, "title, paper and protects of the card are one line each")
     _require(replace(strategy) == strategy, "a copy is not equal to it")  # type: ignore[type-var]
-    for one in fields(strategy):  # type: ignore[arg-type]  # a dataclass, as checked
+    for hyper_parameter in fields(strategy):  # type: ignore[arg-type]  # a dataclass, as checked
         try:
-            setattr(strategy, one.name, None)
+            setattr(strategy, hyper_parameter.name, None)
         except FrozenInstanceError:
             continue
         _require(False, "the dataclass is not frozen")
@@ -382,11 +382,12 @@ def says_what_crosses(strategy: Strategy) -> None:
             "multipliers": None if moving is None else moving.slot,
         }
         for name, slot in slots.items():
-            told = slot is None or name in card.keeps
-            _require(told, f"a job keeps '{slot}', and the card's keeps lacks {name!r}")
+            named = slot is None or name in card.keeps
+            _require(named, f"a job keeps '{slot}', and the card's keeps lacks {name!r}")
         if job.send and moving is not None and moving.slot is None:
-            told = card.moves_every is not None and card.moves_every < job.plan.epochs
-            _require(told, "clients report multipliers, and the card's moves_every lets them not")
+            reported = card.moves_every is not None and card.moves_every < job.plan.epochs
+            how = "clients report multipliers, and the card's moves_every does not let them"
+            _require(reported, how)
 
 
 @_promise("a bad reply never breaks a round")
@@ -421,7 +422,7 @@ def _without_west(round_: int, replies: dict[str, Any]) -> dict[str, Any]:
 
 @_promise("partial participation")
 def takes_part_of_the_clients(strategy: Strategy) -> None:
-    """Train with those who were drawn for a round, and no others."""
+    """Train with the clients that were drawn for a round only."""
     result, watch = _SmallRun(strategy, changes={"participation": 0.5}).run()
     _require_sound(result, watch)
     most = max(len(record.coefficients) for record in watch.records)

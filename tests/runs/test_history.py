@@ -260,7 +260,7 @@ def test_stopped_before_the_record_is_closed(undisturbed, tmp_path, monkeypatch)
 
     out = tmp_path / "run"
     with monkeypatch.context() as patched:
-        patched.setattr(outcome, "evaluate", crash)  # the model is written, the record not
+        patched.setattr(outcome, "model_warnings", crash)  # the model is written, the record not
         with pytest.raises(KeyboardInterrupt):
             train(out)
     assert train(out).record.metrics == undisturbed[1].record.metrics

@@ -98,7 +98,7 @@ class SavedParameters(StrictModel):
 
     @classmethod
     def of(cls, parameters: Mapping[str, Any], record: RunRecord) -> SavedParameters:
-        """Take an estimator's; in place of an object, what the run says about it.
+        """Take an estimator's; in place of an object, what the run recorded of it.
 
         A model that is code is not saved: `FairFederatedClassifier.load` has to be given it.
         """

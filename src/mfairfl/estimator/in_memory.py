@@ -296,7 +296,7 @@ def _attribute(name: str, column: Column) -> Sensitive:
 
 
 def _place(frame: pd.DataFrame, name: str, values: Values) -> str:
-    """Return the column for a group: the feature of its name if that says the same, or another."""
+    """Return the column for a group: the feature of its name if both are equal, or a new one."""
     if name in frame and _same(frame[name], values).all():
         return name
     return _free(name, frame.columns, "group")

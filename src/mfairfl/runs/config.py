@@ -107,7 +107,7 @@ class DataConfig(DocumentedModel):
 
     @property
     def format(self) -> FileFormat:
-        """What is said about the file."""
+        """How the file is read."""
         return FileFormat(self.delimiter, self.encoding, self.header, self.sheet)
 
 
@@ -181,8 +181,8 @@ class TrainingConfig(DocumentedModel):
 
     def recipe(self) -> Recipe:
         """Return the part that goes into plans."""
-        own = {"rounds", "participation", "patience", "evaluate_every"}
-        return Recipe(**self.model_dump(exclude=own))
+        budget = {"rounds", "participation", "patience", "evaluate_every"}
+        return Recipe(**self.model_dump(exclude=budget))
 
 
 class FairnessConfig(DocumentedModel):
@@ -244,7 +244,7 @@ class Config(DocumentedModel):
     seed: int = Field(default=0, ge=0)
     """Equal seeds give equal splits and equal results."""
     robust: Literal["none", "auto", "clip", "nnm-gm", "multi-krum", "centred-clip"] = "none"
-    """Against clients that lie: auto, or a rule of the literature; none believes everybody."""
+    """Against dishonest clients: auto, or a rule of the literature; none trusts all clients."""
     data: DataConfig = Field(default_factory=DataConfig)
     task: Task | None = None
     clients: ClientsConfig = Field(default_factory=ClientsConfig)

@@ -59,15 +59,15 @@ def register(thing: Any, name: str | None = None) -> str:
             f"register the class {type(thing).__name__}, not an object of it; an object can be "
             "passed to train(strategy=…)"
         )
-    own = name or getattr(thing, "__name__", "").lower()
+    name = name or getattr(thing, "__name__", "").lower()
     if isinstance(thing, type) and issubclass(thing, Strategy):
-        return METHODS.add(own, thing)
+        return METHODS.add(name, thing)
     if not callable(thing):
         raise ConfigError(
             f"cannot register {thing!r}: pass a strategy class, a Notion, a Dataset, or a "
             "function or class that makes a torch.nn.Module"
         )
-    return MODELS.add(own, thing)
+    return MODELS.add(name, thing)
 
 
 def exported(configs: Iterable[Config]) -> list[dict[str, Any]]:

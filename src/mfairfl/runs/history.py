@@ -49,10 +49,10 @@ def round_numbers(setup: Setup, record: RoundRecord) -> dict[str, float | None]:
         notions = _notions(setup)
         names = _names(setup, notions)
         for split in setup.splits:
-            own = record.measured[split] if split in record.complete else None
-            found = {} if own is None else _split_numbers(setup, notions, own)
+            complete = split in record.complete
+            numbers = _split_numbers(setup, notions, record.measured[split]) if complete else {}
             for name in names:
-                record.numbers[f"{split}_{name}"] = _defined(found.get(name))
+                record.numbers[f"{split}_{name}"] = _defined(numbers.get(name))
     return record.numbers
 
 
@@ -77,14 +77,14 @@ def _split_numbers(
 ) -> dict[str, float]:
     attributes = setup.summary.attributes
     whole, tally = Statistics.pooled(clients), Tally.from_statistics(clients, attributes)
-    found = {name: value for name, (value, _) in overall_numbers(tally, notions=notions).items()}
-    found |= {
+    numbers = {name: value for name, (value, _) in overall_numbers(tally, notions=notions).items()}
+    numbers |= {
         f"{item.name}_violation": Constraints(Cells(attributes), item).violation(whole)
         for item in notions
         if item.statistic == "loss"
     }
     goal = setup.summary.constraints.violation(whole)
-    return found | {"loss": whole.mean_loss, "violation": goal}
+    return numbers | {"loss": whole.mean_loss, "violation": goal}
 
 
 def _defined(value: float | None) -> float | None:
@@ -125,7 +125,7 @@ def _client_rows(setup: Setup, record: RoundRecord) -> list[dict[str, Any]]:
     together = [name for name in setup.summary.counts if name not in enrolled]
     columns = {split: _client_numbers(record, split, together) for split in setup.splits}
     rows = []
-    for name in _told_of(setup, record) or sorted({*enrolled, *together}):
+    for name in _involved(setup, record) or sorted({*enrolled, *together}):
         row: dict[str, Any] = {
             "round": record.round,
             "client": name,
@@ -148,24 +148,24 @@ def _client_numbers(
     record: RoundRecord, split: Split, together: Sequence[str]
 ) -> dict[str, tuple[float | None, float | None]]:
     """Return loss and accuracy of each client that was measured, of all in one go."""
-    own = dict(record.measured.get(split, {}))
-    own |= {name: Statistics.pooled(own) for name in together if own}
-    if not own:
+    measured = dict(record.measured.get(split, {}))
+    measured |= {name: Statistics.pooled(measured) for name in together if measured}
+    if not measured:
         return {}
     counts, positives, losses = (
-        np.stack([getattr(sums, each) for sums in own.values()])
-        for each in ("counts", "positives", "losses")
+        np.stack([getattr(sums, part) for sums in measured.values()])
+        for part in ("counts", "positives", "losses")
     )
     rows = counts.sum(axis=(1, 2))
     right = (counts[..., 0] - positives[..., 0] + positives[..., 1]).sum(axis=1)
     with np.errstate(invalid="ignore"):  # without rows both are undefined
         loss, accuracy = losses.sum(axis=(1, 2)) / rows, right / rows
     pairs = zip(loss.tolist(), accuracy.tolist(), strict=True)
-    return {name: (_defined(a), _defined(b)) for name, (a, b) in zip(own, pairs, strict=True)}
+    return {name: (_defined(a), _defined(b)) for name, (a, b) in zip(measured, pairs, strict=True)}
 
 
-def _told_of(setup: Setup, record: RoundRecord) -> list[str]:
-    """Return the clients of which there is something to tell; empty if all have a row."""
+def _involved(setup: Setup, record: RoundRecord) -> list[str]:
+    """Return the clients that took part or were measured; empty if all have a row."""
     if setup.participation == 1 or record.complete:
         return []
     measured = [name for clients in record.measured.values() for name in clients]
@@ -195,13 +195,13 @@ def _drop_after(path: Path, round_: int) -> None:
         return
     data = path.read_bytes() if path.exists() else b""
     header, *rows = _ROW.findall(data) or [b""]
-    kept = [row for row in rows if _number(row) <= round_]
-    if {_number(row) for row in kept} != set(range(round_ + 1)):
+    committed = [row for row in rows if _number(row) <= round_]
+    if {_number(row) for row in committed} != set(range(round_ + 1)):
         raise RunDirectoryError(
             f"{path}: lacks rounds that the checkpoint knows (it is at round {round_}); delete "
             f"{path.parent} to start again"
         )
-    write_atomically(path, b"".join([header, *kept]))
+    write_atomically(path, b"".join([header, *committed]))
 
 
 def _number(row: bytes) -> float:

@@ -140,7 +140,7 @@ _PANELS: dict[str, dict[str, tuple[str, Kind, str]]] = {
         "robust": (
             "robust",
             "text",
-            "Against clients that lie: auto, or a rule.",
+            "Against dishonest clients: auto, or a rule.",
         ),
     },
 }

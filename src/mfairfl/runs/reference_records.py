@@ -1,6 +1,6 @@
 """Pooled references on the rows of a run: fitted, measured as runs are, and kept as a file.
 
-A reference is no run: it has no rounds and its model is not served. Its folder holds
+A reference is not a run: it has no rounds, and its model is not served. Its folder holds
 `reference.json` alone, the numbers of `run.json` with how they came about.
 """
 
