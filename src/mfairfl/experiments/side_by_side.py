@@ -27,8 +27,12 @@ from mfairfl.fairness.results import Measured, MetricTable, Slice
 from mfairfl.references import known_reference
 from mfairfl.runs.execute import Run
 from mfairfl.runs.record import RunRecord
-from mfairfl.runs.reference_records import ReferenceRecord, fit_on_rows_of
-from mfairfl.runs.side_by_side import different_rows, distinct_names
+from mfairfl.runs.reference_records import (
+    ReferenceRecord,
+    different_rows,
+    distinct_names,
+    fit_on_rows_of,
+)
 
 GROUP_METRICS = ("accuracy", "selection_rate", "true_positive_rate")
 _SCORES = ("roc_auc", "loss", "expected_calibration_error")  # not in records of earlier versions
@@ -161,7 +165,11 @@ def compare_runs(
     first, *others = records
     names = distinct_names(paths, records)
     for path, name, other in zip(paths[1:], names[1:], others, strict=True):
-        _refuse_other_rows(f"{paths[0] or names[0]} and {path or name}", first, other)
+        if key := different_rows(first, other):
+            raise ConfigError(
+                f"{paths[0] or names[0]} and {path or name}: measured on different rows ({key} "
+                "differs); train both on the same data, split and seed"
+            )
     fitted = fit_on_rows_of(first, pooled)
     split = first.reported
     table = first.table(split)
@@ -178,15 +186,6 @@ def compare_runs(
             for warning in [*record.warnings, *filter(None, [record.served.note])]
         ),
     )
-
-
-def _refuse_other_rows(who: str, one: RunRecord, other: RunRecord) -> None:
-    """Refuse runs that were measured on different rows."""
-    if key := different_rows(one, other):
-        raise ConfigError(
-            f"{who}: measured on different rows ({key} differs); train both on the same data, "
-            "split and seed"
-        )
 
 
 def _lines(

@@ -323,9 +323,9 @@ def _reference_config(study: Study, data: DataVariant, split: str, seed: int, go
     """Return the rows and, for thresholds, the goal; how methods train plays no part."""
     sections = ("data", "task", "clients", *(("fairness", "output") if goal else ()))
     base = {key: value for key, value in _base_settings(study, data).items() if key in sections}
-    settings_of_goal = {"fairness.notion": goal, "output.rule": "threshold"} if goal else {}
-    who = f"references on {data.label}"
-    options = _row_settings(data, split, seed) | settings_of_goal
+    who, options = f"references on {data.label}", _row_settings(data, split, seed)
+    if goal:
+        options |= {"fairness.notion": goal, "output.rule": "threshold"}
     config = make_config(nested(options, base), who)
     losses = [name for name in config.fairness.notion if notion(name).statistic == "loss"]
     if goal and losses:

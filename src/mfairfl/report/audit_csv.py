@@ -149,13 +149,7 @@ def _drift(drift: Drift) -> list[Record]:
     """Return every change, then the groups and clients that appeared and that vanished."""
     records: list[Record] = [
         {
-            "part": row.part,
-            "attribute": row.attribute,
-            "whom": row.whom,
-            "number": row.number,
-            "before": row.before,
-            "after": row.after,
-            "change": row.change,
+            **row.model_dump(exclude={"interval", "p_holm", "beyond_chance"}),
             **_ends("interval", row.interval),
             "holm_p": row.p_holm,
             "beyond_chance": row.beyond_chance,

@@ -10,8 +10,7 @@ from mfairfl.fairness.results import Measured, MetricTable
 from mfairfl.report.document import ComparedModel
 from mfairfl.report.reported_run import Aim, ReportedRun
 from mfairfl.report.wording import known_notion
-from mfairfl.runs.reference_records import ReferenceRecord
-from mfairfl.runs.side_by_side import different_rows
+from mfairfl.runs.reference_records import ReferenceRecord, different_rows
 
 _BEFORE = (
     "accuracy",
@@ -47,28 +46,33 @@ def compared_models(
     """Return the judged run, the others, the constant classifier and pooled references."""
     judged, *others = runs
     aim = judged.aim
-    found = [_run(judged, judged, aim), *(_run(run, judged, aim) for run in others)]
-    return [*found, _constant(judged, aim), *(_reference(one, judged) for one in references)]
+    return [
+        _run(judged, judged, aim),
+        *(_run(run, judged, aim) for run in others),
+        _constant(judged, aim),
+        *(_reference(reference, judged) for reference in references),
+    ]
 
 
 def _run(run: ReportedRun, judged: ReportedRun, aim: Aim) -> ComparedModel:
-    goal = aim.measured(run.record.task, run.table, run.tally)
     key = "" if run is judged else different_rows(judged.record, run.record)
     notes = [f"measured on other rows ({key} differs)"] if key else []
     if run.split != judged.split:
         notes.append(f"its numbers are of {run.split} rows")
+    goal = aim.measured(run.record.task, run.table, run.tally)
     return ComparedModel(
         name=run.name,
         kind="this" if run is judged else "run",
         same_rows=not notes,
-        numbers=_numbers(run.table, goal, aim if _standard(aim, run) else None),
+        numbers=_numbers(run.table, goal, _recorded_notions(aim, run)),
         note="; ".join(notes),
     )
 
 
-def _standard(aim: Aim, run: ReportedRun) -> bool:
-    """Say whether the recorded differences and ratios are of the groups that are judged."""
-    return aim.recorded_under(run.record.task) == "" and len(aim.attributes) == 1
+def _recorded_notions(aim: Aim, run: ReportedRun) -> tuple[str, ...]:
+    """Return the notions whose recorded differences and ratios are of the judged groups."""
+    same_groups = aim.recorded_under(run.record.task) == "" and len(aim.attributes) == 1
+    return aim.notions if same_groups else ()
 
 
 def _constant(judged: ReportedRun, aim: Aim) -> ComparedModel:
@@ -99,28 +103,25 @@ def _constant(judged: ReportedRun, aim: Aim) -> ComparedModel:
     )
 
 
-def _reference(one: ReferenceRecord, judged: ReportedRun) -> ComparedModel:
-    table, aim = one.table(judged.split), judged.aim
-    goal = aim.measured(one.task, table, one.tallies.get(judged.split))
+def _reference(record: ReferenceRecord, judged: ReportedRun) -> ComparedModel:
+    table, aim = record.table(judged.split), judged.aim
+    goal = aim.measured(record.task, table, record.tallies.get(judged.split))
     return ComparedModel(
-        name=f"{one.reference} (pooled)",
+        name=f"{record.reference} (pooled)",
         kind="reference",
         same_rows=True,
-        numbers=_numbers(table, goal, aim if _standard(aim, judged) else None),
+        numbers=_numbers(table, goal, _recorded_notions(aim, judged)),
         note="fitted to the rows of all clients in one place: not federated",
     )
 
 
 def _numbers(
-    table: MetricTable, goal: Mapping[str, Measured], aim: Aim | None
+    table: MetricTable, goal: Mapping[str, Measured], notions: Sequence[str]
 ) -> dict[str, Measured]:
-    """Return the numbers that models are compared by; of an `aim` also difference and ratio."""
-    between = [f"{name}_{kind}" for name in (aim.notions if aim else ()) for kind in _KINDS]
+    """Return the numbers that models are compared by, with the notions' difference and ratio."""
+    between = [f"{name}_{kind}" for name in notions for kind in ("difference", "ratio")]
     before, after = (
         {name: table[name] for name in names if name in table.overall}
         for names in (_BEFORE, (*between, *_AFTER))
     )
     return {**before, **goal, **after}
-
-
-_KINDS = ("difference", "ratio")

@@ -15,7 +15,7 @@ from mfairfl.fairness.results import Measured, MetricTable
 from mfairfl.fairness.tally import Tally
 from mfairfl.report.wording import and_list, known_notion
 from mfairfl.runs.record import RunRecord
-from mfairfl.runs.side_by_side import distinct_names
+from mfairfl.runs.reference_records import distinct_names
 from mfairfl.strategies import Card
 from mfairfl.strategies.registry import METHODS, describe
 from mfairfl.text import one_line

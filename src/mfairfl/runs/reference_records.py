@@ -1,4 +1,4 @@
-"""Pooled references on the rows of a run: fitted, measured as runs are, and kept as a file.
+"""Pooled references on the rows of a run, and records side by side: are their rows the same?
 
 A reference is not a run: it has no rounds, and its model is not served. Its folder holds
 `reference.json` alone, the numbers of `run.json` with how they came about.
@@ -30,7 +30,6 @@ from mfairfl.runs.config import Config, make_config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.outcome import library_versions
 from mfairfl.runs.rows import MeasuredRows, measure_rows
-from mfairfl.runs.side_by_side import different_rows
 
 _FILE = "reference.json"
 
@@ -96,6 +95,51 @@ class ReferenceRecord(DocumentedModel):
         plain = self.model_dump(mode="json")
         text = json.dumps(plain, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
         write_atomically(folder / _FILE, text.encode())
+
+
+def different_rows(
+    one: facts.RunRecord | ReferenceRecord, other: facts.RunRecord | ReferenceRecord
+) -> str:
+    """Return what the rows of two records differ in; nothing if the rows are the same.
+
+    Examples
+    --------
+    >>> different_rows(RunRecord.read("runs/a"), RunRecord.read("runs/b"))  # doctest: +SKIP
+    'seed'
+    """
+    rows_of_one, rows_of_other = (
+        {
+            "data": record.data.sha256,
+            "task": record.task,
+            "scheme": record.federation.scheme,
+            "seed": record.federation.seed,
+            # The encoding belongs to the model: the rows are the same.
+            "options": {k: v for k, v in record.federation.options.items() if k != "encoder"},
+            "clients": record.federation.clients,
+        }
+        for record in (one, other)
+    )
+    return next((key for key in rows_of_one if rows_of_one[key] != rows_of_other[key]), "")
+
+
+def distinct_names(
+    paths: Sequence[Path | None], records: Sequence[facts.RunRecord]
+) -> tuple[str, ...]:
+    """Return the shortest names that tell runs apart: strategies, folders, or whole paths.
+
+    Examples
+    --------
+    >>> paths = [Path("runs/a"), Path("runs/b")]
+    >>> distinct_names(paths, [RunRecord.read(path) for path in paths])  # doctest: +SKIP
+    ('fedavg', 'mfairfl')
+    """
+    strategies = [record.strategy for record in records]
+    numbered = [f"{name} {i}" for i, name in enumerate(strategies, 1)]
+    folders = [path.name if path else name for path, name in zip(paths, numbered, strict=True)]
+    for names in (strategies, folders):
+        if len(set(names)) == len(names):
+            return tuple(names)
+    return tuple(str(path or name) for path, name in zip(paths, numbered, strict=True))
 
 
 def fit_on_rows_of(run: facts.RunRecord, names: Sequence[ReferenceName]) -> list[ReferenceRecord]:

@@ -51,7 +51,7 @@ class Scored:
     constant_accuracy: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Choice:
     """The position of the chosen trial, and why it was chosen, in one line."""
 
@@ -116,14 +116,14 @@ def choose(trials: Sequence[Scored], tolerance: float) -> Choice:
     bound = f"violation ≤ max({tolerance:g}, {FLOOR_FACTOR:g} × noise floor)"
     if fair:
         best = min(fair, key=lambda i: (-trials[i].accuracy, trials[i].violation))
-        return Choice(index=best, reason=f"highest accuracy of the {len(fair)} with {bound}")
+        return Choice(best, f"highest accuracy of the {len(fair)} with {bound}")
     if useful:
         best = min(useful, key=lambda i: (trials[i].violation, -trials[i].accuracy))
         why = f"lowest violation of the {len(useful)} clearly more accurate than a constant"
-        return Choice(index=best, reason=f"no useful trial has {bound}; {why}")
+        return Choice(best, f"no useful trial has {bound}; {why}")
     best = min(defined or known, key=lambda i: (-trials[i].accuracy, trials[i].violation))
     why = f"no trial is {USEFUL:g} more accurate than a constant classifier; highest accuracy"
-    return Choice(index=best, reason=f"{why}: widen the search")
+    return Choice(best, f"{why}: widen the search")
 
 
 def _useful(trial: Scored) -> bool:
