@@ -8,7 +8,8 @@ import pytest
 
 import mfairfl
 from federations import people_federation
-from mfairfl.cli.show import print_run, print_table
+from mfairfl.cli.run_result import print_run
+from mfairfl.cli.show import print_table
 from mfairfl.fairness import Event, Notion, register_notion
 from mfairfl.fairness.notions import REGISTRY
 from mfairfl.glossary import explain

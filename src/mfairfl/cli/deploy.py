@@ -22,7 +22,7 @@ from mfairfl.cli.flags import (
     run_flags,
     run_option,
 )
-from mfairfl.cli.show import print_json, print_run, print_table, print_text, say, terminal
+from mfairfl.cli.show import print_json, print_table, print_text, say, terminal
 from mfairfl.errors import ConfigError, require_extra, unknown
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ def local(
         options: dict[str, Any] = {"silos": files or None, "deadline": deadline}
         options["policy"] = OPEN if policy is None else read_policy(policy)
         record = run_local(config, folder, follower=progress, say=progress.note, **options)
+    from mfairfl.cli.run_result import print_run  # noqa: PLC0415 - loads pandas
+
     print_run(record, folder, as_json=json)
 
 
@@ -239,6 +241,8 @@ def run(file: Federation, json: RunJson = False) -> None:
         from mfairfl.deployment.superlink import run_federation  # noqa: PLC0415 - loads Flower
 
         record = run_federation(file, progress)
+    from mfairfl.cli.run_result import print_run  # noqa: PLC0415 - loads pandas
+
     print_run(record, settings.out, as_json=json)
 
 

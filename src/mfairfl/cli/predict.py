@@ -18,7 +18,7 @@ from mfairfl.cli.flags import (
     option_flags,
     split_names,
 )
-from mfairfl.cli.show import HINT, group_sizes, print_json, print_numbers, print_text, say
+from mfairfl.cli.show import HINT, print_json, print_text, say
 from mfairfl.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -229,6 +229,8 @@ def _write(out: Path, table: pd.DataFrame) -> None:
 
 
 def _print_measured(rows: str, table: MetricTable) -> None:
+    from mfairfl.cli.run_result import group_sizes, print_numbers  # noqa: PLC0415
+
     groups = group_sizes(table)
     typer.echo(f"measured on {rows}" + f" ({groups})" * bool(groups))
     if len(table.clients) == 1:  # nothing to compare

@@ -14,7 +14,7 @@ from mfairfl.cli.flags import (
     run_flags,
     run_option,
 )
-from mfairfl.cli.show import print_run, say, terminal
+from mfairfl.cli.show import say, terminal
 from mfairfl.errors import ConfigError
 
 
@@ -80,6 +80,8 @@ def train(
             run = run_under_policy(request, read_policy(policy))
     if not progress.started:
         say(f"{folder}: already complete; this is its result")
+    from mfairfl.cli.run_result import print_run  # noqa: PLC0415 - loads pandas
+
     print_run(run.record, folder, as_json=json)
     if plots:
         from mfairfl.report.training_figures import draw_training  # noqa: PLC0415

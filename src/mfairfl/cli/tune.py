@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from mfairfl.cli.flags import ConfigFile, configuration, default_folder, run_flags
-from mfairfl.cli.show import number, print_json, print_table, print_text, terminal
+from mfairfl.cli.show import print_json, print_table, print_text, terminal
 from mfairfl.errors import ConfigError, require_extra
 from mfairfl.runs.options import OPTIONS, comma_list, toml_value
 
@@ -143,6 +143,8 @@ def _values(text: str) -> Choices | Range:
 
 def _print_choice(tuned: SearchResult, folder: Path) -> None:
     """Print the Pareto set and the choice, best accuracy first."""
+    from mfairfl.display.numbers import DECIMAL  # noqa: PLC0415 - loads pandas
+
     search, best = tuned.search, tuned.best
     shown = [t for t in tuned.complete if t.number in tuned.pareto or t.number == best.number]
     shown.sort(key=lambda trial: -trial.mean("accuracy"))
@@ -153,7 +155,7 @@ def _print_choice(tuned: SearchResult, folder: Path) -> None:
         [
             f"{trial.number}{' *' if trial.number == best.number else ''}",
             *(_shown(trial.values[key]) for key in search.space),
-            *(number(trial.mean(name)) for name in heads),
+            *(DECIMAL.one(trial.mean(name)) for name in heads),
         ]
         for trial in shown
     ]

@@ -1,4 +1,4 @@
-"""Pooled references on the rows of a run, and records side by side: are their rows the same?
+"""Pooled references on the rows of a run, and whether two records are of the same rows.
 
 A reference is not a run: it has no rounds, and its model is not served. Its folder holds
 `reference.json` alone, the numbers of `run.json` with how they came about.

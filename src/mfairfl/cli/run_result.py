@@ -1,0 +1,202 @@
+"""A finished run in the terminal: its numbers, clients and groups, and what they mean."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import typer
+
+from mfairfl.cli.show import HINT, print_display, print_note, print_text
+from mfairfl.display import Cell, Column, DisplayTable
+from mfairfl.display.numbers import DECIMAL
+from mfairfl.display.tables import Entry
+from mfairfl.errors import ConfigError
+from mfairfl.experiments.study_tables import short_name
+from mfairfl.fairness.measuring import has_noise_floor
+from mfairfl.fairness.results import Measured, MetricTable, Slice
+from mfairfl.glossary import explain
+from mfairfl.runs.record import RunRecord, ServedFacts
+
+_OVERALL = ("accuracy", "balanced_accuracy", "roc_auc", "loss", "expected_calibration_error")
+_LABELS = {"loss": "log-loss"}
+_CLIENTS = ("client_accuracy_gap", "client_accuracy_std", "worst_client_accuracy")
+_RATES = {
+    "accuracy": "accuracy",
+    "selected": "selection_rate",
+    "true pos.": "true_positive_rate",
+    "false pos.": "false_positive_rate",
+    "base rate": "base_rate",
+    "calib. error": "expected_calibration_error",
+}
+
+
+def print_run(record: RunRecord, folder: Path, *, as_json: bool) -> None:
+    """Print a finished run: its run.json as it is, or its numbers and notes for a reader."""
+    if as_json:
+        typer.echo(record.to_json(), nl=False)
+        return
+    table = record.table(record.reported)
+    # First of all: whatever makes the numbers below worth less than they look.
+    about_model = [*record.warnings, *filter(None, [record.served.note])]
+    for warning in [*about_model, *record.federation.warnings]:
+        print_text(f"warning: {warning}")
+    typer.echo(
+        f"{record.strategy} on {record.data.name}, {record.rounds} rounds, seed {record.seed}; "
+        f"favourable: {record.task.label} = {record.task.favourable}"
+    )
+    print_text(
+        f"measured on {table.rows:,} {record.reported} rows of {len(table.clients)} clients "
+        f"({group_sizes(table)})"
+    )
+    print_numbers(table, record.goal)
+    _print_clients(table, record.goal)
+    _print_groups(table)
+    typer.echo(f"served model: {_served(record.served)} (rule {record.served.rule})")
+    print_note(_meaning(record.served.rule))
+    for note in record.federation.notes:
+        typer.echo(f"note: {note}")
+    typer.echo(
+        f"files: {folder}/ (run.json, rounds.csv, clients.csv, model.safetensors, encoder.json)"
+    )
+    typer.echo(f"to decide about the model: mfairfl report {shlex.quote(str(folder))}")
+    print_text(HINT)
+
+
+def _served(served: ServedFacts) -> str:
+    """Describe whose model decides."""
+    names = ", ".join(dict.fromkeys(served.names))
+    if served.kind == "mixture":
+        return f"{names}, one of them drawn at random for each decision"
+    if served.kind == "ensemble":
+        return f"{len(served.clients)} clients' own models, averaged, at {names}"
+    if served.kind == "personal":
+        return f"a model of its own for each of {len(served.clients)} clients, at {names}"
+    return names + ", with a threshold for each group" * (served.thresholds is not None)
+
+
+def print_numbers(table: MetricTable, goal: Sequence[str] = ()) -> None:
+    """Print the numbers of all rows, with intervals and noise floors."""
+    rows: list[list[Entry]] = []
+    undefined = []
+    for name in _shown(table, goal):
+        label = _LABELS.get(name, name)
+        mark, aim = (" *", "the goal of this run: ") if name in goal else ("", "")
+        head = Cell(label + mark, meaning=aim + _meaning(name))
+        constant = DECIMAL.one(table.constant_classifier.get(name))
+        rows.append([head, *_cells(table[name]), constant])
+        by_attribute = {s.attribute: s for s in table.sections if len(table.sections) > 1}
+        measures = {
+            attribute: number
+            for attribute, section in by_attribute.items()
+            for number in section.measures
+            if number.name == name
+        }
+        rows += [[f"  {attribute}", *_cells(n), ""] for attribute, n in measures.items()]
+        numbers = {label: table[name]} | {f"{a}.{label}": n for a, n in measures.items()}
+        undefined += [(place, n.undefined) for place, n in numbers.items() if n.value is None]
+    columns = [
+        Column("number", numeric=False),
+        Column("value", numeric=False),
+        Column(f"{table.level:.0%} interval", "plausible values", numeric=False),
+        Column("noise floor", "if exactly fair"),
+        Column("constant classifier", "same for all"),
+    ]
+    print_display(DisplayTable(columns=columns, rows=rows))
+    # Below the table: a reason is a sentence, too long for a cell.
+    for place, reason in undefined:
+        print_text(f"{place}: undefined ({reason})")
+
+
+def _cells(number: Measured) -> list[str]:
+    """Return value, interval and noise floor."""
+    value = "undefined" if number.value is None else DECIMAL.one(number.value)
+    return [value, _interval(number), DECIMAL.one(number.noise_floor)]
+
+
+def _interval(number: Measured) -> str:
+    return DECIMAL.span(number.interval) or "-"
+
+
+def _shown(table: MetricTable, goal: Sequence[str]) -> list[str]:
+    """Return the numbers that are shown: of the goal also difference and ratio."""
+    names = list(_OVERALL)
+    for name, measure in table.overall.items():
+        notion, _, kind = name.rpartition("_")
+        # A notion of one's own may not be registered here: its floor is recorded all the same.
+        with_floor = measure.noise_floor is not None or has_noise_floor(name)
+        if kind != "violation" or not (with_floor or name in goal):
+            continue
+        names += [name, *([f"{notion}_difference", f"{notion}_ratio"] if name in goal else [])]
+    return [name for name in (*names, *_CLIENTS) if name in table.overall]
+
+
+def _meaning(word: str) -> str:
+    """Return what a word means as part of a line, without capital and full stop."""
+    try:
+        short = explain(word).short
+    except ConfigError:  # of a notion that was registered where the run was made
+        short = explain(word.rpartition("_")[2]).short
+    return short[0].lower() + short[1:].rstrip(".")
+
+
+def group_sizes(table: MetricTable) -> str:
+    """Return the number of rows of each group.
+
+    Examples
+    --------
+    >>> from mfairfl.fairness import MetricTable
+    >>> rows = {"sensitive_features": {"sex": ["f"] + ["m"] * 1200}}
+    >>> group_sizes(MetricTable.from_predictions([1] * 1201, [1] * 1201, **rows))
+    'sex: f (1), m (1,200)'
+    """
+    return "; ".join(
+        f"{section.attribute}: "
+        + ", ".join(f"{group.name} ({group.rows:,})" for group in section.groups)
+        for section in table.sections
+    )
+
+
+def _print_clients(table: MetricTable, goal: Sequence[str]) -> None:
+    """Print a row for each client; one that lacks a group has no violation."""
+    violations = {
+        f"{short_name(name.removesuffix('_violation'))} violation *": name for name in goal
+    }
+    words = {"AUC": "roc_auc", "selected": "selection_rate", "base rate": "base_rate"}
+    rates = {"AUC": "roc_auc", **violations, **words}
+    heads = ["client", "rows", "accuracy", "interval", *rates]
+    rows: list[list[Entry]] = [
+        [
+            client.name,
+            client.rows,
+            DECIMAL.one(client["accuracy"].value),
+            _interval(client["accuracy"]),
+            *_values(client, rates.values()),
+        ]
+        for client in table.clients
+    ]
+    _print_meanings(words.items())
+    print_display(DisplayTable.of(heads, rows, numeric=[1, 2, *range(4, len(heads))]))
+
+
+def _print_groups(table: MetricTable) -> None:
+    heads = ["attribute", "group", "rows", *_RATES]
+    rows: list[list[Entry]] = [
+        [section.attribute, group.name, group.rows, *_values(group, _RATES.values())]
+        for section in table.sections
+        for group in section.groups
+    ]
+    words = ("true pos.", "false pos.", "calib. error")
+    _print_meanings((word, _RATES[word]) for word in words)
+    print_display(DisplayTable.of(heads, rows, numeric=range(2, len(heads))))
+
+
+def _values(part: Slice, names: Iterable[str]) -> list[str]:
+    return [DECIMAL.one(part.get(name).value) for name in names]
+
+
+def _print_meanings(words: Iterable[tuple[str, str]]) -> None:
+    """Print what the headings of a table mean: each with its word of the glossary."""
+    for heading, word in words:
+        print_note(f"{heading}: {_meaning(word)}")
