@@ -10,7 +10,7 @@ import pytest
 import mfairfl
 from federations import people, people_federation, people_table
 from mfairfl import compare
-from mfairfl.cli.show import print_run
+from mfairfl.cli.run_result import print_run
 from mfairfl.errors import RunDirectoryError
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.execute import Run
