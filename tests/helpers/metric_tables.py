@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mfairfl.fairness import Interval, MetricTable, Slice
 from mfairfl.fairness.measuring import has_interval, has_noise_floor
+from mfairfl.fairness.scores import ScoredRows
 
 
 def _numbers(part):
@@ -12,6 +13,11 @@ def _numbers(part):
     if isinstance(part, Slice):
         return part.numbers
     return part
+
+
+def score_numbers(sums):
+    """Value and reason of each number of one set of scores."""
+    return ScoredRows([sums], sums.counts[None], [""]).numbers(randomised=False)[0]
 
 
 def quick_table(tally, **options):

@@ -39,7 +39,7 @@ from mfairfl.fairness.notions import (
 from mfairfl.fairness.rates import constant_classifier
 from mfairfl.fairness.results import Measured, MetricTable, Section, Slice
 from mfairfl.fairness.scores import RowScores, ScoreSums
-from mfairfl.fairness.tally import Suppressed, Tally
+from mfairfl.fairness.tally import Tally
 from mfairfl.fairness.thresholds import ScoreHistogram, Thresholds, fit_thresholds
 from mfairfl.fairness.uncertainty import Interval, verdict
 
@@ -60,7 +60,6 @@ __all__ = [
     "Section",
     "Slice",
     "Statistics",
-    "Suppressed",
     "Tally",
     "Thresholds",
     "UndefinedMetricWarning",

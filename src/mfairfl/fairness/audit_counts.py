@@ -243,7 +243,7 @@ class AuditCounts:
         return replace(self, decided=np.stack([self.rows - above, above], axis=-1))
 
     def suppress(self, minimum: int) -> AuditCounts:
-        """Withhold each client's small (cell, label) entries, as `Tally.suppress` does.
+        """Withhold each client's small (cell, label) entries (`hidden_cells`).
 
         Of a client with fewer than `minimum` rows not even their number is told.
 

@@ -134,11 +134,9 @@ class ScoreSums:
     Examples
     --------
     >>> scores = RowScores.from_probabilities([0.1, 0.4, 0.35, 0.8])
-    >>> found = ScoreSums.from_rows(scores, [0, 0, 0, 0], [0, 0, 1, 1], size=1)
-    >>> found.roc_auc()[0], round(found.loss()[0], 3)
-    (0.75, 0.472)
-    >>> round(found.expected_calibration_error()[0], 4)
-    0.3375
+    >>> sums = ScoreSums.from_rows(scores, [0, 0, 0, 0], [0, 0, 1, 1], size=1)
+    >>> sums.counts.tolist(), sums.losses.round(3).tolist()
+    ([[2, 2]], [[0.616, 1.273]])
     """
 
     histogram: ScoreHistogram
@@ -220,25 +218,6 @@ class ScoreSums:
         """Return what is known of these cells' rows alone (indices, or a mask)."""
         histogram = ScoreHistogram(self.histogram.counts[cells])
         return ScoreSums(histogram, self.rows[cells], self.sums[cells], self.losses[cells])
-
-    def roc_auc(self) -> tuple[float, str]:
-        """Return the area under the ROC curve, and why it would be undefined."""
-        (area,) = roc_aucs([self.histogram]).tolist()
-        missing = 0 if self.rows[:, 1].any() else 1
-        return area, f"no row has y = {missing}" if math.isnan(area) else ""
-
-    def loss(self) -> tuple[float, str]:
-        """Return the mean cross-entropy in nats, and why it would be undefined."""
-        return self._mean(float(self.losses.sum()))
-
-    def expected_calibration_error(self) -> tuple[float, str]:
-        """Return Σ_b |Σ p − Σ y| / n over bins b, and why it would be undefined."""
-        gaps = self.sums.sum(axis=(0, 1)) - self.rows[:, 1].sum(axis=0)
-        return self._mean(float(np.abs(gaps).sum()))
-
-    def _mean(self, total: float) -> tuple[float, str]:
-        rows = int(self.rows.sum())
-        return (total / rows, "") if rows else (float("nan"), "there are no rows")
 
 
 def pooled_scores(parts: Sequence[ScoreSums]) -> ScoreSums:

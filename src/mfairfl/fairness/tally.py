@@ -268,34 +268,6 @@ class Tally:
         table = self.counts.reshape(len(self.clients), *self.cells.shape, 2, 2)
         return Tally(table.sum(axis=others), self.clients, (self.attributes[kept],))
 
-    def suppress(self, minimum: int = 10) -> Suppressed:
-        """Hide each client's small (cell, label) counts so that no difference reveals them.
-
-        A client's cells with fewer than `minimum` rows are hidden, together with its next
-        smallest ones until at least two cells and `minimum` rows are hidden; a client with fewer
-        than `minimum` rows sends nothing. Hidden cells count 0 in the result, which also tells
-        where they are and what share of the rows is covered.
-
-        Examples
-        --------
-        >>> counts = np.array([[[[20, 0], [9, 0]], [[0, 0], [4, 8]]]])
-        >>> small = Tally(counts, ("a",), (Attribute("sex", ("F", "M")),)).suppress(10)
-        >>> small.hidden.tolist(), small.totals, round(small.covered, 3)
-        ([[[False, True], [False, True]]], (41,), 0.488)
-        """
-        rows = np.rint(self.counts.sum(axis=3)).astype(np.int64)
-        names = [self.cells.decode(cell) for cell in range(self.cells.size)]
-        hidden = np.stack([hidden_cells(table, names, minimum) for table in rows])
-        kept = np.where(hidden[..., None], 0, self.counts)
-        totals = [int(total) for total in rows.sum(axis=(1, 2))]
-        shown = int(rows[~hidden].sum())
-        return Suppressed(
-            tally=Tally(kept, self.clients, self.attributes),
-            hidden=hidden,
-            totals=tuple(total if total >= minimum else None for total in totals),
-            covered=shown / sum(totals) if sum(totals) else float("nan"),
-        )
-
     def to_json(self) -> dict[str, Any]:
         """Return plain dicts, lists and numbers."""
         return {
@@ -327,28 +299,6 @@ class Tally:
         # A tally without clients is an empty list, which has lost its shape.
         counts = counts.reshape(shape) if counts.size == 0 == np.prod(shape) else counts
         return cls(counts, tuple(document["clients"]), attributes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Suppressed:
-    """What may leave the clients.
-
-    Attributes
-    ----------
-    tally
-        The counts with hidden cells set to 0.
-    hidden
-        Boolean (K, C, 2): the (cell, label) pairs that are hidden, not empty.
-    totals
-        Each client's number of rows; None for a client that sends nothing.
-    covered
-        The share of all rows that is still counted.
-    """
-
-    tally: Tally
-    hidden: NDArray[np.bool_]
-    totals: tuple[int | None, ...]
-    covered: float
 
 
 def _names(tally: Tally) -> str:
