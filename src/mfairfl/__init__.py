@@ -45,7 +45,7 @@ __all__ = [
     "tune",
 ]
 
-__version__ = "0.8.0"
+__version__ = "0.9.0"
 
 # Names are imported when first used, so that `mfairfl --help` need not wait for PyTorch.
 _HOME = {
