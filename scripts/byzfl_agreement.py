@@ -98,8 +98,9 @@ def main() -> None:
     for rule, apart in worst.items():
         print(f"{rule:25} {arguments.inputs} inputs, largest difference {apart:.1e}")
     if arguments.store is not None:
-        kept = {"byzfl": VERSION, "script": "scripts/byzfl_agreement.py", "cases": stored[:STORED]}
-        arguments.store.write_text(json.dumps(kept) + "\n")
+        script = "scripts/byzfl_agreement.py"
+        data = {"byzfl": VERSION, "script": script, "cases": stored[:STORED]}
+        arguments.store.write_text(json.dumps(data) + "\n")
 
 
 if __name__ == "__main__":

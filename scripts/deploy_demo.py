@@ -25,19 +25,19 @@ def write_files() -> dict[str, Path]:
     table = load_dataset("adult")
     federation = partition(table, "dirichlet", clients=3, on="group", concentration=1.0, seed=0)
     values = np.array([table.task.unfavourable, table.task.favourable])
-    whole = table.X.assign(**{table.task.label: values[table.y]})
-    found = {}
+    rows_with_labels = table.X.assign(**{table.task.label: values[table.y]})
+    files = {}
     for name, client in zip(("north", "south", "west"), federation.clients, strict=True):
         rows = np.sort(np.concatenate([client.train.rows, client.test.rows]))
-        found[name] = FOLDER / f"{name}.csv"
-        whole.iloc[rows].to_csv(found[name], index=False)
+        files[name] = FOLDER / f"{name}.csv"
+        rows_with_labels.iloc[rows].to_csv(files[name], index=False)
     task = {"label": table.task.label, "favourable": table.task.favourable, "sensitive": ["sex"]}
     (FOLDER / "people.toml").write_text(tomli_w.dumps({"task": task}), encoding="utf-8")
-    frames = [pd.read_csv(path).assign(silo=name) for name, path in found.items()]
+    frames = [pd.read_csv(path).assign(silo=name) for name, path in files.items()]
     pd.concat(frames).to_csv(FOLDER / "joined.csv", index=False)
     joined = {"data": {"csv": "joined.csv"}, "task": task | {"client": "silo"}}
     (FOLDER / "joined.toml").write_text(tomli_w.dumps(joined), encoding="utf-8")
-    return found
+    return files
 
 
 def run(*words: str) -> None:
@@ -55,16 +55,17 @@ def main() -> None:
     settings = ("--rounds", ROUNDS, "--robust", "auto")
     run("deploy", "local", f"{FOLDER}/people.toml", *silos, *settings, "--out", str(over))
     run("train", f"{FOLDER}/joined.toml", *settings, "--out", str(here))
-    ours, theirs = (load_file(one / "model.safetensors")["members"] for one in (over, here))
+    ours, theirs = (load_file(folder / "model.safetensors")["members"] for folder in (over, here))
     gap = float(np.abs(ours - theirs).max())
-    same = RunRecord.read(over).metrics == RunRecord.read(here).metrics
-    one, other = ((each / "model.safetensors").read_bytes() for each in (over, here))
+    same_metrics = RunRecord.read(over).metrics == RunRecord.read(here).metrics
+    files_of = ((folder / "model.safetensors").read_bytes() for folder in (over, here))
+    same_bytes = len(set(files_of)) == 1
     print(
         f"\nlargest difference between the weights over Flower and embedded: {gap:g}"
-        f"\nthe same bytes: {one == other}; the same metrics: {same}"
+        f"\nthe same bytes: {same_bytes}; the same metrics: {same_metrics}"
         f"\nmfairfl {mfairfl.__version__}; everything is in {FOLDER}"
     )
-    if not (one == other and same):
+    if not (same_bytes and same_metrics):
         sys.exit("error: the two runs differ")
 
 

@@ -12,10 +12,10 @@ PYPROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 def main() -> None:
     requirements = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]["dependencies"]
     for requirement in requirements:
-        found = re.fullmatch(r"([\w-]+)>=([\w.]+)(,.*)?", requirement)
-        if found is None:
+        bound = re.fullmatch(r"([\w-]+)>=([\w.]+)(,.*)?", requirement)
+        if bound is None:
             raise SystemExit(f"{requirement}: every dependency needs a lower bound")
-        print(f"{found[1]}=={found[2]}")
+        print(f"{bound[1]}=={bound[2]}")
 
 
 if __name__ == "__main__":

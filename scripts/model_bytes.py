@@ -1,8 +1,7 @@
 """Train every strategy with explicit settings and print the SHA-256 of each served model.
 
 Run it with two versions on one machine and compare (`make compare-bytes`): no hash is stored, for
-they differ between processors. Settings are spelled in the names of this version; `OLD` holds what
-version 0.1.0 called them.
+they differ between processors.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any
 import torch
 
 import mfairfl
-from mfairfl import data
 from mfairfl.strategies import available
 
 SETTINGS: dict[str, Any] = {
@@ -34,9 +32,9 @@ SETTINGS: dict[str, Any] = {
     "training.schedule": "cosine",
     "training.momentum": 0.0,
     "training.participation": 1.0,
+    "encoder.numeric": "standard",
+    "encoder.min_level_rows": 1,
 }
-if hasattr(data, "EncoderConfig"):  # earlier versions had one encoding
-    SETTINGS |= {"encoder.numeric": "standard", "encoder.min_level_rows": 1}
 NOTIONS = ("demographic_parity", "equalized_odds", "accuracy_parity", "accuracy_parity_loss")
 
 # Paths through the code that defaults do not take, by hyper-parameters.
@@ -64,46 +62,19 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "fedmgda+ decay": {"step": "decay", "eta": 0.5, "normalise": False},
     "fedavg uniform": {"weights": "uniform"},
 }
-OLD: dict[str, Any] = {
-    "prices.driven_by": "driven_by",
-    "prices.one_sided": "one_sided",
-    "prices.cap": "price_cap",
-    "prices.counter_cap": "counter_cap",
-    "goals.floor": "goal_floor",
-    "goals.cap": "goal_cap",
-    "goals.convention": "convention",
-    "order": {
-        "objective": {"ordering": "objective"},
-        "reversed-kept": {"order": "reversed", "kept": "order"},
-        "fixed": {"order": "fixed"},
-    },
-}
-
-
-def in_this_version(hyper_parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return hyper-parameters under the names of the version that is running."""
-    if mfairfl.__version__ != "0.1.0":
-        return hyper_parameters
-    found: dict[str, Any] = {}
-    for key, value in hyper_parameters.items():
-        name = OLD.get(key, key)
-        found |= name[value] if isinstance(name, dict) else {name: value}
-    return found
 
 
 def digest(strategy: str, notion: str, **hyper_parameters: Any) -> str:
     """Train and return the hash of the served model's members and their weights."""
-    dotted = {f"strategy.{k}": v for k, v in in_this_version(hyper_parameters).items()}
+    dotted = {f"strategy.{name}": value for name, value in hyper_parameters.items()}
     run = mfairfl.train("adult", strategy=strategy, notion=notion, **SETTINGS, **dotted)
-    served: Any = run.predictor  # version 0.1.0 kept members and weights there
-    if mfairfl.__version__ != "0.1.0":
-        served = run.predictor.served
+    served = run.predictor.served
     return hashlib.sha256(served.members.tobytes() + served.weights.tobytes()).hexdigest()
 
 
-def compare(one: str, other: str) -> None:
-    """Say which cases of two files differ; end with code 1 if any does."""
-    before, after = (json.loads(Path(name).read_text(encoding="utf-8")) for name in (one, other))
+def compare(*files: str) -> None:
+    """Print which cases of two files differ; end with code 1 if any does."""
+    before, after = (json.loads(Path(file).read_text(encoding="utf-8")) for file in files)
     different = [case for case in before if before[case] != after.get(case)]
     for case in different:
         sys.stdout.write(f"differs: {case}\n")
@@ -118,14 +89,14 @@ def main() -> None:
     torch.set_num_threads(1)
     cases = {name: (name, {}) for name in available()}
     cases |= {case: (case.split()[0], changes) for case, changes in VARIANTS.items()}
-    found = {}
+    hashes = {}
     for case, (strategy, changes) in sorted(cases.items()):
         for notion in NOTIONS:
             if notion == "accuracy_parity_loss" and strategy == "fedavg-threshold":
                 continue  # no threshold changes a loss: refused
-            found[f"{case} {notion}"] = digest(strategy, notion, **changes)
+            hashes[f"{case} {notion}"] = digest(strategy, notion, **changes)
             sys.stderr.write(f"{case} {notion}\n")
-    sys.stdout.write(json.dumps(found, indent=1, sort_keys=True) + "\n")
+    sys.stdout.write(json.dumps(hashes, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

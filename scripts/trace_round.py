@@ -41,20 +41,20 @@ def place(frame: FrameType) -> tuple[str, str] | None:
     if not file.is_relative_to(PACKAGE):
         return None
     candidates = ((name, file.name), (name, file.parent.name))
-    return next((one for one in candidates if one in PLACES), None)
+    return next((candidate for candidate in candidates if candidate in PLACES), None)
 
 
 def way(frame: FrameType | None) -> list[tuple[str, str]]:
     """Return (file, function) of the package on a call stack, outermost first."""
-    found: list[tuple[str, str]] = []
+    hops: list[tuple[str, str]] = []
     while frame is not None:
         code = frame.f_code
         file = Path(code.co_filename)
         inner = code.co_name.startswith("<")  # a comprehension, a lambda, a module
         if file.is_relative_to(PACKAGE) and not inner:
-            found.append((str(file.relative_to(PACKAGE)), code.co_qualname))
+            hops.append((str(file.relative_to(PACKAGE)), code.co_qualname))
         frame = frame.f_back
-    return found[::-1]
+    return hops[::-1]
 
 
 def trace(folder: str) -> dict[tuple[str, str], list[tuple[str, str]]]:
@@ -94,7 +94,7 @@ def main(folder: str) -> None:
     missing = set(PLACES) - set(ways)
     if missing:
         raise SystemExit(f"never reached: {sorted(missing)}")
-    hops = {hop for found in ways.values() for hop in found}
+    hops = {hop for stack in ways.values() for hop in stack}
     # Standard output holds the run's own JSON.
     sys.stderr.write("\n".join(tree(ways)))
     sys.stderr.write(f"\n{len(hops)} hops, {len({file for file, _ in hops})} files\n")
