@@ -34,12 +34,12 @@ POSITIONS = [1110, 1121, 1122, 1131, 1132, 1140, 1210, 1220]
         ("status", RNG.integers(0, 10**6, 1000), False),  # nearly one for each row
     ],
 )
-def test_what_is_asked_about(name, values, asked):
+def test_which_columns_may_hold_codes(name, values, asked):
     X = pd.DataFrame({name: np.asarray(values, dtype=float)})
     assert list(find_category_codes(X)) == [name] * asked
 
 
-def test_one_line_for_all():
+def test_one_finding_for_all_columns():
     X = pd.DataFrame({"a": RNG.choice(POSITIONS, 1000), "b": RNG.choice([111, 112, 120], 1000)})
     (finding,) = category_code_findings(X.astype(float))
     assert (finding.level, finding.check) == ("note", "codes")

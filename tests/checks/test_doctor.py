@@ -50,7 +50,7 @@ def test_a_file_gives_the_findings_of_its_contents(config, tmp_path):
     ]
 
 
-def test_what_cannot_be_used_is_the_first_finding(config, tmp_path):
+def test_unusable_input_is_the_first_finding(config, tmp_path):
     first, *_ = mfairfl.doctor(tmp_path / "absent.toml")
     assert (first.level, first.check) == ("fail", "input")
     assert "absent.toml: no such file" in first.message
@@ -137,7 +137,7 @@ NAMING = {
 
 
 @pytest.mark.parametrize("key", NAMING)
-def test_code_that_a_file_names_is_said_and_not_imported(tmp_path, code, key, capsys):
+def test_named_code_is_listed_and_not_imported(tmp_path, code, key, capsys):
     module, marker = code
     rows = ROWS.replace("x,sex", "x.y,sex", 1)
     (tmp_path / "rows.csv").write_text(rows, encoding="utf-8")
@@ -160,7 +160,7 @@ def test_code_that_a_file_names_is_said_and_not_imported(tmp_path, code, key, ca
     assert "cost" in {f.check for f in mfairfl.doctor(path)}
 
 
-def test_data_by_code_is_said_and_not_imported(tmp_path, code, capsys):
+def test_data_from_named_code_are_listed_and_not_imported(tmp_path, code, capsys):
     module, marker = code
     path = tmp_path / "my.toml"
     path.write_text(f'[data]\nname = "{module}:ROWS"\n', encoding="utf-8")
@@ -170,7 +170,7 @@ def test_data_by_code_is_said_and_not_imported(tmp_path, code, capsys):
     assert not marker.exists()
 
 
-def test_the_other_mistakes_of_a_file_with_code_are_still_found(tmp_path, code):
+def test_other_mistakes_in_a_file_with_code_are_found(tmp_path, code):
     module, marker = code
     path = tmp_path / "my.toml"
     path.write_text(f'[strategy]\nname = "{module}:Own"\n[training]\nrouns = 3\n', "utf-8")

@@ -53,7 +53,7 @@ def test_columns_without_a_role_are_ignored():
     assert roles["pay"] == roles["since"] == "ignored"
 
 
-def test_a_named_data_set_has_facts_as_well():
+def test_named_data_set_has_facts():
     table = load_dataset("bank")
     facts = {one.name: one for one in column_facts(frame_of(table), table.task)}
     assert list(facts) == [*table.X.columns, "y"]
@@ -62,7 +62,7 @@ def test_a_named_data_set_has_facts_as_well():
     assert (facts["y"].role, facts["y"].example) == ("label", "no")
 
 
-def test_a_sensitive_column_that_is_no_feature_is_there():
+def test_sensitive_column_that_is_not_a_feature_has_facts():
     task = Task.model_validate(TASK.model_dump() | {"sensitive_as_features": False})
     table = table_from_frame(FRAME, task)
     facts = shown(column_facts(frame_of(table), table.task))

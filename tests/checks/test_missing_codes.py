@@ -59,7 +59,7 @@ def test_numbers_that_may_mean_missing(values, codes):
         RNG.integers(-9000, 90_000, 400),
     ],
 )
-def test_numbers_that_are_what_they_are(values):
+def test_plain_numbers_are_not_taken_for_codes(values):
     assert find_missing_codes(pd.DataFrame({"x": np.asarray(values, dtype=float)})) == []
 
 
@@ -70,7 +70,7 @@ def test_texts_that_may_mean_missing():
     assert (found.column, found.codes, found.rows) == ("job", ("-", "N/A", "NA", "unknown"), 4)
 
 
-def test_the_offered_line_is_one_that_a_task_takes():
+def test_proposed_line_is_valid_in_a_task():
     X = pd.DataFrame({"age of entry": with_codes(AGES, -9)})
     (line,) = missing_code_lines(find_missing_codes(X))
     low, high = AGES.min(), AGES.max()
@@ -91,7 +91,7 @@ def test_a_code_in_many_columns_is_one_line():
     ]
 
 
-def test_what_it_says_of_published_data():
+def test_findings_on_published_data():
     """Both are right: 99999 is where gains were cut off, -1 is "never called before"."""
     said = {name: find_missing_codes(load_dataset(name).X) for name in ("adult", "bank")}
     assert [(f.column, f.codes, f.rows) for f in said["adult"]] == [

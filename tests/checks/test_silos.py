@@ -47,7 +47,7 @@ def test_a_code_that_one_client_uses_is_named_with_it():
     ]
 
 
-def test_a_code_that_is_one_only_among_a_client_s_own_values():
+def test_code_that_stands_out_only_within_a_client():
     frame = people()
     frame["age"] = np.where(frame["site"] == "b", frame["age"], frame["age"] * 20)
     frame.loc[100:107, "age"] = 999
@@ -57,7 +57,7 @@ def test_a_code_that_is_one_only_among_a_client_s_own_values():
     assert (found.codes, found.rows, found.clients) == (("999",), 8, ("b",))
 
 
-def test_a_code_that_all_use_names_nobody():
+def test_code_of_all_clients_names_none():
     frame = people()
     frame.loc[::10, "age"] = -9
     table = table_from_frame(frame, TASK)
@@ -67,7 +67,7 @@ def test_a_code_that_all_use_names_nobody():
 
 @pytest.mark.parametrize("scheme", ["iid", "high", "low", "dirichlet"])
 @pytest.mark.parametrize("name", ["adult", "bank"])
-def test_no_alarm_on_published_data(name, scheme):
+def test_published_data_give_no_difference(name, scheme):
     table = load_dataset(name)
     clients = rows_by_client(partition(table, scheme))
     assert compare_clients(table, clients) == []

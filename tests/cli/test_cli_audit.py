@@ -382,7 +382,7 @@ def test_predict_and_audit_of_test_rows_need_no_flag_twice(cli, scores, csv):
     assert found["accuracy"] == scores["metrics"]["test"]["accuracy"]
 
 
-def test_a_column_split_of_one_s_own_is_not_misread(cli, predictions, tmp_path):
+def test_unrelated_column_split_is_not_misread(cli, predictions, tmp_path):
     plain = cli("audit", "P.csv", *GIVEN, "--json")
     predictions["split"] = ["train", "A/B"] * 300
     predictions.to_csv(tmp_path / "P.csv", index=False)

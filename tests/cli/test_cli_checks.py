@@ -132,7 +132,7 @@ def test_without_init_the_same_columns_are_warned_of(cli, tmp_path, findings):
     assert any(n.startswith("3 columns never change") for n in record["federation"]["notes"])
 
 
-def test_texts_that_name_rows_are_said_to_do_so_and_no_more(cli, tmp_path):
+def test_identifiers_get_no_other_finding(cli, tmp_path):
     user_files.titanic().to_csv(tmp_path / "rows.csv", index=False)
     (tmp_path / "plain.toml").write_text(plain_toml("rows.csv", TITANIC), encoding="utf-8")
     warned = [line for line in cli("doctor", "plain.toml").out.splitlines() if line[:4] == "warn"]
@@ -169,7 +169,7 @@ def test_an_offered_line_settles_the_question(cli, made, findings, tmp_path):
     ]
 
 
-def test_what_is_moved_back_is_used(cli, made, tmp_path):
+def test_columns_moved_back_from_ignore_are_used(cli, made, tmp_path):
     made(user_files.attrition(), ATTRITION)
     written = (tmp_path / "rows.toml").read_text(encoding="utf-8")
     back = written.replace('"EmployeeNumber", ', "", 1).replace(
@@ -207,7 +207,7 @@ def test_long_names_are_never_broken(cli, people, tmp_path, monkeypatch):
     assert any(line.startswith(f"{name}  feature") for line in answer.out.splitlines())
 
 
-def test_a_file_that_cannot_be_used_is_shown_all_the_same(cli, tmp_path):
+def test_columns_of_an_unusable_file_are_listed(cli, tmp_path):
     user_files.census().to_csv(tmp_path / "rows.csv", index=False)
     settings = plain_toml("rows.csv", CENSUS | {"label": "edu_level"})
     (tmp_path / "plain.toml").write_text(settings, encoding="utf-8")

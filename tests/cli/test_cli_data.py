@@ -109,7 +109,7 @@ def test_wrong_options_are_one_line(cli, setting, message):
     assert answer.err.count("\n") == 1
 
 
-def test_verify_says_that_no_state_was_fetched(cli, tmp_path, monkeypatch):
+def test_verify_reports_that_no_state_was_fetched(cli, tmp_path, monkeypatch):
     monkeypatch.setenv("MFAIRFL_DATA_HOME", str(tmp_path / "cache"))
     answer = cli("data", "verify", "acs-income")
     assert answer.code == 2
@@ -132,7 +132,7 @@ def test_verify_finds_the_official_sums(cli):
     )
 
 
-def test_verify_says_what_was_never_fetched(cli, tmp_path, monkeypatch):
+def test_verify_names_files_that_were_never_fetched(cli, tmp_path, monkeypatch):
     monkeypatch.setenv("MFAIRFL_DATA_HOME", str(tmp_path / "cache"))
     answer = cli("data", "verify", "german", "--json")
     assert answer.code == 2
@@ -142,7 +142,7 @@ def test_verify_says_what_was_never_fetched(cli, tmp_path, monkeypatch):
     )
 
 
-def test_strategies_say_what_they_need(cli):
+def test_strategies_list_what_they_need(cli):
     answer = cli("strategies")
     assert answer.code == 0
     assert all(name in answer.out for name in available())
@@ -176,7 +176,7 @@ def test_a_strategy_is_explained_with_its_rule_and_hyper_parameters(cli):
     assert "did you mean 'fedavg'" in answer.err
 
 
-def test_an_explained_strategy_says_what_the_server_sees(cli):
+def test_explained_strategy_lists_what_the_server_sees(cli):
     told = " ".join(cli("strategies", "scaffold").out.split())
     for line in manifest(describe("scaffold")):
         assert f"- {line.sentence}" in told

@@ -42,7 +42,7 @@ def federation(tmp_path):
         (("--silo", "a=none.csv", *GOOD), "--silo a=none.csv: no such file"),
     ],
 )
-def test_what_is_missing_is_said_in_one_line(cli, words, message):
+def test_missing_inputs_give_one_line(cli, words, message):
     answer = cli("deploy", "audit", *words, "--out", "audit")
     assert answer.code == 2
     assert message in answer.err
@@ -64,7 +64,7 @@ def test_what_is_missing_is_said_in_one_line(cli, words, message):
         (("--prediction", "decision", "--sensitive", "sex"), "Set selected (values: no, yes)"),
     ],
 )
-def test_what_cannot_be_audited_is_refused_before_a_process_starts(cli, files, words, message):
+def test_unusable_files_are_refused_before_a_process_starts(cli, files, words, message):
     answer = cli("deploy", "audit", *files, *words, "--out", "audit")
     assert answer.code == 2
     assert message in answer.err

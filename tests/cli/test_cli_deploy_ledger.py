@@ -92,7 +92,7 @@ def test_json_has_the_lines_as_they_are(cli, silo, ledger):
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",), ("--run", "run-2")])
-def test_a_broken_chain_is_told_in_one_line_with_file_and_line(cli, silo, ledger, flags):
+def test_broken_chain_gives_one_line_with_file_and_line(cli, silo, ledger, flags):
     text = ledger.path.read_text()
     ledger.path.write_text(text.replace('"answer_bytes":64', '"answer_bytes":65'))
     answer = cli("deploy", "ledger", silo, *flags)
@@ -101,7 +101,7 @@ def test_a_broken_chain_is_told_in_one_line_with_file_and_line(cli, silo, ledger
     assert len(answer.err.splitlines()) == 1
 
 
-def test_a_torn_line_is_told_before_and_after_it_was_dropped(cli, silo, ledger, monkeypatch):
+def test_torn_line_is_reported_before_and_after_it_is_dropped(cli, silo, ledger, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     with ledger.path.open("ab") as file:
         file.write(b'{"run":"run-2"')

@@ -34,7 +34,7 @@ def texts(findings, level, check=None):
     return [f["message"] for f in findings if f["level"] == level and check in (None, f["check"])]
 
 
-def test_a_sound_file_has_no_fail_and_says_what_it_is(diagnose, people, cli):
+def test_valid_file_has_findings_but_no_failure(diagnose, people, cli):
     answer, findings = diagnose(people)
     assert (answer.code, answer.err) == (0, "")
     share = (people["Hired"] == "yes").mean()
@@ -123,7 +123,7 @@ def test_small_groups_and_clients_that_lack_one(diagnose, people):
     assert "west: every train label is unfavourable" in notes
 
 
-def test_a_rare_label_is_warned_of_and_is_no_leak(diagnose, people):
+def test_rare_label_is_a_warning_but_not_leakage(diagnose, people):
     people["Hired"] = np.where(people.index % 60 == 0, "yes", "no")  # 4 of 240
     _, findings = diagnose(people, '[clients]\nscheme = "iid"\ncount = 1\n')
     (said,) = texts(findings, "warn", "label")

@@ -224,7 +224,7 @@ def test_changed_bytes_of_a_published_file(cli, tmp_path):
     )
 
 
-def test_a_full_or_closed_disk_is_one_line(cli, csv, monkeypatch):
+def test_full_or_read_only_disk_gives_one_line(cli, csv, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device", "r/run.json")
 

@@ -35,7 +35,7 @@ def damage(path):
     path.write_bytes(bytes(content))
 
 
-def test_the_checkpoint_before_a_damaged_one_is_used_and_said(cli, whole, tmp_path):
+def test_checkpoint_before_a_damaged_one_is_used_with_a_warning(cli, whole, tmp_path):
     command, model = whole
     interrupt(tmp_path / "r")
     damage(tmp_path / "r" / "checkpoint" / "round-000004.ckpt")
@@ -50,7 +50,7 @@ def test_the_checkpoint_before_a_damaged_one_is_used_and_said(cli, whole, tmp_pa
     assert (tmp_path / "r" / "model.safetensors").read_bytes() == model
 
 
-def test_no_sound_checkpoint_is_refused(cli, whole, tmp_path):
+def test_run_without_a_valid_checkpoint_is_refused(cli, whole, tmp_path):
     command, _ = whole
     interrupt(tmp_path / "r")
     for path in (tmp_path / "r" / "checkpoint").glob("*.ckpt"):

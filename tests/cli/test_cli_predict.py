@@ -96,7 +96,7 @@ def test_a_column_split_of_the_training_file_is_not_mixed_up(cli, people, flags,
     assert "the column 'split' cannot be kept" in answer.err
 
 
-def test_a_file_whose_rows_cannot_be_told_is_measured_with_a_warning(cli, people, flags, tmp_path):
+def test_file_whose_splits_are_unknown_is_measured_with_a_warning(cli, people, flags, tmp_path):
     """Another sheet of the workbook: the same bytes, other rows."""
     with pd.ExcelWriter(tmp_path / "two.xlsx") as book:
         people.to_excel(book, sheet_name="a", index=False)
@@ -146,7 +146,7 @@ def test_unlabelled_rows_are_left_out_of_the_measurement(cli, run, people, tmp_p
     assert found["metrics"]["accuracy"] == (decided == people["Hired"])[100:].mean()
 
 
-def test_a_strange_label_is_said_and_scores_are_kept(cli, run, people, tmp_path):
+def test_unknown_label_gives_a_warning_and_scores_are_written(cli, run, people, tmp_path):
     people.loc[5, "Hired"] = "perhaps"
     people.to_csv(tmp_path / "odd.csv", index=False)
     answer = cli("predict", "run", "--csv", "odd.csv", "--out", "p.csv")

@@ -113,7 +113,7 @@ def test_scores_are_measured_as_scikit_learn_does(cli, trained, test_file, kind,
     assert low < found["roc_auc"] < high
 
 
-def test_own_models_answer_by_column_or_by_name(cli, trained, csv, people, tmp_path):
+def test_client_models_are_chosen_by_column_or_by_name(cli, trained, csv, people, tmp_path):
     trained("personal")
     assert cli("predict", "run", "--csv", csv, "--out", "by-column.csv").code == 0
     people.drop(columns=["Site", "Hired"]).to_csv(tmp_path / "bare.csv", index=False)
@@ -147,7 +147,7 @@ def test_own_models_answer_by_column_or_by_name(cli, trained, csv, people, tmp_p
         ("fixed", "Gender", (), "new.csv lacks the column 'Gender': add it"),
     ],
 )
-def test_what_cannot_be_answered_is_one_line(
+def test_unanswerable_requests_give_one_line(
     cli, trained, people, tmp_path, kind, dropped, extra, message
 ):
     trained(kind)
@@ -173,7 +173,7 @@ def test_the_result_says_who_answers(trained, kind, said):
     assert f"served model: {said}" in answer.out.splitlines()
 
 
-def test_random_decisions_are_said(cli, trained, test_file):
+def test_random_decisions_are_reported(cli, trained, test_file):
     trained("random")
     answer = cli("predict", "run", "--csv", test_file, "--out", "p.csv")
     assert "decisions were drawn at random with seed 0" in answer.out

@@ -112,7 +112,7 @@ def test_flags_win_over_the_file_and_set_reaches_every_key(cli, csv, tmp_path):
     assert list(record_of(tmp_path / "r")["metrics"]["test"]["by_group"]) == ["Gender"]
 
 
-def test_dirichlets_parameter_and_the_fairness_slack_are_told_apart(cli, csv, flags, tmp_path):
+def test_dirichlet_parameter_and_fairness_slack_are_not_confused(cli, csv, flags, tmp_path):
     ours = ("train", "--csv", csv, *flags, "--heterogeneity", "dirichlet", "--clients", "3")
     both = ("--concentration", "2", "--alpha", "0.1")
     apart = ("--concentration", "2", "--set", "fairness.alpha=0.1")
@@ -229,7 +229,7 @@ def test_plots_leave_json_alone(cli, csv, flags, tmp_path):
     assert (tmp_path / "r" / "clients.svg").is_file()
 
 
-def test_under_a_policy_clients_withhold_what_it_says(cli, tmp_path):
+def test_clients_withhold_what_their_policy_requires(cli, tmp_path):
     rows = fed.people(sites={"east": 160, "north": 140, "west": 150})
     rows.to_csv("people.csv", index=False)
     Path("policy.toml").write_text("[disclosure]\nmin_rows = 11\n")
@@ -246,7 +246,7 @@ def test_under_a_policy_clients_withhold_what_it_says(cli, tmp_path):
     assert again.out == first.out
 
 
-def test_a_mistake_in_a_policy_is_told_before_anything_is_written(cli, csv, flags):
+def test_invalid_policy_is_refused_before_anything_is_written(cli, csv, flags):
     Path("policy.toml").write_text("[disclosure]\nmin_row = 11\n")
     answer = cli("train", "--csv", csv, *flags, "--policy", "policy.toml", "--out", "other")
     assert answer.code != 0

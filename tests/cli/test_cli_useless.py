@@ -56,7 +56,7 @@ def first_paragraph(out, warning):
     return " ".join(out.split()).startswith(f"warning: {' '.join(warning.split())} ")
 
 
-def test_everyone_selected_is_the_first_thing_said(train):
+def test_the_first_warning_is_that_everyone_is_selected(train):
     out, run = train("all-selected", "--strategy", "mfairfl")
     test = run["metrics"]["test"]
     assert test["demographic_parity_violation"] < 0.005
@@ -84,7 +84,7 @@ def test_a_model_of_random_labels_decides_by_lot(train):
     assert "try more training.rounds or another training.lr" in warning
 
 
-def test_accuracy_given_up_for_the_constraint_is_no_failure_of_training(train):
+def test_accuracy_lost_to_the_constraint_is_not_a_training_failure(train):
     out, run = train("priced", "--strategy", "mfairfl", "--notion", "ap")
     test, constant = run["metrics"]["test"], run["constant_classifier"]["test"]
     assert test["accuracy"] < constant["accuracy"] - 0.03
@@ -100,7 +100,7 @@ def test_accuracy_given_up_for_the_constraint_is_no_failure_of_training(train):
 
 
 @pytest.mark.parametrize(("name", "strategy"), [("good", "mfairfl"), ("priced", "fedavg")])
-def test_of_a_useful_model_nothing_is_said(train, name, strategy):
+def test_useful_model_gets_no_warning(train, name, strategy):
     out, run = train(name, "--strategy", strategy)
     assert run["warnings"] == []
     assert not any(line.startswith("warning: the model") for line in out.splitlines())

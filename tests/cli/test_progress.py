@@ -68,7 +68,7 @@ def plain(clock):
 FOUR = {name: PlannedRun(rounds=10) for name in "abcd"}
 
 
-def test_something_is_said_before_the_first_round(capsys, clock):
+def test_lines_before_the_first_round(capsys, clock):
     with plain(clock) as watcher:
         watcher.loading("table-1")  # a mistake may yet be found: an error is one line
         assert lines_of(capsys) == []
@@ -84,7 +84,7 @@ def test_something_is_said_before_the_first_round(capsys, clock):
     assert lines_of(capsys) == ["table-1: writing tables"]
 
 
-def test_plain_lines_say_how_much_is_done_and_how_long_it_will_take(capsys, clock):
+def test_plain_lines_show_progress_and_time_left(capsys, clock):
     with plain(clock) as watcher:
         watcher.begin("table-1", FOUR)
         clock.now = 60.0  # workers load, and read the data: no speed of rounds
@@ -105,7 +105,7 @@ def test_plain_lines_say_how_much_is_done_and_how_long_it_will_take(capsys, cloc
     assert len(lines) <= 21
 
 
-def test_what_was_finished_before_is_counted_but_is_no_speed(capsys, clock):
+def test_earlier_rounds_are_counted_but_not_as_speed(capsys, clock):
     with plain(clock) as watcher:
         watcher.begin("again", FOUR)
         clock.now = 1.0
@@ -125,7 +125,7 @@ def test_what_was_finished_before_is_counted_but_is_no_speed(capsys, clock):
     assert 3.2 <= left <= 3.5
 
 
-def test_runs_that_tell_of_no_rounds_are_counted_when_they_end(capsys, clock):
+def test_runs_without_rounds_are_counted_when_they_end(capsys, clock):
     with plain(clock) as watcher:
         watcher.begin("attacks", {str(case): PlannedRun() for case in range(20)})
         for case in range(20):

@@ -99,7 +99,7 @@ def note_below(lines, name):
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_every_number_says_what_it_means_where_it_stands(
+def test_every_number_is_explained_beside_it(
     record, capsys, monkeypatch, tmp_path, new_names, width
 ):
     monkeypatch.setenv("COLUMNS", str(width))
@@ -115,7 +115,7 @@ def test_every_number_says_what_it_means_where_it_stands(
     assert goals == ["demographic_parity_violation", "own_equality_violation"]
 
 
-def test_a_notion_that_is_not_known_here_is_explained_by_its_kind(record, capsys, tmp_path):
+def test_unknown_notion_is_explained_by_the_kind_of_measure(record, capsys, tmp_path):
     assert OWN.name not in REGISTRY.names()
     print_run(record, tmp_path, as_json=False)
     lines = capsys.readouterr().out.splitlines()

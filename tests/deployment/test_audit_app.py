@@ -93,7 +93,7 @@ def test_the_app_writes_the_audit_of_all_rows(laid, frame):
 
 
 @pytest.mark.parametrize(("good", "bad"), [("No", "Yes"), ("0", "1"), (">50K", "<=50K")])
-def test_what_predict_wrote_needs_no_favourable_value(tmp_path, frame, good, bad):
+def test_predictions_of_the_package_need_no_favourable_value(tmp_path, frame, good, bad):
     words = {"yes": good, "no": bad, "": ""}
     written = frame.assign(
         hired=frame["hired"].map(words),
@@ -187,7 +187,7 @@ def test_the_run_of_the_coordinator_s_file_is_relative_to_it(tmp_path):
         ({"notions": ["x"]}, "federation.toml: unknown notion 'x'"),
     ],
 )
-def test_a_mistake_in_the_section_is_told_with_its_key(tmp_path, audit, message):
+def test_error_of_the_audit_section_names_the_key(tmp_path, audit, message):
     with pytest.raises(ConfigError, match=message):
         load_federation(written(tmp_path, **audit))
 
@@ -205,7 +205,7 @@ def test_a_mistake_in_the_section_is_told_with_its_key(tmp_path, audit, message)
         ({"sensitive": ("s",), "prediction": "d", "score_range": (1.0, 0.0)}, "score range 1"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_one_line(keys, message):
+def test_invalid_requests_are_refused_in_one_line(keys, message):
     with pytest.raises(ConfigError, match=message) as caught:
         AuditRequest(**keys).check()
     assert "\n" not in str(caught.value)

@@ -50,7 +50,7 @@ def test_every_member_gets_its_files(folder):
     assert load_policy(west) == Policy()
 
 
-def test_no_command_of_the_guide_is_unknown(folder):
+def test_all_commands_of_the_guide_exist(folder):
     lines = (folder / "GUIDE.md").read_text().splitlines()
     commands = [line.split() for line in lines if line.startswith("    mfairfl ")]
     assert len(commands) >= 6
@@ -59,7 +59,7 @@ def test_no_command_of_the_guide_is_unknown(folder):
         assert main([*verb, "--help"]) == 0
 
 
-def test_doctor_leads_through_what_is_missing(folder, tmp_path, capsys):
+def test_doctor_names_each_missing_file_in_turn(folder, tmp_path, capsys):
     coordinator, north = folder / "coordinator", folder / "silos" / "north"
     federation, silo = str(coordinator / "federation.toml"), str(north / "silo.toml")
 
@@ -147,7 +147,7 @@ def test_doctor_shows_the_limits_in_force_and_where_they_come_from(folder, tmp_p
     assert "policy.toml: unknown key 'limits.epoch': did you mean 'limits.epochs'?" in error
 
 
-def test_doctor_says_what_may_be_counted_for_an_audit(folder, tmp_path, capsys):
+def test_doctor_lists_the_columns_an_audit_may_count(folder, tmp_path, capsys):
     north = folder / "silos" / "north"
     (north / "rows.csv").write_bytes(write_files(tmp_path)["north"].read_bytes())
     silo, text = north / "silo.toml", (north / "silo.toml").read_text()
@@ -181,7 +181,7 @@ def told(silo, check, capsys):
     return [line for line in lines if line[6:].startswith(f"{check}: ")]
 
 
-def test_doctor_shows_what_a_silo_keeps_back_key_by_key(folder, tmp_path, capsys):
+def test_doctor_lists_the_disclosure_settings(folder, tmp_path, capsys):
     north = folder / "silos" / "north"
     (north / "rows.csv").write_bytes(write_files(tmp_path)["north"].read_bytes())
     (north / "policy.toml").write_text("[disclosure]\nmin_rows = 25\n")
@@ -218,7 +218,7 @@ def test_doctor_names_code_and_does_not_import_it(folder, tmp_path, capsys, monk
     assert "evil" not in sys.modules
 
 
-def test_doctor_says_what_the_server_sees_to_both_sides(folder, tmp_path, capsys):
+def test_doctor_lists_what_the_server_sees_for_both_parties(folder, tmp_path, capsys):
     """The run of the template: mfairfl, robust, which the silo has a copy of."""
     coordinator, north = folder / "coordinator", folder / "silos" / "north"
     (north / "rows.csv").write_bytes(write_files(tmp_path)["north"].read_bytes())
@@ -231,7 +231,7 @@ def test_doctor_says_what_the_server_sees_to_both_sides(folder, tmp_path, capsys
 @pytest.mark.parametrize(
     "section", ["", '[strategy]\nname = "fedavg"\n', "[strategy]\nweights = 'size'\n"]
 )
-def test_a_silo_says_what_crosses_by_its_copy_of_the_settings(folder, tmp_path, section, capsys):
+def test_silo_lists_what_crosses_from_its_copy_of_the_settings(folder, tmp_path, section, capsys):
     north = folder / "silos" / "north"
     (north / "rows.csv").write_bytes(write_files(tmp_path)["north"].read_bytes())
     task = '[task]\nlabel = "hired"\nfavourable = "yes"\nsensitive = ["sex"]\n'
@@ -240,7 +240,7 @@ def test_a_silo_says_what_crosses_by_its_copy_of_the_settings(folder, tmp_path, 
     assert first.startswith("ok    server sees: file description: ")
 
 
-def test_a_silo_loads_no_code_to_say_what_crosses(folder, tmp_path, capsys, monkeypatch):
+def test_silo_lists_what_crosses_without_loading_code(folder, tmp_path, capsys, monkeypatch):
     north = folder / "silos" / "north"
     (north / "rows.csv").write_bytes(write_files(tmp_path)["north"].read_bytes())
     (tmp_path / "evil.py").write_text("raise SystemExit('imported')\n")
@@ -273,7 +273,7 @@ def test_doctor_reads_values_of_few_rows_as_the_silo_does_and_counts_all(folder,
     assert f"sex: {sizes}" in capsys.readouterr().out
 
 
-def test_a_silo_that_lacks_the_attribute_is_told_what_that_means(folder, tmp_path, capsys):
+def test_silo_without_the_attribute_gets_a_warning(folder, tmp_path, capsys):
     north = folder / "silos" / "north"
     frame_rows = write_files(tmp_path)["north"].read_text().splitlines()
     at = frame_rows[0].split(",").index("sex")
@@ -283,7 +283,7 @@ def test_a_silo_that_lacks_the_attribute_is_told_what_that_means(folder, tmp_pat
     assert "sex is not recorded here" in capsys.readouterr().out
 
 
-def test_a_silo_s_own_columns_are_looked_at(folder, tmp_path, capsys):
+def test_silo_columns_are_checked(folder, tmp_path, capsys):
     north = folder / "silos" / "north"
     frame = pd.read_csv(write_files(tmp_path)["north"])
     frame = frame.assign(person_id=range(len(frame)), country="here")
@@ -310,12 +310,12 @@ def test_a_silo_s_own_columns_are_looked_at(folder, tmp_path, capsys):
         (["--silo", "one", "--silo", "Two!"], "use lower-case letters"),
     ],
 )
-def test_what_is_wrong_with_the_names_is_said(tmp_path, words, message, capsys):
+def test_invalid_silo_names_are_refused(tmp_path, words, message, capsys):
     assert main(["deploy", "init", str(tmp_path / "x"), *words, "--host", "h"]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_settings_of_one_s_own_are_taken_over_without_their_rows(tmp_path):
+def test_given_settings_are_copied_without_their_data(tmp_path):
     (tmp_path / "my.toml").write_text(
         'seed = 4\n[data]\ncsv = "all.csv"\n[task]\nlabel = "y"\nfavourable = 1\n'
         'sensitive = ["s"]\nclient = "site"\n[clients]\ntest = 0.3\n[strategy]\nname = "fedfb"\n'
@@ -329,7 +329,7 @@ def test_settings_of_one_s_own_are_taken_over_without_their_rows(tmp_path):
     assert main(["deploy", "init", str(made), *words]) == 2  # never into a folder in use
 
 
-def test_without_flower_one_line_says_what_to_install(tmp_path):
+def test_missing_flower_gives_one_line_with_the_extra(tmp_path):
     code = (
         "import sys; sys.modules['flwr'] = None\n"
         "from mfairfl.cli import main; sys.exit(main(['deploy', 'key', sys.argv[1]]))"

@@ -95,7 +95,7 @@ def test_anybody_may_ask_whether_it_lives(gate):
     assert len(gate.arrived) == 1
 
 
-def test_requests_follow_each_other_on_one_connection(gate):
+def test_a_connection_serves_several_requests(gate):
     with gate.tls() as peer:
         for _ in range(2):
             peer.sendall(head("POST", PUSH, signed(gate.key), size=3) + b"abc")
@@ -103,7 +103,7 @@ def test_requests_follow_each_other_on_one_connection(gate):
     assert [request.content for request in gate.arrived] == [b"abc", b"abc"]
 
 
-def test_a_sender_that_asks_first_is_told_to_go_on(gate):
+def test_expect_100_continue_is_answered(gate):
     with gate.tls() as peer:
         peer.sendall(head("POST", PUSH, signed(gate.key) | {"Expect": "100-continue"}, size=3))
         assert status(response(peer)) == 100
@@ -122,7 +122,7 @@ def test_answers_keep_their_status_and_their_length_is_true(folder):
     assert reply.headers["content-length"] == "4"
 
 
-def test_a_server_that_is_down_is_said_so(folder):
+def test_unreachable_superlink_is_a_bad_gateway(folder):
     def down(_):
         raise httpx.ConnectError("refused")
 
@@ -277,7 +277,7 @@ def test_a_body_that_stalls_is_closed_and_given_back(hasty):
     assert hasty.arrived == []
 
 
-def test_a_body_below_the_least_rate_is_closed_and_one_above_it_is_not(folder):
+def test_connections_below_the_least_rate_are_closed(folder):
     def arrives(least_rate):
         limits = ConnectionLimits(stall_seconds=2, least_rate=least_rate)
         with standing(folder, limits=limits) as gate, gate.tls() as peer:
@@ -294,7 +294,7 @@ def test_a_body_below_the_least_rate_is_closed_and_one_above_it_is_not(folder):
     assert arrives(least_rate=1)
 
 
-def test_whoever_does_not_take_the_answer_is_left(folder):
+def test_client_that_does_not_read_the_answer_is_disconnected(folder):
     def long(_):
         return 200, {}, b"x" * (32 << 20)
 
@@ -340,7 +340,7 @@ def test_a_large_head_is_refused(gate, pieces):
         assert status(everything(peer)) == 431
 
 
-def test_many_unfinished_bodies_stay_within_one_quota(folder):
+def test_unfinished_bodies_share_the_quota_of_their_key(folder):
     limits, size = ConnectionLimits(stall_seconds=5), 1 << 20
     quotas = Quotas(total=4 * size, each=3 * size)
     with standing(folder, limits=limits, quotas=quotas) as gate, ExitStack() as stack:
@@ -365,5 +365,5 @@ def test_an_upgrade_is_refused(gate, protocol):
 @pytest.mark.parametrize(
     "noise", [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x00" * 50 + b"\r\n\r\n", b"GET\r\n\r\n"]
 )
-def test_what_is_not_http_1_is_refused(gate, noise):
+def test_other_protocols_are_refused(gate, noise):
     assert status(gate.say(noise)) in (400, 404)

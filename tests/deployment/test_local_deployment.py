@@ -20,7 +20,7 @@ from records import make_record
 ADULT = {"data": {"name": "adult"}, "clients": {"count": 2, "scheme": "iid"}, "seed": 3}
 
 
-def test_dealt_rows_are_all_rows_once_and_every_value_is_kept(tmp_path):
+def test_split_files_hold_every_row_once_with_its_values(tmp_path):
     file = write_deployment(make_config(ADULT), tmp_path / "run", silos=None, deadline=9)
     settings = load_federation(file)
     silos = [load_silo(file.parent / "silos" / name / "silo.toml") for name in settings.silos]
@@ -34,7 +34,7 @@ def test_dealt_rows_are_all_rows_once_and_every_value_is_kept(tmp_path):
     assert len({silo.port for silo in silos} | {settings.server.port}) == 3
 
 
-def test_a_silo_here_names_every_category_and_its_policy_is_kept(tmp_path):
+def test_local_silos_release_all_categories_and_keep_their_policy(tmp_path):
     files, out = write_files(tmp_path), tmp_path / "run"
     file = write_deployment(config(), out, silos=files, deadline=9)
     north = file.parent / "silos" / "north" / "silo.toml"
@@ -61,7 +61,7 @@ def test_a_folder_in_use_is_refused_before_anything_is_written(tmp_path):
         write_deployment(config(), other, silos=files, deadline=9)
 
 
-def test_what_is_said_about_the_files_reaches_the_silos(tmp_path):
+def test_file_format_reaches_the_silos(tmp_path):
     told = {"delimiter": ";", "header": False}
     plain = config().model_dump(exclude={"data"})
     made = make_config({**plain, "data": told})

@@ -44,7 +44,7 @@ def wait_for(condition):
         time.sleep(0.05)
 
 
-def test_what_a_process_started_ends_with_it(tmp_path):
+def test_child_processes_end_with_their_parent(tmp_path):
     with watched_group() as group:
         command = Command([sys.executable, "-c", FAMILY], os.environ)
         parent = group.start("a parent", command, tmp_path / "log").process
@@ -69,7 +69,7 @@ def test_programs_end_with_their_group_by_the_signal_that_lets_them_clean_up(tmp
     assert program.process.returncode == 7
 
 
-def test_a_process_that_ended_is_not_alive_although_nobody_waited_for_it():
+def test_zombie_is_not_alive():
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"])
     try:
         found = next(p for p in descendants(os.getpid()) if p.pid == child.pid)
@@ -152,7 +152,7 @@ def test_a_group_ends_with_its_block():
         assert not any(map(is_alive, family))
 
 
-def test_the_watchdog_outlives_what_ends_the_others():
+def test_watchdog_ignores_signals_that_end_the_group():
     parent, family = owner("time.sleep(300)")
     with parent:
         (watchdog,) = (p for p in family if "mfairfl.deployment.process_groups" in p.cmdline())
@@ -202,7 +202,7 @@ def server_of(state):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux alone")
-def test_what_a_killed_server_started_is_ended_and_what_others_started_is_not(tmp_path):
+def test_orphans_of_a_killed_server_are_ended_and_no_others(tmp_path):
     with adopted_orphans(tmp_path / "state"):
         server, helpers = server_of(tmp_path / "state")
         other, spared = server_of(tmp_path / "another")
@@ -226,7 +226,7 @@ def test_what_a_killed_server_started_is_ended_and_what_others_started_is_not(tm
 # ------------------------------------------------------------------ a folder in use
 
 
-def test_what_was_left_behind_is_named(tmp_path, monkeypatch):
+def test_leftover_processes_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "LEAVING", 0.2)
     state = tmp_path / "state"
     words = [sys.executable, "-c", "import time; time.sleep(300)", "/bin/flower-superlink"]
@@ -258,7 +258,7 @@ def test_a_process_that_is_just_ending_is_waited_for(tmp_path):
         assert leaving.wait() == 0
 
 
-def test_a_second_owner_is_refused_and_the_first_named(tmp_path, monkeypatch):
+def test_second_user_of_a_folder_is_refused_with_the_name_of_the_first(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "LEAVING", 0.2)
     hold = (
         "import sys\nfrom pathlib import Path\n"
@@ -290,7 +290,7 @@ def open_umask():
     os.umask(before)
 
 
-def test_nobody_else_reads_what_a_program_writes(tmp_path, monkeypatch, open_umask):
+def test_files_of_programs_are_private(tmp_path, monkeypatch, open_umask):
     state = tmp_path / "state"
     write = "import os; open(os.environ['FLWR_HOME'] + '/database', 'w'); os.mkdir('made')"
     monkeypatch.chdir(tmp_path)

@@ -10,7 +10,7 @@ from mfairfl.deployment.gate.admission import Quotas
 from mfairfl.deployment.gate.listener import Refused
 
 
-def test_one_key_cannot_take_the_room_of_the_others():
+def test_a_key_cannot_use_the_quota_of_others():
     quotas = Quotas(total=100, each=60)
     with ExitStack() as stack:
         stack.enter_context(quotas.reserve("a", 60))

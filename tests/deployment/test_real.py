@@ -66,7 +66,7 @@ def standing(tmp_path):
         yield file
 
 
-def test_an_audit_what_an_outsider_gets_and_then_a_revoked_silo(standing, tmp_path):
+def test_audit_then_refusal_of_outsiders_and_of_a_revoked_silo(standing, tmp_path):
     audited(standing, tmp_path)
     outsider(load_federation(standing).server)
     revoked_silo(standing)

@@ -50,7 +50,7 @@ def test_the_key_is_written_beside_the_federation_once(file, capsys):
     assert revoked(file) == first
 
 
-def test_the_file_is_federation_toml_unless_said_otherwise(file, monkeypatch, capsys):
+def test_default_file_is_federation_toml(file, monkeypatch, capsys):
     monkeypatch.chdir(file.parent)
     assert main(["deploy", "revoke", "east"]) == 0
     assert "no server is running here, the next one refuses it" in capsys.readouterr().out
@@ -102,7 +102,7 @@ def test_with_a_new_key_a_silo_comes_back(file):
 
 
 @pytest.mark.parametrize("text", ["", "[", "{}", '[{"silo": "west"}]', "\xff"])
-def test_a_damaged_record_is_said_in_one_line_and_never_ignored(file, text):
+def test_damaged_record_is_an_error_of_one_line(file, text):
     path = load_federation(file).revoked
     path.write_text(text, encoding="latin-1")
     with pytest.raises(ConfigError, match=r"revoked\.json: damaged .* revoke the keys again") as e:
@@ -110,7 +110,7 @@ def test_a_damaged_record_is_said_in_one_line_and_never_ignored(file, text):
     assert "\n" not in str(e.value)
 
 
-def test_two_at_once_are_both_written_down(tmp_path):
+def test_concurrent_revocations_are_both_recorded(tmp_path):
     names = [f"silo{i}" for i in range(8)]
     path = tmp_path / "revoked.json"
     threads = [

@@ -62,7 +62,7 @@ def test_the_superlink_is_never_public(tmp_path):
         ('b = "b.pub"', 'b = "run.toml"', "not a public key in OpenSSH format"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(folder, old, new, message):
+def test_invalid_settings_give_one_line(folder, old, new, message):
     path = folder / "federation.toml"
     path.write_text(FEDERATION.replace(old, new))
     with pytest.raises(ConfigError, match=message) as caught:
@@ -77,13 +77,13 @@ def test_what_is_wrong_is_said_in_one_line(folder, old, new, message):
         (RUN + '[strategy]\nname = "cenfair"\n', "trains on the rows of all clients"),
     ],
 )
-def test_a_run_that_no_silo_can_join_is_refused_before_anyone_is_asked(folder, text, message):
+def test_run_that_no_silo_can_join_is_refused_at_once(folder, text, message):
     (folder / "run.toml").write_text(text)
     with pytest.raises(ConfigError, match=message):
         load_federation(folder / "federation.toml").federated()
 
 
-def test_a_key_is_secret_and_its_public_part_is_what_flower_holds(tmp_path):
+def test_key_is_private_and_its_public_part_is_in_flower_s_form(tmp_path):
     public = make_key(tmp_path / "key")
     assert stat.S_IMODE((tmp_path / "key").stat().st_mode) == 0o600
     private = serialization.load_ssh_private_key((tmp_path / "key").read_bytes(), None)

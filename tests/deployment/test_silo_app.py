@@ -145,7 +145,7 @@ def test_a_message_whose_parts_arrive_later_is_waited_for(node, tasks, monkeypat
     assert not replies(node)[0].has_error()
 
 
-def test_a_kind_of_message_that_the_app_does_not_know_is_told_so(node, tasks, caplog):
+def test_unknown_kind_of_message_is_answered_with_an_error(node, tasks, caplog):
     fetched(node, arrive(node, kind=MessageType.TRAIN))
     tasks.answer(tasks.take())
     (reply,) = replies(node)
@@ -160,6 +160,6 @@ def test_only_client_work_is_accepted(node, tasks, kind, caplog):
     assert f"the server asked for '{kind}'" in caplog.text
 
 
-def test_a_supernode_that_does_not_run_has_no_work():
+def test_stopped_supernode_offers_no_task():
     with closing(SiloTasks(free_ports(1)[0])) as tasks:
         assert tasks.take() is None

@@ -26,7 +26,7 @@ def files(tmp_path):
     return write_files(tmp_path)
 
 
-def test_without_a_server_one_line_says_what_to_start(tmp_path, files):
+def test_missing_server_gives_one_line_with_the_command_to_start(tmp_path, files):
     file = write_deployment(config(), tmp_path / "run", silos=files, deadline=5)
     with pytest.raises(FederationError, match="start `mfairfl deploy server`") as caught:
         run_federation(file, lambda line: None)
@@ -90,7 +90,7 @@ def test_a_process_that_ends_is_named_at_once(tmp_path, files, programs, command
     assert time.monotonic() - began < 5
 
 
-def test_what_followed_from_the_end_of_a_process_does_not_hide_it(
+def test_ended_process_is_named_rather_than_the_errors_it_causes(
     tmp_path, files, programs, monkeypatch
 ):
     def submit(*_):
@@ -103,7 +103,7 @@ def test_what_followed_from_the_end_of_a_process_does_not_hide_it(
         train(tmp_path, files, lambda said: None)
 
 
-def test_a_run_that_has_finished_needs_its_processes_no_more(tmp_path, files, programs):
+def test_finished_run_does_not_need_its_processes(tmp_path, files, programs):
     file = write_deployment(config(), tmp_path / "run", silos=files, deadline=5)
     Journal(tmp_path / "run" / JOURNAL, "7").add("finished", rounds=1)
     for program in programs.values():

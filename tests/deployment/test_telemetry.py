@@ -34,7 +34,7 @@ def outbound(tmp_path):
     return Outbound(tmp_path / "outbound")
 
 
-def test_the_listener_hears_flower_where_it_may_speak(outbound, tmp_path):
+def test_listener_receives_telemetry_where_it_is_enabled(outbound, tmp_path):
     """The proof that the other tests can fail."""
     env = outbound.env(FLWR_HOME=str(tmp_path), FLWR_TELEMETRY_ENABLED="1")
     env.pop("FLWR_DISABLE_UPDATE_CHECK", None)
@@ -44,7 +44,7 @@ def test_the_listener_hears_flower_where_it_may_speak(outbound, tmp_path):
     assert any("api.flower.ai" in call for call in outbound.calls())
 
 
-def test_every_program_we_start_is_silent_whatever_the_user_s_own_settings(
+def test_started_programs_send_no_telemetry_with_any_user_settings(
     outbound, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("FLWR_TELEMETRY_ENABLED", "1")
@@ -68,7 +68,7 @@ def test_every_program_we_start_is_silent_whatever_the_user_s_own_settings(
 
 
 @pytest.mark.parametrize("first", ["pass", "import flwr.supercore.telemetry"])
-def test_flower_inside_a_silo_s_own_process_is_silent(outbound, tmp_path, first):
+def test_flower_in_a_silo_process_sends_no_telemetry(outbound, tmp_path, first):
     code = (
         f"{first}; from mfairfl.deployment.silo_app import SiloTasks; SiloTasks(9).close();"
         "from flwr.supernode.runtime import run_clientapp as r; from flwr.common import EventType;"
@@ -79,7 +79,7 @@ def test_flower_inside_a_silo_s_own_process_is_silent(outbound, tmp_path, first)
     assert outbound.calls() == []
 
 
-def test_a_flower_app_of_the_user_s_own_keeps_the_user_s_choice(outbound):
+def test_other_flower_apps_keep_the_user_s_choice(outbound):
     code = (
         "import mfairfl.flower, os; from mfairfl.flower import FairStrategy;"
         "from flwr.supercore import telemetry; print(telemetry.FLWR_TELEMETRY_ENABLED)"
@@ -89,7 +89,7 @@ def test_a_flower_app_of_the_user_s_own_keeps_the_user_s_choice(outbound):
     assert outbound.calls() == []  # importing it sends nothing either way
 
 
-def test_commands_that_train_measure_and_explain_call_nobody(outbound, tmp_path):
+def test_local_commands_open_no_connection(outbound, tmp_path):
     """A run on a bundled data set, from the command to its tables."""
     code = (
         "import sys; from mfairfl.cli import main;"

@@ -48,7 +48,7 @@ def public(key):
     return read_public_key(key.with_name(f"{key.name}.pub"))
 
 
-def test_a_silo_gets_its_message_when_there_is_one_and_the_superlink_is_asked_twice(tmp_path):
+def test_waiting_silo_gets_its_message_with_two_requests_to_the_superlink(tmp_path):
     with waiting(tmp_path) as (gate, superlink, ask):
         asked = ask(content=b"who")
         eventually(lambda: gate.arrived and gate.room.waiting)
@@ -90,7 +90,7 @@ def test_when_patience_ends_the_answer_is_that_there_is_none(tmp_path, hold, ask
     assert len(gate.arrived) == asked
 
 
-def test_one_that_left_gets_no_message_and_its_place_is_free(tmp_path):
+def test_abandoned_request_gets_no_message_and_frees_its_place(tmp_path):
     with waiting(tmp_path) as (gate, superlink, ask):
         with gate.tls() as peer:
             peer.sendall(head("POST", PULL, signed(gate.key), size=0))
@@ -112,7 +112,7 @@ def test_a_key_that_is_revoked_meanwhile_is_refused(tmp_path):
     assert len(gate.arrived) == 1
 
 
-def test_a_key_has_one_place_and_others_have_theirs(tmp_path):
+def test_each_key_has_one_place(tmp_path):
     make_key(tmp_path / "other")
     with waiting(tmp_path, places=2) as (gate, superlink, ask):
         enrol(tmp_path, gate.key, tmp_path / "other")
@@ -127,7 +127,7 @@ def test_a_key_has_one_place_and_others_have_theirs(tmp_path):
         assert {first.result().content, second.result().content} == {b"a message"}
 
 
-def test_without_a_place_nobody_waits(tmp_path):
+def test_without_places_requests_are_answered_at_once(tmp_path):
     with waiting(tmp_path, places=0) as (gate, _, ask):
         assert ask().result().content == b""
     assert len(gate.arrived) == 1
