@@ -63,14 +63,14 @@ class ScoreGrid:
 
     def bins(self, scores: Any) -> NDArray[np.intp]:
         """Return how many edges are below each score: the row is above edge j if that is > j."""
-        found = np.asarray(scores, dtype=np.float64)
-        wrong = np.flatnonzero(~((found >= self.lowest) & (found <= self.highest)))
+        values = np.asarray(scores, dtype=np.float64)
+        wrong = np.flatnonzero(~((values >= self.lowest) & (values <= self.highest)))
         if wrong.size:
             raise DataError(
-                f"score: row {wrong[0]} holds {found[wrong[0]]:g}, outside {self.lowest:g} to "
+                f"score: row {wrong[0]} holds {values[wrong[0]]:g}, outside {self.lowest:g} to "
                 f"{self.highest:g}; say which scores are possible (score_range=, --score-range)"
             )
-        return np.searchsorted(self.edges, found, side="left")
+        return np.searchsorted(self.edges, values, side="left")
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -203,8 +203,8 @@ class AuditCounts:
     ) -> NDArray[np.intp]:
         """Return where each of `rows` rows is counted, 3·cell + label; arguments as above."""
         lengths = {"y_pred": rows}
-        found = CodedRows.of(sensitive_features, None, attributes, lengths=lengths)
-        return np.asarray(3 * found.cell + _labels(y_true, rows))
+        coded = CodedRows.of(sensitive_features, None, attributes, lengths=lengths)
+        return np.asarray(3 * coded.cell + _labels(y_true, rows))
 
     @property
     def rows(self) -> Counts:
@@ -245,7 +245,7 @@ class AuditCounts:
     def suppress(self, minimum: int) -> AuditCounts:
         """Withhold each client's small (cell, label) entries (`hidden_cells`).
 
-        Of a client with fewer than `minimum` rows not even their number is told.
+        Of a client with fewer than `minimum` rows not even their number is disclosed.
 
         Examples
         --------
@@ -266,7 +266,7 @@ class AuditCounts:
     def without(self, small: NDArray[np.bool_], minimum: int) -> AuditCounts:
         """Withhold these (client, cell, label) entries.
 
-        Of a client with fewer than `minimum` rows not even their number is told.
+        Of a client with fewer than `minimum` rows not even their number is disclosed.
         """
         count = np.where(small, self.rows, 0).sum(axis=(1, 2))
         unsaid = small.all(axis=(1, 2)) & (count < minimum)
@@ -330,12 +330,12 @@ def _labels(y_true: Any, rows: int) -> NDArray[np.intp]:
 
 def _sums(scores: Any, rows: CodedRows, label: NDArray[np.intp]) -> tuple[ScoreSums, ...]:
     """Sum each client's scores over its rows that have a label."""
-    each, size = RowScores.from_probabilities(scores), Cells(rows.attributes).size
-    found = []
+    row_scores, size = RowScores.from_probabilities(scores), Cells(rows.attributes).size
+    sums = []
     for client in range(len(rows.clients)):
         own = (rows.client == client) & (label != UNKNOWN)
-        found.append(ScoreSums.from_rows(each[own], rows.cell[own], label[own], size=size))
-    return tuple(found)
+        sums.append(ScoreSums.from_rows(row_scores[own], rows.cell[own], label[own], size=size))
+    return tuple(sums)
 
 
 def _without(sums: ScoreSums, hidden: NDArray[np.bool_]) -> ScoreSums:

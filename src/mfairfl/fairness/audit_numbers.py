@@ -250,8 +250,8 @@ class Outcomes:
         """Return those of the rate that a notion compares in one of its events."""
         label, decision = np.indices((2, 2))
         among = np.isin(label, notion.events[event].labels)
-        found = decision == 1 if notion.statistic == "selection" else decision != label
-        return cls._of_labels(among & found, among & ~found)
+        hit = decision == 1 if notion.statistic == "selection" else decision != label
+        return cls._of_labels(among & hit, among & ~hit)
 
     @classmethod
     def _of_labels(cls, hit: Bools, miss: Bools) -> Outcomes:
@@ -309,10 +309,10 @@ class RateBounds:
         c = total(sure | maybe, either)
         as_hit = _withheld(counts, what.hit | what.may_hit, sure | maybe)
         as_miss = _withheld(counts, what.miss | what.may_miss, sure | maybe)
-        told = counts.withheld.astype(np.float64)
-        a += (as_hit & ~as_miss) @ told
-        b += (as_miss & ~as_hit) @ told
-        c += (as_hit & as_miss) @ told
+        withheld = counts.withheld.astype(np.float64)
+        a += (as_hit & ~as_miss) @ withheld
+        b += (as_miss & ~as_hit) @ withheld
+        c += (as_hit & as_miss) @ withheld
         known = hits + misses
         lower, upper = divide(hits, known + b + c), divide(hits + a + c, known + a + c)
         return cls(
@@ -356,8 +356,8 @@ def fitting(cells: Cells, grouping: Grouping) -> Bools:
         unknown = np.array([group == MISSING for group in attribute.groups])[code]
         match &= (code[:, None] == code) | unknown[:, None]
     # Counting matches is a product of matrices; a search would hold G × C × C truths.
-    found = grouping.membership.astype(np.float32) @ match.T.astype(np.float32) > 0
-    return np.asarray(found & ~grouping.compared)
+    fits = grouping.membership.astype(np.float32) @ match.T.astype(np.float32) > 0
+    return np.asarray(fits & ~grouping.compared)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

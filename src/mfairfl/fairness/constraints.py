@@ -265,7 +265,7 @@ class Goal:
     (4, 2)
     """
 
-    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}  # for whoever reads it from text
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid"}  # when it is read from text
 
     notions: tuple[str, ...] = ("demographic_parity",)
     attributes: tuple[str, ...] | None = None

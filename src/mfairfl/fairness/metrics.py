@@ -548,5 +548,5 @@ def accuracy_parity_loss_violation(
 
 def _measured(name: str, kind: Kind, tally: Tally, attribute: str | None, **options: Any) -> float:
     groupings = measured_groupings(tally.cells, kind, attribute)
-    found = group_measure(kind, notion(name), tally.counts, groupings, **options)
-    return defined(f"{name}_{kind}", *found)
+    value, why = group_measure(kind, notion(name), tally.counts, groupings, **options)
+    return defined(f"{name}_{kind}", value, why)

@@ -229,13 +229,13 @@ def follow_notion(name: str) -> Notion:
 
     From then on it is known by its own name as well.
     """
-    found = REGISTRY.follow(name)
-    register_notion(found)
-    return found
+    item = REGISTRY.follow(name)
+    register_notion(item)
+    return item
 
 
 def is_built_in(name: str) -> bool:
-    """Say whether a name or alias is that of a notion that comes with mfairfl.
+    """Return whether a name or alias is that of a built-in notion.
 
     Examples
     --------

@@ -239,15 +239,15 @@ def _ratio(
     reference = overall if method == "to_overall" else rates.max(axis=0)
     low, high = np.minimum(rates, reference), np.maximum(rates, reference)
     by_event = divide(low, high).min(axis=0)
-    told = ~np.isnan(by_event)
+    defined = ~np.isnan(by_event)
     needed = [agg == "worst_case" and 1 in event.labels for event in notion.events]
-    if np.isnan(rates).any() or not told.any() or not told[needed].all():
+    if np.isnan(rates).any() or not defined.any() or not defined[needed].all():
         return float("nan")
-    return float(by_event[told].mean() if agg == "mean" else by_event[told].min())
+    return float(by_event[defined].mean() if agg == "mean" else by_event[defined].min())
 
 
 def why_undefined(notion: Notion, counts: NDArray[Any], groupings: Sequence[Grouping]) -> str:
-    """Say why a number that compares groups is undefined on the (K, C, 2, 2) counts."""
+    """Return why a number that compares groups is undefined on the (K, C, 2, 2) counts."""
     (why,) = why_each_undefined(notion, counts[None], groupings)
     wanted = "correct" if notion.statistic == "error" else "favourable"
     return why or f"no {wanted} decision in an event: the ratio is 0/0"

@@ -161,10 +161,10 @@ def _counter(numbers: Floats, ends: int) -> Counter:
     n, draws = numbers.shape
 
     def one_by_one(limits: Floats) -> NDArray[np.uint8]:
-        found = np.zeros((*limits.shape, draws), dtype=np.uint8)
+        below = np.zeros((*limits.shape, draws), dtype=np.uint8)
         for number in numbers:
-            found += number < limits[..., None]
-        return found
+            below += number < limits[..., None]
+        return below
 
     if ends < _MANY_ENDS * draws or n * draws**2 > _LARGEST_TABLE:
         return one_by_one

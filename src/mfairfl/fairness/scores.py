@@ -153,10 +153,10 @@ class ScoreSums:
             ("sums", (cells, 2, CALIBRATION_BINS), "f"),
             ("losses", (cells, 2), "f"),
         ):
-            found = np.asarray(getattr(self, name))
-            if found.shape != shape or found.dtype.kind not in kinds:
-                said = f"{found.dtype} {found.shape}"
-                raise DataError(f"scores: {name} are {said}; expected {shape}")
+            array = np.asarray(getattr(self, name))
+            if array.shape != shape or array.dtype.kind not in kinds:
+                actual = f"{array.dtype} {array.shape}"
+                raise DataError(f"scores: {name} are {actual}; expected {shape}")
         if not np.array_equal(self.rows.sum(axis=2), self.histogram.rows):
             raise DataError("scores: the bins of logits and of probabilities hold different rows")
         edges = np.arange(CALIBRATION_BINS + 1) / CALIBRATION_BINS

@@ -62,7 +62,7 @@ class StoredCounts(DocumentedModel):
     score_range: tuple[float, float] | None = None
     """The lowest and the highest possible score, between which the grid has 100 steps."""
     withheld: tuple[NonNegativeInt, ...]
-    """Of each client: rows that it did not tell, at most."""
+    """Of each client: the rows that it withheld, at most."""
     rows: list[CountedRows]
     """Every combination that holds rows, or hides them."""
 

@@ -78,7 +78,7 @@ class CodedRows:
     ) -> CodedRows:
         """Read groups and clients, arguments as in `Tally.from_predictions`.
 
-        `lengths` are those of the other columns, the first of which says how many rows there are.
+        `lengths` are those of the other columns, the first of which is the number of rows.
 
         Examples
         --------
@@ -90,17 +90,17 @@ class CodedRows:
         groups = {attribute.name: attribute.groups for attribute in stated or ()}
         coded = {name: group_column(col, name, groups.get(name)) for name, col in columns.items()}
         n = next(iter(lengths.values()))
-        given, known = (clients, None) if clients is not None else (["all"] * n, ("all",))
-        client, names = coded_column(given, "clients", known)
+        owners, expected = (clients, None) if clients is not None else (["all"] * n, ("all",))
+        client, names = coded_column(owners, "clients", expected)
         sizes = {**lengths, "clients": len(client)}
         sizes |= {name: len(codes) for name, (codes, _) in coded.items()}
         if len(set(sizes.values())) > 1:
-            said = ", ".join(f"{name} {length}" for name, length in sizes.items())
-            raise DataError(f"columns differ in length: {said}; give one value per row in each")
-        found = tuple(Attribute(name, names) for name, (_, names) in coded.items())
+            listed = ", ".join(f"{name} {length}" for name, length in sizes.items())
+            raise DataError(f"columns differ in length: {listed}; give one value per row in each")
+        sensitive = tuple(Attribute(name, names) for name, (_, names) in coded.items())
         codes = np.array([codes for codes, _ in coded.values()], dtype=np.intp)
-        cell = Cells(found).encode(codes.reshape(len(found), n).T)
-        return cls(client=client, cell=cell, clients=names, attributes=found)
+        cell = Cells(sensitive).encode(codes.reshape(len(sensitive), n).T)
+        return cls(client=client, cell=cell, clients=names, attributes=sensitive)
 
     def counted(self, codes: NDArray[np.intp], size: int) -> NDArray[np.int64]:
         """Count rows by client, cell and a code below `size`: (K, C, size)."""
@@ -306,7 +306,7 @@ def _names(tally: Tally) -> str:
 
 
 def binary_column(values: Any, name: str) -> NDArray[np.intp]:
-    """Return `values` as an array of 0 and 1, or say which row is neither.
+    """Return `values` as an array of 0 and 1; an error names the first row that is neither.
 
     Examples
     --------
@@ -338,13 +338,12 @@ def coded_column(
     ([1, 0, 1], ('9', '10'))
     """
     column = _column(values, name)
-    codes, found = pd.factorize(column)
-    uniques = list(found)
+    codes, uniques = pd.factorize(column)
     if groups is None:
-        known = [value for value in uniques if value != MISSING]
-        numeric = all(isinstance(value, Number) for value in known)
-        ordered = sorted(known) if numeric else sorted(known, key=str)
-        groups = (*map(str, ordered), *[MISSING] * (len(known) < len(uniques)))
+        recorded = [value for value in uniques if value != MISSING]
+        numeric = all(isinstance(value, Number) for value in recorded)
+        ordered = sorted(recorded) if numeric else sorted(recorded, key=str)
+        groups = (*map(str, ordered), *[MISSING] * (len(recorded) < len(uniques)))
         if len(set(groups)) < len(groups):
             twice = next(group for group in groups if groups.count(group) > 1)
             raise DataError(f"{name}: {twice!r} occurs as text and as a number; use one type")

@@ -296,10 +296,10 @@ class ScoreHistogram:
             raise DataError(f"labels: {len(y)} values for {len(z)} logits; give one per row")
         position = np.searchsorted(_edges(bins), z, side="right")  # the number of edges ≤ z
         index = (cell * 2 + y) * bins + position
-        found = cls.__new__(cls)  # counts of rows need no check, nor a place for empty bins
-        found.shape = (size, 2, bins)
-        found.places, found.numbers = np.unique(index, return_counts=True)
-        return found
+        histogram = cls.__new__(cls)  # counts of rows need no check, nor a place for empty bins
+        histogram.shape = (size, 2, bins)
+        histogram.places, histogram.numbers = np.unique(index, return_counts=True)
+        return histogram
 
     @property
     def counts(self) -> NDArray[np.int64]:

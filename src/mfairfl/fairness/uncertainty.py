@@ -213,14 +213,14 @@ def simulated_fair(
     return {kind: decided(rows, _fair_rates(counts, kind), draws, rng) for kind in kinds}
 
 
-def verdict(found: Interval | float | None, tolerance: float) -> Verdict:
-    """Say whether a violation is within the tolerance.
+def verdict(violation: Interval | float | None, tolerance: float) -> Verdict:
+    """Return whether a violation is within the tolerance.
 
     Parameters
     ----------
-    found
+    violation
         An interval (met only if all of it is within, not met only if none is), or a bare value.
-        An undefined number, None or nan, cannot be told.
+        Of an undefined number, None or nan, there are too few rows to tell.
     tolerance
         The largest acceptable violation.
 
@@ -229,9 +229,9 @@ def verdict(found: Interval | float | None, tolerance: float) -> Verdict:
     >>> verdict(Interval(0.0, 0.04), 0.05), verdict(Interval(0.02, 0.08), 0.05)
     ('met', 'too few rows to tell')
     """
-    if found is None:
+    if violation is None:
         return "too few rows to tell"
-    lower, upper = found if isinstance(found, tuple) else (found, found)
+    lower, upper = violation if isinstance(violation, tuple) else (violation, violation)
     if upper <= tolerance:
         return "met"
     return "not met" if lower > tolerance else "too few rows to tell"
