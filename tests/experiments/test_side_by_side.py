@@ -142,7 +142,7 @@ def test_runs_in_memory_are_compared_like_their_directories(tmp_path):
 
 def test_references_need_rows_on_file_and_a_study_names_its_own():
     run = mfairfl.train(fed.people_federation(), rounds=1, hidden=(4,))
-    with pytest.raises(ConfigError, match=r"first run's rows are not on file; leave references"):
+    with pytest.raises(ConfigError, match=r"first run's rows are not on file; remove references"):
         compare([run, run], references=["boosting"])
     with pytest.raises(ConfigError, match=r"references: only with runs"):
         compare({"data": ["adult"], "strategies": ["fedavg"]}, references=["boosting"])
