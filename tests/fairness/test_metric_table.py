@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -268,3 +270,14 @@ def test_what_cannot_be_measured_is_one_line(change, message):
     with pytest.raises(DataError, match=message) as caught:
         MetricTable.from_predictions([0, 1], **good | change)
     assert "\n" not in str(caught.value)
+
+
+def test_printed_it_shows_everyone_then_groups_and_clients():
+    y, p = np.array([1, 0, 1, 0]), np.array([1, 0, 0, 0])
+    rows = {"sensitive_features": {"sex": list("FFMM")}, "clients": list("abab")}
+    everyone, slices = str(MetricTable.from_predictions(y, p, **rows, draws=20)).split("\n\n")
+    (accuracy,) = re.findall(r"^accuracy +([\d.]+)", everyone, flags=re.M)
+    assert float(accuracy) == 0.75
+    (men,) = re.findall(r"^ +M +([\d.]+)", slices, flags=re.M)
+    assert float(men) == 0.5
+    assert str(MetricTable(level=0.95, overall={})) == ""

@@ -27,10 +27,8 @@ Numbers = dict[str, Number]
 Bounds = tuple[float, float] | None
 """The lower and upper end of an interval."""
 
-_COLUMNS = (
-    *("scope", "attribute", "slice", "rows", "number", "value", "lower", "upper"),
-    *("noise_floor", "bound_lower", "bound_upper", "undefined"),
-)
+_NUMBERS = ("value", "lower", "upper", "noise_floor", "bound_lower", "bound_upper")
+_COLUMNS = ("scope", "attribute", "slice", "rows", "number", *_NUMBERS, "undefined")
 _LESS_IS_BETTER = ("loss", "expected_calibration_error", "false_positive_rate")
 
 
@@ -357,7 +355,21 @@ class MetricTable:
                 least, most = number.bounds or no_ends
                 line = (scope, attribute, name, rows, number.name, number.value, lower, upper)
                 lines.append((*line, number.noise_floor, least, most, number.undefined))
-        return pd.DataFrame(lines, columns=_COLUMNS)
+        frame = pd.DataFrame(lines, columns=_COLUMNS)
+        return frame.astype(dict.fromkeys(_NUMBERS, float))
+
+    def __str__(self) -> str:
+        """Return the numbers of all rows, and the values of each group and client."""
+        frame = self.to_frame()
+        overall = frame[frame["scope"] == "overall"].set_index("number")
+        slices = frame[frame["scope"].isin(["group", "client"])]
+        by_slice = slices.pivot_table(
+            "value", ["scope", "attribute", "slice"], "number", sort=False
+        )
+        parts = (overall[["value", "lower", "upper", "noise_floor"]], by_slice)
+        return "\n\n".join(
+            part.to_string(float_format="{:.4f}".format, na_rep="") for part in parts if len(part)
+        )
 
     def places(self) -> Iterator[tuple[Place, int, NumbersByName]]:
         """Yield each place, its rows and its numbers by name.
