@@ -226,8 +226,8 @@ def _promise(text: str) -> Callable[[Callable[[T], None]], Callable[[T], None]]:
     return named
 
 
-def _require(kept: bool, how: str) -> None:
-    if not kept:
+def _require(holds: bool, how: str) -> None:
+    if not holds:
         raise _UnkeptError(how)
 
 
@@ -516,9 +516,9 @@ def violation_is_the_largest_gap(notion: Notion) -> None:
                 for member in grouping.membership:
                     rows = np.ix_(np.flatnonzero(member), np.array(labels))
                     gaps.append(abs(overall - values[rows].sum() / sums.counts[rows].sum()))
-        found = Constraints(cells, notion).violation(sums)
-        how = f"{found} is not the largest gap, {max(gaps)}"
-        _require(bool(np.isclose(found, max(gaps), atol=1e-12)), how)
+        violation = Constraints(cells, notion).violation(sums)
+        how = f"{violation} is not the largest gap, {max(gaps)}"
+        _require(bool(np.isclose(violation, max(gaps), atol=1e-12)), how)
 
 
 @_promise("prices")
@@ -535,9 +535,9 @@ def prices_decompose(notion: Notion) -> None:
         return float((score * s.scores + loss * s.losses).sum() / s.counts.sum())
 
     change = mu @ (constraints.gaps(other, "smooth") - constraints.gaps(sums, "smooth"))
-    found = priced(other) - priced(sums)
-    how = f"the priced mean moves by {found}, the constraints by {change}"
-    _require(bool(np.isclose(found, change, atol=1e-9)), how)
+    moved = priced(other) - priced(sums)
+    how = f"the priced mean moves by {moved}, the constraints by {change}"
+    _require(bool(np.isclose(moved, change, atol=1e-9)), how)
 
 
 NOTION_CHECKS: tuple[Callable[[Notion], None], ...] = (

@@ -83,10 +83,10 @@ def print_table(
 
     def grid(*, heads: bool) -> Grid:
         look: dict[str, Any] = {"padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False}
-        made = Grid(box=box.SIMPLE_HEAD, show_header=heads, **look)
+        table = Grid(box=box.SIMPLE_HEAD, show_header=heads, **look)
         for i, (heading, width) in enumerate(zip(headings, widths, strict=True)):
-            made.add_column(heading, justify="right" if i in right else "left", width=width)
-        return made
+            table.add_column(heading, justify="right" if i in right else "left", width=width)
+        return table
 
     console.print()
     part = grid(heads=True)

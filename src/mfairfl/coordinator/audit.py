@@ -170,10 +170,12 @@ def _excess(sensitive: Sequence[str], named: Collection[Named]) -> str:
 
 def _named_alone(named: Mapping[str, Named]) -> dict[str, int]:
     """Return how many groups each silo names that no other one does."""
-    times = Counter((c, g) for own in named.values() for c, groups in own.items() for g in groups)
+    times = Counter(
+        (c, g) for by_column in named.values() for c, groups in by_column.items() for g in groups
+    )
     return {
-        name: sum(times[c, group] == 1 for c, groups in own.items() for group in groups)
-        for name, own in named.items()
+        name: sum(times[c, group] == 1 for c, groups in by_column.items() for group in groups)
+        for name, by_column in named.items()
     }
 
 

@@ -333,17 +333,19 @@ def _sums(scores: Any, rows: CodedRows, label: NDArray[np.intp]) -> tuple[ScoreS
     row_scores, size = RowScores.from_probabilities(scores), Cells(rows.attributes).size
     sums = []
     for client in range(len(rows.clients)):
-        own = (rows.client == client) & (label != UNKNOWN)
-        sums.append(ScoreSums.from_rows(row_scores[own], rows.cell[own], label[own], size=size))
+        chosen = (rows.client == client) & (label != UNKNOWN)
+        sums.append(
+            ScoreSums.from_rows(row_scores[chosen], rows.cell[chosen], label[chosen], size=size)
+        )
     return tuple(sums)
 
 
 def _without(sums: ScoreSums, hidden: NDArray[np.bool_]) -> ScoreSums:
     """Return sums with 0 in the (cell, label) entries that are hidden."""
-    kept = ~hidden[:, :UNKNOWN]
+    shown = ~hidden[:, :UNKNOWN]
     return ScoreSums(
-        histogram=ScoreHistogram(sums.histogram.counts * kept[..., None]),
-        rows=sums.rows * kept[..., None],
-        sums=sums.sums * kept[..., None],
-        losses=sums.losses * kept,
+        histogram=ScoreHistogram(sums.histogram.counts * shown[..., None]),
+        rows=sums.rows * shown[..., None],
+        sums=sums.sums * shown[..., None],
+        losses=sums.losses * shown,
     )

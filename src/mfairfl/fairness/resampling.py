@@ -287,29 +287,29 @@ def violation_limits(
     upper = np.where(undefined, np.nan, np.inf)
     # Of the draws that may be outside, half are left to those in which a group has no rows.
     empty = np.concatenate(
-        [_by_entry(_event_rows(notion, one.groups) == 0) for one in drawn], axis=1
+        [_by_entry(_event_rows(notion, grouping.groups) == 0) for grouping in drawn], axis=1
     )
-    told = empty.mean(axis=2) <= (1.0 - level) / (2 * entries.shape[1])
-    some = np.flatnonzero(told.any(axis=1) & ~undefined)
+    informative = empty.mean(axis=2) <= (1.0 - level) / (2 * entries.shape[1])
+    some = np.flatnonzero(informative.any(axis=1) & ~undefined)
     if some.size:
-        own, seen = entries[some], told[some]
-        away = np.concatenate([_deviations(notion, one, some) for one in drawn], axis=1)
+        measured, seen = entries[some], informative[some]
+        away = np.concatenate([_deviations(notion, grouping, some) for grouping in drawn], axis=1)
         away = np.abs(away - centre[some, :, None])
         reach = _reach(away, empty[some], seen, level)
-        lower[some] = np.where(seen, own - reach, -np.inf).max(axis=1)
-        upper[some] = np.where(seen.all(axis=1), (own + reach).max(axis=1), np.inf)
+        lower[some] = np.where(seen, measured - reach, -np.inf).max(axis=1)
+        upper[some] = np.where(seen.all(axis=1), (measured + reach).max(axis=1), np.inf)
     return np.maximum(lower, 0.0), np.minimum(upper, 1.0)
 
 
 def _reach(
-    away: Floats, empty: NDArray[np.bool_], told: NDArray[np.bool_], level: float
+    away: Floats, empty: NDArray[np.bool_], informative: NDArray[np.bool_], level: float
 ) -> Floats:
     """Return how far each entry's limits are from it, (B, J), where something is told of it."""
     squares = np.square(away)
     squares[empty] = 0.0
     full = away.shape[2] - empty.sum(axis=2)
     error = np.sqrt(squares.sum(axis=2) / np.maximum(full, 1))
-    used = told & (error > 0)
+    used = informative & (error > 0)
     away[~used] = 0.0
     away /= np.where(used, error, 1.0)[..., None]
     farthest = away.max(axis=1)

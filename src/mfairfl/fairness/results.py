@@ -314,13 +314,13 @@ class MetricTable:
         >>> worst.name, worst["loss"].value
         ('south', 0.7)
         """
-        known = {section.attribute: section.groups for section in self.sections}
-        known["clients"] = self.clients
+        slices_of = {section.attribute: section.groups for section in self.sections}
+        slices_of["clients"] = self.clients
         if among is None:
             slices = [group for section in self.sections for group in section.groups]
         else:
-            require_known("attribute", [among], known)
-            slices = known[among]
+            require_known("attribute", [among], slices_of)
+            slices = slices_of[among]
         sign = -1 if name in _LESS_IS_BETTER or name.endswith("_violation") else 1
         by_value = [
             (sign * part[name].value, i)  # type: ignore[operator]

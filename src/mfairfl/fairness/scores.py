@@ -87,10 +87,12 @@ class RowScores:
         p = np.asarray(probabilities, dtype=np.float64)
         wrong = np.flatnonzero(~((p >= 0.0) & (p <= 1.0)))
         if p.ndim != 1 or wrong.size:
-            said = f"row {wrong[0]} holds {p.flat[wrong[0]]}" if wrong.size else f"shape {p.shape}"
-            raise DataError(f"probabilities: {said}; give one number from 0 to 1 for each row")
-        kept = np.clip(p, _SMALLEST, 1.0 - _SMALLEST)
-        losses = -np.log(np.stack([1.0 - kept, kept], axis=-1))
+            fault = (
+                f"row {wrong[0]} holds {p.flat[wrong[0]]}" if wrong.size else f"shape {p.shape}"
+            )
+            raise DataError(f"probabilities: {fault}; give one number from 0 to 1 for each row")
+        inside = np.clip(p, _SMALLEST, 1.0 - _SMALLEST)
+        losses = -np.log(np.stack([1.0 - inside, inside], axis=-1))
         return cls(_finite_logit(p), p, losses)
 
     @classmethod
@@ -195,14 +197,14 @@ class ScoreSums:
         place = stratum * CALIBRATION_BINS + _probability_bin(p)
         shape = (size, 2, CALIBRATION_BINS)
         many = 2 * size * CALIBRATION_BINS
-        own = scores.losses[np.arange(len(y)), y]
+        row_losses = scores.losses[np.arange(len(y)), y]
         return cls(
             histogram=ScoreHistogram.from_logits(
                 scores.logits, cell, y, size=size, bins=LOGIT_BINS
             ),
             rows=np.bincount(place, minlength=many).astype(np.int64).reshape(shape),
             sums=np.bincount(place, p, minlength=many).astype(np.float64).reshape(shape),
-            losses=np.bincount(stratum, own, 2 * size).astype(np.float64).reshape(size, 2),
+            losses=np.bincount(stratum, row_losses, 2 * size).astype(np.float64).reshape(size, 2),
         )
 
     @property
@@ -230,10 +232,10 @@ def pooled_scores(parts: Sequence[ScoreSums]) -> ScoreSums:
     [[0, 3]]
     """
     return ScoreSums(
-        histogram=pooled_histogram([one.histogram for one in parts]),
-        rows=np.sum([one.rows for one in parts], axis=0),
-        sums=reduce(np.add, [one.sums for one in parts]),
-        losses=reduce(np.add, [one.losses for one in parts]),
+        histogram=pooled_histogram([part.histogram for part in parts]),
+        rows=np.sum([part.rows for part in parts], axis=0),
+        sums=reduce(np.add, [part.sums for part in parts]),
+        losses=reduce(np.add, [part.losses for part in parts]),
     )
 
 
@@ -247,9 +249,11 @@ def roc_aucs(histograms: Sequence[ScoreHistogram]) -> Floats:
     [0.75, 0.75]
     """
     many, bins = len(histograms), histograms[0].shape[2] if histograms else 1
-    owner = np.repeat(np.arange(many), [len(one.places) for one in histograms])
-    places = np.concatenate([one.places for one in histograms] or [np.array([], dtype=np.intp)])
-    rows = np.concatenate([one.numbers for one in histograms] or [np.array([])])
+    owner = np.repeat(np.arange(many), [len(histogram.places) for histogram in histograms])
+    places = np.concatenate(
+        [histogram.places for histogram in histograms] or [np.array([], dtype=np.intp)]
+    )
+    rows = np.concatenate([histogram.numbers for histogram in histograms] or [np.array([])])
     positive = places // bins % 2 == 1
     # The bins of one histogram after another; those of different cells and labels are the same.
     filled, place = np.unique(owner * bins + places % bins, return_inverse=True)
@@ -277,7 +281,9 @@ def roc_auc_interval(
     >>> round(float(low), 3), round(float(high), 3)
     (0.713, 0.863)
     """
-    area, up, down = (np.asarray(one, dtype=np.float64) for one in (value, positives, negatives))
+    area, up, down = (
+        np.asarray(number, dtype=np.float64) for number in (value, positives, negatives)
+    )
     z, typical = float(ndtri(0.5 + level / 2.0)), (up + down) / 2.0 - 1.0
 
     def reach(guess: Floats) -> Floats:

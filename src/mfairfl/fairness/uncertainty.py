@@ -243,8 +243,8 @@ def _group_sizes(rows: NDArray[Any], groupings: Sequence[Grouping]) -> Floats:
     smallest = np.broadcast_to(rows.sum(axis=(-2, -1), keepdims=True), rows.shape)
     for grouping in groupings:
         member = grouping.membership.astype(np.float64)
-        held = member.T @ (member @ rows)
-        smallest = np.where(grouping.compared[:, None], np.minimum(smallest, held), smallest)
+        in_group = member.T @ (member @ rows)
+        smallest = np.where(grouping.compared[:, None], np.minimum(smallest, in_group), smallest)
     return smallest
 
 

@@ -227,7 +227,7 @@ class GridTransport:
         replies: list[Message] = []
         while left:  # the Grid's own waiting looks every three seconds only
             over = time.monotonic() >= end
-            waited_for = [sent[one] for one in sorted(left)]
+            waited_for = [sent[name] for name in sorted(left)]
             arrived = self._pull(waited_for if over else lookout.choose(waited_for))
             replies += arrived
             left -= {reply.metadata.reply_to_message_id for reply in arrived}

@@ -38,18 +38,18 @@ def checked_goals(goals: ArrayLike | None, count: int) -> Floats:
     """Return the goals of all pairs, 0 where none are given."""
     if goals is None:
         return np.zeros((count, count))
-    found = checked("goals", goals, (count, count))
-    _refuse("goals", found, np.abs(found) > 1, "averages of cosines lie in [−1, 1]")
-    return found
+    values = checked("goals", goals, (count, count))
+    _refuse("goals", values, np.abs(values) > 1, "averages of cosines lie in [−1, 1]")
+    return values
 
 
 def checked_weights(weights: ArrayLike | None, count: int) -> Floats:
     """Return the weights of the clients, 1/K where none are given."""
     if weights is None:
         return np.full(count, 1 / count)
-    found = checked("weights", weights, (count,))
-    _refuse("weights", found, found < 0, "a weight is not negative")
-    return found
+    values = checked("weights", weights, (count,))
+    _refuse("weights", values, values < 0, "a weight is not negative")
+    return values
 
 
 def _refuse(name: str, array: Floats, wrong: NDArray[np.bool_], fix: str) -> None:

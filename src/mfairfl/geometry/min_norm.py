@@ -109,8 +109,8 @@ def project_box_simplex(v: ArrayLike, lower: ArrayLike, upper: ArrayLike) -> Flo
 def _factor(M: Floats) -> Floats:
     """Return A with AᵀA = M; from the cosines, so that short vectors keep their digits."""
     length = np.sqrt(np.diag(M))
-    known = np.where(length > 0, length, 1.0)
-    values, vectors = np.linalg.eigh((M + M.T) / 2 / np.outer(known, known))
+    scale = np.where(length > 0, length, 1.0)
+    values, vectors = np.linalg.eigh((M + M.T) / 2 / np.outer(scale, scale))
     if values[0] < _INDEFINITE * len(M):
         raise DataError(f"gram has eigenvalue {values[0]} of its cosines; no vectors give that")
     values = np.where(values > _FLAT * len(M), values, 0.0)

@@ -95,7 +95,7 @@ def _claims(cells: StudyNumbers, layout: TableLayout, table: Place, notion: str)
     """Yield text and verdict of accuracy, violation and client fairness."""
     row_of = partial(cells.row, table, layout.reference, notion)
     shown = measures(notion, layout.named_attributes(table[1]))
-    first, *violations, last = (one for one in shown if one.main)
+    first, *violations, last = (measure for measure in shown if measure.main)
     row = row_of(first)
     if row.n == 0 or np.isnan(row.published):
         yield from ("", "")

@@ -335,9 +335,9 @@ def check_statistics(table: np.ndarray, name: str) -> Statistics:
     return Statistics(**dict(zip(SUMS, table, strict=True)))
 
 
-def _require_splits(told: dict[Split, Any], asked: Sequence[Split]) -> None:
-    if set(told) != set(asked):
-        raise MessageError(f"it answered for {sorted(told)}; {sorted(asked)} were asked for")
+def _require_splits(answered: dict[Split, Any], asked: Sequence[Split]) -> None:
+    if set(answered) != set(asked):
+        raise MessageError(f"it answered for {sorted(answered)}; {sorted(asked)} were asked for")
 
 
 def _measures(answer: MeasureAnswer, ask: Measure) -> Measures:

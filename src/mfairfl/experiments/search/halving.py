@@ -109,8 +109,8 @@ def subjects(study: Study, count: int) -> list[Subject]:
     variants = {variant.label: variant for variant in study.strategies}
     first = study.model_copy(update={"seeds": study.seeds[:1]})
     return [
-        Subject(trial=one, settings=candidates(variants[one.strategy], count, one.seed))
-        for one in trials(first)
+        Subject(trial=trial, settings=candidates(variants[trial.strategy], count, trial.seed))
+        for trial in trials(first)
     ]
 
 
@@ -126,14 +126,16 @@ def halve(
     scores: list[list[Scored]] = [[] for _ in tuned]
     logs: list[list[dict[str, Any]]] = [[] for _ in tuned]
     for number, rung in enumerate(rungs):
-        left = [kept[: rung.settings] for kept in left]
-        jobs = [(i, k, fold) for i, kept in enumerate(left) for k in kept for fold in rung.folds]
+        left = [places[: rung.settings] for places in left]
+        jobs = [
+            (i, k, fold) for i, places in enumerate(left) for k in places for fold in rung.folds
+        ]
         configs = [_config(tuned[i], tuned[i].settings[k], fold, rung) for i, k, fold in jobs]
-        found: dict[tuple[int, int], list[RunRecord]] = {}
+        records: dict[tuple[int, int], list[RunRecord]] = {}
         for (i, k, _), record in zip(jobs, run(configs), strict=True):
-            found.setdefault((i, k), []).append(record)
+            records.setdefault((i, k), []).append(record)
         for i, subject in enumerate(tuned):
-            scored = [_score(subject, found[i, k]) for k in left[i]]
+            scored = [_score(subject, records[i, k]) for k in left[i]]
             logs[i] += [
                 _log(subject, k, number, rung, score)
                 for k, score in zip(left[i], scored, strict=True)
@@ -211,19 +213,19 @@ def _log(subject: Subject, k: int, number: int, rung: Rung, score: Scored) -> di
     }
 
 
-def write_lock(found: Sequence[TunedSubject], title: str) -> str:
+def write_lock(tuned: Sequence[TunedSubject], title: str) -> str:
     """Return the lock file: each data set's and method's chosen values, and what they scored."""
     lines = [f"# {title}"]
-    for data, of_data in itertools.groupby(found, key=lambda one: one.subject.trial.data):
-        for one in of_data:
-            lines += ["", f"[{json.dumps(data)}.{json.dumps(one.subject.trial.strategy)}]"]
-            lines += [f"# {one.reason}"]
+    for data, of_data in itertools.groupby(tuned, key=lambda choice: choice.subject.trial.data):
+        for choice in of_data:
+            lines += ["", f"[{json.dumps(data)}.{json.dumps(choice.subject.trial.strategy)}]"]
+            lines += [f"# {choice.reason}"]
             lines += [
-                f"# accuracy {one.score.accuracy:.4f}, violation {one.score.violation:.4f} "
-                f"(noise floor {one.score.floor:.4f})"
+                f"# accuracy {choice.score.accuracy:.4f}, violation {choice.score.violation:.4f} "
+                f"(noise floor {choice.score.floor:.4f})"
             ]
             # JSON's numbers, strings and booleans are TOML's.
-            lines += [f"{json.dumps(k)} = {json.dumps(v)}" for k, v in one.setting.items()]
+            lines += [f"{json.dumps(k)} = {json.dumps(v)}" for k, v in choice.setting.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -243,9 +245,9 @@ def make_lock(
             watcher.begin("tuning", planned_runs(work))
         return run_many(work, progress=None if watcher is None else watcher.on_round)
 
-    found = halve(subjects(read, RUNGS[0].settings), run)
-    rows = pd.DataFrame([row for one in found for row in one.trials])
+    tuned = halve(subjects(read, RUNGS[0].settings), run)
+    rows = pd.DataFrame([row for choice in tuned for row in choice.trials])
     text = rows.to_csv(index=False, lineterminator="\n", float_format="%.6g")
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(out / "tuning.csv", text.encode())
-    write_atomically(out / "lock.toml", write_lock(found, read.title).encode())
+    write_atomically(out / "lock.toml", write_lock(tuned, read.title).encode())

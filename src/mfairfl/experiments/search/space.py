@@ -78,8 +78,10 @@ def default_space(
     >>> list(default_space("mfairfl"))
     ['training.lr', 'strategy.gamma', 'strategy.beta', 'strategy.delta']
     """
-    own = {f"strategy.{name}": Choices(grid) for name, grid in grids(strategy).items()}
-    return {"training.lr": rates, **own}
+    hyper_parameters = {
+        f"strategy.{name}": Choices(grid) for name, grid in grids(strategy).items()
+    }
+    return {"training.lr": rates, **hyper_parameters}
 
 
 def applied(config: Config, values: Mapping[str, Any], source: str = "configuration") -> Config:
@@ -90,8 +92,8 @@ def applied(config: Config, values: Mapping[str, Any], source: str = "configurat
     >>> applied(make_config({}), {"training.lr": 0.01, "strategy.beta": 0.4}).training.lr
     0.01
     """
-    given = config.model_dump(mode="json", exclude_unset=True)
-    return make_config(nested(values, given), source)
+    settings = config.model_dump(mode="json", exclude_unset=True)
+    return make_config(nested(values, settings), source)
 
 
 def check_space(config: Config, space: Space) -> None:
@@ -113,14 +115,14 @@ def own_values(config: Config, space: Space) -> dict[str, Any]:
     """
     values = config.model_dump(mode="json")
     values["strategy"] |= asdict(config.strategy.create())  # type: ignore[call-overload]
-    found = {}
+    shared = {}
     for key, part in space.items():
         value: Any = values
         for name in key.split("."):
             value = value.get(name) if isinstance(value, dict) else None
         if value in part:
-            found[key] = value
-    return found
+            shared[key] = value
+    return shared
 
 
 _CLIENT_METRICS = ("client_accuracy_std", "client_accuracy_gap")

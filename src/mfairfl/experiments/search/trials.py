@@ -107,10 +107,10 @@ def choose(trials: Sequence[Scored], tolerance: float) -> Choice:
     """
     if not 0 <= tolerance <= 1:
         raise ConfigError(f"tolerance: must be between 0 and 1, not {tolerance}")
-    known = [i for i, trial in enumerate(trials) if not math.isnan(trial.accuracy)]
-    if not known:
+    measured = [i for i, trial in enumerate(trials) if not math.isnan(trial.accuracy)]
+    if not measured:
         raise ConfigError("no complete trial with a defined accuracy to choose from")
-    defined = [i for i in known if not math.isnan(trials[i].violation)]
+    defined = [i for i in measured if not math.isnan(trials[i].violation)]
     useful = [i for i in defined if _useful(trials[i])]
     fair = [i for i in useful if trials[i].violation <= allowed(trials[i], tolerance)]
     bound = f"violation ≤ max({tolerance:g}, {FLOOR_FACTOR:g} × noise floor)"
@@ -121,7 +121,7 @@ def choose(trials: Sequence[Scored], tolerance: float) -> Choice:
         best = min(useful, key=lambda i: (trials[i].violation, -trials[i].accuracy))
         why = f"lowest violation of the {len(useful)} clearly more accurate than a constant"
         return Choice(best, f"no useful trial has {bound}; {why}")
-    best = min(defined or known, key=lambda i: (-trials[i].accuracy, trials[i].violation))
+    best = min(defined or measured, key=lambda i: (-trials[i].accuracy, trials[i].violation))
     why = f"no trial is {USEFUL:g} more accurate than a constant classifier; highest accuracy"
     return Choice(best, f"{why}: widen the search")
 
