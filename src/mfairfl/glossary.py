@@ -48,7 +48,7 @@ class Entry:
     name : str
         The word as results write it.
     short : str
-        One sentence for somebody who decides about the model.
+        One sentence for a person who decides about the model.
     text : str
         A few sentences more, with the formula if there is one.
     see : tuple of str

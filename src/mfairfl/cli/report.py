@@ -1,4 +1,4 @@
-"""`mfairfl report`: the results of a run, for those who decide about the model."""
+"""`mfairfl report`: the results of a run, for the people who decide about the model."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ MOVED_RATE = 0.01
 _MOST_SHOWN = 10  # groups that a warning counts
 
 TreatmentKind = Literal["dropped", "filled", "merged", "proxy"]
-"""Rows or columns left out; values filled in; values made one; a feature that tells the group."""
+"""Rows or columns left out, values filled in, values merged, a feature that reveals the group."""
 
 
 class Treated(NamedTuple):

@@ -304,7 +304,7 @@ def violation_limits(
 def _reach(
     away: Floats, empty: NDArray[np.bool_], informative: NDArray[np.bool_], level: float
 ) -> Floats:
-    """Return how far each entry's limits are from it, (B, J), where something is told of it."""
+    """Return how far each entry's limits are from it, (B, J), where its rows say something."""
     squares = np.square(away)
     squares[empty] = 0.0
     full = away.shape[2] - empty.sum(axis=2)

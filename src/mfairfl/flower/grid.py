@@ -110,7 +110,7 @@ class GridTransport:
     run : str
         The run that every message belongs to.
     deadline : float
-        Seconds after which an exchange goes on without those who have not answered.
+        Seconds after which an exchange goes on without the silos that have not answered.
     members : mapping of bytes to str, optional
         The name enrolled for each public key (PEM), which Flower checks; nodes with other keys are
         ignored. None, for a Grid without keys: nodes are asked for their names.
@@ -180,7 +180,7 @@ class GridTransport:
         }
 
     def _find_nodes(self) -> None:
-        """Learn who is online; forget those who are not."""
+        """Learn which silos are online, and forget the others."""
         if self.members is not None:
             nodes = {node.node_id: bytes(node.public_key) for node in self.grid.get_nodes()}
             gone = set(self.revoked())

@@ -121,13 +121,13 @@ class TreatedFacts(DocumentedModel):
     """One line about what was done to the rows, or about what a feature gives away."""
 
     kind: TreatmentKind
-    """dropped, filled, merged, or proxy: a feature that tells the group."""
+    """dropped, filled, merged, or proxy: a feature that reveals the group."""
     line: str
     """The same in words."""
 
 
 class WithheldCell(DocumentedModel):
-    """Rows of one combination of groups and one label that a silo counts for nobody."""
+    """Rows of one combination of groups and one label that a silo does not count."""
 
     split: Split
     """The split that they are in."""
@@ -153,7 +153,7 @@ class DisclosureFacts(DocumentedModel):
     withheld: list[WithheldCell] = Field(default_factory=list)
     """The sets of rows that it withheld."""
     rows_withheld: dict[Split, NonNegativeInt] = Field(default_factory=dict)
-    """By split: the rows in these sets, as the silo tells them."""
+    """By split: the rows in these sets, as the silo states them."""
 
 
 class FederationFacts(DocumentedModel):
@@ -473,7 +473,7 @@ class _Record(DocumentedModel):
     def goal(self) -> tuple[str, ...]:
         """The metrics that the run was asked to lower, such as `demographic_parity_violation`.
 
-        None without a sensitive attribute: nobody is compared.
+        None without a sensitive attribute: no groups are compared.
         """
         if not self.task.sensitive:
             return ()

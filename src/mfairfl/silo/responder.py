@@ -346,7 +346,7 @@ class Responder:
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason that the coordinator is told; other errors may quote the file."""
+    """Return the reason that the coordinator receives; other errors may quote the file."""
     if isinstance(error, MessageError | ConfigError):
         return str(error)
     return f"{type(error).__name__}; the silo's own log says more"

@@ -52,7 +52,7 @@ class AFL(Strategy):
         return {"clients": names, "mixture": np.full(len(names), 1 / len(names))}
 
     def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
-        """Weigh those who reported by λ, then move λ."""
+        """Weigh the clients that reported by λ, then move λ."""
         index = [state["clients"].index(report.client) for report in reports]
         mixture = state["mixture"].copy()
         mass = mixture[index].sum()

@@ -40,5 +40,5 @@ class FedAvg(Strategy):
     )
 
     def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
-        """c_k = n_k/n over those who reported."""
+        """c_k = n_k/n over the clients that reported."""
         return Step(round.shares(reports, self.weights))

@@ -105,7 +105,7 @@ class FedFB(Strategy):
         return after, jobs
 
     def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
-        """c_k = nc_k / Σ nc_j over those who reported; nc_k = λ_k where clients are the groups."""
+        """c_k = nc_k / Σ nc_j over reports; nc_k = λ_k where clients are the groups."""
         log = self._log(state, round)
         if self.parity == "client":
             nc = np.array([log["lambda"][r.client] for r in reports])

@@ -94,7 +94,7 @@ class FPFL(Strategy):
         return {"multipliers": multipliers}, round.jobs(plan)
 
     def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
-        """c_k = n_k/n over those who reported."""
+        """c_k = n_k/n over the clients that reported."""
         law, pooled = self._law(round.summary), round.pooled
         priced = self._priced(state["multipliers"], law, pooled)
         # What is priced holds the damping already.

@@ -80,7 +80,7 @@ class _LocalFair(Strategy):
         return state, jobs
 
     def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
-        """c_k = p_k over those who reported."""
+        """c_k = p_k over the clients that reported."""
         return Step(round.shares(reports, self.weights))
 
 

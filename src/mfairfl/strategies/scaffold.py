@@ -68,7 +68,7 @@ class Scaffold(Strategy):
         ]
 
     def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
-        """Average the updates over those who reported, and their variates over all clients."""
+        """Average the updates over the reports, and the variates over all clients."""
         rows = {name: round.summary.rows(name) for name in round.summary.counts}
         parts = {name: n if self.weights == "size" else 1.0 for name, n in rows.items() if n > 0}
         total = sum(parts.values())

@@ -54,7 +54,7 @@ class Tilted(Strategy):
         raise NotImplementedError
 
     def combine(self, state: State, round: Round, reports: Reports, gram: Gram) -> Step:
-        """c_k ∝ p_k e^{x_k} over those who reported."""
+        """c_k ∝ p_k e^{x_k} over the clients that reported."""
         p = round.shares(reports, self.weights)
         c = tilted(p, self.exponents(round.losses(reports)))
         return Step(c, log={"tilt": by_client(reports, c / p)})

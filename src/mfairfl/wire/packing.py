@@ -164,7 +164,7 @@ class RowChange:
 
 
 class Message(StrictModel):
-    """What one side tells the other.
+    """What one side sends to the other.
 
     A class declares the kind by which the receiver knows it, and how long its text may be. Fields
     that depend on the rows of the sender's file are annotated with a `RowChange`.
