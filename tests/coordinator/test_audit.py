@@ -315,9 +315,10 @@ KINDS = {
 OPEN = {"label": "hired", "sensitive": ("sex", "age"), "models": True}
 
 
-def drawn(output, last, bank, constraints):
+def drawn(output, last, candidates, constraints):
     """Serve the last weights, or weights near them, by chance."""
-    members = np.stack([last.weights, last.weights * np.float32(0.5) - np.float32(0.1)])
+    (weights,) = last.members
+    members = np.stack([weights, weights * np.float32(0.5) - np.float32(0.1)])
     return Served(kind="mixture", members=members, weights=np.array([0.3, 0.7]), names=("a", "b"))
 
 

@@ -76,7 +76,7 @@ def test_a_silo_that_left_the_file_stays_revoked(file):
 def test_the_doctor_names_it(file, capsys):
     main(["deploy", "revoke", "west", str(file)])
     main(["doctor", str(file)])
-    assert "revoked, they stay out: west" in capsys.readouterr().out
+    assert "revoked keys, which stay out: west" in capsys.readouterr().out
 
 
 # The record

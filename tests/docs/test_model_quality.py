@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 import federations as fed
+from mfairfl.fairness import Measured
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,11 +31,11 @@ def records(quality, **numbers):
     rows = [
         dict(zip(numbers, values, strict=True)) for values in zip(*numbers.values(), strict=True)
     ]
-    found = []
-    for row in rows:
-        metrics = {names[key]: value for key, value in row.items()}
-        found.append(SimpleNamespace(evaluation=lambda _, m=metrics: SimpleNamespace(metrics=m)))
-    return found
+    tables = [
+        {names[key]: Measured(name=names[key], value=value) for key, value in row.items()}
+        for row in rows
+    ]
+    return [SimpleNamespace(table=lambda _, numbers=numbers: numbers) for numbers in tables]
 
 
 def methods(quality, *, behind, loss=0.005, fair=(0.845, 0.007)):

@@ -330,9 +330,9 @@ def test_a_module_of_ones_own(tmp_path):
 # ------------------------------------------------------------------ mixtures
 
 
-def two_opposites(output, last, bank, constraints) -> Served:
+def two_opposites(output, last, candidates, constraints) -> Served:
     """Serve the last weights with probability .3 and their opposite with .7."""
-    members = np.stack([last.weights, -last.weights])
+    members = np.concatenate([last.members, -last.members])
     return Served(
         kind="mixture", members=members, weights=np.array([0.3, 0.7]), names=("last", "opposite")
     )
