@@ -23,7 +23,7 @@ def main() -> None:
     folders = [f"{FOLDER}/mfairfl", f"{FOLDER}/fedavg"]
     report, files = write_report(folders, f"{FOLDER}/report.html")
     print(f"\n{report.headline.verdict}\n{report.headline.cost}\n")
-    print(f"report for whoever decides about the model: {files.html}")
+    print(f"report, to decide about the model: {files.html}")
 
 
 if __name__ == "__main__":
