@@ -107,4 +107,4 @@ def test_a_run_of_0_7_is_read_loaded_and_reported(run, masked):
     assert (mfairfl.load(run).predict(frame) == decided).all()
     seen = build_report([run]).server
     assert seen.lines == ([] if masked else lines)
-    assert seen.sentence.startswith("Silos told counts by group as sums" if masked else "All rows")
+    assert seen.sentence.startswith("Silos sent counts by group as sums" if masked else "All rows")
