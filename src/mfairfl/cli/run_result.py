@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from mfairfl.cli.show import HINT, print_display, print_note, print_text
-from mfairfl.display import Cell, Column, DisplayTable
+from mfairfl.display import Cell, DisplayTable, Head
 from mfairfl.display.numbers import DECIMAL
 from mfairfl.display.tables import Entry
 from mfairfl.errors import ConfigError
@@ -97,11 +97,11 @@ def print_numbers(table: MetricTable, goal: Sequence[str] = ()) -> None:
         numbers = {label: table[name]} | {f"{a}.{label}": n for a, n in measures.items()}
         undefined += [(place, n.undefined) for place, n in numbers.items() if n.value is None]
     columns = [
-        Column("number", numeric=False),
-        Column("value", numeric=False),
-        Column(f"{table.level:.0%} interval", "plausible values", numeric=False),
-        Column("noise floor", "if exactly fair"),
-        Column("constant classifier", "same for all"),
+        Head("number", numeric=False),
+        Head("value", numeric=False),
+        Head(f"{table.level:.0%} interval", "plausible values", numeric=False),
+        Head("noise floor", "if exactly fair"),
+        Head("constant classifier", "same for all"),
     ]
     print_display(DisplayTable(columns=columns, rows=rows))
     # Below the table: a reason is a sentence, too long for a cell.

@@ -55,7 +55,7 @@ class Distinct(NamedTuple):
         return cls(codes, np.asarray(uniques), pd.api.types.is_numeric_dtype(column))
 
 
-class _Summary(NamedTuple):
+class _ColumnSummary(NamedTuple):
     """A column without its rows; `pattern` is equal for columns that differ in names of values."""
 
     rows: int
@@ -65,7 +65,7 @@ class _Summary(NamedTuple):
     numeric: bool
 
     @classmethod
-    def of(cls, column: Distinct) -> _Summary:
+    def of(cls, column: Distinct) -> _ColumnSummary:
         codes, values, numeric = column
         filled = codes >= 0
         if not numeric:
@@ -223,11 +223,11 @@ def find_traps(
     >>> [(trap.kind, trap.column) for trap in find_traps(X, None, {})]
     [('identifier', 'no'), ('constant', 'place')]
     """
-    columns: dict[str, _Summary] = {}
+    columns: dict[str, _ColumnSummary] = {}
     traps: list[Trap] = []
     for name in X.columns:
         distinct = Distinct.of(X[name])
-        columns[str(name)] = _Summary.of(distinct)
+        columns[str(name)] = _ColumnSummary.of(distinct)
         traps += _decides(str(name), distinct, y)
     useless = set()
     for name, column in columns.items():
@@ -259,7 +259,7 @@ def _decides(name: str, column: Distinct, y: Labels | None) -> Iterator[Trap]:
         yield Trap("label", name, why)
 
 
-def _names_rows(name: str, column: _Summary) -> Literal["identifier", "unique"] | None:
+def _names_rows(name: str, column: _ColumnSummary) -> Literal["identifier", "unique"] | None:
     """Return whether a column's values name rows, or may do so."""
     count = len(column.distinct)
     least = _UNLIKE_NUMBERS if column.numeric else _UNLIKE_TEXTS
@@ -280,7 +280,7 @@ def _called_identifier(name: str) -> bool:
     return bool(words) and (words[-1] in _LAST_ID_WORDS or not _ID_WORDS.isdisjoint(words))
 
 
-def _given_out(column: _Summary) -> bool:
+def _given_out(column: _ColumnSummary) -> bool:
     """Return whether whole numbers repeat far less often than measured ones would.
 
     Of all measurements on an interval the evenly spread ones repeat least; numbers that repeat
@@ -292,18 +292,18 @@ def _given_out(column: _Summary) -> bool:
     return bool(repeats >= 10 and column.filled - len(column.distinct) < repeats / 4)
 
 
-def _equally_long(column: _Summary) -> bool:
+def _equally_long(column: _ColumnSummary) -> bool:
     """Return whether all numbers have as many digits, and more than amounts tend to have."""
     lengths = {len(f"{end:.0f}") for end in (column.distinct.min(), column.distinct.max())}
     return len(lengths) == 1 and lengths.pop() >= _LONG
 
 
 def _repeats(
-    X: pd.DataFrame, columns: Mapping[str, _Summary], sensitive: Mapping[str, Codes]
+    X: pd.DataFrame, columns: Mapping[str, _ColumnSummary], sensitive: Mapping[str, Codes]
 ) -> Iterator[Trap]:
     """Yield columns that repeat another: its values, other names of them, another unit."""
     hidden = {
-        _Summary.of(Distinct.of(pd.Series(codes))).pattern: name
+        _ColumnSummary.of(Distinct.of(pd.Series(codes))).pattern: name
         for name, codes in sensitive.items()
         if name not in X.columns
     }

@@ -68,7 +68,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Head:
     """The head of a column.
 
     Parameters
@@ -124,7 +124,7 @@ class DisplayTable:
     Examples
     --------
     >>> rate = Measured(name="selection_rate", value=0.16, interval=(0.15, 0.17))
-    >>> columns = [Column("Group", numeric=False), Column("Rows"), Column("Selection rate")]
+    >>> columns = [Head("Group", numeric=False), Head("Rows"), Head("Selection rate")]
     >>> table = DisplayTable(caption="Groups", columns=columns, rows=[["a|b", 3108, rate]])
     >>> print(table.to_text())
     Group   Rows      Selection rate
@@ -137,7 +137,7 @@ class DisplayTable:
     'Group,Rows,Selection rate\na|b,3108,0.16\n'
     """
 
-    columns: Sequence[Column]
+    columns: Sequence[Head]
     rows: Sequence[Sequence[Entry] | Block]
     caption: str = ""
     unit: Unit | None = None
@@ -163,7 +163,7 @@ class DisplayTable:
         a       9,769
         """
         columns = [
-            Column(head, numeric=i in numeric, wrap=i in wrap) for i, head in enumerate(heads)
+            Head(head, numeric=i in numeric, wrap=i in wrap) for i, head in enumerate(heads)
         ]
         return cls(columns=columns, rows=list(rows))
 
@@ -258,7 +258,7 @@ def to_latex(tables: Sequence[DisplayTable], *, caption: str, label: str) -> str
 
     Examples
     --------
-    >>> table = DisplayTable(columns=[Column("method"), Column("accuracy")], rows=[["a+", ".8"]])
+    >>> table = DisplayTable(columns=[Head("method"), Head("accuracy")], rows=[["a+", ".8"]])
     >>> print(to_latex([table], caption="50 %", label="tab:a").splitlines()[9])
         a{+} & .8 \\
     """

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from mfairfl.display import Block, Column, DisplayTable
+from mfairfl.display import Block, DisplayTable, Head
 from mfairfl.display.tables import to_latex
 from mfairfl.errors import require_known
 from mfairfl.text import markdown_escaped
@@ -344,7 +344,7 @@ def _table(
         rows.append(Block(f"pooled references {POOLED}"))
     rows += [[f"{name} {POOLED}", *lines[name]] for name in layout.pooled_references]
     caption = "" if short else notions[0].replace("_", " ")
-    columns = [Column(head, numeric=False) for head in ("method", *heads)]
+    columns = [Head(head, numeric=False) for head in ("method", *heads)]
     return DisplayTable(caption=caption, columns=columns, rows=rows)
 
 

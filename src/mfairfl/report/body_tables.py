@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mfairfl.display import Block, Cell, Column, DisplayTable
+from mfairfl.display import Block, Cell, DisplayTable, Head
 from mfairfl.display.numbers import NO_VALUE, SHARE, capital, plain_text, probability, unit_of
 from mfairfl.display.tables import Entry
 from mfairfl.fairness.results import Measured, Section, Slice
@@ -61,9 +61,9 @@ def main_and_others(
     return [(first, ""), (others, ": the other numbers")]
 
 
-def number_columns(names: Iterable[str], words: Words, goal: Sequence[str]) -> list[Column]:
+def number_columns(names: Iterable[str], words: Words, goal: Sequence[str]) -> list[Head]:
     """Return the head of a column for each number."""
-    return [Column(words.label(name), "the goal" if name in goal else "") for name in names]
+    return [Head(words.label(name), "the goal" if name in goal else "") for name in names]
 
 
 def evenly(count: int, most: int, keep: Iterable[int] = ()) -> list[int]:
@@ -93,7 +93,7 @@ def facts_table(
     rows: Rows = [
         [key, Cell(plain_text(value), code=_is_hash(value))] for key, value in facts.items()
     ]
-    columns = [Column(head, numeric=False), Column("Value", numeric=False)]
+    columns = [Head(head, numeric=False), Head("Value", numeric=False)]
     return DisplayTable(caption=caption, columns=columns, rows=rows, aside=aside)
 
 
@@ -122,11 +122,11 @@ def judgements_table(document: Document, words: Words) -> DisplayTable:
         limits = [unit.one(judgement.tolerance), unit.one(number.noise_floor)]
         rows.append([head, capital(judgement.outcome), number, *limits])
     columns = [
-        Column("Goal", numeric=False),
-        Column("Verdict", numeric=False),
-        Column("Violation", _interval(document.level)),
-        Column("Tolerance", "set before training" if document.kind == "report" else ""),
-        Column("Noise floor"),
+        Head("Goal", numeric=False),
+        Head("Verdict", numeric=False),
+        Head("Violation", _interval(document.level)),
+        Head("Tolerance", "set before training" if document.kind == "report" else ""),
+        Head("Noise floor"),
     ]
     caption = "The fairness goals held against their tolerances"
     return DisplayTable(caption=caption, columns=columns, rows=rows, cards=True)
@@ -138,12 +138,12 @@ def overall_tables(document: Document, words: Words) -> list[DisplayTable]:
     constant = document.constant_classifier
     bounded = any(number.bounds for number in numbers.values())
     columns = [
-        Column("Number", numeric=False),
-        Column("Value"),
-        Column(_interval(document.level)),
-        Column("Noise floor"),
-        *[Column("Bounds", "over unknown rows")] * bounded,
-        *[Column("Constant", "all decided alike")] * bool(constant),
+        Head("Number", numeric=False),
+        Head("Value"),
+        Head(_interval(document.level)),
+        Head("Noise floor"),
+        *[Head("Bounds", "over unknown rows")] * bounded,
+        *[Head("Constant", "all decided alike")] * bool(constant),
     ]
     caption = f"All {document.split} rows together".replace("  ", " ")
     tables = []
@@ -217,8 +217,8 @@ def _slices(
         DisplayTable(
             caption=caption + more,
             columns=[
-                Column(head, numeric=False),
-                Column("Rows"),
+                Head(head, numeric=False),
+                Head("Rows"),
                 *number_columns(names, words, goal),
             ],
             rows=[
@@ -251,7 +251,7 @@ def measures_table(section: Section, words: Words, goal: Sequence[str]) -> Displ
     heads = ["Notion of fairness", "Violation", "Noise floor", "Difference", "Ratio"]
     return DisplayTable(
         caption=f"How far apart the groups of {section.attribute} are",
-        columns=[Column(head, numeric=head != heads[0]) for head in heads],
+        columns=[Head(head, numeric=head != heads[0]) for head in heads],
         rows=rows,
         meanings=words.meanings(name for name in numbers if not name.endswith("_violation")),
         cards=True,
@@ -296,7 +296,7 @@ def sources_table(sources: Sequence[AuditSource]) -> DisplayTable:
         [source.name, source.rows, Cell(source.sha256 or NO_VALUE, code=bool(source.sha256))]
         for source in sources
     ]
-    columns = [Column("Source", numeric=False), Column("Rows"), Column("SHA-256", numeric=False)]
+    columns = [Head("Source", numeric=False), Head("Rows"), Head("SHA-256", numeric=False)]
     return DisplayTable(caption="Where the rows come from", columns=columns, rows=rows)
 
 
@@ -311,13 +311,13 @@ def bias_table(table: BiasTable, words: Words, level: float) -> DisplayTable:
         "holm correction": "p, corrected",
     }
     columns = [
-        Column("Category", numeric=False),
-        Column("Number of applicants"),
-        Column(selected),
-        Column(labels[rate], _interval(level)),
-        Column("Impact ratio", _interval(level)),
-        Column("p", "Fisher's exact test"),
-        Column("p, corrected", "after Holm"),
+        Head("Category", numeric=False),
+        Head("Number of applicants"),
+        Head(selected),
+        Head(labels[rate], _interval(level)),
+        Head("Impact ratio", _interval(level)),
+        Head("p", "Fisher's exact test"),
+        Head("p, corrected", "after Holm"),
     ]
     return DisplayTable(
         caption=f"{table.title}: applicants, rates and impact ratios",
@@ -365,7 +365,7 @@ def sweep_table(sweep: Sweep, words: Words, most: int = _MOST_THRESHOLDS) -> Dis
     return DisplayTable(
         caption=f"What other thresholds would give{count}",
         columns=[
-            Column("Threshold", numeric=False),
+            Head("Threshold", numeric=False),
             *number_columns(("selection_rate", "accuracy", *names), words, ()),
         ],
         rows=rows,
@@ -387,12 +387,12 @@ def _drift_table(
     changes: Sequence[DriftRow], words: Words, level: float, caption: str
 ) -> DisplayTable:
     columns = [
-        Column("Whom", numeric=False),
-        Column("Before"),
-        Column("Now"),
-        Column("Change", _interval(level)),
-        Column("p, corrected", "no change"),
-        Column("Beyond chance", numeric=False),
+        Head("Whom", numeric=False),
+        Head("Before"),
+        Head("Now"),
+        Head("Change", _interval(level)),
+        Head("p, corrected", "no change"),
+        Head("Beyond chance", numeric=False),
     ]
     beyond = {True: "yes", False: "no", None: "not tested"}
     rows: Rows = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mfairfl.display import Cell, Column, DisplayTable
+from mfairfl.display import Cell, DisplayTable, Head
 from mfairfl.display.numbers import (
     COUNT,
     NO_VALUE,
@@ -55,7 +55,7 @@ def compared_tables(report: Document, words: Words) -> list[DisplayTable]:
     return [
         DisplayTable(
             caption=f"This model beside others{more}",
-            columns=[Column("Model", numeric=False), *number_columns(names, words, report.goal)],
+            columns=[Head("Model", numeric=False), *number_columns(names, words, report.goal)],
             rows=[
                 [
                     Cell(model.name, "" if more else _role(model, report.baseline)),
@@ -87,10 +87,10 @@ def changes_tables(report: Document, words: Words) -> list[DisplayTable]:
     clients = [change for change in report.changes if change.part == "client"]
     shared = [change for change in report.changes if change.part != "client"]
     columns = [
-        Column("Whom", numeric=False),
-        Column("Before", report.baseline),
-        Column("After", "this model"),
-        Column("Change"),
+        Head("Whom", numeric=False),
+        Head("Before", report.baseline),
+        Head("After", "this model"),
+        Head("Change"),
     ]
     return [
         DisplayTable(
@@ -150,17 +150,17 @@ def _by_round(caption: str, history: TrainingHistory, series: Series) -> Display
         ]
         for i in places
     ]
-    columns = [Column("Round", numeric=False), *map(Column, series)]
+    columns = [Head("Round", numeric=False), *map(Head, series)]
     return DisplayTable(caption=caption, columns=columns, rows=rows, aside=True)
 
 
 def clients_rows_table(data: DataTreatment) -> DisplayTable:
     """Return each client's rows and base rate."""
     keys = list(dict.fromkeys(key for facts in data.clients for key in facts if key != "name"))
-    columns = [Column("Client", numeric=False)]
+    columns = [Head("Client", numeric=False)]
     for key in keys:
         texts = any(isinstance(facts.get(key), str) for facts in data.clients)
-        columns.append(Column(capital(key.replace("_", " ")), numeric=not texts))
+        columns.append(Head(capital(key.replace("_", " ")), numeric=not texts))
     rows: Rows = [
         [str(facts.get("name", NO_VALUE)), *(_fact(key, facts.get(key)) for key in keys)]
         for facts in data.clients
@@ -191,7 +191,7 @@ def server_table(server: ServerView) -> DisplayTable:
     heads = ("What", "How the server saw it", "How often", "Of which rows", "Why")
     return DisplayTable(
         caption="What each client sent, and what it kept",
-        columns=[Column(head, numeric=False) for head in heads],
+        columns=[Head(head, numeric=False) for head in heads],
         rows=rows,
         cards=True,
     )
@@ -210,11 +210,11 @@ def withheld_table(silos: Sequence[Withheld]) -> DisplayTable:
         for silo in silos
     ]
     columns = [
-        Column("Silo", numeric=False),
-        Column("Floor", "rows"),
-        Column("Rows withheld", numeric=False),
-        Column("Sets of rows withheld", numeric=False),
-        Column("SHA-256 of its rules", numeric=False),
+        Head("Silo", numeric=False),
+        Head("Floor", "rows"),
+        Head("Rows withheld", numeric=False),
+        Head("Sets of rows withheld", numeric=False),
+        Head("SHA-256 of its rules", numeric=False),
     ]
     return DisplayTable(caption="Withheld by silos", columns=columns, rows=rows, cards=True)
 
