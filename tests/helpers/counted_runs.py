@@ -7,6 +7,7 @@ import numpy as np
 from finished_runs import CLIENTS, ROUNDS
 from mfairfl.data import Attribute
 from mfairfl.fairness import MetricTable, Tally
+from mfairfl.runs.config import make_config
 from mfairfl.runs.record import StoredTable
 from records import CLIENT, make_record
 
@@ -48,6 +49,7 @@ def write_counted(
     goal = {"notion": ["demographic_parity"], **(fairness or {})}
     record = make_record(
         config={
+            **make_config({}).model_dump(mode="json"),
             "strategy": {"name": strategy},
             "fairness": goal | {"verdict_tolerance": tolerance},
         },

@@ -284,11 +284,10 @@ def test_a_line_in_words_says_what_whose_when_of_which_rows_and_why():
     )
 
 
-def test_a_record_from_before_there_was_a_cadence_was_measured_every_round():
-    old = {"training": {"local_epochs": 5}, "encoder": {}}
-    found = protocol_of(old, rule="select", splits=["test", "train"])
-    assert found == Protocol(
-        rule="select", splits=("train", "test"), epochs=5, evaluate_every=1, bins=False
-    )
-    whens = {x.when for x in manifest(create("fedavg").card, found) if x.what == "measurements"}
-    assert whens == {"every round", "at the end"}
+@pytest.mark.parametrize("cadence, moment", [(1, "every round"), (10, "at a cadence")])
+def test_the_cadence_is_that_of_the_settings_in_a_record(cadence, moment):
+    settings = make_config({"training": {"evaluate_every": cadence}}).model_dump(mode="json")
+    protocol = protocol_of(settings, rule="last", splits=["test", "train"])
+    assert protocol == Protocol(splits=("train", "test"), epochs=2, evaluate_every=cadence)
+    lines = manifest(create("fedavg").card, protocol)
+    assert {x.when for x in lines if x.what == "measurements"} == {moment, "at the end"}

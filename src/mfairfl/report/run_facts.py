@@ -190,7 +190,7 @@ def server_view(run: ReportedRun) -> ServerView:
         )
     try:
         terms = protocol_of(record.config, rule=record.served.rule, splits=record.intervals)
-    except ValidationError:
+    except (KeyError, TypeError, ValidationError):
         return ServerView(sentence="What crossed is not known: the settings were altered.")
     if record.federation.scheme == _SILOS:
         sentence = (

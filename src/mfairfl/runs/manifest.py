@@ -7,13 +7,12 @@ messages hold is compared with these lines.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, PositiveInt
+from pydantic import PositiveInt
 
 from mfairfl.data import SPLITS, Split
-from mfairfl.data.values import DocumentedModel
+from mfairfl.data.values import DocumentedModel, StrictModel
 from mfairfl.runs.config import Config
 from mfairfl.strategies.base import Card
 
@@ -46,8 +45,7 @@ Grain = Literal[
 _CHOOSING = ("average", "select", "mixture")  # rules that look at several rounds' weights
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Protocol:
+class Protocol(StrictModel):
     """What decides, beside the method, what crosses.
 
     Parameters
@@ -70,16 +68,11 @@ class Protocol:
 
     rule: str = "last"
     splits: tuple[Split, ...] = ("train", "test")
-    epochs: int | None = None
-    evaluate_every: int = 10
+    epochs: PositiveInt | None = None
+    evaluate_every: PositiveInt = 10
     patience: bool = False
     bins: bool = True
     robust: bool = False
-
-    @property
-    def chosen_on(self) -> Split:
-        """The rows that may choose between models."""
-        return "validation" if "validation" in self.splits else "train"
 
 
 class ManifestLine(DocumentedModel):
@@ -132,6 +125,105 @@ def _listed(names: tuple[str, ...]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
+class _Item(NamedTuple):
+    """What a line says of something wherever it crosses."""
+
+    kind: Kind
+    by: Grain
+    holds: str
+    why: str = ""
+
+
+_ITEMS: dict[What, _Item] = {
+    "rows": _Item(
+        "",
+        "row",
+        "every row of every client",
+        "a reference that trains on rows in one place, and is not federated",
+    ),
+    "file description": _Item(
+        "profile",
+        "column and value",
+        "rows of the file, rounded up, names and types of its columns, and names of values of "
+        "texts that enough rows hold",
+        "files must agree in columns and categories",
+    ),
+    "encoder sums": _Item(
+        "sums",
+        "column and value",
+        "sums and squares of each numeric column, missing values, rows of each category, for "
+        "train rows and for the others; a fingerprint of the file",
+        "all clients encode alike",
+    ),
+    "histogram counts": _Item(
+        "cuts",
+        "column and interval",
+        "rows of each numeric column between cuts, in up to four questions, and the value of an "
+        "interval whose rows all hold the same",
+        "bins have the same edges everywhere",
+    ),
+    "counts": _Item(
+        "encode",
+        "group and label",
+        "rows, and which groups and labels are withheld",
+        "clients count by their rows, and later answers are held against them",
+    ),
+    "measurements": _Item(
+        "measure", "group and label", "rows, favourable decisions, sums of scores and of losses"
+    ),
+    "score histograms": _Item(
+        "score",
+        "group, label and score",
+        "rows in 2,048 steps of the score, and rows and sums of scores in 15 more",
+        "ROC-AUC, log-loss and calibration",
+    ),
+    "updates": _Item(
+        "train",
+        "client",
+        "the change of every weight by training, and the number of steps",
+        "the method needs only their sum",
+    ),
+    "control changes": _Item(
+        "train",
+        "client",
+        "the change of the client's control variate, a vector of the model's size",
+        "the server corrects every client's steps by their mean",
+    ),
+    "multipliers and gaps": _Item(
+        "train",
+        "constraint",
+        "where multipliers that move inside a round ended, and the gaps then",
+        "the server goes on from their mean",
+    ),
+    "personal models": _Item(
+        "", "client", "a slot on the client's own disk", "each client is served by its own"
+    ),
+    "control variates": _Item(
+        "",
+        "client",
+        "a slot on the client's own disk",
+        "each client corrects its steps by its own; the changes it sends, added up, tell it",
+    ),
+    "own multipliers": _Item(
+        "", "constraint", "a slot on the client's own disk", "each client prices its own rows"
+    ),
+}
+_SLOTS: dict[str, What] = {
+    "model": "personal models",
+    "control": "control variates",
+    "multipliers": "own multipliers",
+}
+
+
+def _line(
+    what: What, when: When, rows: tuple[Split, ...] = ("train",), **other: str
+) -> ManifestLine:
+    """Return the line of an item; `other` replaces what it usually holds, or why it is sent."""
+    seen: Literal["singly", "never"] = "never" if when == "never" else "singly"
+    texts = _ITEMS[what]._asdict() | other
+    return ManifestLine(what=what, when=when, rows=rows, seen=seen, **texts)
+
+
 def manifest(card: Card, protocol: Protocol | None = None) -> tuple[ManifestLine, ...]:
     """Return what the server sees of each client, in the order in which it crosses.
 
@@ -149,104 +241,45 @@ def manifest(card: Card, protocol: Protocol | None = None) -> tuple[ManifestLine
     ['updates', 'control changes', 'control variates']
     """
     terms = Protocol(rule=card.usual_rule) if protocol is None else protocol
+    splits = terms.splits
     if card.trains_on == "pooled":
-        return (_POOLED.model_copy(update={"rows": terms.splits}),)
-    return (
-        *_enrolment(terms),
-        *_measurements(card, terms),
-        _scores(terms),
-        *_training(card, terms),
-        *_kept(card),
-    )
-
-
-_POOLED = ManifestLine(
-    what="rows",
-    kind="",
-    seen="singly",
-    when="once",
-    rows=("train",),
-    by="row",
-    holds="every row of every client",
-    why="a reference that trains on rows in one place, and is not federated",
-)
-
-
-def _enrolment(terms: Protocol) -> Iterator[ManifestLine]:
-    """Name what crosses before the first round."""
-    yield ManifestLine(
-        what="file description",
-        kind="profile",
-        seen="singly",
-        when="once",
-        rows=terms.splits,
-        by="column and value",
-        holds="rows of the file, rounded up, names and types of its columns, and names of values "
-        "of texts that enough rows hold",
-        why="files must agree in columns and categories",
-    )
-    yield ManifestLine(
-        what="encoder sums",
-        kind="sums",
-        seen="singly",
-        when="once",
-        rows=terms.splits,
-        by="column and value",
-        holds="sums and squares of each numeric column, missing values, rows of each category, "
-        "for train rows and for the others; a fingerprint of the file",
-        why="all clients encode alike",
-    )
+        return (_line("rows", "once", splits),)
+    lines = [_line("file description", "once", splits), _line("encoder sums", "once", splits)]
     if terms.bins:
-        yield ManifestLine(
-            what="histogram counts",
-            kind="cuts",
-            seen="singly",
-            when="once",
-            rows=("train",),
-            by="column and interval",
-            holds="rows of each numeric column between cuts, in up to four questions, and the "
-            "value of an interval whose rows all hold the same",
-            why="bins have the same edges everywhere",
-        )
-    yield ManifestLine(
-        what="counts",
-        kind="encode",
-        seen="singly",
-        when="once",
-        rows=terms.splits,
-        by="group and label",
-        holds="rows, and which groups and labels are withheld",
-        why="clients count by their rows, and later answers are held against them",
-    )
+        lines.append(_line("histogram counts", "once"))
+    lines += [_line("counts", "once", splits), *_measurements(card, terms)]
+    scores = _ITEMS["score histograms"].why
+    if terms.rule == "threshold":
+        scores = f"thresholds of groups, {scores}"
+    lines.append(_line("score histograms", "at the end", splits, why=scores))
+    if card.steps != "none":
+        lines += _training(card, terms)
+    return (*lines, *(_line(_SLOTS[slot], "never") for slot in card.keeps))
 
 
 def _measurements(card: Card, terms: Protocol) -> Iterator[ManifestLine]:
-    by_moment: dict[When, list[Split]] = {}
-    for split in terms.splits:
-        by_moment.setdefault(_moment(split, card, terms), []).append(split)
+    """Name the splits that are measured at the same moments in one line."""
+    rounds = f"{terms.evaluate_every:,} rounds"
     whys: dict[When, str] = {
         "every round": _planned_from(card, terms),
         "from half-way on": f"the output rule '{terms.rule}' chooses among these weights",
-        "at a cadence": f"how training goes is followed every {terms.evaluate_every:,} rounds and "
-        "after the last",
+        "at a cadence": f"how training goes is followed every {rounds} and after the last",
     }
+    by_moment: dict[When, list[Split]] = {}
+    for split in terms.splits:
+        by_moment.setdefault(_moment(split, card, terms), []).append(split)
     for when, splits in by_moment.items():
-        yield _measured(when, tuple(splits), whys[when])
-    yield _measured("at the end", terms.splits, "the numbers of the served model")
+        yield _line("measurements", when, tuple(splits), why=whys[when])
+    yield _line("measurements", "at the end", terms.splits, why="the numbers of the served model")
 
 
 def _moment(split: Split, card: Card, terms: Protocol) -> When:
-    """Say after which rounds the weights are measured on a split."""
-    if terms.evaluate_every == 1 or (split == "train" and _plans_from_measurements(card, terms)):
+    """Return after which rounds the weights are measured on a split."""
+    planned_from = split == "train" and (card.measures != "none" or terms.robust)
+    chosen_on = split == ("validation" if "validation" in terms.splits else "train")
+    if terms.evaluate_every == 1 or planned_from or (chosen_on and terms.patience):
         return "every round"
-    if split == terms.chosen_on and terms.patience:
-        return "every round"
-    chooses = split == terms.chosen_on and terms.rule in _CHOOSING
-    return "from half-way on" if chooses else "at a cadence"
-
-
-def _plans_from_measurements(card: Card, terms: Protocol) -> bool:
-    return card.measures != "none" or terms.robust
+    return "from half-way on" if chosen_on and terms.rule in _CHOOSING else "at a cadence"
 
 
 def _planned_from(card: Card, terms: Protocol) -> str:
@@ -257,72 +290,26 @@ def _planned_from(card: Card, terms: Protocol) -> str:
     return "training may stop early" if terms.patience else "how training goes is followed"
 
 
-def _measured(when: When, rows: tuple[Split, ...], why: str) -> ManifestLine:
-    return ManifestLine(
-        what="measurements",
-        kind="measure",
-        seen="singly",
-        when=when,
-        rows=rows,
-        by="group and label",
-        holds="rows, favourable decisions, sums of scores and of losses",
-        why=why,
-    )
-
-
-def _scores(terms: Protocol) -> ManifestLine:
-    fitted = "thresholds of groups, " if terms.rule == "threshold" else ""
-    return ManifestLine(
-        what="score histograms",
-        kind="score",
-        seen="singly",
-        when="at the end",
-        rows=terms.splits,
-        by="group, label and score",
-        holds="rows in 2,048 steps of the score, and rows and sums of scores in 15 more",
-        why=f"{fitted}ROC-AUC, log-loss and calibration",
-    )
-
-
 def _training(card: Card, terms: Protocol) -> Iterator[ManifestLine]:
-    if card.steps == "none":
-        return
-    change = "full-batch gradient" if card.steps == "gradient" else "change of every weight"
-    common = {
-        "kind": "train",
-        "seen": "singly",
-        "when": "every round",
-        "rows": ("train",),
-    }
-    yield ManifestLine(
-        what="updates",
-        by="client",
-        holds=f"the {change} by training, and the number of steps",
-        why=_combined_from(card, terms),
-        **common,
+    usual = _ITEMS["updates"]
+    gradient = usual.holds.replace("change of every weight", "full-batch gradient")
+    yield _line(
+        "updates",
+        "every round",
+        holds=gradient if card.steps == "gradient" else usual.holds,
+        why=_combined_from(card, terms) or usual.why,
     )
     if "control" in card.keeps:
-        yield ManifestLine(
-            what="control changes",
-            by="client",
-            holds="the change of the client's control variate, a vector of the model's size",
-            why="the server corrects every client's steps by their mean",
-            **common,
-        )
+        yield _line("control changes", "every round")
     if card.moves_every is not None and (terms.epochs is None or terms.epochs > card.moves_every):
-        known = (
-            "" if terms.epochs else f", where a round has more than {card.moves_every:,} epochs"
-        )
-        yield ManifestLine(
-            what="multipliers and gaps",
-            by="constraint",
-            holds=f"where multipliers that move inside a round ended, and the gaps then{known}",
-            why="the server goes on from their mean",
-            **common,
-        )
+        holds = _ITEMS["multipliers and gaps"].holds
+        if terms.epochs is None:
+            holds += f", where a round has more than {card.moves_every:,} epochs"
+        yield _line("multipliers and gaps", "every round", holds=holds)
 
 
 def _combined_from(card: Card, terms: Protocol) -> str:
+    """Return why updates must be seen singly; nothing if only their sum is needed."""
     if card.needs == "gram":
         return "the method compares the clients' updates with each other"
     if card.needs == "norms":
@@ -331,34 +318,7 @@ def _combined_from(card: Card, terms: Protocol) -> str:
         return "each client's model is a member of the ensemble"
     if terms.robust:
         return "those that do not fit the others are set aside"
-    if card.reveals == "individual":
-        return "the method needs each of them"
-    return "the method needs only their sum"
-
-
-def _kept(card: Card) -> Iterator[ManifestLine]:
-    """Name what lies in slots on a client's own disk."""
-    slots: dict[str, tuple[What, Grain, str]] = {
-        "model": ("personal models", "client", "each client is served by its own"),
-        "control": (
-            "control variates",
-            "client",
-            "each client corrects its steps by its own; the changes it sends, added up, tell it",
-        ),
-        "multipliers": ("own multipliers", "constraint", "each client prices its own rows"),
-    }
-    for slot in card.keeps:
-        what, by, why = slots[slot]
-        yield ManifestLine(
-            what=what,
-            kind="",
-            seen="never",
-            when="never",
-            rows=("train",),
-            by=by,
-            holds="a slot on the client's own disk",
-            why=why,
-        )
+    return "the method needs each of them" if card.reveals == "individual" else ""
 
 
 # ------------------------------------------------------------------ from the settings of a run
@@ -375,37 +335,20 @@ def server_view(config: Config) -> tuple[ManifestLine, ...]:
     ['updates']
     """
     clients = config.clients
-    splits: list[Split] = ["train"]
-    if clients.validation > 0:
-        splits.append("validation")
-    if clients.test > 0 or clients.folds is not None:
-        splits.append("test")
-    rule = config.output_rule().rule
-    return manifest(
-        config.strategy.create().card, protocol_of(config.model_dump(), rule=rule, splits=splits)
+    held_out = {
+        "validation": clients.validation > 0,
+        "test": clients.test > 0 or clients.folds is not None,
+    }
+    terms = protocol_of(
+        config.model_dump(),
+        rule=config.output_rule().rule,
+        splits=[split for split in SPLITS if held_out.get(split, True)],
     )
-
-
-class _TrainingAsked(BaseModel):
-    local_epochs: PositiveInt | None = None
-    evaluate_every: PositiveInt = 1  # before there was this key, all were measured every round
-    patience: PositiveInt | None = None
-
-
-class _EncoderAsked(BaseModel):
-    numeric: str = "standard"  # before there were bins
-
-
-class _Asked(BaseModel):
-    """The part of a configuration that decides what crosses; records are not trusted."""
-
-    training: _TrainingAsked = _TrainingAsked()
-    encoder: _EncoderAsked = _EncoderAsked()
-    robust: str = "none"
+    return manifest(config.strategy.create().card, terms)
 
 
 def protocol_of(settings: Mapping[str, Any], *, rule: str, splits: Iterable[Split]) -> Protocol:
-    """Read what decides what crosses from a configuration as plain data, also an older one.
+    """Read what decides what crosses from a configuration as plain data.
 
     Parameters
     ----------
@@ -418,16 +361,17 @@ def protocol_of(settings: Mapping[str, Any], *, rule: str, splits: Iterable[Spli
 
     Raises
     ------
-    ValidationError
+    KeyError, TypeError, ValidationError
         If the data is not that of a configuration.
     """
-    asked = _Asked.model_validate(settings)
+    training = settings["training"]
+    with_rows = set(splits)
     return Protocol(
         rule=rule,
-        splits=tuple(split for split in SPLITS if split in set(splits)),
-        epochs=asked.training.local_epochs,
-        evaluate_every=asked.training.evaluate_every,
-        patience=asked.training.patience is not None,
-        bins=asked.encoder.numeric == "bins",
-        robust=asked.robust != "none",
+        splits=tuple(split for split in SPLITS if split in with_rows),
+        epochs=training["local_epochs"],
+        evaluate_every=training["evaluate_every"],
+        patience=training["patience"] is not None,
+        bins=settings["encoder"]["numeric"] == "bins",
+        robust=settings["robust"] != "none",
     )
