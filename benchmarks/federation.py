@@ -71,8 +71,8 @@ from mfairfl.flower import grid
 from mfairfl.flower.records import from_records, to_records
 from mfairfl.models import MLP
 from mfairfl.runs.config import Config, make_config
+from mfairfl.runs.execute import federation_of, model_of, setup_for, setup_of, table_of
 from mfairfl.runs.history import History
-from mfairfl.runs.prepare import federation_of, model_of, setup_for, setup_of, table_of
 from mfairfl.runs.record import RunRecord
 from mfairfl.silo import responder
 from mfairfl.strategies import available, create

@@ -49,15 +49,15 @@ def one_run(file: Path, rounds: int, workers: int) -> dict[str, Any]:
     """Train in this process, and return what it took."""
     import mfairfl  # noqa: PLC0415 - not in the process that only compares
     from mfairfl.engine import clients  # noqa: PLC0415
-    from mfairfl.runs import execute, prepare  # noqa: PLC0415
+    from mfairfl.runs import execute  # noqa: PLC0415
 
     idle, times = peak(), Counter[str]()
     for name, method in (("training", "_train"), ("measuring", "_measure"), ("scores", "_score")):
         whole = getattr(clients.LocalClients, method)
         setattr(clients.LocalClients, method, noting(times, name, whole))
-    prepare.table_of = noting(times, "reading", prepare.table_of)
-    prepare.federation_of = noting(times, "dividing and encoding", prepare.federation_of)
-    prepare.with_warnings = noting(times, "looking for traps", prepare.with_warnings)
+    execute.table_of = noting(times, "reading", execute.table_of)
+    execute.federation_of = noting(times, "dividing and encoding", execute.federation_of)
+    execute.with_warnings = noting(times, "looking for traps", execute.with_warnings)
     execute.finish_run = noting(times, "closing numbers", execute.finish_run)
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:

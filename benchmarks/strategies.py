@@ -31,8 +31,15 @@ from mfairfl.engine.loop import federate, first_state
 from mfairfl.engine.state import Ask, Measure, RoundRecord, RunState, Setup, Train
 from mfairfl.models import Model
 from mfairfl.runs.config import Config, make_config
-from mfairfl.runs.execute import Run, RunRequest, run_requests
-from mfairfl.runs.prepare import federation_of, model_of, setup_of, table_of
+from mfairfl.runs.execute import (
+    Run,
+    RunRequest,
+    federation_of,
+    model_of,
+    run_requests,
+    setup_of,
+    table_of,
+)
 from mfairfl.strategies import available
 from mfairfl.training.execution import steady_arithmetic
 

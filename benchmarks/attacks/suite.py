@@ -28,7 +28,7 @@ from mfairfl.errors import MfairflError, RunDirectoryError, require_known
 from mfairfl.fairness.cells import Statistics
 from mfairfl.randomness import stream
 from mfairfl.runs.config import Config, make_config
-from mfairfl.runs.prepare import federation_of, model_of, setup_of, table_of
+from mfairfl.runs.execute import federation_of, model_of, setup_of, table_of
 from mfairfl.strategies.registry import create, hyper_parameters_of
 from mfairfl.training.execution import steady_arithmetic
 

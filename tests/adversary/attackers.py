@@ -24,7 +24,7 @@ from mfairfl.data import Encoder, Task
 from mfairfl.data.encoder import CategoricalColumn, NumericColumn
 from mfairfl.errors import ConfigError, MessageError, MfairflError
 from mfairfl.models import MLP
-from mfairfl.runs.silo_consent import read_consent
+from mfairfl.runs.silo_runs import read_consent
 from mfairfl.silo.policy import Disclosure, Policy
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings

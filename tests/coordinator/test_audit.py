@@ -29,7 +29,7 @@ from mfairfl.engine import loop
 from mfairfl.engine.output import Served
 from mfairfl.errors import FederationError, MessageError, RunDirectoryError
 from mfairfl.fairness.audit_counts import UNKNOWN, AuditCounts, ScoreGrid
-from mfairfl.runs.silo_runs import model_to_send
+from mfairfl.runs.predictor import model_to_send
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import AuditConsent
 from mfairfl.wire.audit_messages import GroupsQuestion

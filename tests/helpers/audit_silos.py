@@ -16,7 +16,7 @@ from mfairfl.data.predictions import PredictedRows, PredictionColumns, read_pred
 from mfairfl.engine.state import Refusal
 from mfairfl.errors import MfairflError
 from mfairfl.fairness.audit_counts import AuditCounts, ScoreGrid
-from mfairfl.runs.silo_consent import read_consent
+from mfairfl.runs.silo_runs import read_consent
 from mfairfl.silo.policy import Policy
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import AuditConsent, SiloSettings

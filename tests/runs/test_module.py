@@ -17,7 +17,7 @@ import federations as fed
 import mfairfl
 from answers import one_line
 from mfairfl.errors import DataError
-from mfairfl.runs.module import _rounded_up
+from mfairfl.runs.predictor import _rounded_up
 
 QUICK = {"rounds": 4, "hidden": (4,), "batch_size": 20, "lr": 0.05, "weight_decay": 0.1}
 

@@ -284,7 +284,7 @@ def test_a_line_in_words_says_what_whose_when_of_which_rows_and_why():
     )
 
 
-@pytest.mark.parametrize("cadence, moment", [(1, "every round"), (10, "at a cadence")])
+@pytest.mark.parametrize(("cadence", "moment"), [(1, "every round"), (10, "at a cadence")])
 def test_the_cadence_is_that_of_the_settings_in_a_record(cadence, moment):
     settings = make_config({"training": {"evaluate_every": cadence}}).model_dump(mode="json")
     protocol = protocol_of(settings, rule="last", splits=["test", "train"])

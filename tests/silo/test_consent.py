@@ -14,7 +14,7 @@ from mfairfl.engine.state import Measure, Train
 from mfairfl.errors import ConfigError, MessageError
 from mfairfl.fairness.constraints import Goal
 from mfairfl.fairness.thresholds import Thresholds
-from mfairfl.runs.silo_consent import read_consent
+from mfairfl.runs.silo_runs import read_consent
 from mfairfl.silo.consent import RunConsent
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.silo_file import SiloSettings

@@ -33,7 +33,7 @@ from mfairfl.deployment.settings import load_federation
 from mfairfl.errors import ConfigError, DataError
 from mfairfl.files import load_toml, others_can_read, toml_text
 from mfairfl.runs.config import make_config
-from mfairfl.runs.silo_consent import consent_of
+from mfairfl.runs.silo_runs import consent_of
 from mfairfl.silo.policy import POLICY, Disclosure, Limits, load_policy
 from mfairfl.silo.silo_file import SiloSettings, load_silo
 

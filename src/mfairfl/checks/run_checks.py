@@ -24,7 +24,7 @@ from mfairfl.fairness import MetricTable, Tally
 from mfairfl.fairness.cells import Cells
 from mfairfl.fairness.measuring import has_noise_floor
 from mfairfl.runs.config import Config
-from mfairfl.runs.prepare import content_of, federation_of, model_of, setup_of, table_of
+from mfairfl.runs.execute import content_of, federation_of, model_of, setup_of, table_of
 from mfairfl.text import some_of
 
 SMALL_GROUP = 30

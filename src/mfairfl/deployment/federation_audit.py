@@ -20,8 +20,8 @@ from mfairfl.files import write_atomically
 from mfairfl.report.audit_document import build_audit
 from mfairfl.report.audit_settings import AuditMeaning, AuditSource
 from mfairfl.report.document import Document
+from mfairfl.runs.predictor import model_to_send
 from mfairfl.runs.record import RunRecord
-from mfairfl.runs.silo_runs import model_to_send
 from mfairfl.wire.audit_messages import SiloFacts
 
 REQUEST = "request.json"

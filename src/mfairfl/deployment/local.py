@@ -25,7 +25,7 @@ from mfairfl.files import make_private_folder
 from mfairfl.report.document import Document
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
-from mfairfl.runs.prepare import federation_of, table_of
+from mfairfl.runs.execute import federation_of, table_of
 from mfairfl.runs.record import RunRecord, read_record
 from mfairfl.runs.silo_runs import silo_config, silo_task, write_silo_files
 from mfairfl.silo.policy import OPEN, POLICY, Disclosure, Policy, policy_text

@@ -38,7 +38,7 @@ from flwr.supernode.runtime.run_clientapp import push_message, push_task_output
 from mfairfl.deployment.processes import silence_flower
 from mfairfl.errors import CheckpointError, ConfigError, DataError, MessageError, MfairflError
 from mfairfl.flower.records import from_records, to_records
-from mfairfl.runs.silo_consent import read_consent
+from mfairfl.runs.silo_runs import read_consent
 from mfairfl.silo.policy import load_policy
 from mfairfl.silo.responder import Responder
 from mfairfl.silo.session import Session

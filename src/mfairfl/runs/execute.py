@@ -1,22 +1,27 @@
-"""Carry out runs: prepare, lock, resume, train side by side, record."""
+"""From a configuration to a finished run: prepare, lock, resume, train side by side, record."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import BaseModel
 
-from mfairfl.data import Federation, Table
-from mfairfl.engine.embedded import Member, run_all
+from mfairfl.data import SPLITS, Federation, Split, Table, load_dataset, partition, read_table
+from mfairfl.data.coding import treated
+from mfairfl.data.files import FileContent, read_file
+from mfairfl.data.quality import SERIOUS, copies_of, trap_lines, traps_of
+from mfairfl.engine.embedded import Member, counts_of, run_all, summarize
 from mfairfl.engine.loop import Callback, Result
+from mfairfl.engine.state import Setup
 from mfairfl.errors import ConfigError
+from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS, ModuleFactory
-from mfairfl.runs import prepare
 from mfairfl.runs.config import Config
 from mfairfl.runs.directory import RunDirectory
 from mfairfl.runs.history import History
@@ -24,6 +29,7 @@ from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.predictor import Predictor, load
 from mfairfl.runs.record import FederationFacts, RunRecord, StartedRecord, Timing
 from mfairfl.runs.workers import processors
+from mfairfl.strategies.base import Summary
 from mfairfl.training.execution import steady_arithmetic
 
 
@@ -103,6 +109,110 @@ class Run:
         return "\n  ".join(lines)
 
 
+# ------------------------------------------------------------------ prepare
+
+
+def content_of(config: Config) -> FileContent | None:
+    """Read the file as it is, before the task is applied; None for data known by name."""
+    csv = config.data.csv
+    return None if csv is None else read_file(Path(csv), config.data.format)
+
+
+def table_of(config: Config) -> Table:
+    """Read the rows the configuration names."""
+    data = config.data
+    if data.csv is not None and config.task is not None:
+        task = config.task.select(data.sensitive)
+        return read_table(Path(data.csv), task, **asdict(data.format))
+    if data.name is None:
+        raise ConfigError("no data: give data.name (see `mfairfl data list`) or data.csv")
+    options: dict[str, Any] = dict(data.options)
+    return load_dataset(
+        data.name, data.path, sensitive=data.sensitive, task=config.task, **options
+    )
+
+
+def federation_of(config: Config, table: Table) -> Federation:
+    """Split the rows among clients as the configuration says."""
+    clients = config.clients
+    scheme = clients.scheme or ("iid" if table.clients is None else "column")
+    return partition(
+        table,
+        scheme,
+        seed=config.seed,
+        clients=clients.count,
+        test=clients.test,
+        validation=clients.validation,
+        fold=None if clients.folds is None else (clients.fold, clients.folds),
+        encoder=config.encoder,
+        **clients.options,
+    )
+
+
+def with_warnings(federation: Federation, table: Table) -> Federation:
+    """Add what may mislead a reader of the results to a federation's notes and warnings."""
+    lines = trap_lines(traps_of(table))
+    copies = copies_of(table, federation)
+    serious = [copies.line] * copies.serious + [line for kind, line in lines if kind in SERIOUS]
+    notes = [line for kind, line in lines if kind not in SERIOUS]
+    proxies = [line for kind, line in lines if kind == "proxy"]
+    return replace(
+        federation,
+        notes=(*federation.notes, *notes),
+        warnings=tuple(dict.fromkeys([*table.warnings, *serious, *federation.warnings])),
+        treatment=(*federation.treatment, *treated("proxy", proxies)),
+    )
+
+
+def model_of(config: Config, inputs: int, module: ModuleFactory | None = None) -> Model:
+    """Build the model for this many encoded features."""
+    factory = module or MODELS.get(config.model.kind)
+    if factory is not None:
+        return ModuleModel(factory, inputs)
+    return MLP(inputs=inputs, hidden=config.model.widths)
+
+
+def setup_of(config: Config, federation: Federation, model: Model) -> Setup:
+    """Return what the loop needs, for clients whose rows are here."""
+    names = tuple(attribute.name for attribute in federation.attributes)
+    pooled = config.strategy.create().card.trains_on == "pooled"
+    return setup_for(
+        config,
+        size=model.size,
+        summary=summarize(federation, config.goal(names), pooled=pooled),
+        enrolled={split: counts_of(federation, split) for split in SPLITS},
+    )
+
+
+def setup_for(
+    config: Config,
+    *,
+    size: int,
+    summary: Summary,
+    enrolled: Mapping[Split, Mapping[str, np.ndarray]],
+) -> Setup:
+    """Return what the loop needs, wherever the clients with these rows are."""
+    training = config.training
+    return Setup(
+        strategy=config.strategy.create(),
+        size=size,
+        recipe=training.recipe(),
+        rounds=config.server_rounds(),
+        seed=config.seed,
+        summary=summary,
+        splits=tuple(s for s in SPLITS if any(rows.sum() for rows in enrolled[s].values())),
+        enrolled=enrolled,
+        output=config.output_rule(),
+        participation=training.participation,
+        patience=training.patience,
+        evaluate_every=training.evaluate_every,
+        robust=config.robust,
+    )
+
+
+# ------------------------------------------------------------------ carry out
+
+
 def run_requests(requests: Sequence[RunRequest], *, workers: int | None = None) -> list[Run]:
     """Carry out many runs side by side in this process.
 
@@ -167,17 +277,17 @@ def _prepare(
         parts = (config.data, config.task, config.clients, config.encoder, config.seed)
         key = (id(request.rows), *map(str, parts))
         if key not in federations:
-            table = prepare.table_of(config) if request.rows is None else request.rows
-            federations[key] = prepare.with_warnings(prepare.federation_of(config, table), table)
+            table = table_of(config) if request.rows is None else request.rows
+            federations[key] = with_warnings(federation_of(config, table), table)
         federation = federations[key]
     name = None
     if factory is not None:
         home, path = (getattr(factory, key, "?") for key in ("__module__", "__qualname__"))
         name = f"{home}:{path}"
     record = started_record(config, federation.task, FederationFacts.of(federation), name)
-    model = prepare.model_of(config, federation.pool.inputs.width, factory)
+    model = model_of(config, federation.pool.inputs.width, factory)
     member = Member(
-        setup=prepare.setup_of(config, federation, model),
+        setup=setup_of(config, federation, model),
         model=model,
         federation=federation,
         callbacks=request.callbacks,

@@ -1,16 +1,18 @@
-"""A served model on raw rows: `mfairfl.load(run)` gives scikit-learn's `predict` on a frame."""
+"""A served model on raw rows: scikit-learn's `predict` on a frame, or a `torch.nn.Module`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from scipy.special import expit, logit
+from torch import Tensor, nn
 
 from mfairfl.data import Encoder, Task, canonical_text, cells_of
 from mfairfl.data.coding import spelling
@@ -24,9 +26,10 @@ from mfairfl.fairness.scores import RowScores
 from mfairfl.models import MLP, Model, ModuleModel
 from mfairfl.plugins import MODELS, ModuleFactory
 from mfairfl.runs.directory import RunDirectory
-from mfairfl.runs.module import ServedModule
 from mfairfl.runs.record import RunRecord
 from mfairfl.runs.rows import MeasuredRows, ReadRows, measure_predictions, read_rows
+from mfairfl.wire.audit_messages import SentModel
+from mfairfl.wire.enrolment_messages import ModelTerms
 
 _WRITTEN = ("row", "score", "decision", "favourable")
 
@@ -75,16 +78,14 @@ class Predictor:
 
     def decision_function(self, frame: Any, *, client: str | None = None) -> NDArray[np.float64]:
         """Return the model's logits, (n,); those of each member, (R, n), for a mixture."""
-        served = self.served
-        if client is not None and served.kind != "personal":
-            raise DataError(
-                f"client '{client}': this run serves all clients alike; remove client= (--client)"
-            )
+        place = None if client is None else self._place(client)
         rows = self.read(frame)
-        z = served_logits(served, self.model, rows.inputs, name=rows.name)
-        if served.kind == "personal":
-            return np.asarray(z[self._owners(rows, client), np.arange(len(rows.inputs))])
-        return z if served.kind == "mixture" else np.asarray(z[0])
+        z = served_logits(self.served, self.model, rows.inputs, name=rows.name)
+        if place is not None:
+            return np.asarray(z[place])
+        if self.served.kind == "personal":
+            return np.asarray(z[self._owners(rows), np.arange(len(rows.inputs))])
+        return z if self.served.kind == "mixture" else np.asarray(z[0])
 
     def predict_proba(self, frame: Any, *, client: str | None = None) -> NDArray[np.float64]:
         """Return P(unfavourable), P(favourable) per row, (n, 2), as scikit-learn does.
@@ -278,23 +279,29 @@ class Predictor:
             name=rows.name,
         )
 
-    def _owners(self, rows: ReadRows, client: str | None) -> NDArray[np.intp]:
-        """Return which member answers each row."""
-        frame, clients, column = rows.frame, self.served.clients, self.task.client
-        if client is not None:
-            owners, where = [client] * len(frame), ""
-        elif column is not None and column in frame:
-            owners = [canonical_text(value) for value in frame[column]]
-            where = f"{rows.name}, column '{column}'"
-        else:
+    def _place(self, client: str) -> int:
+        """Return which member is a client's own model."""
+        if self.served.kind != "personal":
+            raise DataError(
+                f"client '{client}': this run serves all clients alike; remove client= (--client)"
+            )
+        require_known("client", [client], self.served.clients, DataError)
+        return self.served.clients.index(client)
+
+    def _owners(self, rows: ReadRows) -> NDArray[np.intp]:
+        """Return which member answers each row, by the rows' client column."""
+        column, clients = self.task.client, self.served.clients
+        if column is None or column not in rows.frame:
             add = f"add the column '{column}', or " if column else ""
             raise DataError(
                 f"{rows.name}: each client has a model of its own: {add}give client= (--client), "
                 f"one of: {', '.join(clients)}"
             )
-        place = {owner: i for i, owner in enumerate(clients)}
-        require_known("client", owners, place, DataError, where=where)
-        return np.array([place[owner] for owner in owners], dtype=np.intp)
+        owners = [canonical_text(value) for value in rows.frame[column]]
+        places = {owner: i for i, owner in enumerate(clients)}
+        where = f"{rows.name}, column '{column}'"
+        require_known("client", owners, places, DataError, where=where)
+        return np.array([places[owner] for owner in owners], dtype=np.intp)
 
     def to_module(self, *, client: str | None = None) -> ServedModule:
         """Return the model as a plain `torch.nn.Module` with its encoder, of equal scores.
@@ -308,14 +315,98 @@ class Predictor:
         >>> module(module.encode("people.csv"))  # doctest: +SKIP
         tensor([0.1042, 0.7310, 0.0518])
         """
-        return ServedModule(
-            self.model, self.served, encoder=self.encoder, task=self.task, client=client
-        )
+        served = self.served
+        if client is not None:
+            place = self._place(client)
+            served = replace(served, members=served.members[[place]], weights=np.ones(1))
+        elif served.kind == "personal":
+            raise DataError(
+                "each client has a model of its own: give client=, one of: "
+                + ", ".join(served.clients)
+            )
+        return ServedModule(replace(self, served=served))
 
     @property
     def classes(self) -> tuple[str, str]:
         """The label's two values, unfavourable first."""
         return (str(self.task.unfavourable), self.task.favourable)
+
+
+class ServedModule(nn.Module):
+    """From encoded rows to the probability of the favourable label, as `predict_proba` gives it.
+
+    `forward` is PyTorch and nothing else, and everything it computes with is in the `state_dict`.
+    `encode` turns raw rows into its input. Nothing is trained unless `requires_grad_()` is called.
+
+    Parameters
+    ----------
+    predictor : Predictor
+        The served model; not one in which each client has its own.
+
+    Examples
+    --------
+    >>> import mfairfl
+    >>> module = mfairfl.load("runs/adult").to_module()  # doctest: +SKIP
+    >>> module(module.encode("people.csv"))  # doctest: +SKIP
+    tensor([0.1042, 0.7310, 0.0518])
+    """
+
+    shares: Tensor
+    thresholds: Tensor
+    chances: Tensor
+
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__()
+        served = predictor.served
+        self.encoder, self.task = predictor.encoder, predictor.task
+        members = [predictor.model.to_module(weights) for weights in served.members]
+        self.members = nn.ModuleList(members)
+        self.register_buffer("shares", torch.tensor(served.weights, dtype=torch.float32))
+        self._drawn, self._by_group = served.kind == "mixture", served.thresholds is not None
+        if served.thresholds is not None:
+            chances = torch.tensor(served.thresholds.probabilities, dtype=torch.float32)
+            self.register_buffer("thresholds", _rounded_up(served.thresholds.values))
+            self.register_buffer("chances", chances)
+        self.requires_grad_(False).eval()
+
+    def forward(self, x: Tensor, cells: Tensor | None = None) -> Tensor:
+        """Return the probability of the favourable label, float32 (n,).
+
+        Of a model that is drawn, or that decides by thresholds for each group, this is the
+        probability of a favourable *decision*.
+
+        Parameters
+        ----------
+        x : Tensor, float32 (n, inputs)
+            Encoded rows.
+        cells : Tensor, int64 (n,), optional
+            Each row's groups, from `cells`: needed where thresholds depend on them.
+        """
+        z = torch.stack([member(x).reshape(x.shape[0]) for member in self.members])
+        if self._by_group:
+            if cells is None:
+                raise DataError(
+                    "this model decides by a threshold for each group: module(x, module.cells(…))"
+                )
+            passed = z[0].unsqueeze(1) >= self.thresholds[cells]
+            return torch.where(passed, self.chances[cells], 0.0).sum(dim=1).clamp(max=1.0)
+        answers = (z > 0).to(z.dtype) if self._drawn else torch.sigmoid(z)
+        return self.shares @ answers
+
+    def encode(self, frame: Any) -> Tensor:
+        """Return raw rows (a pandas or polars frame, or a path) as this module's input."""
+        return torch.from_numpy(read_rows(frame, self.task, self.encoder).X)
+
+    def cells(self, frame: Any) -> Tensor:
+        """Return the groups of raw rows as `forward` wants them."""
+        return torch.from_numpy(cells_of(frame, self.task).astype(np.int64))
+
+
+def _rounded_up(values: np.ndarray) -> Tensor:
+    """Return the least float32 numbers that are not below these: the same scores reach them."""
+    nearest = values.astype(np.float32)
+    above = np.nextafter(nearest, np.float32(np.inf))
+    return torch.from_numpy(np.where(nearest < values, above, nearest))
 
 
 def load(run: str | Path, *, model: ModuleFactory | None = None, trust: bool = False) -> Predictor:
@@ -343,7 +434,7 @@ def load(run: str | Path, *, model: ModuleFactory | None = None, trust: bool = F
     problem = _other_encoder(encoder, record)
     if not problem:
         shape = _model(record, directory.path, model, trust=trust)
-        problem = _other_model(served, shape, record)
+        problem = _other_weights(served, shape, record)
     if problem:
         raise RunDirectoryError(f"{directory.path}: {problem}; restore the files or train again")
     return Predictor(model=shape, encoder=encoder, task=record.task, served=served)
@@ -363,7 +454,7 @@ def _other_encoder(encoder: Encoder, record: RunRecord) -> str:
     return ""
 
 
-def _other_model(served: Served, model: Model, record: RunRecord) -> str:
+def _other_weights(served: Served, model: Model, record: RunRecord) -> str:
     """Return in what the weights do not fit the model."""
     size, cells = served.members.shape[1], Cells(record.task.attributes).size
     if size != model.size:
@@ -379,14 +470,7 @@ def _other_model(served: Served, model: Model, record: RunRecord) -> str:
 def _model(record: RunRecord, path: Path, factory: ModuleFactory | None, *, trust: bool) -> Model:
     if record.model.kind == "mlp":
         return MLP(inputs=record.model.inputs, hidden=record.model.hidden)
-    settings = record.config.get("model")
-    named = settings if isinstance(settings, dict) else {}
-    name = named.get("factory") or named.get("kind")
-    if not isinstance(name, str):
-        raise RunDirectoryError(
-            f"{path / 'run.json'}: config.model names no module; the file was altered: restore it "
-            "or train again"
-        )
+    name, _ = _module_name(record, path)
     factory = factory or (MODELS.follow(name) if trust else None)
     if factory is None:
         raise RunDirectoryError(
@@ -394,3 +478,63 @@ def _model(record: RunRecord, path: Path, factory: ModuleFactory | None, *, trus
             "model=, or trust=True (--trust) to import it"
         )
     return ModuleModel(factory, record.model.inputs)
+
+
+def _module_name(record: RunRecord, path: Path) -> tuple[str, bool]:
+    """Return the name of the module that a run trained, and whether the settings had it."""
+    settings = record.config.get("model")
+    named = settings if isinstance(settings, dict) else {}
+    in_settings = "factory" not in named
+    name = named.get("kind" if in_settings else "factory")
+    if not isinstance(name, str):
+        raise RunDirectoryError(
+            f"{path / 'run.json'}: config.model names no module; the file was altered: restore it "
+            "or train again"
+        )
+    return name, in_settings
+
+
+def model_to_send(run: str | Path, sensitive: Sequence[str] = ()) -> SentModel:
+    """Return the model that a run serves, for an audit over silos.
+
+    Parameters
+    ----------
+    run : path
+        Run directory.
+    sensitive : sequence of str
+        Names of the attributes to compare; by default all of the run's task.
+
+    Examples
+    --------
+    >>> model_to_send("runs/adult", ["sex"]).audited  # doctest: +SKIP
+    ('sex',)
+    """
+    directory = RunDirectory(run)
+    path, record = directory.path, RunRecord.read(directory.path)
+    served, encoder = directory.read_model(record.files)
+    if served.kind == "personal":
+        raise RunDirectoryError(
+            f"{path}: each client has a model of its own, which is not sent to others; audit its "
+            "predictions instead"
+        )
+    terms = ModelTerms(hidden=record.model.hidden)
+    if record.model.kind == "module":
+        kind, in_settings = _module_name(record, path)
+        if not in_settings:
+            raise RunDirectoryError(
+                f"{path}: trained with a module that is code, which silos are not sent; register "
+                "it under a name that silos list in extensions of silo.toml"
+            )
+        terms = ModelTerms(kind=kind)
+    attributes = [s.name for s in record.task.sensitive]
+    require_known("sensitive attribute", sensitive, attributes, where=str(path))
+    return SentModel(
+        task=record.task.model_copy(update={"client": None}),
+        encoder=encoder,
+        terms=terms,
+        combined=served.kind,
+        members=served.members,
+        weights=served.weights,
+        thresholds=served.thresholds,
+        audited=tuple(name for name in attributes if name in (sensitive or attributes)),
+    )

@@ -174,7 +174,7 @@ def fit_references(requests: Sequence[ReferenceRequest]) -> list[ReferenceRecord
 
     The configurations must name the same data, clients and seed.
     """
-    from mfairfl.runs.prepare import federation_of, table_of  # noqa: PLC0415 - loads PyTorch
+    from mfairfl.runs.execute import federation_of, table_of  # noqa: PLC0415 - loads PyTorch
 
     config = requests[0].config
     table = table_of(config)

@@ -1,4 +1,4 @@
-"""A run over silos: enrol, train, and the same run directory as any other run.
+"""A run over silos: agree, enrol, train, and the same run directory as any other run.
 
 What was agreed is kept in enrolment.json. A server that is restarted does not enrol again: the
 clients still hold their encoded rows, and the run is resumed at its last completed round.
@@ -15,7 +15,7 @@ import json
 import re
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pydantic import ValidationError
 
 from mfairfl.coordinator.enrolment import Enrolled, EnrolmentTerms, enrol
 from mfairfl.coordinator.run import drive
@@ -31,39 +30,24 @@ from mfairfl.coordinator.transport import Transport
 from mfairfl.data import SPLITS, Federation, Sensitive, Table, Task
 from mfairfl.engine.loop import Callback, Result, first_state
 from mfairfl.engine.state import Refusal
-from mfairfl.errors import (
-    ConfigError,
-    MfairflError,
-    RunDirectoryError,
-    first_problem,
-    require_known,
-)
+from mfairfl.errors import ConfigError, MfairflError
 from mfairfl.fairness.cells import Cells
-from mfairfl.files import make_private_folder, write_atomically
+from mfairfl.fairness.notions import is_built_in
+from mfairfl.files import load_toml, make_private_folder, write_atomically
 from mfairfl.plugins import MODELS
-from mfairfl.runs.config import ClientsConfig, Config, DataConfig
+from mfairfl.runs import record as facts
+from mfairfl.runs.config import ClientsConfig, Config, DataConfig, make_config
 from mfairfl.runs.directory import RunDirectory
-from mfairfl.runs.execute import Run, RunRequest
+from mfairfl.runs.execute import Run, RunRequest, federation_of, model_of, setup_for, table_of
 from mfairfl.runs.history import History
 from mfairfl.runs.outcome import finish_run, started_record
 from mfairfl.runs.predictor import load
-from mfairfl.runs.prepare import federation_of, model_of, setup_for, table_of
-from mfairfl.runs.record import (
-    ClientFacts,
-    DisclosureFacts,
-    FederationFacts,
-    RunRecord,
-    StartedRecord,
-    Timing,
-    TreatedFacts,
-    WithheldCell,
-)
-from mfairfl.runs.silo_consent import consent_of
+from mfairfl.silo.consent import RunConsent
 from mfairfl.silo.policy import Policy
 from mfairfl.silo.responder import Responder
-from mfairfl.silo.silo_file import SiloSettings
+from mfairfl.silo.silo_file import SiloSettings, follow_extensions
 from mfairfl.strategies.base import Summary
-from mfairfl.wire.audit_messages import SentModel
+from mfairfl.strategies.registry import METHODS
 from mfairfl.wire.enrolment_messages import ModelTerms
 from mfairfl.wire.packing import Packet
 
@@ -111,12 +95,17 @@ def run_name(config: Config) -> str:
 
 def run_federated(
     request: FederatedRequest, transport: Transport, callbacks: Sequence[Callback] = ()
-) -> RunRecord:
+) -> facts.RunRecord:
     """Carry out a run, or resume it, and return its record."""
     config, directory = request.config, RunDirectory(request.out)
     agreed = request.out / "enrolment.json"
     with directory.locked():
-        enrolled = _read_enrolment(agreed) if agreed.exists() else _enrol(request, transport)
+        if agreed.exists():
+            remedy = "restore it or choose another out"
+            plain = facts.read_json(agreed, remedy)
+            enrolled = facts.validated(Enrolled, plain, agreed, remedy)
+        else:
+            enrolled = _enrol(request, transport)
         started = _started(config, enrolled)
         finished = directory.claim(started)
         if finished is not None:
@@ -142,7 +131,7 @@ def run_federated(
             setup,
             model,
             _without_personal(result, state.weights),
-            timing=Timing(train_seconds=seconds, runs_at_once=1),
+            timing=facts.Timing(train_seconds=seconds, runs_at_once=1),
             directory=directory,
         )
 
@@ -163,62 +152,45 @@ def _enrol(request: FederatedRequest, transport: Transport) -> Enrolled:
     return enrol(transport, request.clients, terms, minimum=request.minimum)
 
 
-def _read_enrolment(path: Path) -> Enrolled:
-    try:
-        return Enrolled.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        problem = first_problem(error)
-    except MfairflError as error:  # a task that contradicts itself
-        problem = str(error)
-    raise RunDirectoryError(
-        f"{path}: not what this version agrees on ({problem}); restore it or choose another out"
-    )
-
-
-def _started(config: Config, enrolled: Enrolled) -> StartedRecord:
+def _started(config: Config, enrolled: Enrolled) -> facts.StartedRecord:
     """Return the record of a run over clients whose rows stay with them."""
-    sums = "".join(f"{name} {digest}\n" for name, digest in sorted(enrolled.sha256.items()))
-    digest = hashlib.sha256(sums.encode()).hexdigest()
-    clients = [
-        ClientFacts(
-            name=name,
-            rows=sum(enrolled.rows(name, split) for split in SPLITS),
-            **{split: enrolled.rows(name, split) for split in SPLITS},
-        )
-        for name in sorted(enrolled.sha256)
-    ]
-    facts = FederationFacts(
+    names = sorted(enrolled.sha256)
+    sums = "".join(f"{name} {enrolled.sha256[name]}\n" for name in names)
+    refused = [f"{name} stays out: {why}" for name, why in enrolled.refused.items()]
+    clients = []
+    for name in names:
+        rows = {split: enrolled.rows(name, split) for split in SPLITS}
+        clients.append(facts.ClientFacts(name=name, rows=sum(rows.values()), **rows))
+    federation = facts.FederationFacts(
         table="silos",
-        sha256=digest,
+        sha256=hashlib.sha256(sums.encode()).hexdigest(),
         scheme="silos",
         seed=config.seed,
         features=len(enrolled.encoder.feature_names),
         notes=list(enrolled.notes),
-        warnings=[
-            *(f"{name} stays out: {why}" for name, why in enrolled.refused.items()),
-            *enrolled.warnings,
-        ],
-        treatment=[TreatedFacts(**one._asdict()) for one in enrolled.treatment],
+        warnings=[*refused, *enrolled.warnings],
+        treatment=[facts.TreatedFacts(**line._asdict()) for line in enrolled.treatment],
         clients=clients,
-        disclosure={name: _disclosed(enrolled, name) for name in sorted(enrolled.sha256)},
+        disclosure={name: _disclosed(enrolled, name) for name in names},
     )
-    return started_record(config, enrolled.task, facts)
+    return started_record(config, enrolled.task, federation)
 
 
-def _disclosed(enrolled: Enrolled, client: str) -> DisclosureFacts:
+def _disclosed(enrolled: Enrolled, client: str) -> facts.DisclosureFacts:
     """Return what a client withholds."""
     silo, cells = enrolled.disclosure[client], Cells(enrolled.attributes)
     names = [attribute.name for attribute in enrolled.attributes]
-    return DisclosureFacts(
+    withheld = [
+        facts.WithheldCell(
+            split=split, cell=dict(zip(names, cells.decode(cell), strict=True)), label=label
+        )
+        for split in SPLITS
+        for cell, label in silo.hidden[split]
+    ]
+    return facts.DisclosureFacts(
         policy_sha256=silo.policy,
         min_rows=silo.floor,
-        withheld=[
-            WithheldCell(
-                split=split, cell=dict(zip(names, cells.decode(cell), strict=True)), label=label
-            )
-            for split in SPLITS
-            for cell, label in silo.hidden[split]
-        ],
+        withheld=withheld,
         rows_withheld=silo.rows,
     )
 
@@ -237,6 +209,71 @@ def _without_personal(result: Result, weights: np.ndarray) -> Result:
         note="each client is served by the model on its own disk; this one is the server's",
     )
     return replace(result, served=served)
+
+
+# ------------------------------------------------------------------ what silos agreed to
+
+
+def consent_of(config: Config, source: str) -> RunConsent:
+    """Return what clients agree to that take part in a run with this configuration.
+
+    Examples
+    --------
+    >>> config = make_config({"task": {"label": "y", "favourable": 1, "sensitive": ["sex"]}})
+    >>> consent_of(config, "run.toml").rounds
+    40
+    """
+    if config.task is None:
+        raise ConfigError(f"{source}: no [task]; copy the one that was agreed on")
+    return RunConsent(
+        source=source,
+        task=config.task,
+        model=ModelTerms(kind=config.model.kind, hidden=config.model.widths),
+        recipe=config.training.recipe(),
+        rounds=config.server_rounds(),
+        goal=config.goal(tuple(s.name for s in config.task.sensitive)),
+        strategy=config.strategy.create(),
+        rule=config.output_rule().rule,
+    )
+
+
+def read_consent(silo: SiloSettings) -> RunConsent | None:
+    """Return what a silo agreed to; None if its silo.toml names no file (``task``).
+
+    Nothing is imported but what the silo lists in its ``extensions``. A method of others runs at
+    the coordinator; without its code here, it is held to ``[training]`` alone.
+    """
+    if silo.task is None:
+        return None
+    values, source = load_toml(silo.task), silo.task.name
+    listed = follow_extensions(silo) | {*silo.extensions}
+    for key, name, built_in in _named(values):
+        if not built_in and name not in listed:
+            raise ConfigError(
+                f"{silo.task}: {key} = '{name}' is not part of mfairfl: install it here and list "
+                "it in extensions of silo.toml, if you agree to it"
+            )
+    method = _value(values, "strategy", "name")
+    if not isinstance(method, str) or METHODS.is_builtin(method):
+        return consent_of(make_config(values, str(silo.task)), source)
+    plain = values | {"strategy": {"name": "fedavg"}}
+    return replace(consent_of(make_config(plain, str(silo.task)), source), strategy=None)
+
+
+def _named(values: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
+    """Yield what settings name that may be code from outside, and whether it is built in."""
+    kind, notions = _value(values, "model", "kind"), _value(values, "fairness", "notion")
+    if isinstance(kind, str):
+        yield "model.kind", kind, MODELS.is_builtin(kind)
+    for name in notions if isinstance(notions, list) else [notions]:
+        if isinstance(name, str):
+            yield "fairness.notion", name, is_built_in(name)
+
+
+def _value(values: dict[str, Any], section: str, key: str) -> Any:
+    """Return a value of unchecked settings; None if it is not there."""
+    table = values.get(section)
+    return table.get(key) if isinstance(table, dict) else None
 
 
 # ------------------------------------------------------------------ silos on this machine
@@ -264,7 +301,7 @@ def run_under_policy(request: RunRequest, policy: Policy) -> Run:
         return Run(record=record, predictor=predictor, path=request.out)
 
 
-def _carried_out(request: RunRequest, out: Path, policy: Policy) -> RunRecord:
+def _carried_out(request: RunRequest, out: Path, policy: Policy) -> facts.RunRecord:
     config = request.config
     table = request.rows if isinstance(request.rows, Table) else table_of(config)
     plain = silo_config(config, silo_task(table))
@@ -307,12 +344,8 @@ def silo_config(config: Config, task: Task | None) -> Config:
     if task is None and config.task is None:
         raise ConfigError("--silo needs a [task] in the TOML file (see `mfairfl init`)")
     clients = ClientsConfig(test=config.clients.test, validation=config.clients.validation)
-    update: dict[str, Any] = {
-        "data": DataConfig(),
-        "task": task or config.task,
-        "clients": clients,
-    }
-    return config.model_copy(update=update)
+    changes = {"data": DataConfig(), "task": task or config.task, "clients": clients}
+    return config.model_copy(update=changes)
 
 
 def silo_task(table: Table) -> Task:
@@ -342,56 +375,3 @@ def write_silo_files(table: Table, federation: Federation, folder: Path) -> dict
         frame.iloc[rows].to_csv(path, index=False)
         files[client.name] = path
     return files
-
-
-# ------------------------------------------------------------------ models that silos are sent
-
-
-def model_to_send(run: str | Path, sensitive: Sequence[str] = ()) -> SentModel:
-    """Return the model that a run serves, for an audit over silos.
-
-    Parameters
-    ----------
-    run : path
-        Run directory.
-    sensitive : sequence of str
-        Names of the attributes to compare; by default all of the run's task.
-
-    Examples
-    --------
-    >>> model_to_send("runs/adult", ["sex"]).audited  # doctest: +SKIP
-    ('sex',)
-    """
-    directory = RunDirectory(run)
-    record = RunRecord.read(directory.path)
-    served, encoder = directory.read_model(record.files)
-    if served.kind == "personal":
-        raise RunDirectoryError(
-            f"{directory.path}: each client has a model of its own, which is not sent to others; "
-            "audit its predictions instead"
-        )
-    attributes = [s.name for s in record.task.sensitive]
-    require_known("sensitive attribute", sensitive, attributes, where=str(directory.path))
-    return SentModel(
-        task=record.task.model_copy(update={"client": None}),
-        encoder=encoder,
-        terms=_terms(record, directory.path),
-        combined=served.kind,
-        members=served.members,
-        weights=served.weights,
-        thresholds=served.thresholds,
-        audited=tuple(name for name in attributes if name in (sensitive or attributes)),
-    )
-
-
-def _terms(record: RunRecord, path: Path) -> ModelTerms:
-    if record.model.kind == "mlp":
-        return ModelTerms(hidden=record.model.hidden)
-    model = record.config.get("model")
-    kind = model.get("kind") if isinstance(model, dict) and "factory" not in model else None
-    if not isinstance(kind, str):
-        raise RunDirectoryError(
-            f"{path}: trained with a module that is code, which silos are not sent; register it "
-            "under a name that silos list in extensions of silo.toml"
-        )
-    return ModelTerms(kind=kind)
